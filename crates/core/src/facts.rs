@@ -1,0 +1,302 @@
+//! The snapshot of a machine that every result carries: what a latency figure depends on.
+//!
+//! A field that the machine does not offer is absent, never a sentinel.
+
+use crate::cpus::{CpuContext, CpuSet};
+use crate::units::CpuId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Everything known about the measured machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Facts {
+    /// Version of whylate that took the snapshot.
+    pub whylate_version: String,
+    /// Name of the machine.
+    pub host: String,
+    /// The kernel.
+    pub kernel: KernelFacts,
+    /// The processor.
+    pub processor: ProcessorFacts,
+    /// Every present CPU, ascending.
+    pub cpus: Vec<CpuFacts>,
+    /// Sets of CPUs.
+    pub cpu_sets: CpuSetFacts,
+    /// The clock.
+    pub clock: ClockFacts,
+    /// Scheduling and power settings that matter to latency.
+    pub settings: SettingsFacts,
+    /// Memory.
+    pub memory: MemoryFacts,
+    /// What this process may do.
+    pub privileges: PrivilegeFacts,
+    /// Virtual machine or container, when it is one.
+    pub environment: EnvironmentFacts,
+    /// Graphics devices.
+    pub gpus: Vec<GpuFacts>,
+}
+
+/// The running kernel.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct KernelFacts {
+    /// `uname -r`.
+    pub release: String,
+    /// `uname -v`.
+    pub version: String,
+    /// `uname -m`.
+    pub architecture: String,
+    /// `/proc/cmdline`.
+    pub command_line: String,
+    /// `PREEMPT_RT`, `PREEMPT_DYNAMIC`, `PREEMPT`, `PREEMPT_LAZY` or `none`, with the mode in force in brackets
+    /// when it can be read: `PREEMPT_DYNAMIC (voluntary)`.
+    pub preemption: String,
+    /// Whether it is a PREEMPT_RT kernel.
+    pub realtime: bool,
+    /// `/proc/sys/kernel/random/boot_id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// Why the kernel calls itself tainted (`/proc/sys/kernel/tainted`), 0 when it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tainted: Option<u64>,
+    /// Each `/sys/devices/system/cpu/vulnerabilities/NAME` as `[NAME, state]`.
+    pub mitigations: Vec<(String, String)>,
+}
+
+/// The processor package.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ProcessorFacts {
+    /// Maker and model as the kernel prints them.
+    pub model: String,
+    /// Microcode revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub microcode: Option<String>,
+    /// Instruction-set extensions that the loads use: `avx2`, `avx512f`, `neon`.
+    pub features: Vec<String>,
+}
+
+/// One logical CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CpuFacts {
+    /// Its number.
+    pub cpu: CpuId,
+    /// Whether it is switched on.
+    pub online: bool,
+    /// Package (socket).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub package: Option<u32>,
+    /// Core within the package.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core: Option<u32>,
+    /// NUMA node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// Logical CPUs of the same core, itself included.
+    #[serde(skip_serializing_if = "CpuSet::is_empty")]
+    pub siblings: CpuSet,
+    /// `performance` or `efficiency` on hybrid processors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Relative capacity (`cpu_capacity`, 0..=1024) where the kernel gives one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
+    /// Data and unified caches, nearest first.
+    pub caches: Vec<CacheFacts>,
+    /// Frequency governor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    /// Lowest frequency it may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_min_hz: Option<u64>,
+    /// Highest frequency it may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_max_hz: Option<u64>,
+    /// Idle states that are not disabled, shallowest first.
+    pub idle_states: Vec<IdleStateFacts>,
+}
+
+/// One cache of a CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CacheFacts {
+    /// 1, 2, 3, …
+    pub level: u32,
+    /// `Data` or `Unified`.
+    pub kind: String,
+    /// Size.
+    pub size_bytes: u64,
+    /// Length of a line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line_bytes: Option<u64>,
+    /// CPUs that share it.
+    pub shared_by: CpuSet,
+}
+
+/// One idle state of a CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct IdleStateFacts {
+    /// `POLL`, `C1`, …
+    pub name: String,
+    /// Worst time to leave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_latency_ns: Option<u64>,
+}
+
+/// Sets of CPUs as the kernel keeps them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CpuSetFacts {
+    /// `/sys/devices/system/cpu/present`.
+    pub present: CpuSet,
+    /// `/sys/devices/system/cpu/online`.
+    pub online: CpuSet,
+    /// `/sys/devices/system/cpu/isolated` and isolated cpuset partitions.
+    pub isolated: CpuSet,
+    /// `/sys/devices/system/cpu/nohz_full`.
+    pub nohz_full: CpuSet,
+    /// What this process may use.
+    pub allowed: CpuSet,
+}
+
+/// The clock source and the time-stamp counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ClockFacts {
+    /// The clock source in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The clock sources there are.
+    pub available: Vec<String>,
+    /// Whether the time-stamp counter runs at a constant rate in every state (x86 `constant_tsc nonstop_tsc`;
+    /// always so on arm64).
+    pub counter_invariant: bool,
+}
+
+/// Settings that matter to latency.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SettingsFacts {
+    /// `kernel.sched_rt_runtime_us`: what real-time tasks may use of each period; -1 is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rt_runtime_us: Option<i64>,
+    /// `kernel.sched_rt_period_us`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rt_period_us: Option<i64>,
+    /// Transparent huge pages: `always`, `madvise` or `never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transparent_huge_pages: Option<String>,
+    /// Whether SMT is on (`/sys/devices/system/cpu/smt/active`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smt_active: Option<bool>,
+    /// cpuidle driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_driver: Option<String>,
+    /// cpufreq driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_driver: Option<String>,
+    /// `kernel.watchdog`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watchdog: Option<bool>,
+    /// `kernel.numa_balancing`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa_balancing: Option<bool>,
+}
+
+/// Memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct MemoryFacts {
+    /// MemTotal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_bytes: Option<u64>,
+    /// MemAvailable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available_bytes: Option<u64>,
+    /// SwapTotal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap_bytes: Option<u64>,
+    /// NUMA nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+}
+
+/// What this process may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PrivilegeFacts {
+    /// Effective user id is 0.
+    pub root: bool,
+    /// Highest real-time priority it may set: by CAP_SYS_NICE or RLIMIT_RTPRIO; 0 is none.
+    pub realtime_priority_max: u32,
+    /// Bytes it may lock; absent is no limit (CAP_IPC_LOCK or an unlimited RLIMIT_MEMLOCK).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lockable_bytes: Option<u64>,
+    /// `/dev/cpu_dma_latency` can be written.
+    pub cpu_dma_latency: bool,
+    /// tracefs is mounted and can be written.
+    pub tracefs: bool,
+    /// Real-time budget of this process's cgroup (`cpu.rt_runtime_us`) where the kernel was built with
+    /// RT_GROUP_SCHED and the process is not in the root group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup_rt_runtime_us: Option<i64>,
+}
+
+/// Where the kernel or this process runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct EnvironmentFacts {
+    /// `kvm`, `vmware`, `xen`, `microsoft`, … or `unknown hypervisor`; absent on bare metal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hypervisor: Option<String>,
+    /// `docker`, `podman`, `lxc`, `kubernetes`, …; absent outside containers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// 1, 2, or absent without cgroups; hybrid mounts count by where the cpuset controller is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup_version: Option<u32>,
+}
+
+/// One graphics device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct GpuFacts {
+    /// `card0`.
+    pub name: String,
+    /// Kernel driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// PCI `vendor:device`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pci_id: Option<String>,
+    /// Runtime power management: `auto` or `on`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime_power: Option<String>,
+}
+
+impl Facts {
+    /// The CPUs that an experiment may name.
+    pub fn cpu_context(&self) -> CpuContext {
+        CpuContext {
+            present: self.cpu_sets.present.clone(),
+            online: self.cpu_sets.online.clone(),
+            isolated: self.cpu_sets.isolated.clone(),
+            allowed: self.cpu_sets.allowed.clone(),
+        }
+    }
+
+    /// What is known of one CPU.
+    pub fn cpu(&self, cpu: CpuId) -> Option<&CpuFacts> {
+        self.cpus.iter().find(|facts| facts.cpu == cpu)
+    }
+}
+
+impl CpuFacts {
+    /// The size of this CPU's data or unified cache of that level; `None` when it reports none.
+    pub fn cache_bytes(&self, level: u32) -> Option<u64> {
+        self.caches.iter().find(|cache| cache.level == level).map(|cache| cache.size_bytes)
+    }
+}

@@ -1,0 +1,19 @@
+//! The vocabulary of whylate: units, CPU lists, plans, facts about a machine, and results.
+//!
+//! Nothing here reads a file, asks the kernel or looks at a clock: every other crate can depend on it, and
+//! everything in it can be tested anywhere.
+
+pub mod cpus;
+pub mod facts;
+pub mod plan;
+pub mod record;
+pub mod result;
+pub mod schema;
+pub mod units;
+pub mod warning;
+
+pub use cpus::{CpuContext, CpuSelector, CpuSet};
+pub use facts::Facts;
+pub use plan::Plan;
+pub use units::{Bytes, BytesPerSec, CpuId, Cycles, Hz, MonoTime, Nanos, NanosDelta, TscTime};
+pub use warning::Warning;

@@ -1,0 +1,44 @@
+//! The plans that come with whylate.
+
+/// A built-in plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuiltinPlan {
+    /// Its name.
+    pub name: &'static str,
+    /// Its TOML text.
+    pub text: &'static str,
+}
+
+/// All of them, the default first.
+pub const ALL: &[BuiltinPlan] = &[
+    BuiltinPlan { name: "quick", text: include_str!("../../../../plans/quick.toml") },
+    BuiltinPlan { name: "memory-load", text: include_str!("../../../../plans/memory-load.toml") },
+];
+
+/// The plan of that name.
+pub fn find(name: &str) -> Option<BuiltinPlan> {
+    ALL.iter().copied().find(|plan| plan.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Plan, Source};
+
+    #[test]
+    fn every_builtin_plan_parses_and_bears_its_name() {
+        for builtin in ALL {
+            let plan = Plan::parse(&Source { name: builtin.name, text: builtin.text }, &[]).unwrap();
+            assert_eq!(plan.name, builtin.name);
+            assert!(plan.question.is_some(), "{} asks nothing", builtin.name);
+        }
+    }
+
+    #[test]
+    fn the_quick_plan_takes_less_than_a_minute() {
+        let quick = find("quick").unwrap();
+        let plan = Plan::parse(&Source { name: "quick", text: quick.text }, &[]).unwrap();
+        let repeats = u64::from(plan.repeats) * plan.cell.len() as u64;
+        assert!(plan.repeat_duration().0 * repeats < 50_000_000_000);
+    }
+}

@@ -1,0 +1,120 @@
+//! What the types of a plan cannot say: names that refer to each other, ranges, nonsense.
+
+use super::document::{Document, PlanError, suggestion};
+use super::{LoadKind, Plan, Policy, ProbePlan};
+use crate::cpus::CpuSelector;
+use std::collections::BTreeSet;
+
+/// Checks a decoded plan.
+pub(super) fn check(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
+    check_head(plan, document)?;
+    if plan.probe.is_empty() {
+        let message = "a plan needs at least one [[probe]]; the kinds are timer, stall";
+        return Err(document.error_at("probe", message));
+    }
+    for (index, probe) in plan.probe.iter().enumerate() {
+        check_probe(probe, &format!("probe[{index}]"), document)?;
+    }
+    check_loads(plan, document)?;
+    check_cells(plan, document)
+}
+
+fn check_head(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
+    let named = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    };
+    if !named(&plan.name) {
+        let message = format!("`{}` is not a name; use letters, digits, `-` and `_`", plan.name);
+        return Err(document.error_at("name", message));
+    }
+    if plan.duration.0 == 0 {
+        return Err(document.error_at("duration", "must be above 0s"));
+    }
+    if plan.duration.0 > 400 * 86_400_000_000_000 {
+        return Err(document.error_at("duration", "is longer than 400d; write a shorter one"));
+    }
+    if plan.repeats == 0 || plan.repeats > 10_000 {
+        return Err(document.error_at("repeats", "must be 1 to 10000"));
+    }
+    if plan.interval.is_some_and(|interval| interval.0 < 100_000_000) {
+        return Err(document.error_at("interval", "must be at least 100ms"));
+    }
+    if plan.limit.is_some_and(|limit| limit.0 == 0) {
+        return Err(document.error_at("limit", "must be above 0s; leave it out for no limit"));
+    }
+    match plan.target.cpus {
+        CpuSelector::Target | CpuSelector::Others => {
+            let message = format!("`{}` has no meaning here; name the CPUs to measure", plan.target.cpus);
+            Err(document.error_at("target.cpus", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_probe(probe: &ProbePlan, key: &str, document: &Document<'_>) -> Result<(), PlanError> {
+    let (policy, priority) = match probe {
+        ProbePlan::Timer(timer) => (timer.policy, timer.priority),
+        ProbePlan::Stall(stall) => (stall.policy, stall.priority),
+    };
+    if !(1..=99).contains(&priority) {
+        let message = format!("{priority} is out of range; a real-time priority is 1 to 99");
+        return Err(document.error_at(&format!("{key}.priority"), message));
+    }
+    match probe {
+        ProbePlan::Stall(_) if policy == Policy::Deadline => {
+            let message = "a loop that never sleeps cannot run as SCHED_DEADLINE; choose fifo, rr or other";
+            Err(document.error_at(&format!("{key}.policy"), message))
+        }
+        ProbePlan::Timer(timer) if timer.interval.0 < 1_000 => {
+            Err(document.error_at(&format!("{key}.interval"), "must be at least 1us"))
+        }
+        ProbePlan::Timer(timer) if timer.interval.0 > 3_600_000_000_000 => {
+            Err(document.error_at(&format!("{key}.interval"), "must be at most 1h"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_loads(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
+    let mut names = BTreeSet::new();
+    for (index, load) in plan.load.iter().enumerate() {
+        let name = &load.name;
+        if name.is_empty() || name.contains(['/', '+']) || name.chars().any(char::is_control) {
+            let message = format!("`{name}` is not a name; it must not be empty or hold `/` or `+`");
+            return Err(document.error_at(&format!("load[{index}].name"), message));
+        }
+        if !names.insert(name) {
+            let message = format!("there is another load named `{name}`");
+            return Err(document.error_at(&format!("load[{index}].name"), message));
+        }
+        if let LoadKind::Exec(exec) = &load.kind
+            && exec.command.first().is_none_or(String::is_empty)
+        {
+            let message = "is empty; write for example `command = [\"stress-ng\", \"--cpu\", \"1\"]`";
+            return Err(document.error_at(&format!("load[{index}].command"), message));
+        }
+    }
+    Ok(())
+}
+
+fn check_cells(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
+    let known: Vec<&str> = plan.load.iter().map(|load| load.name.as_str()).collect();
+    let mut names = BTreeSet::new();
+    for (index, cell) in plan.cell.iter().enumerate() {
+        for (position, load) in cell.loads.iter().enumerate() {
+            if !known.contains(&load.as_str()) {
+                let message = format!("unknown load `{load}`{}", suggestion(load, &known));
+                return Err(document.error_at(&format!("cell[{index}].loads[{position}]"), message));
+            }
+        }
+        if let Some(treatment) = cell.treatments.first() {
+            let message = format!("unknown treatment `{treatment}`; this version of whylate has none");
+            return Err(document.error_at(&format!("cell[{index}].treatments[0]"), message));
+        }
+        if !names.insert(cell.name()) {
+            let message = format!("there is another cell named `{}`; give it a `name`", cell.name());
+            return Err(document.error_at(&format!("cell[{index}]"), message));
+        }
+    }
+    Ok(())
+}

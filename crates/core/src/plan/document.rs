@@ -1,0 +1,460 @@
+//! Reads the text of a plan with the place of everything in it, so that each error can say where it is.
+//!
+//! Overrides (`--set`) are put into the same tree; their places lie behind the end of the text, each in a range of
+//! its own, so that an error in an override names the override.
+
+use super::check;
+use super::load::{LoadKind, LoadPlan};
+use super::probe::ProbePlan;
+use super::{CellPlan, Matrix, Plan};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
+
+/// The text of a plan and what to call it in errors.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Path of the file, or name of the built-in plan.
+    pub name: &'a str,
+    /// The TOML text.
+    pub text: &'a str,
+}
+
+/// What is wrong with a plan, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    /// The file and position, or the override.
+    pub place: Place,
+    /// The key: `probe[0].interval`; empty when the text is not TOML.
+    pub key: String,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+/// Where in a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the text; line and column count from 1, the column in characters.
+    Text {
+        /// Path of the file, or name of the built-in plan.
+        source: String,
+        /// Line.
+        line: usize,
+        /// Column.
+        column: usize,
+    },
+    /// In an override.
+    Override(
+        /// `path=value`.
+        String,
+    ),
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Text { source, line, column } => write!(f, "{source}:{line}:{column}: ")?,
+            Place::Override(text) => write!(f, "--set {text}: ")?,
+        }
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// A parsed plan whose values are not yet checked.
+pub(super) struct Document<'a> {
+    source: Source<'a>,
+    overrides: &'a [String],
+    root: DeTable<'a>,
+}
+
+/// The keys of a plan that are tables of their own.
+const SECTIONS: [&str; 5] = ["probe", "load", "cell", "matrix", "treatment"];
+
+impl<'a> Document<'a> {
+    pub(super) fn parse(source: &Source<'a>, overrides: &'a [String]) -> Result<Self, PlanError> {
+        let mut document = Self { source: *source, overrides, root: DeTable::default() };
+        document.root = DeTable::parse(source.text)
+            .map_err(|error| document.error(error.span().unwrap_or(0..0), String::new(), error.message()))?
+            .into_inner();
+        for (index, text) in overrides.iter().enumerate() {
+            document.apply(index, text)?;
+        }
+        Ok(document)
+    }
+
+    /// The first byte behind the text that stands for override `index`.
+    fn override_base(&self, index: usize) -> usize {
+        let before: usize = self.overrides[..index].iter().map(|text| text.len() + 1).sum();
+        self.source.text.len() + 1 + before
+    }
+
+    fn place(&self, span: &Range<usize>) -> Place {
+        for (index, text) in self.overrides.iter().enumerate().rev() {
+            if span.start >= self.override_base(index) {
+                return Place::Override(text.clone());
+            }
+        }
+        let before = self.source.text.get(..span.start).unwrap_or(self.source.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Place::Text {
+            source: self.source.name.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+
+    fn error(&self, span: Range<usize>, key: String, message: impl Into<String>) -> PlanError {
+        let message: String = message.into();
+        PlanError { place: self.place(&span), key, message: message.replace('\n', "; ") }
+    }
+
+    /// An error at the value of `key` (`cell[0].loads[1]`), or at the nearest thing around it that exists.
+    pub(super) fn error_at(&self, key: &str, message: impl Into<String>) -> PlanError {
+        let mut span = 0..0;
+        let mut table = Some(&self.root);
+        let mut value: Option<&Spanned<DeValue<'a>>> = None;
+        for step in steps(key) {
+            let next = match step {
+                Step::Key(name) => table.and_then(|table| table.get(name)),
+                Step::Index(index) => {
+                    value.and_then(|value| value.get_ref().as_array()).and_then(|array| array.get(index))
+                }
+            };
+            let Some(found) = next else { break };
+            span = found.span();
+            table = found.get_ref().as_table();
+            value = Some(found);
+        }
+        self.error(span, key.to_owned(), message)
+    }
+
+    /// Puts `path=value` into the tree.
+    fn apply(&mut self, index: usize, text: &'a str) -> Result<(), PlanError> {
+        let base = self.override_base(index);
+        let fail = |key: &str, message: String| PlanError {
+            place: Place::Override(text.to_owned()),
+            key: key.to_owned(),
+            message,
+        };
+        let Some((path, value_text)) = text.split_once('=') else {
+            return Err(fail("", "has no `=`; write for example `--set duration=10s`".to_owned()));
+        };
+        let (path, value_text) = (path.trim(), value_text.trim());
+        let mut value = DeValue::parse(value_text).unwrap_or_else(|_| {
+            Spanned::new(0..value_text.len(), DeValue::String(Cow::Borrowed(value_text)))
+        });
+        shift(&mut value, base);
+        let steps: Vec<&str> = path.split('.').map(str::trim).collect();
+        if steps.iter().any(|step| step.is_empty()) {
+            return Err(fail("", "has no key; write for example `--set duration=10s`".to_owned()));
+        }
+        set_in_table(&mut self.root, &steps, value, base).map_err(|message| fail(path, message))
+    }
+
+    /// Turns the tree into a checked plan.
+    pub(super) fn decode(self) -> Result<Plan, PlanError> {
+        let mut root = self.root.clone();
+        let mut sections = SECTIONS.map(|name| root.remove(name));
+        let [probes, loads, cells, matrix, treatments] = &mut sections;
+        if let Some(treatments) = treatments {
+            let message = "this version of whylate has no treatments; remove the section";
+            return Err(self.error(treatments.span(), "treatment".to_owned(), message));
+        }
+        let head: Head = self.value(table_value(root), "", &SECTIONS[..4])?;
+        let probe = self.list(probes.take(), "probe", |value, key| self.probe(value, key))?;
+        let load = self.list(loads.take(), "load", |value, key| self.load(value, key))?;
+        let mut cell: Vec<CellPlan> =
+            self.list(cells.take(), "cell", |value, key| self.value(value, key, &[]))?;
+        if let Some(matrix) = matrix.take() {
+            if !cell.is_empty() {
+                let message = "a plan has either [[cell]] or [matrix], not both";
+                return Err(self.error(matrix.span(), "matrix".to_owned(), message));
+            }
+            cell = self.value::<Matrix>(matrix, "matrix", &[])?.cells();
+        }
+        if cell.is_empty() {
+            cell.push(CellPlan::default());
+            cell.extend(
+                load.iter().map(|load: &LoadPlan| CellPlan {
+                    loads: vec![load.name.clone()],
+                    ..CellPlan::default()
+                }),
+            );
+        }
+        let plan = head.with(probe, load, cell);
+        check::check(&plan, &self)?;
+        Ok(plan)
+    }
+
+    fn list<T>(
+        &self,
+        value: Option<Spanned<DeValue<'a>>>,
+        key: &str,
+        decode: impl Fn(Spanned<DeValue<'a>>, &str) -> Result<T, PlanError>,
+    ) -> Result<Vec<T>, PlanError> {
+        let Some(value) = value else { return Ok(Vec::new()) };
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Array(items) => items
+                .into_iter()
+                .enumerate()
+                .map(|(index, item)| decode(item, &format!("{key}[{index}]")))
+                .collect(),
+            other => {
+                let message = format!("is {}; write each as a section `[[{key}]]`", other.type_str());
+                Err(self.error(span, key.to_owned(), message))
+            }
+        }
+    }
+
+    fn probe(&self, value: Spanned<DeValue<'a>>, key: &str) -> Result<ProbePlan, PlanError> {
+        let (kind, value) = self.take_kind(value, key, &ProbePlan::KINDS)?;
+        match kind.as_str() {
+            "timer" => self.value(value, key, &["kind"]).map(ProbePlan::Timer),
+            _ => self.value(value, key, &["kind"]).map(ProbePlan::Stall),
+        }
+    }
+
+    fn load(&self, value: Spanned<DeValue<'a>>, key: &str) -> Result<LoadPlan, PlanError> {
+        let (kind, mut value) = self.take_kind(value, key, &LoadKind::KINDS)?;
+        let span = value.span();
+        let name = match value.get_mut() {
+            DeValue::Table(table) => table.remove("name"),
+            _ => None,
+        };
+        let Some(name) = name else {
+            return Err(self.error(span, key.to_owned(), "has no `name`; cells need one to refer to"));
+        };
+        let name = self.value(name, &format!("{key}.name"), &[])?;
+        let kind = match kind.as_str() {
+            "memory" => LoadKind::Memory(self.value(value, key, &["kind", "name"])?),
+            _ => LoadKind::Exec(self.value(value, key, &["kind", "name"])?),
+        };
+        Ok(LoadPlan { name, kind })
+    }
+
+    /// Takes the key `kind` out of a table and checks that it is one of `kinds`.
+    fn take_kind(
+        &self,
+        mut value: Spanned<DeValue<'a>>,
+        key: &str,
+        kinds: &[&str],
+    ) -> Result<(String, Spanned<DeValue<'a>>), PlanError> {
+        let span = value.span();
+        let kind = match value.get_mut() {
+            DeValue::Table(table) => table.remove("kind"),
+            other => {
+                let message = format!("is {}, not a table", other.type_str());
+                return Err(self.error(span, key.to_owned(), message));
+            }
+        };
+        let Some(kind) = kind else {
+            let message = format!("has no `kind`; the kinds are {}", kinds.join(", "));
+            return Err(self.error(span, key.to_owned(), message));
+        };
+        match kind.get_ref().as_str() {
+            Some(name) if kinds.contains(&name) => Ok((name.to_owned(), value)),
+            Some(name) => {
+                let message = format!("unknown kind `{name}`{}", suggestion(name, kinds));
+                Err(self.error(kind.span(), format!("{key}.kind"), message))
+            }
+            None => {
+                let message = format!("is {}; the kinds are {}", kind.get_ref().type_str(), kinds.join(", "));
+                Err(self.error(kind.span(), format!("{key}.kind"), message))
+            }
+        }
+    }
+
+    /// Decodes one value. `more_keys` are keys of the table that were taken out before.
+    fn value<T: DeserializeOwned>(
+        &self,
+        value: Spanned<DeValue<'a>>,
+        key: &str,
+        more_keys: &[&str],
+    ) -> Result<T, PlanError> {
+        let places = value.clone();
+        T::deserialize(ValueDeserializer::from(value)).map_err(|error| {
+            let span = error.span().unwrap_or_else(|| places.span());
+            let key = key_of(&places, &span, key).unwrap_or_else(|| key.to_owned());
+            self.error(span, key, with_suggestion(error.message(), more_keys))
+        })
+    }
+}
+
+/// Everything of a plan that is not a section of its own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    name: String,
+    question: Option<String>,
+    #[serde(default = "super::default_duration")]
+    duration: crate::Nanos,
+    #[serde(default = "super::default_repeats")]
+    repeats: u32,
+    #[serde(default = "super::default_settle")]
+    settle: crate::Nanos,
+    #[serde(default = "super::default_warmup")]
+    warmup: crate::Nanos,
+    #[serde(default = "super::default_noise_floor")]
+    noise_floor: crate::Nanos,
+    interval: Option<crate::Nanos>,
+    timeout: Option<crate::Nanos>,
+    limit: Option<crate::Nanos>,
+    #[serde(default)]
+    target: super::Target,
+}
+
+impl Head {
+    fn with(self, probe: Vec<ProbePlan>, load: Vec<LoadPlan>, cell: Vec<CellPlan>) -> Plan {
+        Plan {
+            name: self.name,
+            question: self.question,
+            duration: self.duration,
+            repeats: self.repeats,
+            settle: self.settle,
+            warmup: self.warmup,
+            noise_floor: self.noise_floor,
+            interval: self.interval,
+            timeout: self.timeout,
+            limit: self.limit,
+            target: self.target,
+            probe,
+            load,
+            cell,
+        }
+    }
+}
+
+enum Step<'k> {
+    Key(&'k str),
+    Index(usize),
+}
+
+/// Splits `cell[0].loads[1]` into its steps.
+fn steps(key: &str) -> impl Iterator<Item = Step<'_>> {
+    key.split(['.', '[']).filter(|part| !part.is_empty()).map(|part| match part.strip_suffix(']') {
+        Some(index) => index.parse().map_or(Step::Key(part), Step::Index),
+        None => Step::Key(part),
+    })
+}
+
+/// The key of the innermost value below `value` whose place holds `span`; `None` when there is none.
+///
+/// Every table is searched, because the place of a `[section]` is its header alone.
+fn key_of(value: &Spanned<DeValue<'_>>, span: &Range<usize>, key: &str) -> Option<String> {
+    let holds = |place: Range<usize>| place.start <= span.start && span.end <= place.end;
+    let inside = match value.get_ref() {
+        DeValue::Table(table) => table.iter().find_map(|(name, inner)| {
+            let separator = if key.is_empty() { "" } else { "." };
+            let inner_key = format!("{key}{separator}{}", name.get_ref());
+            if holds(name.span()) { Some(inner_key) } else { key_of(inner, span, &inner_key) }
+        }),
+        DeValue::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(index, inner)| key_of(inner, span, &format!("{key}[{index}]"))),
+        _ => None,
+    };
+    inside.or_else(|| holds(value.span()).then(|| key.to_owned()))
+}
+
+/// Sets the value at `steps` below `table`; tables that are missing on the way are made.
+fn set_in_table<'a>(
+    table: &mut DeTable<'a>,
+    steps: &[&'a str],
+    value: Spanned<DeValue<'a>>,
+    base: usize,
+) -> Result<(), String> {
+    let (first, rest) = steps.split_first().ok_or("is empty")?;
+    let key = Spanned::new(base..base, Cow::Borrowed(*first));
+    if rest.is_empty() {
+        table.insert(key, value);
+        return Ok(());
+    }
+    let missing = || Spanned::new(base..base, DeValue::Table(DeTable::default()));
+    match table.entry(key).or_insert_with(missing).get_mut() {
+        DeValue::Table(inner) => set_in_table(inner, rest, value, base),
+        DeValue::Array(items) => set_in_array(items, first, rest, value, base),
+        other => Err(format!("`{first}` is {}, not a table", other.type_str())),
+    }
+}
+
+/// Sets the value below the element of `items` that the next step names: by its place, `name` or `kind`.
+fn set_in_array<'a>(
+    items: &mut DeArray<'a>,
+    list: &str,
+    steps: &[&'a str],
+    value: Spanned<DeValue<'a>>,
+    base: usize,
+) -> Result<(), String> {
+    let (which, rest) = steps.split_first().ok_or("is empty")?;
+    let label = |item: &Spanned<DeValue<'a>>, key: &str| {
+        item.get_ref().as_table().and_then(|table| table.get(key)?.get_ref().as_str().map(str::to_owned))
+    };
+    let place = which.parse().ok().filter(|place| *place < items.len());
+    let named = |key: &str| items.iter().position(|item| label(item, key).as_deref() == Some(which));
+    let Some(place) = place.or_else(|| named("name")).or_else(|| named("kind")) else {
+        let labels: Vec<String> =
+            items.iter().filter_map(|item| label(item, "name").or_else(|| label(item, "kind"))).collect();
+        let known: Vec<&str> = labels.iter().map(String::as_str).collect();
+        return Err(format!("no `{which}` in `{list}`{}", suggestion(which, &known)));
+    };
+    match items.iter_mut().nth(place).map(Spanned::get_mut) {
+        Some(DeValue::Table(table)) if !rest.is_empty() => set_in_table(table, rest, value, base),
+        _ => Err(format!("`{list}.{which}` needs a key below it, for example `{list}.{which}.cpus`")),
+    }
+}
+
+fn table_value(table: DeTable<'_>) -> Spanned<DeValue<'_>> {
+    Spanned::new(0..0, DeValue::Table(table))
+}
+
+/// Moves the places of a value and all that is in it by `base`.
+fn shift(value: &mut Spanned<DeValue<'_>>, base: usize) {
+    let span = value.span();
+    let mut inner = std::mem::replace(value.get_mut(), DeValue::Boolean(false));
+    match &mut inner {
+        DeValue::Array(items) => items.iter_mut().for_each(|item| shift(item, base)),
+        DeValue::Table(table) => table.iter_mut().for_each(|(_, item)| shift(item, base)),
+        _ => {}
+    }
+    *value = Spanned::new(span.start + base..span.end + base, inner);
+}
+
+/// Turns the decoder's "unknown field" into a sentence that says what would be right.
+fn with_suggestion(message: &str, more_keys: &[&str]) -> String {
+    for (prefix, noun) in [("unknown field `", "key"), ("unknown variant `", "value")] {
+        let Some((name, rest)) = message.strip_prefix(prefix).and_then(|rest| rest.split_once('`')) else {
+            continue;
+        };
+        let known = rest.split('`').skip(1).step_by(2);
+        let known: Vec<&str> = known.chain(more_keys.iter().copied()).collect();
+        return format!("unknown {noun} `{name}`{}", suggestion(name, &known));
+    }
+    match message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
+        Some(name) => format!("has no `{name}`, which is required"),
+        None => message.to_owned(),
+    }
+}
+
+/// `; did you mean …` or `; there is …`.
+pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
+    let nearest = known
+        .iter()
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .max_by(|left, right| left.0.total_cmp(&right.0));
+    match nearest {
+        Some((similarity, candidate)) if similarity >= 0.8 => format!("; did you mean `{candidate}`?"),
+        _ if known.is_empty() => "; there is none".to_owned(),
+        _ => format!("; there is {}", known.join(", ")),
+    }
+}

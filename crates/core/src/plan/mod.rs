@@ -1,0 +1,192 @@
+//! Plans: what to measure, under which loads, for how long, how often, against which limit.
+//!
+//! A plan is a TOML file. [`Plan::parse`] reads one, applies `--set` overrides and checks everything that can be
+//! checked without knowing the machine; each error says file, line, column, key and what would be right.
+
+mod check;
+mod document;
+mod load;
+mod probe;
+mod size;
+
+pub mod builtin;
+
+pub use document::{PlanError, Source};
+pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
+pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
+pub use size::{Size, SizeError};
+
+use crate::cpus::CpuSelector;
+use crate::units::Nanos;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// An experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Its name: letters, digits, `-` and `_`.
+    pub name: String,
+    /// What it shall answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// How long each probe measures in each repeat of each cell.
+    #[serde(default = "default_duration")]
+    pub duration: Nanos,
+    /// How often each cell runs; the cells are interleaved (A B C, A B C, …).
+    #[serde(default = "default_repeats")]
+    pub repeats: u32,
+    /// Pause between the start of the loads and the first probe.
+    #[serde(default = "default_settle")]
+    pub settle: Nanos,
+    /// How long each probe runs before its samples count.
+    #[serde(default = "default_warmup")]
+    pub warmup: Nanos,
+    /// How long the stall check without load beside each cell takes; `0s` leaves it out.
+    #[serde(default = "default_noise_floor")]
+    pub noise_floor: Nanos,
+    /// Length of a stored interval; by default a sixtieth of the duration, at least 1s, at most 60s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Nanos>,
+    /// A repeat of a cell that takes longer is stopped and counts as failed; by default twice the time that it
+    /// should take, and a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Nanos>,
+    /// A latency above it makes the verdict `fail`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Nanos>,
+    /// Where to measure.
+    #[serde(default)]
+    pub target: Target,
+    /// What measures.
+    pub probe: Vec<ProbePlan>,
+    /// What disturbs.
+    #[serde(default)]
+    pub load: Vec<LoadPlan>,
+    /// Which loads run together.
+    #[serde(default)]
+    pub cell: Vec<CellPlan>,
+}
+
+/// Where to measure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// The measured CPUs.
+    pub cpus: CpuSelector,
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self { cpus: CpuSelector::Last }
+    }
+}
+
+/// One combination of loads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellPlan {
+    /// Its name; by default the loads and treatments joined by `+`, or `idle`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Names of loads.
+    #[serde(default)]
+    pub loads: Vec<String>,
+    /// Names of treatments.
+    #[serde(default)]
+    pub treatments: Vec<String>,
+}
+
+impl CellPlan {
+    /// The name given, or the one made of what is in it.
+    pub fn name(&self) -> String {
+        if let Some(name) = &self.name {
+            return name.clone();
+        }
+        let parts: Vec<&str> = self.loads.iter().chain(&self.treatments).map(String::as_str).collect();
+        if parts.is_empty() { "idle".to_owned() } else { parts.join("+") }
+    }
+}
+
+/// Every combination of the two lists.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// Sets of loads.
+    #[serde(default = "one_empty_set")]
+    loads: Vec<Vec<String>>,
+    /// Sets of treatments.
+    #[serde(default = "one_empty_set")]
+    treatments: Vec<Vec<String>>,
+}
+
+impl Matrix {
+    fn cells(self) -> Vec<CellPlan> {
+        let pairs = self.treatments.iter().flat_map(|treatments| {
+            self.loads.iter().map(|loads| CellPlan {
+                name: None,
+                loads: loads.clone(),
+                treatments: treatments.clone(),
+            })
+        });
+        pairs.collect()
+    }
+}
+
+fn one_empty_set() -> Vec<Vec<String>> {
+    vec![Vec::new()]
+}
+fn default_duration() -> Nanos {
+    Nanos::from_secs(60)
+}
+fn default_repeats() -> u32 {
+    3
+}
+fn default_settle() -> Nanos {
+    Nanos::from_millis(500)
+}
+fn default_warmup() -> Nanos {
+    Nanos::from_millis(100)
+}
+fn default_noise_floor() -> Nanos {
+    Nanos::from_millis(500)
+}
+
+impl Plan {
+    /// Reads a plan, applies `overrides` (`path=value`, in order), fills in the cells and checks it.
+    ///
+    /// # Errors
+    /// [`PlanError`] for the first thing that is wrong.
+    pub fn parse(source: &Source<'_>, overrides: &[String]) -> Result<Self, PlanError> {
+        document::Document::parse(source, overrides)?.decode()
+    }
+
+    /// Length of a stored interval.
+    pub fn stored_interval(&self) -> Nanos {
+        let sixtieth = Nanos(self.duration.0 / 60);
+        self.interval.unwrap_or_else(|| sixtieth.clamp(Nanos::from_secs(1), Nanos::from_secs(60)))
+    }
+
+    /// How long one repeat of a cell should take, without the time that loads need to start.
+    pub fn repeat_duration(&self) -> Nanos {
+        let probes = self.probe.len() as u64;
+        Nanos(
+            probes
+                .saturating_mul(self.duration.0.saturating_add(self.warmup.0))
+                .saturating_add(self.settle.0)
+                .saturating_add(self.noise_floor.0),
+        )
+    }
+
+    /// After which time a repeat of a cell is stopped.
+    pub fn repeat_timeout(&self) -> Nanos {
+        self.timeout.unwrap_or_else(|| {
+            Nanos(self.repeat_duration().0.saturating_mul(2).saturating_add(60_000_000_000))
+        })
+    }
+
+    /// The load of that name.
+    pub fn load(&self, name: &str) -> Option<&LoadPlan> {
+        self.load.iter().find(|load| load.name == name)
+    }
+}

@@ -1,0 +1,100 @@
+//! What one stored interval of a probe or a load holds: the rows of the run directory's tables.
+//!
+//! Moments (`*_at_ns`, `start_ns`, `end_ns`) are CLOCK_MONOTONIC nanoseconds of the measured machine.
+
+use crate::units::CpuId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What one probe saw on one CPU in one stored interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// The measured CPU.
+    pub cpu: CpuId,
+    /// Begin of the interval.
+    pub start_ns: u64,
+    /// End of the interval.
+    pub end_ns: u64,
+    /// Samples in the interval (timer: periods that ran; stall: loop turns).
+    pub samples: u64,
+    /// Sum of the samples' values; `sum_ns / samples` is the exact mean.
+    pub sum_ns: u64,
+    /// Smallest sample, exact; absent without samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_ns: Option<u64>,
+    /// Largest sample, exact; absent without samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_ns: Option<u64>,
+    /// Missed periods; absent for probes without a period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overruns: Option<u64>,
+    /// Gaps above the threshold; absent for probes without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gaps: Option<u64>,
+    /// Sum of those gaps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_ns: Option<u64>,
+    /// Spike records that did not fit the buffer between two reads; counted, never hidden.
+    #[serde(default)]
+    pub spikes_dropped: u64,
+    /// `[lower edge in ns, count]` of every bucket with samples, ascending.
+    pub histogram: Vec<(u64, u64)>,
+}
+
+/// One moment above the threshold, as recorded by the measuring thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SpikeRecord {
+    /// The measured CPU.
+    pub cpu: CpuId,
+    /// When it ended: the moment at which the task ran again.
+    pub at_ns: u64,
+    /// How late the task was, or how long the gap was.
+    pub latency_ns: u64,
+    /// Number of the sample (timer: period number, missed ones included; stall: number of the gap), from 0.
+    pub sample: u64,
+}
+
+/// What a load achieved over one interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RateRecord {
+    /// End of the interval over which it was measured.
+    pub at_ns: u64,
+    /// Length of that interval.
+    pub interval_ns: u64,
+    /// Mean rate over the interval, in the load's unit.
+    pub value: f64,
+}
+
+/// How often one interrupt line or softirq vector was handled on one CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InterruptRecord {
+    /// The CPU that handled it.
+    pub cpu: CpuId,
+    /// `24`, `LOC`, `CAL` from /proc/interrupts, or `softirq:TIMER` from /proc/softirqs.
+    pub line: String,
+    /// The rest of the line in /proc/interrupts: chip and devices.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// How often, in the interval.
+    pub count: u64,
+}
+
+/// What the kernel's counters say of one CPU over one interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CounterRecord {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Time in which the hypervisor ran something else (/proc/stat, resolution of a clock tick); absent where
+    /// the kernel does not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_ns: Option<u64>,
+    /// System-management interrupts; absent where no counter can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smis: Option<u64>,
+    /// Context switches of the measuring thread against its will.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub involuntary_switches: Option<u64>,
+    /// Page faults of the measuring thread after arming.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_faults: Option<u64>,
+}

@@ -1,0 +1,226 @@
+//! Plans as users write them, right and wrong.
+
+use proptest::prelude::*;
+use whylate_core::plan::{LoadKind, MemoryAccess, Pace, Plan, ProbePlan, Source};
+use whylate_core::units::{BytesPerSec, Nanos};
+
+const PLAN: &str = r#"name = "memory-load"
+duration = "60s"
+repeats = 3
+limit = "100us"
+[target]
+cpus = "last"
+[[probe]]
+kind = "timer"
+interval = "200us"
+priority = 95
+[[load]]
+name = "l3"
+kind = "memory"
+working_set = "l3/2"
+cpus = "target"
+[[load]]
+name = "noise"
+kind = "exec"
+command = ["stress-ng", "--cpu", "1"]
+[[cell]]
+loads = ["l3"]
+"#;
+
+fn parse(text: &str) -> Result<Plan, String> {
+    parse_with(text, &[])
+}
+
+fn parse_with(text: &str, overrides: &[&str]) -> Result<Plan, String> {
+    let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+    Plan::parse(&Source { name: "plan.toml", text }, &overrides).map_err(|error| error.to_string())
+}
+
+fn error(text: &str) -> String {
+    parse(text).expect_err("the plan is wrong")
+}
+
+#[test]
+fn a_plan_as_in_the_design() {
+    let plan = parse(PLAN).unwrap();
+    assert_eq!(plan.duration, Nanos::from_secs(60));
+    assert_eq!(plan.limit, Some(Nanos::from_micros(100)));
+    let ProbePlan::Timer(timer) = &plan.probe[0] else { panic!("not a timer") };
+    assert_eq!(timer.interval, Nanos::from_micros(200));
+    let LoadKind::Memory(memory) = &plan.load[0].kind else { panic!("not a memory load") };
+    assert_eq!(memory.access, MemoryAccess::Copy);
+    assert_eq!(plan.cell.len(), 1);
+    assert_eq!(plan.cell[0].name(), "l3");
+}
+
+#[test]
+fn plans_survive_json() {
+    let plan = parse(PLAN).unwrap();
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+}
+
+#[test]
+fn without_cells_there_is_idle_and_each_load_alone() {
+    let plan = parse(&PLAN.replace("[[cell]]\nloads = [\"l3\"]\n", "")).unwrap();
+    let names: Vec<String> = plan.cell.iter().map(|cell| cell.name()).collect();
+    assert_eq!(names, ["idle", "l3", "noise"]);
+}
+
+#[test]
+fn a_matrix_is_every_combination() {
+    let matrix = "[matrix]\nloads = [[], [\"l3\"], [\"l3\", \"noise\"]]\n";
+    let plan = parse(&PLAN.replace("[[cell]]\nloads = [\"l3\"]\n", matrix)).unwrap();
+    let names: Vec<String> = plan.cell.iter().map(|cell| cell.name()).collect();
+    assert_eq!(names, ["idle", "l3", "l3+noise"]);
+    assert!(error(&format!("{PLAN}{matrix}")).contains("either [[cell]] or [matrix]"));
+}
+
+#[test]
+fn errors_say_where_and_what_would_be_right() {
+    for (from, to, expected) in [
+        (
+            "interval = \"200us\"",
+            "intervall = \"200us\"",
+            "plan.toml:9:1: probe[0].intervall: unknown key `intervall`; did you mean `interval`?",
+        ),
+        (
+            "interval = \"200us\"",
+            "interval = 200",
+            "plan.toml:9:12: probe[0].interval: `200` has no unit; write for example `200us`",
+        ),
+        (
+            "interval = \"200us\"",
+            "interval = \"200 lightyears\"",
+            "plan.toml:9:12: probe[0].interval: `200 lightyears`: unknown unit `lightyears`; the units are ns, us, ms, s, m, h, d",
+        ),
+        (
+            "priority = 95",
+            "priority = 100",
+            "plan.toml:10:12: probe[0].priority: 100 is out of range; a real-time priority is 1 to 99",
+        ),
+        (
+            "loads = [\"l3\"]",
+            "loads = [\"l4\"]",
+            "plan.toml:21:10: cell[0].loads[0]: unknown load `l4`; there is l3, noise",
+        ),
+        (
+            "kind = \"timer\"",
+            "kind = \"tmer\"",
+            "plan.toml:8:8: probe[0].kind: unknown kind `tmer`; did you mean `timer`?",
+        ),
+        ("repeats = 3", "repeat = 3", "plan.toml:3:1: repeat: unknown key `repeat`; did you mean `repeats`?"),
+        (
+            "[[load]]\nname = \"l3\"",
+            "[[loads]]\nname = \"l3\"",
+            "plan.toml:11:3: loads: unknown key `loads`; did you mean `load`?",
+        ),
+        (
+            "cpus = \"last\"",
+            "cpus = \"lasst\"",
+            "plan.toml:6:8: target.cpus: `lasst` is not a CPU list; write for example `1,3-5`, or `all`, `isolated`, `housekeeping`, `last`",
+        ),
+        ("working_set = \"l3/2\"\n", "", "plan.toml:11:1: load[0]: has no `working_set`, which is required"),
+        (
+            "name = \"noise\"",
+            "name = \"l3\"",
+            "plan.toml:17:8: load[1].name: there is another load named `l3`",
+        ),
+        (
+            "command = [\"stress-ng\", \"--cpu\", \"1\"]",
+            "command = []",
+            "plan.toml:19:11: load[1].command: is empty; write for example `command = [\"stress-ng\", \"--cpu\", \"1\"]`",
+        ),
+        (
+            "[target]",
+            "[[treatment]]\nname = \"s\"\n[target]",
+            "plan.toml:5:1: treatment: this version of whylate has no treatments; remove the section",
+        ),
+    ] {
+        assert!(PLAN.contains(from), "{from}");
+        assert_eq!(error(&PLAN.replacen(from, to, 1)), expected);
+    }
+}
+
+#[test]
+fn what_is_not_toml_says_where_it_stops_being_so() {
+    let message = error("name = \"x\"\nduration = = 3\n");
+    assert!(message.starts_with("plan.toml:2:"), "{message}");
+    assert!(!message.contains('\n'), "{message}");
+}
+
+#[test]
+fn overrides_reach_every_value() {
+    let plan = parse_with(
+        PLAN,
+        &[
+            "duration=5s",
+            "repeats=2",
+            "probe.timer.interval=1ms",
+            "probe.0.priority=80",
+            "load.l3.rate=25%",
+            "load.l3.access=read",
+            "target.cpus=1",
+        ],
+    )
+    .unwrap();
+    assert_eq!((plan.duration, plan.repeats), (Nanos::from_secs(5), 2));
+    let ProbePlan::Timer(timer) = &plan.probe[0] else { panic!("not a timer") };
+    assert_eq!((timer.interval, timer.priority), (Nanos::from_millis(1), 80));
+    let LoadKind::Memory(memory) = &plan.load[0].kind else { panic!("not a memory load") };
+    assert_eq!((memory.rate, memory.access), (Pace::DutyCycle(0.25), MemoryAccess::Read));
+    assert_eq!(plan.target.cpus.to_string(), "1");
+    let plan = parse_with(PLAN, &["load.l3.rate=500MB/s"]).unwrap();
+    let LoadKind::Memory(memory) = &plan.load[0].kind else { panic!("not a memory load") };
+    assert_eq!(memory.rate, Pace::Rate(BytesPerSec(5e8)));
+}
+
+#[test]
+fn wrong_overrides_name_themselves() {
+    for (text, expected) in [
+        ("duration", "--set duration: has no `=`; write for example `--set duration=10s`"),
+        ("duration=5", "--set duration=5: duration: `5` has no unit; write for example `200us`"),
+        ("durration=5s", "--set durration=5s: durration: unknown key `durration`; did you mean `duration`?"),
+        ("load.l5.rate=5%", "--set load.l5.rate=5%: load.l5.rate: no `l5` in `load`; there is l3, noise"),
+        ("name.x=5", "--set name.x=5: name.x: `name` is string, not a table"),
+        (
+            "probe.timer.priority=0",
+            "--set probe.timer.priority=0: probe[0].priority: 0 is out of range; a real-time priority is 1 to 99",
+        ),
+    ] {
+        assert_eq!(parse_with(PLAN, &[text]).expect_err("wrong"), expected);
+    }
+}
+
+#[test]
+fn the_schema_knows_every_key_of_a_plan() {
+    let schema = whylate_core::schema::schema("plan").unwrap();
+    let text = serde_json::to_string(&schema).unwrap();
+    for key in
+        ["duration", "working_set", "rate_pattern", "hold_cpu_dma_latency", "threshold", "non-temporal-write"]
+    {
+        assert!(text.contains(&format!("\"{key}\"")), "{key}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "\\PC*") {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn no_mutation_of_a_plan_panics(at in 0..PLAN.len(), replacement in "[\\[\\]\"=a-z0-9.\n]{0,4}") {
+        let mut text = PLAN.to_owned();
+        text.replace_range(at..at + 1, &replacement);
+        if let Err(message) = parse(&text) {
+            prop_assert!(!message.contains('\n'), "{}", message);
+            prop_assert!(message.starts_with("plan.toml:"), "{}", message);
+        }
+    }
+
+    #[test]
+    fn no_override_panics(text in "[a-z0-9.=\\[\\]\"]{0,20}") {
+        let _ = parse_with(PLAN, &[&text]);
+    }
+}
