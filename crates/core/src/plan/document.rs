@@ -408,7 +408,7 @@ fn set_in_array<'a>(
         let known: Vec<&str> = labels.iter().map(String::as_str).collect();
         return Err(format!("no `{which}` in `{list}`{}", suggestion(which, &known)));
     };
-    match items.iter_mut().nth(place).map(Spanned::get_mut) {
+    match items.get_mut(place).map(Spanned::get_mut) {
         Some(DeValue::Table(table)) if !rest.is_empty() => set_in_table(table, rest, value, base),
         _ => Err(format!("`{list}.{which}` needs a key below it, for example `{list}.{which}.cpus`")),
     }

@@ -1,0 +1,111 @@
+//! `whylate measure`.
+
+use crate::arguments::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
+use crate::exit::Ending;
+use crate::figures::Figures;
+use crate::hook::Hook;
+use crate::progress::Meter;
+use crate::{machine, output, signals};
+use anyhow::{Context, Result, bail};
+use whylate_core::plan::{ProbePlan, StallPlan, TimerPlan};
+use whylate_core::result::{MEASURE_FORMAT, MeasureResult};
+use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning};
+use whylate_probe::{Options, measure, resolve};
+use whylate_sys::facts::preflight;
+
+/// "Until Ctrl-C": longer than any machine stays up, short enough for every sum.
+const ENDLESS: Nanos = Nanos::from_secs(400 * 86_400);
+
+pub(super) fn execute(command: MeasureCommand) -> Result<Ending> {
+    let (facts, warnings) = machine::facts();
+    match command {
+        MeasureCommand::Timer(arguments) => {
+            let cpus = timer_cpus(&arguments, &facts)?;
+            if arguments.interval.0 < 1_000 || arguments.interval.0 > 3_600_000_000_000 {
+                bail!("--interval {} is out of range; a period is 1us to 1h", arguments.interval);
+            }
+            let plan = ProbePlan::Timer(TimerPlan {
+                cpus: None,
+                interval: arguments.interval,
+                distance: arguments.distance,
+                priority: arguments.probe.priority,
+                policy: arguments.probe.policy,
+                method: arguments.method,
+                break_above: arguments.break_above,
+                hold_cpu_dma_latency: !arguments.probe.no_cpu_dma_latency,
+            });
+            run(&plan, &cpus, facts, warnings, arguments.until_samples, arguments.probe)
+        }
+        MeasureCommand::Stall(arguments) => {
+            let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
+            let plan = stall_plan(&arguments)?;
+            run(&plan, &cpus, facts, warnings, None, arguments.probe)
+        }
+    }
+}
+
+fn stall_plan(arguments: &StallArguments) -> Result<ProbePlan> {
+    if arguments.probe.policy == whylate_core::plan::Policy::Deadline {
+        bail!("--policy deadline: a loop that never sleeps cannot run as SCHED_DEADLINE; choose fifo, rr or other");
+    }
+    Ok(ProbePlan::Stall(StallPlan {
+        cpus: None,
+        threshold: arguments.threshold,
+        priority: arguments.probe.priority,
+        policy: arguments.probe.policy,
+        working_set: arguments.working_set,
+        hold_cpu_dma_latency: !arguments.probe.no_cpu_dma_latency,
+    }))
+}
+
+/// What cyclictest's -a, -t and -S mean for a probe with one thread on each CPU.
+fn timer_cpus(arguments: &TimerArguments, facts: &Facts) -> Result<CpuSet> {
+    let several = arguments.smp || arguments.threads.is_some_and(|threads| threads != 1);
+    let default = if several { CpuSelector::All } else { CpuSelector::Last };
+    let cpus = machine::cpus("--cpu", arguments.cpu.as_ref().unwrap_or(&default), facts)?;
+    match arguments.threads {
+        None | Some(0) => Ok(cpus),
+        Some(threads) if threads <= cpus.len() => Ok(cpus.iter().take(threads).collect()),
+        Some(threads) => bail!(
+            "--threads {threads}: there is one thread on each CPU, and --cpu names only {} ({cpus})",
+            cpus.len()
+        ),
+    }
+}
+
+fn run(
+    plan: &ProbePlan,
+    cpus: &CpuSet,
+    facts: Facts,
+    mut warnings: Vec<Warning>,
+    samples_max: Option<u64>,
+    arguments: ProbeArguments,
+) -> Result<Ending> {
+    let duration = if arguments.duration.0 == 0 { ENDLESS } else { arguments.duration };
+    let options =
+        Options { warmup: arguments.warmup, duration, samples_max, strict: arguments.strict, lock_memory: true };
+    let (spec, more) = resolve(plan, cpus, &facts, &options)?;
+    warnings.extend(preflight(&facts, &spec.cpus));
+    warnings.extend(more);
+    let meter = Meter::new(arguments.printing.quiet || arguments.printing.json, duration);
+    let hook = Hook::new(arguments.on_threshold);
+    let mut figures = Figures::new(&spec, arguments.spikes, meter, hook, signals::watch()?);
+    let stored = Nanos((duration.0 / 60).clamp(1_000_000_000, 60_000_000_000));
+    let outcome = measure(&machine::launcher()?, &spec, stored, &mut figures)
+        .with_context(|| format!("measuring {} on CPU {}", spec.name(), spec.cpus))?;
+    for warning in outcome.warnings {
+        whylate_core::warning::push_once(&mut warnings, warning);
+    }
+    let is_realtime = !warnings.iter().any(|warning| warning.code == "no-realtime-priority")
+        && matches!(spec.policy, whylate_core::plan::Policy::Fifo | whylate_core::plan::Policy::Rr);
+    let probe = figures.finish(&spec, &facts, is_realtime, arguments.spikes);
+    let broke = outcome.broke.is_some();
+    let format = MEASURE_FORMAT.to_owned();
+    let result = MeasureResult { format, facts, probe, warnings, broke };
+    if arguments.printing.json {
+        output::print_json(&result)?;
+    } else {
+        output::print(&whylate_report::terminal::measure(&result, output::style())?)?;
+    }
+    Ok(if broke { Ending::Exceeded } else { Ending::Pass })
+}

@@ -1,0 +1,24 @@
+//! What each command does.
+
+mod load;
+mod measure;
+mod plans;
+mod report;
+mod run;
+mod schema;
+
+use crate::arguments::Command;
+use crate::exit::Ending;
+use anyhow::Result;
+
+/// Runs one command.
+pub(crate) fn execute(command: Command) -> Result<Ending> {
+    match command {
+        Command::Run(arguments) => run::execute(&arguments),
+        Command::Plans(arguments) => plans::execute(&arguments),
+        Command::Measure(command) => measure::execute(command),
+        Command::Load(command) => load::execute(command),
+        Command::Report(arguments) => report::execute(&arguments),
+        Command::Schema(arguments) => schema::execute(&arguments),
+    }
+}

@@ -1,0 +1,53 @@
+//! `whylate plans`.
+
+use crate::arguments::PlansArguments;
+use crate::exit::Ending;
+use crate::output;
+use anyhow::{Context, Result};
+use serde::Serialize;
+use whylate_core::plan::builtin::{self, BuiltinPlan};
+use whylate_core::plan::{Plan, Source};
+
+#[derive(Serialize)]
+struct PlanList {
+    format: &'static str,
+    plans: Vec<PlanLine>,
+}
+
+#[derive(Serialize)]
+struct PlanLine {
+    name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    question: Option<String>,
+}
+
+pub(super) fn execute(arguments: &PlansArguments) -> Result<Ending> {
+    match &arguments.name {
+        Some(name) => {
+            let names = || builtin::ALL.iter().map(|plan| plan.name).collect::<Vec<_>>().join(", ");
+            let plan = builtin::find(name)
+                .with_context(|| format!("there is no built-in plan `{name}`; there is {}", names()))?;
+            if arguments.json { output::print_json(&parse(plan)?)? } else { output::print(plan.text)? }
+        }
+        None => {
+            let plans = builtin::ALL
+                .iter()
+                .map(|plan| Ok(PlanLine { name: plan.name, question: parse(*plan)?.question }))
+                .collect::<Result<Vec<_>>>()?;
+            if arguments.json {
+                output::print_json(&PlanList { format: "whylate.plans/1", plans })?;
+            } else {
+                let width = plans.iter().map(|plan| plan.name.len()).max().unwrap_or(0);
+                let line = |plan: &PlanLine| {
+                    format!("{:width$}  {}\n", plan.name, plan.question.as_deref().unwrap_or_default())
+                };
+                output::print(&plans.iter().map(line).collect::<String>())?;
+            }
+        }
+    }
+    Ok(Ending::Pass)
+}
+
+fn parse(plan: BuiltinPlan) -> Result<Plan> {
+    Ok(Plan::parse(&Source { name: plan.name, text: plan.text }, &[])?)
+}

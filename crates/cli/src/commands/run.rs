@@ -1,0 +1,205 @@
+//! `whylate run`.
+
+use crate::arguments::RunArguments;
+use crate::exit::Ending;
+use crate::hook::Hook;
+use crate::progress::{self, Meter};
+use crate::{machine, output, signals};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime};
+use whylate_core::plan::builtin;
+use whylate_core::plan::{Plan, Source};
+use whylate_core::result::{RunResult, RunState, Verdict};
+use whylate_core::{Nanos, Warning};
+use whylate_probe::Progress;
+use whylate_runner::{Audience, Experiment, RealMachine, RunOptions, Stage, prepare};
+use whylate_store::{Reader, RunInfo, StoreError, assemble, default_path};
+use whylate_sys::facts::preflight;
+
+pub(super) fn execute(arguments: &RunArguments) -> Result<Ending> {
+    let machine = RealMachine::new(machine::launcher()?);
+    let asked_to_stop = signals::watch()?;
+    let quiet = arguments.printing.quiet || arguments.printing.json;
+    let (path, info) = match &arguments.resume {
+        Some(path) => {
+            let prepare = |plan: Plan| prepare(plan, machine::facts().0, arguments.strict);
+            let reader = Reader::open(path)?;
+            let mut screen = Screen::new(quiet, &reader.info().plan, arguments.on_threshold.clone(), asked_to_stop);
+            let info = whylate_runner::resume(path, &prepare, &machine, &mut screen)?;
+            screen.finish();
+            (path.clone(), info)
+        }
+        None => begin(arguments, &machine, quiet, asked_to_stop)?,
+    };
+    conclude(&path, &info, arguments.printing.json)
+}
+
+/// Runs a plan into a new directory.
+fn begin(
+    arguments: &RunArguments,
+    machine: &RealMachine,
+    quiet: bool,
+    asked_to_stop: Arc<AtomicBool>,
+) -> Result<(PathBuf, RunInfo)> {
+    let plan = read_plan(&arguments.plan, &arguments.overrides)?;
+    let (facts, mut warnings) = machine::facts();
+    let experiment = prepare(plan, facts, arguments.strict)?;
+    warnings.extend(preflight(&experiment.facts, &experiment.target));
+    if arguments.strict && experiment.facts.privileges.realtime_priority_max == 0 {
+        bail!("--strict: this user may not set a real-time priority; run as root");
+    }
+    let started_at = SystemTime::now();
+    let path = match &arguments.output {
+        Some(path) => path.clone(),
+        None => default_run_path(&experiment.plan.name, started_at)?,
+    };
+    if !quiet {
+        announce(&experiment, &warnings, &path);
+    }
+    let options = RunOptions { name: run_name(&path), started_at, warnings };
+    let mut screen = Screen::new(quiet, &experiment.plan, arguments.on_threshold.clone(), asked_to_stop);
+    let info = whylate_runner::run(&experiment, &path, &options, machine, &mut screen)
+        .with_context(|| format!("run {}", path.display()))?;
+    screen.finish();
+    Ok((path, info))
+}
+
+fn read_plan(name: &str, overrides: &[String]) -> Result<Plan> {
+    if let Some(builtin) = builtin::find(name) {
+        return Ok(Plan::parse(&Source { name, text: builtin.text }, overrides)?);
+    }
+    let path = Path::new(name);
+    if !path.exists() && !name.contains(['/', '.']) {
+        let names: Vec<&str> = builtin::ALL.iter().map(|plan| plan.name).collect();
+        bail!("there is no plan `{name}`: the built-in ones are {}; a file is named by its path", names.join(", "));
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the plan {name}"))?;
+    Ok(Plan::parse(&Source { name, text: &text }, overrides)?)
+}
+
+fn default_run_path(plan: &str, started_at: SystemTime) -> Result<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    default_path(variable("XDG_DATA_HOME").as_deref(), variable("HOME").as_deref(), started_at, plan)
+        .context("neither XDG_DATA_HOME nor HOME is set; name a directory for the run with -o")
+}
+
+fn run_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// What is about to happen, and what this machine lacks.
+fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
+    let plan = &experiment.plan;
+    let facts = &experiment.facts;
+    output::message(&format!("plan {}: {}", plan.name, plan.question.as_deref().unwrap_or("")));
+    output::message(&format!(
+        "machine: {}, {} CPUs, Linux {} ({})",
+        facts.processor.model,
+        facts.cpu_sets.online.len(),
+        facts.kernel.release,
+        facts.kernel.preemption
+    ));
+    let repeats = u64::from(plan.repeats) * experiment.cells.iter().filter(|cell| cell.loads.is_ok()).count() as u64;
+    let seconds = Nanos(plan.repeat_duration().0 * repeats).as_secs_f64();
+    output::message(&format!("measuring CPU {} for about {seconds:.0} s, into {}", experiment.target, path.display()));
+    for cell in &experiment.cells {
+        if let Err(reason) = &cell.loads {
+            output::message(&format!("skipped: cell `{}`: {reason}", cell.plan.name()));
+        }
+    }
+    if !warnings.is_empty() {
+        let codes: Vec<&str> = warnings.iter().map(|warning| warning.code.as_str()).collect();
+        output::message(&format!("{} warnings (explained at the end): {}", warnings.len(), codes.join(", ")));
+    }
+}
+
+/// Prints the result, and turns it into an exit code.
+fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
+    let result = match assemble(&Reader::open(path)?) {
+        Ok(result) => result,
+        // Why there are no samples says more than that there are none.
+        Err(StoreError::NoSamples { .. }) => bail!("{}", why_nothing(info)),
+        Err(error) => return Err(error.into()),
+    };
+    if json {
+        output::print_json(&result)?;
+    } else {
+        output::print(&whylate_report::terminal::run(&result, output::style())?)?;
+        output::message(&format!(
+            "\nkept in {0}\na picture: whylate report {0} -o report.html",
+            path.display()
+        ));
+    }
+    Ok(ending(&result, info))
+}
+
+fn why_nothing(info: &RunInfo) -> String {
+    let failed = info.executions.iter().find_map(|it| Some((it.cell.as_str(), it.error.as_deref()?)));
+    match (failed, &info.error) {
+        (Some((cell, reason)), _) => format!("no samples: cell `{cell}`: {reason}"),
+        (None, Some(reason)) => format!("no samples: {reason}"),
+        (None, None) => "no samples".to_owned(),
+    }
+}
+
+fn ending(result: &RunResult, info: &RunInfo) -> Ending {
+    let broke = info.error.as_deref().is_some_and(|error| error.starts_with("a latency of"));
+    if broke || result.verdict == Verdict::Fail {
+        return Ending::Exceeded;
+    }
+    if result.state == RunState::Complete {
+        return Ending::Pass;
+    }
+    if let Some(error) = &info.error {
+        output::message(&format!("whylate: the run is incomplete: {error}"));
+        output::message(&format!("    to go on: whylate run --resume {}", result.run));
+    }
+    Ending::Incomplete
+}
+
+/// Shows how far a run is.
+struct Screen {
+    meter: Meter,
+    hook: Hook,
+    asked_to_stop: Arc<AtomicBool>,
+    started: Instant,
+    stage: String,
+}
+
+impl Screen {
+    fn new(quiet: bool, plan: &Plan, on_threshold: Option<String>, asked_to_stop: Arc<AtomicBool>) -> Self {
+        let repeats = u64::from(plan.repeats) * plan.cell.len() as u64;
+        let meter = Meter::new(quiet, Nanos(plan.repeat_duration().0 * repeats));
+        let hook = Hook::new(on_threshold);
+        Self { meter, hook, asked_to_stop, started: Instant::now(), stage: String::new() }
+    }
+
+    fn finish(&mut self) {
+        self.meter.finish();
+        self.hook.wait();
+    }
+
+    fn elapsed(&self) -> Nanos {
+        Nanos(self.started.elapsed().as_nanos() as u64)
+    }
+}
+
+impl Audience for Screen {
+    fn stage(&mut self, stage: &Stage<'_>) {
+        self.stage = format!("{} {}/{} {}", stage.cell, stage.done + 1, stage.total, stage.what);
+        self.meter.label(&self.stage);
+        self.meter.advance(self.elapsed(), "");
+    }
+    fn progress(&mut self, progress: &Progress) {
+        self.meter.advance(self.elapsed(), &progress::describe(progress));
+    }
+    fn first_spike(&mut self, latency: Nanos) {
+        self.hook.fire(latency);
+    }
+    fn should_stop(&self) -> bool {
+        self.asked_to_stop.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,48 @@
+//! `--on-threshold COMMAND`: runs a command at the first spike.
+
+use crate::output;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use whylate_core::Nanos;
+
+/// How long the command may run on after the measurement.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A command for the first spike.
+#[derive(Debug, Default)]
+pub(crate) struct Hook {
+    command: Option<String>,
+    running: Option<Child>,
+}
+
+impl Hook {
+    pub(crate) fn new(command: Option<String>) -> Self {
+        Self { command, running: None }
+    }
+
+    /// Starts the command once; the latency is in `WHYLATE_LATENCY_NS`.
+    pub(crate) fn fire(&mut self, latency: Nanos) {
+        let Some(command) = self.command.take() else { return };
+        let mut shell = Command::new("/bin/sh");
+        // Standard output is the result's; the command's own goes to standard error.
+        shell.arg("-c").arg(&command).env("WHYLATE_LATENCY_NS", latency.0.to_string());
+        shell.stdin(Stdio::null()).stdout(std::io::stderr());
+        match shell.spawn() {
+            Ok(child) => self.running = Some(child),
+            Err(error) => output::message(&format!("warning: --on-threshold {command}: {error}")),
+        }
+    }
+
+    /// Waits for the command, but not for ever.
+    pub(crate) fn wait(&mut self) {
+        let Some(child) = &mut self.running else { return };
+        let deadline = Instant::now() + PATIENCE;
+        while let Ok(None) = child.try_wait() {
+            if Instant::now() >= deadline {
+                output::message("warning: the command of --on-threshold still runs and is left alone");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

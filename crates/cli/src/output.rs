@@ -1,0 +1,64 @@
+//! Standard output holds the result and nothing else; standard error everything that is said beside it.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use whylate_core::Warning;
+use whylate_report::terminal::Style;
+
+/// Writes text to standard output.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        output.write_all(b"\n")?;
+    }
+    Ok(output.flush()?)
+}
+
+/// Writes one JSON document to standard output.
+pub(crate) fn print_json(document: &impl Serialize) -> Result<()> {
+    print(&serde_json::to_string_pretty(document)?)
+}
+
+/// Writes one line to standard error; there is nobody to tell when that fails.
+pub(crate) fn message(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Says what was not measured, or less well.
+pub(crate) fn warnings(warnings: &[Warning]) {
+    for warning in warnings {
+        message(&format!("warning: {}", warning.text));
+        if let Some(fix) = &warning.fix {
+            message(&format!("    fix: {fix}"));
+        }
+    }
+}
+
+/// Writes a file that must not exist yet.
+pub(crate) fn write_new(path: &Path, text: &str) -> Result<()> {
+    let open = File::options().write(true).create_new(true).open(path);
+    let mut file = match open {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            anyhow::bail!("{} exists; remove it or give another name (-o)", path.display())
+        }
+        other => other.with_context(|| format!("cannot create {}", path.display()))?,
+    };
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// How to draw on this terminal.
+pub(crate) fn style() -> Style {
+    let is_terminal = io::stdout().is_terminal();
+    let color = is_terminal && std::env::var_os("NO_COLOR").is_none();
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let width = columns.or_else(|| if is_terminal { terminal_width() } else { None }).unwrap_or(120);
+    Style { color, width }
+}
+
+fn terminal_width() -> Option<usize> {
+    rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col)).filter(|&w| w >= 40)
+}

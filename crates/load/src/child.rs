@@ -1,0 +1,140 @@
+//! The process of a load: reads what to do, does it until its standard input is closed or its time is up.
+
+use crate::error::LoadError;
+use crate::protocol::{Message, Reporter};
+use crate::spec::{LoadWork, Request};
+use crate::{exec, memory};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+use whylate_core::{CpuId, MonoTime, Nanos};
+use whylate_sys::clock;
+use whylate_sys::memory::HugePages;
+
+/// What the threads of the process tell its main thread.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Standard input was closed, or a signal asked for the end.
+    Stop,
+    /// A memory thread has its buffer.
+    Prepared(HugePages),
+    /// A memory thread cannot run.
+    Failed(LoadError),
+    /// A child process ended, in words.
+    Exited {
+        /// Which.
+        pid: u32,
+        /// Exit status or signal.
+        how: String,
+    },
+    /// No child process is left.
+    Childless,
+    /// A line of the command's output held a rate.
+    Matched {
+        /// When it was read.
+        at: MonoTime,
+        /// The number; `None` when the group held none.
+        value: Option<f64>,
+    },
+    /// Everything that held the command's output open has ended.
+    OutputEnded(Option<std::io::Error>),
+}
+
+/// Everything a kind of load needs of its process.
+pub(crate) struct Context<W> {
+    pub(crate) reporter: Reporter<W>,
+    pub(crate) sender: Sender<Event>,
+    pub(crate) events: Receiver<Event>,
+    pub(crate) interval: Nanos,
+    pub(crate) duration: Option<Nanos>,
+}
+
+impl<W: Write> Context<W> {
+    /// The next event until `moment`; `None` when it has come.
+    pub(crate) fn event_until(&self, moment: MonoTime) -> Option<Event> {
+        let wait = Duration::from_nanos(moment.0.saturating_sub(clock::now().0));
+        match self.events.recv_timeout(wait) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            // Cannot be: this context holds a sender itself.
+            Err(RecvTimeoutError::Disconnected) => Some(Event::Stop),
+        }
+    }
+
+    /// When the load ends by itself, given its begin; the end of time without a duration.
+    pub(crate) fn end(&self, begin: MonoTime) -> MonoTime {
+        MonoTime(self.duration.map_or(u64::MAX, |duration| begin.0.saturating_add(duration.0)))
+    }
+
+    /// Tells the parent; `false` when nobody listens any more, which means stop.
+    pub(crate) fn tell(&mut self, message: &Message) -> bool {
+        self.reporter.send(message).is_ok()
+    }
+}
+
+/// A moment `nanos` after another, without overflow.
+pub(crate) fn after(moment: MonoTime, nanos: u64) -> MonoTime {
+    MonoTime(moment.0.saturating_add(nanos))
+}
+
+/// The hidden subcommand: one load, asked for by the first line of `stdin`, reported on `stdout`.
+///
+/// Ends when `stdin` does, or when the load's own duration is over, with success; with status 1 when the load could
+/// not run or ended early, after an error line.
+pub fn child_main<R: Read + Send + 'static, W: Write>(stdin: R, stdout: W) -> ExitCode {
+    let mut reporter = Reporter::new(stdout);
+    let (sender, events) = mpsc::channel();
+    let request = match read_request(stdin, sender.clone()) {
+        Ok(request) => request,
+        Err(error) => return fail(&mut reporter, &error),
+    };
+    let Request { spec, program, exec_arguments } = request;
+    if let Err(error) = spec.validate() {
+        return fail(&mut reporter, &error);
+    }
+    let mut context = Context { reporter, sender, events, interval: spec.interval, duration: spec.duration };
+    let done = match &spec.work {
+        LoadWork::Memory(memory) => memory::run(memory, &mut context),
+        LoadWork::Exec(exec) => exec::run(exec, &program, &exec_arguments, &mut context),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&mut context.reporter, &error),
+    }
+}
+
+fn fail<W: Write>(reporter: &mut Reporter<W>, error: &LoadError) -> ExitCode {
+    // Without a listener the exit status says enough.
+    let _ = reporter.send(&Message::Error(error.to_string()));
+    ExitCode::FAILURE
+}
+
+/// Reads the first line, and leaves a thread behind that waits for the end of the input.
+fn read_request<R: Read + Send + 'static>(stdin: R, sender: Sender<Event>) -> Result<Request, LoadError> {
+    let mut input = BufReader::new(stdin);
+    let mut line = String::new();
+    input.read_line(&mut line).map_err(LoadError::system("reading the request"))?;
+    let request = serde_json::from_str(&line).map_err(|error| LoadError::Request(error.to_string()))?;
+    thread::Builder::new()
+        .name("stdin".to_owned())
+        .spawn(move || {
+            // Whatever else comes is ignored; an error is an end too.
+            let _ = std::io::copy(&mut input, &mut std::io::sink());
+            let _ = sender.send(Event::Stop);
+        })
+        .map_err(LoadError::system("starting a thread"))?;
+    Ok(request)
+}
+
+/// The CPUs that a thread of the load runs on, as an error names them.
+pub(crate) fn pin(cpus: &whylate_core::CpuSet) -> Result<(), LoadError> {
+    whylate_sys::schedule::pin_this_thread(cpus)
+        .map_err(|source| LoadError::Pin { cpus: cpus.clone(), source })
+}
+
+/// The same for one CPU.
+pub(crate) fn pin_to(cpu: CpuId) -> Result<(), LoadError> {
+    pin(&whylate_core::CpuSet::single(cpu))
+}

@@ -1,0 +1,169 @@
+//! Why a load cannot start, or did not last.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+use whylate_core::{Bytes, CpuId, CpuSet};
+use whylate_sys::memory::BufferError;
+
+/// Why a load cannot start, or did not last.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A memory load without CPUs.
+    #[error("the load has no CPU to run on; name at least one")]
+    NoCpus,
+    /// A working set of 0 bytes, or smaller than what the access needs.
+    #[error("a working set of {working_set} is too small for `{access}`; the smallest is {smallest}")]
+    WorkingSet {
+        /// What was asked for.
+        working_set: Bytes,
+        /// The kind of traffic.
+        access: &'static str,
+        /// What it needs.
+        smallest: Bytes,
+    },
+    /// The buffers together would take more than half of the available memory.
+    #[error(
+        "{workers} buffers of {working_set} are {wanted}, more than half of the available memory ({available}); \
+         choose a smaller working set or fewer CPUs"
+    )]
+    Memory {
+        /// Number of buffers, one per CPU.
+        workers: usize,
+        /// Size of each.
+        working_set: Bytes,
+        /// All together.
+        wanted: Bytes,
+        /// MemAvailable of /proc/meminfo.
+        available: Bytes,
+    },
+    /// A pace that is not a positive rate or a share in (0, 1].
+    #[error(
+        "the pace {pace} cannot be kept; give a positive rate or a share of time above 0 % and up to 100 %"
+    )]
+    Pace {
+        /// The pace.
+        pace: String,
+    },
+    /// A reporting interval of 0.
+    #[error("the interval between two rates must be above 0")]
+    Interval,
+    /// A buffer could not be had.
+    #[error("the buffer for CPU {cpu}: {source}")]
+    Buffer {
+        /// The CPU.
+        cpu: CpuId,
+        /// Why.
+        source: BufferError,
+    },
+    /// The kernel refused to pin a thread.
+    #[error("pinning to CPU {cpus} is refused: {source}; is it online and allowed by the cpuset?")]
+    Pin {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A thread of the load ended on its own.
+    #[error("the thread on CPU {cpu} ended on its own")]
+    Worker {
+        /// The CPU.
+        cpu: CpuId,
+    },
+    /// A command load without a command.
+    #[error(
+        "the command is empty; give the program and its arguments, for example [\"stress-ng\", \"--vm\", \"1\"]"
+    )]
+    CommandEmpty,
+    /// There is no such program.
+    #[error("the command `{command}` was not found{place}; install it or give its full path")]
+    CommandNotFound {
+        /// The program.
+        command: String,
+        /// Where it was looked for, as the end of a sentence.
+        place: String,
+    },
+    /// The command ended before it was stopped.
+    #[error("the command `{command}` ended by itself ({how}) before it was stopped{output}")]
+    CommandEnded {
+        /// The program.
+        command: String,
+        /// Exit status or signal.
+        how: String,
+        /// Its last lines, as the end of a sentence; empty without output.
+        output: String,
+    },
+    /// Some process of the command survives SIGKILL.
+    #[error("processes {pids} of the command `{command}` do not end on SIGKILL (blocked in the kernel?)")]
+    CommandSurvives {
+        /// The program.
+        command: String,
+        /// Process numbers, separated by commas.
+        pids: String,
+    },
+    /// The rate pattern is not a regular expression.
+    #[error("the rate pattern `{pattern}` is not a regular expression: {reason}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// The rate pattern does not say which part of a line is the number.
+    #[error(
+        "the rate pattern `{pattern}` has {groups} groups; it needs exactly one, around the number: `([0-9.]+) MB/s`"
+    )]
+    PatternGroups {
+        /// The pattern.
+        pattern: String,
+        /// Its number of capture groups.
+        groups: usize,
+    },
+    /// The file for the command's output cannot be written.
+    #[error("the output file {path}: {source}")]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A process or thread of the load could not be started, or talked to.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The process of the load did not understand what it was asked for (another version of the binary?).
+    #[error("the load's process got a request that it cannot read: {0}")]
+    Request(String),
+    /// The process of the load reported an error and ended. The text is the child's own.
+    #[error("{0}")]
+    Reported(String),
+    /// The process of the load ended without a word.
+    #[error("the load's process ended early ({how}){output}")]
+    Died {
+        /// Exit status or signal.
+        how: String,
+        /// Its last lines on standard error, as the end of a sentence.
+        output: String,
+    },
+    /// The load was not running after that time.
+    #[error("the load is not ready after {:.1} s", .0.as_secs_f64())]
+    NotReady(Duration),
+    /// The process of the load survives SIGKILL.
+    #[error("the load's process {pid} does not end on SIGKILL (blocked in the kernel?)")]
+    Survives {
+        /// Its number.
+        pid: u32,
+    },
+}
+
+impl LoadError {
+    /// For `map_err`: what was tried.
+    pub(crate) fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let what = what.into();
+        move |source| Self::System { what, source: source.into() }
+    }
+}

@@ -1,0 +1,49 @@
+//! Finds a program as the shell would, so that a missing one is an error before anything starts.
+
+use crate::error::LoadError;
+use rustix::fs::{Access, access};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// The file that `command` stands for: itself when it holds a slash, otherwise the first executable one in `path`.
+///
+/// # Errors
+/// [`LoadError::CommandNotFound`] saying where it was looked for.
+pub(crate) fn find(command: &str, path: Option<&OsStr>) -> Result<PathBuf, LoadError> {
+    let is_program = |file: &Path| file.is_file() && access(file, Access::EXEC_OK).is_ok();
+    let place = if command.contains('/') {
+        let file = PathBuf::from(command);
+        if is_program(&file) {
+            return Ok(file);
+        }
+        if file.exists() { " (the file is there, but may not be executed)".to_owned() } else { String::new() }
+    } else {
+        // What execvp(3) uses without PATH.
+        let path = path.unwrap_or(OsStr::new("/bin:/usr/bin"));
+        let mut files = std::env::split_paths(path).map(|folder| folder.join(command));
+        if let Some(file) = files.find(|file| is_program(file)) {
+            return Ok(file);
+        }
+        format!(" in PATH ({})", path.to_string_lossy())
+    };
+    Err(LoadError::CommandNotFound { command: command.to_owned(), place })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_the_shell_does() {
+        assert!(find("sh", None).unwrap().ends_with("sh"));
+        assert_eq!(find("/bin/sh", None).unwrap(), Path::new("/bin/sh"));
+        let message =
+            |command: &str, path: &str| find(command, Some(OsStr::new(path))).unwrap_err().to_string();
+        assert!(
+            message("no-such-program", "/usr/bin:/bin").contains("was not found in PATH (/usr/bin:/bin)")
+        );
+        assert!(message("/no/such/program", "/bin").contains("was not found; install it"));
+        assert!(message("/etc/passwd", "/bin").contains("may not be executed"));
+        assert!(message("sh", "/proc").contains("was not found"));
+    }
+}

@@ -1,0 +1,25 @@
+//! What disturbs: memory traffic, and any command.
+//!
+//! A load runs in a process of its own (the same binary with a hidden subcommand), so that its mappings, page
+//! faults and unmappings never reach the runner or the probe. [`Load`] is the side of the runner: it starts the
+//! process, collects the achieved rates, and stops it within a bounded time. [`child_main`] is the other side.
+//!
+//! The two speak lines of JSON: one [`spec::Request`] on the child's standard input, [`protocol::Message`]s on its
+//! standard output. The child ends when its standard input is closed, which the kernel does even when the parent
+//! was killed.
+//!
+//! Nothing here measures latency, changes a setting of the machine, or decides when a load runs.
+
+mod child;
+mod error;
+mod exec;
+mod memory;
+mod parent;
+pub mod protocol;
+pub mod spec;
+
+pub use child::child_main;
+pub use error::LoadError;
+pub use exec::exec_main;
+pub use parent::{Launcher, Load, LoadOutcome, LoadStatus, StoppedBy};
+pub use spec::{ExecSpec, LoadSpec, LoadWork, MemorySpec};

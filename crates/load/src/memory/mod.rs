@@ -1,0 +1,313 @@
+//! The memory load: prepares the workers, finds the fastest method, reports what is achieved.
+//!
+//! The rate is payload: bytes that the workers read plus bytes that they write (a copy counts both; a step of a
+//! chase counts the 8 bytes of the word that it reads). Write-allocate, prefetches and evictions are not counted.
+
+mod pace;
+mod traffic;
+mod worker;
+
+use crate::child::{Context, Event, after, pin};
+use crate::error::LoadError;
+use crate::protocol::{Message, Ready};
+use crate::spec::MemorySpec;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
+use traffic::Method;
+use whylate_core::plan::{MemoryAccess, Pace};
+use whylate_core::record::RateRecord;
+use whylate_core::{Bytes, CpuId, MonoTime, Warning};
+use whylate_sys::clock;
+use whylate_sys::host::HostRoot;
+use whylate_sys::memory::{HugePages, Kernels};
+use whylate_sys::schedule::allowed_of_this_thread;
+use worker::{Shared, Worker};
+
+/// Rounds in which the methods are compared, and time of each method in a round.
+const TRIAL_ROUNDS: usize = 3;
+const TRIAL_NS: u64 = 30_000_000;
+/// Time after a change of method that does not count: the turn that is still running.
+const TRIAL_SETTLE_NS: u64 = 3_000_000;
+/// A last interval shorter than this is not worth a rate.
+const LAST_INTERVAL_NS_MIN: u64 = 10_000_000;
+
+/// The threads, and what lets them begin.
+struct Crew {
+    shared: Arc<Shared>,
+    threads: Vec<(CpuId, JoinHandle<()>)>,
+    starts: Vec<Sender<()>>,
+    kernels: Kernels,
+}
+
+/// Runs the load until the context says stop or its duration is over.
+pub(crate) fn run<W: Write>(spec: &MemorySpec, context: &mut Context<W>) -> Result<(), LoadError> {
+    check_memory(spec, &HostRoot::real())?;
+    let mut crew = hire(spec, context)?;
+    let Some(pages) = wait_prepared(&crew, spec, context)? else {
+        return Ok(());
+    };
+    move_aside(spec);
+    for start in crew.starts.drain(..) {
+        // A worker that is gone is found by the reporting loop.
+        let _ = start.send(());
+    }
+    let done = work(&crew, spec, &pages, context);
+    crew.shared.stop();
+    for (cpu, thread) in crew.threads {
+        if thread.join().is_err() {
+            return Err(LoadError::Worker { cpu });
+        }
+    }
+    done
+}
+
+/// Refuses what would push the machine into swapping or the OOM killer.
+fn check_memory(spec: &MemorySpec, host: &HostRoot) -> Result<(), LoadError> {
+    let workers = spec.cpus.len();
+    let wanted = spec.working_set.0.saturating_mul(workers as u64);
+    let text = host.read("/proc/meminfo").ok().flatten();
+    match text.as_deref().and_then(mem_available) {
+        Some(available) if wanted > available / 2 => Err(LoadError::Memory {
+            workers,
+            working_set: spec.working_set,
+            wanted: Bytes(wanted),
+            available: Bytes(available),
+        }),
+        // Without /proc/meminfo the kernel's own answer to the mapping is all there is.
+        _ => Ok(()),
+    }
+}
+
+/// MemAvailable of /proc/meminfo, in bytes.
+fn mem_available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_ascii_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Starts the threads; they allocate and fill their buffers on their own CPUs.
+fn hire<W: Write>(spec: &MemorySpec, context: &Context<W>) -> Result<Crew, LoadError> {
+    let kernels = Kernels::best();
+    let shared = Arc::new(Shared::new(Method::candidates(spec.access, kernels), spec.cpus.len()));
+    let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new(), kernels };
+    for (index, cpu) in spec.cpus.iter().enumerate() {
+        let (sender, start) = mpsc::channel();
+        let worker = Worker {
+            cpu,
+            index,
+            spec: spec.clone(),
+            kernels,
+            shared: Arc::clone(&crew.shared),
+            sender: context.sender.clone(),
+            start,
+        };
+        let thread = thread::Builder::new()
+            .name(format!("memory-{cpu}"))
+            .spawn(move || worker.run())
+            .map_err(LoadError::system("starting a thread of the load"))?;
+        crew.threads.push((cpu, thread));
+        crew.starts.push(sender);
+    }
+    Ok(crew)
+}
+
+/// Waits until every buffer is filled; `None` when the load was stopped before.
+fn wait_prepared<W: Write>(
+    crew: &Crew,
+    spec: &MemorySpec,
+    context: &mut Context<W>,
+) -> Result<Option<HugePages>, LoadError> {
+    let mut pages = HugePages::NotAsked;
+    for _ in &crew.threads {
+        match context.event_until(MonoTime(u64::MAX)) {
+            Some(Event::Prepared(HugePages::Unavailable { reason })) => {
+                pages = HugePages::Unavailable { reason };
+            }
+            Some(Event::Prepared(found)) if pages == HugePages::NotAsked => pages = found,
+            Some(Event::Prepared(_)) => {}
+            Some(Event::Failed(error)) => return Err(error),
+            _ => return Ok(None),
+        }
+    }
+    for warning in warnings(spec, &pages, crew.kernels) {
+        context.tell(&Message::Warning(warning));
+    }
+    Ok(Some(pages))
+}
+
+/// What is not as it was asked for.
+fn warnings(spec: &MemorySpec, pages: &HugePages, kernels: Kernels) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let fix = "reserve them (`sysctl vm.nr_hugepages=N`) or allow transparent ones \
+               (`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`)";
+    match pages {
+        HugePages::Unavailable { reason } => {
+            let text =
+                format!("the memory load runs on small pages, so that TLB misses slow it down: {reason}");
+            warnings.push(Warning::new("no-huge-pages", text, fix));
+        }
+        HugePages::Transparent { bytes } if *bytes < spec.working_set.0 / 2 => {
+            let share = 100 * bytes / spec.working_set.0;
+            let text = format!("only {share} % of a memory load's buffer is on huge pages");
+            warnings.push(Warning::new("few-huge-pages", text, fix));
+        }
+        _ => {}
+    }
+    if spec.access == MemoryAccess::NonTemporal && !kernels.has_streaming_stores() {
+        let text =
+            "this CPU has no non-temporal stores that are supported: the load writes through the caches";
+        warnings.push(Warning::without_fix("no-non-temporal-stores", text));
+    }
+    warnings
+}
+
+/// Keeps the reporting thread off the CPUs of the workers where there are others.
+fn move_aside(spec: &MemorySpec) {
+    let others = allowed_of_this_thread().map(|allowed| allowed.difference(&spec.cpus)).unwrap_or_default();
+    if !others.is_empty() {
+        // Without it the report costs a worker some microseconds per interval, nothing more.
+        let _ = pin(&others);
+    }
+}
+
+/// Compares the methods, says ready, and reports rates until the end.
+fn work<W: Write>(
+    crew: &Crew,
+    spec: &MemorySpec,
+    pages: &HugePages,
+    context: &mut Context<W>,
+) -> Result<(), LoadError> {
+    let shared = &crew.shared;
+    // A paced load is not there to be fast, and a trial at full pace would break its promise.
+    if spec.pace == Pace::Full && !choose_fastest(shared, context)? {
+        return Ok(());
+    }
+    let begin = clock::now();
+    let ready = Ready { pid: std::process::id(), at_ns: begin.0, detail: detail(crew, spec, pages) };
+    if !context.tell(&Message::Ready(ready)) {
+        return Ok(());
+    }
+    let end = context.end(begin);
+    let mut last = (begin, shared.bytes());
+    let mut tick = after(begin, context.interval.0);
+    loop {
+        let stop = match context.event_until(tick.min(end)) {
+            Some(Event::Failed(error)) => return Err(error),
+            Some(Event::Stop) => true,
+            Some(_) => continue,
+            None => clock::now() >= end,
+        };
+        let now = (clock::now(), shared.bytes());
+        let interval_ns = now.0.0 - last.0.0;
+        if !stop || interval_ns >= LAST_INTERVAL_NS_MIN {
+            let value = (now.1 - last.1) as f64 * 1e9 / interval_ns.max(1) as f64;
+            let listened = context.tell(&Message::Rate(RateRecord { at_ns: now.0.0, interval_ns, value }));
+            if !listened {
+                return Ok(());
+            }
+            last = now;
+        }
+        if stop {
+            return Ok(());
+        }
+        if let Some((cpu, _)) = crew.threads.iter().find(|(_, thread)| thread.is_finished()) {
+            return Err(LoadError::Worker { cpu: *cpu });
+        }
+        tick = after(tick, context.interval.0).max(now.0);
+    }
+}
+
+/// Lets the running workers try each method in turn and keeps the best; `false` when the load was stopped.
+fn choose_fastest<W: Write>(shared: &Shared, context: &Context<W>) -> Result<bool, LoadError> {
+    let methods = shared.methods().len();
+    // The best round of each counts: whatever else runs can only slow a round down.
+    let mut best = vec![0.0f64; methods];
+    for round in 0..TRIAL_ROUNDS * methods {
+        if methods == 1 {
+            break;
+        }
+        let index = round % methods;
+        shared.select(index);
+        if !keep_going(context, TRIAL_SETTLE_NS)? {
+            return Ok(false);
+        }
+        let (begin, bytes) = (clock::now(), shared.bytes());
+        if !keep_going(context, TRIAL_NS)? {
+            return Ok(false);
+        }
+        let rate = (shared.bytes() - bytes) as f64 / (clock::now().0 - begin.0).max(1) as f64;
+        best[index] = best[index].max(rate);
+    }
+    let fastest = (0..methods).max_by(|a, b| best[*a].total_cmp(&best[*b])).unwrap_or(0);
+    shared.select(fastest);
+    Ok(true)
+}
+
+/// Lets that much time pass; `false` when the load was stopped meanwhile.
+fn keep_going<W: Write>(context: &Context<W>, nanos: u64) -> Result<bool, LoadError> {
+    match context.event_until(after(clock::now(), nanos)) {
+        None => Ok(true),
+        Some(Event::Failed(error)) => Err(error),
+        Some(_) => Ok(false),
+    }
+}
+
+/// How it is done, for people.
+fn detail(crew: &Crew, spec: &MemorySpec, pages: &HugePages) -> String {
+    let method = crew.shared.method().name();
+    let pages = match pages {
+        HugePages::Reserved => ", reserved huge pages",
+        HugePages::Transparent { .. } => ", transparent huge pages",
+        HugePages::NotAsked | HugePages::Unavailable { .. } => "",
+    };
+    let set = crew.kernels.instruction_set();
+    let access = spec.access.name();
+    format!("{access} over {} on each of CPUs {}: {set}, {method}{pages}", spec.working_set, spec.cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn available_memory_is_read_and_respected() {
+        let meminfo = "MemTotal:       24000000 kB\nMemFree: 1 kB\nMemAvailable:    2048 kB\n";
+        assert_eq!(mem_available(meminfo), Some(2 << 20));
+        assert_eq!(mem_available("MemTotal: 5 kB\n"), None);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        std::fs::write(folder.path().join("proc/meminfo"), meminfo).unwrap();
+        let host = HostRoot::at(folder.path());
+        let spec = |working_set| MemorySpec {
+            cpus: "0-1".parse().unwrap(),
+            access: MemoryAccess::Read,
+            working_set: Bytes(working_set),
+            huge_pages: false,
+            node: None,
+            pace: Pace::Full,
+        };
+        assert!(check_memory(&spec(512 << 10), &host).is_ok());
+        let error = check_memory(&spec((512 << 10) + 64), &host).unwrap_err().to_string();
+        assert!(error.contains("more than half of the available memory (2MiB)"), "{error}");
+    }
+
+    #[test]
+    fn missing_huge_pages_are_told() {
+        let spec = MemorySpec {
+            cpus: "0".parse().unwrap(),
+            access: MemoryAccess::Read,
+            working_set: Bytes(4 << 20),
+            huge_pages: true,
+            node: None,
+            pace: Pace::Full,
+        };
+        let codes = |pages: HugePages| -> Vec<String> {
+            warnings(&spec, &pages, Kernels::best()).into_iter().map(|warning| warning.code).collect()
+        };
+        assert_eq!(codes(HugePages::Unavailable { reason: "none".to_owned() }), ["no-huge-pages"]);
+        assert_eq!(codes(HugePages::Transparent { bytes: 1 << 20 }), ["few-huge-pages"]);
+        assert!(codes(HugePages::Transparent { bytes: 4 << 20 }).is_empty());
+        assert!(codes(HugePages::Reserved).is_empty());
+    }
+}

@@ -1,0 +1,345 @@
+//! The runner's side of a load: starts its process, collects what it says, stops it within a bounded time.
+
+use crate::error::LoadError;
+use crate::exec::describe;
+use crate::protocol::{Message, Ready};
+use crate::spec::{LoadSpec, LoadWork, Request};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use whylate_core::Warning;
+use whylate_core::record::RateRecord;
+
+/// Lines of the process's standard error that an error quotes.
+const LAST_LINES: usize = 5;
+/// Time that the process has for ending after its standard input was closed: memory, and exec with its own grace.
+const MEMORY_GRACE: Duration = Duration::from_secs(2);
+const EXEC_GRACE: Duration = Duration::from_secs(6);
+/// Time after SIGTERM, and after SIGKILL.
+const SIGNAL_GRACE: Duration = Duration::from_secs(2);
+/// Time for the last lines to arrive after the end of the process.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Time between two looks at a process that is ending.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How the process of a load is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// The program: this binary, normally.
+    pub program: PathBuf,
+    /// Arguments that lead it to [`crate::child_main`].
+    pub arguments: Vec<String>,
+    /// Arguments that lead it to [`crate::exec_main`].
+    pub exec_arguments: Vec<String>,
+}
+
+impl Launcher {
+    /// The running program itself, with the hidden subcommands `internal-load` and `internal-exec`.
+    pub fn this_program() -> Self {
+        Self::of("/proc/self/exe")
+    }
+
+    /// Another program that knows these hidden subcommands.
+    pub fn of(program: impl Into<PathBuf>) -> Self {
+        let arguments = vec!["internal-load".to_owned()];
+        Self { program: program.into(), arguments, exec_arguments: vec!["internal-exec".to_owned()] }
+    }
+}
+
+/// How a load is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadStatus {
+    /// Preparing: buffers are filled, the command is being started.
+    Starting,
+    /// At work.
+    Running,
+    /// Ended as asked: its duration is over, or it was stopped.
+    Finished,
+    /// Ended too early: why, with its last words.
+    Died(String),
+}
+
+/// What ended the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoppedBy {
+    /// The request, or its own duration.
+    Request,
+    /// SIGTERM, because it did not answer to the request.
+    Terminate,
+    /// SIGKILL, because it did not answer to SIGTERM either.
+    Kill,
+}
+
+/// What is left of a load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadOutcome {
+    /// Rates that [`Load::take_rates`] has not taken, oldest first.
+    pub rates: Vec<RateRecord>,
+    /// What was not as asked for.
+    pub warnings: Vec<Warning>,
+    /// What ended it.
+    pub stopped_by: StoppedBy,
+}
+
+/// What the reading threads have collected.
+#[derive(Debug, Default)]
+struct Heard {
+    ready: Option<Ready>,
+    rates: Vec<RateRecord>,
+    warnings: Vec<Warning>,
+    error: Option<String>,
+    /// Last lines that were no message, and those of standard error.
+    words: VecDeque<String>,
+    /// Streams that are still open.
+    open: u32,
+}
+
+#[derive(Debug, Default)]
+struct Mailbox {
+    heard: Mutex<Heard>,
+    changed: Condvar,
+}
+
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `done` or for `timeout`, whichever comes first.
+    fn wait(&self, timeout: Duration, mut done: impl FnMut(&Heard) -> bool) -> MutexGuard<'_, Heard> {
+        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |heard| !done(heard));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Heard)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+}
+
+/// A load in a process of its own. Dropping it stops it.
+#[derive(Debug)]
+pub struct Load {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    mailbox: Arc<Mailbox>,
+    grace: Duration,
+    exit: Option<ExitStatus>,
+    stopped_by: Option<StoppedBy>,
+}
+
+impl Load {
+    /// Starts the process and sends it its request. It prepares while this returns: see [`Load::wait_ready`].
+    ///
+    /// # Errors
+    /// What [`LoadSpec::validate`] finds, and [`LoadError::System`] when no process can be started.
+    pub fn start(launcher: &Launcher, spec: &LoadSpec) -> Result<Self, LoadError> {
+        spec.validate()?;
+        let request = Request {
+            spec: spec.clone(),
+            program: launcher.program.clone(),
+            exec_arguments: launcher.exec_arguments.clone(),
+        };
+        let mut line = serde_json::to_vec(&request).map_err(|error| LoadError::Request(error.to_string()))?;
+        line.push(b'\n');
+        let mut child = Command::new(&launcher.program)
+            .args(&launcher.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // So that Ctrl-C reaches the runner alone, which then stops its loads in order.
+            .process_group(0)
+            .spawn()
+            .map_err(LoadError::system(format!("starting {}", launcher.program.display())))?;
+        let mailbox = Arc::new(Mailbox::default());
+        let stdin = child.stdin.take();
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let grace = if matches!(spec.work, LoadWork::Exec(_)) { EXEC_GRACE } else { MEMORY_GRACE };
+        // From here on, dropping it ends the process.
+        let mut load = Self { child, stdin, mailbox, grace, exit: None, stopped_by: None };
+        if let Some(stdout) = stdout {
+            load.listen(stdout, hear_message)?;
+        }
+        if let Some(stderr) = stderr {
+            load.listen(stderr, hear_words)?;
+        }
+        // A process that is dead already is found by whoever asks for its status.
+        if let Some(stdin) = &mut load.stdin {
+            let _ = stdin.write_all(&line).and_then(|()| stdin.flush());
+        }
+        Ok(load)
+    }
+
+    fn listen<R: Read + Send + 'static>(
+        &self,
+        stream: R,
+        hear: fn(&mut Heard, &str),
+    ) -> Result<(), LoadError> {
+        let mailbox = Arc::clone(&self.mailbox);
+        mailbox.change(|heard| heard.open += 1);
+        let listen = move || {
+            let mut lines = BufReader::new(stream);
+            let mut line = Vec::new();
+            while matches!(lines.read_until(b'\n', &mut line), Ok(length) if length > 0) {
+                mailbox.change(|heard| hear(heard, String::from_utf8_lossy(&line).trim_end()));
+                line.clear();
+            }
+            mailbox.change(|heard| heard.open -= 1);
+        };
+        let thread = thread::Builder::new().name("load-listener".to_owned()).spawn(listen);
+        thread.map(drop).map_err(LoadError::system("starting a thread"))
+    }
+
+    /// Number of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until the load is running at full effect.
+    ///
+    /// # Errors
+    /// [`LoadError::Reported`] or [`LoadError::Died`] when it ended instead, [`LoadError::NotReady`] when it takes
+    /// longer than `timeout`.
+    pub fn wait_ready(&mut self, timeout: Duration) -> Result<Ready, LoadError> {
+        let heard = self
+            .mailbox
+            .wait(timeout, |heard| heard.ready.is_some() || heard.error.is_some() || heard.open == 0);
+        if let Some(ready) = &heard.ready {
+            return Ok(ready.clone());
+        }
+        let ended = heard.error.is_some() || heard.open == 0;
+        drop(heard);
+        if !ended {
+            return Err(LoadError::NotReady(timeout));
+        }
+        self.wait_exit(SIGNAL_GRACE);
+        Err(self.last_words())
+    }
+
+    /// The rates that came since the last call, oldest first; never waits.
+    pub fn take_rates(&self) -> Vec<RateRecord> {
+        std::mem::take(&mut self.mailbox.lock().rates)
+    }
+
+    /// What was not as asked for, so far.
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.mailbox.lock().warnings.clone()
+    }
+
+    /// How it is doing; never waits, but for the last words of a process that has just died.
+    pub fn status(&mut self) -> LoadStatus {
+        match self.poll_exit() {
+            None if self.mailbox.lock().ready.is_some() => LoadStatus::Running,
+            None => LoadStatus::Starting,
+            Some(status) if status.success() || self.stopped_by.is_some() => LoadStatus::Finished,
+            Some(_) => LoadStatus::Died(self.last_words().to_string()),
+        }
+    }
+
+    /// Stops it: closes its standard input and waits, then SIGTERM, then SIGKILL to its process group; at most
+    /// about ten seconds. Calling it again gives what has come since.
+    ///
+    /// # Errors
+    /// [`LoadError::Reported`] or [`LoadError::Died`] when it had ended by itself before, or could not end
+    /// everything that it started; [`LoadError::Survives`] when not even SIGKILL ends it.
+    pub fn stop(&mut self) -> Result<LoadOutcome, LoadError> {
+        let stopped_by = match self.stopped_by {
+            Some(stopped_by) => stopped_by,
+            None => self.end()?,
+        };
+        self.stopped_by = Some(stopped_by);
+        let mut heard = self.mailbox.wait(LAST_WORDS, |heard| heard.open == 0);
+        let failed = self.exit.is_some_and(|status| !status.success()) && stopped_by == StoppedBy::Request;
+        if failed || heard.error.is_some() {
+            drop(heard);
+            return Err(self.last_words());
+        }
+        let (rates, warnings) = (std::mem::take(&mut heard.rates), heard.warnings.clone());
+        Ok(LoadOutcome { rates, warnings, stopped_by })
+    }
+
+    /// Ends the process by whatever it takes.
+    fn end(&mut self) -> Result<StoppedBy, LoadError> {
+        self.stdin = None;
+        if self.wait_exit(self.grace) {
+            return Ok(StoppedBy::Request);
+        }
+        for (signal, stopped_by) in [(Signal::TERM, StoppedBy::Terminate), (Signal::KILL, StoppedBy::Kill)] {
+            if let Some(group) = Pid::from_raw(self.child.id() as i32) {
+                // An error means that it is gone already.
+                let _ = kill_process_group(group, signal);
+            }
+            if self.wait_exit(SIGNAL_GRACE) {
+                return Ok(stopped_by);
+            }
+        }
+        Err(LoadError::Survives { pid: self.child.id() })
+    }
+
+    /// Whether the process has ended, or does so within `timeout`.
+    fn wait_exit(&mut self, timeout: Duration) -> bool {
+        let limit = Instant::now() + timeout;
+        while self.poll_exit().is_none() {
+            if Instant::now() >= limit {
+                return false;
+            }
+            thread::sleep(LOOK);
+        }
+        true
+    }
+
+    fn poll_exit(&mut self) -> Option<ExitStatus> {
+        if self.exit.is_none() {
+            // An error cannot be: the process is this one's child and reaped nowhere else.
+            self.exit = self.child.try_wait().ok().flatten();
+        }
+        self.exit
+    }
+
+    /// Why it ended: its own error, or its status and what it printed.
+    fn last_words(&self) -> LoadError {
+        let heard = self.mailbox.wait(LAST_WORDS, |heard| heard.open == 0);
+        if let Some(error) = &heard.error {
+            return LoadError::Reported(error.clone());
+        }
+        let how = self.exit.map_or_else(|| "its output is closed".to_owned(), describe);
+        let words: Vec<&str> = heard.words.iter().map(String::as_str).collect();
+        let output = if words.is_empty() {
+            String::new()
+        } else {
+            format!("; its last output: {}", words.join(" | "))
+        };
+        LoadError::Died { how, output }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if self.stopped_by.is_none() {
+            let _ = self.end();
+        }
+    }
+}
+
+fn hear_message(heard: &mut Heard, line: &str) {
+    match serde_json::from_str(line) {
+        Ok(Message::Ready(ready)) => heard.ready = Some(ready),
+        Ok(Message::Rate(rate)) => heard.rates.push(rate),
+        Ok(Message::Warning(warning)) => whylate_core::warning::push_once(&mut heard.warnings, warning),
+        Ok(Message::Error(error)) => heard.error = Some(error),
+        Err(_) => hear_words(heard, line),
+    }
+}
+
+fn hear_words(heard: &mut Heard, line: &str) {
+    if heard.words.len() == LAST_LINES {
+        heard.words.pop_front();
+    }
+    heard.words.push_back(line.to_owned());
+}

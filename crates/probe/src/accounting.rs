@@ -1,0 +1,80 @@
+//! The kernel's own counters of the measured CPUs: interrupts, softirqs, steal, system-management interrupts.
+//!
+//! They say how often, not how long and not when: evidence beside a spike, never its cause.
+
+use std::collections::BTreeMap;
+use whylate_core::record::{CounterRecord, InterruptRecord};
+use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_sys::host::HostRoot;
+use whylate_sys::host::cpu_stat::StealTimes;
+use whylate_sys::host::interrupts::Counts;
+use whylate_sys::host::smi::SmiCounter;
+
+/// Counters since the last look.
+pub(crate) struct Accounting {
+    root: HostRoot,
+    cpus: CpuSet,
+    interrupts: Counts,
+    stat: Option<StealTimes>,
+    smis: BTreeMap<CpuId, (SmiCounter, u32)>,
+}
+
+impl Accounting {
+    /// Begins to count on `cpus`; what cannot be read becomes a warning.
+    pub(crate) fn start(cpus: &CpuSet, warnings: &mut Vec<Warning>) -> Self {
+        let root = HostRoot::real();
+        let interrupts = read_interrupts(&root);
+        if interrupts.is_empty() {
+            warnings.push(Warning::without_fix(
+                "no-interrupt-counts",
+                "/proc/interrupts cannot be read here: interrupts are not counted",
+            ));
+        }
+        let mut smis = BTreeMap::new();
+        for cpu in cpus.iter() {
+            match SmiCounter::open(&root, cpu).and_then(|counter| counter.read().map(|now| (counter, now))) {
+                Ok(counter) => {
+                    smis.insert(cpu, counter);
+                }
+                Err(unavailable) => {
+                    let text = format!("system-management interrupts are not counted: {unavailable}");
+                    whylate_core::warning::push_once(warnings, Warning::without_fix("no-smi-counter", text));
+                    break;
+                }
+            }
+        }
+        let stat = StealTimes::read(&root).ok();
+        Self { root, cpus: cpus.clone(), interrupts, stat, smis }
+    }
+
+    /// What was counted since the last call.
+    pub(crate) fn take(&mut self) -> (Vec<InterruptRecord>, Vec<CounterRecord>) {
+        let now = read_interrupts(&self.root);
+        let interrupts = Counts::delta(&self.interrupts, &now, &self.cpus);
+        self.interrupts = now;
+        let stat = StealTimes::read(&self.root).ok();
+        let steal = |cpu| match (&self.stat, &stat) {
+            (Some(before), Some(after)) => StealTimes::delta(before, after, cpu).map(|nanos| nanos.0),
+            _ => None,
+        };
+        let mut counters: Vec<CounterRecord> = self
+            .cpus
+            .iter()
+            .map(|cpu| CounterRecord { cpu, steal_ns: steal(cpu), ..CounterRecord::default() })
+            .collect();
+        for counter in &mut counters {
+            if let Some((source, before)) = self.smis.get_mut(&counter.cpu)
+                && let Ok(after) = source.read()
+            {
+                counter.smis = Some(SmiCounter::delta(*before, after));
+                *before = after;
+            }
+        }
+        self.stat = stat;
+        (interrupts, counters)
+    }
+}
+
+fn read_interrupts(root: &HostRoot) -> Counts {
+    Counts::read(root).unwrap_or_default()
+}

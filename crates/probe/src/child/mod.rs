@@ -1,0 +1,232 @@
+//! The measuring process: the same binary, started with a hidden command.
+//!
+//! Its standard input is the shared memory; its arguments are the [`ProbeSpec`] as JSON and the process id of the
+//! runner. It prints [`Message`]s to
+//! standard output, but none between arming and the end: in between the main thread sleeps, the measuring threads
+//! make no system call but the measured one, and no thread ends (its stack would be unmapped, and every other CPU
+//! of the process interrupted for it) before all have measured to the end.
+
+mod prepare;
+mod stall;
+mod timer;
+mod watchdog;
+
+use crate::layout::{Header, Lane};
+use crate::spec::{ProbeKind, ProbeSpec};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Barrier, Mutex};
+use whylate_core::{MonoTime, Nanos, Warning};
+use whylate_sys::counter::{Hardware, KernelClock};
+use whylate_sys::shared::SharedWords;
+use whylate_sys::{allocation, clock, process, schedule};
+
+/// What the measuring process tells the runner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// Something is not as asked.
+    Warning(Warning),
+    /// It cannot measure.
+    Failed(String),
+    /// Every thread is ready; samples count from this moment on.
+    Armed {
+        /// CLOCK_MONOTONIC.
+        start_ns: u64,
+    },
+}
+
+/// Entry point of the measuring process: `arguments` are those behind the hidden command.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            send(&Message::Failed(reason));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), String> {
+    let [text, parent] = arguments else { return Err("the measuring process takes two arguments".to_owned()) };
+    let spec: ProbeSpec = serde_json::from_str(text).map_err(|error| format!("unreadable probe: {error}"))?;
+    let parent = parent.parse().map_err(|error| format!("unreadable process id `{parent}`: {error}"))?;
+    process::die_with_parent(parent).map_err(|error| error.to_string())?;
+    let memory = std::io::stdin().as_fd().try_clone_to_owned().and_then(SharedWords::open);
+    let memory = memory.map_err(|error| format!("cannot map the shared memory: {error}"))?;
+    measure(&spec, memory.words(), &send)
+}
+
+fn send(message: &Message) {
+    // A runner that is gone needs no messages; the kernel ends this process then.
+    if let Ok(text) = serde_json::to_string(message) {
+        let mut output = std::io::stdout().lock();
+        let _ = writeln!(output, "{text}").and_then(|()| output.flush());
+    }
+}
+
+/// What every measuring thread shares.
+struct Team<'a> {
+    spec: &'a ProbeSpec,
+    header: Header<'a>,
+    /// Passed when each thread is set up (or has failed), when the start is set, and when all have ended.
+    barrier: Barrier,
+    warnings: Mutex<Vec<Warning>>,
+    failure: Mutex<Option<String>>,
+}
+
+impl Team<'_> {
+    fn warn(&self, warning: Warning) {
+        if let Ok(mut warnings) = self.warnings.lock() {
+            whylate_core::warning::push_once(&mut warnings, warning);
+        }
+    }
+
+    fn fail(&self, reason: String) {
+        if let Ok(mut failure) = self.failure.lock() {
+            failure.get_or_insert(reason);
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failure.lock().map_or(true, |failure| failure.is_some())
+    }
+}
+
+/// Measures with one thread per CPU, into `words`.
+pub(crate) fn measure(
+    spec: &ProbeSpec,
+    words: &[AtomicU64],
+    send: &(dyn Fn(&Message) + Sync),
+) -> Result<(), String> {
+    let header = Header::of(words).ok_or("the shared memory is too short")?;
+    let lanes: Option<Vec<Lane<'_>>> = (0..spec.cpus.len()).map(|index| Lane::of(words, index)).collect();
+    let lanes = lanes.ok_or("the shared memory is too short")?;
+    let team = Team {
+        spec,
+        header,
+        barrier: Barrier::new(lanes.len() + 1),
+        warnings: Mutex::new(Vec::new()),
+        failure: Mutex::new(None),
+    };
+    let _request = prepare::process(&team);
+    let watchdog = watchdog::Watchdog::default();
+    std::thread::scope(|scope| {
+        for (index, (cpu, lane)) in spec.cpus.iter().zip(&lanes).enumerate() {
+            let team = &team;
+            scope.spawn(move || thread(team, index, cpu, *lane));
+        }
+        team.barrier.wait();
+        if let Ok(warnings) = team.warnings.lock() {
+            warnings.iter().for_each(|warning| send(&Message::Warning(warning.clone())));
+        }
+        if !team.has_failed() {
+            let start = start_of(&team);
+            if watchdog::is_needed(spec) {
+                let (watchdog, end) = (&watchdog, end_of(start, spec.duration));
+                scope.spawn(move || watchdog.watch(header, end));
+            }
+            send(&Message::Armed { start_ns: start.0 });
+            header.start_ns().store(start.0, Release);
+        }
+        team.barrier.wait();
+        team.barrier.wait();
+        header.finished().store(1, Release);
+        watchdog.done();
+    });
+    match team.failure.into_inner() {
+        Ok(None) => Ok(()),
+        Ok(Some(reason)) => Err(reason),
+        Err(_) => Err("a measuring thread panicked".to_owned()),
+    }
+}
+
+/// The common start: time for the message, the watchdog and the barrier, then the warm-up.
+fn start_of(team: &Team<'_>) -> MonoTime {
+    MonoTime(clock::now().0 + 20_000_000 + team.spec.warmup.0)
+}
+
+/// One measuring thread, from set-up to end.
+fn thread(team: &Team<'_>, index: usize, cpu: whylate_core::CpuId, lane: Lane<'_>) {
+    let prepared = prepare::thread(team, cpu);
+    if let Err(reason) = &prepared {
+        team.fail(reason.clone());
+    }
+    let mut state = State::new(team.spec, index, lane, team.header);
+    team.barrier.wait();
+    team.barrier.wait();
+    let start = MonoTime(team.header.start_ns().load(Acquire));
+    if start.0 != 0
+        && let Err(reason) = state.measure(team.spec, start)
+    {
+        team.fail(reason);
+        team.header.stop().store(1, Relaxed);
+    }
+    // Back to an ordinary task, so that the end of the process disturbs nobody at real-time priority.
+    let _ = schedule::schedule_this_thread(schedule::Scheduling::Other);
+    team.barrier.wait();
+}
+
+/// What one measuring thread needs while it measures, all allocated before.
+enum State<'a> {
+    Timer(timer::Timer<'a>),
+    Stall(stall::Stall<'a>),
+}
+
+impl<'a> State<'a> {
+    fn new(spec: &ProbeSpec, index: usize, lane: Lane<'a>, header: Header<'a>) -> Self {
+        lane.reset();
+        match &spec.kind {
+            ProbeKind::Timer { .. } => Self::Timer(timer::Timer::new(spec, index, lane, header)),
+            ProbeKind::Stall { .. } => Self::Stall(stall::Stall::new(spec, lane, header)),
+        }
+    }
+
+    fn measure(&mut self, spec: &ProbeSpec, start: MonoTime) -> Result<(), String> {
+        match (self, &spec.kind) {
+            (Self::Timer(timer), _) => timer.measure(start),
+            (Self::Stall(stall), ProbeKind::Stall { hardware_counter: true, .. }) => {
+                stall.measure::<Hardware>(start);
+                Ok(())
+            }
+            (Self::Stall(stall), _) => {
+                stall.measure::<KernelClock>(start);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The kernel's counters of this thread, taken when samples begin to count and when they cease to.
+struct Usage {
+    thread: schedule::ThreadUsage,
+    allocations: u64,
+}
+
+impl Usage {
+    fn begin() -> Self {
+        Self {
+            thread: schedule::usage_of_this_thread(),
+            allocations: allocation::allocations_of_this_thread(),
+        }
+    }
+
+    fn end(&self, lane: &Lane<'_>) {
+        let now = Self::begin();
+        lane.page_faults().store(now.thread.page_faults - self.thread.page_faults, Relaxed);
+        let switches = now.thread.involuntary_switches - self.thread.involuntary_switches;
+        lane.involuntary_switches().store(switches, Relaxed);
+        lane.allocations().store(now.allocations - self.allocations, Relaxed);
+    }
+}
+
+/// The moment at which samples cease to count.
+fn end_of(start: MonoTime, duration: Nanos) -> MonoTime {
+    MonoTime(start.0.saturating_add(duration.0))
+}

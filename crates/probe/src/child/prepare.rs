@@ -1,0 +1,96 @@
+//! Everything that is done before arming: policy, affinity, locked memory, a touched stack.
+
+use super::Team;
+use crate::spec::ProbeKind;
+use whylate_core::plan::Policy;
+use whylate_core::{CpuId, CpuSet, Nanos, Warning};
+use whylate_sys::latency_request::LatencyRequest;
+use whylate_sys::schedule::{self, Scheduling};
+
+/// Prepares the process; what it returns is held until the end.
+pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
+    let spec = team.spec;
+    if !spec.other_cpus.is_empty()
+        && let Err(error) = schedule::pin_this_thread(&spec.other_cpus)
+    {
+        team.warn(Warning::without_fix(
+            "main-thread-not-moved",
+            format!("the main thread may run on a measured CPU: moving it to {} failed: {error}", spec.other_cpus),
+        ));
+    }
+    if spec.lock_memory
+        && let Err(error) = schedule::lock_memory()
+    {
+        refused(
+            team,
+            "memory-not-locked",
+            format!("memory is not locked ({error}): a page fault in the measuring thread can count as latency"),
+            "run as root, or raise RLIMIT_MEMLOCK (`memlock unlimited` in /etc/security/limits.d)",
+        );
+    }
+    if !spec.hold_cpu_dma_latency {
+        return None;
+    }
+    match LatencyRequest::zero() {
+        Ok(request) => Some(request),
+        Err(error) => {
+            team.warn(Warning::new(
+                "idle-states-not-held",
+                format!("/dev/cpu_dma_latency: {error}: the time to leave deep idle states is part of the latencies"),
+                "run as root",
+            ));
+            None
+        }
+    }
+}
+
+/// Prepares the calling measuring thread.
+pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), String> {
+    schedule::pin_this_thread(&CpuSet::single(cpu))
+        .map_err(|error| format!("CPU {cpu}: cannot pin a thread there: {error}"))?;
+    let wanted = scheduling(team);
+    if wanted != Scheduling::Other
+        && let Err(error) = schedule::schedule_this_thread(wanted)
+    {
+        if let Scheduling::Deadline { .. } = wanted {
+            return Err(format!(
+                "SCHED_DEADLINE on CPU {cpu} was refused ({error}): the kernel takes a deadline task only when it \
+                 may run on every CPU of its root domain; make an exclusive cpuset of CPU {cpu}, or use \
+                 `--policy fifo`"
+            ));
+        }
+        refused(
+            team,
+            "no-realtime-priority",
+            format!(
+                "the probe runs as SCHED_OTHER, not {wanted:?} ({error}): other tasks delay it, and its figures are \
+                 not those of a real-time task"
+            ),
+            "run as root, or grant `rtprio 99` in /etc/security/limits.d; in a cgroup of an RT_GROUP_SCHED kernel \
+             also `echo 950000 > cpu.rt_runtime_us` in the group",
+        );
+    }
+    schedule::prefault_stack::<64>();
+    Ok(())
+}
+
+fn scheduling(team: &Team<'_>) -> Scheduling {
+    match (team.spec.policy, &team.spec.kind) {
+        (Policy::Fifo, _) => Scheduling::Fifo(team.spec.priority),
+        (Policy::Rr, _) => Scheduling::RoundRobin(team.spec.priority),
+        (Policy::Deadline, ProbeKind::Timer { interval, .. }) => {
+            // Half of the period is far more than the loop needs, and little enough to be admitted.
+            Scheduling::Deadline { runtime: Nanos(interval.0 / 2), period: *interval }
+        }
+        (Policy::Deadline | Policy::Other, _) => Scheduling::Other,
+    }
+}
+
+/// A refusal is an error under `--strict`, a warning otherwise.
+fn refused(team: &Team<'_>, code: &str, text: String, fix: &str) {
+    if team.spec.strict {
+        team.fail(format!("{text}; {fix} (--strict)"));
+    } else {
+        team.warn(Warning::new(code, text, fix));
+    }
+}

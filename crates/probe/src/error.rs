@@ -1,0 +1,63 @@
+//! What can go wrong with a probe.
+
+use std::io;
+use whylate_core::CpuSet;
+use whylate_core::cpus::CpuError;
+use whylate_core::plan::SizeError;
+
+/// Why a probe could not measure.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The CPUs named are not there.
+    #[error(transparent)]
+    Cpus(#[from] CpuError),
+    /// The working set has no size on that CPU.
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    /// A busy loop on these CPUs would leave the rest of the system no CPU.
+    #[error(
+        "a stall probe on CPU {cpus} at real-time priority would leave no housekeeping CPU for the rest of the \
+         system; leave one out, or run it as `--policy other`"
+    )]
+    NoHousekeepingCpu {
+        /// The measured CPUs.
+        cpus: CpuSet,
+    },
+    /// The shared memory could not be made.
+    #[error("cannot make the memory shared with the measuring process: {0}")]
+    Memory(#[source] io::Error),
+    /// The measuring process could not be started.
+    #[error("cannot start the measuring process {program}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The measuring process says why it cannot measure.
+    #[error("{0}")]
+    Failed(
+        /// Its words.
+        String,
+    ),
+    /// The measuring process ended without having said why.
+    #[error("the measuring process ended early ({0})")]
+    Died(
+        /// Its exit status.
+        String,
+    ),
+    /// The measuring process did not get ready.
+    #[error("the measuring process was not ready after {seconds} s: CPU {cpus} may be kept busy at a higher priority")]
+    NotReady {
+        /// The measured CPUs.
+        cpus: CpuSet,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The caller's observer failed (the store, for example).
+    #[error("{0}")]
+    Observer(
+        /// Its words.
+        String,
+    ),
+}

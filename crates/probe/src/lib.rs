@@ -1,0 +1,19 @@
+//! What measures: the timer probe, the stall probe, and the counters of the kernel beside them.
+//!
+//! A probe runs in a process of its own, so that whatever the caller allocates, writes or unmaps never reaches the
+//! measured CPUs. The caller side is [`resolve`] (a probe of a plan, on this machine) and [`measure::measure`]; the
+//! other side is [`child::main`], which the binary enters by a hidden command.
+
+mod accounting;
+pub mod child;
+pub mod error;
+mod layout;
+pub mod measure;
+mod resolve;
+mod session;
+pub mod spec;
+
+pub use error::ProbeError;
+pub use measure::{Batch, Observer, Outcome, Progress, measure};
+pub use resolve::{Options, resolve};
+pub use spec::{ProbeKind, ProbeSpec};

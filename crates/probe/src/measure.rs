@@ -1,0 +1,177 @@
+//! One measurement from start to end: starts the measuring process, hands over what it counted at each stored
+//! interval, and stops it in order.
+
+use crate::accounting::Accounting;
+use crate::error::ProbeError;
+use crate::session::Session;
+use crate::spec::ProbeSpec;
+use std::time::Duration;
+use whylate_core::record::{CounterRecord, InterruptRecord, Interval, SpikeRecord};
+use whylate_core::{CpuId, CpuSet, Nanos, Warning};
+use whylate_sys::process::Launcher;
+use whylate_sys::{clock, schedule};
+
+/// How often the shared memory is looked at.
+const POLL: Duration = Duration::from_millis(50);
+/// How long after its end a measuring process may take to say so; the watchdog acts before.
+const OVERDUE_NS: u64 = 8_000_000_000;
+
+/// What one stored interval brought.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Begin, CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// Per measured CPU.
+    pub intervals: Vec<Interval>,
+    /// New spikes.
+    pub spikes: Vec<SpikeRecord>,
+    /// Interrupts on the measured CPUs.
+    pub interrupts: Vec<InterruptRecord>,
+    /// Counters of the measured CPUs; those of the measuring thread come with the last batch.
+    pub counters: Vec<CounterRecord>,
+}
+
+/// How far a measurement is.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Time since samples began to count.
+    pub elapsed: Nanos,
+    /// How long they shall count.
+    pub duration: Nanos,
+    /// Per measured CPU: samples and the largest one so far, in nanoseconds.
+    pub cpus: Vec<(CpuId, u64, u64)>,
+}
+
+/// Who follows a measurement.
+pub trait Observer {
+    /// Called about 20 times a second.
+    fn progress(&mut self, progress: &Progress);
+    /// Called at the end of each stored interval, and at the end.
+    ///
+    /// # Errors
+    /// Any reason to end the measurement, which is then its error.
+    fn batch(&mut self, batch: Batch) -> Result<(), String>;
+    /// Called once, when the first latency above the break or gap above the threshold is seen.
+    fn first_spike(&mut self, _latency: Nanos) {}
+    /// Asked about 20 times a second: whether to end now, keeping what there is.
+    fn should_stop(&self) -> bool;
+}
+
+/// How a measurement ended.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What was not as asked.
+    pub warnings: Vec<Warning>,
+    /// The latency that ended it early.
+    pub broke: Option<Nanos>,
+    /// Whether the observer ended it early.
+    pub stopped: bool,
+}
+
+/// Measures as `spec` says, with a stored interval of `stored`.
+///
+/// # Errors
+/// [`ProbeError`]; what was measured until then has been handed to the observer.
+pub fn measure(
+    launcher: &Launcher,
+    spec: &ProbeSpec,
+    stored: Nanos,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, ProbeError> {
+    let _elsewhere = Elsewhere::move_to(&spec.other_cpus);
+    let mut session = Session::start(launcher, spec)?;
+    let mut warnings = std::mem::take(&mut session.warnings);
+    let mut accounting = Accounting::start(&spec.cpus, &mut warnings);
+    let end_ns = session.start_ns.saturating_add(spec.duration.0);
+    let mut follow = Follow { next_ns: session.start_ns + stored.0, stored, seen_spike: false, stopped: false };
+    while !session.is_finished() {
+        std::thread::sleep(POLL);
+        session.check_alive()?;
+        session.drain();
+        follow.look(&mut session, &mut accounting, observer, end_ns)?;
+        if clock::now().0 > end_ns.saturating_add(OVERDUE_NS) {
+            return Err(ProbeError::Died("overdue, ended by the runner".to_owned()));
+        }
+    }
+    session.finish()?;
+    follow.notice_spike(&session, observer);
+    let mut batch = batch(&mut session, &mut accounting, clock::now().0.min(end_ns));
+    batch.counters.extend(session.usage());
+    observer.batch(batch).map_err(ProbeError::Observer)?;
+    Ok(Outcome { warnings, broke: session.broke_ns().map(Nanos), stopped: follow.stopped })
+}
+
+/// Where the following of a measurement stands.
+struct Follow {
+    next_ns: u64,
+    stored: Nanos,
+    seen_spike: bool,
+    stopped: bool,
+}
+
+impl Follow {
+    fn look(
+        &mut self,
+        session: &mut Session<'_>,
+        accounting: &mut Accounting,
+        observer: &mut dyn Observer,
+        end_ns: u64,
+    ) -> Result<(), ProbeError> {
+        let now = clock::now().0;
+        let elapsed = Nanos(now.saturating_sub(session.start_ns));
+        let duration = Nanos(end_ns - session.start_ns);
+        observer.progress(&Progress { elapsed, duration, cpus: session.so_far().collect() });
+        self.notice_spike(session, observer);
+        // The last interval is handed over with the end.
+        if now >= self.next_ns && now < end_ns {
+            observer.batch(batch(session, accounting, now)).map_err(ProbeError::Observer)?;
+            self.next_ns = now + self.stored.0;
+        }
+        if !self.stopped && observer.should_stop() {
+            session.stop();
+            self.stopped = true;
+        }
+        Ok(())
+    }
+
+    fn notice_spike(&mut self, session: &Session<'_>, observer: &mut dyn Observer) {
+        if self.seen_spike {
+            return;
+        }
+        if let Some(latency) = session.broke_ns().or_else(|| session.first_gap_ns()) {
+            self.seen_spike = true;
+            observer.first_spike(Nanos(latency));
+        }
+    }
+}
+
+fn batch(session: &mut Session<'_>, accounting: &mut Accounting, end_ns: u64) -> Batch {
+    let (intervals, spikes) = session.interval(end_ns);
+    let (interrupts, counters) = accounting.take();
+    let start_ns = intervals.first().map_or(end_ns, |interval| interval.start_ns);
+    Batch { start_ns, end_ns, intervals, spikes, interrupts, counters }
+}
+
+/// Keeps the calling thread off the measured CPUs, and puts it back when dropped.
+struct Elsewhere {
+    before: Option<CpuSet>,
+}
+
+impl Elsewhere {
+    fn move_to(cpus: &CpuSet) -> Self {
+        let before = schedule::allowed_of_this_thread().ok();
+        let moved = !cpus.is_empty() && schedule::pin_this_thread(cpus).is_ok();
+        Self { before: before.filter(|_| moved) }
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            // Where the CPUs have gone offline meanwhile, the kernel keeps the thread on what is left.
+            let _ = schedule::pin_this_thread(before);
+        }
+    }
+}

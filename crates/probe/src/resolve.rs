@@ -1,0 +1,183 @@
+//! From a probe in a plan to one on this machine.
+
+use crate::error::ProbeError;
+use crate::spec::{ProbeKind, ProbeSpec};
+use whylate_core::plan::{Policy, ProbePlan, StallPlan, Threshold, TimerPlan};
+use whylate_core::{CpuSet, Facts, Nanos, Warning};
+use whylate_sys::counter::CounterKind;
+
+/// What is not part of the probe in the plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long each thread runs before its samples count.
+    pub warmup: Nanos,
+    /// How long the samples count.
+    pub duration: Nanos,
+    /// Ends earlier, after that many samples on a CPU.
+    pub samples_max: Option<u64>,
+    /// Fail instead of warn when the policy or locked memory is refused.
+    pub strict: bool,
+    /// Whether memory is locked.
+    pub lock_memory: bool,
+}
+
+/// How long the time-stamp counter is compared with the kernel's clock.
+const CALIBRATION: Nanos = Nanos::from_millis(50);
+
+/// Resolves CPUs, threshold and sizes on the machine of `facts`, and decides what is safe there.
+///
+/// # Errors
+/// [`ProbeError`] for CPUs that are not there, and for a stall probe that would leave no housekeeping CPU.
+pub fn resolve(
+    plan: &ProbePlan,
+    target: &CpuSet,
+    facts: &Facts,
+    options: &Options,
+) -> Result<(ProbeSpec, Vec<Warning>), ProbeError> {
+    let context = facts.cpu_context();
+    let cpus = match plan.cpus() {
+        Some(selector) => selector.resolve(&context, Some(target))?,
+        None => target.clone(),
+    };
+    let other_cpus = other_cpus(&context, &cpus);
+    let spec = |kind, policy, priority, hold_cpu_dma_latency| ProbeSpec {
+        kind,
+        cpus: cpus.clone(),
+        other_cpus: other_cpus.clone(),
+        policy,
+        priority,
+        warmup: options.warmup,
+        duration: options.duration,
+        samples_max: options.samples_max,
+        strict: options.strict,
+        lock_memory: options.lock_memory,
+        hold_cpu_dma_latency,
+    };
+    match plan {
+        ProbePlan::Timer(timer) => {
+            let spec = spec(timer_kind(timer), timer.policy, timer.priority, timer.hold_cpu_dma_latency);
+            Ok((spec, Vec::new()))
+        }
+        ProbePlan::Stall(stall) => {
+            let mut warnings = Vec::new();
+            let kind = stall_kind(stall, &cpus, facts, &mut warnings)?;
+            let policy = stall_policy(stall.policy, &cpus, facts, &mut warnings)?;
+            Ok((spec(kind, policy, stall.priority, stall.hold_cpu_dma_latency), warnings))
+        }
+    }
+}
+
+/// Where the threads that do not measure run: housekeeping CPUs if there are any, else whatever is left.
+fn other_cpus(context: &whylate_core::CpuContext, cpus: &CpuSet) -> CpuSet {
+    let housekeeping = context.housekeeping().intersection(&context.allowed).difference(cpus);
+    if housekeeping.is_empty() { context.usable().difference(cpus) } else { housekeeping }
+}
+
+fn timer_kind(timer: &TimerPlan) -> ProbeKind {
+    ProbeKind::Timer {
+        interval: timer.interval,
+        distance: timer.distance,
+        method: timer.method,
+        break_above: timer.break_above,
+    }
+}
+
+fn stall_kind(
+    stall: &StallPlan,
+    cpus: &CpuSet,
+    facts: &Facts,
+    warnings: &mut Vec<Warning>,
+) -> Result<ProbeKind, ProbeError> {
+    let counter = CounterKind::select(facts);
+    if counter == CounterKind::KernelClock {
+        warnings.push(Warning::without_fix(
+            "no-invariant-counter",
+            "the time-stamp counter does not run at a constant rate here: the stall probe reads \
+             CLOCK_MONOTONIC_RAW instead, and its loop turns are longer",
+        ));
+    }
+    let calibration = counter.calibrate(CALIBRATION);
+    let threshold_cycles = match stall.threshold {
+        Threshold::Time(nanos) => calibration.cycles(nanos).0,
+        Threshold::Cycles(cycles) => cycles.0,
+    };
+    let mut working_set_bytes = 0;
+    if let Some(size) = &stall.working_set {
+        for cpu in cpus.iter() {
+            if let Some(cpu_facts) = facts.cpu(cpu) {
+                working_set_bytes = working_set_bytes.max(size.resolve(cpu_facts)?.0);
+            }
+        }
+    }
+    Ok(ProbeKind::Stall {
+        hardware_counter: counter == CounterKind::Hardware,
+        multiplier: calibration.multiplier,
+        threshold_cycles: threshold_cycles.max(1),
+        working_set_bytes,
+    })
+}
+
+/// A loop that never sleeps must not take the last CPU at real-time priority.
+fn stall_policy(
+    policy: Policy,
+    cpus: &CpuSet,
+    facts: &Facts,
+    warnings: &mut Vec<Warning>,
+) -> Result<Policy, ProbeError> {
+    let context = facts.cpu_context();
+    if policy == Policy::Other || !context.housekeeping().difference(cpus).is_empty() {
+        return Ok(policy);
+    }
+    if context.online.len() > 1 {
+        return Err(ProbeError::NoHousekeepingCpu { cpus: cpus.clone() });
+    }
+    warnings.push(Warning::without_fix(
+        "stall-without-priority",
+        "there is only one CPU: the stall probe runs as SCHED_OTHER, and the time that other tasks take shows as gaps",
+    ));
+    Ok(Policy::Other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::facts::CpuSetFacts;
+
+    fn facts(online: &str, isolated: &str) -> Facts {
+        let set = |text: &str| text.parse().unwrap();
+        let cpu_sets = CpuSetFacts {
+            present: set(online),
+            online: set(online),
+            isolated: set(isolated),
+            allowed: set(online),
+            ..CpuSetFacts::default()
+        };
+        Facts { cpu_sets, ..Facts::default() }
+    }
+
+    fn stall_on(cpus: &str, facts: &Facts) -> Result<(ProbeSpec, Vec<Warning>), ProbeError> {
+        let options = Options {
+            warmup: Nanos(0),
+            duration: Nanos::from_secs(1),
+            samples_max: None,
+            strict: false,
+            lock_memory: true,
+        };
+        resolve(&ProbePlan::Stall(StallPlan::default()), &cpus.parse().unwrap(), facts, &options)
+    }
+
+    #[test]
+    fn a_busy_loop_never_takes_the_last_housekeeping_cpu() {
+        assert!(matches!(stall_on("0-1", &facts("0-1", "")), Err(ProbeError::NoHousekeepingCpu { .. })));
+        assert!(matches!(stall_on("0", &facts("0-3", "1-3")), Err(ProbeError::NoHousekeepingCpu { .. })));
+        let (spec, _) = stall_on("1-3", &facts("0-3", "1-3")).unwrap();
+        assert_eq!((spec.policy, spec.other_cpus), (Policy::Fifo, "0".parse().unwrap()));
+    }
+
+    #[test]
+    fn with_one_cpu_it_runs_as_an_ordinary_task_and_says_so() {
+        let (spec, warnings) = stall_on("0", &facts("0", "")).unwrap();
+        assert_eq!(spec.policy, Policy::Other);
+        assert!(warnings.iter().any(|warning| warning.code == "stall-without-priority"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Numbers as text: three significant digits with a unit that fits, and nothing else.
+//!
+//! Latencies are printed as `ns`, `us`, `ms`, `s` everywhere, so that a figure can be searched for in every
+//! format of the report.
+
+use whylate_core::BytesPerSec;
+
+/// What stands where a figure is missing.
+pub(crate) const MISSING: &str = "-";
+
+/// `830 ns`, `12.3 us`, `1.20 ms`, `75.0 s`.
+pub(crate) fn nanoseconds(value: u64) -> String {
+    match value {
+        0..1_000 => format!("{value} ns"),
+        _ => scaled(value as f64, &[(1e3, "us"), (1e6, "ms"), (1e9, "s")]),
+    }
+}
+
+/// As [`nanoseconds`], for means and other values between whole nanoseconds.
+pub(crate) fn nanoseconds_f64(value: f64) -> String {
+    if value >= 1e3 { nanoseconds(value.round() as u64) } else { format!("{} ns", three_digits(value)) }
+}
+
+/// `300,000`; from ten million on `41.2 M`, since nobody reads more digits of it.
+pub(crate) fn count(value: u64) -> String {
+    if value >= 10_000_000 {
+        return scaled(value as f64, &[(1e6, "M"), (1e9, "G"), (1e12, "T")]);
+    }
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A rate in the unit of its load: bytes as bandwidths are quoted, everything else with the unit's own name.
+pub(crate) fn rate(value: f64, unit: &str) -> String {
+    match unit {
+        "bytes_per_s" => BytesPerSec(value).to_string(),
+        _ if value.abs() >= 1e4 => {
+            let number = scaled(value, &[(1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")]);
+            format!("{number} {}", unit_name(unit))
+        }
+        _ => format!("{} {}", three_digits(value), unit_name(unit)),
+    }
+}
+
+/// `frames_per_s` as `frames/s`; any other name as it stands.
+pub(crate) fn unit_name(unit: &str) -> String {
+    match unit.strip_suffix("_per_s") {
+        Some(what) => format!("{what}/s"),
+        None => unit.to_owned(),
+    }
+}
+
+/// `p = 0.03`, `p < 0.001`.
+pub(crate) fn probability(p_value: f64) -> String {
+    match p_value {
+        p if p < 0.001 => "p < 0.001".to_owned(),
+        p if p < 0.01 => format!("p = {p:.3}"),
+        p => format!("p = {p:.2}"),
+    }
+}
+
+/// A share in [0, 1] as `0.31 %`.
+pub(crate) fn share(value: f64) -> String {
+    match value * 100.0 {
+        0.0 => "0 %".to_owned(),
+        percent if percent < 0.001 => "< 0.001 %".to_owned(),
+        percent if percent < 0.1 => format!("{percent:.3} %"),
+        percent => format!("{} %", three_digits(percent)),
+    }
+}
+
+/// `3 MiB`, `512 B`: a size in binary units.
+pub(crate) fn bytes(value: u64) -> String {
+    let text = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
+        .into_iter()
+        .find(|(factor, _)| value >= *factor)
+        .map(|(factor, unit)| (value as f64 / factor as f64, unit));
+    match text {
+        Some((number, unit)) if number.fract() == 0.0 => format!("{number} {unit}"),
+        Some((number, unit)) => format!("{number:.1} {unit}"),
+        None => format!("{value} B"),
+    }
+}
+
+/// `3.20 GHz`.
+pub(crate) fn frequency(hertz: u64) -> String {
+    scaled(hertz as f64, &[(1.0, "Hz"), (1e3, "kHz"), (1e6, "MHz"), (1e9, "GHz")])
+}
+
+/// Three significant digits in the largest unit that keeps the number at 1 or above; units ascend.
+fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    // 999.5 of one unit would print as 1000: it belongs to the next.
+    let fits = |(factor, _): &&(f64, &str)| value.abs() / factor >= 0.9995;
+    let (factor, unit) = units.iter().rev().find(fits).or(units.first()).copied().unwrap_or((1.0, ""));
+    format!("{} {unit}", three_digits(value / factor))
+}
+
+fn three_digits(value: f64) -> String {
+    match value.abs() {
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_have_three_digits_and_a_fitting_unit() {
+        for (value, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1.00 us"),
+            (12_345, "12.3 us"),
+            (99_960, "100 us"),
+            (999_400, "999 us"),
+            (999_600, "1.00 ms"),
+            (1_204_000, "1.20 ms"),
+            (75_000_000_000, "75.0 s"),
+            (7_200_000_000_000, "7200 s"),
+        ] {
+            assert_eq!(nanoseconds(value), text);
+        }
+        assert_eq!(nanoseconds_f64(14.62), "14.6 ns");
+        assert_eq!(nanoseconds_f64(3_412.4), "3.41 us");
+    }
+
+    #[test]
+    fn counts_are_grouped_until_they_are_too_long() {
+        for (value, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(value), text);
+        }
+        assert_eq!(count(412_345_678), "412 M");
+        assert_eq!(count(4_123_456_789), "4.12 G");
+    }
+
+    #[test]
+    fn rates_keep_the_unit_of_their_load() {
+        assert_eq!(rate(23.4e9, "bytes_per_s"), "23.4 GB/s");
+        assert_eq!(rate(59.94, "frames_per_s"), "59.9 frames/s");
+        assert_eq!(rate(1_234_000.0, "rectangles_per_s"), "1.23 M rectangles/s");
+        assert_eq!(rate(7.0, "score"), "7.00 score");
+    }
+
+    #[test]
+    fn probabilities_and_shares_never_read_as_zero() {
+        assert_eq!(probability(0.0002), "p < 0.001");
+        assert_eq!(probability(0.0286), "p = 0.03");
+        assert_eq!(probability(0.0057), "p = 0.006");
+        assert_eq!(share(0.0), "0 %");
+        assert_eq!(share(0.000_000_1), "< 0.001 %");
+        assert_eq!(share(0.05), "5.00 %");
+    }
+
+    #[test]
+    fn sizes_are_binary() {
+        assert_eq!(bytes(48 << 10), "48 KiB");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
+        assert_eq!(bytes(100), "100 B");
+        assert_eq!(frequency(3_200_000_000), "3.20 GHz");
+    }
+}

@@ -1,0 +1,156 @@
+//! Reports as Markdown, for pull requests and issues: the verdict first, then the table, then why.
+
+use crate::figure::MISSING;
+use crate::table::{Field, Group, Line, LineKind, run_groups};
+use crate::words;
+use crate::{ReportError, require_run_samples};
+use std::fmt::Write as _;
+use whylate_core::result::{Outcome, RunResult, Verdict};
+
+/// The report of a run in GitHub's Markdown.
+///
+/// # Errors
+/// [`ReportError::NoSamples`] when no probe has a sample.
+pub fn run(run: &RunResult) -> Result<String, ReportError> {
+    require_run_samples(run)?;
+    let groups = run_groups(run);
+    let mut sections = vec![headline(run)];
+    sections.extend(list(words::failures(run).iter().map(|failure| escape(failure))));
+    sections.extend(groups.iter().map(group_table));
+    if groups.iter().any(Group::has_corrected) {
+        sections.push(escape(words::CORRECTED_NOTE));
+    }
+    sections.extend(list(words::findings(run).iter().map(|finding| match finding.outcome {
+        Outcome::Better | Outcome::Worse => format!("**{}**", escape(&finding.text)),
+        Outcome::NoEffect | Outcome::TooFewRepeats => escape(&finding.text),
+    })));
+    sections.extend(list(words::largest_spikes(run).iter().map(|spike| escape(spike))));
+    let floors = words::noise_floors(run);
+    sections.extend(list(floors.iter().map(|floor| escape(&format!("noise floor of {floor}")))));
+    sections.extend(warnings(run));
+    sections.push(facts(run));
+    Ok(sections.join("\n\n") + "\n")
+}
+
+fn headline(run: &RunResult) -> String {
+    let mark = match run.verdict {
+        Verdict::Pass => "✅",
+        Verdict::Fail => "❌",
+        Verdict::NoLimit => "ℹ️",
+        Verdict::Incomplete => "⚠️",
+    };
+    let mut text = format!(
+        "### {mark} {}: {}\n\n{}",
+        words::verdict(run.verdict),
+        escape(&run.plan.name),
+        escape(&run.verdict_reason)
+    );
+    if let Some(question) = &run.plan.question {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n\n> {}", escape(question));
+    }
+    text
+}
+
+fn group_table(group: &Group) -> String {
+    let fields: Vec<Field> = Field::ALL.into_iter().filter(|field| group.uses(*field)).collect();
+    let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+    let titles = fields.iter().map(|field| group.title(*field).to_owned()).collect();
+    let rule =
+        fields.iter().map(|field| if *field == Field::Cell { ":--" } else { "--:" }.to_owned()).collect();
+    let mut lines = vec![
+        format!("**{}**: {}\n", escape(&group.probe), words::probe_meaning(&group.probe)),
+        row(titles),
+        row(rule),
+    ];
+    lines.extend(group.lines.iter().map(|line| row(fields.iter().map(|field| cell(line, *field)).collect())));
+    lines.join("\n")
+}
+
+fn cell(line: &Line, field: Field) -> String {
+    let missing = if line.kind == LineKind::Corrected { "" } else { MISSING };
+    let text = escape(line.cells.get(field as usize).and_then(Option::as_deref).unwrap_or(missing).trim());
+    match (field, line.kind) {
+        (Field::Cell, LineKind::Corrected) => format!("↳ *{text}*"),
+        (Field::Max, _) if line.over_limit => format!("**{text}**"),
+        _ => text,
+    }
+}
+
+/// A list of items that are Markdown already; `None` without any.
+fn list(items: impl Iterator<Item = String>) -> Option<String> {
+    let lines: Vec<String> = items.map(|item| format!("- {item}")).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn warnings(run: &RunResult) -> Option<String> {
+    if run.warnings.is_empty() {
+        return None;
+    }
+    let lines = run.warnings.iter().map(|warning| {
+        let fix = warning.fix.as_ref().map(|fix| format!("<br>Fix: {}", escape(fix))).unwrap_or_default();
+        format!("- **{}**: {}{fix}", escape(&warning.code), escape(&warning.text))
+    });
+    Some(details(&format!("Warnings ({})", run.warnings.len()), &lines.collect::<Vec<_>>().join("\n")))
+}
+
+fn facts(run: &RunResult) -> String {
+    let facts = &run.facts;
+    let mut lines = vec![
+        format!("- {}", escape(&words::run_machine(run).join(" · "))),
+        format!("- kernel command line: {}", code(&facts.kernel.command_line)),
+        format!("- {}; started {}", escape(&words::extent(run)), escape(&run.started_at)),
+    ];
+    lines.push(format!(
+        "- whylate {}, again: {}",
+        escape(&facts.whylate_version),
+        code(&words::reproduce(run).0)
+    ));
+    details("Machine and plan", &lines.join("\n"))
+}
+
+fn details(summary: &str, body: &str) -> String {
+    format!("<details><summary>{summary}</summary>\n\n{body}\n\n</details>")
+}
+
+/// A code span; the fence is longer than any run of backticks in the text.
+fn code(text: &str) -> String {
+    let text = text.replace(['\n', '\r'], " ");
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let pad = if longest > 0 || text.is_empty() { " " } else { "" };
+    format!("{fence}{pad}{text}{pad}{fence}")
+}
+
+/// Text in which nothing is Markdown or HTML.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => escaped.push_str("&lt;"),
+            '&' => escaped.push_str("&amp;"),
+            '\n' | '\r' => escaped.push(' '),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' => {
+                escaped.push('\\');
+                escaped.push(c);
+            }
+            // A mention or a link to somebody else's issue is never meant.
+            '@' => escaped.push_str("@\u{200b}"),
+            c if c.is_control() => {}
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_name_is_markup() {
+        assert_eq!(escape("a|b<img>*x*\n`c`"), "a\\|b&lt;img>\\*x\\* \\`c\\`");
+        assert_eq!(code("a ``b"), "``` a ``b ```");
+        assert_eq!(code("quiet"), "`quiet`");
+    }
+}

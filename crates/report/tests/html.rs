@@ -1,0 +1,168 @@
+//! The HTML report: complete, self-contained, and safe whatever the result holds.
+
+mod fixture;
+
+use whylate_core::result::RunResult;
+use whylate_report::{ReportError, html};
+
+fn page(run: &RunResult) -> String {
+    html::run(run).unwrap()
+}
+
+/// Everything outside of script and style elements.
+fn markup(page: &str) -> String {
+    let mut rest = page;
+    let mut markup = String::new();
+    loop {
+        let next = ["<script", "<style"].into_iter().filter_map(|tag| Some((rest.find(tag)?, tag))).min();
+        let Some((begin, tag)) = next else { return markup + rest };
+        let end_tag = tag.replace('<', "</");
+        markup.push_str(&rest[..begin]);
+        let end = begin + rest[begin..].find(&end_tag).expect("the element is closed");
+        rest = &rest[end..];
+        rest = &rest[rest.find('>').expect("the end tag is closed") + 1..];
+    }
+}
+
+/// The JSON of the charts.
+fn chart_data(page: &str) -> serde_json::Value {
+    let begin = page.find("id=\"chart-data\">").expect("the data is there") + "id=\"chart-data\">".len();
+    let end = begin + page[begin..].find("</script>").expect("the data ends");
+    serde_json::from_str(&page[begin..end]).expect("the data is JSON")
+}
+
+/// Checks that tags are nested as they should be, without knowing HTML's optional end tags: the template uses none.
+fn assert_well_formed(markup: &str) {
+    const VOID: [&str; 3] = ["meta", "br", "!doctype"];
+    let mut open: Vec<&str> = Vec::new();
+    for tag in markup.split('<').skip(1) {
+        let (inside, _) = tag.split_once('>').unwrap_or_else(|| panic!("`<{tag}` is not closed"));
+        let name = inside.split_whitespace().next().unwrap_or("").trim_end_matches('/');
+        if let Some(name) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "</{name}> closes another element");
+        } else if !VOID.contains(&name) {
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric()), "`<{inside}>` is no tag");
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "not closed: {open:?}");
+}
+
+#[test]
+fn the_page_is_well_formed_and_holds_the_figures() {
+    let page = page(&fixture::run_result(&[1]));
+    let markup = markup(&page);
+    assert_well_formed(&markup);
+    for text in [
+        "<h1>cache-or-bus</h1>",
+        "above-l3: timer on CPU 1 took 2.31 ms, above the limit of 2 ms",
+        "<td class=\"number over\">2.31 ms</td>",
+        "l3 against idle: timer p99 worse, 4.10 → 6.30 us (p = 0.03)",
+        "141.2 GB&#x2f;s",
+        "gap of 50.0 ms at the end of a period of 1 s",
+        "Local timer interrupts",
+        "steal 10.0 ms: spikes of this size may come from the hypervisor",
+        "isolcpus=1 nohz_full=1",
+        "L3 32 MiB shared by CPUs 0-1",
+        "whylate run cache-or-bus.toml",
+        "working_set = &quot;llc&#x2f;2&quot;",
+    ] {
+        assert!(markup.contains(text), "`{text}` is missing");
+    }
+    assert_eq!(markup.matches("data-chart=").count(), 7);
+    assert_eq!(markup.matches("class=\"corrected\"").count(), 1);
+}
+
+#[test]
+fn the_page_asks_no_network() {
+    let page = page(&fixture::run_result(&[1]));
+    let markup = markup(&page);
+    for resource in [" src=", " href=", "<link", "<img", "<iframe", "url(", "@import"] {
+        assert!(!markup.contains(resource), "{resource}");
+    }
+    for call in ["url(http", "@import", "fetch(", "XMLHttpRequest", "import(", "WebSocket("] {
+        assert!(!page.contains(call), "{call}");
+    }
+}
+
+#[test]
+fn names_from_the_result_stay_text() {
+    const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" onload=\"x";
+    let mut run = fixture::run_result(&[1]);
+    let harmless = markup(&page(&run));
+    run.cells[1].name = EVIL.to_owned();
+    run.cells[1].rates[0].load = EVIL.to_owned();
+    run.cells[1].rates[0].unit = EVIL.to_owned();
+    run.plan.name = EVIL.to_owned();
+    run.plan.question = Some(EVIL.to_owned());
+    run.verdict_reason = EVIL.to_owned();
+    run.comparisons[0].cell = EVIL.to_owned();
+    run.warnings[0].text = EVIL.to_owned();
+    run.facts.kernel.command_line = EVIL.to_owned();
+    run.cells[0].interrupts[1].description = EVIL.to_owned();
+    run.cells[0].spikes[0].cause.evidence = vec![EVIL.to_owned()];
+    let page = page(&run);
+    assert!(!page.contains("<script>alert"));
+    assert!(!page.contains("<img"));
+    assert_eq!(page.matches("</script>").count(), 3);
+    assert_well_formed(&markup(&page));
+    assert_eq!(chart_data(&page)["cells"][1], EVIL);
+    assert!(!harmless.contains("alert"));
+}
+
+#[test]
+fn the_charts_hold_every_sample_and_every_outlier() {
+    let run = fixture::run_result(&[1]);
+    let data = chart_data(&page(&run));
+    let sum = |series: &serde_json::Value| -> u64 {
+        series["counts"].as_array().unwrap().iter().filter_map(serde_json::Value::as_u64).sum()
+    };
+    for (panel, probe) in data["panels"].as_array().unwrap().iter().zip([0, 1]) {
+        for series in panel["histogram"]["series"].as_array().unwrap() {
+            let cell = series["cell"].as_u64().unwrap() as usize;
+            assert_eq!(sum(series), run.cells[cell].probes[probe].cpus[0].samples);
+        }
+    }
+    let bars = data["panels"][0]["timeline"]["series"][2]["bars"].as_array().unwrap();
+    let largest = run.cells[2].probes[0].cpus[0].quantiles.unwrap().max_ns;
+    assert!(bars.iter().any(|bar| bar[2].as_u64() == Some(largest)));
+    assert_eq!(data["panels"][0]["timeline"]["repeats"].as_array().unwrap().len(), 4);
+    assert_eq!(data["limit_ns"], 2_000_000);
+}
+
+#[test]
+fn several_cpus_have_their_own_panels_and_many_share_one() {
+    let panels =
+        |cpus: &[u32]| chart_data(&page(&fixture::run_result(cpus)))["panels"].as_array().unwrap().len();
+    assert_eq!(panels(&[1]), 2);
+    assert_eq!(panels(&[0, 1]), 4);
+    assert_eq!(panels(&[0, 1, 2, 3, 4, 5]), 2);
+}
+
+#[test]
+fn a_run_without_samples_is_an_error() {
+    assert!(matches!(html::run(&fixture::empty_result()), Err(ReportError::NoSamples { .. })));
+}
+
+#[test]
+fn a_run_with_little_in_it_is_still_a_page() {
+    let mut run = fixture::run_result(&[1]);
+    run.plan.limit = None;
+    run.comparisons.clear();
+    run.warnings.clear();
+    run.facts = whylate_core::Facts::default();
+    for cell in &mut run.cells {
+        cell.rates.clear();
+        cell.interrupts.clear();
+        cell.spikes.clear();
+        cell.noise_floor = None;
+        for cpu in cell.probes.iter_mut().flat_map(|probe| &mut probe.cpus) {
+            cpu.timeline.clear();
+        }
+    }
+    run.cells[0].probes.clear();
+    let page = page(&run);
+    assert_well_formed(&markup(&page));
+    assert!(page.contains("None above the threshold."));
+    assert!(!page.contains("id=\"interrupts\""));
+}

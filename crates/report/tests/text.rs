@@ -1,0 +1,91 @@
+//! Terminal and Markdown reports of the fixture, as a reader sees them.
+
+mod fixture;
+
+use whylate_core::result::{RunResult, Verdict};
+use whylate_report::terminal::Style;
+use whylate_report::{ReportError, markdown, terminal};
+
+fn terminal_text(run: &RunResult, width: usize) -> String {
+    terminal::run(run, Style { color: false, width }).unwrap()
+}
+
+fn widest(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+}
+
+#[test]
+fn run_at_80_columns() {
+    insta::assert_snapshot!(terminal_text(&fixture::run_result(&[1]), 80));
+}
+
+#[test]
+fn run_at_120_columns() {
+    insta::assert_snapshot!(terminal_text(&fixture::run_result(&[1]), 120));
+}
+
+#[test]
+fn run_at_200_columns_with_two_cpus() {
+    insta::assert_snapshot!(terminal_text(&fixture::run_result(&[0, 1]), 200));
+}
+
+#[test]
+fn run_as_markdown() {
+    insta::assert_snapshot!(markdown::run(&fixture::run_result(&[1])).unwrap());
+}
+
+#[test]
+fn measure_at_80_columns() {
+    let text =
+        terminal::measure(&fixture::measure_result(&[0, 1]), Style { color: false, width: 80 }).unwrap();
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for width in [60, 72, 80, 100, 120, 160, 200] {
+        let run = terminal_text(&fixture::run_result(&[0, 1]), width);
+        assert!(widest(&run) <= width, "{width}:\n{run}");
+        let style = Style { color: false, width };
+        let measure = terminal::measure(&fixture::measure_result(&[0, 1]), style).unwrap();
+        assert!(widest(&measure) <= width, "{width}:\n{measure}");
+    }
+}
+
+#[test]
+fn colours_change_nothing_but_colours() {
+    let run = fixture::run_result(&[1]);
+    let coloured = terminal::run(&run, Style { color: true, width: 100 }).unwrap();
+    assert!(coloured.contains("\u{1b}[1;31mFAIL\u{1b}[0m"));
+    let mut plain = String::new();
+    for (index, part) in coloured.split('\u{1b}').enumerate() {
+        plain.push_str(if index == 0 { part } else { part.split_once('m').unwrap().1 });
+    }
+    assert_eq!(plain, terminal_text(&run, 100));
+}
+
+#[test]
+fn a_run_without_samples_is_an_error_that_says_why() {
+    let empty = fixture::empty_result();
+    let error = terminal::run(&empty, Style::default()).unwrap_err();
+    assert!(matches!(error, ReportError::NoSamples { .. }));
+    assert_eq!(error.to_string(), "no samples: the run was interrupted: the load `l3` ended early");
+    assert!(matches!(markdown::run(&empty), Err(ReportError::NoSamples { .. })));
+    let mut measure = fixture::measure_result(&[1]);
+    measure.probe.cpus.clear();
+    assert!(matches!(terminal::measure(&measure, Style::default()), Err(ReportError::NoSamples { .. })));
+}
+
+#[test]
+fn what_went_wrong_is_in_every_text() {
+    let mut run = fixture::run_result(&[1]);
+    run.verdict = Verdict::Incomplete;
+    run.restored = Some(false);
+    run.cells[2].skipped = Some("the machine reports no L3 cache".to_owned());
+    run.cells[2].probes.clear();
+    for text in [terminal_text(&run, 200), markdown::run(&run).unwrap()] {
+        assert!(text.contains("INCOMPLETE"));
+        assert!(text.contains("above-l3 was skipped: the machine reports no L3 cache"), "{text}");
+        assert!(text.contains("settings after the run are not those before it"));
+    }
+}

@@ -1,0 +1,230 @@
+//! A whole run: which repeat of which cell comes next, and what is recorded about how it ended.
+
+use crate::error::{RepeatError, RunError};
+use crate::machine::Machine;
+use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
+use crate::repeat::{Repeat, RepeatEnd};
+use std::path::Path;
+use std::time::SystemTime;
+use whylate_core::result::RunState;
+use whylate_core::warning::push_once;
+use whylate_core::{Facts, Nanos, Plan, Warning};
+use whylate_probe::Progress;
+use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo};
+
+/// Who watches a run.
+pub trait Audience {
+    /// A new stage has begun; `done` of `total` repeats are behind it.
+    fn stage(&mut self, stage: &Stage<'_>);
+    /// Called often while a probe measures.
+    fn progress(&mut self, progress: &Progress);
+    /// A probe saw its first latency above its break or threshold; called once per run.
+    fn first_spike(&mut self, latency: Nanos);
+    /// Asked often: whether the user wants the run to end, keeping what is done.
+    fn should_stop(&self) -> bool;
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage<'a> {
+    /// The cell.
+    pub cell: &'a str,
+    /// The repeat, from 1.
+    pub repeat: u32,
+    /// `noise floor`, `loads`, or the names of the probes.
+    pub what: &'a str,
+    /// Repeats of cells that are done.
+    pub done: u32,
+    /// Repeats of cells in all.
+    pub total: u32,
+}
+
+/// What is not part of the plan.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Name of the run in its tables.
+    pub name: String,
+    /// When it begins.
+    pub started_at: SystemTime,
+    /// Warnings to keep in the result besides those of the experiment.
+    pub warnings: Vec<Warning>,
+}
+
+/// Runs an experiment into the new directory `path`; returns how it ended. What was done is in the directory whatever
+/// happens.
+///
+/// # Errors
+/// [`RunError`] when the directory cannot be made or written.
+pub fn run(
+    experiment: &Experiment,
+    path: &Path,
+    options: &RunOptions,
+    machine: &dyn Machine,
+    audience: &mut dyn Audience,
+) -> Result<RunInfo, RunError> {
+    let mut info =
+        RunInfo::new(&options.name, options.started_at, experiment.plan.clone(), experiment.facts.clone());
+    info.noise_floor_threshold_ns = experiment.noise_floor.as_ref().map(|_| NOISE_FLOOR_THRESHOLD.0);
+    for (cell, prepared) in info.cells.iter_mut().zip(&experiment.cells) {
+        cell.skipped = prepared.loads.as_ref().err().cloned();
+    }
+    info.warnings = options.warnings.clone();
+    experiment.warnings.iter().for_each(|warning| push_once(&mut info.warnings, warning.clone()));
+    let directory = RunDirectory::create(path, &info)?;
+    Course { experiment, machine, audience, directory, info }.run()
+}
+
+/// Goes on with the run in `path`: what is done stays, what is not is run (again).
+///
+/// `prepare` resolves the run's plan on the machine as it is now.
+///
+/// # Errors
+/// [`RunError`] when the directory cannot be read or written, is complete, or the plan cannot be resolved any more.
+pub fn resume(
+    path: &Path,
+    prepare: &dyn Fn(Plan) -> Result<Experiment, RunError>,
+    machine: &dyn Machine,
+    audience: &mut dyn Audience,
+) -> Result<RunInfo, RunError> {
+    let (directory, mut info) = RunDirectory::reopen(path)?;
+    if info.is_complete() {
+        return Err(RunError::AlreadyComplete(path.display().to_string()));
+    }
+    let experiment = prepare(info.plan.clone())?;
+    if experiment.facts.kernel.boot_id != info.facts.kernel.boot_id {
+        let text = "the run was resumed after a reboot: repeats before and after it may differ for that reason";
+        push_once(&mut info.warnings, Warning::without_fix("resumed-after-reboot", text));
+    }
+    (info.state, info.error) = (RunState::Running, None);
+    directory.update_info(&info)?;
+    Course { experiment: &experiment, machine, audience, directory, info }.run()
+}
+
+/// A run under way.
+struct Course<'a> {
+    experiment: &'a Experiment,
+    machine: &'a dyn Machine,
+    audience: &'a mut dyn Audience,
+    directory: RunDirectory,
+    info: RunInfo,
+}
+
+/// Why a run does not go on.
+enum Stop {
+    /// The user wants it.
+    Asked,
+    /// A latency above a probe's break.
+    Broke(Nanos),
+}
+
+impl Course<'_> {
+    fn run(mut self) -> Result<RunInfo, RunError> {
+        let stop = match self.all_repeats() {
+            Ok(stop) => stop,
+            Err(error) => {
+                // Most likely the disk is full, and this cannot be written either; the error is what matters.
+                (self.info.state, self.info.error) = (RunState::Interrupted, Some(error.to_string()));
+                let _ = self.directory.update_info(&self.info);
+                return Err(error);
+            }
+        };
+        self.info.restored = Some(is_unchanged(&self.info.facts, &self.machine.facts()));
+        let failed = self.info.executions.iter().filter(|it| it.state == ExecutionState::Failed).count();
+        (self.info.state, self.info.error) = match stop {
+            Some(Stop::Asked) => (RunState::Interrupted, Some("stopped by the user".to_owned())),
+            Some(Stop::Broke(latency)) => {
+                let latency = whylate_stats::format_ns(latency.0);
+                (RunState::Interrupted, Some(format!("a latency of {latency} was above the probe's break")))
+            }
+            None if !self.info.is_complete() => {
+                let text = format!("{failed} of {} repeats failed", self.info.executions.len());
+                (RunState::Interrupted, Some(text))
+            }
+            None => (RunState::Complete, None),
+        };
+        self.directory.update_info(&self.info)?;
+        Ok(self.info)
+    }
+
+    /// A B C, A B C, …: what changes slowly on the machine reaches every cell alike.
+    fn all_repeats(&mut self) -> Result<Option<Stop>, RunError> {
+        let experiment = self.experiment;
+        let runnable: Vec<&PreparedCell> = experiment.cells.iter().filter(|cell| cell.loads.is_ok()).collect();
+        let total = experiment.plan.repeats * runnable.len() as u32;
+        let mut done = 0;
+        for repeat in 1..=experiment.plan.repeats {
+            for cell in &runnable {
+                if !self.is_done(&cell.plan.name(), repeat)
+                    && let Some(stop) = self.one_repeat(cell, repeat, done, total)?
+                {
+                    return Ok(Some(stop));
+                }
+                done += 1;
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_done(&self, cell: &str, repeat: u32) -> bool {
+        self.info.newest_execution(cell, repeat).is_some_and(|it| it.state == ExecutionState::Done)
+    }
+
+    fn one_repeat(
+        &mut self,
+        cell: &PreparedCell,
+        repeat: u32,
+        done: u32,
+        total: u32,
+    ) -> Result<Option<Stop>, RunError> {
+        let name = cell.plan.name();
+        let attempt = self.info.newest_execution(&name, repeat).map_or(1, |before| before.attempt + 1);
+        self.info.executions.push(Execution {
+            cell: name.clone(),
+            repeat,
+            attempt,
+            state: ExecutionState::Running,
+            error: None,
+        });
+        self.directory.update_info(&self.info)?;
+        let mut course = Repeat {
+            experiment: self.experiment,
+            machine: self.machine,
+            audience: self.audience,
+            directory: &mut self.directory,
+            warnings: &mut self.info.warnings,
+            cell,
+            name: &name,
+            repeat,
+            attempt,
+            place: (done, total),
+        };
+        let outcome = course.run();
+        // Whatever it brought is kept, also of a repeat that failed.
+        let flushed = self.directory.flush();
+        let (state, error, stop) = match outcome {
+            Ok(RepeatEnd::Complete) => (ExecutionState::Done, None, None),
+            Ok(RepeatEnd::Stopped) => {
+                (ExecutionState::Failed, Some("stopped by the user".to_owned()), Some(Stop::Asked))
+            }
+            Ok(RepeatEnd::Broke(latency)) => (ExecutionState::Done, None, Some(Stop::Broke(latency))),
+            Err(RepeatError::Store(error)) => return Err(error.into()),
+            Err(error) => (ExecutionState::Failed, Some(error.to_string()), None),
+        };
+        flushed?;
+        if let Some(execution) = self.info.executions.last_mut() {
+            (execution.state, execution.error) = (state, error);
+        }
+        self.directory.update_info(&self.info)?;
+        Ok(stop)
+    }
+}
+
+/// Whether the settings that matter are what they were.
+fn is_unchanged(before: &Facts, after: &Facts) -> bool {
+    let governors = |facts: &Facts| {
+        facts.cpus.iter().map(|cpu| (cpu.cpu, cpu.online, cpu.governor.clone())).collect::<Vec<_>>()
+    };
+    before.settings == after.settings
+        && before.cpu_sets == after.cpu_sets
+        && governors(before) == governors(after)
+}

@@ -1,0 +1,16 @@
+//! Orders the steps of an experiment: for each repeat, for each cell: noise floor, loads, settle, probes, stop.
+//!
+//! The only crate that sees probes, loads and the run directory together. It decides when something happens and what
+//! is done when something fails; it measures nothing itself and computes no figure.
+
+mod error;
+mod experiment;
+mod follow;
+mod machine;
+mod prepare;
+mod repeat;
+
+pub use error::RunError;
+pub use experiment::{Audience, RunOptions, Stage, resume, run};
+pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad};
+pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, prepare};

@@ -1,0 +1,119 @@
+//! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
+
+use std::time::Duration;
+use whylate_core::record::RateRecord;
+use whylate_core::{Facts, Nanos, Warning};
+use whylate_load::{Launcher as LoadLauncher, Load, LoadError, LoadSpec, LoadStatus};
+use whylate_probe::{Observer, Outcome, ProbeError, ProbeSpec};
+use whylate_sys::facts;
+use whylate_sys::host::HostRoot;
+use whylate_sys::process::Launcher;
+
+/// The machine of a run. Shared by threads: probes on different CPUs measure together.
+pub trait Machine: Sync {
+    /// Measures with one probe, to its end.
+    ///
+    /// # Errors
+    /// As [`whylate_probe::measure()`].
+    fn measure(
+        &self,
+        spec: &ProbeSpec,
+        stored: Nanos,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, ProbeError>;
+
+    /// Starts a load and waits until it is running at full effect.
+    ///
+    /// # Errors
+    /// As [`Load::start`] and [`Load::wait_ready`].
+    fn start_load(&self, spec: &LoadSpec) -> Result<Box<dyn RunningLoad>, LoadError>;
+
+    /// Lets time pass.
+    fn pause(&self, time: Duration);
+
+    /// Looks at the machine's facts again.
+    fn facts(&self) -> Facts;
+}
+
+/// A load that runs.
+pub trait RunningLoad {
+    /// What it achieved since the last call; never waits.
+    fn take_rates(&mut self) -> Vec<RateRecord>;
+    /// Why it has ended, when it has.
+    fn died(&mut self) -> Option<String>;
+    /// Stops it, within a bounded time.
+    ///
+    /// # Errors
+    /// When it had ended before, or could not be ended.
+    fn stop(self: Box<Self>) -> Result<LoadEnd, LoadError>;
+}
+
+/// What is left of a load.
+#[derive(Clone, Debug, Default)]
+pub struct LoadEnd {
+    /// Rates not taken yet.
+    pub rates: Vec<RateRecord>,
+    /// What was not as asked.
+    pub warnings: Vec<Warning>,
+}
+
+/// How long a load may take to be ready: filling a large working set takes time.
+const LOAD_READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// This machine.
+#[derive(Clone, Debug)]
+pub struct RealMachine {
+    probes: Launcher,
+    loads: LoadLauncher,
+}
+
+impl RealMachine {
+    /// The machine, with the binary that measuring and loading processes are started from.
+    pub fn new(launcher: Launcher) -> Self {
+        Self { loads: LoadLauncher::of(&launcher.program), probes: launcher }
+    }
+}
+
+impl Machine for RealMachine {
+    fn measure(
+        &self,
+        spec: &ProbeSpec,
+        stored: Nanos,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, ProbeError> {
+        whylate_probe::measure(&self.probes, spec, stored, observer)
+    }
+
+    fn start_load(&self, spec: &LoadSpec) -> Result<Box<dyn RunningLoad>, LoadError> {
+        let mut load = Load::start(&self.loads, spec)?;
+        load.wait_ready(LOAD_READY_WITHIN)?;
+        Ok(Box::new(load))
+    }
+
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    fn facts(&self) -> Facts {
+        facts::collect(&HostRoot::real()).0
+    }
+}
+
+impl RunningLoad for Load {
+    fn take_rates(&mut self) -> Vec<RateRecord> {
+        Self::take_rates(self)
+    }
+
+    fn died(&mut self) -> Option<String> {
+        match self.status() {
+            LoadStatus::Died(reason) => Some(reason),
+            LoadStatus::Finished => Some("it finished before it was stopped".to_owned()),
+            LoadStatus::Starting | LoadStatus::Running => None,
+        }
+    }
+
+    fn stop(mut self: Box<Self>) -> Result<LoadEnd, LoadError> {
+        let outcome = Self::stop(&mut self)?;
+        Ok(LoadEnd { rates: outcome.rates, warnings: outcome.warnings })
+    }
+}

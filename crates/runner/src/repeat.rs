@@ -1,0 +1,272 @@
+//! One repeat of one cell: noise floor, loads, settle, probes, stop. Loads are stopped whatever happens.
+
+use crate::error::RepeatError;
+use crate::experiment::{Audience, Stage};
+use crate::follow::{Event, Forward};
+use crate::machine::{Machine, RunningLoad};
+use crate::prepare::{Experiment, PreparedCell, PreparedLoad};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use whylate_core::warning::push_once;
+use whylate_core::{Nanos, Warning};
+use whylate_load::LoadWork;
+use whylate_probe::{Batch, Outcome, ProbeSpec};
+use whylate_store::{NOISE_FLOOR, RateKey, RowKey, RunDirectory, Span};
+
+/// How often loads, the clock and the user are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often what was measured is made safe on disk.
+const FLUSH_EVERY: Duration = Duration::from_secs(60);
+
+/// How a repeat ended that did not fail.
+pub(crate) enum RepeatEnd {
+    /// Every probe measured to its end.
+    Complete,
+    /// The user wanted it.
+    Stopped,
+    /// A latency above a probe's break.
+    Broke(Nanos),
+}
+
+pub(crate) struct Repeat<'a> {
+    pub(crate) experiment: &'a Experiment,
+    pub(crate) machine: &'a dyn Machine,
+    pub(crate) audience: &'a mut dyn Audience,
+    pub(crate) directory: &'a mut RunDirectory,
+    pub(crate) warnings: &'a mut Vec<Warning>,
+    pub(crate) cell: &'a PreparedCell,
+    pub(crate) name: &'a str,
+    pub(crate) repeat: u32,
+    pub(crate) attempt: u32,
+    /// Repeats that are done, and in all.
+    pub(crate) place: (u32, u32),
+}
+
+/// A load under way, with where its rates go.
+struct Running {
+    name: String,
+    load: Box<dyn RunningLoad>,
+    key: Arc<RateKey>,
+}
+
+impl Repeat<'_> {
+    pub(crate) fn run(&mut self) -> Result<RepeatEnd, RepeatError> {
+        let deadline = Instant::now() + Duration::from_nanos(self.experiment.plan.repeat_timeout().0);
+        if let Some(noise_floor) = &self.experiment.noise_floor {
+            self.stage("noise floor");
+            match self.group(std::slice::from_ref(noise_floor), NOISE_FLOOR, &mut [], deadline)? {
+                RepeatEnd::Complete => {}
+                other => return Ok(other),
+            }
+        }
+        let mut loads = Vec::new();
+        let outcome = self.under_load(&mut loads, deadline);
+        let stopped = self.stop_loads(loads);
+        // Why a probe failed says more than what its loads did afterwards.
+        outcome.and_then(|end| stopped.map(|()| end))
+    }
+
+    fn under_load(
+        &mut self,
+        loads: &mut Vec<Running>,
+        deadline: Instant,
+    ) -> Result<RepeatEnd, RepeatError> {
+        let cell = self.cell;
+        for load in cell.loads.iter().flatten() {
+            self.stage("starting loads");
+            loads.push(self.start_load(load)?);
+        }
+        if !loads.is_empty() && self.settle(deadline) {
+            return Ok(RepeatEnd::Stopped);
+        }
+        // What the loads did before the probes does not count.
+        loads.iter_mut().for_each(|running| drop(running.load.take_rates()));
+        for group in &self.experiment.probes {
+            let names: Vec<&str> = group.iter().map(ProbeSpec::name).collect();
+            self.stage(&names.join(" and "));
+            match self.group(group, "", loads, deadline)? {
+                RepeatEnd::Complete => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(RepeatEnd::Complete)
+    }
+
+    fn stage(&mut self, what: &str) {
+        let (done, total) = self.place;
+        self.audience.stage(&Stage { cell: self.name, repeat: self.repeat, what, done, total });
+    }
+
+    fn start_load(&mut self, load: &PreparedLoad) -> Result<Running, RepeatError> {
+        let key = Arc::new(RateKey {
+            cell: self.name.to_owned(),
+            repeat: self.repeat,
+            attempt: self.attempt,
+            load: load.name.clone(),
+            unit: load.unit.clone(),
+        });
+        let mut spec = load.spec.clone();
+        if let LoadWork::Exec(exec) = &mut spec.work {
+            exec.output = self.directory.load_output_path(&key);
+        }
+        let started = self.machine.start_load(&spec);
+        let load_handle =
+            started.map_err(|source| RepeatError::Load { name: load.name.clone(), source })?;
+        Ok(Running { name: load.name.clone(), load: load_handle, key })
+    }
+
+    /// Waits for the settle time; whether the user wants to stop.
+    fn settle(&mut self, deadline: Instant) -> bool {
+        let end = (Instant::now() + Duration::from_nanos(self.experiment.plan.settle.0)).min(deadline);
+        let mut left = Duration::from_nanos(self.experiment.plan.settle.0);
+        while !left.is_zero() && !self.audience.should_stop() {
+            self.machine.pause(left.min(LOOK_EVERY));
+            left = end.saturating_duration_since(Instant::now());
+        }
+        self.audience.should_stop()
+    }
+
+    /// Measures with the probes of one group together. `probe` replaces their names in the tables unless empty.
+    fn group(
+        &mut self,
+        specs: &[ProbeSpec],
+        probe: &str,
+        loads: &mut [Running],
+        deadline: Instant,
+    ) -> Result<RepeatEnd, RepeatError> {
+        let keys: Vec<Arc<RowKey>> = specs
+            .iter()
+            .map(|spec| {
+                let probe = if probe.is_empty() { spec.name() } else { probe };
+                Arc::new(RowKey {
+                    cell: self.name.to_owned(),
+                    repeat: self.repeat,
+                    attempt: self.attempt,
+                    probe: probe.to_owned(),
+                })
+            })
+            .collect();
+        let stop = AtomicBool::new(false);
+        let (sender, events) = channel();
+        let (machine, stored) = (self.machine, self.experiment.plan.stored_interval());
+        std::thread::scope(|scope| {
+            for (index, spec) in specs.iter().enumerate() {
+                let (events, stop) = (sender.clone(), &stop);
+                scope.spawn(move || {
+                    let mut forward = Forward { index, events: events.clone(), stop };
+                    let outcome = machine.measure(spec, stored, &mut forward);
+                    let _ = events.send(Event::Ended(index, Box::new(outcome)));
+                });
+            }
+            drop(sender);
+            let mut watch = Watch { keys: &keys, stop: &stop, deadline, end: None, flushed: Instant::now() };
+            self.follow(&events, &mut watch, loads)
+        })
+    }
+
+    /// Handles events until every probe has ended. Something that goes wrong asks all of them to end, and is
+    /// returned then.
+    fn follow(
+        &mut self,
+        events: &Receiver<Event>,
+        watch: &mut Watch<'_>,
+        loads: &mut [Running],
+    ) -> Result<RepeatEnd, RepeatError> {
+        loop {
+            match events.recv_timeout(LOOK_EVERY) {
+                Ok(Event::Progress(progress)) => self.audience.progress(&progress),
+                Ok(Event::FirstSpike(latency)) => self.audience.first_spike(latency),
+                Ok(Event::Batch(index, batch)) => self.keep(&watch.keys[index], *batch),
+                Ok(Event::Ended(index, outcome)) => {
+                    let probe = watch.keys[index].probe.clone();
+                    match *outcome {
+                        Ok(outcome) => self.ended(outcome, watch),
+                        Err(source) => watch.end_with(Err(RepeatError::Probe { probe, source })),
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.look(watch, loads);
+        }
+        watch.end.take().unwrap_or(Ok(RepeatEnd::Complete))
+    }
+
+    fn ended(&mut self, outcome: Outcome, watch: &mut Watch<'_>) {
+        for warning in outcome.warnings {
+            if !self.warnings.iter().any(|known| known.code == warning.code) {
+                push_once(self.warnings, warning);
+            }
+        }
+        if let Some(latency) = outcome.broke {
+            watch.end_with(Ok(RepeatEnd::Broke(latency)));
+        }
+    }
+
+    /// Looks at everything that can end a measurement early.
+    fn look(&mut self, watch: &mut Watch<'_>, loads: &mut [Running]) {
+        for running in loads.iter_mut() {
+            self.directory.add_rates(&running.key, running.load.take_rates());
+            if watch.end.is_none()
+                && let Some(reason) = running.load.died()
+            {
+                watch.end_with(Err(RepeatError::LoadDied { name: running.name.clone(), reason }));
+            }
+        }
+        if watch.end.is_none() && self.audience.should_stop() {
+            watch.end_with(Ok(RepeatEnd::Stopped));
+        }
+        if watch.end.is_none() && Instant::now() > watch.deadline {
+            watch.end_with(Err(RepeatError::Timeout(self.experiment.plan.repeat_timeout())));
+        }
+        if watch.flushed.elapsed() >= FLUSH_EVERY {
+            watch.flushed = Instant::now();
+            if let Err(error) = self.directory.flush() {
+                watch.end_with(Err(error.into()));
+            }
+        }
+    }
+
+    fn keep(&mut self, key: &Arc<RowKey>, batch: Batch) {
+        let span = Span { start_ns: batch.start_ns, end_ns: batch.end_ns };
+        self.directory.add_intervals(key, batch.intervals);
+        self.directory.add_spikes(key, batch.spikes);
+        self.directory.add_interrupts(key, span, batch.interrupts);
+        self.directory.add_counters(key, span, batch.counters);
+    }
+
+    /// Stops every load; the first error is returned when all are stopped.
+    fn stop_loads(&mut self, loads: Vec<Running>) -> Result<(), RepeatError> {
+        let mut outcome = Ok(());
+        for mut running in loads {
+            self.directory.add_rates(&running.key, running.load.take_rates());
+            match running.load.stop() {
+                Ok(end) => end.warnings.into_iter().for_each(|warning| push_once(self.warnings, warning)),
+                Err(source) if outcome.is_ok() => {
+                    outcome = Err(RepeatError::Load { name: running.name, source });
+                }
+                Err(_) => {}
+            }
+        }
+        outcome
+    }
+}
+
+/// Where the watching of a group stands.
+struct Watch<'a> {
+    keys: &'a [Arc<RowKey>],
+    stop: &'a AtomicBool,
+    deadline: Instant,
+    /// Why the group ends early; the first reason counts.
+    end: Option<Result<RepeatEnd, RepeatError>>,
+    flushed: Instant,
+}
+
+impl Watch<'_> {
+    fn end_with(&mut self, end: Result<RepeatEnd, RepeatError>) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.end.get_or_insert(end);
+    }
+}

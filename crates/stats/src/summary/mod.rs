@@ -1,0 +1,176 @@
+//! From stored intervals and spike records to the figures of one probe on one CPU.
+//!
+//! The one path for `measure`, for `run` and for reports of runs that were killed. Intervals are added one by one
+//! and forgotten: memory depends on neither the length of the run nor the number of samples.
+
+mod spikes;
+mod timeline;
+
+pub use spikes::largest_spikes;
+
+use crate::{Histogram, StatsError, corrected};
+use spikes::SpikeKeeper;
+use timeline::Timeline;
+use whylate_core::record::{Interval, SpikeRecord};
+use whylate_core::result::{CpuResult, RepeatProbe, Spike};
+use whylate_core::{CpuId, Nanos};
+
+/// How many spikes are kept unless asked otherwise.
+pub const SPIKES_KEPT: usize = 32;
+/// How many timeline points are kept at most unless asked otherwise.
+pub const TIMELINE_POINTS_MAX: usize = 2000;
+
+/// What the samples of a probe are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeShape {
+    /// Latenesses of a task that is woken periodically.
+    Timer {
+        /// Its period; `None` where it has none or where it is not known: nothing is corrected then.
+        period: Option<Nanos>,
+    },
+    /// Durations of the turns of a loop that never sleeps.
+    Stall,
+}
+
+impl ProbeShape {
+    /// The probe's name in results: `timer` or `stall`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timer { .. } => "timer",
+            Self::Stall => "stall",
+        }
+    }
+}
+
+/// Collects one probe's data of one CPU.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    cpu: CpuId,
+    shape: ProbeShape,
+    histogram: Histogram,
+    samples: u64,
+    measured_ns: u64,
+    overruns: u64,
+    gaps: u64,
+    lost_ns: u64,
+    spikes_dropped: u64,
+    timeline: Timeline,
+    spikes: SpikeKeeper,
+}
+
+impl Summary {
+    /// Without data yet.
+    pub fn new(cpu: CpuId, shape: ProbeShape) -> Self {
+        Self {
+            cpu,
+            shape,
+            histogram: Histogram::new(),
+            samples: 0,
+            measured_ns: 0,
+            overruns: 0,
+            gaps: 0,
+            lost_ns: 0,
+            spikes_dropped: 0,
+            timeline: Timeline::new(TIMELINE_POINTS_MAX),
+            spikes: SpikeKeeper::new(SPIKES_KEPT),
+        }
+    }
+
+    /// Keeps that many of the largest spikes instead of [`SPIKES_KEPT`]; before anything is added.
+    #[must_use]
+    pub fn with_spikes_kept(mut self, spikes_kept: usize) -> Self {
+        self.spikes = SpikeKeeper::new(spikes_kept);
+        self
+    }
+
+    /// Keeps at most that many timeline points instead of [`TIMELINE_POINTS_MAX`]; before anything is added.
+    #[must_use]
+    pub fn with_timeline_points_max(mut self, points_max: usize) -> Self {
+        self.timeline = Timeline::new(points_max);
+        self
+    }
+
+    /// Adds one stored interval; `repeat` is the number of the repeat that it belongs to, from 1.
+    ///
+    /// Intervals are added in the order of time.
+    ///
+    /// # Errors
+    /// [`StatsError`] when the interval is of another CPU or its histogram of another layout; nothing is added then.
+    pub fn add_interval(&mut self, interval: &Interval, repeat: Option<u32>) -> Result<(), StatsError> {
+        self.check_cpu(interval.cpu)?;
+        let histogram = Histogram::from_interval(interval)?;
+        self.timeline.push(interval, &histogram, repeat);
+        self.histogram.merge(&histogram);
+        self.samples = self.samples.saturating_add(interval.samples);
+        self.measured_ns = self.measured_ns.saturating_add(interval.end_ns.saturating_sub(interval.start_ns));
+        self.overruns = self.overruns.saturating_add(interval.overruns.unwrap_or(0));
+        self.gaps = self.gaps.saturating_add(interval.gaps.unwrap_or(0));
+        self.lost_ns = self.lost_ns.saturating_add(interval.lost_ns.unwrap_or(0));
+        self.spikes_dropped = self.spikes_dropped.saturating_add(interval.spikes_dropped);
+        Ok(())
+    }
+
+    /// Adds one spike record; the largest are kept.
+    ///
+    /// # Errors
+    /// [`StatsError::ForeignCpu`] when it is of another CPU; nothing is added then.
+    pub fn add_spike(&mut self, spike: &SpikeRecord, repeat: Option<u32>) -> Result<(), StatsError> {
+        self.check_cpu(spike.cpu)?;
+        self.spikes.add(spike, repeat);
+        Ok(())
+    }
+
+    /// Sum of the lengths of all intervals added so far.
+    pub fn measured(&self) -> Nanos {
+        Nanos(self.measured_ns)
+    }
+
+    /// The figures, and the largest spikes, largest first, each without a cause yet.
+    pub fn finish(self) -> (CpuResult, Vec<Spike>) {
+        let max_at_ns = self.histogram.max().and_then(|max| self.spikes.moment_of(max));
+        let mut result = CpuResult {
+            cpu: self.cpu,
+            samples: self.samples,
+            quantiles: self.histogram.quantiles(),
+            max_at_ns,
+            spikes_dropped: self.spikes_dropped,
+            histogram: self.histogram.buckets().collect(),
+            timeline: self.timeline.into_points(),
+            ..CpuResult::default()
+        };
+        match self.shape {
+            ProbeShape::Timer { period } => {
+                result.overruns = Some(self.overruns);
+                result.corrected = period
+                    .filter(|period| period.0 > 0)
+                    .and_then(|period| corrected(&self.histogram, period).quantiles());
+            }
+            ProbeShape::Stall => {
+                result.loop_ns = self.histogram.median_interpolated();
+                result.gaps = Some(self.gaps);
+                result.lost_ns = Some(self.lost_ns);
+                // A gap that lasts beyond the end of its interval is counted whole where it ended.
+                result.lost_share =
+                    (self.measured_ns > 0).then(|| (self.lost_ns as f64 / self.measured_ns as f64).min(1.0));
+            }
+        }
+        (result, self.spikes.into_spikes(self.shape.name()))
+    }
+
+    fn check_cpu(&self, found: CpuId) -> Result<(), StatsError> {
+        if found == self.cpu { Ok(()) } else { Err(StatsError::ForeignCpu { expected: self.cpu, found }) }
+    }
+}
+
+/// What a repeat keeps of one CPU: the figures that cells are compared by.
+pub fn repeat_probe(shape: ProbeShape, result: &CpuResult) -> RepeatProbe {
+    RepeatProbe {
+        probe: shape.name().to_owned(),
+        cpu: result.cpu,
+        samples: result.samples,
+        quantiles: result.quantiles,
+    }
+}
+
+#[cfg(test)]
+mod tests;

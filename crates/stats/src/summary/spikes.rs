@@ -1,0 +1,65 @@
+//! The K largest spikes of a stream, in bounded memory.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use whylate_core::CpuId;
+use whylate_core::record::SpikeRecord;
+use whylate_core::result::{Cause, Spike};
+
+/// A spike in the order of size, ties by time (the earlier is the larger one).
+type Ordered = (u64, Reverse<u64>, u64, u32, Option<u32>);
+
+/// Keeps the largest spikes.
+#[derive(Clone, Debug)]
+pub(super) struct SpikeKeeper {
+    kept_max: usize,
+    /// The smallest kept one is on top, ready to be replaced.
+    kept: BinaryHeap<Reverse<Ordered>>,
+    /// The largest one, kept even when no spikes are wanted: it tells when the maximum was.
+    largest: Option<Ordered>,
+}
+
+impl SpikeKeeper {
+    pub(super) fn new(kept_max: usize) -> Self {
+        Self { kept_max, kept: BinaryHeap::new(), largest: None }
+    }
+
+    pub(super) fn add(&mut self, spike: &SpikeRecord, repeat: Option<u32>) {
+        let ordered = (spike.latency_ns, Reverse(spike.at_ns), spike.sample, spike.cpu.0, repeat);
+        self.largest = self.largest.max(Some(ordered));
+        self.kept.push(Reverse(ordered));
+        if self.kept.len() > self.kept_max {
+            self.kept.pop();
+        }
+    }
+
+    /// When the largest spike ended, if it is of that size.
+    pub(super) fn moment_of(&self, latency_ns: u64) -> Option<u64> {
+        self.largest.filter(|largest| largest.0 == latency_ns).map(|largest| largest.1.0)
+    }
+
+    /// Largest first.
+    pub(super) fn into_spikes(self, probe: &str) -> Vec<Spike> {
+        // Ascending order of the reversed ones is descending order of the spikes.
+        let ordered = self.kept.into_sorted_vec();
+        let spike = |Reverse((latency_ns, Reverse(at_ns), sample, cpu, repeat)): Reverse<Ordered>| Spike {
+            cpu: CpuId(cpu),
+            at_ns,
+            latency_ns,
+            sample,
+            probe: Some(probe.to_owned()),
+            repeat,
+            cause: Cause::unattributed(),
+        };
+        ordered.into_iter().map(spike).collect()
+    }
+}
+
+/// The `kept_max` largest of all spikes, largest first, ties by time: for the CPUs of a probe and the probes of a
+/// cell.
+pub fn largest_spikes(spikes: impl IntoIterator<Item = Spike>, kept_max: usize) -> Vec<Spike> {
+    let mut spikes: Vec<Spike> = spikes.into_iter().collect();
+    spikes.sort_by_key(|spike| (Reverse(spike.latency_ns), spike.at_ns, spike.cpu));
+    spikes.truncate(kept_max);
+    spikes
+}

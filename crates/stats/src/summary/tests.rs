@@ -1,0 +1,210 @@
+use super::*;
+use proptest::prelude::*;
+use whylate_core::result::{Cause, TimelinePoint};
+
+const CPU: CpuId = CpuId(3);
+const SECOND: u64 = 1_000_000_000;
+
+fn interval(number: u64, values: &[u64]) -> Interval {
+    let mut histogram = Histogram::new();
+    values.iter().for_each(|value| histogram.record(*value));
+    Interval {
+        cpu: CPU,
+        start_ns: number * SECOND,
+        end_ns: (number + 1) * SECOND,
+        samples: histogram.count(),
+        sum_ns: histogram.sum() as u64,
+        min_ns: histogram.min(),
+        max_ns: histogram.max(),
+        histogram: histogram.buckets().collect(),
+        ..Interval::default()
+    }
+}
+
+fn spike(at_ns: u64, latency_ns: u64) -> SpikeRecord {
+    SpikeRecord { cpu: CPU, at_ns, latency_ns, sample: at_ns / 1000 }
+}
+
+fn timer() -> Summary {
+    Summary::new(CPU, ProbeShape::Timer { period: Some(Nanos(1000)) })
+}
+
+#[test]
+fn a_timer_is_summarised() {
+    let mut summary = timer();
+    let mut first = interval(0, &[10, 20, 30]);
+    first.overruns = Some(0);
+    let mut second = interval(1, &[40, 3500]);
+    second.overruns = Some(3);
+    second.spikes_dropped = 2;
+    summary.add_interval(&first, Some(1)).unwrap();
+    summary.add_interval(&second, Some(1)).unwrap();
+    summary.add_spike(&spike(1_500_000_000, 3500), Some(1)).unwrap();
+    summary.add_spike(&spike(1_600_000_000, 3500), Some(1)).unwrap();
+    let (result, spikes) = summary.finish();
+
+    let quantiles = result.quantiles.unwrap();
+    assert_eq!((result.cpu, result.samples, quantiles.min_ns, quantiles.max_ns), (CPU, 5, 10, 3500));
+    assert_eq!((quantiles.p50_ns, quantiles.mean_ns), (30, 720.0));
+    assert_eq!((result.overruns, result.spikes_dropped), (Some(3), 2));
+    assert_eq!(result.max_at_ns, Some(1_500_000_000), "the first moment with the largest latency");
+    // 3500 hid 2500, 1500 and 500.
+    let corrected = result.corrected.unwrap();
+    assert_eq!(corrected.mean_ns, (3600.0 + 4500.0) / 8.0);
+    assert_eq!((corrected.min_ns, corrected.max_ns), (10, 3500));
+    assert_eq!((result.loop_ns, result.gaps, result.lost_ns, result.lost_share), (None, None, None, None));
+    assert_eq!(result.histogram.iter().map(|row| row.1).sum::<u64>(), 5);
+    assert_eq!(result.timeline.len(), 2);
+    assert_eq!(spikes.len(), 2);
+    assert_eq!(spikes[0].probe.as_deref(), Some("timer"));
+    assert_eq!(spikes[0].cause, Cause::unattributed());
+}
+
+#[test]
+fn a_stall_is_summarised() {
+    let mut summary = Summary::new(CPU, ProbeShape::Stall);
+    for number in 0..2 {
+        let mut turns = interval(number, &[14, 14, 14, 5000]);
+        turns.gaps = Some(1);
+        turns.lost_ns = Some(5000);
+        summary.add_interval(&turns, None).unwrap();
+    }
+    assert_eq!(summary.measured(), Nanos(2 * SECOND));
+    let (result, spikes) = summary.finish();
+    assert_eq!((result.gaps, result.lost_ns, result.lost_share), (Some(2), Some(10_000), Some(5e-6)));
+    assert!((result.loop_ns.unwrap() - 14.0).abs() < 0.5);
+    assert_eq!((result.overruns, result.corrected, result.max_at_ns), (None, None, None));
+    assert!(spikes.is_empty());
+}
+
+#[test]
+fn without_samples_nothing_is_claimed() {
+    let (result, spikes) = timer().finish();
+    assert_eq!((result.cpu, result.samples, result.quantiles, result.corrected), (CPU, 0, None, None));
+    assert!(result.histogram.is_empty() && result.timeline.is_empty() && spikes.is_empty());
+    let (stall, _) = Summary::new(CPU, ProbeShape::Stall).finish();
+    assert_eq!((stall.loop_ns, stall.lost_share, stall.gaps), (None, None, Some(0)));
+}
+
+#[test]
+fn without_a_period_nothing_is_corrected() {
+    for period in [None, Some(Nanos(0))] {
+        let mut summary = Summary::new(CPU, ProbeShape::Timer { period });
+        summary.add_interval(&interval(0, &[5000]), None).unwrap();
+        assert_eq!(summary.finish().0.corrected, None);
+    }
+}
+
+#[test]
+fn wrong_data_is_refused_and_changes_nothing() {
+    let mut summary = timer();
+    let foreign = Interval { cpu: CpuId(4), ..interval(0, &[1]) };
+    let expected = StatsError::ForeignCpu { expected: CPU, found: CpuId(4) };
+    assert_eq!(summary.add_interval(&foreign, None), Err(expected));
+    assert_eq!(summary.add_spike(&SpikeRecord { cpu: CpuId(4), ..spike(1, 1) }, None), Err(expected));
+    let broken = Interval { histogram: vec![(10, 1), (1001, 1)], ..interval(0, &[10]) };
+    assert_eq!(summary.add_interval(&broken, None), Err(StatsError::NotALowerEdge { lower_edge_ns: 1001 }));
+    assert_eq!(summary.finish().0, timer().finish().0);
+}
+
+#[test]
+fn a_day_of_seconds_keeps_bounded_memory_and_its_maximum() {
+    let mut summary = timer().with_timeline_points_max(100);
+    for number in 0..86_400 {
+        let value = if number == 54_321 { 7_777 } else { 10 + number % 7 };
+        summary.add_interval(&interval(number, &[value, 10]), None).unwrap();
+        summary.add_spike(&spike(number, value), None).unwrap();
+    }
+    let (result, spikes) = summary.finish();
+    assert!((50..=100).contains(&result.timeline.len()), "{} points", result.timeline.len());
+    assert_eq!(result.timeline.iter().map(|point| point.samples).sum::<u64>(), 2 * 86_400);
+    let peak = result.timeline.iter().max_by_key(|point| point.max_ns).unwrap();
+    assert_eq!(peak.max_ns, Some(7_777));
+    assert!((peak.start_ns..peak.end_ns).contains(&(54_321 * SECOND)));
+    assert!(result.timeline.is_sorted_by(|a, b| a.end_ns == b.start_ns), "no hole and no overlap");
+    let length = |point: &TimelinePoint| point.end_ns - point.start_ns;
+    let (last, rest) = result.timeline.split_last().unwrap();
+    assert!(rest.iter().all(|point| length(point) == length(&rest[0])) && length(last) <= length(&rest[0]));
+    assert_eq!((spikes.len(), spikes[0].latency_ns), (SPIKES_KEPT, 7_777));
+}
+
+#[test]
+fn repeats_stay_apart_in_the_timeline() {
+    let mut summary = timer().with_timeline_points_max(8);
+    for number in 0..60 {
+        summary.add_interval(&interval(number, &[10]), Some(number as u32 / 20 + 1)).unwrap();
+    }
+    let (result, _) = summary.finish();
+    assert!(result.timeline.len() <= 8);
+    for repeat in 1..=3 {
+        let of_repeat = result.timeline.iter().filter(|point| point.repeat == Some(repeat));
+        assert_eq!(of_repeat.map(|point| point.samples).sum::<u64>(), 20);
+    }
+}
+
+#[test]
+fn more_repeats_than_points_are_all_shown() {
+    let mut summary = timer().with_timeline_points_max(4);
+    for number in 0..20u32 {
+        summary.add_interval(&interval(u64::from(number), &[10]), Some(number)).unwrap();
+    }
+    assert_eq!(summary.finish().0.timeline.len(), 20);
+}
+
+#[test]
+fn the_largest_of_several_lists() {
+    let spikes_of = |values: &[u64]| {
+        let mut summary = timer();
+        values.iter().for_each(|value| summary.add_spike(&spike(*value, *value), None).unwrap());
+        summary.finish().1
+    };
+    let all = largest_spikes(spikes_of(&[5, 9]).into_iter().chain(spikes_of(&[7, 1])), 3);
+    assert_eq!(all.iter().map(|spike| spike.latency_ns).collect::<Vec<_>>(), [9, 7, 5]);
+}
+
+#[test]
+fn a_repeat_keeps_the_figures() {
+    let mut summary = timer();
+    summary.add_interval(&interval(0, &[5, 6]), None).unwrap();
+    let result = summary.finish().0;
+    let kept = repeat_probe(ProbeShape::Timer { period: None }, &result);
+    assert_eq!(
+        (kept.probe.as_str(), kept.cpu, kept.samples, kept.quantiles),
+        ("timer", CPU, 2, result.quantiles)
+    );
+}
+
+proptest! {
+    #[test]
+    fn cutting_into_intervals_changes_no_figure(
+        values in prop::collection::vec(0u64..1_000_000, 1..100), piece in 1usize..50,
+    ) {
+        let mut whole = timer();
+        whole.add_interval(&interval(0, &values), None).unwrap();
+        let mut pieces = timer();
+        for (number, part) in values.chunks(piece).enumerate() {
+            pieces.add_interval(&interval(number as u64, part), None).unwrap();
+        }
+        let (whole, pieces) = (whole.finish().0, pieces.finish().0);
+        prop_assert_eq!(whole.quantiles, pieces.quantiles);
+        prop_assert_eq!(whole.corrected, pieces.corrected);
+        prop_assert_eq!(whole.histogram, pieces.histogram);
+    }
+
+    #[test]
+    fn the_kept_spikes_are_the_largest(
+        values in prop::collection::vec(0u64..1000, 0..200), kept_max in 0usize..50,
+    ) {
+        let mut summary = timer().with_spikes_kept(kept_max);
+        for (moment, value) in values.iter().enumerate() {
+            summary.add_spike(&spike(moment as u64, *value), None).unwrap();
+        }
+        let spikes = summary.finish().1;
+        let mut expected: Vec<(u64, u64)> =
+            values.iter().enumerate().map(|(moment, value)| (*value, moment as u64)).collect();
+        expected.sort_by_key(|(value, moment)| (std::cmp::Reverse(*value), *moment));
+        expected.truncate(kept_max);
+        let got: Vec<(u64, u64)> = spikes.iter().map(|spike| (spike.latency_ns, spike.at_ns)).collect();
+        prop_assert_eq!(got, expected);
+    }
+}

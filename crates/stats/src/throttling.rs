@@ -1,0 +1,294 @@
+//! Recognises real-time throttling: gaps that the scheduler makes on purpose.
+//!
+//! A busy real-time task may use `sched_rt_runtime_us` of each `sched_rt_period_us` (950 ms of each second by default)
+//! and is stopped for the rest; from Linux 6.12 on, the fair server gives ordinary tasks 50 ms of each second in the
+//! same way. Both look alike from the task, and neither is the latency that an experiment looks for.
+//!
+//! A gap is labelled only on evidence: its length, the context switches that the task did not want, and the period
+//! at which such gaps come again. Anything else stays unattributed.
+
+use crate::format_ns;
+use std::collections::BTreeMap;
+use whylate_core::result::{Cause, CauseKind, Spike};
+use whylate_core::{CpuId, Nanos};
+
+/// How far a gap's length may be from what the scheduler takes, as a share of it.
+const LENGTH_TOLERANCE: f64 = 0.2;
+/// How far the distance of two gaps may be from a whole number of periods, as a share of the period.
+const PERIOD_TOLERANCE: f64 = 0.1;
+/// A single gap is believed only in measurements shorter than this many periods: in longer ones it would have come
+/// again.
+const PERIODS_WITH_ONE_GAP: u64 = 3;
+/// What the fair server takes of each second unless it was set up differently in debugfs.
+const FAIR_SERVER_RUNTIME: Nanos = Nanos::from_millis(50);
+const FAIR_SERVER_PERIOD: Nanos = Nanos::from_secs(1);
+
+/// What is known about a measurement of one probe on one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Circumstances {
+    /// `kernel.sched_rt_runtime_us`; negative is no limit.
+    pub rt_runtime_us: Option<i64>,
+    /// `kernel.sched_rt_period_us`.
+    pub rt_period_us: Option<i64>,
+    /// Whether the kernel has the fair server (see [`fair_server_in`]); `None` when not known.
+    pub fair_server: Option<bool>,
+    /// How long was measured, in sum over the repeats.
+    pub measured: Nanos,
+    /// Whether the measuring thread ran as SCHED_FIFO or SCHED_RR.
+    pub realtime: bool,
+    /// Context switches of the measuring thread against its will, in sum over the repeats; `None` when not counted.
+    pub involuntary_switches: Option<u64>,
+}
+
+/// Whether a kernel of that release (`uname -r`) has the fair server: Linux 6.12 and later. `None` when the text does
+/// not begin with a version.
+pub fn fair_server_in(release: &str) -> Option<bool> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next()?, numbers.next()?) {
+        (Ok(major), Ok(minor)) => Some((major, minor) >= (6, 12)),
+        _ => None,
+    }
+}
+
+/// Labels the spikes of one probe on one CPU that throttling explains, with the evidence; returns how many.
+///
+/// All of these must hold, else a spike is left as it is:
+/// - the thread was a real-time one, and its involuntary context switches were counted;
+/// - the spike's length is within 20 % of what the scheduler takes of each period;
+/// - there are no more such spikes than involuntary context switches, and no more than periods;
+/// - another such spike of the same repeat is a whole number of periods (to 10 % of one) away; a spike that is
+///   the only one of its repeat needs none when the repeats lasted less than three periods on average.
+pub fn label(spikes: &mut [Spike], circumstances: &Circumstances) -> usize {
+    if !circumstances.realtime {
+        return 0;
+    }
+    let mut labelled = 0;
+    for allowance in allowances(circumstances) {
+        labelled += label_by(spikes, circumstances, &allowance);
+    }
+    labelled
+}
+
+/// What the scheduler takes from real-time tasks, and how often.
+struct Allowance {
+    taken: Nanos,
+    period: Nanos,
+    source: String,
+}
+
+fn allowances(circumstances: &Circumstances) -> Vec<Allowance> {
+    let mut allowances = Vec::new();
+    if let (Some(runtime), Some(period)) = (circumstances.rt_runtime_us, circumstances.rt_period_us)
+        && (0..period).contains(&runtime)
+    {
+        allowances.push(Allowance {
+            taken: Nanos((period - runtime).unsigned_abs().saturating_mul(1000)),
+            period: Nanos(period.unsigned_abs().saturating_mul(1000)),
+            source: format!(
+                "real-time throttling (sched_rt_runtime_us {runtime}, sched_rt_period_us {period}); from Linux \
+                 6.12 on, the fair server takes 50 ms of each second in the same way"
+            ),
+        });
+    }
+    if circumstances.fair_server == Some(true) {
+        allowances.push(Allowance {
+            taken: FAIR_SERVER_RUNTIME,
+            period: FAIR_SERVER_PERIOD,
+            source: "the fair server (Linux 6.12 and later), which throttles real-time tasks whatever \
+                     sched_rt_runtime_us says"
+                .to_owned(),
+        });
+    }
+    allowances
+}
+
+fn label_by(spikes: &mut [Spike], circumstances: &Circumstances, allowance: &Allowance) -> usize {
+    let is_candidate = |spike: &Spike| {
+        let difference = spike.latency_ns.abs_diff(allowance.taken.0) as f64;
+        spike.cause.kind == CauseKind::Unattributed
+            && difference <= LENGTH_TOLERANCE * allowance.taken.0 as f64
+    };
+    let mut repeats: BTreeMap<(CpuId, Option<u32>), Vec<usize>> = BTreeMap::new();
+    for (position, spike) in spikes.iter().enumerate().filter(|(_, spike)| is_candidate(spike)) {
+        repeats.entry((spike.cpu, spike.repeat)).or_default().push(position);
+    }
+    let candidates: u64 = repeats.values().map(|positions| positions.len() as u64).sum();
+    let periods = circumstances.measured.0 / allowance.period.0.max(1);
+    let Some(switches) = circumstances.involuntary_switches.filter(|switches| *switches >= candidates) else {
+        return 0;
+    };
+    let repeats_count = repeats.len() as u64;
+    if candidates > periods + repeats_count {
+        return 0;
+    }
+    let one_is_enough = periods < PERIODS_WITH_ONE_GAP * repeats_count;
+    let mut labelled = 0;
+    for positions in repeats.values() {
+        for &position in positions {
+            let recurs = recurs(spikes, positions, position, allowance.period);
+            if recurs || (positions.len() == 1 && one_is_enough) {
+                let evidence = evidence(&spikes[position], allowance, candidates, switches, recurs);
+                spikes[position].cause = Cause { kind: CauseKind::Throttled, evidence };
+                labelled += 1;
+            }
+        }
+    }
+    labelled
+}
+
+/// Whether another one of `positions` is a whole number of periods away from the spike at `position`.
+fn recurs(spikes: &[Spike], positions: &[usize], position: usize, period: Nanos) -> bool {
+    positions.iter().filter(|other| **other != position).any(|other| {
+        let periods = spikes[*other].at_ns.abs_diff(spikes[position].at_ns) as f64 / period.0 as f64;
+        periods.round() >= 1.0 && (periods - periods.round()).abs() <= PERIOD_TOLERANCE
+    })
+}
+
+fn evidence(
+    spike: &Spike,
+    allowance: &Allowance,
+    candidates: u64,
+    switches: u64,
+    recurs: bool,
+) -> Vec<String> {
+    let (taken, period) = (format_ns(allowance.taken.0), format_ns(allowance.period.0));
+    let mut evidence = vec![
+        format!(
+            "{} is what the scheduler takes from a busy real-time task in each period ({taken} of {period}, to 20 %)",
+            format_ns(spike.latency_ns)
+        ),
+        format!("this is what {} does", allowance.source),
+        format!(
+            "the measuring thread was switched out against its will {switches} times; such gaps: {candidates}"
+        ),
+    ];
+    evidence.push(if recurs {
+        format!("another such gap is a whole number of periods of {period} away")
+    } else {
+        format!("the measurement was too short for a second one (period {period})")
+    });
+    evidence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    fn spike(at_ms: u64, length_ms: u64, repeat: Option<u32>) -> Spike {
+        Spike {
+            cpu: CpuId(1),
+            at_ns: at_ms * MILLISECOND,
+            latency_ns: length_ms * MILLISECOND,
+            sample: 0,
+            probe: Some("stall".to_owned()),
+            repeat,
+            cause: Cause::unattributed(),
+        }
+    }
+
+    fn throttled_each_second(seconds: u64) -> Vec<Spike> {
+        (1..=seconds).map(|second| spike(1000 * second + 3 * (second % 2), 50, None)).collect()
+    }
+
+    fn usual(seconds: u64, switches: u64) -> Circumstances {
+        Circumstances {
+            rt_runtime_us: Some(950_000),
+            rt_period_us: Some(1_000_000),
+            fair_server: Some(false),
+            measured: Nanos::from_secs(seconds),
+            realtime: true,
+            involuntary_switches: Some(switches),
+        }
+    }
+
+    #[test]
+    fn gaps_of_throttling_are_labelled_and_others_are_not() {
+        let mut spikes = throttled_each_second(5);
+        spikes.push(spike(2500, 3, None));
+        spikes.push(spike(2600, 70, None));
+        assert_eq!(label(&mut spikes, &usual(5, 7)), 5);
+        for throttled in &spikes[..5] {
+            assert_eq!(throttled.cause.kind, CauseKind::Throttled);
+            let evidence = throttled.cause.evidence.join("\n");
+            for part in ["50.0 ms of 1.00 s", "sched_rt_runtime_us 950000", "6.12", "7 times", "such gaps: 5"]
+            {
+                assert!(evidence.contains(part), "`{part}` is missing in {evidence}");
+            }
+        }
+        assert!(spikes[5..].iter().all(|spike| spike.cause == Cause::unattributed()));
+    }
+
+    #[test]
+    fn each_missing_piece_of_evidence_leaves_the_gaps_unattributed() {
+        let right = usual(5, 5);
+        let wrong = [
+            Circumstances { realtime: false, ..right },
+            Circumstances { involuntary_switches: Some(4), ..right },
+            Circumstances { involuntary_switches: None, ..right },
+            Circumstances { rt_runtime_us: Some(-1), ..right },
+            Circumstances { rt_runtime_us: None, ..right },
+            Circumstances { rt_runtime_us: Some(1_000_000), ..right },
+            Circumstances { rt_runtime_us: Some(900_000), ..right },
+            Circumstances { rt_period_us: Some(0), ..right },
+            Circumstances { measured: Nanos::from_secs(3), ..right },
+        ];
+        for circumstances in wrong {
+            let mut spikes = throttled_each_second(5);
+            assert_eq!(label(&mut spikes, &circumstances), 0, "{circumstances:?}");
+            assert_eq!(spikes, throttled_each_second(5));
+        }
+        assert_eq!(label(&mut throttled_each_second(5), &right), 5);
+    }
+
+    #[test]
+    fn gaps_that_do_not_come_again_at_the_period_are_not_throttling() {
+        let mut spikes = vec![spike(1000, 50, None), spike(1400, 50, None), spike(4700, 50, None)];
+        assert_eq!(label(&mut spikes, &usual(10, 10)), 0);
+        let mut close = vec![spike(1000, 50, None), spike(1060, 50, None)];
+        assert_eq!(label(&mut close, &usual(10, 10)), 0, "less than a period apart");
+    }
+
+    #[test]
+    fn one_gap_is_believed_only_in_a_short_measurement() {
+        assert_eq!(label(&mut [spike(950, 48, None)], &usual(2, 1)), 1);
+        assert_eq!(label(&mut [spike(950, 48, None)], &usual(60, 1)), 0);
+        let repeats = || [spike(950, 48, Some(1)), spike(9_333, 48, Some(2)), spike(17_555, 48, Some(3))];
+        assert_eq!(label(&mut repeats(), &usual(6, 3)), 3, "one in each of three short repeats");
+        assert_eq!(label(&mut repeats(), &usual(60, 3)), 0);
+    }
+
+    #[test]
+    fn the_largest_of_many_gaps_are_enough() {
+        let mut spikes: Vec<Spike> = [7, 90, 3000].map(|second| spike(second * 1000, 51, None)).into();
+        assert_eq!(label(&mut spikes, &usual(86_400, 86_400)), 3);
+    }
+
+    #[test]
+    fn the_fair_server_takes_its_share_without_a_limit_too() {
+        let circumstances = Circumstances { rt_runtime_us: Some(-1), fair_server: Some(true), ..usual(5, 5) };
+        let mut spikes = throttled_each_second(5);
+        assert_eq!(label(&mut spikes, &circumstances), 5);
+        assert!(spikes[0].cause.evidence.join("\n").contains("fair server"));
+        // Explained by the sysctl first, and only once.
+        let both = Circumstances { fair_server: Some(true), ..usual(5, 5) };
+        assert_eq!(label(&mut throttled_each_second(5), &both), 5);
+    }
+
+    #[test]
+    fn kernels_with_the_fair_server() {
+        for (release, expected) in [
+            ("6.18.0-3-amd64", Some(true)),
+            ("6.12", Some(true)),
+            ("7.0.1", Some(true)),
+            ("6.11.9-rt", Some(false)),
+            ("5.10.0-33-rt-amd64", Some(false)),
+            ("6", None),
+            ("unknown", None),
+            ("", None),
+        ] {
+            assert_eq!(fair_server_in(release), expected, "{release}");
+        }
+    }
+}

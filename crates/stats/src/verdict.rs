@@ -1,0 +1,134 @@
+//! Pass or fail against the plan's limit.
+//!
+//! The limit is about the largest value that was seen: the lateness of the `timer` probe, the gap of the `stall`
+//! probe. A pass says that nothing was above the limit while it was measured, not that nothing ever will be.
+
+use crate::format::{format_apart, format_ns};
+use whylate_core::result::{CellResult, Verdict};
+use whylate_core::{CpuId, Nanos};
+
+/// The largest value of one probe on one CPU in one cell.
+struct Worst<'a> {
+    cell: &'a str,
+    probe: &'a str,
+    cpu: CpuId,
+    value_ns: u64,
+}
+
+/// Judges the cells by `limit`; `all_ran` tells whether every cell of the plan has run to its end.
+///
+/// The second part says in one sentence what the verdict rests on: the worst cell, probe, CPU and value. A run in
+/// which nothing was measured is [`Verdict::Incomplete`], whatever `all_ran` says, unless there is no limit.
+pub fn verdict(cells: &[CellResult], limit: Option<Nanos>, all_ran: bool) -> (Verdict, String) {
+    let suffix = if all_ran { "" } else { "; not every cell ran" };
+    let (verdict, reason) = match (worst(cells), limit) {
+        (None, None) => (Verdict::NoLimit, "the plan has no limit, and there are no samples".to_owned()),
+        (None, Some(_)) => (Verdict::Incomplete, "there are no samples".to_owned()),
+        (Some(worst), None) => {
+            let value = format_ns(worst.value_ns);
+            (Verdict::NoLimit, format!("the plan has no limit; the largest {}", worst.sentence(&value)))
+        }
+        (Some(worst), Some(limit)) => {
+            let (value, limit_text) = format_apart(worst.value_ns, limit.0);
+            let (verdict, relation) = match worst.value_ns > limit.0 {
+                true => (Verdict::Fail, "above"),
+                false if all_ran => (Verdict::Pass, "not above"),
+                false => (Verdict::Incomplete, "not above"),
+            };
+            (verdict, format!("the largest {}, {relation} the limit of {limit_text}", worst.sentence(&value)))
+        }
+    };
+    (verdict, format!("{reason}{suffix}"))
+}
+
+impl Worst<'_> {
+    fn sentence(&self, value: &str) -> String {
+        let what = if self.probe == "stall" { "gap" } else { "latency" };
+        format!("{what} was {value}, in cell `{}` (probe {}, CPU {})", self.cell, self.probe, self.cpu)
+    }
+}
+
+/// The largest value of all cells; of several equal ones the first.
+fn worst(cells: &[CellResult]) -> Option<Worst<'_>> {
+    let mut worst: Option<Worst<'_>> = None;
+    for cell in cells {
+        for probe in cell.probes.iter().filter(|probe| ["timer", "stall"].contains(&probe.probe.as_str())) {
+            for cpu in &probe.cpus {
+                let Some(quantiles) = cpu.quantiles else { continue };
+                if worst.as_ref().is_none_or(|worst| worst.value_ns < quantiles.max_ns) {
+                    let value_ns = quantiles.max_ns;
+                    worst = Some(Worst { cell: &cell.name, probe: &probe.probe, cpu: cpu.cpu, value_ns });
+                }
+            }
+        }
+    }
+    worst
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::result::{CpuResult, ProbeResult, Quantiles};
+
+    fn cell(name: &str, probe: &str, max_ns: Option<u64>) -> CellResult {
+        let quantiles = max_ns.map(|max_ns| Quantiles { max_ns, ..Quantiles::default() });
+        let cpu = CpuResult { cpu: CpuId(3), quantiles, ..CpuResult::default() };
+        let probe = ProbeResult { probe: probe.to_owned(), cpus: vec![cpu], spikes: Vec::new() };
+        CellResult { name: name.to_owned(), probes: vec![probe], ..CellResult::default() }
+    }
+
+    fn cells() -> [CellResult; 3] {
+        [
+            cell("idle", "timer", Some(20_000)),
+            cell("l3", "stall", Some(123_456)),
+            cell("skipped", "timer", None),
+        ]
+    }
+
+    #[test]
+    fn a_value_above_the_limit_fails_and_is_named() {
+        let (result, reason) = verdict(&cells(), Some(Nanos::from_micros(100)), true);
+        assert_eq!(result, Verdict::Fail);
+        assert_eq!(
+            reason,
+            "the largest gap was 123 us, in cell `l3` (probe stall, CPU 3), above the limit of 100 us"
+        );
+        assert_eq!(verdict(&cells(), Some(Nanos::from_micros(100)), false).0, Verdict::Fail);
+    }
+
+    #[test]
+    fn the_limit_itself_passes() {
+        let (result, reason) = verdict(&cells(), Some(Nanos(123_456)), true);
+        assert_eq!(result, Verdict::Pass, "{reason}");
+        let (result, reason) = verdict(&cells(), Some(Nanos(123_455)), true);
+        assert_eq!(result, Verdict::Fail);
+        assert!(reason.contains("123456 ns") && reason.contains("limit of 123455 ns"), "{reason}");
+    }
+
+    #[test]
+    fn what_did_not_run_cannot_pass() {
+        let (result, reason) = verdict(&cells()[..1], Some(Nanos::from_micros(100)), false);
+        assert_eq!(result, Verdict::Incomplete);
+        assert_eq!(
+            reason,
+            "the largest latency was 20.0 us, in cell `idle` (probe timer, CPU 3), not above the limit of 100 us; \
+             not every cell ran"
+        );
+        assert_eq!(verdict(&cells()[2..], Some(Nanos(1)), true).0, Verdict::Incomplete);
+        assert_eq!(verdict(&[], Some(Nanos(1)), true).1, "there are no samples");
+    }
+
+    #[test]
+    fn without_a_limit_there_is_no_judgement() {
+        let (result, reason) = verdict(&cells(), None, true);
+        assert_eq!(result, Verdict::NoLimit);
+        assert!(reason.contains("no limit") && reason.contains("123 us"), "{reason}");
+        assert_eq!(verdict(&[], None, true).0, Verdict::NoLimit);
+    }
+
+    #[test]
+    fn other_probes_are_not_judged() {
+        let foreign = [cell("idle", "dispatch", Some(1_000_000)), cell("l3", "timer", Some(10))];
+        assert_eq!(verdict(&foreign, Some(Nanos(100)), true).0, Verdict::Pass);
+    }
+}

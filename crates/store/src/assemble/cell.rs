@@ -1,0 +1,257 @@
+//! What the rows of one cell add up to.
+
+use super::shape::Shapes;
+use crate::info::RunInfo;
+use crate::rows::{CounterRow, InterruptRow, NOISE_FLOOR, RateKey, RowKey};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use whylate_core::CpuId;
+use whylate_core::record::{InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::result::{
+    CellResult, NoiseFloor, ProbeResult, RateResult, RepeatProbe, RepeatResult, Spike,
+};
+use whylate_stats::summary::SPIKES_KEPT;
+use whylate_stats::throttling::{Circumstances, fair_server_in, label};
+use whylate_stats::{ProbeShape, Summary, largest_spikes, repeat_probe};
+
+/// A probe on a CPU, in the order in which results list them: position in the plan, name, CPU.
+type Place = (usize, String, CpuId);
+
+/// Everything that is known of one cell so far.
+#[derive(Default)]
+pub(super) struct CellData {
+    /// Each probe on each CPU, over all repeats.
+    probes: BTreeMap<Place, (ProbeShape, Summary)>,
+    /// The same for each repeat on its own.
+    repeats: BTreeMap<(u32, Place), (ProbeShape, Summary)>,
+    /// Involuntary context switches of each probe's thread, where counted.
+    switches: BTreeMap<(String, CpuId), u64>,
+    rates: BTreeMap<String, (String, Vec<RateRecord>)>,
+    interrupts: BTreeMap<(CpuId, String), InterruptRecord>,
+    steal_ns: Option<u64>,
+    smis: Option<u64>,
+    noise: BTreeMap<CpuId, Noise>,
+    noise_steal_ns: Option<u64>,
+}
+
+/// The noise-floor check of one CPU.
+#[derive(Default)]
+struct Noise {
+    duration_ns: u64,
+    gaps: u64,
+    max_ns: Option<u64>,
+}
+
+/// Adds a count that may be missing: missing everywhere stays missing.
+fn add_counted(total: &mut Option<u64>, count: Option<u64>) {
+    if let Some(count) = count {
+        *total = Some(total.unwrap_or(0).saturating_add(count));
+    }
+}
+
+impl CellData {
+    /// # Errors
+    /// Why the interval is left out.
+    pub(super) fn add_interval(
+        &mut self,
+        key: &RowKey,
+        interval: &Interval,
+        shapes: &Shapes,
+    ) -> Result<(), String> {
+        if key.probe == NOISE_FLOOR {
+            let noise = self.noise.entry(interval.cpu).or_default();
+            noise.duration_ns += interval.end_ns.saturating_sub(interval.start_ns);
+            let gaps = interval.gaps.unwrap_or(0);
+            noise.gaps += gaps;
+            if gaps > 0 {
+                noise.max_ns = noise.max_ns.max(interval.max_ns);
+            }
+            return Ok(());
+        }
+        let (whole, repeat) = self.summaries(key, interval.cpu, shapes)?;
+        whole.add_interval(interval, Some(key.repeat)).map_err(|error| error.to_string())?;
+        repeat.add_interval(interval, Some(key.repeat)).map_err(|error| error.to_string())
+    }
+
+    /// # Errors
+    /// Why the spike is left out.
+    pub(super) fn add_spike(
+        &mut self,
+        key: &RowKey,
+        spike: &SpikeRecord,
+        shapes: &Shapes,
+    ) -> Result<(), String> {
+        if key.probe == NOISE_FLOOR {
+            return Ok(());
+        }
+        let (whole, _) = self.summaries(key, spike.cpu, shapes)?;
+        whole.add_spike(spike, Some(key.repeat)).map_err(|error| error.to_string())
+    }
+
+    /// The summaries of a probe on a CPU: over all repeats, and of this one.
+    fn summaries(
+        &mut self,
+        key: &RowKey,
+        cpu: CpuId,
+        shapes: &Shapes,
+    ) -> Result<(&mut Summary, &mut Summary), String> {
+        let shape = shapes
+            .shape(&key.probe, cpu)
+            .ok_or_else(|| format!("this version knows no probe `{}`", key.probe))?;
+        let place = (shapes.position(&key.probe), key.probe.clone(), cpu);
+        // A repeat keeps figures only: no spikes, one point of the timeline.
+        let brief = || Summary::new(cpu, shape).with_spikes_kept(0).with_timeline_points_max(1);
+        let (_, repeat) = self.repeats.entry((key.repeat, place.clone())).or_insert_with(|| (shape, brief()));
+        let (_, whole) = self.probes.entry(place).or_insert_with(|| (shape, Summary::new(cpu, shape)));
+        Ok((whole, repeat))
+    }
+
+    /// # Errors
+    /// Why the rate is left out.
+    pub(super) fn add_rate(&mut self, key: &RateKey, rate: &RateRecord) -> Result<(), String> {
+        if !rate.value.is_finite() {
+            return Err(format!("a rate of `{}` is {}", key.load, rate.value));
+        }
+        let empty = || (key.unit.clone(), Vec::new());
+        let (_, series) = self.rates.entry(key.load.clone()).or_insert_with(empty);
+        series.push(rate.clone());
+        Ok(())
+    }
+
+    pub(super) fn add_interrupt(&mut self, row: &InterruptRow) {
+        if row.key.probe == NOISE_FLOOR {
+            return;
+        }
+        let InterruptRecord { cpu, line, description, count } = &row.record;
+        let empty =
+            || InterruptRecord { cpu: *cpu, line: line.clone(), description: description.clone(), count: 0 };
+        let total = self.interrupts.entry((*cpu, line.clone())).or_insert_with(empty);
+        total.count = total.count.saturating_add(*count);
+    }
+
+    pub(super) fn add_counters(&mut self, row: &CounterRow) {
+        let record = &row.record;
+        if row.key.probe == NOISE_FLOOR {
+            add_counted(&mut self.noise_steal_ns, record.steal_ns);
+            return;
+        }
+        add_counted(&mut self.steal_ns, record.steal_ns);
+        add_counted(&mut self.smis, record.smis);
+        if let Some(switches) = record.involuntary_switches {
+            let total = self.switches.entry((row.key.probe.clone(), record.cpu)).or_insert(0);
+            *total = total.saturating_add(switches);
+        }
+    }
+
+    /// The figures. `executions` are the repeats that were begun, each with why it is not complete; `loads` are the
+    /// names of the cell's loads, in order. Names of cell, loads and treatments are left to the caller.
+    pub(super) fn finish(
+        self,
+        executions: impl Iterator<Item = (u32, Option<String>)>,
+        info: &RunInfo,
+        shapes: &Shapes,
+        loads: &[String],
+    ) -> CellResult {
+        let noise_floor = noise_floor(&self.noise, self.noise_steal_ns, info.noise_floor_threshold_ns);
+        let probes = finish_probes(self.probes, &self.switches, info, shapes);
+        let spikes = probes.iter().flat_map(|probe| probe.spikes.iter().cloned());
+        CellResult {
+            spikes: largest_spikes(spikes, SPIKES_KEPT),
+            probes,
+            repeats: finish_repeats(self.repeats, executions),
+            rates: finish_rates(self.rates, loads),
+            interrupts: finish_interrupts(self.interrupts),
+            steal_ns: self.steal_ns,
+            smis: self.smis,
+            noise_floor,
+            ..CellResult::default()
+        }
+    }
+}
+
+fn finish_probes(
+    summaries: BTreeMap<Place, (ProbeShape, Summary)>,
+    switches: &BTreeMap<(String, CpuId), u64>,
+    info: &RunInfo,
+    shapes: &Shapes,
+) -> Vec<ProbeResult> {
+    let mut probes: Vec<ProbeResult> = Vec::new();
+    for ((_, probe, cpu), (_, summary)) in summaries {
+        let circumstances = Circumstances {
+            rt_runtime_us: info.facts.settings.rt_runtime_us,
+            rt_period_us: info.facts.settings.rt_period_us,
+            fair_server: fair_server_in(&info.facts.kernel.release),
+            measured: summary.measured(),
+            realtime: shapes.is_realtime(&probe, cpu),
+            involuntary_switches: switches.get(&(probe.clone(), cpu)).copied(),
+        };
+        let (result, mut spikes) = summary.finish();
+        label(&mut spikes, &circumstances);
+        match probes.last_mut() {
+            Some(last) if last.probe == probe => {
+                last.cpus.push(result);
+                last.spikes.extend(spikes);
+            }
+            _ => probes.push(ProbeResult { probe, cpus: vec![result], spikes }),
+        }
+    }
+    for probe in &mut probes {
+        let spikes: Vec<Spike> = std::mem::take(&mut probe.spikes);
+        probe.spikes = largest_spikes(spikes, SPIKES_KEPT);
+    }
+    probes
+}
+
+/// Each repeat that was begun, also one without data.
+fn finish_repeats(
+    summaries: BTreeMap<(u32, Place), (ProbeShape, Summary)>,
+    executions: impl Iterator<Item = (u32, Option<String>)>,
+) -> Vec<RepeatResult> {
+    let mut probes: BTreeMap<u32, Vec<RepeatProbe>> = BTreeMap::new();
+    for ((repeat, _), (shape, summary)) in summaries {
+        let (result, _) = summary.finish();
+        probes.entry(repeat).or_default().push(repeat_probe(shape, &result));
+    }
+    let result =
+        |(repeat, error)| RepeatResult { repeat, error, probes: probes.remove(&repeat).unwrap_or_default() };
+    executions.map(result).collect()
+}
+
+/// In the order of the cell's loads.
+fn finish_rates(rates: BTreeMap<String, (String, Vec<RateRecord>)>, loads: &[String]) -> Vec<RateResult> {
+    let position = |rate: &RateResult| loads.iter().position(|load| *load == rate.load);
+    let mut results: Vec<RateResult> = rates
+        .into_iter()
+        .map(|(load, (unit, series))| {
+            let duration: f64 = series.iter().map(|rate| rate.interval_ns as f64).sum();
+            let amount: f64 = series.iter().map(|rate| rate.value * rate.interval_ns as f64).sum();
+            let mean = if duration > 0.0 { amount / duration } else { 0.0 };
+            RateResult { load, mean, unit, series }
+        })
+        .collect();
+    results.sort_by_key(|rate| position(rate).unwrap_or(loads.len()));
+    results
+}
+
+/// CPU by CPU, the busiest line first.
+fn finish_interrupts(interrupts: BTreeMap<(CpuId, String), InterruptRecord>) -> Vec<InterruptRecord> {
+    let mut records: Vec<InterruptRecord> = interrupts.into_values().collect();
+    records.sort_by_key(|record| (record.cpu, Reverse(record.count)));
+    records
+}
+
+/// `None` when there was no check, or when its threshold is not known.
+fn noise_floor(
+    noise: &BTreeMap<CpuId, Noise>,
+    steal_ns: Option<u64>,
+    threshold_ns: Option<u64>,
+) -> Option<NoiseFloor> {
+    Some(NoiseFloor {
+        // The CPUs are looked at together.
+        duration_ns: noise.values().map(|noise| noise.duration_ns).max()?,
+        gaps: noise.values().map(|noise| noise.gaps).sum(),
+        threshold_ns: threshold_ns?,
+        max_ns: noise.values().filter_map(|noise| noise.max_ns).max(),
+        steal_ns,
+    })
+}

@@ -1,0 +1,185 @@
+//! From a run directory to the result of the run.
+//!
+//! In: the segments, one after another; memory depends on the number of cells, repeats, probes and CPUs, not on how
+//! long was measured (but for the rates: one record per load and second). Out: [`RunResult`]. The statistics are those
+//! of `whylate-stats`; here is only decided what belongs together. Only the newest attempt at each repeat counts.
+
+mod cell;
+mod shape;
+
+use crate::error::StoreError;
+use crate::info::{CellInfo, Execution, ExecutionState, RunInfo};
+use crate::reader::{Reader, Segment};
+use cell::CellData;
+use shape::Shapes;
+use std::collections::HashMap;
+use whylate_core::Warning;
+use whylate_core::result::{CellResult, RUN_FORMAT, RunResult, RunState};
+use whylate_core::warning::push_once;
+
+/// `code` of the warnings about rows whose values cannot be right.
+pub const UNUSABLE_ROW: &str = "unusable-row";
+
+/// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
+/// `error` then says how it ended. What could not be read is among its warnings.
+///
+/// # Errors
+/// [`StoreError::NoSamples`] when no probe has a sample in any cell.
+pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
+    let info = reader.info();
+    let shapes = Shapes::of(info);
+    let mut warnings = info.warnings.clone();
+    let mut collector = Collector {
+        cells: info.cells.iter().map(|cell| (cell.name.as_str(), CellData::default())).collect(),
+        newest: newest_attempts(info),
+        shapes: &shapes,
+        problems: Vec::new(),
+    };
+    for segment in reader.segments() {
+        for warning in collector.add_segment(segment) {
+            push_once(&mut warnings, warning);
+        }
+    }
+    let mut cells = collector.cells;
+    let results: Vec<CellResult> = info
+        .cells
+        .iter()
+        .map(|cell| finish_cell(cells.remove(cell.name.as_str()).unwrap_or_default(), cell, reader, &shapes))
+        .collect();
+    let has_samples =
+        |cell: &CellResult| cell.probes.iter().any(|probe| probe.cpus.iter().any(|cpu| cpu.samples > 0));
+    if !results.iter().any(has_samples) {
+        return Err(StoreError::NoSamples { path: reader.path().to_owned() });
+    }
+    let (verdict, verdict_reason) = whylate_stats::verdict(&results, info.plan.limit, info.is_complete());
+    Ok(RunResult {
+        format: RUN_FORMAT.to_owned(),
+        run: reader.path().display().to_string(),
+        started_at: info.started_at.clone(),
+        state: info.state,
+        error: info.error.clone().or_else(|| unfinished(reader)),
+        plan: info.plan.clone(),
+        facts: info.facts.clone(),
+        comparisons: whylate_stats::comparisons(&results),
+        cells: results,
+        verdict,
+        verdict_reason,
+        restored: info.restored,
+        warnings,
+    })
+}
+
+/// What to say of a run that did not record its end.
+fn unfinished(reader: &Reader) -> Option<String> {
+    let text = match (reader.info().state, reader.is_in_progress()) {
+        (RunState::Running, true) => "the run is still going on",
+        (RunState::Running, false) => {
+            "the run was killed: nothing recorded its end; continue it with `--resume`"
+        }
+        (RunState::Complete | RunState::Interrupted, _) => return None,
+    };
+    Some(text.to_owned())
+}
+
+/// Hands each row to its cell.
+struct Collector<'i> {
+    cells: HashMap<&'i str, CellData>,
+    /// The number of the newest attempt at each repeat of each cell.
+    newest: HashMap<(&'i str, u32), u32>,
+    shapes: &'i Shapes,
+    /// Why rows of the current segment were left out.
+    problems: Vec<String>,
+}
+
+impl Collector<'_> {
+    fn add_segment(&mut self, segment: Segment) -> Vec<Warning> {
+        let Segment { number, rows, mut warnings } = segment;
+        let shapes = self.shapes;
+        for (key, interval) in &rows.intervals {
+            self.add(&key.cell, key.repeat, key.attempt, |cell| cell.add_interval(key, interval, shapes));
+        }
+        for (key, spike) in &rows.spikes {
+            self.add(&key.cell, key.repeat, key.attempt, |cell| cell.add_spike(key, spike, shapes));
+        }
+        for (key, rate) in &rows.rates {
+            self.add(&key.cell, key.repeat, key.attempt, |cell| cell.add_rate(key, rate));
+        }
+        for row in &rows.interrupts {
+            self.add(&row.key.cell, row.key.repeat, row.key.attempt, |cell| {
+                cell.add_interrupt(row);
+                Ok(())
+            });
+        }
+        for row in &rows.counters {
+            self.add(&row.key.cell, row.key.repeat, row.key.attempt, |cell| {
+                cell.add_counters(row);
+                Ok(())
+            });
+        }
+        let problems = std::mem::take(&mut self.problems);
+        if let Some(first) = problems.first() {
+            let count = problems.len();
+            let text = format!("segment {number}: {count} rows are left out; the first because {first}");
+            warnings.push(Warning::without_fix(UNUSABLE_ROW, text));
+        }
+        warnings
+    }
+
+    /// Lets the row's cell take it, unless a newer attempt replaced it.
+    fn add(
+        &mut self,
+        cell: &str,
+        repeat: u32,
+        attempt: u32,
+        take: impl FnOnce(&mut CellData) -> Result<(), String>,
+    ) {
+        if self.newest.get(&(cell, repeat)).is_some_and(|newest| *newest != attempt) {
+            return;
+        }
+        let taken = match self.cells.get_mut(cell) {
+            Some(data) => take(data),
+            None => Err(format!("the run has no cell `{cell}`")),
+        };
+        self.problems.extend(taken.err());
+    }
+}
+
+/// The number of the newest attempt at each repeat of each cell.
+fn newest_attempts(info: &RunInfo) -> HashMap<(&str, u32), u32> {
+    let mut newest = HashMap::new();
+    for execution in &info.executions {
+        let attempt = newest.entry((execution.cell.as_str(), execution.repeat)).or_insert(0);
+        *attempt = execution.attempt.max(*attempt);
+    }
+    newest
+}
+
+fn finish_cell(data: CellData, cell: &CellInfo, reader: &Reader, shapes: &Shapes) -> CellResult {
+    let info = reader.info();
+    let executions: Vec<&Execution> =
+        (1..=info.plan.repeats).filter_map(|repeat| info.newest_execution(&cell.name, repeat)).collect();
+    let skipped = match &cell.skipped {
+        Some(reason) => Some(reason.clone()),
+        None if executions.is_empty() && reader.is_in_progress() => Some("not begun yet".to_owned()),
+        None if executions.is_empty() => Some("the run ended before it began".to_owned()),
+        None => None,
+    };
+    let errors = executions.iter().map(|execution| (execution.repeat, execution_error(execution, reader)));
+    let mut result = data.finish(errors, info, shapes, &cell.loads);
+    result.name.clone_from(&cell.name);
+    result.loads.clone_from(&cell.loads);
+    result.treatments.clone_from(&cell.treatments);
+    result.skipped = skipped;
+    result
+}
+
+/// Why an execution is not complete; `None` when it is.
+fn execution_error(execution: &Execution, reader: &Reader) -> Option<String> {
+    let text = match execution.state {
+        ExecutionState::Done => return None,
+        ExecutionState::Failed => execution.error.as_deref().unwrap_or("failed"),
+        ExecutionState::Running if reader.is_in_progress() => "still running",
+        ExecutionState::Running => execution.error.as_deref().unwrap_or("cut off: the run ended meanwhile"),
+    };
+    Some(text.to_owned())
+}

@@ -1,0 +1,252 @@
+//! Writing a run directory.
+//!
+//! Rows are kept in memory until [`RunDirectory::flush`], which is called after each stored interval and at the end of
+//! each cell; a flush writes one segment per table that has rows, all under the same number. What a killed process
+//! loses is what came after the last flush.
+
+use crate::disk::{sync_folder, write_atomically};
+use crate::error::StoreError;
+use crate::info::{RunInfo, write_json};
+use crate::rows::{CounterRow, InterruptRow, RateKey, RowKey, Rows, Span};
+use crate::segment;
+use crate::table::{
+    Batch, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, RATES, SPIKES, TABLES, Table, segment_name,
+    segment_number,
+};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::result::RunResult;
+
+/// Folder of recorded traces.
+const TRACES_FOLDER: &str = "traces";
+/// Folder of what the commands of `exec` loads printed.
+const LOADS_FOLDER: &str = "loads";
+/// Name of the file with the finished result.
+const RESULT_FILE: &str = "result.json";
+
+/// A run directory that is being written. One process at a time can have it.
+#[derive(Debug)]
+pub struct RunDirectory {
+    path: PathBuf,
+    run: String,
+    pending: Rows,
+    next_segment: u32,
+    /// Held while the run is written, so that nobody else writes to it and readers see that it is alive.
+    _lock: File,
+}
+
+impl RunDirectory {
+    /// Makes the directory `path` with `run.json` and empty folders. Missing parents are made too.
+    ///
+    /// # Errors
+    /// [`StoreError::Occupied`] when `path` exists and is not an empty directory (nothing is changed then);
+    /// [`StoreError::DiskFull`] or [`StoreError::Io`] when it cannot be made.
+    pub fn create(path: &Path, info: &RunInfo) -> Result<Self, StoreError> {
+        make_empty_folder(path)?;
+        let lock = lock(path)?;
+        info.write(path)?;
+        for folder in TABLES.iter().map(|table| table.name).chain([TRACES_FOLDER, LOADS_FOLDER]) {
+            let folder = path.join(folder);
+            fs::create_dir(&folder).map_err(|error| StoreError::io("create", &folder, error))?;
+        }
+        sync_folder(path)?;
+        if let Some(parent) = path.parent() {
+            sync_folder(parent)?;
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            run: info.run.clone(),
+            pending: Rows::default(),
+            next_segment: 1,
+            _lock: lock,
+        })
+    }
+
+    /// Opens the directory of a run that did not complete, to continue it. Nothing that is there is changed;
+    /// segments get numbers after the highest one found.
+    ///
+    /// # Errors
+    /// [`StoreError::NotARun`], [`StoreError::BadInfo`], [`StoreError::UnknownFormat`]; [`StoreError::Busy`] while
+    /// another process writes to it; [`StoreError::Io`] when it cannot be read.
+    pub fn reopen(path: &Path) -> Result<(Self, RunInfo), StoreError> {
+        // First whether it is a run at all: a lock on something else would be a strange thing to complain about.
+        RunInfo::read(path)?;
+        let lock = lock(path)?;
+        let info = RunInfo::read(path)?;
+        let mut last = 0;
+        for table in TABLES {
+            let folder = path.join(table.name);
+            fs::create_dir_all(&folder).map_err(|error| StoreError::io("create", &folder, error))?;
+            let numbers = segment_numbers(&folder)?;
+            last = last.max(numbers.last().copied().unwrap_or(0));
+        }
+        let run = info.run.clone();
+        let path = path.to_owned();
+        Ok((Self { path, run, pending: Rows::default(), next_segment: last + 1, _lock: lock }, info))
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Replaces `run.json`.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`] or [`StoreError::Io`]; the old one stays then.
+    pub fn update_info(&self, info: &RunInfo) -> Result<(), StoreError> {
+        info.write(&self.path)
+    }
+
+    /// Keeps intervals of a probe, with their histograms, for the next flush.
+    pub fn add_intervals(&mut self, key: &Arc<RowKey>, intervals: impl IntoIterator<Item = Interval>) {
+        self.pending.intervals.extend(intervals.into_iter().map(|interval| (Arc::clone(key), interval)));
+    }
+
+    /// Keeps spikes of a probe for the next flush.
+    pub fn add_spikes(&mut self, key: &Arc<RowKey>, spikes: impl IntoIterator<Item = SpikeRecord>) {
+        self.pending.spikes.extend(spikes.into_iter().map(|spike| (Arc::clone(key), spike)));
+    }
+
+    /// Keeps rates of a load for the next flush.
+    pub fn add_rates(&mut self, key: &Arc<RateKey>, rates: impl IntoIterator<Item = RateRecord>) {
+        self.pending.rates.extend(rates.into_iter().map(|rate| (Arc::clone(key), rate)));
+    }
+
+    /// Keeps the interrupts handled over `span` while a probe ran, for the next flush. Counts of 0 are left out.
+    pub fn add_interrupts(
+        &mut self,
+        key: &Arc<RowKey>,
+        span: Span,
+        interrupts: impl IntoIterator<Item = InterruptRecord>,
+    ) {
+        let handled = interrupts.into_iter().filter(|record| record.count > 0);
+        let rows = handled.map(|record| InterruptRow { key: Arc::clone(key), span, record });
+        self.pending.interrupts.extend(rows);
+    }
+
+    /// Keeps the kernel's counters over `span` while a probe ran, for the next flush.
+    pub fn add_counters(
+        &mut self,
+        key: &Arc<RowKey>,
+        span: Span,
+        counters: impl IntoIterator<Item = CounterRecord>,
+    ) {
+        let rows = counters.into_iter().map(|record| CounterRow { key: Arc::clone(key), span, record });
+        self.pending.counters.extend(rows);
+    }
+
+    /// Writes what was added since the last flush to the disk: one segment for each table that has rows. Does
+    /// nothing when there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`], [`StoreError::Io`] or [`StoreError::Encode`], naming the segment. The rows are kept, so
+    /// that the flush can be tried again; all earlier segments stay readable.
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let (run, pending) = (self.run.as_str(), &mut self.pending);
+        let place = Place { path: &self.path, segment: self.next_segment };
+        // `intervals` come last: they vouch for the rest of their interval.
+        place.write(&HISTOGRAMS, &pending.histogram_batch(run))?;
+        place.write(&SPIKES, &pending.spike_batch(run))?;
+        place.write(&RATES, &pending.rate_batch(run))?;
+        place.write(&INTERRUPTS, &pending.interrupt_batch(run))?;
+        place.write(&COUNTERS, &pending.counter_batch(run))?;
+        place.write(&INTERVALS, &pending.interval_batch(run))?;
+        *pending = Rows::default();
+        self.next_segment += 1;
+        Ok(())
+    }
+
+    /// Writes `result.json`.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
+    pub fn write_result(&self, result: &RunResult) -> Result<(), StoreError> {
+        write_json(&self.path.join(RESULT_FILE), result)
+    }
+
+    /// The file that keeps what the command of a load prints in one attempt: `loads/<cell>-<repeat>-<attempt>-<load>.txt`.
+    /// Characters of names that do not belong in a file name become `_`.
+    pub fn load_output_path(&self, key: &RateKey) -> PathBuf {
+        let RateKey { cell, repeat, attempt, load, .. } = key;
+        let name = format!("{cell}-{repeat}-{attempt}-{load}.txt");
+        let safe = |c: char| if c.is_alphanumeric() || "+-_.".contains(c) { c } else { '_' };
+        self.path.join(LOADS_FOLDER).join(name.chars().map(safe).collect::<String>())
+    }
+
+    /// The folder for recorded traces.
+    pub fn traces_path(&self) -> PathBuf {
+        self.path.join(TRACES_FOLDER)
+    }
+}
+
+/// Where a flush writes.
+struct Place<'p> {
+    path: &'p Path,
+    segment: u32,
+}
+
+impl Place<'_> {
+    /// Writes a segment, unless it would be empty. A repeated flush replaces what the failed one left.
+    fn write(&self, table: &Table, batch: &Batch) -> Result<(), StoreError> {
+        if batch.rows() == 0 {
+            return Ok(());
+        }
+        let path = self.path.join(table.name).join(segment_name(self.segment));
+        let bytes = segment::encode(table, batch)
+            .map_err(|error| StoreError::Encode { path: path.clone(), reason: error.to_string() })?;
+        write_atomically(&path, &bytes)
+    }
+}
+
+fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
+    let occupied = || StoreError::Occupied { path: path.to_owned() };
+    match fs::read_dir(path) {
+        Ok(mut entries) => entries.next().map_or(Ok(()), |_| Err(occupied())),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(occupied()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(path).map_err(|error| match error.kind() {
+                // Also a symbolic link that leads nowhere.
+                io::ErrorKind::AlreadyExists => occupied(),
+                _ => StoreError::io("create", path, error),
+            })
+        }
+        Err(error) => Err(StoreError::io("read", path, error)),
+    }
+}
+
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let folder = File::open(path).map_err(|error| StoreError::io("open", path, error))?;
+    match folder.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(StoreError::Busy { path: path.to_owned() }),
+        // Some network file systems know no locks: better a run without one than no run.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(folder),
+    }
+}
+
+/// Whether another process is writing to the run.
+pub(crate) fn is_being_written(path: &Path) -> bool {
+    File::open(path).is_ok_and(|folder| matches!(folder.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+/// Numbers of the closed segments in a table's folder, ascending; none when there is no such folder.
+pub(crate) fn segment_numbers(folder: &Path) -> Result<Vec<u32>, StoreError> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StoreError::io("read", folder, error)),
+    };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| StoreError::io("read", folder, error))?;
+        numbers.extend(entry.file_name().to_str().and_then(segment_number));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}

@@ -1,0 +1,257 @@
+//! `run.json`: what a run is, and how far it came.
+
+use crate::disk::write_atomically;
+use crate::error::StoreError;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use whylate_core::result::RunState;
+use whylate_core::{Facts, Plan, Warning};
+
+/// `format` of [`RunInfo`].
+pub const RUN_DIRECTORY_FORMAT: &str = "whylate.run-directory/1";
+
+/// Name of the file.
+pub(crate) const INFO_FILE: &str = "run.json";
+
+/// The content of `run.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// [`RUN_DIRECTORY_FORMAT`].
+    pub format: String,
+    /// Identifies the run in the `run` column of every table: unique among the runs that one looks at together.
+    pub run: String,
+    /// Version of whylate that began the run.
+    pub whylate_version: String,
+    /// When it began: RFC 3339, UTC.
+    pub started_at: String,
+    /// How far it came. `running` in a directory that nobody writes to means that the run was killed.
+    pub state: RunState,
+    /// Why it did not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Whether the machine's settings after the run are those before it; absent until that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<bool>,
+    /// From which length on the noise-floor check counts a gap; absent when the plan has no such check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise_floor_threshold_ns: Option<u64>,
+    /// The plan, with every default filled in.
+    pub plan: Plan,
+    /// The machine, before the first cell.
+    pub facts: Facts,
+    /// What was not measured, or less well.
+    #[serde(default)]
+    pub warnings: Vec<Warning>,
+    /// The cells, in the plan's order.
+    pub cells: Vec<CellInfo>,
+    /// Every repeat of a cell that was begun, oldest first.
+    #[serde(default)]
+    pub executions: Vec<Execution>,
+}
+
+/// One cell of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellInfo {
+    /// Its name; unique in the run.
+    pub name: String,
+    /// Names of its loads.
+    #[serde(default)]
+    pub loads: Vec<String>,
+    /// Names of its treatments.
+    #[serde(default)]
+    pub treatments: Vec<String>,
+    /// Why it cannot run on this machine; absent when it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+}
+
+/// One attempt at one repeat of one cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Execution {
+    /// Name of the cell.
+    pub cell: String,
+    /// Number of the repeat, from 1.
+    pub repeat: u32,
+    /// Number of the attempt, from 1; a resumed run tries again what did not complete. Only the newest counts.
+    pub attempt: u32,
+    /// How far it came.
+    pub state: ExecutionState,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// How far an [`Execution`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutionState {
+    /// Begun; in a directory that nobody writes to: cut off.
+    Running,
+    /// Complete.
+    Done,
+    /// Ended by an error.
+    Failed,
+}
+
+impl RunInfo {
+    /// A run that begins now: every cell of the plan, nothing executed yet.
+    pub fn new(run: impl Into<String>, started_at: SystemTime, plan: Plan, facts: Facts) -> Self {
+        let cells = plan.cell.iter().map(|cell| CellInfo {
+            name: cell.name(),
+            loads: cell.loads.clone(),
+            treatments: cell.treatments.clone(),
+            skipped: None,
+        });
+        Self {
+            format: RUN_DIRECTORY_FORMAT.to_owned(),
+            run: run.into(),
+            whylate_version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: utc_text(started_at),
+            state: RunState::Running,
+            error: None,
+            restored: None,
+            noise_floor_threshold_ns: None,
+            cells: cells.collect(),
+            plan,
+            facts,
+            warnings: Vec::new(),
+            executions: Vec::new(),
+        }
+    }
+
+    /// The newest attempt at a repeat of a cell; `None` when it was never begun.
+    pub fn newest_execution(&self, cell: &str, repeat: u32) -> Option<&Execution> {
+        let same = self.executions.iter().filter(|it| it.cell == cell && it.repeat == repeat);
+        same.max_by_key(|execution| execution.attempt)
+    }
+
+    /// Whether every repeat of every cell that can run is done.
+    pub fn is_complete(&self) -> bool {
+        let done = |cell: &str, repeat| {
+            self.newest_execution(cell, repeat).is_some_and(|it| it.state == ExecutionState::Done)
+        };
+        let mut cells = self.cells.iter().filter(|cell| cell.skipped.is_none());
+        cells.all(|cell| (1..=self.plan.repeats).all(|repeat| done(&cell.name, repeat)))
+    }
+
+    /// Reads `run.json` of the directory `path`.
+    pub(crate) fn read(path: &Path) -> Result<Self, StoreError> {
+        let file = path.join(INFO_FILE);
+        let text = match fs::read(&file) {
+            Ok(text) => text,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Err(StoreError::NotARun { path: path.to_owned() });
+            }
+            Err(error) => return Err(StoreError::io("read", &file, error)),
+        };
+        let bad = |source| StoreError::BadInfo { path: file.clone(), source };
+        // The format comes first: another one may well have other fields.
+        let Format { format } = serde_json::from_slice(&text).map_err(bad)?;
+        if format != RUN_DIRECTORY_FORMAT {
+            return Err(StoreError::UnknownFormat { path: file, format, known: RUN_DIRECTORY_FORMAT });
+        }
+        serde_json::from_slice(&text).map_err(bad)
+    }
+
+    pub(crate) fn write(&self, path: &Path) -> Result<(), StoreError> {
+        write_json(&path.join(INFO_FILE), self)
+    }
+}
+
+#[derive(Deserialize)]
+struct Format {
+    format: String,
+}
+
+/// Writes a JSON document for human eyes too, all or nothing.
+pub(crate) fn write_json(path: &Path, document: &impl Serialize) -> Result<(), StoreError> {
+    let mut text = serde_json::to_vec_pretty(document)
+        .map_err(|error| StoreError::Encode { path: path.to_owned(), reason: error.to_string() })?;
+    text.push(b'\n');
+    write_atomically(path, &text)
+}
+
+/// Where a run goes without `-o`: `whylate/runs/<time>-<plan>` in `data_home` (`$XDG_DATA_HOME`), else in
+/// `.local/share` of `home` (`$HOME`); `None` without either. Empty and relative values of the variables count as
+/// unset, as the XDG base directory specification says.
+pub fn default_path(
+    data_home: Option<&Path>,
+    home: Option<&Path>,
+    started_at: SystemTime,
+    plan: &str,
+) -> Option<PathBuf> {
+    let absolute = |path: &&Path| path.is_absolute();
+    let base = match data_home.filter(absolute) {
+        Some(data_home) => data_home.to_owned(),
+        None => home.filter(absolute)?.join(".local/share"),
+    };
+    let time = utc_text(started_at).replace(':', "").replace('T', "-").replace('Z', "");
+    Some(base.join("whylate/runs").join(format!("{time}-{plan}")))
+}
+
+/// A moment as RFC 3339 in UTC, to the second: `2026-11-21T09:02:29Z`. Moments before 1970 read as 1970.
+pub fn utc_text(moment: SystemTime) -> String {
+    let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, second_of_day) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil_date(days);
+    let (hour, minute, second) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Year, month and day of the Gregorian calendar, `days` after 1 January 1970.
+fn civil_date(mut days: u64) -> (u64, u64, u64) {
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    // 400 years always have the same number of days; the loop below then runs at most 400 times.
+    const DAYS_IN_400_YEARS: u64 = 146_097;
+    let mut year = 1970 + days / DAYS_IN_400_YEARS * 400;
+    days %= DAYS_IN_400_YEARS;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    (year, month, days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn moments_read_as_the_calendar_says() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (1_795_251_749, "2026-11-21T09:02:29Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc_text(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn runs_go_to_the_data_home() {
+        let moment = UNIX_EPOCH + Duration::from_secs(1_795_251_749);
+        let place = |data, home| {
+            default_path(Option::map(data, Path::new), Option::map(home, Path::new), moment, "quick")
+        };
+        let expected = |base: &str| Some(Path::new(base).join("whylate/runs/2026-11-21-090229-quick"));
+        assert_eq!(place(Some("/data"), Some("/home/a")), expected("/data"));
+        assert_eq!(place(None, Some("/home/a")), expected("/home/a/.local/share"));
+        assert_eq!(place(Some("not/absolute"), Some("/home/a")), expected("/home/a/.local/share"));
+        assert_eq!(place(Some(""), None), None);
+    }
+}

@@ -1,0 +1,27 @@
+//! The run directory: what a run leaves on disk, and how it is read again.
+//!
+//! A run directory holds `run.json` (plan, facts, state), one folder per table with closed Parquet segments, `traces/`,
+//! `loads/` (what commands printed) and `result.json`. Everything is written so that a killed run or a power cut loses
+//! at most one stored interval, and everything before it reads normally. `docs/FORMAT.md` is the schema for others.
+//!
+//! In: records of probes and loads. Out: the same records, and with [`assemble`] the result of the run. Nothing here
+//! measures, computes statistics or looks at the machine.
+
+mod assemble;
+mod decode;
+mod directory;
+mod disk;
+mod encode;
+mod error;
+mod info;
+mod reader;
+mod rows;
+mod segment;
+mod table;
+
+pub use assemble::{UNUSABLE_ROW, assemble};
+pub use directory::RunDirectory;
+pub use error::StoreError;
+pub use info::{CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path, utc_text};
+pub use reader::{DAMAGED_SEGMENT, INCOMPLETE_INTERVAL, Reader, Segment};
+pub use rows::{CounterRow, InterruptRow, NOISE_FLOOR, RateKey, RowKey, Rows, Span};

@@ -1,0 +1,256 @@
+//! From the tables to the result of a run.
+
+use crate::made::{SECOND, add, execution, info, interval, key, rate_key, rows, three_segments};
+use std::path::Path;
+use whylate_core::record::{CounterRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::result::{CauseKind, CellResult, RunResult, RunState, Verdict};
+use whylate_core::{CpuId, Nanos};
+use whylate_store::{ExecutionState, NOISE_FLOOR, Reader, RunDirectory, RunInfo, Span, StoreError, assemble};
+
+/// Writes a run and reads its result; the directory is closed before.
+fn result_of(info: &RunInfo, fill: impl FnOnce(&mut RunDirectory)) -> RunResult {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let mut directory = RunDirectory::create(&path, info).unwrap();
+    fill(&mut directory);
+    directory.flush().unwrap();
+    drop(directory);
+    assembled(&path)
+}
+
+fn assembled(path: &Path) -> RunResult {
+    assemble(&Reader::open(path).unwrap()).unwrap()
+}
+
+fn complete_info() -> RunInfo {
+    let mut info = info();
+    info.state = RunState::Complete;
+    info.restored = Some(true);
+    for repeat in 1..=2 {
+        for cell in ["idle", "l3"] {
+            info.executions.push(execution(cell, repeat, 1, ExecutionState::Done));
+        }
+    }
+    info
+}
+
+fn fill_complete(directory: &mut RunDirectory) {
+    for (second, (repeat, cell)) in [(1, "idle"), (1, "l3"), (2, "idle"), (2, "l3")].into_iter().enumerate() {
+        add(directory, &rows(cell, repeat, second as u64));
+        directory.flush().unwrap();
+    }
+}
+
+fn samples(cell: &CellResult, probe: &str) -> Vec<(u32, u64)> {
+    let probe = cell.probes.iter().find(|result| result.probe == probe).unwrap();
+    probe.cpus.iter().map(|cpu| (cpu.cpu.0, cpu.samples)).collect()
+}
+
+#[test]
+fn a_complete_run_adds_up() {
+    let result = result_of(&complete_info(), fill_complete);
+    assert_eq!(
+        (result.state, result.error.as_deref(), result.restored),
+        (RunState::Complete, None, Some(true))
+    );
+    assert_eq!(result.started_at, "2026-11-21T09:02:29Z");
+    assert_eq!(result.warnings, []);
+    assert_eq!(result.verdict, Verdict::Pass);
+    let names: Vec<&str> = result.cells.iter().map(|cell| cell.name.as_str()).collect();
+    assert_eq!(names, ["idle", "l3"]);
+    let cell = &result.cells[1];
+    assert_eq!(cell.loads, ["l3"]);
+    assert_eq!(cell.skipped, None);
+    let probes: Vec<&str> = cell.probes.iter().map(|probe| probe.probe.as_str()).collect();
+    assert_eq!(probes, ["timer", "stall"]);
+    assert_eq!(samples(cell, "timer"), [(0, 8), (1, 4)]);
+    let cpu = &cell.probes[0].cpus[0];
+    assert_eq!(cpu.histogram, [(10, 2), (20, 4), (200, 2)]);
+    let quantiles = cpu.quantiles.unwrap();
+    assert_eq!((quantiles.min_ns, quantiles.p50_ns, quantiles.max_ns), (10, 20, 200));
+    assert_eq!(quantiles.mean_ns, 62.5);
+    assert_eq!(cpu.timeline.len(), 2);
+    assert_eq!(cpu.overruns, Some(0));
+    assert!(cpu.corrected.is_some(), "the plan gives the period");
+    let stall = &cell.probes[1].cpus[0];
+    assert_eq!((stall.gaps, stall.lost_ns, stall.overruns), (Some(2), Some(198), None));
+    let repeats: Vec<_> =
+        cell.repeats.iter().map(|it| (it.repeat, it.error.clone(), it.probes.len())).collect();
+    assert_eq!(repeats, [(1, None, 4), (2, None, 4)]);
+    assert_eq!(cell.spikes.len(), 2);
+    assert_eq!(cell.spikes[0].cause.kind, CauseKind::Unattributed);
+    assert_eq!(cell.spikes[0].probe.as_deref(), Some("timer"));
+    let interrupts: Vec<_> =
+        cell.interrupts.iter().map(|it| (it.cpu.0, it.line.as_str(), it.count)).collect();
+    assert_eq!(interrupts, [(0, "LOC", 500), (0, "24", 2)]);
+    assert_eq!((cell.steal_ns, cell.smis), (Some(20_000_000), None));
+    assert!(!result.comparisons.is_empty());
+}
+
+#[test]
+fn rates_are_weighted_by_time() {
+    let result = result_of(&complete_info(), |directory| {
+        add(directory, &rows("idle", 1, 1));
+        let rate = |at_ns, interval_ns, value| RateRecord { at_ns, interval_ns, value };
+        let long = rate(4 * SECOND, 3 * SECOND, 100.0);
+        directory.add_rates(&rate_key("l3", 1, 1, "l3"), [long, rate(5 * SECOND, SECOND, 500.0)]);
+    });
+    let [rate] = &result.cells[1].rates[..] else { panic!("{:?}", result.cells[1].rates) };
+    assert_eq!((rate.load.as_str(), rate.unit.as_str(), rate.mean), ("l3", "bytes_per_s", 200.0));
+    assert_eq!(rate.series.len(), 2);
+}
+
+#[test]
+fn only_the_newest_attempt_counts() {
+    let mut info = complete_info();
+    info.executions[0].state = ExecutionState::Running;
+    info.executions.push(execution("idle", 1, 2, ExecutionState::Done));
+    let result = result_of(&info, |directory| {
+        directory.add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[250; 5])]);
+        directory.add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 8, &[7; 3])]);
+        directory
+            .add_rates(&rate_key("idle", 1, 1, "l3"), [RateRecord { at_ns: 1, interval_ns: 1, value: 1.0 }]);
+    });
+    assert_eq!(samples(&result.cells[0], "timer"), [(0, 3)]);
+    assert_eq!(result.cells[0].rates, []);
+    assert_eq!(result.cells[0].repeats[0].error, None);
+    assert_eq!(result.warnings, []);
+}
+
+#[test]
+fn the_noise_floor_stands_beside_the_cell() {
+    let result = result_of(&complete_info(), |directory| {
+        let noise = key("idle", 1, 1, NOISE_FLOOR);
+        let gaps = |cpu, gaps, values: &[u64]| Interval { gaps: Some(gaps), ..interval(cpu, 1, values) };
+        directory.add_intervals(&noise, [gaps(0, 0, &[20]), gaps(1, 2, &[20, 230])]);
+        let counters = CounterRecord { cpu: CpuId(0), steal_ns: Some(5), ..CounterRecord::default() };
+        directory.add_counters(&noise, Span::default(), [counters]);
+        directory.add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 2, &[7])]);
+    });
+    let cell = &result.cells[0];
+    let noise = cell.noise_floor.as_ref().unwrap();
+    assert_eq!((noise.duration_ns, noise.gaps, noise.threshold_ns), (SECOND, 2, 10_000));
+    assert_eq!((noise.max_ns, noise.steal_ns), (Some(230), Some(5)));
+    assert_eq!(samples(cell, "timer"), [(0, 1)]);
+    assert_eq!((cell.probes.len(), cell.steal_ns), (1, None));
+    assert_eq!(result.cells[1].noise_floor, None);
+}
+
+#[test]
+fn a_killed_run_says_so_and_shows_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let mut info = info();
+    info.executions =
+        vec![execution("idle", 1, 1, ExecutionState::Done), execution("l3", 1, 1, ExecutionState::Running)];
+    let mut directory = RunDirectory::create(&path, &info).unwrap();
+    add(&mut directory, &rows("idle", 1, 1));
+    directory.flush().unwrap();
+    let alive = assembled(&path);
+    assert_eq!(alive.error.as_deref(), Some("the run is still going on"));
+    assert_eq!(alive.cells[1].repeats[0].error.as_deref(), Some("still running"));
+    // Rows that were not flushed are lost with the process.
+    add(&mut directory, &rows("l3", 1, 2));
+    drop(directory);
+    let killed = assembled(&path);
+    assert_eq!(killed.state, RunState::Running);
+    assert!(killed.error.unwrap().contains("was killed"));
+    assert_eq!(killed.verdict, Verdict::Incomplete);
+    assert_eq!(samples(&killed.cells[0], "timer"), [(0, 4), (1, 2)]);
+    assert!(killed.cells[1].repeats[0].error.as_ref().unwrap().contains("cut off"));
+    assert_eq!(killed.cells[1].probes, []);
+}
+
+#[test]
+fn cells_that_did_not_run_say_why() {
+    let mut info = info();
+    info.state = RunState::Interrupted;
+    info.error = Some("stopped by Ctrl-C".to_owned());
+    info.executions = vec![execution("idle", 1, 1, ExecutionState::Failed)];
+    info.executions[0].error = Some("load `l3` ended early".to_owned());
+    let fill = |directory: &mut RunDirectory| add(directory, &rows("idle", 1, 1));
+    let result = result_of(&info, fill);
+    assert_eq!(result.error.as_deref(), Some("stopped by Ctrl-C"));
+    assert_eq!(result.cells[0].repeats[0].error.as_deref(), Some("load `l3` ended early"));
+    assert_eq!(result.cells[1].skipped.as_deref(), Some("the run ended before it began"));
+    info.cells[1].skipped = Some("needs a GPU".to_owned());
+    assert_eq!(result_of(&info, fill).cells[1].skipped.as_deref(), Some("needs a GPU"));
+}
+
+#[test]
+fn a_limit_is_judged_by_the_exact_maximum() {
+    let mut info = complete_info();
+    info.plan.limit = Some(Nanos(100));
+    let result = result_of(&info, fill_complete);
+    assert_eq!(result.verdict, Verdict::Fail);
+    assert!(result.verdict_reason.contains("200 ns"), "{}", result.verdict_reason);
+}
+
+#[test]
+fn throttling_is_labelled_from_the_stored_counters() {
+    let mut info = complete_info();
+    info.facts.settings.rt_runtime_us = Some(950_000);
+    info.facts.settings.rt_period_us = Some(1_000_000);
+    info.facts.kernel.release = "6.1.0-rt".to_owned();
+    let fill = |directory: &mut RunDirectory| {
+        let stall = key("idle", 1, 1, "stall");
+        let gap = |second| SpikeRecord {
+            cpu: CpuId(0),
+            at_ns: second * SECOND,
+            latency_ns: 50_000_000,
+            sample: second,
+        };
+        directory.add_intervals(&stall, (1..6).map(|second| interval(0, second, &[20, 30])));
+        directory.add_spikes(&stall, (1..6).map(gap));
+        let counters =
+            CounterRecord { cpu: CpuId(0), involuntary_switches: Some(5), ..CounterRecord::default() };
+        directory.add_counters(&stall, Span { start_ns: SECOND, end_ns: 6 * SECOND }, [counters]);
+    };
+    let kinds = |result: &RunResult| -> Vec<CauseKind> {
+        result.cells[0].spikes.iter().map(|spike| spike.cause.kind).collect()
+    };
+    assert_eq!(kinds(&result_of(&info, fill)), [CauseKind::Throttled; 5]);
+    // The probe could not get its real-time priority: then it was not throttled.
+    let warning = whylate_core::Warning::without_fix("no-realtime-priority", "runs as SCHED_OTHER");
+    info.warnings.push(warning);
+    assert_eq!(kinds(&result_of(&info, fill)), [CauseKind::Unattributed; 5]);
+}
+
+#[test]
+fn rows_that_cannot_be_right_are_left_out_with_a_warning() {
+    let result = result_of(&complete_info(), |directory| {
+        add(directory, &rows("idle", 1, 1));
+        let foreign = Interval { histogram: vec![(257, 1)], ..interval(0, 2, &[7]) };
+        directory.add_intervals(&key("idle", 1, 1, "timer"), [foreign]);
+        directory.add_intervals(&key("unheard-of", 1, 1, "timer"), [interval(0, 3, &[7])]);
+    });
+    assert_eq!(samples(&result.cells[0], "timer"), [(0, 4), (1, 2)]);
+    let [warning] = &result.warnings[..] else { panic!("{:?}", result.warnings) };
+    assert!(warning.text.starts_with("segment 1: 2 rows are left out"), "{}", warning.text);
+    assert!(warning.text.contains("257 ns is not the lower edge"), "{}", warning.text);
+}
+
+#[test]
+fn a_run_without_samples_is_an_error_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let mut directory = RunDirectory::create(&path, &info()).unwrap();
+    let no_samples = || assemble(&Reader::open(&path).unwrap()).unwrap_err();
+    assert!(matches!(no_samples(), StoreError::NoSamples { .. }));
+    directory.add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[])]);
+    directory.add_intervals(&key("idle", 1, 1, NOISE_FLOOR), [interval(0, 1, &[9])]);
+    directory.flush().unwrap();
+    assert!(no_samples().to_string().ends_with("run: no samples"));
+}
+
+#[test]
+fn the_result_is_kept_as_json_that_reads_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    three_segments(&path);
+    let result = assembled(&path);
+    let (directory, _) = RunDirectory::reopen(&path).unwrap();
+    directory.write_result(&result).unwrap();
+    let text = std::fs::read_to_string(path.join("result.json")).unwrap();
+    assert_eq!(serde_json::from_str::<RunResult>(&text).unwrap(), result);
+}

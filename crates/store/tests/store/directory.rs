@@ -1,0 +1,181 @@
+//! Making, continuing and reading run directories.
+
+use crate::made::{add, info, key, rate_key, read, rows, three_segments};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::SystemTime;
+use whylate_core::plan::{Source, builtin};
+use whylate_core::result::RunState;
+use whylate_core::{Facts, Plan};
+use whylate_store::{Reader, RunDirectory, RunInfo, Span, StoreError};
+
+#[test]
+fn what_is_written_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a/b/run");
+    let written = three_segments(&path);
+    assert_eq!(read(&path), (written, Vec::new()));
+    for name in ["histograms", "intervals", "spikes", "rates", "interrupts", "counters"] {
+        let mut names: Vec<_> =
+            fs::read_dir(path.join(name)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["000001.parquet", "000002.parquet", "000003.parquet"], "{name}");
+    }
+}
+
+#[test]
+fn the_directory_is_a_readable_run_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let directory = RunDirectory::create(&path, &info()).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(reader.info(), &info());
+    assert!(reader.is_in_progress());
+    assert_eq!(reader.segments().count(), 0);
+    drop(directory);
+    assert!(!Reader::open(&path).unwrap().is_in_progress());
+}
+
+#[test]
+fn an_empty_directory_is_taken_and_anything_else_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let occupied = |path: &std::path::Path| {
+        let error = RunDirectory::create(path, &info()).unwrap_err();
+        assert!(matches!(error, StoreError::Occupied { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with(path.to_str().unwrap()) && text.contains("`-o DIR`"), "{text}");
+    };
+    let empty = folder.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    RunDirectory::create(&empty, &info()).unwrap();
+    occupied(&empty);
+    let file = folder.path().join("file");
+    fs::write(&file, "mine").unwrap();
+    occupied(&file);
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
+    let dangling = folder.path().join("link");
+    symlink(folder.path().join("nowhere"), &dangling).unwrap();
+    occupied(&dangling);
+}
+
+#[test]
+fn info_survives_the_disk_for_every_built_in_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    for builtin in builtin::ALL {
+        let source = Source { name: builtin.name, text: builtin.text };
+        let plan = Plan::parse(&source, &[]).unwrap();
+        let mut info = RunInfo::new(builtin.name, SystemTime::now(), plan, Facts::default());
+        let path = folder.path().join(builtin.name);
+        let directory = RunDirectory::create(&path, &info).unwrap();
+        info.state = RunState::Complete;
+        info.restored = Some(true);
+        directory.update_info(&info).unwrap();
+        assert_eq!(Reader::open(&path).unwrap().info(), &info);
+    }
+}
+
+#[test]
+fn a_continued_run_never_overwrites_a_segment() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let mut expected = three_segments(&path);
+    fs::write(path.join("histograms/000009.parquet.tmp"), "half").unwrap();
+    // A flush that was killed after its first table: its number is not used again.
+    fs::copy(path.join("spikes/000003.parquet"), path.join("spikes/000004.parquet")).unwrap();
+    let (mut directory, read_info) = RunDirectory::reopen(&path).unwrap();
+    assert_eq!(read_info.run, "test-run");
+    let more = rows("l3", 2, 9);
+    add(&mut directory, &more);
+    directory.flush().unwrap();
+    assert!(path.join("histograms/000005.parquet").exists());
+    let spikes_only = whylate_store::Rows { spikes: expected[2].spikes.clone(), ..Default::default() };
+    expected.extend([spikes_only, more]);
+    assert_eq!(read(&path), (expected, Vec::new()));
+}
+
+#[test]
+fn one_process_at_a_time_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let directory = RunDirectory::create(&path, &info()).unwrap();
+    assert!(matches!(RunDirectory::reopen(&path), Err(StoreError::Busy { .. })));
+    drop(directory);
+    RunDirectory::reopen(&path).unwrap();
+}
+
+#[test]
+fn paths_that_are_no_runs_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    for path in [folder.path(), &file, &folder.path().join("missing")] {
+        for error in [Reader::open(path).unwrap_err(), RunDirectory::reopen(path).unwrap_err()] {
+            assert!(matches!(error, StoreError::NotARun { .. }), "{error}");
+            assert!(error.to_string().contains("is no run directory"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_run_json_is_a_clear_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    three_segments(&path);
+    let file = path.join("run.json");
+    let whole = fs::read_to_string(&file).unwrap();
+    for len in [0, 1, 20, whole.len() / 2, whole.len() - 3] {
+        fs::write(&file, &whole.as_bytes()[..len]).unwrap();
+        let error = Reader::open(&path).unwrap_err();
+        assert!(matches!(error, StoreError::BadInfo { .. }), "{len}: {error}");
+        assert!(error.to_string().contains("run.json: is damaged"), "{error}");
+    }
+    fs::write(&file, whole.replace("whylate.run-directory/1", "whylate.run-directory/2")).unwrap();
+    let error = Reader::open(&path).unwrap_err().to_string();
+    assert!(error.contains("`whylate.run-directory/2`") && error.contains("reads `whylate.run-directory/1`"));
+}
+
+#[test]
+fn a_full_disk_stops_the_flush_and_loses_nothing_that_was_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let mut stored = three_segments(&path);
+    let (mut directory, _) = RunDirectory::reopen(&path).unwrap();
+    let more = rows("l3", 2, 9);
+    add(&mut directory, &more);
+    // The kernel itself answers "no space left" for this table, after others were written.
+    symlink("/dev/full", path.join("rates/000004.parquet.tmp")).unwrap();
+    let error = directory.flush().unwrap_err();
+    assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
+    assert!(error.to_string().contains("rates/000004.parquet"), "{error}");
+    let (rows, warnings) = read(&path);
+    assert_eq!(rows[..3], stored[..]);
+    assert_eq!(rows[3].intervals, []);
+    assert!(warnings.iter().all(|text| text.contains("their writing was cut off")), "{warnings:?}");
+    // There is space again: the same flush now succeeds, with all its rows.
+    directory.flush().unwrap();
+    stored.push(more);
+    assert_eq!(read(&path), (stored, Vec::new()));
+}
+
+#[test]
+fn interrupts_that_did_not_happen_take_no_row_and_an_empty_flush_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let mut directory = RunDirectory::create(&path, &info()).unwrap();
+    let mut record = rows("idle", 1, 1).interrupts[0].record.clone();
+    record.count = 0;
+    directory.add_interrupts(&key("idle", 1, 1, "timer"), Span::default(), [record]);
+    directory.flush().unwrap();
+    assert_eq!(fs::read_dir(path.join("interrupts")).unwrap().count(), 0);
+}
+
+#[test]
+fn output_of_loads_has_a_file_of_its_own_inside_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let directory = RunDirectory::create(&path, &info()).unwrap();
+    let output = directory.load_output_path(&rate_key("l3+copy", 2, 1, "../x 11"));
+    assert_eq!(output, path.join("loads/l3+copy-2-1-.._x_11.txt"));
+    fs::write(output, "output").unwrap();
+    assert_eq!(directory.traces_path(), path.join("traces"));
+}

@@ -1,0 +1,173 @@
+//! Runs made for tests.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+use whylate_core::plan::Source;
+use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::{CpuId, Facts, Plan};
+use whylate_store::{Execution, ExecutionState, RateKey, Reader, RowKey, Rows, RunDirectory, RunInfo, Span};
+
+pub(crate) const SECOND: u64 = 1_000_000_000;
+
+const PLAN: &str = r#"
+name = "two-cells"
+duration = "2s"
+repeats = 2
+limit = "1ms"
+[target]
+cpus = "0-1"
+[[probe]]
+kind = "timer"
+interval = "200us"
+[[probe]]
+kind = "stall"
+[[load]]
+name = "l3"
+kind = "memory"
+working_set = "l3/2"
+cpus = "target"
+"#;
+
+/// A run with the cells `idle` and `l3`, two repeats, CPUs 0 and 1; nothing executed.
+pub(crate) fn info() -> RunInfo {
+    let plan = Plan::parse(&Source { name: "two-cells", text: PLAN }, &[]).unwrap();
+    let mut facts = Facts::default();
+    let cpus: whylate_core::CpuSet = "0-1".parse().unwrap();
+    facts.cpu_sets.present = cpus.clone();
+    facts.cpu_sets.online = cpus.clone();
+    facts.cpu_sets.allowed = cpus;
+    let mut info = RunInfo::new("test-run", UNIX_EPOCH + Duration::from_secs(1_795_251_749), plan, facts);
+    info.noise_floor_threshold_ns = Some(10_000);
+    info
+}
+
+pub(crate) fn execution(cell: &str, repeat: u32, attempt: u32, state: ExecutionState) -> Execution {
+    Execution { cell: cell.to_owned(), repeat, attempt, state, error: None }
+}
+
+pub(crate) fn key(cell: &str, repeat: u32, attempt: u32, probe: &str) -> Arc<RowKey> {
+    Arc::new(RowKey { cell: cell.to_owned(), repeat, attempt, probe: probe.to_owned() })
+}
+
+pub(crate) fn rate_key(cell: &str, repeat: u32, attempt: u32, load: &str) -> Arc<RateKey> {
+    let unit = "bytes_per_s".to_owned();
+    Arc::new(RateKey { cell: cell.to_owned(), repeat, attempt, load: load.to_owned(), unit })
+}
+
+/// One second of a probe: `values` are its samples, below 256 ns so that each has a bucket of its own.
+pub(crate) fn interval(cpu: u32, second: u64, values: &[u64]) -> Interval {
+    let mut histogram: Vec<(u64, u64)> = Vec::new();
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    for value in &sorted {
+        match histogram.last_mut() {
+            Some((lower, count)) if lower == value => *count += 1,
+            _ => histogram.push((*value, 1)),
+        }
+    }
+    Interval {
+        cpu: CpuId(cpu),
+        start_ns: second * SECOND,
+        end_ns: (second + 1) * SECOND,
+        samples: values.len() as u64,
+        sum_ns: values.iter().sum(),
+        min_ns: sorted.first().copied(),
+        max_ns: sorted.last().copied(),
+        overruns: Some(0),
+        gaps: None,
+        lost_ns: None,
+        spikes_dropped: 0,
+        histogram,
+    }
+}
+
+/// Rows of every table, with and without optional values.
+pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
+    let timer = key(cell, repeat, 1, "timer");
+    let stall = key(cell, repeat, 1, "stall");
+    let span = Span { start_ns: second * SECOND, end_ns: (second + 1) * SECOND };
+    let spike = SpikeRecord { cpu: CpuId(1), at_ns: second * SECOND + 7, latency_ns: 120_000, sample: 3 };
+    let rate = RateRecord { at_ns: (second + 1) * SECOND, interval_ns: SECOND, value: 1.25e9 };
+    let line = |line: &str, description: &str, count| InterruptRecord {
+        cpu: CpuId(0),
+        line: line.to_owned(),
+        description: description.to_owned(),
+        count,
+    };
+    let interrupt = |record| whylate_store::InterruptRow { key: Arc::clone(&timer), span, record };
+    let counters = CounterRecord {
+        cpu: CpuId(1),
+        steal_ns: Some(10_000_000),
+        smis: None,
+        involuntary_switches: Some(2),
+        page_faults: Some(0),
+    };
+    Rows {
+        intervals: vec![
+            (Arc::clone(&timer), interval(0, second, &[10, 20, 20, 200])),
+            (Arc::clone(&timer), interval(1, second, &[11, 21])),
+            (
+                stall.clone(),
+                Interval {
+                    overruns: None,
+                    gaps: Some(1),
+                    lost_ns: Some(99),
+                    ..interval(0, second, &[15, 99])
+                },
+            ),
+            (stall, Interval { overruns: None, ..interval(1, second, &[]) }),
+        ],
+        spikes: vec![(Arc::clone(&timer), spike)],
+        rates: vec![(rate_key(cell, repeat, 1, "l3"), rate)],
+        interrupts: vec![
+            interrupt(line("LOC", "Local timer interrupts", 250)),
+            interrupt(line("24", "PCI-MSI 1-edge  virtio0-input.0 \u{3bc}", 1)),
+        ],
+        counters: vec![whylate_store::CounterRow { key: timer, span, record: counters }],
+    }
+}
+
+/// Adds rows as a runner does.
+pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
+    for (key, interval) in &rows.intervals {
+        directory.add_intervals(key, [interval.clone()]);
+    }
+    for (key, spike) in &rows.spikes {
+        directory.add_spikes(key, [spike.clone()]);
+    }
+    for (key, rate) in &rows.rates {
+        directory.add_rates(key, [rate.clone()]);
+    }
+    for row in &rows.interrupts {
+        directory.add_interrupts(&row.key, row.span, [row.record.clone()]);
+    }
+    for row in &rows.counters {
+        directory.add_counters(&row.key, row.span, [row.record.clone()]);
+    }
+}
+
+/// A run of three flushes: two of `idle`, one of `l3`.
+pub(crate) fn three_segments(path: &Path) -> Vec<Rows> {
+    let mut info = info();
+    info.executions =
+        vec![execution("idle", 1, 1, ExecutionState::Done), execution("l3", 1, 1, ExecutionState::Done)];
+    let mut directory = RunDirectory::create(path, &info).unwrap();
+    let all = vec![rows("idle", 1, 1), rows("idle", 1, 2), rows("l3", 1, 3)];
+    for rows in &all {
+        add(&mut directory, rows);
+        directory.flush().unwrap();
+    }
+    all
+}
+
+/// The rows of each segment, and the texts of all warnings.
+pub(crate) fn read(path: &Path) -> (Vec<Rows>, Vec<String>) {
+    let reader = Reader::open(path).unwrap();
+    let (mut rows, mut warnings) = (Vec::new(), Vec::new());
+    for segment in reader.segments() {
+        rows.push(segment.rows);
+        warnings.extend(segment.warnings.into_iter().map(|warning| warning.text));
+    }
+    (rows, warnings)
+}

@@ -1,0 +1,18 @@
+//! Everything whylate asks of the kernel and the CPU.
+//!
+//! This is the only crate with hand-written unsafe code; each block says why it is needed and why it is sound. What
+//! it offers is safe to call.
+
+pub mod allocation;
+pub mod clock;
+pub mod counter;
+pub mod facts;
+pub mod host;
+pub mod latency_request;
+pub mod memory;
+pub mod posix_timer;
+pub mod process;
+pub mod schedule;
+pub mod shared;
+pub mod timer_file;
+pub mod tracing;

@@ -1,0 +1,252 @@
+//! The kernels for x86-64: one text, compiled for 128-, 256- and 512-bit vectors, and the string instructions.
+
+use super::kernels::Table;
+use super::portable;
+use super::random::{Random, fill};
+use core::arch::x86_64::*;
+
+/// How far ahead each stream of a read asks for lines; the hardware prefetchers stop at page borders.
+const READ_AHEAD_BYTES: usize = 512;
+/// Parts that reads, streaming stores and streaming copies work on side by side.
+const STREAMS: usize = 4;
+
+/// `rep movsb`: microcode that moves whole lines where it can.
+fn copy_string(source: &[u8], destination: &mut [u8]) {
+    let len = source.len().min(destination.len());
+    // SAFETY: both slices are valid for `len` bytes and cannot overlap (one is borrowed mutably); the direction
+    // flag is clear at function entry by the ABI.
+    unsafe {
+        core::arch::asm!(
+            "rep movsb",
+            inout("rcx") len => _,
+            inout("rsi") source.as_ptr() => _,
+            inout("rdi") destination.as_mut_ptr() => _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// `rep stosq`.
+fn write_string(destination: &mut [u8], value: u64) {
+    let words = destination.len() / 8;
+    // SAFETY: the slice is valid for `words * 8` bytes; the direction flag is clear at function entry by the ABI.
+    unsafe {
+        core::arch::asm!(
+            "rep stosq",
+            inout("rcx") words => _,
+            inout("rdi") destination.as_mut_ptr() => _,
+            in("rax") value,
+            options(nostack, preserves_flags)
+        );
+    }
+    portable::write(&mut destination[words * 8..], value);
+}
+
+/// Splits `destination` where its address becomes a multiple of `bytes`.
+fn split_aligned(destination: &mut [u8], bytes: usize) -> (&mut [u8], &mut [u8]) {
+    let head = destination.as_ptr().align_offset(bytes).min(destination.len());
+    destination.split_at_mut(head)
+}
+
+/// The pattern of `value` as seen from `offset` bytes further on.
+fn rotate(value: u64, offset: usize) -> u64 {
+    value.rotate_right(8 * (offset % 8) as u32)
+}
+
+macro_rules! kernels {
+    ($module:ident, $features:literal, $vector:ty, $pointer:ty, $load:ident, $store:ident, $stream:ident, $add:ident,
+     $set1:ident) => {
+        pub(super) mod $module {
+            use super::*;
+
+            const VECTOR: usize = size_of::<$vector>();
+            /// Vectors per turn of a loop.
+            const UNROLL: usize = 8;
+            const BLOCK: usize = VECTOR * UNROLL;
+            /// Vectors taken from one stream before turning to the next.
+            const STEP_VECTORS: usize = 4;
+            const STEP: usize = VECTOR * STEP_VECTORS;
+
+            pub(in super::super) static TABLE: Table = Table {
+                read,
+                read_prefetching,
+                write,
+                write_streaming,
+                write_string: Some(write_string),
+                copy,
+                copy_streaming,
+                copy_string: Some(copy_string),
+                fill: fill_random,
+            };
+
+            #[target_feature(enable = $features)]
+            fn read(source: &[u8]) -> u64 {
+                read_streams::<0>(source)
+            }
+
+            #[target_feature(enable = $features)]
+            fn read_prefetching(source: &[u8]) -> u64 {
+                read_streams::<READ_AHEAD_BYTES>(source)
+            }
+
+            /// Reads a quarter of `source` in each of four streams side by side, so that four pages are in the
+            /// care of the hardware prefetchers at any time; asks for lines `AHEAD` bytes ahead unless that is 0.
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn read_streams<const AHEAD: usize>(source: &[u8]) -> u64 {
+                let part = source.len() / STREAMS / STEP * STEP;
+                let mut sums = [$set1(0); STEP_VECTORS * 2];
+                for offset in (0..part).step_by(STEP) {
+                    for stream in 0..STREAMS {
+                        let block = &source[stream * part + offset..][..STEP];
+                        if AHEAD > 0 {
+                            for line in 0..STEP.div_ceil(64) {
+                                // A hint: it never faults, whatever the address.
+                                _mm_prefetch::<_MM_HINT_T0>(
+                                    block.as_ptr().wrapping_add(AHEAD + line * 64).cast(),
+                                );
+                            }
+                        }
+                        for index in 0..STEP_VECTORS {
+                            // SAFETY: `index * VECTOR + VECTOR <= STEP`, inside the block; no alignment is needed.
+                            let vector = unsafe { $load(block.as_ptr().add(index * VECTOR) as $pointer) };
+                            let sum = &mut sums[stream % 2 * STEP_VECTORS + index];
+                            *sum = $add(*sum, vector);
+                        }
+                    }
+                }
+                let mut words = [0u64; STEP / 4];
+                for (index, sum) in sums.into_iter().enumerate() {
+                    // SAFETY: the array has room for all the sums; the store needs no alignment.
+                    unsafe { $store(words.as_mut_ptr().cast::<u8>().add(index * VECTOR).cast(), sum) };
+                }
+                let rest = portable::read_words(&source[STREAMS * part..]);
+                words.into_iter().fold(rest, u64::wrapping_add)
+            }
+
+            #[target_feature(enable = $features)]
+            fn write(destination: &mut [u8], value: u64) {
+                let (head, body) = split_aligned(destination, VECTOR);
+                portable::write(head, value);
+                let value = rotate(value, head.len());
+                let vector = $set1(value as i64);
+                let (blocks, rest) = body.as_chunks_mut::<BLOCK>();
+                for block in blocks {
+                    for index in 0..UNROLL {
+                        // SAFETY: `index * VECTOR + VECTOR <= BLOCK`, inside the block.
+                        unsafe { $store(block.as_mut_ptr().add(index * VECTOR).cast(), vector) };
+                    }
+                }
+                portable::write(rest, value);
+            }
+
+            #[target_feature(enable = $features)]
+            fn write_streaming(destination: &mut [u8], value: u64) {
+                let (head, body) = split_aligned(destination, VECTOR);
+                portable::write(head, value);
+                let value = rotate(value, head.len());
+                let vector = $set1(value as i64);
+                let part = body.len() / STREAMS / STEP * STEP;
+                for offset in (0..part).step_by(STEP) {
+                    for stream in 0..STREAMS {
+                        let block = &mut body[stream * part + offset..][..STEP];
+                        for index in 0..STEP_VECTORS {
+                            // SAFETY: inside the block, and aligned: the body begins at a multiple of VECTOR and
+                            // both `part` and STEP are multiples of it.
+                            unsafe { $stream(block.as_mut_ptr().add(index * VECTOR).cast(), vector) };
+                        }
+                    }
+                }
+                portable::write(&mut body[STREAMS * part..], value);
+                // Orders the streaming stores before whatever the caller does next, as Rust's memory model expects.
+                _mm_sfence();
+            }
+
+            #[target_feature(enable = $features)]
+            fn copy(source: &[u8], destination: &mut [u8]) {
+                let len = source.len().min(destination.len());
+                let (head, body) = split_aligned(&mut destination[..len], VECTOR);
+                let (source_head, source) = source[..len].split_at(head.len());
+                head.copy_from_slice(source_head);
+                let (blocks, rest) = body.as_chunks_mut::<BLOCK>();
+                let (source_blocks, source_rest) = source.as_chunks::<BLOCK>();
+                for (to, from) in blocks.iter_mut().zip(source_blocks) {
+                    let from = from.as_ptr();
+                    for index in 0..UNROLL {
+                        // SAFETY: `index * VECTOR + VECTOR <= BLOCK`, inside both blocks; neither needs alignment.
+                        unsafe {
+                            let vector = $load(from.add(index * VECTOR) as $pointer);
+                            $store(to.as_mut_ptr().add(index * VECTOR).cast(), vector);
+                        }
+                    }
+                }
+                rest.copy_from_slice(source_rest);
+            }
+
+            /// Streams as in a read: a single one leaves a fifth of the memory's speed unused.
+            #[target_feature(enable = $features)]
+            fn copy_streaming(source: &[u8], destination: &mut [u8]) {
+                let len = source.len().min(destination.len());
+                let (head, body) = split_aligned(&mut destination[..len], VECTOR);
+                let (source_head, source) = source[..len].split_at(head.len());
+                head.copy_from_slice(source_head);
+                let part = body.len() / STREAMS / STEP * STEP;
+                for offset in (0..part).step_by(STEP) {
+                    for stream in 0..STREAMS {
+                        let from = &source[stream * part + offset..][..STEP];
+                        let to = &mut body[stream * part + offset..][..STEP];
+                        for index in 0..STEP_VECTORS {
+                            // SAFETY: inside both blocks; the load needs no alignment, the store has it: the body
+                            // begins at a multiple of VECTOR and both `part` and STEP are multiples of it.
+                            unsafe {
+                                let vector = $load(from.as_ptr().add(index * VECTOR) as $pointer);
+                                $stream(to.as_mut_ptr().add(index * VECTOR).cast(), vector);
+                            }
+                        }
+                    }
+                }
+                body[STREAMS * part..].copy_from_slice(&source[STREAMS * part..]);
+                _mm_sfence();
+            }
+
+            #[target_feature(enable = $features)]
+            fn fill_random(destination: &mut [u8], random: &mut Random) {
+                fill(destination, random);
+            }
+        }
+    };
+}
+
+kernels!(
+    sse2,
+    "sse2",
+    __m128i,
+    *const __m128i,
+    _mm_loadu_si128,
+    _mm_storeu_si128,
+    _mm_stream_si128,
+    _mm_add_epi64,
+    _mm_set1_epi64x
+);
+kernels!(
+    avx2,
+    "avx2",
+    __m256i,
+    *const __m256i,
+    _mm256_loadu_si256,
+    _mm256_storeu_si256,
+    _mm256_stream_si256,
+    _mm256_add_epi64,
+    _mm256_set1_epi64x
+);
+kernels!(
+    avx512,
+    "avx512f",
+    __m512i,
+    *const __m512i,
+    _mm512_loadu_si512,
+    _mm512_storeu_si512,
+    _mm512_stream_si512,
+    _mm512_add_epi64,
+    _mm512_set1_epi64
+);

@@ -1,0 +1,48 @@
+//! Processes: ends that reach further than `std::process`.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// How to start this binary again for a hidden command, in a process of its own.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    /// The binary.
+    pub program: PathBuf,
+}
+
+impl Launcher {
+    /// The running binary.
+    ///
+    /// # Errors
+    /// When /proc is not mounted.
+    pub fn current() -> io::Result<Self> {
+        Ok(Self { program: std::env::current_exe()? })
+    }
+
+    /// The hidden command `name`, in a process group of its own: a Ctrl-C in the terminal reaches the runner alone,
+    /// which then stops it in order.
+    pub fn command(&self, name: &str) -> Command {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(&self.program);
+        command.arg(name).process_group(0);
+        command
+    }
+}
+
+/// Has the kernel send SIGKILL to this process when the thread that started it ends: a killed runner leaves no
+/// measuring process behind.
+///
+/// # Errors
+/// When the parent is gone already.
+pub fn die_with_parent(parent: u32) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let is_parent = rustix::process::getppid().is_some_and(|now| now.as_raw_nonzero().get() as u32 == parent);
+    if is_parent { Ok(()) } else { Err(io::Error::other("the process that started this one is gone")) }
+}
+
+/// Ends this process at once, without destructors: for a watchdog that finds a thread spinning past its end.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: _exit takes any status and does not return; nothing of this process is used afterwards.
+    unsafe { libc::_exit(status) }
+}

@@ -1,0 +1,184 @@
+//! Where and how a thread runs: CPU affinity, scheduling policy, locked memory.
+
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::thread::{CpuSet as KernelCpuSet, sched_setaffinity};
+use std::io;
+use whylate_core::{CpuId, CpuSet, Nanos};
+
+/// A scheduling policy with its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduling {
+    /// SCHED_OTHER.
+    Other,
+    /// SCHED_FIFO with a priority of 1 to 99.
+    Fifo(u32),
+    /// SCHED_RR with a priority of 1 to 99.
+    RoundRobin(u32),
+    /// SCHED_DEADLINE.
+    Deadline {
+        /// Processor time guaranteed in each period.
+        runtime: Nanos,
+        /// The period, which is also the deadline.
+        period: Nanos,
+    },
+}
+
+/// `struct sched_attr` of the kernel (include/uapi/linux/sched/types.h), version 0.
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+const _: () = assert!(size_of::<SchedAttr>() == 48);
+
+/// Pins the calling thread to `cpus`.
+///
+/// # Errors
+/// When none of the CPUs is online and allowed (EINVAL), or one is beyond what the interface can name.
+pub fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
+    let mut set = KernelCpuSet::new();
+    for cpu in cpus.iter() {
+        if cpu.0 as usize >= KernelCpuSet::MAX_CPU {
+            let message = format!("CPU {cpu} is beyond the {} CPUs of sched_setaffinity", KernelCpuSet::MAX_CPU);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        set.set(cpu.0 as usize);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The CPUs that the calling thread may use.
+pub fn allowed_of_this_thread() -> io::Result<CpuSet> {
+    let set = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..KernelCpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| CpuId(cpu as u32)).collect())
+}
+
+/// The CPU that the calling thread is on right now.
+pub fn current_cpu() -> CpuId {
+    CpuId(rustix::thread::sched_getcpu() as u32)
+}
+
+/// Gives the calling thread a scheduling policy.
+///
+/// # Errors
+/// EPERM without CAP_SYS_NICE and a sufficient RLIMIT_RTPRIO, in a cgroup without real-time budget, and for
+/// [`Scheduling::Deadline`] when the thread is pinned to fewer CPUs than its root domain has.
+pub fn schedule_this_thread(scheduling: Scheduling) -> io::Result<()> {
+    let mut attributes = SchedAttr { size: size_of::<SchedAttr>() as u32, ..SchedAttr::default() };
+    match scheduling {
+        Scheduling::Other => attributes.policy = libc::SCHED_OTHER as u32,
+        Scheduling::Fifo(priority) => {
+            (attributes.policy, attributes.priority) = (libc::SCHED_FIFO as u32, priority);
+        }
+        Scheduling::RoundRobin(priority) => {
+            (attributes.policy, attributes.priority) = (libc::SCHED_RR as u32, priority);
+        }
+        Scheduling::Deadline { runtime, period } => {
+            attributes.policy = libc::SCHED_DEADLINE as u32;
+            (attributes.runtime_ns, attributes.deadline_ns, attributes.period_ns) =
+                (runtime.0, period.0, period.0);
+        }
+    }
+    // SAFETY: sched_setattr reads `size` bytes from the pointer, which points to a structure of that size; musl's
+    // own wrapper for policies answers ENOSYS, hence the bare system call.
+    let outcome = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The policy number and real-time priority of the calling thread, as the kernel has them.
+pub fn scheduling_of_this_thread() -> io::Result<(u32, u32)> {
+    let mut attributes = SchedAttr::default();
+    let size = size_of::<SchedAttr>() as u32;
+    // SAFETY: sched_getattr writes at most `size` bytes to the pointer, which points to a structure of that size.
+    let outcome = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+    if outcome == 0 { Ok((attributes.policy, attributes.priority)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Locks all memory of this process, present and future, so that none of it is paged out or faulted in late.
+///
+/// # Errors
+/// EPERM or ENOMEM without CAP_IPC_LOCK and a sufficient RLIMIT_MEMLOCK.
+pub fn lock_memory() -> io::Result<()> {
+    Ok(mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)?)
+}
+
+/// Touches the next `KIB` KiB of the calling thread's stack, so that no later call faults there.
+#[inline(never)]
+pub fn prefault_stack<const KIB: usize>() {
+    let mut stack = [[0u8; 1024]; KIB];
+    std::hint::black_box(&mut stack);
+}
+
+/// What the kernel counted for the calling thread since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadUsage {
+    /// Page faults, minor and major.
+    pub page_faults: u64,
+    /// Times the thread was taken off its CPU against its will.
+    pub involuntary_switches: u64,
+    /// Times it gave up its CPU, by sleeping.
+    pub voluntary_switches: u64,
+}
+
+/// Reads the counters of the calling thread.
+pub fn usage_of_this_thread() -> ThreadUsage {
+    // SAFETY: an all-zero rusage is valid, and getrusage writes one to the pointer; RUSAGE_THREAD cannot fail.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage
+    };
+    ThreadUsage {
+        page_faults: (usage.ru_minflt + usage.ru_majflt) as u64,
+        involuntary_switches: usage.ru_nivcsw as u64,
+        voluntary_switches: usage.ru_nvcsw as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_stays_where_it_is_pinned() {
+        std::thread::spawn(|| {
+            let cpu = allowed_of_this_thread().unwrap().last().unwrap();
+            pin_this_thread(&CpuSet::single(cpu)).unwrap();
+            assert_eq!(allowed_of_this_thread().unwrap(), CpuSet::single(cpu));
+            assert_eq!(current_cpu(), cpu);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn the_kernel_has_the_policy_that_was_asked_for_or_refuses_it() {
+        std::thread::spawn(|| match schedule_this_thread(Scheduling::Fifo(7)) {
+            Ok(()) => assert_eq!(scheduling_of_this_thread().unwrap(), (libc::SCHED_FIFO as u32, 7)),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EPERM)),
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_exist_is_refused() {
+        std::thread::spawn(|| assert!(pin_this_thread(&CpuSet::single(CpuId(8000))).is_err())).join().unwrap();
+    }
+
+    #[test]
+    fn faults_are_counted() {
+        let before = usage_of_this_thread();
+        let fresh = vec![1u8; 8 << 20];
+        std::hint::black_box(&fresh);
+        assert!(usage_of_this_thread().page_faults > before.page_faults);
+    }
+}

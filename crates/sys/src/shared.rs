@@ -1,0 +1,109 @@
+//! Memory that two processes share: an array of 64-bit words, each atomic.
+//!
+//! The measuring process writes figures there and the runner reads them. Neither ever asks the other for anything
+//! in between, and since each has an address space of its own, the runner's unmappings never interrupt the
+//! measuring process.
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+
+/// A shared array of words, all 0 at first.
+#[derive(Debug)]
+pub struct SharedWords {
+    file: OwnedFd,
+    start: *mut AtomicU64,
+    length: usize,
+}
+
+// SAFETY: the memory is only reached through atomics, from whichever thread.
+unsafe impl Send for SharedWords {}
+// SAFETY: as above.
+unsafe impl Sync for SharedWords {}
+
+impl SharedWords {
+    /// Makes an array of `length` words.
+    ///
+    /// # Errors
+    /// When the kernel has no memory for it.
+    pub fn create(length: usize) -> io::Result<Self> {
+        let file = memfd_create("whylate-probe", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, (length * size_of::<u64>()) as u64)?;
+        // Sealed, so that neither side can shrink the file below what the other has mapped.
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
+        Self::map(file, length)
+    }
+
+    /// Maps the array that another process has made and passed on as a file descriptor.
+    ///
+    /// # Errors
+    /// When `file` is not such an array.
+    pub fn open(file: OwnedFd) -> io::Result<Self> {
+        let seals = rustix::fs::fcntl_get_seals(&file)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the shared memory is not sealed"));
+        }
+        let length = fstat(&file)?.st_size as usize / size_of::<u64>();
+        Self::map(file, length)
+    }
+
+    fn map(file: OwnedFd, length: usize) -> io::Result<Self> {
+        let bytes = (length * size_of::<u64>()).max(1);
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory; the file is at
+        // least that long and sealed against shrinking, so every access stays inside it.
+        let start = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                // Populated: the first write of a measuring thread takes no page fault.
+                MapFlags::SHARED | MapFlags::POPULATE,
+                &file,
+                0,
+            )
+        }?;
+        Ok(Self { file, start: start.cast(), length })
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is page-aligned, `length` words long, lives as long as `self`, and holds plain
+        // integers, for which every bit pattern is valid; other processes change them only as atomics.
+        unsafe { std::slice::from_raw_parts(self.start, self.length) }
+    }
+
+    /// The file, to pass on to the other process.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` with this length, and no slice of it outlives `self`.
+        let _ = unsafe { munmap(self.start.cast(), (self.length * size_of::<u64>()).max(1)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn both_mappings_see_the_same_words() {
+        let ours = SharedWords::create(1000).unwrap();
+        let theirs = SharedWords::open(ours.file().try_clone_to_owned().unwrap()).unwrap();
+        assert_eq!(theirs.words().len(), 1000);
+        ours.words()[999].store(42, Relaxed);
+        assert_eq!(theirs.words()[999].load(Relaxed), 42);
+    }
+
+    #[test]
+    fn a_foreign_file_is_refused() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(SharedWords::open(file.into()).is_err());
+    }
+}

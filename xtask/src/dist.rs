@@ -1,0 +1,103 @@
+//! The static binaries: builds them, and checks that they are static and small.
+
+use crate::elf::{self, MACHINE_AARCH64, MACHINE_X86_64};
+use crate::process;
+use anyhow::{Context, Result, ensure};
+use cargo_metadata::MetadataCommand;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What is built for.
+pub(crate) const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
+/// A binary must be smaller.
+const SIZE_LIMIT_BYTES: u64 = 15_000_000;
+/// The Cargo profile.
+const PROFILE: &str = "release";
+
+/// Builds both binaries and returns where they are, in the order of [`TARGETS`].
+///
+/// # Errors
+/// When one does not build, is not static, is for another machine or is too big.
+pub(crate) fn run(root: &Path) -> Result<[PathBuf; 2]> {
+    let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
+    let target_folder = metadata.target_directory.into_std_path_buf();
+    let build = |target: &str, machine: u16| -> Result<PathBuf> {
+        let started = Instant::now();
+        let mut cargo = process::cargo(root);
+        cargo.args(["build", "--package", "whylate", "--profile", PROFILE, "--target", target]);
+        process::run(&mut cargo)?;
+        let binary = target_folder.join(target).join(PROFILE).join("whylate");
+        let size_bytes = check(&binary, machine)?;
+        println!(
+            "xtask: {} ({:.1} MB, static), built in {:.0} s",
+            binary.display(),
+            size_bytes as f64 / 1e6,
+            started.elapsed().as_secs_f64()
+        );
+        Ok(binary)
+    };
+    Ok([build(TARGETS[0], MACHINE_X86_64)?, build(TARGETS[1], MACHINE_AARCH64)?])
+}
+
+/// Returns the size in bytes of a binary that is as it should be.
+fn check(binary: &Path, machine: u16) -> Result<u64> {
+    let bytes = std::fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    let size_bytes = bytes.len() as u64;
+    let headers = elf::read(&bytes).with_context(|| binary.display().to_string())?;
+    ensure!(
+        headers.machine == machine,
+        "{} is for machine {}, not {machine}: see the linker in .cargo/config.toml",
+        binary.display(),
+        headers.machine
+    );
+    ensure!(headers.is_static, "{} asks for a dynamic loader: link it statically", binary.display());
+    ensure!(
+        size_bytes < SIZE_LIMIT_BYTES,
+        "{} has {size_bytes} bytes; the limit is {SIZE_LIMIT_BYTES}: see what grew with `cargo bloat`",
+        binary.display()
+    );
+    Ok(size_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::tests::executable;
+
+    /// What `check` says about a file of these bytes.
+    fn checked(bytes: &[u8]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("whylate");
+        std::fs::write(&path, bytes).unwrap();
+        check(&path, MACHINE_X86_64)
+            .map_or_else(|error| format!("{error:#}"), |size_bytes| size_bytes.to_string())
+    }
+
+    #[test]
+    fn a_small_static_binary_passes() {
+        let bytes = executable(MACHINE_X86_64, &[1]);
+        assert_eq!(checked(&bytes), bytes.len().to_string());
+    }
+
+    #[test]
+    fn a_dynamic_binary_is_refused() {
+        assert!(checked(&executable(MACHINE_X86_64, &[3, 1])).contains("asks for a dynamic loader"));
+    }
+
+    #[test]
+    fn a_binary_for_another_machine_is_refused() {
+        assert!(checked(&executable(MACHINE_AARCH64, &[1])).contains("is for machine 183, not 62"));
+    }
+
+    #[test]
+    fn a_big_binary_is_refused() {
+        let mut bytes = executable(MACHINE_X86_64, &[1]);
+        bytes.resize(15_000_000, 0);
+        assert!(checked(&bytes).contains("has 15000000 bytes"));
+    }
+
+    #[test]
+    fn what_is_no_binary_is_refused() {
+        assert!(checked(b"#!/bin/sh\n").contains("not an ELF file"));
+    }
+}

@@ -1,0 +1,74 @@
+//! Runs the fuzz targets of `fuzz/` with cargo-fuzz on a nightly toolchain.
+
+use crate::process;
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+use std::process::Command;
+
+/// Runs each target for `seconds`, starting from its seeds and, for plans, from the built-in ones.
+///
+/// # Errors
+/// When there is no nightly toolchain or no cargo-fuzz, or when an input breaks a target.
+pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
+    let mut version = Command::new("rustup");
+    version.args(["run", "nightly", "cargo", "fuzz", "--version"]);
+    process::output(&mut version).context(
+        "fuzzing needs a nightly toolchain and cargo-fuzz: `rustup toolchain install nightly` and `cargo install cargo-fuzz`",
+    )?;
+    let targets = targets(root)?;
+    ensure!(!targets.is_empty(), "no fuzz targets in fuzz/fuzz_targets");
+    for target in targets {
+        println!("xtask: fuzzing {target} for {seconds} s");
+        let corpus = format!("fuzz/corpus/{target}");
+        std::fs::create_dir_all(root.join(&corpus)).with_context(|| format!("cannot create {corpus}"))?;
+        let mut fuzz = Command::new("rustup");
+        fuzz.current_dir(root).args(["run", "nightly", "cargo", "fuzz", "run", &target, &corpus]);
+        // libFuzzer writes only into the first folder; the others are seeds.
+        fuzz.args(
+            [format!("fuzz/seeds/{target}").as_str(), "plans"].iter().filter(|path| root.join(path).is_dir()),
+        );
+        fuzz.args(["--", &format!("-max_total_time={seconds}"), "-print_final_stats=1", "-timeout=5"]);
+        let dictionary = format!("fuzz/{target}.dict");
+        if root.join(&dictionary).is_file() {
+            fuzz.arg(format!("-dict={dictionary}"));
+        }
+        process::run(&mut fuzz)?;
+    }
+    Ok(())
+}
+
+/// Names of the fuzz targets, sorted.
+fn targets(root: &Path) -> Result<Vec<String>> {
+    let folder = root.join("fuzz/fuzz_targets");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".rs")) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_the_sources_in_their_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("fuzz/fuzz_targets");
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in ["store.rs", "plan.rs", "notes.md"] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        assert_eq!(targets(root.path()).unwrap(), ["plan", "store"]);
+    }
+
+    #[test]
+    fn a_missing_folder_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(targets(root.path()).unwrap_err().to_string().contains("fuzz_targets"));
+    }
+}

@@ -1,0 +1,72 @@
+//! The chores of the workspace, run as `cargo xtask CHORE`.
+//!
+//! `test` is all that continuous integration does. Nothing here is part of the product, and nothing here is needed
+//! to build it.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command for developers talks on the terminal"
+)]
+
+mod dist;
+mod elf;
+mod fuzz;
+mod process;
+mod suite;
+mod tidy;
+mod toolchain;
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask CHORE
+
+  test             everything continuous integration does: fmt, clippy, docs, tidy, tests, static binaries
+  tidy             the rules of the source tree: dependencies, unsafe code, sizes, leftovers
+  dist             the static release binaries for x86_64 and aarch64
+  fuzz [SECONDS]   each fuzz target for that long (default 60); needs a nightly toolchain and cargo-fuzz";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<()> {
+    let root = workspace_root()?;
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["test"] => suite::run(&root),
+        ["tidy"] => tidy::run(&root),
+        ["dist"] => {
+            toolchain::ensure_targets(&dist::TARGETS)?;
+            dist::run(&root).map(|_| ())
+        }
+        ["fuzz"] => fuzz::run(&root, 60),
+        ["fuzz", seconds] => {
+            let seconds = seconds.parse().with_context(|| format!("{seconds} is no number of seconds"))?;
+            fuzz::run(&root, seconds)
+        }
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        [] => bail!("which chore?\n{USAGE}"),
+        other => bail!("no such chore: {}\n{USAGE}", other.join(" ")),
+    }
+}
+
+/// The folder of the workspace's `Cargo.toml`, so that the chores work from any folder below it.
+fn workspace_root() -> Result<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = own.parent().context("the folder of xtask has no parent")?;
+    Ok(root.to_owned())
+}

@@ -1,0 +1,134 @@
+//! `cargo xtask test`: everything continuous integration does, one step after another, until one fails.
+
+use crate::{dist, process, tidy, toolchain};
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often `whylate --help` is timed.
+const HELP_REPEATS: usize = 20;
+
+/// A step: its name and what it does.
+type Step = (&'static str, fn(&Path) -> Result<()>);
+
+/// Cheap steps first, so that most mistakes are found early.
+const STEPS: [Step; 7] = [
+    ("toolchain", toolchain_parts),
+    ("fmt", format),
+    ("tidy", tidy::run),
+    ("clippy", clippy),
+    ("docs", documentation),
+    ("tests", tests),
+    ("dist", static_binaries),
+];
+
+/// Runs the steps and prints how long each took.
+///
+/// # Errors
+/// When a step fails; the later ones do not run.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let started = Instant::now();
+    let mut done = Vec::new();
+    let result = run_steps(&STEPS, root, &mut done);
+    println!();
+    for (name, duration) in &done {
+        println!("xtask: {name:<10} {:>7.1} s", duration.as_secs_f64());
+    }
+    result?;
+    println!("xtask: all steps passed in {:.1} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Runs the steps until one fails, and notes those that passed.
+fn run_steps(steps: &[Step], root: &Path, done: &mut Vec<(&'static str, Duration)>) -> Result<()> {
+    for (name, step) in steps {
+        println!("\nxtask: --- {name}");
+        let started = Instant::now();
+        step(root).with_context(|| format!("step `{name}` failed"))?;
+        done.push((name, started.elapsed()));
+    }
+    Ok(())
+}
+
+fn toolchain_parts(_root: &Path) -> Result<()> {
+    toolchain::ensure_components()?;
+    toolchain::ensure_targets(&dist::TARGETS)
+}
+
+fn format(root: &Path) -> Result<()> {
+    process::run(process::cargo(root).args(["fmt", "--all", "--check"])).context("run `cargo fmt --all`")
+}
+
+fn clippy(root: &Path) -> Result<()> {
+    let mut cargo = process::cargo(root);
+    process::run(cargo.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn documentation(root: &Path) -> Result<()> {
+    let mut cargo = process::cargo(root);
+    process::run(cargo.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn tests(root: &Path) -> Result<()> {
+    process::run(process::cargo(root).args(["test", "--workspace"]))
+}
+
+fn static_binaries(root: &Path) -> Result<()> {
+    let [native, _] = dist::run(root)?;
+    if cfg!(target_arch = "x86_64") {
+        let median = help_median(&native)?;
+        println!(
+            "xtask: whylate --help: median of {HELP_REPEATS} runs {:.1} ms (goal: below 20 ms)",
+            median.as_secs_f64() * 1e3
+        );
+    }
+    Ok(())
+}
+
+/// Median time that `whylate --help` takes. It is reported and not asserted: shared machines are noisy.
+fn help_median(binary: &Path) -> Result<Duration> {
+    let mut durations = Vec::with_capacity(HELP_REPEATS);
+    for _ in 0..HELP_REPEATS {
+        let started = Instant::now();
+        let status = Command::new(binary)
+            .arg("--help")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        durations.push(started.elapsed());
+        ensure!(status.success(), "{} --help failed ({status})", binary.display());
+    }
+    durations.sort_unstable();
+    Ok(durations[HELP_REPEATS / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::bail;
+
+    fn passes(_root: &Path) -> Result<()> {
+        Ok(())
+    }
+
+    fn fails(_root: &Path) -> Result<()> {
+        bail!("the reason")
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_run_and_is_named() {
+        let mut done = Vec::new();
+        let steps: [Step; 3] = [("first", passes), ("second", fails), ("third", passes)];
+        let error = run_steps(&steps, Path::new("/"), &mut done).unwrap_err();
+        assert_eq!(format!("{error:#}"), "step `second` failed: the reason");
+        assert_eq!(done.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["first"]);
+    }
+
+    #[test]
+    fn help_that_fails_is_an_error() {
+        assert!(help_median(Path::new("/bin/false")).is_err());
+        assert!(help_median(Path::new("/bin/true")).is_ok());
+    }
+}

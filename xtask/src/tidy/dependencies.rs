@@ -1,0 +1,262 @@
+//! Which crate of the workspace may depend on which.
+//!
+//! The table lists what each crate may name in its manifest, tests included; the second table says what a crate must
+//! not reach through any chain, however the first one is changed.
+
+use super::Violation;
+use anyhow::{Context, Result};
+use cargo_metadata::{DependencyKind, Metadata};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+const RULE: &str = "dependencies";
+/// Where the tables are.
+const TABLE: &str = "xtask/src/tidy/dependencies.rs";
+
+/// Crate, and the crates of the workspace that it may depend on.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("whylate-core", &[]),
+    ("whylate-sys", &["whylate-core"]),
+    ("whylate-stats", &["whylate-core"]),
+    ("whylate-report", &["whylate-core"]),
+    ("whylate-store", &["whylate-core", "whylate-stats"]),
+    ("whylate-load", &["whylate-core", "whylate-sys"]),
+    ("whylate-probe", &["whylate-core", "whylate-sys", "whylate-stats"]),
+    (
+        "whylate-runner",
+        &["whylate-core", "whylate-sys", "whylate-stats", "whylate-store", "whylate-load", "whylate-probe"],
+    ),
+    (
+        "whylate",
+        &[
+            "whylate-core",
+            "whylate-sys",
+            "whylate-stats",
+            "whylate-store",
+            "whylate-load",
+            "whylate-probe",
+            "whylate-report",
+            "whylate-runner",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// Crate, and a crate that it must not reach through any chain.
+const NEVER_REACHED: &[(&str, &str)] = &[
+    ("whylate-stats", "whylate-sys"),
+    ("whylate-report", "whylate-sys"),
+    ("whylate-report", "whylate-stats"),
+    ("whylate-report", "whylate-runner"),
+    ("whylate-store", "whylate-sys"),
+    ("whylate-store", "whylate-runner"),
+    ("whylate-probe", "whylate-load"),
+    ("whylate-load", "whylate-probe"),
+];
+
+/// A crate of the workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Crate {
+    /// Its name.
+    name: String,
+    /// Its manifest, relative to the root of the workspace.
+    manifest: String,
+    /// The crates of the workspace that it depends on.
+    dependencies: Vec<Dependency>,
+}
+
+/// A dependency on a crate of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Dependency {
+    name: String,
+    /// Where in the manifest.
+    line: usize,
+    /// Only tests, benchmarks and examples use it.
+    only_tests: bool,
+}
+
+/// What Cargo knows about the workspace.
+///
+/// # Errors
+/// When a manifest cannot be read.
+pub(crate) fn crates(metadata: &Metadata, root: &Path) -> Result<Vec<Crate>> {
+    let mut crates = Vec::new();
+    for package in metadata.workspace_packages() {
+        let path = package.manifest_path.as_std_path();
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let internal = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
+        crates.push(Crate {
+            name: package.name.to_string(),
+            manifest: path.strip_prefix(root).unwrap_or(path).display().to_string(),
+            dependencies: internal
+                .map(|dependency| Dependency {
+                    name: dependency.name.clone(),
+                    line: line_of(&text, &dependency.name),
+                    only_tests: dependency.kind == DependencyKind::Development,
+                })
+                .collect(),
+        });
+    }
+    Ok(crates)
+}
+
+/// The line (from 1) of a manifest that names a dependency.
+fn line_of(manifest: &str, dependency: &str) -> usize {
+    let names =
+        |line: &str| line.strip_prefix(dependency).is_some_and(|rest| rest.starts_with(['.', ' ', '=']));
+    manifest.lines().position(names).map_or(1, |index| index + 1)
+}
+
+/// Checks the workspace against the tables.
+pub(crate) fn check(crates: &[Crate]) -> Vec<Violation> {
+    check_with(crates, ALLOWED, NEVER_REACHED)
+}
+
+fn check_with(
+    crates: &[Crate],
+    allowed: &[(&str, &[&str])],
+    never_reached: &[(&str, &str)],
+) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for one in crates {
+        violations.extend(check_direct(one, allowed));
+    }
+    let names: BTreeSet<&str> = crates.iter().map(|one| one.name.as_str()).collect();
+    for (name, _) in allowed.iter().filter(|(name, _)| !names.contains(name)) {
+        let message = format!("the table lists {name}, which does not exist: remove its line");
+        violations.push(Violation { path: TABLE.into(), line: 1, rule: RULE, message });
+    }
+    for (from, to) in never_reached {
+        let Some(one) = crates.iter().find(|one| one.name == *from) else { continue };
+        if let Some(chain) = chain(crates, from, to) {
+            let message = format!("{from} must never reach {to}, but does: {}", chain.join(" -> "));
+            let line = one.dependencies.iter().find(|next| next.name == chain[1]).map_or(1, |next| next.line);
+            violations.push(Violation { path: one.manifest.clone(), line, rule: RULE, message });
+        }
+    }
+    violations
+}
+
+/// What the crate's own manifest names.
+fn check_direct(one: &Crate, allowed: &[(&str, &[&str])]) -> Vec<Violation> {
+    let violation =
+        |line: usize, message: String| Violation { path: one.manifest.clone(), line, rule: RULE, message };
+    let Some((_, may_name)) = allowed.iter().find(|(name, _)| *name == one.name) else {
+        let message = format!("{} has no rule: say in {TABLE} what it may depend on", one.name);
+        return vec![violation(1, message)];
+    };
+    let forbidden = one.dependencies.iter().filter(|next| !may_name.contains(&next.name.as_str()));
+    forbidden
+        .map(|next| {
+            let message = format!(
+                "{} must not depend on {}: move what is needed to a crate that both may use, or pass it in",
+                one.name, next.name
+            );
+            violation(next.line, message)
+        })
+        .collect()
+}
+
+/// The shortest chain of dependencies, tests aside, from one crate to another.
+fn chain(crates: &[Crate], from: &str, to: &str) -> Option<Vec<String>> {
+    let by_name: BTreeMap<&str, &Crate> = crates.iter().map(|one| (one.name.as_str(), one)).collect();
+    let mut seen = BTreeSet::from([from.to_owned()]);
+    let mut chains = vec![vec![from.to_owned()]];
+    while !chains.is_empty() {
+        let mut longer = Vec::new();
+        for chain in chains {
+            let Some(last) = chain.last().and_then(|last| by_name.get(last.as_str())) else { continue };
+            for next in last.dependencies.iter().filter(|next| !next.only_tests) {
+                let extended: Vec<String> = chain.iter().chain([&next.name]).cloned().collect();
+                if next.name == to {
+                    return Some(extended);
+                }
+                if seen.insert(next.name.clone()) {
+                    longer.push(extended);
+                }
+            }
+        }
+        chains = longer;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, dependencies: &[&str]) -> Crate {
+        let dependencies = dependencies
+            .iter()
+            .map(|name| Dependency { name: (*name).into(), line: 7, only_tests: false })
+            .collect();
+        Crate { name: name.into(), manifest: format!("{name}/Cargo.toml"), dependencies }
+    }
+
+    fn shown(crates: &[Crate], never_reached: &[(&str, &str)]) -> Vec<String> {
+        let allowed: &[(&str, &[&str])] = &[("a", &[]), ("b", &["a"]), ("c", &["b"])];
+        check_with(crates, allowed, never_reached).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_the_table_allows_passes() {
+        let crates = [package("a", &[]), package("b", &["a"]), package("c", &["b"])];
+        assert!(shown(&crates, &[("a", "c")]).is_empty());
+    }
+
+    #[test]
+    fn what_it_does_not_allow_is_refused() {
+        let crates = [package("a", &[]), package("b", &["a"]), package("c", &["a", "b"])];
+        let violations = shown(&crates, &[]);
+        assert_eq!(violations.len(), 1);
+        assert!(
+            violations[0].starts_with("c/Cargo.toml:7: dependencies: c must not depend on a"),
+            "{violations:?}"
+        );
+    }
+
+    #[test]
+    fn tests_obey_the_table_too() {
+        let mut crates = [package("a", &["b"]), package("b", &["a"]), package("c", &[])];
+        crates[0].dependencies[0].only_tests = true;
+        assert_eq!(shown(&crates, &[]).len(), 1);
+    }
+
+    #[test]
+    fn a_chain_is_found_through_other_crates() {
+        let crates = [package("a", &[]), package("b", &["a"]), package("c", &["b"])];
+        let violations = shown(&crates, &[("c", "a")]);
+        assert_eq!(violations, ["c/Cargo.toml:7: dependencies: c must never reach a, but does: c -> b -> a"]);
+    }
+
+    #[test]
+    fn a_chain_through_tests_is_none() {
+        let mut crates = [package("a", &[]), package("b", &["a"]), package("c", &["b"])];
+        crates[2].dependencies[0].only_tests = true;
+        assert!(shown(&crates, &[("c", "a")]).is_empty());
+    }
+
+    #[test]
+    fn a_crate_without_a_rule_and_a_rule_without_a_crate_are_refused() {
+        let violations = shown(&[package("a", &[]), package("b", &["a"]), package("d", &[])], &[]);
+        assert_eq!(violations.len(), 2, "{violations:?}");
+        assert!(violations[0].contains("d has no rule"), "{violations:?}");
+        assert!(violations[1].contains("lists c, which does not exist"), "{violations:?}");
+    }
+
+    #[test]
+    fn the_tables_agree_with_each_other() {
+        for (from, to) in NEVER_REACHED {
+            let (_, allowed) = ALLOWED.iter().find(|(name, _)| name == from).unwrap();
+            assert!(!allowed.contains(to), "{from} may depend on {to} and must never reach it");
+        }
+    }
+
+    #[test]
+    fn a_dependency_has_a_line() {
+        let manifest = "[dependencies]\nwhylate-core-extra = \"1\"\nwhylate-core.workspace = true\n";
+        assert_eq!(line_of(manifest, "whylate-core"), 3);
+        assert_eq!(line_of(manifest, "serde"), 1);
+    }
+}

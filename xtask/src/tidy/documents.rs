@@ -1,0 +1,94 @@
+//! Lists that must agree with folders: the built-in plans, the numbers of the decision records.
+
+use super::{TextFile, Violation};
+
+/// Where the built-in plans are listed.
+const PLAN_LIST: &str = "crates/core/src/plan/builtin.rs";
+/// Where the plans are.
+const PLANS: &str = "plans/";
+/// Where the decision records are.
+const RECORDS: &str = "docs/adr/";
+
+/// Checks all files.
+pub(crate) fn check(files: &[TextFile]) -> Vec<Violation> {
+    let mut violations = check_plans(files);
+    violations.extend(check_records(files));
+    violations
+}
+
+/// Each plan is built in, under the name of its file.
+fn check_plans(files: &[TextFile]) -> Vec<Violation> {
+    let list = files.iter().find(|file| file.path == PLAN_LIST).map_or("", |file| file.text.as_str());
+    let mut violations = Vec::new();
+    for file in files {
+        let Some(name) = file.path.strip_prefix(PLANS).and_then(|name| name.strip_suffix(".toml")) else {
+            continue;
+        };
+        let is_listed = list.contains(&format!("/{PLANS}{name}.toml\""));
+        let is_named = file.text.lines().any(|line| line.trim() == format!("name = \"{name}\""));
+        let message = match (is_listed, is_named) {
+            (false, _) => format!("not built in: add it to {PLAN_LIST}"),
+            (true, false) => format!("write `name = \"{name}\"`, like the name of the file"),
+            (true, true) => continue,
+        };
+        violations.push(Violation { path: file.path.clone(), line: 1, rule: "plans", message });
+    }
+    violations
+}
+
+/// The records are `0001-….md`, `0002-….md` and so on, and begin with their number.
+fn check_records(files: &[TextFile]) -> Vec<Violation> {
+    let mut records: Vec<(&str, &TextFile)> =
+        files.iter().filter_map(|file| Some((file.path.strip_prefix(RECORDS)?, file))).collect();
+    records.sort_by_key(|(name, _)| *name);
+    let mut violations = Vec::new();
+    for (index, (name, file)) in records.into_iter().enumerate() {
+        let number = format!("{:04}", index + 1);
+        let is_numbered = name.starts_with(&format!("{number}-")) && name.ends_with(".md");
+        let message = if !is_numbered {
+            format!("expected {RECORDS}{number}-TITLE.md: number the records without gaps")
+        } else if !file.text.starts_with(&format!("# {number}: ")) {
+            format!("begin with `# {number}: TITLE`")
+        } else {
+            continue;
+        };
+        violations.push(Violation { path: file.path.clone(), line: 1, rule: "records", message });
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> TextFile {
+        TextFile { path: path.into(), text: text.into() }
+    }
+
+    fn paths(files: &[TextFile]) -> Vec<String> {
+        check(files).into_iter().map(|violation| violation.path).collect()
+    }
+
+    #[test]
+    fn a_plan_is_built_in_under_its_name() {
+        let list = file(PLAN_LIST, "include_str!(\"../../../../plans/quick.toml\")");
+        assert!(paths(&[list.clone(), file("plans/quick.toml", "name = \"quick\"\n")]).is_empty());
+        assert_eq!(paths(&[list.clone(), file("plans/slow.toml", "name = \"slow\"\n")]), ["plans/slow.toml"]);
+        assert_eq!(paths(&[list, file("plans/quick.toml", "name = \"fast\"\n")]), ["plans/quick.toml"]);
+    }
+
+    #[test]
+    fn records_are_numbered_without_gaps() {
+        let record = |number: &str| file(&format!("docs/adr/{number}-a.md"), &format!("# {number}: A\n"));
+        assert!(paths(&[record("0002"), record("0001")]).is_empty());
+        assert_eq!(paths(&[record("0001"), record("0003")]), ["docs/adr/0003-a.md"]);
+        assert_eq!(paths(&[record("0002")]), ["docs/adr/0002-a.md"]);
+        let twice = [record("0001"), file("docs/adr/0001-b.md", "# 0001: B\n")];
+        assert_eq!(paths(&twice), ["docs/adr/0001-b.md"]);
+    }
+
+    #[test]
+    fn a_record_begins_with_its_number() {
+        assert_eq!(paths(&[file("docs/adr/0001-a.md", "# A\n")]), ["docs/adr/0001-a.md"]);
+    }
+}

@@ -1,0 +1,143 @@
+//! The rules of the source tree that the compiler and clippy do not check.
+//!
+//! Each rule is a function from texts to violations, so that it is tested on small texts; only [`run`] and
+//! [`collect`] read files. A violation says where, which rule, and what to do.
+
+mod dependencies;
+mod documents;
+mod leftovers;
+mod places;
+mod sizes;
+mod source;
+mod unsafe_code;
+
+use crate::process;
+use anyhow::{Context, Result, bail};
+use cargo_metadata::MetadataCommand;
+use source::SourceFile;
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+/// Where the exceptions to the size limits stand.
+const ALLOWANCES: &str = "xtask/tidy-allow.txt";
+
+/// Something that a rule forbids.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Violation {
+    /// The file, relative to the root of the workspace.
+    pub(crate) path: String,
+    /// Its line, from 1.
+    pub(crate) line: usize,
+    /// Name of the rule.
+    pub(crate) rule: &'static str,
+    /// What is wrong and what to do.
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.path, self.line, self.rule, self.message)
+    }
+}
+
+/// A tracked text file.
+#[derive(Clone, Debug)]
+pub(crate) struct TextFile {
+    /// Relative to the root of the workspace.
+    pub(crate) path: String,
+    /// Its content.
+    pub(crate) text: String,
+}
+
+/// Checks the whole tree.
+///
+/// # Errors
+/// When a rule is violated; each violation is printed.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let files = collect(root)?;
+    let mut violations = check_texts(&files);
+    let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
+    violations.extend(dependencies::check(&dependencies::crates(&metadata, root)?));
+    violations.sort();
+    for violation in &violations {
+        println!("{violation}");
+    }
+    match violations.len() {
+        0 => {
+            println!("xtask: {} files are tidy", files.len());
+            Ok(())
+        }
+        1 => bail!("1 violation of the rules of the source tree"),
+        count => bail!("{count} violations of the rules of the source tree"),
+    }
+}
+
+/// All rules that look at texts.
+fn check_texts(files: &[TextFile]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let sources: Vec<SourceFile> =
+        files.iter().filter(|file| file.path.ends_with(".rs")).map(SourceFile::read).collect();
+    for source in &sources {
+        violations.extend(unsafe_code::check(source));
+        violations.extend(leftovers::check(source));
+    }
+    for file in files {
+        let source = sources.iter().find(|source| source.path == file.path);
+        violations.extend(places::check(file, source));
+    }
+    violations.extend(documents::check(files));
+    let allowances = files.iter().find(|file| file.path == ALLOWANCES).map_or("", |file| file.text.as_str());
+    violations.extend(sizes::check(&sources, ALLOWANCES, allowances));
+    violations
+}
+
+/// Every file that git tracks or would track, as far as it is text.
+fn collect(root: &Path) -> Result<Vec<TextFile>> {
+    let mut git = Command::new("git");
+    git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let list = process::output(&mut git).context("tidy reads the files that git knows")?;
+    let mut files = Vec::new();
+    for path in list.split('\0').filter(|path| !path.is_empty()) {
+        let full = root.join(path);
+        if !full.is_file() {
+            // Deleted but not yet committed, or a link to a folder.
+            continue;
+        }
+        let bytes = std::fs::read(&full).with_context(|| format!("cannot read {}", full.display()))?;
+        if let Ok(text) = String::from_utf8(bytes) {
+            files.push(TextFile { path: path.to_owned(), text });
+        }
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_violation_says_where_what_and_what_to_do() {
+        let file = TextFile {
+            path: "crates/core/src/lib.rs".into(),
+            text: "//! Words.\nfn main() {\n    todo!()\n}\n".into(),
+        };
+        let shown: Vec<String> = check_texts(&[file]).iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["crates/core/src/lib.rs:3: leftovers: `todo!(`: write it or leave it out"]);
+    }
+
+    #[test]
+    fn files_come_from_git_and_ignored_ones_do_not() {
+        let root = tempfile::tempdir().unwrap();
+        let mut git = Command::new("git");
+        process::run(git.current_dir(root.path()).args(["init", "--quiet"])).unwrap();
+        std::fs::write(root.path().join(".gitignore"), "ignored\n").unwrap();
+        std::fs::write(root.path().join("ignored"), "no").unwrap();
+        std::fs::write(root.path().join("kept"), "yes").unwrap();
+        std::fs::write(root.path().join("binary"), [0xff, 0xfe]).unwrap();
+        let mut paths: Vec<String> =
+            collect(root.path()).unwrap().into_iter().map(|file| file.path).collect();
+        paths.sort();
+        assert_eq!(paths, [".gitignore", "kept"]);
+    }
+}
