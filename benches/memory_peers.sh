@@ -32,21 +32,20 @@ done
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 
-# ours ACCESS KIB: mean GB/s. The load runs until its standard input is closed.
+# ours ACCESS KIB: median GB/s of the intervals of 100 ms. The load runs until its standard input is closed.
 ours() {
     request="{\"spec\":{\"work\":{\"memory\":{\"cpus\":\"$cpu\",\"access\":\"$1\",\"working_set\":\"$2KiB\",\"huge_pages\":$huge}},\"interval\":\"100ms\"},\"program\":\"\",\"exec_arguments\":[]}"
     { printf '%s\n' "$request"; sleep "$((seconds + 1))"; } | "$binary" internal-load | awk -F'[:,}]' '
         /"error"/ { print > "/dev/stderr" }
         /"rate"/ {
-            for (i = 1; i < NF; i++) { if ($i ~ /"interval_ns"/) t = $(i + 1); if ($i ~ /"value"/) v = $(i + 1) }
-            bytes += v * t; time += t
-        }
-        END { if (time) printf "%.3f\n", bytes / time / 1e9 }'
+            for (i = 1; i < NF; i++) if ($i ~ /"value"/) print $(i + 1) / 1e9
+        }' | sort -g | awk '{ value[NR] = $1 } END { if (NR) printf "%.3f\n", value[int((NR + 1) / 2)] }'
 }
 
 # memrate KIB: lines "CATEGORY GB/s", the best method of each category.
 memrate() {
-    taskset -c "$cpu" stress-ng --memrate 1 --memrate-bytes "$1K" -t "$((seconds + 2))" --metrics 2>&1 | awk '
+    # One pass of all its methods must fit: it begins with the writes.
+    taskset -c "$cpu" stress-ng --memrate 1 --memrate-bytes "$1K" -t "$((seconds + 2 + $1 / 131072))" --metrics 2>&1 | awk '
         / MB per sec/ {
             for (i = 2; i <= NF; i++) if ($i == "MB") { rate = $(i - 2); name = $(i - 1) }
             kind = name ~ /^read/ ? "read" : name ~ /nt$/ ? "non-temporal-write" : "write"

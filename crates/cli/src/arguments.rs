@@ -11,14 +11,19 @@ use whylate_core::{CpuSelector, Nanos};
 /// whylate disturbs a machine in a controlled way, measures what a real-time task feels, and says with honest
 /// statistics what made it late.
 #[derive(Debug, Parser)]
-#[command(name = "whylate", version, max_term_width = 100, after_help = "\
+#[command(
+    name = "whylate",
+    version,
+    max_term_width = 100,
+    after_help = "\
 Examples:
   whylate run                                  the quick plan on this machine, under a minute
   whylate measure timer -a 1 -p 95 -D 10s      what cyclictest measures
   whylate measure stall --cpu 1 --duration 10s what oslat measures
   whylate report RUN -o report.html            a picture of a run
 
-Exit codes: 0 pass, 1 error, 2 limit exceeded, 69 a facility that was asked for is not available.")]
+Exit codes: 0 pass, 1 error, 2 limit exceeded, 69 a facility that was asked for is not available."
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -51,7 +51,8 @@ impl Figures {
         for (cpu, summary) in self.summaries {
             let measured = summary.measured();
             let (result, mut found) = summary.finish();
-            let switches = self.involuntary_switches.iter().find(|(of, _)| *of == cpu).map(|(_, count)| *count);
+            let switches =
+                self.involuntary_switches.iter().find(|(of, _)| *of == cpu).map(|(_, count)| *count);
             throttling::label(
                 &mut found,
                 &Circumstances {
@@ -67,7 +68,7 @@ impl Figures {
             spikes.append(&mut found);
         }
         let spikes = largest_spikes(spikes, spikes_kept);
-        ProbeResult { probe: spec.name().to_owned(), cpus, spikes }
+        ProbeResult { probe: spec.name().to_owned(), cpus, spikes, rates: Vec::new() }
     }
 
     fn summary(&mut self, cpu: CpuId) -> Option<&mut Summary> {

@@ -12,7 +12,8 @@ pub(crate) fn watch() -> Result<Arc<AtomicBool>> {
         // In this order: the second signal finds the flag set by the first.
         let context = || format!("cannot handle signal {signal}");
         let now = i32::from(crate::exit::ERROR);
-        signal_hook::flag::register_conditional_shutdown(signal, now, Arc::clone(&asked)).with_context(context)?;
+        signal_hook::flag::register_conditional_shutdown(signal, now, Arc::clone(&asked))
+            .with_context(context)?;
         signal_hook::flag::register(signal, Arc::clone(&asked)).with_context(context)?;
     }
     Ok(asked)

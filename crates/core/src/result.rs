@@ -44,6 +44,9 @@ pub struct ProbeResult {
     pub cpus: Vec<CpuResult>,
     /// The largest spikes, largest first.
     pub spikes: Vec<Spike>,
+    /// What each load of the cell achieved while this probe ran, without its time series.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<RateResult>,
 }
 
 /// Quantiles of a latency distribution. Clamped to [min, max]; relative error at most 1/256 (exact below 256 ns).

@@ -47,7 +47,9 @@ pub enum ProbeError {
         String,
     ),
     /// The measuring process did not get ready.
-    #[error("the measuring process was not ready after {seconds} s: CPU {cpus} may be kept busy at a higher priority")]
+    #[error(
+        "the measuring process was not ready after {seconds} s: CPU {cpus} may be kept busy at a higher priority"
+    )]
     NotReady {
         /// The measured CPUs.
         cpus: CpuSet,

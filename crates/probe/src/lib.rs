@@ -7,6 +7,7 @@
 mod accounting;
 pub mod child;
 pub mod error;
+mod lane_reader;
 mod layout;
 pub mod measure;
 mod resolve;
@@ -17,3 +18,11 @@ pub use error::ProbeError;
 pub use measure::{Batch, Observer, Outcome, Progress, measure};
 pub use resolve::{Options, resolve};
 pub use spec::{ProbeKind, ProbeSpec};
+
+#[cfg(test)]
+mod tests;
+
+/// Counts what each thread allocates, for the test that a measuring thread allocates nothing.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: whylate_sys::allocation::CountingAllocator = whylate_sys::allocation::CountingAllocator;

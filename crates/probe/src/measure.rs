@@ -85,7 +85,8 @@ pub fn measure(
     let mut warnings = std::mem::take(&mut session.warnings);
     let mut accounting = Accounting::start(&spec.cpus, &mut warnings);
     let end_ns = session.start_ns.saturating_add(spec.duration.0);
-    let mut follow = Follow { next_ns: session.start_ns + stored.0, stored, seen_spike: false, stopped: false };
+    let mut follow =
+        Follow { next_ns: session.start_ns + stored.0, stored, seen_spike: false, stopped: false };
     while !session.is_finished() {
         std::thread::sleep(POLL);
         session.check_alive()?;

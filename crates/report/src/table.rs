@@ -1,7 +1,7 @@
 //! The table of a result: one line per cell, probe and CPU, as text, the same for every format.
 
 use crate::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
-use whylate_core::result::{CellResult, CpuResult, ProbeResult, Quantiles, RunResult};
+use whylate_core::result::{CellResult, CpuResult, ProbeResult, Quantiles, RateResult, RunResult};
 use whylate_core::{CpuId, CpuSet, Nanos};
 
 /// A column.
@@ -85,7 +85,7 @@ impl Field {
 
     /// Columns that say something of the whole cell, not of one probe.
     pub(crate) fn of_whole_cell(self) -> bool {
-        matches!(self, Self::LoadRate | Self::Steal | Self::Interrupts)
+        matches!(self, Self::Steal | Self::Interrupts)
     }
 }
 
@@ -169,8 +169,10 @@ pub(crate) fn run_groups(run: &RunResult) -> Vec<Group> {
     let groups = probe_names(run).into_iter().map(|probe| {
         let mut lines = Vec::new();
         for cell in &run.cells {
-            for cpu in cell_probe(cell, probe).into_iter().flat_map(|result| &result.cpus) {
-                push_lines(&mut lines, Some(cell), cpu, run.plan.limit);
+            for result in cell_probe(cell, probe) {
+                for cpu in &result.cpus {
+                    push_lines(&mut lines, Some(cell), &result.rates, cpu, run.plan.limit);
+                }
             }
         }
         Group { probe: probe.to_owned(), first_title: "cell", lines }
@@ -182,7 +184,7 @@ pub(crate) fn run_groups(run: &RunResult) -> Vec<Group> {
 pub(crate) fn measure_group(probe: &ProbeResult) -> Group {
     let mut lines = Vec::new();
     for cpu in &probe.cpus {
-        push_lines(&mut lines, None, cpu, None);
+        push_lines(&mut lines, None, &[], cpu, None);
     }
     let mut group = Group { probe: probe.probe.clone(), first_title: "figures", lines };
     if group.has_corrected() {
@@ -194,12 +196,18 @@ pub(crate) fn measure_group(probe: &ProbeResult) -> Group {
     group
 }
 
-fn push_lines(lines: &mut Vec<Line>, cell: Option<&CellResult>, cpu: &CpuResult, limit: Option<Nanos>) {
+fn push_lines(
+    lines: &mut Vec<Line>,
+    cell: Option<&CellResult>,
+    rates: &[RateResult],
+    cpu: &CpuResult,
+    limit: Option<Nanos>,
+) {
     let above = |figures: Option<&Quantiles>| match (figures, limit) {
         (Some(figures), Some(limit)) => figures.max_ns > limit.0,
         _ => false,
     };
-    let recorded = Field::ALL.map(|field| recorded_text(field, cell, cpu));
+    let recorded = Field::ALL.map(|field| recorded_text(field, cell, rates, cpu));
     lines.push(Line {
         kind: LineKind::Recorded,
         cells: recorded.to_vec(),
@@ -230,23 +238,28 @@ fn quantile_text(field: Field, figures: &Quantiles) -> Option<String> {
     }
 }
 
-fn recorded_text(field: Field, cell: Option<&CellResult>, cpu: &CpuResult) -> Option<String> {
+fn recorded_text(
+    field: Field,
+    cell: Option<&CellResult>,
+    rates: &[RateResult],
+    cpu: &CpuResult,
+) -> Option<String> {
     match field {
         Field::Cell => cell.map(|cell| cell.name.clone()),
         Field::Cpu => Some(cpu.cpu.to_string()),
         Field::Samples => Some(count(cpu.samples)),
         Field::Missed => cpu.overruns.or(cpu.gaps).map(count),
         Field::Lost => cpu.lost_share.map(share),
-        Field::LoadRate => cell.and_then(load_rates),
+        Field::LoadRate => load_rates(rates),
         Field::Steal => cell.and_then(|cell| cell.steal_ns).map(nanoseconds),
         Field::Interrupts => cell.and_then(|cell| hard_interrupts(cell, cpu.cpu)).map(count),
         _ => cpu.quantiles.as_ref().and_then(|figures| quantile_text(field, figures)),
     }
 }
 
-/// What every load of the cell achieved; `None` without a load that has a rate.
-pub(crate) fn load_rates(cell: &CellResult) -> Option<String> {
-    let rates: Vec<String> = cell.rates.iter().map(|load| rate(load.mean, &load.unit)).collect();
+/// What every load of the cell achieved while the probe ran; `None` without a load that has a rate.
+fn load_rates(rates: &[RateResult]) -> Option<String> {
+    let rates: Vec<String> = rates.iter().map(|load| rate(load.mean, &load.unit)).collect();
     (!rates.is_empty()).then(|| rates.join(" + "))
 }
 

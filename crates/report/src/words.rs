@@ -16,7 +16,7 @@ pub(crate) const CORRECTED_NOTE: &str = "Lines marked corrected count each misse
 
 /// Why some columns are the same for every probe of a cell.
 pub(crate) const WHOLE_CELL_NOTE: &str =
-    "Load rate, steal and interrupts are of the whole cell: all its probes and repeats.";
+    "Steal and interrupts are of the whole cell: all its probes and repeats.";
 
 /// What a probe measures, in half a sentence.
 pub(crate) fn probe_meaning(probe: &str) -> &'static str {

@@ -20,7 +20,9 @@ pub enum RunError {
         source: ProbeError,
     },
     /// Two probes of one kind on one CPU could not be told apart.
-    #[error("probe[{index}]: another {kind} probe of the plan measures CPU {cpu} already; give them different `cpus`")]
+    #[error(
+        "probe[{index}]: another {kind} probe of the plan measures CPU {cpu} already; give them different `cpus`"
+    )]
     ProbeTwice {
         /// Place of the second in the plan.
         index: usize,

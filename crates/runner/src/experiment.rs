@@ -10,7 +10,7 @@ use whylate_core::result::RunState;
 use whylate_core::warning::push_once;
 use whylate_core::{Facts, Nanos, Plan, Warning};
 use whylate_probe::Progress;
-use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo};
+use whylate_store::{Execution, ExecutionState, Reader, RunDirectory, RunInfo, StoreError, assemble};
 
 /// Who watches a run.
 pub trait Audience {
@@ -92,7 +92,8 @@ pub fn resume(
     }
     let experiment = prepare(info.plan.clone())?;
     if experiment.facts.kernel.boot_id != info.facts.kernel.boot_id {
-        let text = "the run was resumed after a reboot: repeats before and after it may differ for that reason";
+        let text =
+            "the run was resumed after a reboot: repeats before and after it may differ for that reason";
         push_once(&mut info.warnings, Warning::without_fix("resumed-after-reboot", text));
     }
     (info.state, info.error) = (RunState::Running, None);
@@ -143,13 +144,20 @@ impl Course<'_> {
             None => (RunState::Complete, None),
         };
         self.directory.update_info(&self.info)?;
+        match Reader::open(self.directory.path()).and_then(|reader| assemble(&reader)) {
+            Ok(result) => self.directory.write_result(&result)?,
+            // Nothing to write; whoever asks for the result is told so.
+            Err(StoreError::NoSamples { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
         Ok(self.info)
     }
 
     /// A B C, A B C, …: what changes slowly on the machine reaches every cell alike.
     fn all_repeats(&mut self) -> Result<Option<Stop>, RunError> {
         let experiment = self.experiment;
-        let runnable: Vec<&PreparedCell> = experiment.cells.iter().filter(|cell| cell.loads.is_ok()).collect();
+        let runnable: Vec<&PreparedCell> =
+            experiment.cells.iter().filter(|cell| cell.loads.is_ok()).collect();
         let total = experiment.plan.repeats * runnable.len() as u32;
         let mut done = 0;
         for repeat in 1..=experiment.plan.repeats {

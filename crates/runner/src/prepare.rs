@@ -70,8 +70,8 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
     };
     let mut probes: Vec<ProbeSpec> = Vec::new();
     for (index, probe) in plan.probe.iter().enumerate() {
-        let (spec, more) = resolve(probe, &target, &facts, &options)
-            .map_err(|source| RunError::Probe { index, source })?;
+        let (spec, more) =
+            resolve(probe, &target, &facts, &options).map_err(|source| RunError::Probe { index, source })?;
         let same_kind = probes.iter().filter(|other| other.name() == spec.name());
         let twice = same_kind.flat_map(|other| other.cpus.intersection(&spec.cpus).first()).next();
         if let Some(cpu) = twice {
@@ -142,7 +142,8 @@ fn loads(cell: &CellPlan, plan: &Plan, target: &CpuSet, facts: &Facts) -> Result
     let named = cell.loads.iter().filter_map(|name| plan.load(name));
     named
         .map(|load| {
-            let prepared = prepare_load(load, target, facts).map_err(|reason| format!("load `{}`: {reason}", load.name))?;
+            let prepared = prepare_load(load, target, facts)
+                .map_err(|reason| format!("load `{}`: {reason}", load.name))?;
             prepared.spec.validate().map_err(|error| format!("load `{}`: {error}", load.name))?;
             Ok(prepared)
         })

@@ -68,11 +68,7 @@ impl Repeat<'_> {
         outcome.and_then(|end| stopped.map(|()| end))
     }
 
-    fn under_load(
-        &mut self,
-        loads: &mut Vec<Running>,
-        deadline: Instant,
-    ) -> Result<RepeatEnd, RepeatError> {
+    fn under_load(&mut self, loads: &mut Vec<Running>, deadline: Instant) -> Result<RepeatEnd, RepeatError> {
         let cell = self.cell;
         for load in cell.loads.iter().flatten() {
             self.stage("starting loads");
@@ -112,8 +108,7 @@ impl Repeat<'_> {
             exec.output = self.directory.load_output_path(&key);
         }
         let started = self.machine.start_load(&spec);
-        let load_handle =
-            started.map_err(|source| RepeatError::Load { name: load.name.clone(), source })?;
+        let load_handle = started.map_err(|source| RepeatError::Load { name: load.name.clone(), source })?;
         Ok(Running { name: load.name.clone(), load: load_handle, key })
     }
 

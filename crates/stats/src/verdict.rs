@@ -73,7 +73,7 @@ mod tests {
     fn cell(name: &str, probe: &str, max_ns: Option<u64>) -> CellResult {
         let quantiles = max_ns.map(|max_ns| Quantiles { max_ns, ..Quantiles::default() });
         let cpu = CpuResult { cpu: CpuId(3), quantiles, ..CpuResult::default() };
-        let probe = ProbeResult { probe: probe.to_owned(), cpus: vec![cpu], spikes: Vec::new() };
+        let probe = ProbeResult { probe: probe.to_owned(), cpus: vec![cpu], ..ProbeResult::default() };
         CellResult { name: name.to_owned(), probes: vec![probe], ..CellResult::default() }
     }
 

@@ -36,7 +36,8 @@ impl PosixTimer {
                 return Err(io::Error::last_os_error());
             }
             let created = Self { timer, signals };
-            let times = libc::itimerspec { it_interval: to_libc(period.0), it_value: to_libc(first.0.max(1)) };
+            let times =
+                libc::itimerspec { it_interval: to_libc(period.0), it_value: to_libc(first.0.max(1)) };
             if libc::timer_settime(timer, libc::TIMER_ABSTIME, &raw const times, std::ptr::null_mut()) != 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -64,7 +65,7 @@ fn to_libc(nanos: u64) -> libc::timespec {
     let time = timespec(nanos);
     // SAFETY: zero is valid for a timespec; musl pads it on some targets, so it has no literal that fits all.
     let mut converted: libc::timespec = unsafe { std::mem::zeroed() };
-    converted.tv_sec = time.tv_sec as libc::time_t;
+    converted.tv_sec = time.tv_sec as _;
     converted.tv_nsec = time.tv_nsec as libc::c_long;
     converted
 }

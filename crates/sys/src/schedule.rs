@@ -47,7 +47,8 @@ pub fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
     let mut set = KernelCpuSet::new();
     for cpu in cpus.iter() {
         if cpu.0 as usize >= KernelCpuSet::MAX_CPU {
-            let message = format!("CPU {cpu} is beyond the {} CPUs of sched_setaffinity", KernelCpuSet::MAX_CPU);
+            let message =
+                format!("CPU {cpu} is beyond the {} CPUs of sched_setaffinity", KernelCpuSet::MAX_CPU);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         set.set(cpu.0 as usize);
@@ -171,7 +172,9 @@ mod tests {
 
     #[test]
     fn a_cpu_that_does_not_exist_is_refused() {
-        std::thread::spawn(|| assert!(pin_this_thread(&CpuSet::single(CpuId(8000))).is_err())).join().unwrap();
+        std::thread::spawn(|| assert!(pin_this_thread(&CpuSet::single(CpuId(8000))).is_err()))
+            .join()
+            .unwrap();
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! A periodic timerfd.
 
 use crate::clock::timespec;
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use std::io;
 use std::os::fd::OwnedFd;
 use whylate_core::{MonoTime, Nanos};

@@ -111,7 +111,9 @@ fn run(
     meter.label(kind);
     let mut rates = Vec::new();
     while (endless || Instant::now() < end) && !asked_to_stop.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK_EVERY.min(end.saturating_duration_since(Instant::now()).max(LOOK_EVERY / 50)));
+        std::thread::sleep(
+            LOOK_EVERY.min(end.saturating_duration_since(Instant::now()).max(LOOK_EVERY / 50)),
+        );
         rates.extend(load.take_rates());
         meter.advance(Nanos(started.elapsed().as_nanos() as u64), &newest(&rates, unit));
         match load.status() {
@@ -138,7 +140,11 @@ fn run(
         duration_ns,
         warnings: outcome.warnings,
     };
-    if arguments.printing.json { output::print_json(&result)? } else { print(&result)? }
+    if arguments.printing.json {
+        output::print_json(&result)?
+    } else {
+        print(&result)?
+    }
     Ok(Ending::Pass)
 }
 

@@ -46,7 +46,9 @@ pub(super) fn execute(command: MeasureCommand) -> Result<Ending> {
 
 fn stall_plan(arguments: &StallArguments) -> Result<ProbePlan> {
     if arguments.probe.policy == whylate_core::plan::Policy::Deadline {
-        bail!("--policy deadline: a loop that never sleeps cannot run as SCHED_DEADLINE; choose fifo, rr or other");
+        bail!(
+            "--policy deadline: a loop that never sleeps cannot run as SCHED_DEADLINE; choose fifo, rr or other"
+        );
     }
     Ok(ProbePlan::Stall(StallPlan {
         cpus: None,
@@ -82,8 +84,13 @@ fn run(
     arguments: ProbeArguments,
 ) -> Result<Ending> {
     let duration = if arguments.duration.0 == 0 { ENDLESS } else { arguments.duration };
-    let options =
-        Options { warmup: arguments.warmup, duration, samples_max, strict: arguments.strict, lock_memory: true };
+    let options = Options {
+        warmup: arguments.warmup,
+        duration,
+        samples_max,
+        strict: arguments.strict,
+        lock_memory: true,
+    };
     let (spec, more) = resolve(plan, cpus, &facts, &options)?;
     warnings.extend(preflight(&facts, &spec.cpus));
     warnings.extend(more);
@@ -93,9 +100,13 @@ fn run(
     let stored = Nanos((duration.0 / 60).clamp(1_000_000_000, 60_000_000_000));
     let outcome = measure(&machine::launcher()?, &spec, stored, &mut figures)
         .with_context(|| format!("measuring {} on CPU {}", spec.name(), spec.cpus))?;
-    for warning in outcome.warnings {
-        whylate_core::warning::push_once(&mut warnings, warning);
-    }
+    // What the preflight has found already needs not be said again in other words.
+    warnings = outcome.warnings.into_iter().fold(warnings, |mut known, warning| {
+        if !known.iter().any(|other| other.code == warning.code) {
+            known.push(warning);
+        }
+        known
+    });
     let is_realtime = !warnings.iter().any(|warning| warning.code == "no-realtime-priority")
         && matches!(spec.policy, whylate_core::plan::Policy::Fifo | whylate_core::plan::Policy::Rr);
     let probe = figures.finish(&spec, &facts, is_realtime, arguments.spikes);

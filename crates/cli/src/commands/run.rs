@@ -27,7 +27,8 @@ pub(super) fn execute(arguments: &RunArguments) -> Result<Ending> {
         Some(path) => {
             let prepare = |plan: Plan| prepare(plan, machine::facts().0, arguments.strict);
             let reader = Reader::open(path)?;
-            let mut screen = Screen::new(quiet, &reader.info().plan, arguments.on_threshold.clone(), asked_to_stop);
+            let mut screen =
+                Screen::new(quiet, &reader.info().plan, arguments.on_threshold.clone(), asked_to_stop);
             let info = whylate_runner::resume(path, &prepare, &machine, &mut screen)?;
             screen.finish();
             (path.clone(), info)
@@ -74,7 +75,10 @@ fn read_plan(name: &str, overrides: &[String]) -> Result<Plan> {
     let path = Path::new(name);
     if !path.exists() && !name.contains(['/', '.']) {
         let names: Vec<&str> = builtin::ALL.iter().map(|plan| plan.name).collect();
-        bail!("there is no plan `{name}`: the built-in ones are {}; a file is named by its path", names.join(", "));
+        bail!(
+            "there is no plan `{name}`: the built-in ones are {}; a file is named by its path",
+            names.join(", ")
+        );
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the plan {name}"))?;
     Ok(Plan::parse(&Source { name, text: &text }, overrides)?)
@@ -102,9 +106,14 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
         facts.kernel.release,
         facts.kernel.preemption
     ));
-    let repeats = u64::from(plan.repeats) * experiment.cells.iter().filter(|cell| cell.loads.is_ok()).count() as u64;
+    let repeats =
+        u64::from(plan.repeats) * experiment.cells.iter().filter(|cell| cell.loads.is_ok()).count() as u64;
     let seconds = Nanos(plan.repeat_duration().0 * repeats).as_secs_f64();
-    output::message(&format!("measuring CPU {} for about {seconds:.0} s, into {}", experiment.target, path.display()));
+    output::message(&format!(
+        "measuring CPU {} for about {seconds:.0} s, into {}",
+        experiment.target,
+        path.display()
+    ));
     for cell in &experiment.cells {
         if let Err(reason) = &cell.loads {
             output::message(&format!("skipped: cell `{}`: {reason}", cell.plan.name()));

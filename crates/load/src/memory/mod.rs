@@ -1,4 +1,4 @@
-//! The memory load: prepares the workers, finds the fastest method, reports what is achieved.
+//! The memory load: prepares the workers, finds the fastest way, reports what is achieved.
 //!
 //! The rate is payload: bytes that the workers read plus bytes that they write (a copy counts both; a step of a
 //! chase counts the 8 bytes of the word that it reads). Write-allocate, prefetches and evictions are not counted.
@@ -15,7 +15,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
-use traffic::Method;
+use traffic::Way;
 use whylate_core::plan::{MemoryAccess, Pace};
 use whylate_core::record::RateRecord;
 use whylate_core::{Bytes, CpuId, MonoTime, Warning};
@@ -25,10 +25,10 @@ use whylate_sys::memory::{HugePages, Kernels};
 use whylate_sys::schedule::allowed_of_this_thread;
 use worker::{Shared, Worker};
 
-/// Rounds in which the methods are compared, and time of each method in a round.
+/// Rounds in which the ways of doing it are compared, and time of each way in a round.
 const TRIAL_ROUNDS: usize = 3;
 const TRIAL_NS: u64 = 30_000_000;
-/// Time after a change of method that does not count: the turn that is still running.
+/// Time after a change that does not count: the turn that is still running.
 const TRIAL_SETTLE_NS: u64 = 3_000_000;
 /// A last interval shorter than this is not worth a rate.
 const LAST_INTERVAL_NS_MIN: u64 = 10_000_000;
@@ -38,7 +38,6 @@ struct Crew {
     shared: Arc<Shared>,
     threads: Vec<(CpuId, JoinHandle<()>)>,
     starts: Vec<Sender<()>>,
-    kernels: Kernels,
 }
 
 /// Runs the load until the context says stop or its duration is over.
@@ -88,16 +87,14 @@ fn mem_available(meminfo: &str) -> Option<u64> {
 
 /// Starts the threads; they allocate and fill their buffers on their own CPUs.
 fn hire<W: Write>(spec: &MemorySpec, context: &Context<W>) -> Result<Crew, LoadError> {
-    let kernels = Kernels::best();
-    let shared = Arc::new(Shared::new(Method::candidates(spec.access, kernels), spec.cpus.len()));
-    let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new(), kernels };
+    let shared = Arc::new(Shared::new(Way::candidates(spec.access), spec.cpus.len()));
+    let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new() };
     for (index, cpu) in spec.cpus.iter().enumerate() {
         let (sender, start) = mpsc::channel();
         let worker = Worker {
             cpu,
             index,
             spec: spec.clone(),
-            kernels,
             shared: Arc::clone(&crew.shared),
             sender: context.sender.clone(),
             start,
@@ -130,7 +127,7 @@ fn wait_prepared<W: Write>(
             _ => return Ok(None),
         }
     }
-    for warning in warnings(spec, &pages, crew.kernels) {
+    for warning in warnings(spec, &pages, Kernels::best()) {
         context.tell(&Message::Warning(warning));
     }
     Ok(Some(pages))
@@ -171,7 +168,7 @@ fn move_aside(spec: &MemorySpec) {
     }
 }
 
-/// Compares the methods, says ready, and reports rates until the end.
+/// Compares the ways, says ready, and reports rates until the end.
 fn work<W: Write>(
     crew: &Crew,
     spec: &MemorySpec,
@@ -218,16 +215,16 @@ fn work<W: Write>(
     }
 }
 
-/// Lets the running workers try each method in turn and keeps the best; `false` when the load was stopped.
+/// Lets the running workers try each way in turn and keeps the best; `false` when the load was stopped.
 fn choose_fastest<W: Write>(shared: &Shared, context: &Context<W>) -> Result<bool, LoadError> {
-    let methods = shared.methods().len();
+    let ways = shared.ways().len();
     // The best round of each counts: whatever else runs can only slow a round down.
-    let mut best = vec![0.0f64; methods];
-    for round in 0..TRIAL_ROUNDS * methods {
-        if methods == 1 {
+    let mut best = vec![0.0f64; ways];
+    for round in 0..TRIAL_ROUNDS * ways {
+        if ways == 1 {
             break;
         }
-        let index = round % methods;
+        let index = round % ways;
         shared.select(index);
         if !keep_going(context, TRIAL_SETTLE_NS)? {
             return Ok(false);
@@ -239,7 +236,7 @@ fn choose_fastest<W: Write>(shared: &Shared, context: &Context<W>) -> Result<boo
         let rate = (shared.bytes() - bytes) as f64 / (clock::now().0 - begin.0).max(1) as f64;
         best[index] = best[index].max(rate);
     }
-    let fastest = (0..methods).max_by(|a, b| best[*a].total_cmp(&best[*b])).unwrap_or(0);
+    let fastest = (0..ways).max_by(|a, b| best[*a].total_cmp(&best[*b])).unwrap_or(0);
     shared.select(fastest);
     Ok(true)
 }
@@ -255,13 +252,13 @@ fn keep_going<W: Write>(context: &Context<W>, nanos: u64) -> Result<bool, LoadEr
 
 /// How it is done, for people.
 fn detail(crew: &Crew, spec: &MemorySpec, pages: &HugePages) -> String {
-    let method = crew.shared.method().name();
+    let way = crew.shared.way();
+    let (set, method) = (way.kernels.instruction_set(), way.method.name());
     let pages = match pages {
         HugePages::Reserved => ", reserved huge pages",
         HugePages::Transparent { .. } => ", transparent huge pages",
         HugePages::NotAsked | HugePages::Unavailable { .. } => "",
     };
-    let set = crew.kernels.instruction_set();
     let access = spec.access.name();
     format!("{access} over {} on each of CPUs {}: {set}, {method}{pages}", spec.working_set, spec.cpus)
 }

@@ -9,8 +9,8 @@ const DUTY_PERIOD_NS: u64 = 10_000_000;
 const CATCH_UP_NS: u64 = 100_000_000;
 /// Pauses shorter than this are saved up: a sleep costs about as much.
 const PAUSE_MIN_NS: u64 = 100_000;
-/// Payload of one turn without a rate.
-const TURN_BYTES_MAX: u64 = 256 << 10;
+/// Payload of one turn without a rate: string instructions like long ones, and it still ends within a millisecond.
+const TURN_BYTES_MAX: u64 = 1 << 20;
 /// Payload of one turn at the slowest rates.
 const TURN_BYTES_MIN: u64 = 4 << 10;
 /// Turns per second that a rate is cut into, within those limits.

@@ -1,7 +1,7 @@
 //! One worker's way through its buffer, and the methods by which each kind of traffic can be done.
 
 use whylate_core::plan::MemoryAccess;
-use whylate_sys::memory::{Buffer, Chase, Kernels, Random, ReadMethod, StoreMethod};
+use whylate_sys::memory::{Buffer, Chase, InstructionSet, Kernels, Random, ReadMethod, StoreMethod};
 
 /// Bytes of payload in one step of a chase: the word that is read. (The cache line around it is traffic of the
 /// hardware, not payload.)
@@ -25,28 +25,54 @@ impl Method {
             Self::Chase => "dependent loads",
         }
     }
+}
 
-    /// The ways that this CPU has for a kind of traffic, the plain one first; never empty.
+/// A method with an instruction set: what the trial compares.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) kernels: Kernels,
+    pub(crate) method: Method,
+}
+
+impl Way {
+    /// The ways that this CPU has for a kind of traffic, the usual one first; never empty.
     ///
-    /// `write` never uses streaming stores: traffic past the caches is a kind of its own. A copy may use them.
-    pub(crate) fn candidates(access: MemoryAccess, kernels: Kernels) -> Vec<Self> {
-        let string = kernels.has_string_instructions();
-        match access {
-            MemoryAccess::Read => vec![Self::Read(ReadMethod::Plain), Self::Read(ReadMethod::Prefetching)],
-            MemoryAccess::Write => {
-                let mut methods = vec![Self::Write(StoreMethod::Cached)];
-                methods.extend(string.then_some(Self::Write(StoreMethod::String)));
-                methods
-            }
-            MemoryAccess::Copy => {
-                let mut methods = vec![Self::Copy(StoreMethod::Cached)];
-                methods.extend(kernels.has_streaming_stores().then_some(Self::Copy(StoreMethod::Streaming)));
-                methods.extend(string.then_some(Self::Copy(StoreMethod::String)));
-                methods
-            }
-            MemoryAccess::Chase => vec![Self::Chase],
-            MemoryAccess::NonTemporal => vec![Self::Write(StoreMethod::Streaming)],
-        }
+    /// The narrower vectors are there because out of a large cache they are sometimes the faster ones: their slower
+    /// demand leaves the prefetchers more time. `write` never uses streaming stores: traffic past the caches is a
+    /// kind of its own. A copy may use them.
+    pub(crate) fn candidates(access: MemoryAccess) -> Vec<Self> {
+        let best = Kernels::best();
+        let narrow = Kernels::with(InstructionSet::Sse2).unwrap_or(best);
+        let plain = Kernels::with(InstructionSet::Portable).unwrap_or(best);
+        let string = best.has_string_instructions().then_some(best);
+        let streaming = best.has_streaming_stores().then_some(best);
+        let way = |kernels, method| Some(Self { kernels, method });
+        let with = |kernels: Option<Kernels>, method| kernels.map(|kernels| Self { kernels, method });
+        let all = match access {
+            MemoryAccess::Read => vec![
+                way(best, Method::Read(ReadMethod::Plain)),
+                way(best, Method::Read(ReadMethod::Prefetching)),
+                way(narrow, Method::Read(ReadMethod::Plain)),
+                way(plain, Method::Read(ReadMethod::Plain)),
+            ],
+            MemoryAccess::Write => vec![
+                way(best, Method::Write(StoreMethod::Cached)),
+                with(string, Method::Write(StoreMethod::String)),
+                way(narrow, Method::Write(StoreMethod::Cached)),
+            ],
+            MemoryAccess::Copy => vec![
+                way(best, Method::Copy(StoreMethod::Cached)),
+                with(streaming, Method::Copy(StoreMethod::Streaming)),
+                with(string, Method::Copy(StoreMethod::String)),
+                way(narrow, Method::Copy(StoreMethod::Cached)),
+            ],
+            MemoryAccess::Chase => vec![way(best, Method::Chase)],
+            MemoryAccess::NonTemporal => vec![
+                way(best, Method::Write(StoreMethod::Streaming)),
+                way(narrow, Method::Write(StoreMethod::Streaming)),
+            ],
+        };
+        all.into_iter().flatten().collect()
     }
 }
 
@@ -64,11 +90,10 @@ impl<'buffer> Traffic<'buffer> {
     /// Fills the buffer with random data and prepares the walk; `None` when the buffer is too small for it.
     pub(crate) fn new(
         access: MemoryAccess,
-        kernels: Kernels,
         buffer: &'buffer mut Buffer,
         random: &mut Random,
     ) -> Option<Self> {
-        kernels.fill_random(buffer.as_mut_slice(), random);
+        Kernels::best().fill_random(buffer.as_mut_slice(), random);
         match access {
             MemoryAccess::Chase => Chase::new(buffer.as_words_mut(), random).map(Self::Chase),
             MemoryAccess::Copy => {
@@ -86,16 +111,16 @@ impl<'buffer> Traffic<'buffer> {
     }
 
     /// Moves about `payload` bytes and returns how many exactly.
-    pub(crate) fn turn(&mut self, kernels: Kernels, method: Method, payload: u64) -> u64 {
+    pub(crate) fn turn(&mut self, way: Way, payload: u64) -> u64 {
         let mut done = 0;
         while done < payload {
-            done += self.piece(kernels, method, payload - done);
+            done += self.piece(way, payload - done);
         }
         done
     }
 
     /// Moves at most about `payload` bytes, up to the end of the buffer.
-    fn piece(&mut self, kernels: Kernels, method: Method, payload: u64) -> u64 {
+    fn piece(&mut self, Way { kernels, method }: Way, payload: u64) -> u64 {
         match self {
             Self::Linear { bytes, position, value } => {
                 let length = (bytes.len() - *position).min(payload as usize);
@@ -147,14 +172,13 @@ mod tests {
 
     #[test]
     fn every_kind_counts_what_it_moves() {
-        let kernels = Kernels::best();
         for access in ALL {
             for bytes in [128, 1000, 4096, 1 << 20] {
                 let mut buffer = Buffer::allocate(bytes, false, None).unwrap();
-                let mut traffic = Traffic::new(access, kernels, &mut buffer, &mut Random::new(1)).unwrap();
-                for method in Method::candidates(access, kernels) {
+                let mut traffic = Traffic::new(access, &mut buffer, &mut Random::new(1)).unwrap();
+                for way in Way::candidates(access) {
                     for payload in [1, 4096, 100_000, 256 << 10] {
-                        let moved = traffic.turn(kernels, method, payload);
+                        let moved = traffic.turn(way, payload);
                         assert!(
                             (payload..payload + 128).contains(&moved),
                             "{access:?} {bytes} {payload}: {moved}"
@@ -167,32 +191,32 @@ mod tests {
 
     #[test]
     fn a_copy_arrives_and_a_write_reaches_the_end() {
-        let kernels = Kernels::best();
-        for method in Method::candidates(MemoryAccess::Copy, kernels) {
+        for way in Way::candidates(MemoryAccess::Copy) {
             let mut buffer = Buffer::allocate(64 << 10, false, None).unwrap();
             let mut random = Random::new(2);
-            let mut traffic = Traffic::new(MemoryAccess::Copy, kernels, &mut buffer, &mut random).unwrap();
-            traffic.turn(kernels, method, 64 << 10);
+            let mut traffic = Traffic::new(MemoryAccess::Copy, &mut buffer, &mut random).unwrap();
+            traffic.turn(way, 64 << 10);
             let (source, destination) = buffer.as_slice().split_at(32 << 10);
-            assert!(source == destination, "{method:?}");
+            assert!(source == destination, "{way:?}");
         }
         for access in [MemoryAccess::Write, MemoryAccess::NonTemporal] {
-            for method in Method::candidates(access, kernels) {
+            for way in Way::candidates(access) {
                 let mut buffer = Buffer::allocate(10_000, false, None).unwrap();
                 let mut random = Random::new(3);
-                let mut traffic = Traffic::new(access, kernels, &mut buffer, &mut random).unwrap();
-                traffic.turn(kernels, method, 10_000);
+                let mut traffic = Traffic::new(access, &mut buffer, &mut random).unwrap();
+                traffic.turn(way, 10_000);
                 let words = buffer.as_slice().as_chunks::<8>().0;
-                assert!(words.iter().all(|word| word == &words[0]), "{method:?}");
+                assert!(words.iter().all(|word| word == &words[0]), "{way:?}");
             }
         }
     }
 
     #[test]
     fn write_stays_in_the_caches_and_non_temporal_does_not() {
-        let kernels = Kernels::best();
         let streaming = Method::Write(StoreMethod::Streaming);
-        assert!(!Method::candidates(MemoryAccess::Write, kernels).contains(&streaming));
-        assert_eq!(Method::candidates(MemoryAccess::NonTemporal, kernels), [streaming]);
+        let methods = |access| Way::candidates(access).into_iter().map(|way| way.method);
+        assert!(methods(MemoryAccess::Write).all(|method| method != streaming));
+        assert!(methods(MemoryAccess::NonTemporal).all(|method| method == streaming));
+        assert!(ALL.into_iter().all(|access| methods(access).count() > 0));
     }
 }

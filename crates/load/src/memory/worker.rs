@@ -1,7 +1,7 @@
 //! One thread of a memory load: pinned, with a buffer of its own, counting what it moves.
 
 use super::pace::Pacer;
-use super::traffic::{Method, Traffic};
+use super::traffic::{Traffic, Way};
 use crate::child::{Event, pin_to};
 use crate::error::LoadError;
 use crate::spec::MemorySpec;
@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 use whylate_core::CpuId;
 use whylate_sys::clock;
-use whylate_sys::memory::{Buffer, Kernels, Random};
+use whylate_sys::memory::{Buffer, Random};
 
 /// The longest sleep without a look at the stop flag.
 const SLEEP_NS_MAX: u64 = 20_000_000;
@@ -26,16 +26,16 @@ struct Counter(AtomicU64);
 #[derive(Debug)]
 pub(crate) struct Shared {
     stop: AtomicBool,
-    /// Index into `methods`: which one the workers use from their next turn on.
-    method: AtomicUsize,
-    methods: Vec<Method>,
+    /// Index into `ways`: which one the workers use from their next turn on.
+    way: AtomicUsize,
+    ways: Vec<Way>,
     counters: Vec<Counter>,
 }
 
 impl Shared {
-    pub(crate) fn new(methods: Vec<Method>, workers: usize) -> Self {
+    pub(crate) fn new(ways: Vec<Way>, workers: usize) -> Self {
         let counters = (0..workers).map(|_| Counter::default()).collect();
-        Self { stop: AtomicBool::new(false), method: AtomicUsize::new(0), methods, counters }
+        Self { stop: AtomicBool::new(false), way: AtomicUsize::new(0), ways, counters }
     }
 
     /// Bytes moved by all workers so far.
@@ -43,18 +43,18 @@ impl Shared {
         self.counters.iter().map(|counter| counter.0.load(Relaxed)).sum()
     }
 
-    pub(crate) fn methods(&self) -> &[Method] {
-        &self.methods
+    pub(crate) fn ways(&self) -> &[Way] {
+        &self.ways
     }
 
-    /// The method in use.
-    pub(crate) fn method(&self) -> Method {
-        self.methods[self.method.load(Relaxed)]
+    /// The way in use.
+    pub(crate) fn way(&self) -> Way {
+        self.ways[self.way.load(Relaxed)]
     }
 
-    /// Changes the method; `index` is one of [`Shared::methods`].
+    /// Changes the way; `index` is one of [`Shared::ways`].
     pub(crate) fn select(&self, index: usize) {
-        self.method.store(index.min(self.methods.len() - 1), Relaxed);
+        self.way.store(index.min(self.ways.len() - 1), Relaxed);
     }
 
     /// Ends the workers, within the time of a turn or a sleep.
@@ -68,7 +68,6 @@ pub(crate) struct Worker {
     pub(crate) cpu: CpuId,
     pub(crate) index: usize,
     pub(crate) spec: MemorySpec,
-    pub(crate) kernels: Kernels,
     pub(crate) shared: Arc<Shared>,
     /// Tells that the buffer is ready, or why there is none.
     pub(crate) sender: Sender<Event>,
@@ -93,7 +92,7 @@ impl Worker {
         let huge_pages = buffer.huge_pages().clone();
         let mut random = Random::new(clock::now().0 ^ u64::from(self.cpu.0).rotate_left(32));
         // A specification that was checked has room for the walk.
-        let Some(traffic) = Traffic::new(spec.access, self.kernels, &mut buffer, &mut random) else {
+        let Some(traffic) = Traffic::new(spec.access, &mut buffer, &mut random) else {
             return Err(LoadError::Worker { cpu: self.cpu });
         };
         let _ = self.sender.send(Event::Prepared(huge_pages));
@@ -114,7 +113,7 @@ impl Worker {
         };
         let mut total = 0;
         while !self.shared.stop.load(Relaxed) {
-            let moved = traffic.turn(self.kernels, self.shared.method(), payload);
+            let moved = traffic.turn(self.shared.way(), payload);
             total += moved;
             counter.store(total, Relaxed);
             let mut pause = pacer.pause_ns(clock::now(), moved);

@@ -54,7 +54,9 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<(), String> {
-    let [text, parent] = arguments else { return Err("the measuring process takes two arguments".to_owned()) };
+    let [text, parent] = arguments else {
+        return Err("the measuring process takes two arguments".to_owned());
+    };
     let spec: ProbeSpec = serde_json::from_str(text).map_err(|error| format!("unreadable probe: {error}"))?;
     let parent = parent.parse().map_err(|error| format!("unreadable process id `{parent}`: {error}"))?;
     process::die_with_parent(parent).map_err(|error| error.to_string())?;

@@ -15,7 +15,10 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     {
         team.warn(Warning::without_fix(
             "main-thread-not-moved",
-            format!("the main thread may run on a measured CPU: moving it to {} failed: {error}", spec.other_cpus),
+            format!(
+                "the main thread may run on a measured CPU: moving it to {} failed: {error}",
+                spec.other_cpus
+            ),
         ));
     }
     if spec.lock_memory
@@ -23,8 +26,10 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     {
         refused(
             team,
-            "memory-not-locked",
-            format!("memory is not locked ({error}): a page fault in the measuring thread can count as latency"),
+            "no-memory-lock",
+            format!(
+                "memory is not locked ({error}): a page fault in the measuring thread can count as latency"
+            ),
             "run as root, or raise RLIMIT_MEMLOCK (`memlock unlimited` in /etc/security/limits.d)",
         );
     }
@@ -35,7 +40,7 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
         Ok(request) => Some(request),
         Err(error) => {
             team.warn(Warning::new(
-                "idle-states-not-held",
+                "no-cpu-dma-latency",
                 format!("/dev/cpu_dma_latency: {error}: the time to leave deep idle states is part of the latencies"),
                 "run as root",
             ));

@@ -90,7 +90,8 @@ impl<'a> Timer<'a> {
         match self.method {
             TimerMethod::Nanosleep => self.both(&mut Sleep, first, start),
             TimerMethod::Timerfd => {
-                let timer = timer_file::start(first, self.interval).map_err(|error| format!("timerfd: {error}"))?;
+                let timer =
+                    timer_file::start(first, self.interval).map_err(|error| format!("timerfd: {error}"))?;
                 self.both(&mut TimerFile(timer), first, start);
             }
             TimerMethod::PosixTimer => {

@@ -56,6 +56,8 @@ impl Watchdog {
     fn is_done_within(&self, time: Duration) -> bool {
         // A poisoned lock means that the other side panicked, and there is nothing left to watch.
         let Ok(guard) = self.is_done.lock() else { return true };
-        self.changed.wait_timeout_while(guard, time, |is_done| !*is_done).map_or(true, |(is_done, _)| *is_done)
+        self.changed
+            .wait_timeout_while(guard, time, |is_done| !*is_done)
+            .map_or(true, |(is_done, _)| *is_done)
     }
 }

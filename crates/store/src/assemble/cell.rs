@@ -27,6 +27,8 @@ pub(super) struct CellData {
     /// Involuntary context switches of each probe's thread, where counted.
     switches: BTreeMap<(String, CpuId), u64>,
     rates: BTreeMap<String, (String, Vec<RateRecord>)>,
+    /// Begin and end of each probe in each repeat.
+    spans: BTreeMap<(String, u32), (u64, u64)>,
     interrupts: BTreeMap<(CpuId, String), InterruptRecord>,
     steal_ns: Option<u64>,
     smis: Option<u64>,
@@ -68,6 +70,9 @@ impl CellData {
             }
             return Ok(());
         }
+        let first = (interval.start_ns, interval.end_ns);
+        let (start_ns, end_ns) = self.spans.entry((key.probe.clone(), key.repeat)).or_insert(first);
+        (*start_ns, *end_ns) = ((*start_ns).min(first.0), (*end_ns).max(first.1));
         let (whole, repeat) = self.summaries(key, interval.cpu, shapes)?;
         whole.add_interval(interval, Some(key.repeat)).map_err(|error| error.to_string())?;
         repeat.add_interval(interval, Some(key.repeat)).map_err(|error| error.to_string())
@@ -153,13 +158,19 @@ impl CellData {
         loads: &[String],
     ) -> CellResult {
         let noise_floor = noise_floor(&self.noise, self.noise_steal_ns, info.noise_floor_threshold_ns);
-        let probes = finish_probes(self.probes, &self.switches, info, shapes);
+        let mut probes = finish_probes(self.probes, &self.switches, info, shapes);
+        let rates = finish_rates(self.rates, loads);
+        for probe in &mut probes {
+            let spans =
+                self.spans.iter().filter(|((name, _), _)| *name == probe.probe).map(|(_, span)| *span);
+            probe.rates = rates_within(&rates, &spans.collect::<Vec<_>>());
+        }
         let spikes = probes.iter().flat_map(|probe| probe.spikes.iter().cloned());
         CellResult {
             spikes: largest_spikes(spikes, SPIKES_KEPT),
             probes,
             repeats: finish_repeats(self.repeats, executions),
-            rates: finish_rates(self.rates, loads),
+            rates,
             interrupts: finish_interrupts(self.interrupts),
             steal_ns: self.steal_ns,
             smis: self.smis,
@@ -192,7 +203,7 @@ fn finish_probes(
                 last.cpus.push(result);
                 last.spikes.extend(spikes);
             }
-            _ => probes.push(ProbeResult { probe, cpus: vec![result], spikes }),
+            _ => probes.push(ProbeResult { probe, cpus: vec![result], spikes, rates: Vec::new() }),
         }
     }
     for probe in &mut probes {
@@ -231,6 +242,26 @@ fn finish_rates(rates: BTreeMap<String, (String, Vec<RateRecord>)>, loads: &[Str
         .collect();
     results.sort_by_key(|rate| position(rate).unwrap_or(loads.len()));
     results
+}
+
+/// The mean of each load over the given spans of time; a rate that is only partly inside counts by its part.
+fn rates_within(rates: &[RateResult], spans: &[(u64, u64)]) -> Vec<RateResult> {
+    let overlap = |rate: &RateRecord| -> u64 {
+        let start_ns = rate.at_ns.saturating_sub(rate.interval_ns);
+        let inside = |&(from, to): &(u64, u64)| to.min(rate.at_ns).saturating_sub(from.max(start_ns));
+        spans.iter().map(inside).sum()
+    };
+    let mean_of = |rate: &RateResult| {
+        let time: f64 = rate.series.iter().map(|record| overlap(record) as f64).sum();
+        let amount: f64 = rate.series.iter().map(|record| record.value * overlap(record) as f64).sum();
+        (time > 0.0).then(|| RateResult {
+            load: rate.load.clone(),
+            mean: amount / time,
+            unit: rate.unit.clone(),
+            series: Vec::new(),
+        })
+    };
+    rates.iter().filter_map(mean_of).collect()
 }
 
 /// CPU by CPU, the busiest line first.

@@ -1,0 +1,192 @@
+//! One measuring thread as seen by the reader: differences of its growing counts, and its spikes.
+
+use crate::layout::{CYCLE_BUCKETS, Lane, RingRecord};
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use whylate_core::record::{Interval, SpikeRecord};
+use whylate_core::{CpuId, Cycles, TscTime};
+use whylate_stats::buckets;
+use whylate_sys::counter::{Anchor, Calibration};
+
+/// How many of the largest spikes are always kept.
+const LARGEST_KEPT: usize = 32;
+/// How many gaps of a stall probe are kept one by one; after that only those among the largest.
+const GAPS_KEPT: usize = 1_000_000;
+
+/// One measuring thread as seen by the reader.
+pub(crate) struct LaneReader {
+    pub(crate) cpu: CpuId,
+    cycles: Vec<u64>,
+    buckets: Vec<u64>,
+    sum_ns: u64,
+    overruns: u64,
+    gaps: u64,
+    lost_cycles: u64,
+    dropped: u64,
+    /// Over all intervals.
+    pub(crate) samples: u64,
+    pub(crate) max_ns: u64,
+    /// The largest spikes so far: latency, moment, sample.
+    largest: BTreeSet<(u64, u64, u64)>,
+    /// Spikes since the last interval.
+    fresh: Vec<SpikeRecord>,
+    kept: usize,
+    /// Gaps that were neither kept one by one nor among the largest, since the last interval.
+    left_out: u64,
+}
+
+impl LaneReader {
+    pub(crate) fn new(cpu: CpuId) -> Self {
+        Self {
+            cpu,
+            cycles: vec![0; CYCLE_BUCKETS],
+            buckets: vec![0; buckets::BUCKETS],
+            sum_ns: 0,
+            overruns: 0,
+            gaps: 0,
+            lost_cycles: 0,
+            dropped: 0,
+            samples: 0,
+            max_ns: 0,
+            largest: BTreeSet::new(),
+            fresh: Vec::new(),
+            kept: 0,
+            left_out: 0,
+        }
+    }
+
+    /// Takes one record; with an anchor it is a gap, in cycles.
+    pub(crate) fn take(&mut self, record: RingRecord, anchor: Option<&(Anchor, Calibration)>) {
+        let (at_ns, latency_ns) = match anchor {
+            None => (record.at, record.value),
+            Some((anchor, calibration)) => (
+                anchor.monotonic(TscTime(record.at), calibration).0,
+                calibration.nanos(Cycles(record.value)).0,
+            ),
+        };
+        let entry = (latency_ns, at_ns, record.sample);
+        let is_large =
+            self.largest.len() < LARGEST_KEPT || self.largest.first().is_some_and(|least| *least < entry);
+        if is_large {
+            self.largest.insert(entry);
+            if self.largest.len() > LARGEST_KEPT {
+                self.largest.pop_first();
+            }
+        }
+        if is_large || (anchor.is_some() && self.kept < GAPS_KEPT) {
+            self.kept += 1;
+            self.fresh.push(SpikeRecord { cpu: self.cpu, at_ns, latency_ns, sample: record.sample });
+        } else if anchor.is_some() {
+            self.left_out += 1;
+        }
+    }
+
+    /// The largest spike so far.
+    pub(crate) fn largest_ns(&self) -> Option<u64> {
+        self.largest.last().map(|(latency, ..)| *latency)
+    }
+
+    /// From which latency on the timer probe's thread has to make a record.
+    pub(crate) fn floor(&self) -> u64 {
+        match self.largest.first() {
+            Some((least, ..)) if self.largest.len() >= LARGEST_KEPT => least + 1,
+            _ => 0,
+        }
+    }
+
+    /// The spikes since the last interval; of a timer probe only those that are among the largest by now.
+    pub(crate) fn new_spikes(&mut self) -> Vec<SpikeRecord> {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        if self.gaps == 0 {
+            let largest = &self.largest;
+            fresh.retain(|spike| largest.contains(&(spike.latency_ns, spike.at_ns, spike.sample)));
+        }
+        fresh
+    }
+
+    /// What was counted since the last interval.
+    pub(crate) fn interval(&mut self, lane: &Lane<'_>, calibration: Option<&Calibration>) -> Interval {
+        let mut counts = vec![0u64; buckets::BUCKETS];
+        let short = self.short_turns(lane, calibration, &mut counts);
+        for (place, count) in take_differences(&mut self.buckets, lane.buckets) {
+            counts[place] += count;
+        }
+        let is_timer = calibration.is_none();
+        let samples = counts.iter().sum();
+        let sum_ns = take_difference(&mut self.sum_ns, lane.sum_ns().load(Relaxed)) + short.sum_ns;
+        let min_word = lane.interval_min_ns().swap(u64::MAX, Relaxed);
+        let max_word = lane.interval_max_ns().swap(0, Relaxed);
+        let edge = |place: Option<usize>| place.map(buckets::lower_edge);
+        let lowest = edge(counts.iter().position(|count| *count > 0));
+        let highest = edge(counts.iter().rposition(|count| *count > 0));
+        let min_ns = if is_timer && min_word != u64::MAX { Some(min_word) } else { short.min_ns.or(lowest) };
+        let max_ns = if max_word > 0 { Some(max_word) } else { short.max_ns.or(highest) };
+        let dropped = take_difference(&mut self.dropped, lane.ring_dropped().load(Relaxed));
+        let gaps = take_difference(&mut self.gaps, lane.gaps().load(Relaxed));
+        let lost = take_difference(&mut self.lost_cycles, lane.lost_cycles().load(Relaxed));
+        let overruns = take_difference(&mut self.overruns, lane.overruns().load(Relaxed));
+        self.samples += samples;
+        self.max_ns = self.max_ns.max(max_ns.unwrap_or(0));
+        let occupied = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        Interval {
+            cpu: self.cpu,
+            start_ns: 0,
+            end_ns: 0,
+            samples,
+            sum_ns,
+            min_ns: min_ns.filter(|_| samples > 0),
+            max_ns: max_ns.filter(|_| samples > 0),
+            overruns: is_timer.then_some(overruns),
+            gaps: calibration.map(|_| gaps),
+            lost_ns: calibration.map(|calibration| calibration.nanos(Cycles(lost)).0),
+            spikes_dropped: dropped + std::mem::take(&mut self.left_out),
+            histogram: occupied.map(|(place, count)| (buckets::lower_edge(place), *count)).collect(),
+        }
+    }
+
+    /// The turns counted per cycle, added to `counts` by their length in nanoseconds.
+    fn short_turns(
+        &mut self,
+        lane: &Lane<'_>,
+        calibration: Option<&Calibration>,
+        counts: &mut [u64],
+    ) -> ShortTurns {
+        let mut turns = ShortTurns::default();
+        let Some(calibration) = calibration else { return turns };
+        let mut sum_cycles = 0u64;
+        for (cycles, count) in take_differences(&mut self.cycles, lane.cycles) {
+            let nanos = calibration.nanos(Cycles(cycles as u64)).0;
+            counts[buckets::index_of(nanos)] += count;
+            sum_cycles += cycles as u64 * count;
+            turns.min_ns.get_or_insert(nanos);
+            turns.max_ns = Some(nanos);
+        }
+        turns.sum_ns = calibration.nanos(Cycles(sum_cycles)).0;
+        turns
+    }
+}
+
+/// What is exact about turns that were counted per cycle.
+#[derive(Default)]
+struct ShortTurns {
+    sum_ns: u64,
+    min_ns: Option<u64>,
+    max_ns: Option<u64>,
+}
+
+/// How far a growing count moved since it was last looked at.
+fn take_difference(before: &mut u64, now: u64) -> u64 {
+    now.wrapping_sub(std::mem::replace(before, now))
+}
+
+/// As [`take_difference`], for each count that moved.
+fn take_differences<'a>(
+    before: &'a mut [u64],
+    words: &'a [AtomicU64],
+) -> impl Iterator<Item = (usize, u64)> + 'a {
+    let pairs = before.iter_mut().zip(words).enumerate();
+    let differences =
+        pairs.map(|(place, (before, word))| (place, take_difference(before, word.load(Relaxed))));
+    differences.filter(|(_, count)| *count > 0)
+}

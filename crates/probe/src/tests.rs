@@ -1,0 +1,268 @@
+//! The measuring threads themselves, in this process: what they count adds up, and they do nothing else.
+//!
+//! No test asserts a latency: machines that run tests are noisy.
+
+use crate::child::{self, Message};
+use crate::lane_reader::LaneReader;
+use crate::layout::{Header, Lane, words_needed};
+use crate::spec::{ProbeKind, ProbeSpec};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use whylate_core::plan::{Policy, TimerMethod};
+use whylate_core::record::{Interval, SpikeRecord};
+use whylate_core::{CpuSet, Cycles, MonoTime, Nanos};
+use whylate_sys::counter::{Calibration, CounterKind};
+use whylate_sys::schedule::{self, Scheduling};
+use whylate_sys::shared::SharedWords;
+use whylate_sys::{allocation, clock};
+
+/// One test at a time: each wants the last CPU for itself.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// What one measurement on one CPU brought.
+struct Measured {
+    interval: Interval,
+    spikes: Vec<SpikeRecord>,
+    broke_ns: u64,
+    page_faults: u64,
+    allocations: u64,
+    warnings: Vec<String>,
+}
+
+fn last_cpu() -> CpuSet {
+    CpuSet::single(schedule::allowed_of_this_thread().unwrap().last().unwrap())
+}
+
+fn spec(kind: ProbeKind, duration: Nanos) -> ProbeSpec {
+    let cpus = last_cpu();
+    ProbeSpec {
+        kind,
+        other_cpus: schedule::allowed_of_this_thread().unwrap().difference(&cpus),
+        cpus,
+        policy: Policy::Fifo,
+        priority: 80,
+        warmup: Nanos::from_millis(20),
+        duration,
+        samples_max: None,
+        strict: false,
+        lock_memory: true,
+        hold_cpu_dma_latency: true,
+    }
+}
+
+fn timer(interval: Nanos, method: TimerMethod) -> ProbeKind {
+    ProbeKind::Timer { interval, distance: Nanos(0), method, break_above: None }
+}
+
+fn stall(threshold_cycles: u64, calibration: &Calibration) -> ProbeKind {
+    ProbeKind::Stall {
+        hardware_counter: true,
+        multiplier: calibration.multiplier,
+        threshold_cycles,
+        working_set_bytes: 0,
+    }
+}
+
+fn calibration() -> Calibration {
+    CounterKind::Hardware.calibrate(Nanos::from_millis(20))
+}
+
+/// Runs the measuring threads of `spec` in this process, on a thread of its own so that nothing of it stays behind.
+fn measure(spec: &ProbeSpec, calibration: Option<&Calibration>) -> Measured {
+    let memory = SharedWords::create(words_needed(1)).unwrap();
+    let warnings = Mutex::new(Vec::new());
+    let send = |message: &Message| {
+        if let Message::Warning(warning) = message {
+            warnings.lock().unwrap().push(warning.code.clone());
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| child::measure(spec, memory.words(), &send).unwrap()).join().unwrap();
+    });
+    let lane = Lane::of(memory.words(), 0).unwrap();
+    let mut reader = LaneReader::new(spec.cpus.first().unwrap());
+    let anchor = calibration.map(|calibration| (CounterKind::Hardware.anchor(), *calibration));
+    lane.drain(|record| reader.take(record, anchor.as_ref()));
+    Measured {
+        interval: reader.interval(&lane, calibration),
+        spikes: reader.new_spikes(),
+        broke_ns: Header::of(memory.words()).unwrap().broke_ns().load(Relaxed),
+        page_faults: lane.page_faults().load(Relaxed),
+        allocations: lane.allocations().load(Relaxed),
+        warnings: warnings.into_inner().unwrap(),
+    }
+}
+
+fn histogram_count(interval: &Interval) -> u64 {
+    interval.histogram.iter().map(|(_, count)| count).sum()
+}
+
+#[test]
+fn every_period_is_a_sample_or_missed_whatever_wakes_the_task() {
+    let _alone = ALONE.lock();
+    for method in [TimerMethod::Nanosleep, TimerMethod::Timerfd, TimerMethod::PosixTimer] {
+        let measured = measure(&spec(timer(Nanos::from_millis(1), method), Nanos::from_millis(300)), None);
+        let interval = &measured.interval;
+        // A task that is late at the very end misses periods beyond it, or its last wake-up lies there.
+        let periods = interval.samples + interval.overruns.unwrap();
+        assert!((300..320).contains(&periods), "{method:?}: {periods}");
+        assert_eq!(histogram_count(interval), interval.samples, "{method:?}");
+        assert!(interval.min_ns <= interval.max_ns);
+        let largest = measured.spikes.iter().map(|spike| spike.latency_ns).max();
+        assert_eq!(largest, interval.max_ns, "{method:?}");
+        assert!(measured.spikes.len() <= 32);
+    }
+}
+
+#[test]
+fn the_counting_allocator_counts() {
+    let before = allocation::allocations_of_this_thread();
+    std::hint::black_box(Vec::<u8>::with_capacity(100));
+    assert!(allocation::allocations_of_this_thread() > before);
+}
+
+#[test]
+fn measuring_threads_allocate_nothing_and_take_no_page_fault() {
+    let _alone = ALONE.lock();
+    let calibration = calibration();
+    let probes = [
+        (timer(Nanos::from_micros(500), TimerMethod::Nanosleep), None),
+        (timer(Nanos::from_micros(500), TimerMethod::Timerfd), None),
+        (timer(Nanos::from_micros(500), TimerMethod::PosixTimer), None),
+        (stall(calibration.cycles(Nanos::from_micros(1)).0, &calibration), Some(&calibration)),
+    ];
+    for (kind, calibration) in probes {
+        let measured = measure(&spec(kind.clone(), Nanos::from_millis(400)), calibration);
+        assert!(measured.interval.samples > 0);
+        assert_eq!(measured.allocations, 0, "{kind:?}");
+        if measured.warnings.iter().any(|code| code == "no-memory-lock") {
+            println!("skipped: page faults are not asserted where memory cannot be locked");
+        } else {
+            assert_eq!(measured.page_faults, 0, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn the_turns_of_the_loop_cover_the_whole_time() {
+    let _alone = ALONE.lock();
+    let calibration = calibration();
+    let threshold = calibration.cycles(Nanos::from_micros(10)).0;
+    let duration = Nanos::from_millis(300);
+    let measured = measure(&spec(stall(threshold, &calibration), duration), Some(&calibration));
+    let interval = &measured.interval;
+    assert_eq!(histogram_count(interval), interval.samples);
+    // Turns follow each other without a hole, so that their sum is the time; the end is looked for every 200 us.
+    let share = interval.sum_ns as f64 / duration.0 as f64;
+    assert!((0.99..1.5).contains(&share), "{share}");
+    assert_eq!(interval.gaps.unwrap(), measured.spikes.len() as u64);
+    let lost: u64 = measured.spikes.iter().map(|spike| spike.latency_ns).sum();
+    assert!(lost.abs_diff(interval.lost_ns.unwrap()) <= measured.spikes.len() as u64 + 1);
+}
+
+#[test]
+fn gaps_beyond_the_buffer_are_counted() {
+    let _alone = ALONE.lock();
+    let calibration = calibration();
+    // Every turn is a gap: far more than the ring holds.
+    let measured = measure(&spec(stall(1, &calibration), Nanos::from_millis(50)), Some(&calibration));
+    let interval = &measured.interval;
+    assert!(interval.spikes_dropped > 0);
+    assert_eq!(interval.gaps.unwrap(), measured.spikes.len() as u64 + interval.spikes_dropped);
+    assert_eq!(interval.gaps.unwrap(), interval.samples);
+}
+
+#[test]
+fn no_planted_gap_is_lost() {
+    const PLANTED: u64 = 20;
+    const LENGTH_NS: u64 = 3_000_000;
+    let _alone = ALONE.lock();
+    let calibration = calibration();
+    let threshold = calibration.cycles(Nanos::from_micros(100)).0;
+    let mut spec = spec(stall(threshold, &calibration), Nanos::from_millis(600));
+    (spec.policy, spec.priority) = (Policy::Fifo, 50);
+    let cpus = spec.cpus.clone();
+    let intruder = std::thread::spawn(move || {
+        schedule::pin_this_thread(&cpus).unwrap();
+        if schedule::schedule_this_thread(Scheduling::Fifo(90)).is_err() {
+            return false;
+        }
+        // The measuring thread is ready within 100 ms and measures 600 ms: all of this falls into it.
+        clock::sleep_until(MonoTime(clock::now().0 + 120_000_000));
+        for _ in 0..PLANTED {
+            let end = clock::now().0 + LENGTH_NS;
+            while clock::now().0 < end {}
+            clock::sleep_until(MonoTime(clock::now().0 + 15_000_000));
+        }
+        true
+    });
+    let measured = measure(&spec, Some(&calibration));
+    if !intruder.join().unwrap() || measured.warnings.iter().any(|code| code == "no-realtime-priority") {
+        println!("skipped: planting needs the right to set real-time priorities");
+        return;
+    }
+    let found = measured.spikes.iter().filter(|spike| spike.latency_ns >= LENGTH_NS).count() as u64;
+    assert!(found >= PLANTED, "{found} of {PLANTED} planted gaps were seen: {:?}", measured.spikes);
+}
+
+#[test]
+fn the_first_latency_above_the_break_ends_everything() {
+    let _alone = ALONE.lock();
+    let kind = ProbeKind::Timer {
+        interval: Nanos::from_millis(1),
+        distance: Nanos(0),
+        method: TimerMethod::Nanosleep,
+        break_above: Some(Nanos(1)),
+    };
+    let measured = measure(&spec(kind, Nanos::from_secs(30)), None);
+    assert_eq!(measured.interval.samples, 1);
+    assert_eq!(Some(measured.broke_ns), measured.interval.max_ns);
+    assert_eq!(measured.spikes.len(), 1);
+}
+
+#[test]
+fn it_ends_after_the_number_of_samples_that_was_asked_for() {
+    let _alone = ALONE.lock();
+    let mut spec = spec(timer(Nanos::from_micros(500), TimerMethod::Nanosleep), Nanos::from_secs(30));
+    spec.samples_max = Some(123);
+    assert_eq!(measure(&spec, None).interval.samples, 123);
+}
+
+#[test]
+fn a_working_set_is_walked_without_losing_a_turn() {
+    let _alone = ALONE.lock();
+    let calibration = calibration();
+    let mut kind = stall(calibration.cycles(Nanos::from_micros(10)).0, &calibration);
+    if let ProbeKind::Stall { working_set_bytes, .. } = &mut kind {
+        *working_set_bytes = 256 << 10;
+    }
+    let measured = measure(&spec(kind, Nanos::from_millis(100)), Some(&calibration));
+    assert_eq!(histogram_count(&measured.interval), measured.interval.samples);
+    assert_eq!(measured.allocations, 0);
+}
+
+#[test]
+fn strict_refuses_what_is_not_allowed() {
+    let _alone = ALONE.lock();
+    let mut spec = spec(timer(Nanos::from_millis(1), TimerMethod::Nanosleep), Nanos::from_millis(10));
+    (spec.policy, spec.strict) = (Policy::Deadline, true);
+    let memory = SharedWords::create(words_needed(1)).unwrap();
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| child::measure(&spec, memory.words(), &|_| {})).join().unwrap()
+    });
+    // A pinned deadline task is refused with more than one CPU; on a machine with one it may be admitted.
+    if spec.other_cpus.is_empty() {
+        println!("skipped: with one CPU the kernel takes a pinned deadline task");
+    } else {
+        let reason = outcome.unwrap_err();
+        assert!(reason.contains("SCHED_DEADLINE") && reason.contains("--policy fifo"), "{reason}");
+    }
+}
+
+#[test]
+fn cycles_are_converted_as_the_calibration_says() {
+    let calibration = calibration();
+    let micros = calibration.cycles(Nanos::from_micros(1));
+    assert!(calibration.nanos(micros).0.abs_diff(1_000) <= 1, "{calibration:?}");
+    assert_eq!(calibration.nanos(Cycles(0)), Nanos(0));
+}

@@ -1,0 +1,154 @@
+//! Where the lab's kernels and root file systems are kept: outside the checkout, finished or not there at all.
+
+use crate::error::LabError;
+use crate::host;
+use crate::machine::{Image, Kernel};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// The folder of the cache.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// The cache of this user: `$WHYLATE_LAB_CACHE`, else `$XDG_CACHE_HOME/whylate/lab`, else
+    /// `~/.cache/whylate/lab`.
+    ///
+    /// # Errors
+    /// [`LabError::Unavailable`] when none of the variables is set.
+    pub fn of_user() -> Result<Self, LabError> {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let root = variable("WHYLATE_LAB_CACHE")
+            .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("whylate/lab")))
+            .or_else(|| Some(variable("HOME")?.join(".cache/whylate/lab")));
+        let root = root.ok_or_else(|| LabError::Unavailable {
+            reason: "neither WHYLATE_LAB_CACHE nor XDG_CACHE_HOME nor HOME is set".into(),
+            fix: "set WHYLATE_LAB_CACHE to a folder with 3 GB of room".into(),
+        })?;
+        Ok(Self { root })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Waits until no other process builds in the cache, and keeps others out until the file is closed.
+    pub(crate) fn lock(&self) -> Result<File, LabError> {
+        host::create_folder(&self.root)?;
+        let path = self.root.join("lock");
+        let file = File::create(&path).map_err(LabError::file("create", &path))?;
+        file.lock().map_err(LabError::file("lock", &path))?;
+        Ok(file)
+    }
+
+    /// A folder for work in progress, on the same file system.
+    pub(crate) fn work_folder(&self) -> Result<tempfile::TempDir, LabError> {
+        tempfile::Builder::new()
+            .prefix("work-")
+            .tempdir_in(&self.root)
+            .map_err(LabError::file("create a folder in", &self.root))
+    }
+
+    /// Where downloaded packages stay until what is made of them is finished.
+    pub(crate) fn downloads(&self) -> PathBuf {
+        self.root.join("downloads")
+    }
+
+    /// The folder of a kernel version. It exists only when it is complete.
+    pub(crate) fn kernel_folder(&self, version: &str) -> PathBuf {
+        self.root.join("kernels").join(version)
+    }
+
+    /// The version that was last built of a kernel, and its folder.
+    #[must_use]
+    pub fn kernel(&self, kernel: Kernel) -> Option<(String, PathBuf)> {
+        let version = std::fs::read_to_string(self.root.join(format!("kernel-{}", kernel.name()))).ok()?;
+        let version = version.trim().to_owned();
+        let folder = self.kernel_folder(&version);
+        folder.is_dir().then_some((version, folder))
+    }
+
+    /// Makes a version the one that guests boot.
+    pub(crate) fn set_kernel(&self, kernel: Kernel, version: &str) -> Result<(), LabError> {
+        self.replace(&format!("kernel-{}", kernel.name()), version)
+    }
+
+    /// The root file system that was last built of a kind.
+    #[must_use]
+    pub fn image(&self, image: Image) -> Option<PathBuf> {
+        let name = std::fs::read_to_string(self.root.join(format!("image-{}", image.name()))).ok()?;
+        let file = self.root.join(name.trim());
+        file.is_file().then_some(file)
+    }
+
+    /// Makes a file of the cache the root file system that guests boot.
+    pub(crate) fn set_image(&self, image: Image, file: &str) -> Result<(), LabError> {
+        self.replace(&format!("image-{}", image.name()), file)
+    }
+
+    /// Replaces a small file at once.
+    fn replace(&self, name: &str, content: &str) -> Result<(), LabError> {
+        let draft = self.root.join(format!("{name}.new"));
+        host::write(&draft, content)?;
+        rename(&draft, &self.root.join(name))
+    }
+}
+
+/// Renames, which within the cache is at once: what has its final name is complete.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), LabError> {
+    if let Some(folder) = to.parent() {
+        host::create_folder(folder)?;
+    }
+    std::fs::rename(from, to).map_err(LabError::file("rename to", to))
+}
+
+/// A short name for contents, the same in all builds of this program (FNV-1a, 64 bits).
+pub(crate) fn key<'a>(contents: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for content in contents {
+        for byte in content.iter().chain([&0xff]) {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_differ_where_contents_do() {
+        let one = key([b"ab".as_slice(), b"c"]);
+        assert_eq!(one, key([b"ab".as_slice(), b"c"]));
+        assert_ne!(one, key([b"a".as_slice(), b"bc"]));
+        assert_ne!(one, key([b"ab".as_slice()]));
+        assert_eq!(one.len(), 16);
+    }
+
+    #[test]
+    fn an_unfinished_kernel_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache { root: folder.path().to_owned() };
+        assert!(cache.kernel(Kernel::RealTime).is_none());
+        cache.set_kernel(Kernel::RealTime, "6.1-rt").unwrap();
+        assert!(cache.kernel(Kernel::RealTime).is_none());
+        std::fs::create_dir_all(cache.kernel_folder("6.1-rt")).unwrap();
+        assert_eq!(cache.kernel(Kernel::RealTime).unwrap().0, "6.1-rt");
+        assert!(cache.kernel(Kernel::Plain).is_none());
+    }
+
+    #[test]
+    fn an_image_that_was_deleted_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache { root: folder.path().to_owned() };
+        cache.set_image(Image::Base, "base-1.ext4").unwrap();
+        assert!(cache.image(Image::Base).is_none());
+        std::fs::write(folder.path().join("base-1.ext4"), "").unwrap();
+        assert!(cache.image(Image::Base).is_some());
+    }
+}

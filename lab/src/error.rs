@@ -1,0 +1,102 @@
+//! What can go wrong with the lab.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+/// An error of the lab.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The lab cannot be had on this machine as it is. Tests that need it are skipped; commands exit with 69.
+    #[error("the lab is unavailable: {reason}; {fix}")]
+    Unavailable {
+        /// What is missing.
+        reason: String,
+        /// What to do about it.
+        fix: String,
+    },
+    /// A file of the cache, the checkout or a guest's folder could not be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried: `read`, `write`, `create`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A program of the host could not be started.
+    #[error("cannot start `{command}`: {source}")]
+    Start {
+        /// The command line.
+        command: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A program of the host failed.
+    #[error("`{command}` failed ({status}): {output}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The end of what it wrote.
+        output: String,
+    },
+    /// A kernel image is not laid out as expected.
+    #[error("{}: {what}", path.display())]
+    KernelImage {
+        /// The image.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The guest did not come up, ended, or did not answer in time. It has been killed.
+    #[error("the guest {what}; the end of its console:\n{console}")]
+    Guest {
+        /// What happened.
+        what: String,
+        /// The last lines of its console.
+        console: String,
+    },
+    /// The guest's kernel complained: a warning, an oops, a lockup.
+    #[error("the guest's kernel reported trouble:\n{lines}")]
+    Kernel {
+        /// The lines of its log.
+        lines: String,
+    },
+    /// A script in the guest ended with another status than 0.
+    #[error("the script ended with {status}; its stderr:\n{stderr}\nits stdout:\n{stdout}")]
+    Script {
+        /// Its exit status.
+        status: i32,
+        /// Its stdout.
+        stdout: String,
+        /// Its stderr.
+        stderr: String,
+    },
+    /// Something that the guest wrote is not in the expected form.
+    #[error("cannot read {what}: {text}")]
+    Form {
+        /// What was being read.
+        what: &'static str,
+        /// The text.
+        text: String,
+    },
+}
+
+impl LabError {
+    /// Makes a function that turns an I/O error about `path` into a [`LabError::File`].
+    pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { action, path, source }
+    }
+
+    /// The exit status that a command ends with because of this error: 69 when the lab is unavailable, else 1.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Unavailable { .. } => 69,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What a guest is: its clock, its kernel, its devices.
+
+/// How the guest's CPUs and its clock are emulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Profile {
+    /// One CPU whose time is counted in instructions: whatever the host does, the guest's time is the same. For
+    /// assertions about lengths and culprits.
+    Counted,
+    /// As [`Profile::Counted`] with two CPUs that take turns. Needs QEMU 10.
+    CountedPair,
+    /// Two CPUs, each a thread of the host: what the host does is seen as latency. For interfaces and mechanisms;
+    /// never for microseconds.
+    Threads,
+}
+
+impl Profile {
+    /// Name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counted => "icount",
+            Self::CountedPair => "icount-pair",
+            Self::Threads => "multi",
+        }
+    }
+
+    /// Number of CPUs that are running after boot.
+    #[must_use]
+    pub fn cpus(self) -> u32 {
+        match self {
+            Self::Counted => 1,
+            Self::CountedPair | Self::Threads => 2,
+        }
+    }
+
+    /// The profile of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Counted, Self::CountedPair, Self::Threads].into_iter().find(|profile| profile.name() == name)
+    }
+
+    /// The oldest major version of QEMU that runs it.
+    #[must_use]
+    pub fn qemu_major_min(self) -> u32 {
+        match self {
+            Self::CountedPair => 10,
+            Self::Counted | Self::Threads => 7,
+        }
+    }
+}
+
+/// A kernel of Debian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kernel {
+    /// With PREEMPT_RT.
+    RealTime,
+    /// The distribution's usual one.
+    Plain,
+}
+
+impl Kernel {
+    /// Both kernels.
+    pub const ALL: [Self; 2] = [Self::RealTime, Self::Plain];
+
+    /// Name on the command line and in the cache.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RealTime => "rt",
+            Self::Plain => "plain",
+        }
+    }
+
+    /// The package that always depends on the newest kernel of this kind.
+    #[must_use]
+    pub fn package(self) -> &'static str {
+        match self {
+            Self::RealTime => "linux-image-rt-amd64",
+            Self::Plain => "linux-image-amd64",
+        }
+    }
+
+    /// The kernel of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kernel| kernel.name() == name)
+    }
+}
+
+/// What is installed in the guest's root file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Image {
+    /// Measuring and tracing tools, Python.
+    Base,
+    /// The same with Xorg and x11perf.
+    Graphics,
+}
+
+impl Image {
+    /// Name on the command line and in the cache.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Graphics => "graphics",
+        }
+    }
+
+    /// The image of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Base, Self::Graphics].into_iter().find(|image| image.name() == name)
+    }
+}
+
+/// A device that a guest has only on request. The real-time clock, the HPET and vgem (a module) are always there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Device {
+    /// `bochs-display`: DRM driver bochs, with a framebuffer console.
+    BochsDisplay,
+    /// `virtio-gpu-pci`: DRM driver virtio_gpu.
+    VirtioGpu,
+    /// Standard VGA with a graphics mode set before the kernel starts and vesafb mapped write-combining.
+    VesaFramebuffer,
+    /// 4 MiB of memory behind a PCI BAR, to be mapped UC- or write-combining.
+    SharedMemoryBar,
+    /// A second disk of 64 MiB, empty and writable.
+    SecondDisk,
+    /// Room for two more CPUs that are plugged in through the monitor.
+    ExtraCpus,
+}
+
+impl Device {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::BochsDisplay,
+        Self::VirtioGpu,
+        Self::VesaFramebuffer,
+        Self::SharedMemoryBar,
+        Self::SecondDisk,
+        Self::ExtraCpus,
+    ];
+
+    /// Name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BochsDisplay => "bochs",
+            Self::VirtioGpu => "virtio-gpu",
+            Self::VesaFramebuffer => "vesafb",
+            Self::SharedMemoryBar => "ivshmem",
+            Self::SecondDisk => "disk",
+            Self::ExtraCpus => "hotplug",
+        }
+    }
+
+    /// The device of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|device| device.name() == name)
+    }
+}
+
+/// A guest as a test asks for it. Tests that ask for the same share one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Machine {
+    /// Clock and CPUs.
+    pub profile: Profile,
+    /// Kernel.
+    pub kernel: Kernel,
+    /// Root file system.
+    pub image: Image,
+    /// Devices beyond the usual ones.
+    pub devices: Vec<Device>,
+}
+
+impl Machine {
+    /// A machine with the base image and no extra devices.
+    #[must_use]
+    pub fn new(profile: Profile, kernel: Kernel) -> Self {
+        Self { profile, kernel, image: Image::Base, devices: Vec::new() }
+    }
+
+    /// The same with these devices.
+    #[must_use]
+    pub fn with(mut self, devices: &[Device]) -> Self {
+        self.devices.extend_from_slice(devices);
+        self.devices.sort();
+        self.devices.dedup();
+        self
+    }
+
+    /// The same with another root file system.
+    #[must_use]
+    pub fn image(mut self, image: Image) -> Self {
+        self.image = image;
+        self
+    }
+
+    /// What identifies it in messages, for example `icount rt` or `multi plain +bochs`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let mut label = format!("{} {}", self.profile.name(), self.kernel.name());
+        if self.image != Image::Base {
+            label.push_str(&format!(" {}", self.image.name()));
+        }
+        for device in &self.devices {
+            label.push_str(&format!(" +{}", device.name()));
+        }
+        label
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back() {
+        for device in Device::ALL {
+            assert_eq!(Device::named(device.name()), Some(device));
+        }
+        for kernel in Kernel::ALL {
+            assert_eq!(Kernel::named(kernel.name()), Some(kernel));
+        }
+        for profile in [Profile::Counted, Profile::CountedPair, Profile::Threads] {
+            assert_eq!(Profile::named(profile.name()), Some(profile));
+        }
+        assert_eq!(Image::named("graphics"), Some(Image::Graphics));
+        assert_eq!(Profile::named("rt"), None);
+    }
+
+    #[test]
+    fn the_order_in_which_devices_are_named_does_not_matter() {
+        let machine = |devices: &[Device]| Machine::new(Profile::Threads, Kernel::RealTime).with(devices);
+        let one = machine(&[Device::SecondDisk, Device::BochsDisplay]);
+        assert_eq!(one, machine(&[Device::BochsDisplay, Device::SecondDisk, Device::SecondDisk]));
+        assert_eq!(one.label(), "multi rt +bochs +disk");
+    }
+}

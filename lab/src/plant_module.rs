@@ -1,0 +1,41 @@
+//! Builds the kernel module that plants causes.
+
+use crate::cache::{self, Cache};
+use crate::error::LabError;
+use crate::host;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The sources of the module, by name.
+const SOURCES: [(&str, &str); 6] = [
+    ("Makefile", include_str!("../kmod/Makefile")),
+    ("plant.h", include_str!("../kmod/plant.h")),
+    ("plant_main.c", include_str!("../kmod/plant_main.c")),
+    ("plant_local.c", include_str!("../kmod/plant_local.c")),
+    ("plant_remote.c", include_str!("../kmod/plant_remote.c")),
+    ("plant_thread.c", include_str!("../kmod/plant_thread.c")),
+];
+
+/// Makes sure that the module is built for a kernel of the cache, and returns its file.
+///
+/// # Errors
+/// When it does not compile; the compiler's words are in the error.
+pub(crate) fn ensure(cache: &Cache, version: &str, say: &dyn Fn(&str)) -> Result<PathBuf, LabError> {
+    let folder = cache.kernel_folder(version);
+    let key = cache::key(SOURCES.iter().map(|(_, text)| text.as_bytes()));
+    let module = folder.join(format!("plant-{key}.ko"));
+    if module.is_file() {
+        return Ok(module);
+    }
+    say(&format!("plant.ko for {version}"));
+    let work = cache.work_folder()?;
+    for (name, text) in SOURCES {
+        host::write(&work.path().join(name), text)?;
+    }
+    let mut make = Command::new("make");
+    make.arg("-s").arg("-C").arg(folder.join(format!("headers/usr/src/linux-headers-{version}")));
+    make.arg(format!("M={}", work.path().display())).args(["CC=gcc", "KBUILD_MODPOST_WARN=", "modules"]);
+    host::run(&mut make)?;
+    cache::rename(&work.path().join("plant.ko"), &module)?;
+    Ok(module)
+}

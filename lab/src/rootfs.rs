@@ -1,0 +1,116 @@
+//! Builds the root file systems of guests with mmdebstrap.
+
+use crate::cache::{self, Cache};
+use crate::error::LabError;
+use crate::host;
+use crate::kernel::file_system_image;
+use crate::machine::Image;
+use crate::packages;
+use std::path::Path;
+use std::process::Command;
+
+/// Raised when an image is built in another way from the same packages.
+const RECIPE: &[u8] = b"1";
+/// What every guest has: measuring and tracing tools to compare with, a shell to write tests in.
+const BASE: [&str; 15] = [
+    "bpftool",
+    "busybox-static",
+    "iproute2",
+    "kmod",
+    "linux-perf",
+    "pciutils",
+    "procps",
+    "psmisc",
+    "python3-minimal",
+    "rt-tests",
+    "rtla",
+    "strace",
+    "stress-ng",
+    "trace-cmd",
+    "util-linux",
+];
+/// What a guest with a display has besides.
+const GRAPHICS: [&str; 4] = ["x11-apps", "x11-utils", "xserver-xorg-core", "xserver-xorg-video-dummy"];
+/// Files that no guest reads.
+const LEFT_OUT: [&str; 4] =
+    ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"];
+/// Room for what tests write, in MiB.
+const SPARE_MIB: u64 = 256;
+
+/// Makes sure that a root file system is in the cache.
+///
+/// # Errors
+/// [`LabError::Unavailable`] when this process is not root or the packages cannot be had.
+pub(crate) fn ensure(cache: &Cache, image: Image, say: &dyn Fn(&str)) -> Result<(), LabError> {
+    let packages = package_list(image);
+    let file = format!("{}-{}.ext4", image.name(), cache::key([RECIPE, packages.join(",").as_bytes()]));
+    let path = cache.root().join(&file);
+    if !path.is_file() {
+        if !host::is_root() {
+            return Err(LabError::Unavailable {
+                reason: "unpacking the guest's packages with their owners needs root".into(),
+                fix: "run `cargo xtask lab build` once as root, with WHYLATE_LAB_CACHE set to this user's cache".into(),
+            });
+        }
+        say(&format!("root file system `{}`: {} packages and what they need", image.name(), packages.len()));
+        build(cache, &packages, &path)?;
+    }
+    cache.set_image(image, &file)
+}
+
+fn package_list(image: Image) -> Vec<&'static str> {
+    let more: &[&str] = match image {
+        Image::Base => &[],
+        Image::Graphics => &GRAPHICS,
+    };
+    BASE.iter().chain(more).copied().collect()
+}
+
+fn build(cache: &Cache, package_list: &[&str], to: &Path) -> Result<(), LabError> {
+    let work = cache.work_folder()?;
+    let sources = work.path().join("sources.list");
+    let lines = packages::debian_sources()?;
+    host::write(&sources, lines.join("\n") + "\n")?;
+    let root = work.path().join("root");
+    let mut mmdebstrap = Command::new("mmdebstrap");
+    mmdebstrap.args(["--quiet", "--mode=root", "--variant=minbase", "--format=directory"]);
+    mmdebstrap.args(["--architectures=amd64", "--skip=check/qemu"]);
+    mmdebstrap.args(["--aptopt=Apt::Install-Recommends false", "--dpkgopt=force-unsafe-io"]);
+    mmdebstrap.args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")));
+    mmdebstrap.arg(format!("--include={}", package_list.join(",")));
+    mmdebstrap.arg(release(&lines)?).arg(&root).arg(&sources);
+    host::run(&mut mmdebstrap).map_err(|error| LabError::Unavailable {
+        reason: error.to_string(),
+        fix: "see that the packages can be fetched, then run `cargo xtask lab build` again".into(),
+    })?;
+    let image = work.path().join("root.ext4");
+    file_system_image(&root, &image, SPARE_MIB)?;
+    cache::rename(&image, to)
+}
+
+/// The release that the sources' first line leads to.
+fn release(lines: &[String]) -> Result<String, LabError> {
+    let first = lines.first().map_or("", String::as_str);
+    // deb [options] URI RELEASE COMPONENT
+    let release = first.split_whitespace().rev().nth(1);
+    release.map(str::to_owned).ok_or(LabError::Form { what: "a package source", text: first.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_graphics_image_has_all_of_the_base_image() {
+        let graphics = package_list(Image::Graphics);
+        assert!(package_list(Image::Base).iter().all(|package| graphics.contains(package)));
+        assert!(graphics.contains(&"xserver-xorg-core"));
+    }
+
+    #[test]
+    fn the_release_is_that_of_the_first_source() {
+        let lines = ["deb [arch=amd64 signed-by=/k] http://mirror/debian/ stable main".to_owned()];
+        assert_eq!(release(&lines).unwrap(), "stable");
+        assert!(release(&[]).is_err());
+    }
+}
