@@ -74,7 +74,9 @@ fn build(cache: &Cache, version: &str) -> Result<(), LabError> {
     }));
     packages::unpack(&names, &cache.downloads(), &unpacked)?;
 
-    bzimage::extract(&unpacked.join(format!("boot/vmlinuz-{version}")), &folder.join("vmlinux"))?;
+    let image = folder.join("bzImage");
+    cache::rename(&unpacked.join(format!("boot/vmlinuz-{version}")), &image)?;
+    bzimage::extract(&image, &folder.join("vmlinux"))?;
     let modules = unpacked.join("lib/modules").join(version);
     for left_out in MODULES_LEFT_OUT {
         let path = modules.join("kernel").join(left_out);

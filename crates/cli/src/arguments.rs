@@ -321,7 +321,7 @@ pub(crate) enum ReportFormat {
 /// `whylate schema`.
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArguments {
-    /// plan, measure, run or load; without a name they are listed
+    /// plan, measure, run, load or plans; without a name they are listed
     pub(crate) name: Option<String>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::ExitCode;
+use whylate_probe::ProbeError;
 
 /// Something went wrong, usage included.
 pub(crate) const ERROR: u8 = 1;
@@ -21,11 +22,6 @@ pub(crate) enum Ending {
     Incomplete,
 }
 
-/// An error for which another exit code than 1 is right.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Unavailable(pub(crate) String);
-
 /// Prints the error, if any, and gives the exit code.
 pub(crate) fn finish(outcome: anyhow::Result<Ending>) -> ExitCode {
     match outcome {
@@ -35,9 +31,13 @@ pub(crate) fn finish(outcome: anyhow::Result<Ending>) -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             crate::output::message(&format!("whylate: {error:#}"));
-            ExitCode::from(if error.is::<Unavailable>() { UNAVAILABLE } else { ERROR })
+            ExitCode::from(if is_unavailable(&error) { UNAVAILABLE } else { ERROR })
         }
     }
+}
+
+fn is_unavailable(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(ProbeError::Unavailable(_))))
 }
 
 /// Whoever read our output has seen enough.

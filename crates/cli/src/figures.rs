@@ -4,6 +4,7 @@ use crate::hook::Hook;
 use crate::progress::{self, Meter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use whylate_core::record::{CounterRecord, InterruptRecord};
 use whylate_core::result::ProbeResult;
 use whylate_core::{CpuId, Facts, Nanos};
 use whylate_probe::{Batch, Observer, ProbeSpec, Progress};
@@ -13,7 +14,8 @@ use whylate_stats::{ProbeShape, Summary, largest_spikes};
 /// Follows one probe.
 pub(crate) struct Figures {
     summaries: Vec<(CpuId, Summary)>,
-    involuntary_switches: Vec<(CpuId, u64)>,
+    interrupts: Vec<InterruptRecord>,
+    counters: Vec<CounterRecord>,
     meter: Meter,
     hook: Hook,
     asked_to_stop: Arc<AtomicBool>,
@@ -33,7 +35,7 @@ impl Figures {
         };
         let summary = |cpu| (cpu, Summary::new(cpu, shape).with_spikes_kept(spikes_kept));
         let summaries = spec.cpus.iter().map(summary).collect();
-        Self { summaries, involuntary_switches: Vec::new(), meter, hook, asked_to_stop }
+        Self { summaries, interrupts: Vec::new(), counters: Vec::new(), meter, hook, asked_to_stop }
     }
 
     /// The figures; the hook's command has ended or is left alone.
@@ -43,7 +45,7 @@ impl Figures {
         facts: &Facts,
         is_realtime: bool,
         spikes_kept: usize,
-    ) -> ProbeResult {
+    ) -> Collected {
         self.meter.finish();
         self.hook.wait();
         let mut cpus = Vec::new();
@@ -51,8 +53,7 @@ impl Figures {
         for (cpu, summary) in self.summaries {
             let measured = summary.measured();
             let (result, mut found) = summary.finish();
-            let switches =
-                self.involuntary_switches.iter().find(|(of, _)| *of == cpu).map(|(_, count)| *count);
+            let counters = self.counters.iter().find(|counters| counters.cpu == cpu);
             throttling::label(
                 &mut found,
                 &Circumstances {
@@ -61,19 +62,54 @@ impl Figures {
                     fair_server: throttling::fair_server_in(&facts.kernel.release),
                     measured,
                     realtime: is_realtime,
-                    involuntary_switches: switches,
+                    involuntary_switches: counters.and_then(|counters| counters.involuntary_switches),
                 },
             );
             cpus.push(result);
             spikes.append(&mut found);
         }
         let spikes = largest_spikes(spikes, spikes_kept);
-        ProbeResult { probe: spec.name().to_owned(), cpus, spikes, rates: Vec::new() }
+        let probe = ProbeResult { probe: spec.name().to_owned(), cpus, spikes, rates: Vec::new() };
+        Collected { probe, interrupts: self.interrupts, counters: self.counters }
     }
 
     fn summary(&mut self, cpu: CpuId) -> Option<&mut Summary> {
         self.summaries.iter_mut().find(|(of, _)| *of == cpu).map(|(_, summary)| summary)
     }
+}
+
+impl Figures {
+    fn add_interrupts(&mut self, record: InterruptRecord) {
+        let known =
+            self.interrupts.iter_mut().find(|known| known.cpu == record.cpu && known.line == record.line);
+        match known {
+            Some(known) => known.count += record.count,
+            None => self.interrupts.push(record),
+        }
+    }
+
+    fn add_counters(&mut self, record: &CounterRecord) {
+        let Some(known) = self.counters.iter_mut().find(|known| known.cpu == record.cpu) else {
+            self.counters.push(record.clone());
+            return;
+        };
+        add(&mut known.steal_ns, record.steal_ns);
+        add(&mut known.smis, record.smis);
+        add(&mut known.involuntary_switches, record.involuntary_switches);
+        add(&mut known.page_faults, record.page_faults);
+    }
+}
+
+/// Adds a count; one that is never there stays absent.
+fn add(total: &mut Option<u64>, count: Option<u64>) {
+    *total = total.map_or(count, |total| Some(total + count.unwrap_or(0)));
+}
+
+/// What was collected.
+pub(crate) struct Collected {
+    pub(crate) probe: ProbeResult,
+    pub(crate) interrupts: Vec<InterruptRecord>,
+    pub(crate) counters: Vec<CounterRecord>,
 }
 
 impl Observer for Figures {
@@ -92,8 +128,8 @@ impl Observer for Figures {
                 summary.add_spike(spike, None).map_err(|error| error.to_string())?;
             }
         }
-        let switches = batch.counters.iter().filter_map(|it| Some((it.cpu, it.involuntary_switches?)));
-        self.involuntary_switches.extend(switches);
+        batch.interrupts.into_iter().for_each(|record| self.add_interrupts(record));
+        batch.counters.iter().for_each(|record| self.add_counters(record));
         Ok(())
     }
 

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 pub const MEASURE_FORMAT: &str = "whylate.measure/1";
 /// `format` of [`RunResult`].
 pub const RUN_FORMAT: &str = "whylate.run/1";
+/// `format` of [`PlanList`].
+pub const PLANS_FORMAT: &str = "whylate.plans/1";
 /// `format` of [`LoadResult`].
 pub const LOAD_FORMAT: &str = "whylate.load/1";
 
@@ -28,6 +30,12 @@ pub struct MeasureResult {
     /// The probe's figures.
     #[serde(flatten)]
     pub probe: ProbeResult,
+    /// Interrupts on the measured CPUs while samples counted.
+    #[serde(default)]
+    pub interrupts: Vec<crate::record::InterruptRecord>,
+    /// What the kernel counted on each measured CPU, and for the measuring thread there.
+    #[serde(default)]
+    pub counters: Vec<crate::record::CounterRecord>,
     /// What was not measured, or less well.
     pub warnings: Vec<Warning>,
     /// Whether a sample was above the break threshold, which ended the measurement.
@@ -365,6 +373,25 @@ pub enum Outcome {
     NoEffect,
     /// Too few repeats for any difference to be shown.
     TooFewRepeats,
+}
+
+/// What `whylate plans` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanList {
+    /// [`PLANS_FORMAT`].
+    pub format: String,
+    /// The built-in plans, the default first.
+    pub plans: Vec<PlanLine>,
+}
+
+/// One built-in plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanLine {
+    /// Its name.
+    pub name: String,
+    /// What it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
 }
 
 /// What `whylate load` prints.

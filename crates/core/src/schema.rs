@@ -1,11 +1,11 @@
 //! JSON Schemas of the plan and of every JSON output.
 
 use crate::plan::Plan;
-use crate::result::{LoadResult, MeasureResult, RunResult};
+use crate::result::{LoadResult, MeasureResult, PlanList, RunResult};
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 4] = ["plan", "measure", "run", "load"];
+pub const NAMES: [&str; 5] = ["plan", "measure", "run", "load", "plans"];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
 pub fn schema(name: &str) -> Option<Schema> {
@@ -13,6 +13,7 @@ pub fn schema(name: &str) -> Option<Schema> {
         "plan" => Some(schema_for!(Plan)),
         "measure" => Some(schema_for!(MeasureResult)),
         "run" => Some(schema_for!(RunResult)),
+        "plans" => Some(schema_for!(PlanList)),
         "load" => Some(schema_for!(LoadResult)),
         _ => None,
     }

@@ -40,6 +40,12 @@ pub enum ProbeError {
         /// Its words.
         String,
     ),
+    /// The kernel refuses what was asked for explicitly.
+    #[error("{0}")]
+    Unavailable(
+        /// Its words.
+        String,
+    ),
     /// The measuring process ended without having said why.
     #[error("the measuring process ended early ({0})")]
     Died(

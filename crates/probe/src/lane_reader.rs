@@ -11,8 +11,6 @@ use whylate_sys::counter::{Anchor, Calibration};
 
 /// How many of the largest spikes are always kept.
 const LARGEST_KEPT: usize = 32;
-/// How many gaps of a stall probe are kept one by one; after that only those among the largest.
-const GAPS_KEPT: usize = 1_000_000;
 
 /// One measuring thread as seen by the reader.
 pub(crate) struct LaneReader {
@@ -32,12 +30,14 @@ pub(crate) struct LaneReader {
     /// Spikes since the last interval.
     fresh: Vec<SpikeRecord>,
     kept: usize,
+    /// How many gaps are kept one by one.
+    gaps_kept: usize,
     /// Gaps that were neither kept one by one nor among the largest, since the last interval.
     left_out: u64,
 }
 
 impl LaneReader {
-    pub(crate) fn new(cpu: CpuId) -> Self {
+    pub(crate) fn new(cpu: CpuId, gaps_kept: usize) -> Self {
         Self {
             cpu,
             cycles: vec![0; CYCLE_BUCKETS],
@@ -52,6 +52,7 @@ impl LaneReader {
             largest: BTreeSet::new(),
             fresh: Vec::new(),
             kept: 0,
+            gaps_kept,
             left_out: 0,
         }
     }
@@ -74,7 +75,7 @@ impl LaneReader {
                 self.largest.pop_first();
             }
         }
-        if is_large || (anchor.is_some() && self.kept < GAPS_KEPT) {
+        if is_large || (anchor.is_some() && self.kept < self.gaps_kept) {
             self.kept += 1;
             self.fresh.push(SpikeRecord { cpu: self.cpu, at_ns, latency_ns, sample: record.sample });
         } else if anchor.is_some() {

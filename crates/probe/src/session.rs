@@ -16,6 +16,8 @@ use whylate_sys::counter::{Calibration, CounterKind};
 use whylate_sys::process::Launcher;
 use whylate_sys::shared::SharedWords;
 
+/// How many gaps of a stall probe are kept one by one, over all its CPUs; after that only those among the largest.
+const GAPS_KEPT: usize = 1_000_000;
 /// How long a measuring process may take to get ready: locking memory and large working sets take time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
@@ -56,7 +58,8 @@ impl<'s> Session<'s> {
                 Some((counter, Calibration::of_multiplier(multiplier)))
             }
         };
-        let lanes = spec.cpus.iter().map(LaneReader::new).collect();
+        let gaps_kept = GAPS_KEPT / spec.cpus.len().max(1);
+        let lanes = spec.cpus.iter().map(|cpu| LaneReader::new(cpu, gaps_kept)).collect();
         let mut session = Self {
             spec,
             child,
@@ -78,6 +81,7 @@ impl<'s> Session<'s> {
             match self.messages.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Message::Warning(warning)) => self.warnings.push(warning),
                 Ok(Message::Failed(reason)) => return Err(ProbeError::Failed(reason)),
+                Ok(Message::Unavailable(reason)) => return Err(ProbeError::Unavailable(reason)),
                 Ok(Message::Armed { start_ns }) => {
                     (self.start_ns, self.interval_start_ns) = (start_ns, start_ns);
                     return Ok(());
@@ -179,8 +183,10 @@ impl<'s> Session<'s> {
 
     fn died(&mut self) -> ProbeError {
         while let Ok(message) = self.messages.recv_timeout(Duration::from_millis(200)) {
-            if let Message::Failed(reason) = message {
-                return ProbeError::Failed(reason);
+            match message {
+                Message::Failed(reason) => return ProbeError::Failed(reason),
+                Message::Unavailable(reason) => return ProbeError::Unavailable(reason),
+                Message::Warning(_) | Message::Armed { .. } => {}
             }
         }
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());

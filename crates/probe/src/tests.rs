@@ -2,7 +2,7 @@
 //!
 //! No test asserts a latency: machines that run tests are noisy.
 
-use crate::child::{self, Message};
+use crate::child::{self, Failure, Message};
 use crate::lane_reader::LaneReader;
 use crate::layout::{Header, Lane, words_needed};
 use crate::spec::{ProbeKind, ProbeSpec};
@@ -80,7 +80,7 @@ fn measure(spec: &ProbeSpec, calibration: Option<&Calibration>) -> Measured {
         scope.spawn(|| child::measure(spec, memory.words(), &send).unwrap()).join().unwrap();
     });
     let lane = Lane::of(memory.words(), 0).unwrap();
-    let mut reader = LaneReader::new(spec.cpus.first().unwrap());
+    let mut reader = LaneReader::new(spec.cpus.first().unwrap(), 1_000_000);
     let anchor = calibration.map(|calibration| (CounterKind::Hardware.anchor(), *calibration));
     lane.drain(|record| reader.take(record, anchor.as_ref()));
     Measured {
@@ -242,10 +242,10 @@ fn a_working_set_is_walked_without_losing_a_turn() {
 }
 
 #[test]
-fn strict_refuses_what_is_not_allowed() {
+fn a_pinned_deadline_task_is_refused_with_the_way_out() {
     let _alone = ALONE.lock();
     let mut spec = spec(timer(Nanos::from_millis(1), TimerMethod::Nanosleep), Nanos::from_millis(10));
-    (spec.policy, spec.strict) = (Policy::Deadline, true);
+    spec.policy = Policy::Deadline;
     let memory = SharedWords::create(words_needed(1)).unwrap();
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| child::measure(&spec, memory.words(), &|_| {})).join().unwrap()
@@ -254,7 +254,9 @@ fn strict_refuses_what_is_not_allowed() {
     if spec.other_cpus.is_empty() {
         println!("skipped: with one CPU the kernel takes a pinned deadline task");
     } else {
-        let reason = outcome.unwrap_err();
+        let Failure::Unavailable(reason) = outcome.unwrap_err() else {
+            panic!("not a refusal of the kernel")
+        };
         assert!(reason.contains("SCHED_DEADLINE") && reason.contains("--policy fifo"), "{reason}");
     }
 }

@@ -169,10 +169,9 @@ pub(crate) fn run_groups(run: &RunResult) -> Vec<Group> {
     let groups = probe_names(run).into_iter().map(|probe| {
         let mut lines = Vec::new();
         for cell in &run.cells {
-            for result in cell_probe(cell, probe) {
-                for cpu in &result.cpus {
-                    push_lines(&mut lines, Some(cell), &result.rates, cpu, run.plan.limit);
-                }
+            let Some(result) = cell_probe(cell, probe) else { continue };
+            for cpu in &result.cpus {
+                push_lines(&mut lines, Some(cell), &result.rates, cpu, run.plan.limit);
             }
         }
         Group { probe: probe.to_owned(), first_title: "cell", lines }

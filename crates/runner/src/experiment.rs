@@ -130,7 +130,6 @@ impl Course<'_> {
             }
         };
         self.info.restored = Some(is_unchanged(&self.info.facts, &self.machine.facts()));
-        let failed = self.info.executions.iter().filter(|it| it.state == ExecutionState::Failed).count();
         (self.info.state, self.info.error) = match stop {
             Some(Stop::Asked) => (RunState::Interrupted, Some("stopped by the user".to_owned())),
             Some(Stop::Broke(latency)) => {
@@ -138,8 +137,8 @@ impl Course<'_> {
                 (RunState::Interrupted, Some(format!("a latency of {latency} was above the probe's break")))
             }
             None if !self.info.is_complete() => {
-                let text = format!("{failed} of {} repeats failed", self.info.executions.len());
-                (RunState::Interrupted, Some(text))
+                let (done, total) = self.count_done();
+                (RunState::Interrupted, Some(format!("{} of {total} repeats failed", total - done)))
             }
             None => (RunState::Complete, None),
         };
@@ -171,6 +170,14 @@ impl Course<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Repeats of cells that are done, and in all; earlier attempts do not count.
+    fn count_done(&self) -> (usize, usize) {
+        let cells = self.info.cells.iter().filter(|cell| cell.skipped.is_none());
+        let repeats = cells.flat_map(|cell| (1..=self.info.plan.repeats).map(move |repeat| (cell, repeat)));
+        let done = repeats.clone().filter(|(cell, repeat)| self.is_done(&cell.name, *repeat)).count();
+        (done, repeats.count())
     }
 
     fn is_done(&self, cell: &str, repeat: u32) -> bool {

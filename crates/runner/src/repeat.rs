@@ -238,7 +238,10 @@ impl Repeat<'_> {
         for mut running in loads {
             self.directory.add_rates(&running.key, running.load.take_rates());
             match running.load.stop() {
-                Ok(end) => end.warnings.into_iter().for_each(|warning| push_once(self.warnings, warning)),
+                Ok(end) => {
+                    self.directory.add_rates(&running.key, end.rates);
+                    end.warnings.into_iter().for_each(|warning| push_once(self.warnings, warning));
+                }
                 Err(source) if outcome.is_ok() => {
                     outcome = Err(RepeatError::Load { name: running.name, source });
                 }

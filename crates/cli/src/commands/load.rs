@@ -141,9 +141,9 @@ fn run(
         warnings: outcome.warnings,
     };
     if arguments.printing.json {
-        output::print_json(&result)?
+        output::print_json(&result)?;
     } else {
-        print(&result)?
+        print(&result)?;
     }
     Ok(Ending::Pass)
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
 use crate::exit::Ending;
-use crate::figures::Figures;
+use crate::figures::{Collected, Figures};
 use crate::hook::Hook;
 use crate::progress::Meter;
 use crate::{machine, output, signals};
@@ -109,10 +109,11 @@ fn run(
     });
     let is_realtime = !warnings.iter().any(|warning| warning.code == "no-realtime-priority")
         && matches!(spec.policy, whylate_core::plan::Policy::Fifo | whylate_core::plan::Policy::Rr);
-    let probe = figures.finish(&spec, &facts, is_realtime, arguments.spikes);
+    let Collected { probe, interrupts, counters } =
+        figures.finish(&spec, &facts, is_realtime, arguments.spikes);
     let broke = outcome.broke.is_some();
     let format = MEASURE_FORMAT.to_owned();
-    let result = MeasureResult { format, facts, probe, warnings, broke };
+    let result = MeasureResult { format, facts, probe, interrupts, counters, warnings, broke };
     if arguments.printing.json {
         output::print_json(&result)?;
     } else {

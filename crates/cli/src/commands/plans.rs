@@ -4,22 +4,9 @@ use crate::arguments::PlansArguments;
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result};
-use serde::Serialize;
 use whylate_core::plan::builtin::{self, BuiltinPlan};
 use whylate_core::plan::{Plan, Source};
-
-#[derive(Serialize)]
-struct PlanList {
-    format: &'static str,
-    plans: Vec<PlanLine>,
-}
-
-#[derive(Serialize)]
-struct PlanLine {
-    name: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    question: Option<String>,
-}
+use whylate_core::result::{PLANS_FORMAT, PlanLine, PlanList};
 
 pub(super) fn execute(arguments: &PlansArguments) -> Result<Ending> {
     match &arguments.name {
@@ -32,10 +19,10 @@ pub(super) fn execute(arguments: &PlansArguments) -> Result<Ending> {
         None => {
             let plans = builtin::ALL
                 .iter()
-                .map(|plan| Ok(PlanLine { name: plan.name, question: parse(*plan)?.question }))
+                .map(|plan| Ok(PlanLine { name: plan.name.to_owned(), question: parse(*plan)?.question }))
                 .collect::<Result<Vec<_>>>()?;
             if arguments.json {
-                output::print_json(&PlanList { format: "whylate.plans/1", plans })?;
+                output::print_json(&PlanList { format: PLANS_FORMAT.to_owned(), plans })?;
             } else {
                 let width = plans.iter().map(|plan| plan.name.len()).max().unwrap_or(0);
                 let line = |plan: &PlanLine| {

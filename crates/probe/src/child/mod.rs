@@ -34,6 +34,8 @@ pub enum Message {
     Warning(Warning),
     /// It cannot measure.
     Failed(String),
+    /// It cannot measure because the kernel refuses what was asked for explicitly.
+    Unavailable(String),
     /// Every thread is ready; samples count from this moment on.
     Armed {
         /// CLOCK_MONOTONIC.
@@ -46,16 +48,33 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
     match run(&words) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
-            send(&Message::Failed(reason));
+        Err(failure) => {
+            send(&match failure {
+                Failure::Failed(reason) => Message::Failed(reason),
+                Failure::Unavailable(reason) => Message::Unavailable(reason),
+            });
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(arguments: &[String]) -> Result<(), String> {
+/// Why a measuring process cannot measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Failed(String),
+    /// The kernel refuses what was asked for explicitly.
+    Unavailable(String),
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
     let [text, parent] = arguments else {
-        return Err("the measuring process takes two arguments".to_owned());
+        return Err("the measuring process takes two arguments".to_owned().into());
     };
     let spec: ProbeSpec = serde_json::from_str(text).map_err(|error| format!("unreadable probe: {error}"))?;
     let parent = parent.parse().map_err(|error| format!("unreadable process id `{parent}`: {error}"))?;
@@ -80,7 +99,7 @@ struct Team<'a> {
     /// Passed when each thread is set up (or has failed), when the start is set, and when all have ended.
     barrier: Barrier,
     warnings: Mutex<Vec<Warning>>,
-    failure: Mutex<Option<String>>,
+    failure: Mutex<Option<Failure>>,
 }
 
 impl Team<'_> {
@@ -90,9 +109,9 @@ impl Team<'_> {
         }
     }
 
-    fn fail(&self, reason: String) {
+    fn fail(&self, reason: impl Into<Failure>) {
         if let Ok(mut failure) = self.failure.lock() {
-            failure.get_or_insert(reason);
+            failure.get_or_insert(reason.into());
         }
     }
 
@@ -106,10 +125,11 @@ pub(crate) fn measure(
     spec: &ProbeSpec,
     words: &[AtomicU64],
     send: &(dyn Fn(&Message) + Sync),
-) -> Result<(), String> {
-    let header = Header::of(words).ok_or("the shared memory is too short")?;
+) -> Result<(), Failure> {
+    let too_short = || "the shared memory is too short".to_owned();
+    let header = Header::of(words).ok_or_else(too_short)?;
     let lanes: Option<Vec<Lane<'_>>> = (0..spec.cpus.len()).map(|index| Lane::of(words, index)).collect();
-    let lanes = lanes.ok_or("the shared memory is too short")?;
+    let lanes = lanes.ok_or_else(too_short)?;
     let team = Team {
         spec,
         header,
@@ -145,7 +165,7 @@ pub(crate) fn measure(
     match team.failure.into_inner() {
         Ok(None) => Ok(()),
         Ok(Some(reason)) => Err(reason),
-        Err(_) => Err("a measuring thread panicked".to_owned()),
+        Err(_) => Err("a measuring thread panicked".to_owned().into()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Everything that is done before arming: policy, affinity, locked memory, a touched stack.
 
-use super::Team;
+use super::{Failure, Team};
 use crate::spec::ProbeKind;
 use whylate_core::plan::Policy;
 use whylate_core::{CpuId, CpuSet, Nanos, Warning};
@@ -50,7 +50,7 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
 }
 
 /// Prepares the calling measuring thread.
-pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), String> {
+pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
     schedule::pin_this_thread(&CpuSet::single(cpu))
         .map_err(|error| format!("CPU {cpu}: cannot pin a thread there: {error}"))?;
     let wanted = scheduling(team);
@@ -58,11 +58,11 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), String> {
         && let Err(error) = schedule::schedule_this_thread(wanted)
     {
         if let Scheduling::Deadline { .. } = wanted {
-            return Err(format!(
+            return Err(Failure::Unavailable(format!(
                 "SCHED_DEADLINE on CPU {cpu} was refused ({error}): the kernel takes a deadline task only when it \
                  may run on every CPU of its root domain; make an exclusive cpuset of CPU {cpu}, or use \
                  `--policy fifo`"
-            ));
+            )));
         }
         refused(
             team,

@@ -1,0 +1,7 @@
+//! The order of the steps of a run, and what is left of one that is disturbed, on a machine that only records.
+
+mod crashes;
+mod disk;
+mod failures;
+mod mock;
+mod steps;

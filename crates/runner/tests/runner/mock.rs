@@ -1,0 +1,420 @@
+//! A machine that records what is done to it, and fails where it is told to.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use tempfile::TempDir;
+use whylate_core::facts::CpuFacts;
+use whylate_core::plan::Source;
+use whylate_core::record::{InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
+use whylate_load::{LoadError, LoadSpec, LoadWork};
+use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec, Progress};
+use whylate_runner::{Audience, Experiment, LoadEnd, Machine, RunOptions, RunningLoad, Stage, prepare};
+use whylate_store::{Reader, RunInfo, assemble};
+
+/// Noise floor of every plan here: by it the mock tells the check from a stall probe.
+const NOISE_FLOOR: Nanos = Nanos::from_millis(7);
+/// How long the mock waits for what should come at once.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Samples that each probe of the mock brings per CPU.
+pub(crate) const SAMPLES: u64 = 10;
+
+/// Two cells, two repeats, a timer and a stall probe on CPU 3.
+pub(crate) const PLAN: &str = r#"
+name = "mock"
+duration = "20ms"
+repeats = 2
+settle = "1ms"
+noise_floor = "7ms"
+[target]
+cpus = "3"
+[[probe]]
+kind = "timer"
+[[probe]]
+kind = "stall"
+[[load]]
+name = "a"
+kind = "memory"
+working_set = "1MiB"
+[[load]]
+name = "b"
+kind = "memory"
+working_set = "2MiB"
+[[cell]]
+loads = []
+[[cell]]
+loads = ["a", "b"]
+"#;
+
+/// Four CPUs that report no caches.
+pub(crate) fn facts() -> Facts {
+    let mut facts = Facts::default();
+    let cpus: CpuSet = "0-3".parse().unwrap();
+    facts.cpus = cpus.iter().map(|cpu| CpuFacts { cpu, online: true, ..CpuFacts::default() }).collect();
+    facts.cpu_sets.present = cpus.clone();
+    facts.cpu_sets.online = cpus.clone();
+    facts.cpu_sets.allowed = cpus;
+    facts
+}
+
+pub(crate) fn experiment(plan: &str) -> Experiment {
+    let plan = Plan::parse(&Source { name: "mock.toml", text: plan }, &[]).unwrap();
+    prepare(plan, facts(), false).unwrap()
+}
+
+pub(crate) fn options() -> RunOptions {
+    RunOptions { name: "mock-run".to_owned(), started_at: UNIX_EPOCH, warnings: Vec::new() }
+}
+
+/// A temporary folder, in memory where there is such a place: these tests bring much to the disk.
+pub(crate) fn folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// How a step goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It answers with an error, where it can.
+    Error,
+    /// The process is gone.
+    Panic,
+}
+
+/// What a probe does.
+#[derive(Clone, Debug)]
+pub(crate) enum Behaviour {
+    /// Measures and ends.
+    Normal,
+    /// Measures until it is asked to stop.
+    UntilStopped,
+    /// Measures, and sees a latency above its break.
+    Breaks(Nanos),
+    /// Cannot measure.
+    Fails(&'static str),
+}
+
+type Hook = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What is shared by the machine, its loads and the audience.
+#[derive(Default)]
+pub(crate) struct Record {
+    log: Mutex<Vec<String>>,
+    /// Number of the next step, and the one that goes wrong.
+    step: AtomicUsize,
+    fault: Mutex<Option<(usize, Fault)>>,
+    /// Loads that run now.
+    pub(crate) loads_alive: AtomicUsize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Record {
+    pub(crate) fn say(&self, line: impl Into<String>) {
+        lock(&self.log).push(line.into());
+    }
+
+    /// Counts a step; whether it shall answer with an error.
+    fn step(&self) -> bool {
+        let number = self.step.fetch_add(1, Ordering::SeqCst);
+        let mut fault = lock(&self.fault);
+        match *fault {
+            Some((at, kind)) if at == number => {
+                *fault = None;
+                drop(fault);
+                assert!(kind != Fault::Panic, "planted: the process is gone at step {number}");
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The machine.
+#[derive(Default)]
+pub(crate) struct MockMachine {
+    pub(crate) record: Arc<Record>,
+    /// Which probes (`cell: probe`, attempts apart) do not behave normally.
+    pub(crate) behaviours: Vec<(&'static str, Behaviour)>,
+    /// Which loads die, by name, and at which look.
+    pub(crate) dying: Option<(&'static str, &'static str)>,
+    /// How many probes have to be under way together before one ends.
+    pub(crate) together: usize,
+    /// Called with `cell: probe` when a probe begins.
+    pub(crate) hook: Option<Hook>,
+    /// The facts that it shows after the run.
+    pub(crate) facts: Option<Facts>,
+    under_way: Mutex<usize>,
+    changed: Condvar,
+    cell: Arc<Mutex<String>>,
+}
+
+impl MockMachine {
+    /// A machine whose step of that number goes wrong.
+    pub(crate) fn failing_at(step: usize, fault: Fault) -> Self {
+        let machine = Self::default();
+        *lock(&machine.record.fault) = Some((step, fault));
+        machine
+    }
+
+    /// Whether the planted fault has not happened.
+    pub(crate) fn is_fault_left(&self) -> bool {
+        lock(&self.record.fault).is_some()
+    }
+
+    pub(crate) fn audience(&self) -> MockAudience {
+        MockAudience { record: Arc::clone(&self.record), cell: Arc::clone(&self.cell), stop_at: None, spikes: 0 }
+    }
+
+    /// Everything that was said.
+    pub(crate) fn log(&self) -> Vec<String> {
+        lock(&self.record.log).clone()
+    }
+
+    /// What was said that begins with one of these words.
+    pub(crate) fn log_of(&self, words: &[&str]) -> Vec<String> {
+        let mut log = self.log();
+        log.retain(|line| words.iter().any(|word| line.starts_with(word)));
+        log
+    }
+
+    /// The repeats of cells that were begun, in order.
+    pub(crate) fn repeats(&self) -> Vec<String> {
+        let mut repeats = self.log_of(&["repeat "]);
+        repeats.dedup();
+        repeats.into_iter().map(|line| line["repeat ".len()..].to_owned()).collect()
+    }
+
+    fn behaviour(&self, place: &str) -> Behaviour {
+        let found = self.behaviours.iter().find(|(of, _)| *of == place);
+        found.map_or(Behaviour::Normal, |(_, behaviour)| behaviour.clone())
+    }
+
+    /// Waits until as many probes as expected are under way.
+    fn wait_for_others(&self) {
+        let mut count = lock(&self.under_way);
+        *count += 1;
+        self.changed.notify_all();
+        let deadline = Instant::now() + PATIENCE;
+        while *count < self.together && Instant::now() < deadline {
+            let waited = self.changed.wait_timeout(count, Duration::from_millis(100));
+            count = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Machine for MockMachine {
+    fn measure(
+        &self,
+        spec: &ProbeSpec,
+        _stored: Nanos,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, ProbeError> {
+        let name = if spec.duration == NOISE_FLOOR { "noise" } else { spec.name() };
+        let place = format!("{}: {name}", lock(&self.cell));
+        self.record.say(format!("begin {name} on {}", spec.cpus));
+        if let Some(hook) = &self.hook {
+            hook(&place);
+        }
+        if self.record.step() {
+            return Err(ProbeError::Failed("planted".to_owned()));
+        }
+        let mut outcome = Outcome::default();
+        if name != "noise" {
+            self.wait_for_others();
+        }
+        match self.behaviour(&place) {
+            Behaviour::Normal => {}
+            Behaviour::Fails(reason) => return Err(ProbeError::Failed(reason.to_owned())),
+            Behaviour::Breaks(latency) => {
+                observer.first_spike(latency);
+                outcome.broke = Some(latency);
+            }
+            Behaviour::UntilStopped => {
+                let deadline = Instant::now() + PATIENCE;
+                while !observer.should_stop() {
+                    assert!(Instant::now() < deadline, "the probe was never asked to stop");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                outcome.stopped = true;
+            }
+        }
+        observer.progress(&Progress { elapsed: Nanos(0), duration: spec.duration, cpus: Vec::new() });
+        observer.batch(batch(spec)).map_err(ProbeError::Observer)?;
+        self.record.say(format!("end {name}"));
+        *lock(&self.under_way) -= usize::from(name != "noise");
+        Ok(outcome)
+    }
+
+    fn start_load(&self, spec: &LoadSpec) -> Result<Box<dyn RunningLoad>, LoadError> {
+        let name = match &spec.work {
+            LoadWork::Memory(memory) if memory.working_set.0 == 1 << 20 => "a".to_owned(),
+            LoadWork::Memory(_) => "b".to_owned(),
+            LoadWork::Exec(exec) => exec.output.display().to_string(),
+        };
+        self.record.say(format!("start {name}"));
+        if self.record.step() {
+            return Err(LoadError::Reported("planted".to_owned()));
+        }
+        self.record.loads_alive.fetch_add(1, Ordering::SeqCst);
+        let death = self.dying.filter(|(dying, _)| *dying == name).map(|(_, reason)| reason);
+        Ok(Box::new(MockLoad { record: Arc::clone(&self.record), name, taken: 0, death, stopped: false }))
+    }
+
+    fn pause(&self, time: Duration) {
+        self.record.say("settle");
+        // There is no error to answer with.
+        self.record.step();
+        std::thread::sleep(time.min(Duration::from_millis(1)));
+    }
+
+    fn facts(&self) -> Facts {
+        self.record.say("facts");
+        self.record.step();
+        self.facts.clone().unwrap_or_else(facts)
+    }
+}
+
+fn batch(spec: &ProbeSpec) -> Batch {
+    let interval = |cpu| Interval {
+        cpu,
+        start_ns: 1_000,
+        end_ns: 2_000,
+        samples: SAMPLES,
+        sum_ns: 100 * SAMPLES,
+        min_ns: Some(100),
+        max_ns: Some(100),
+        overruns: spec.period().map(|_| 0),
+        gaps: spec.period().is_none().then_some(0),
+        lost_ns: spec.period().is_none().then_some(0),
+        spikes_dropped: 0,
+        histogram: vec![(100, SAMPLES)],
+    };
+    let interrupt = |cpu| InterruptRecord { cpu, line: "LOC".to_owned(), description: String::new(), count: 3 };
+    Batch {
+        start_ns: 1_000,
+        end_ns: 2_000,
+        intervals: spec.cpus.iter().map(interval).collect(),
+        spikes: vec![SpikeRecord { cpu: CpuId(3), at_ns: 1_500, latency_ns: 100, sample: 1 }],
+        interrupts: spec.cpus.iter().map(interrupt).collect(),
+        counters: Vec::new(),
+    }
+}
+
+/// A load of the machine.
+struct MockLoad {
+    record: Arc<Record>,
+    name: String,
+    taken: usize,
+    death: Option<&'static str>,
+    stopped: bool,
+}
+
+impl MockLoad {
+    fn rate(value: f64) -> RateRecord {
+        RateRecord { at_ns: 1_600, interval_ns: 100, value }
+    }
+}
+
+impl RunningLoad for MockLoad {
+    /// One rate of 1 at the first call (from before the probes), one of 2 at the second.
+    fn take_rates(&mut self) -> Vec<RateRecord> {
+        self.record.step();
+        self.taken += 1;
+        if self.taken == 1 {
+            self.record.say(format!("rates of {}", self.name));
+        }
+        let is_new = self.taken <= 2;
+        is_new.then(|| Self::rate(self.taken as f64)).into_iter().collect()
+    }
+
+    fn died(&mut self) -> Option<String> {
+        if self.record.step() {
+            return Some("planted".to_owned());
+        }
+        self.death.map(str::to_owned)
+    }
+
+    /// Brings one rate of 3.
+    fn stop(mut self: Box<Self>) -> Result<LoadEnd, LoadError> {
+        self.record.say(format!("stop {}", self.name));
+        self.stopped = true;
+        if self.record.step() {
+            return Err(LoadError::Reported("planted".to_owned()));
+        }
+        if let Some(reason) = self.death {
+            return Err(LoadError::Reported(reason.to_owned()));
+        }
+        let warnings = vec![Warning::without_fix("mock-load", format!("{} has something to say", self.name))];
+        Ok(LoadEnd { rates: vec![Self::rate(3.0)], warnings })
+    }
+}
+
+impl Drop for MockLoad {
+    fn drop(&mut self) {
+        if !self.stopped {
+            self.record.say(format!("drop {}", self.name));
+        }
+        self.record.loads_alive.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Who watches.
+pub(crate) struct MockAudience {
+    record: Arc<Record>,
+    cell: Arc<Mutex<String>>,
+    /// The user wants to stop once this stage (`cell: what`) has begun.
+    pub(crate) stop_at: Option<&'static str>,
+    pub(crate) spikes: usize,
+}
+
+impl Audience for MockAudience {
+    fn stage(&mut self, stage: &Stage<'_>) {
+        self.record.say(format!("repeat {} {}", stage.cell, stage.repeat));
+        self.record.say(format!("stage {} ({}/{})", stage.what, stage.done, stage.total));
+        stage.cell.clone_into(&mut lock(&self.cell));
+    }
+    fn progress(&mut self, _progress: &Progress) {}
+    fn first_spike(&mut self, _latency: Nanos) {
+        self.spikes += 1;
+    }
+    fn should_stop(&self) -> bool {
+        let Some((cell, what)) = self.stop_at.and_then(|stage| stage.split_once(": ")) else { return false };
+        let log = lock(&self.record.log);
+        let mut current = "";
+        log.iter().any(|line| {
+            if let Some(repeat) = line.strip_prefix("repeat ") {
+                current = repeat;
+            }
+            current == cell && line.starts_with(&format!("stage {what} "))
+        })
+    }
+}
+
+/// What a run holds, in counts: of each repeat of each cell its error and its probes with samples, then interrupts,
+/// spikes and rates of the cell.
+pub(crate) fn counts(path: &std::path::Path) -> Vec<String> {
+    let result = assemble(&Reader::open(path).unwrap()).unwrap();
+    let mut lines = Vec::new();
+    for cell in &result.cells {
+        for repeat in &cell.repeats {
+            let probes = repeat.probes.iter().map(|probe| format!("{}={}", probe.probe, probe.samples));
+            let probes = probes.collect::<Vec<_>>().join(" ");
+            lines.push(format!("{} {}: {probes} {:?}", cell.name, repeat.repeat, repeat.error));
+        }
+        let samples: u64 = cell.probes.iter().flat_map(|probe| &probe.cpus).map(|cpu| cpu.samples).sum();
+        let interrupts: u64 = cell.interrupts.iter().map(|record| record.count).sum();
+        let rates: Vec<Vec<f64>> =
+            cell.rates.iter().map(|rate| rate.series.iter().map(|record| record.value).collect()).collect();
+        let spikes = cell.spikes.len();
+        lines.push(format!("{}: {samples} samples, {interrupts} interrupts, {spikes} spikes, {rates:?}", cell.name));
+    }
+    lines
+}
+
+/// `run.json` as it is on the disk.
+pub(crate) fn info(path: &std::path::Path) -> RunInfo {
+    Reader::open(path).unwrap().info().clone()
+}

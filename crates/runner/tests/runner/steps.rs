@@ -1,0 +1,178 @@
+//! The order of the steps when nothing goes wrong.
+
+use crate::mock::{MockMachine, PLAN, counts, experiment, facts, folder, info, options};
+use std::sync::atomic::Ordering;
+use whylate_core::result::{RunState, Verdict};
+use whylate_core::{Facts, Plan};
+use whylate_runner::run;
+use whylate_store::{Reader, assemble};
+
+/// Runs a plan and gives the machine it ran on.
+fn run_plan(plan: &str, machine: MockMachine) -> (MockMachine, Vec<String>) {
+    let folder = folder();
+    let path = folder.path().join("run");
+    let info = run(&experiment(plan), &path, &options(), &machine, &mut machine.audience()).unwrap();
+    assert_eq!((info.state, info.error), (RunState::Complete, None));
+    let counts = counts(&path);
+    (machine, counts)
+}
+
+#[test]
+fn each_repeat_goes_from_the_noise_floor_to_the_end_of_the_loads() {
+    let (machine, _) = run_plan(PLAN, MockMachine::default());
+    let mut log = machine.log();
+    log.retain(|line| !line.starts_with("repeat "));
+    log.dedup();
+    let expected = [
+        "stage noise floor (0/4)",
+        "begin noise on 3",
+        "end noise",
+        "stage timer (0/4)",
+        "begin timer on 3",
+        "end timer",
+        "stage stall (0/4)",
+        "begin stall on 3",
+        "end stall",
+        "stage noise floor (1/4)",
+        "begin noise on 3",
+        "end noise",
+        "stage starting loads (1/4)",
+        "start a",
+        "stage starting loads (1/4)",
+        "start b",
+        "settle",
+        "rates of a",
+        "rates of b",
+        "stage timer (1/4)",
+        "begin timer on 3",
+        "end timer",
+        "stage stall (1/4)",
+        "begin stall on 3",
+        "end stall",
+        "stop a",
+        "stop b",
+        "stage noise floor (2/4)",
+    ];
+    assert_eq!(log[..expected.len()], expected);
+    // The facts are compared once, at the very end.
+    assert_eq!(machine.log_of(&["facts"]).len(), 1);
+    assert_eq!(log.last().map(String::as_str), Some("facts"));
+    assert_eq!(machine.record.loads_alive.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn repeats_of_cells_are_interleaved() {
+    let cells = "[[cell]]\nname = \"A\"\n[[cell]]\nname = \"B\"\nloads = [\"a\"]\n[[cell]]\nname = \"C\"\nloads = [\"b\"]\n";
+    let plan = format!("{}{cells}", PLAN.split("[[cell]]").next().unwrap()).replace("repeats = 2", "repeats = 3");
+    let (machine, _) = run_plan(&plan, MockMachine::default());
+    assert_eq!(machine.repeats(), ["A 1", "B 1", "C 1", "A 2", "B 2", "C 2", "A 3", "B 3", "C 3"]);
+}
+
+#[test]
+fn probes_on_different_cpus_measure_together_and_those_of_one_cpu_one_after_another() {
+    let probes = "[[probe]]\nkind = \"timer\"\ncpus = \"1\"\n[[probe]]\nkind = \"stall\"\ncpus = \"2\"\n\
+                  [[probe]]\nkind = \"stall\"\ncpus = \"1\"\n[[probe]]\nkind = \"timer\"\ncpus = \"2\"\n";
+    let plan = PLAN
+        .replace("[[probe]]\nkind = \"timer\"\n[[probe]]\nkind = \"stall\"\n", probes)
+        .replace("cpus = \"3\"", "cpus = \"1-2\"")
+        .replace("repeats = 2", "repeats = 1");
+    // Neither of a pair ends before the other has begun.
+    let (machine, _) = run_plan(&plan, MockMachine { together: 2, ..MockMachine::default() });
+    let log = machine.log_of(&["begin timer", "begin stall", "end timer", "end stall"]);
+    for (pair, cpus) in log.chunks(4).zip([["timer on 1", "stall on 2"], ["stall on 1", "timer on 2"]].iter().cycle()) {
+        let mut begun = pair[..2].to_vec();
+        begun.sort_by_key(|line| !line.contains(cpus[0]));
+        assert_eq!(begun, [format!("begin {}", cpus[0]), format!("begin {}", cpus[1])], "{log:?}");
+        assert!(pair[2..].iter().all(|line| line.starts_with("end ")), "{log:?}");
+    }
+    assert_eq!(log.len(), 16);
+}
+
+#[test]
+fn everything_that_was_measured_is_in_the_result_and_nothing_from_before_the_probes() {
+    let (_, counts) = run_plan(PLAN, MockMachine::default());
+    // Of the rates, 1 is from before the probes, 3 is what was left when the load was stopped.
+    let expected = [
+        "idle 1: timer=10 stall=10 None",
+        "idle 2: timer=10 stall=10 None",
+        "idle: 40 samples, 12 interrupts, 4 spikes, []",
+        "a+b 1: timer=10 stall=10 None",
+        "a+b 2: timer=10 stall=10 None",
+        "a+b: 40 samples, 12 interrupts, 4 spikes, [[2.0, 3.0, 2.0, 3.0], [2.0, 3.0, 2.0, 3.0]]",
+    ];
+    assert_eq!(counts, expected);
+}
+
+#[test]
+fn without_a_noise_floor_there_is_no_check() {
+    let (machine, _) = run_plan(&PLAN.replace("noise_floor = \"7ms\"", "noise_floor = \"0s\""), MockMachine::default());
+    assert!(machine.log_of(&["begin noise", "stage noise"]).is_empty());
+}
+
+#[test]
+fn a_cell_whose_load_cannot_run_here_is_skipped_with_its_reason() {
+    let plan = PLAN.replace("working_set = \"1MiB\"", "working_set = \"l3/2\"").replace(
+        "[[cell]]\nloads = [\"a\", \"b\"]",
+        "[[cell]]\nloads = [\"a\", \"b\"]\n[[cell]]\nloads = [\"b\"]",
+    );
+    let folder = folder();
+    let path = folder.path().join("run");
+    let machine = MockMachine::default();
+    let info = run(&experiment(&plan), &path, &options(), &machine, &mut machine.audience()).unwrap();
+    assert_eq!(info.state, RunState::Complete);
+    assert_eq!(machine.repeats(), ["idle 1", "b 1", "idle 2", "b 2"]);
+    let result = assemble(&Reader::open(&path).unwrap()).unwrap();
+    let reason = result.cells[1].skipped.clone().unwrap();
+    assert!(reason.starts_with("load `a`: ") && reason.contains("l3"), "{reason}");
+    assert!(!reason.contains('\n'), "{reason}");
+    assert!(result.cells[1].probes.is_empty() && result.cells[1].repeats.is_empty());
+    assert_eq!((&result.cells[0].skipped, &result.cells[2].skipped), (&None, &None));
+    assert_eq!(result.cells[2].repeats.len(), 2);
+    assert_eq!(result.verdict, Verdict::NoLimit);
+}
+
+#[test]
+fn what_loads_have_to_say_is_said_once() {
+    let folder = folder();
+    let machine = MockMachine::default();
+    let path = folder.path().join("run");
+    let info = run(&experiment(PLAN), &path, &options(), &machine, &mut machine.audience()).unwrap();
+    let said: Vec<&str> = info.warnings.iter().filter(|it| it.code == "mock-load").map(|it| it.text.as_str()).collect();
+    assert_eq!(said, ["a has something to say", "b has something to say"]);
+}
+
+#[test]
+fn the_settings_before_and_after_are_compared() {
+    let restored = |after: Facts| {
+        let folder = folder();
+        let path = folder.path().join("run");
+        let machine = MockMachine { facts: Some(after), ..MockMachine::default() };
+        run(&experiment(PLAN), &path, &options(), &machine, &mut machine.audience()).unwrap();
+        info(&path).restored
+    };
+    assert_eq!(restored(facts()), Some(true));
+    let mut changed = facts();
+    changed.cpus[1].governor = Some("powersave".to_owned());
+    assert_eq!(restored(changed), Some(false));
+    let mut changed = facts();
+    changed.cpu_sets.online = "0-2".parse().unwrap();
+    assert_eq!(restored(changed), Some(false));
+}
+
+#[test]
+fn plans_that_cannot_run_here_say_why_and_leave_no_directory() {
+    let error = |plan: &str| {
+        let plan = Plan::parse(&whylate_core::plan::Source { name: "mock.toml", text: plan }, &[]).unwrap();
+        whylate_runner::prepare(plan, facts(), false).unwrap_err().to_string()
+    };
+    let target = error(&PLAN.replace("cpus = \"3\"", "cpus = \"9\""));
+    assert!(target.starts_with("target.cpus: ") && target.contains('9') && target.contains("0-3"), "{target}");
+    let probe = error(&PLAN.replacen("kind = \"stall\"", "kind = \"stall\"\ncpus = \"0-3\"", 1));
+    assert!(probe.starts_with("probe[1]: ") && probe.contains("housekeeping"), "{probe}");
+    let twice = error(&PLAN.replacen("kind = \"stall\"", "kind = \"timer\"", 1));
+    assert!(twice.starts_with("probe[1]: ") && twice.contains("CPU 3"), "{twice}");
+    let only = "[[cell]]\nloads = [\"a\"]\n";
+    let plan = format!("{}{only}", PLAN.split("[[cell]]").next().unwrap());
+    let nothing = error(&plan.replace("working_set = \"1MiB\"", "working_set = \"l3/2\""));
+    assert!(nothing.contains("no cell") && nothing.contains("load `a`"), "{nothing}");
+}

@@ -1,0 +1,358 @@
+//! A running guest: runs scripts in it and brings back what they wrote.
+
+use crate::error::LabError;
+use crate::host;
+use crate::kernel_log;
+use crate::machine::Machine;
+use crate::qemu::{self, Parts};
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// A guest that is not ready after this time is given up. A busy host needs several times the usual ten seconds.
+const BOOT_LIMIT: Duration = Duration::from_secs(150);
+/// A script may take this long unless it is given another limit.
+const SCRIPT_LIMIT: Duration = Duration::from_secs(180);
+/// How often the guest's process is looked at while waiting for the agent.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long the monitor may take to answer.
+const MONITOR_LIMIT: Duration = Duration::from_secs(10);
+/// Lines of the console that an error shows.
+const CONSOLE_LINES: usize = 40;
+
+/// What a script in a guest left behind.
+#[derive(Debug)]
+pub struct Output {
+    /// Its exit status; 128 and more when a signal ended it.
+    pub status: i32,
+    /// Its stdout.
+    pub stdout: String,
+    /// Its stderr.
+    pub stderr: String,
+    /// What the kernel logged while it ran.
+    pub kernel_log: String,
+    /// The folder with what it put into `$OUT`, until the guest ends.
+    pub files: PathBuf,
+}
+
+/// A running guest. Dropping it ends it.
+#[derive(Debug)]
+pub struct Guest {
+    child: Child,
+    agent: Line,
+    monitor: UnixStream,
+    folder: tempfile::TempDir,
+    jobs: u32,
+    /// Version of the running kernel.
+    version: String,
+    /// It was killed and runs nothing any more.
+    ended: bool,
+}
+
+/// The files that a guest is started with.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) kernel: PathBuf,
+    pub(crate) root: PathBuf,
+    pub(crate) module: PathBuf,
+    pub(crate) binary: Option<PathBuf>,
+}
+
+impl Guest {
+    /// Starts a machine and waits until it takes scripts.
+    pub(crate) fn boot(machine: &Machine, files: &Files) -> Result<Self, LabError> {
+        let folder = tempfile::Builder::new()
+            .prefix("whylate-lab-")
+            .tempdir()
+            .map_err(LabError::file("create a folder in", &std::env::temp_dir()))?;
+        let share = folder.path().join("share");
+        fill_share(&share, files)?;
+        let parts = Parts { kernel: &files.kernel, root: &files.root, folder: folder.path(), share: &share };
+        let mut command = qemu::command(machine, &parts)?;
+        let mut child =
+            command.spawn().map_err(|source| LabError::Start { command: host::shown(&command), source })?;
+        let streams = connect(&mut child, &folder.path().join("agent"))
+            .and_then(|agent| Ok((agent, connect(&mut child, &folder.path().join("monitor"))?)));
+        let (agent, monitor) = match streams {
+            Ok(streams) => streams,
+            Err(what) => {
+                let console = read_or_empty(&folder.path().join("qemu.log"));
+                // It may have ended by itself.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(LabError::Guest { what, console });
+            }
+        };
+        let agent = Line { stream: agent, pending: Vec::new() };
+        let mut guest = Self { child, agent, monitor, folder, jobs: 0, version: String::new(), ended: false };
+        let ready = guest.wait_for("ready ", BOOT_LIMIT)?;
+        guest.version = ready.trim().to_owned();
+        guest.check_log(&read_or_empty(&share.join("boot.log")))?;
+        Ok(guest)
+    }
+
+    /// Version of the running kernel, as `uname -r` says.
+    #[must_use]
+    pub fn kernel_version(&self) -> &str {
+        &self.version
+    }
+
+    /// The folder that the guest sees as `/lab`.
+    #[must_use]
+    pub fn share(&self) -> PathBuf {
+        self.folder.path().join("share")
+    }
+
+    /// Whether the guest was given up; nothing can be run in it.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Runs a shell script in the guest, whatever its exit status.
+    ///
+    /// # Errors
+    /// When the guest ends or does not answer (it is killed then), or when its kernel complains.
+    pub fn run(&mut self, script: &str) -> Result<Output, LabError> {
+        self.start(script)?.wait(SCRIPT_LIMIT)
+    }
+
+    /// Runs a shell script that is to succeed, and returns its stdout without white space at its ends.
+    ///
+    /// # Errors
+    /// As [`Guest::run`], and when the script ends with another status than 0.
+    pub fn ok(&mut self, script: &str) -> Result<String, LabError> {
+        let Output { status, stdout, stderr, .. } = self.run(&format!("set -e\n{script}"))?;
+        if status == 0 { Ok(stdout.trim().to_owned()) } else { Err(LabError::Script { status, stdout, stderr }) }
+    }
+
+    /// Starts a shell script in the guest, so that the host can do something while it runs.
+    ///
+    /// # Errors
+    /// When the guest has ended.
+    pub fn start(&mut self, script: &str) -> Result<Running<'_>, LabError> {
+        if self.ended {
+            return Err(self.failure("was given up before"));
+        }
+        self.jobs += 1;
+        let name = self.jobs.to_string();
+        let job = self.share().join("jobs").join(&name);
+        host::create_folder(&job)?;
+        host::write(&job.join("script"), script)?;
+        let sent = self.agent.stream.write_all(format!("{name}\n").as_bytes());
+        sent.map_err(LabError::file("write to", &self.folder.path().join("agent")))?;
+        Ok(Running { guest: self, name })
+    }
+
+    /// Runs a command of QEMU's monitor, for example `nmi` or `info cpus`, and returns its answer.
+    ///
+    /// # Errors
+    /// When the monitor does not answer.
+    pub fn monitor(&mut self, command: &str) -> Result<String, LabError> {
+        let path = self.folder.path().join("monitor");
+        let failed = LabError::file("use", &path);
+        let exchange = || -> std::io::Result<String> {
+            self.monitor.set_read_timeout(Some(MONITOR_LIMIT))?;
+            self.monitor.write_all(format!("{command}\n").as_bytes())?;
+            let mut answer = Vec::new();
+            let mut buffer = [0; 4096];
+            // The prompt comes once before the echo of the command and once after the answer.
+            while !String::from_utf8_lossy(&answer).split(command).last().is_some_and(|rest| rest.contains("(qemu) "))
+                || !String::from_utf8_lossy(&answer).contains(command)
+            {
+                match self.monitor.read(&mut buffer)? {
+                    0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                    length => answer.extend_from_slice(&buffer[..length]),
+                }
+            }
+            Ok(String::from_utf8_lossy(&answer).into_owned())
+        };
+        exchange().map_err(failed)
+    }
+
+    /// Stops the whole virtual machine for a time, as firmware or a hypervisor would: nothing in the guest sees why
+    /// time has passed. Returns how long it was stopped.
+    ///
+    /// # Errors
+    /// When the guest's process is gone.
+    pub fn freeze(&mut self, duration: Duration) -> Result<Duration, LabError> {
+        let signal = |signal: rustix::process::Signal| {
+            rustix::process::Pid::from_raw(self.child.id() as i32)
+                .map_or(Err(rustix::io::Errno::SRCH), |pid| rustix::process::kill_process(pid, signal))
+        };
+        let gone = |error: rustix::io::Errno| LabError::Guest {
+            what: format!("cannot be stopped: {error}"),
+            console: self.console_end(),
+        };
+        signal(rustix::process::Signal::STOP).map_err(gone)?;
+        let started = Instant::now();
+        std::thread::sleep(duration);
+        let stopped = started.elapsed();
+        signal(rustix::process::Signal::CONT).map_err(gone)?;
+        Ok(stopped)
+    }
+
+    /// Waits for a line of the agent that begins with `prefix` and returns the rest of it.
+    fn wait_for(&mut self, prefix: &str, limit: Duration) -> Result<String, LabError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.agent.read(LOOK_INTERVAL) {
+                Ok(Some(line)) => {
+                    if let Some(rest) = line.strip_prefix(prefix) {
+                        return Ok(rest.to_owned());
+                    }
+                }
+                Ok(None) if Instant::now() > deadline => {
+                    return Err(self.failure(&format!("did not answer within {} s", limit.as_secs())));
+                }
+                Ok(None) => {}
+                Err(_) => return Err(self.failure("ended")),
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(self.failure(&format!("ended ({status})")));
+            }
+        }
+    }
+
+    /// Ends the guest and says what happened. The kernel's own words come first where there are any.
+    fn failure(&mut self, what: &str) -> LabError {
+        self.end();
+        let console = read_or_empty(&self.folder.path().join("console.log"));
+        match kernel_log::trouble(&console) {
+            Some(lines) => LabError::Kernel { lines: format!("{lines}\n(the guest {what})") },
+            None => LabError::Guest { what: what.to_owned(), console: self.console_end() },
+        }
+    }
+
+    fn check_log(&self, log: &str) -> Result<(), LabError> {
+        match kernel_log::trouble(log) {
+            Some(lines) => Err(LabError::Kernel { lines }),
+            None => Ok(()),
+        }
+    }
+
+    fn console_end(&self) -> String {
+        let mut text = read_or_empty(&self.folder.path().join("console.log"));
+        text.push_str(&read_or_empty(&self.folder.path().join("qemu.log")));
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n")
+    }
+
+    fn end(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.ended = true;
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A script that runs in a guest.
+#[derive(Debug)]
+pub struct Running<'a> {
+    guest: &'a mut Guest,
+    name: String,
+}
+
+impl Running<'_> {
+    /// The guest, to do something to it from outside.
+    pub fn guest(&mut self) -> &mut Guest {
+        self.guest
+    }
+
+    /// Waits until the script is done.
+    ///
+    /// # Errors
+    /// When the guest ends or does not answer in time (it is killed then), or when its kernel complains.
+    pub fn wait(self, limit: Duration) -> Result<Output, LabError> {
+        let rest = self.guest.wait_for(&format!("done {} ", self.name), limit)?;
+        let status = rest.trim().parse().map_err(|_| LabError::Form { what: "an exit status", text: rest })?;
+        let job = self.guest.share().join("jobs").join(&self.name);
+        let kernel_log = read_or_empty(&job.join("kernel.log"));
+        self.guest.check_log(&kernel_log)?;
+        Ok(Output {
+            status,
+            stdout: read_or_empty(&job.join("stdout")),
+            stderr: read_or_empty(&job.join("stderr")),
+            kernel_log,
+            files: job.join("out"),
+        })
+    }
+}
+
+/// Lines from the agent, with the part of a line that has arrived.
+#[derive(Debug)]
+struct Line {
+    stream: UnixStream,
+    pending: Vec<u8>,
+}
+
+impl Line {
+    /// The next line, or `None` when there is none within the limit.
+    fn read(&mut self, limit: Duration) -> std::io::Result<Option<String>> {
+        self.stream.set_read_timeout(Some(limit))?;
+        loop {
+            if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.pending.drain(..=end).collect();
+                return Ok(Some(String::from_utf8_lossy(&line).trim_end().to_owned()));
+            }
+            let mut buffer = [0; 512];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => self.pending.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Puts into the shared folder what every guest finds in it.
+fn fill_share(share: &Path, files: &Files) -> Result<(), LabError> {
+    let copy = |from: &Path, name: &str| {
+        std::fs::copy(from, share.join(name)).map_err(LabError::file("read", from)).map(|_| ())
+    };
+    host::create_folder(&share.join("jobs"))?;
+    host::write(&share.join("agent"), include_str!("../guest/agent"))?;
+    for (name, text) in [
+        ("page-faults", include_str!("../planters/page-faults")),
+        ("throttle", include_str!("../planters/throttle")),
+        ("smi", include_str!("../planters/smi")),
+    ] {
+        let path = share.join(name);
+        host::write(&path, text)?;
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).map_err(LabError::file("write", &path))?;
+    }
+    copy(&files.module, "plant.ko")?;
+    files.binary.as_ref().map_or(Ok(()), |binary| copy(binary, "whylate"))
+}
+
+/// Connects to a socket of QEMU, which appears shortly after its start.
+fn connect(child: &mut Child, socket: &Path) -> Result<UnixStream, String> {
+    let deadline = Instant::now() + MONITOR_LIMIT;
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if Instant::now() > deadline => return Err(format!("has no socket: {error}")),
+            Err(_) => {}
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            return Err(format!("did not start ({status})"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A text that may not be there yet.
+fn read_or_empty(path: &Path) -> String {
+    std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,56 @@
+//! Finds complaints in the log of a guest's kernel.
+
+/// What a line says that no healthy kernel writes.
+const TROUBLE: [&str; 18] = [
+    "WARNING: CPU:",
+    "WARNING: possible",
+    "BUG:",
+    "Oops:",
+    "Kernel panic",
+    "general protection fault",
+    "unable to handle",
+    "Unable to handle",
+    "soft lockup",
+    "hard LOCKUP",
+    "self-detected stall",
+    "detected stalls",
+    "blocked for more than",
+    "scheduling while atomic",
+    "sleeping function called from invalid context",
+    "nobody cared",
+    "NMI received for unknown reason",
+    "bad unlock balance",
+];
+/// Lines shown from each complaint on: enough for its call trace.
+const LINES_SHOWN: usize = 30;
+
+/// The complaints in a log, each with what follows it; `None` when there is nothing to complain about.
+#[must_use]
+pub fn trouble(log: &str) -> Option<String> {
+    let lines: Vec<&str> = log.lines().collect();
+    let first = lines.iter().position(|line| TROUBLE.iter().any(|text| line.contains(text)))?;
+    let last = (first + LINES_SHOWN).min(lines.len());
+    Some(lines[first..last].join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quiet_log_is_no_trouble() {
+        assert_eq!(trouble(""), None);
+        let log = "[    1.0] sched: RT throttling activated\n[    1.1] hrtimer: interrupt took 52000 ns\n\
+                   [    1.2] smpboot: CPU 1 is now offline\n";
+        assert_eq!(trouble(log), None);
+    }
+
+    #[test]
+    fn complaints_are_shown_with_their_trace() {
+        for text in TROUBLE {
+            let log = format!("[ 1.0] fine\n[ 1.1] {text} 0 PID: 1 at kernel/x.c:1\n[ 1.1] Call Trace:\n");
+            let shown = trouble(&log).unwrap();
+            assert!(shown.starts_with("[ 1.1]") && shown.ends_with("Call Trace:"), "{shown}");
+        }
+    }
+}

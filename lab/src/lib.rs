@@ -1,0 +1,103 @@
+//! The lab: boots real kernels in QEMU, plants causes of latency in them, and lets tests look whether they are found.
+//!
+//! [`build`] puts two kernels and the root file systems into a cache; [`Lab::boot`] starts a [`Machine`]; [`Guest::run`]
+//! runs a script in it; [`suite`] runs tests that share guests. What is booted is Debian's own kernel, emulated in
+//! software, so that it works wherever QEMU does; the profile `icount` counts instructions as time, so that lengths can
+//! be asserted there.
+//!
+//! It does not measure performance: an emulated CPU has no caches, no speculation and no firmware.
+
+mod bzimage;
+mod cache;
+mod error;
+mod guest;
+mod host;
+mod initramfs;
+mod kernel;
+mod kernel_log;
+mod machine;
+mod packages;
+mod plant;
+mod plant_module;
+mod qemu;
+mod rootfs;
+pub mod suite;
+
+pub use cache::Cache;
+pub use error::LabError;
+pub use guest::{Guest, Output, Running};
+pub use kernel_log::trouble;
+pub use machine::{Device, Image, Kernel, Machine, Profile};
+pub use plant::Stall;
+
+use std::path::PathBuf;
+
+/// Builds what is missing in the cache: the kernels, the module that plants causes, and the root file systems. What
+/// was built before stays, so that a broken build is continued by building again.
+///
+/// # Errors
+/// [`LabError::Unavailable`] when this machine cannot have a lab.
+pub fn build(cache: &Cache, images: &[Image], say: &(dyn Fn(&str) + Sync)) -> Result<(), LabError> {
+    let _lock = cache.lock()?;
+    host::ensure_tools()?;
+    std::thread::scope(|scope| {
+        let kernels = scope.spawn(|| -> Result<(), LabError> {
+            for kernel in Kernel::ALL {
+                let version = kernel::ensure(cache, kernel, &say)?;
+                plant_module::ensure(cache, &version, &say)?;
+            }
+            Ok(())
+        });
+        for image in images {
+            rootfs::ensure(cache, *image, &say)?;
+        }
+        kernels.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// A cache from which guests are booted.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    cache: Cache,
+    /// The program under test, copied to the guests.
+    binary: Option<PathBuf>,
+}
+
+impl Lab {
+    /// A lab with the program that guests get as `/usr/local/bin/whylate`; it must be a static executable.
+    #[must_use]
+    pub fn new(cache: Cache, binary: Option<PathBuf>) -> Self {
+        Self { cache, binary }
+    }
+
+    /// Why a machine cannot be booted here; `None` when it can.
+    #[must_use]
+    pub fn lacks(&self, machine: &Machine) -> Option<String> {
+        let build = "run `cargo xtask lab build`";
+        if self.cache.kernel(machine.kernel).is_none() {
+            return Some(format!("the kernel `{}` is not in the cache: {build}", machine.kernel.name()));
+        }
+        if self.cache.image(machine.image).is_none() {
+            return Some(format!("the image `{0}` is not in the cache: {build} {0}", machine.image.name()));
+        }
+        qemu::unable(machine.profile)
+    }
+
+    /// Starts a machine and waits until it takes scripts.
+    ///
+    /// # Errors
+    /// [`LabError::Unavailable`] when [`Lab::lacks`] says why; else when the guest does not come up.
+    pub fn boot(&self, machine: &Machine) -> Result<Guest, LabError> {
+        let unavailable = |reason: String| LabError::Unavailable { reason, fix: "see lab/README.md".into() };
+        if let Some(reason) = self.lacks(machine) {
+            return Err(unavailable(reason));
+        }
+        let (Some((version, kernel)), Some(root)) =
+            (self.cache.kernel(machine.kernel), self.cache.image(machine.image))
+        else {
+            return Err(unavailable("the cache was emptied just now".into()));
+        };
+        let module = plant_module::ensure(&self.cache, &version, &|_| {})?;
+        Guest::boot(machine, &guest::Files { kernel, root, module, binary: self.binary.clone() })
+    }
+}

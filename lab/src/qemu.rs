@@ -1,0 +1,163 @@
+//! The command line of QEMU for a machine.
+
+use crate::error::LabError;
+use crate::host;
+use crate::machine::{Device, Machine, Profile};
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The guest's memory, in MiB.
+const MEMORY_MIB: u32 = 1024;
+/// Size of the memory behind the PCI BAR, in MiB.
+const BAR_MIB: u32 = 4;
+/// Size of the second disk, in MiB.
+const DISK_MIB: u64 = 64;
+/// How many CPUs can be plugged in.
+const EXTRA_CPUS: u32 = 2;
+
+/// What a guest is made of: files of the cache and the folder of this boot.
+pub(crate) struct Parts<'a> {
+    /// Folder of the kernel in the cache.
+    pub(crate) kernel: &'a Path,
+    /// Root file system in the cache; the guest's writes go nowhere.
+    pub(crate) root: &'a Path,
+    /// Folder of this boot: sockets, logs, the second disk.
+    pub(crate) folder: &'a Path,
+    /// Folder that guest and host share.
+    pub(crate) share: &'a Path,
+}
+
+/// The command that starts a machine. It ends when the thread that spawned it does, however that happens.
+pub(crate) fn command(machine: &Machine, parts: &Parts<'_>) -> Result<Command, LabError> {
+    let mut qemu = Command::new("setpriv");
+    qemu.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
+    qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
+    qemu.args(["-M", "q35", "-cpu", "max", "-m", &MEMORY_MIB.to_string()]);
+    qemu.args(["-smp", &cpus(machine)]);
+    match machine.profile {
+        Profile::Counted | Profile::CountedPair => {
+            qemu.args(["-accel", "tcg,thread=single", "-icount", "shift=3,sleep=off"]);
+        }
+        Profile::Threads => {
+            qemu.args(["-accel", "tcg,thread=multi"]);
+        }
+    }
+    start(&mut qemu, machine, parts);
+    for (name, option) in [("agent", "-serial"), ("monitor", "-monitor")] {
+        let socket = parts.folder.join(name);
+        qemu.args(["-chardev", &format!("socket,id={name},path={},server=on,wait=off", socket.display())]);
+        qemu.args([option, &format!("chardev:{name}")]);
+    }
+    disk(&mut qemu, "root", parts.root, "snapshot=on");
+    disk(&mut qemu, "modules", &parts.kernel.join("modules.ext4"), "readonly=on");
+    qemu.args(["-fsdev", &format!("local,id=lab,path={},security_model=none", parts.share.display())]);
+    qemu.args(["-device", "virtio-9p-pci,fsdev=lab,mount_tag=lab"]);
+    for device in &machine.devices {
+        add_device(&mut qemu, *device, parts.folder)?;
+    }
+    let errors = parts.folder.join("qemu.log");
+    let errors = File::create(&errors).map_err(LabError::file("create", &errors))?;
+    qemu.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+    Ok(qemu)
+}
+
+/// Kernel, its command line, its console.
+fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>) {
+    let mut line = String::from("console=ttyS0 panic=-1 loglevel=5 tsc=reliable");
+    let mut kernel = "vmlinux";
+    if machine.devices.contains(&Device::VesaFramebuffer) {
+        // Only the setup code of a bzImage sets a graphics mode. mtrr:3 asks vesafb for write-combining.
+        kernel = "bzImage";
+        line.push_str(" vga=0x315 video=vesafb:mtrr:3");
+    }
+    qemu.arg("-kernel").arg(parts.kernel.join(kernel));
+    qemu.arg("-initrd").arg(parts.kernel.join("initramfs"));
+    qemu.args(["-append", &line]);
+    let console = parts.folder.join("console.log");
+    qemu.args(["-chardev", &format!("file,id=console,path={}", console.display())]);
+    qemu.args(["-serial", "chardev:console"]);
+}
+
+fn cpus(machine: &Machine) -> String {
+    let cpus = machine.profile.cpus();
+    let most = if machine.devices.contains(&Device::ExtraCpus) { cpus + EXTRA_CPUS } else { cpus };
+    format!("{cpus},maxcpus={most},sockets={most},cores=1,threads=1")
+}
+
+fn disk(qemu: &mut Command, id: &str, file: &Path, option: &str) {
+    qemu.args(["-drive", &format!("file={},format=raw,if=none,id={id},{option}", file.display())]);
+    qemu.args(["-device", &format!("virtio-blk-pci,drive={id}")]);
+}
+
+fn add_device(qemu: &mut Command, device: Device, folder: &Path) -> Result<(), LabError> {
+    match device {
+        Device::BochsDisplay => qemu.args(["-device", "bochs-display"]),
+        Device::VirtioGpu => qemu.args(["-device", "virtio-gpu-pci"]),
+        Device::VesaFramebuffer => qemu.args(["-device", "VGA"]),
+        Device::SharedMemoryBar => {
+            let file = folder.join("bar");
+            let backend = format!("memory-backend-file,id=bar,size={BAR_MIB}M,share=on,mem-path={}", file.display());
+            qemu.args(["-object", &backend, "-device", "ivshmem-plain,memdev=bar"])
+        }
+        Device::SecondDisk => {
+            let path = folder.join("disk");
+            let file = File::create(&path).map_err(LabError::file("create", &path))?;
+            file.set_len(DISK_MIB << 20).map_err(LabError::file("write", &path))?;
+            disk(qemu, "second", &path, "cache=unsafe");
+            qemu
+        }
+        Device::ExtraCpus => qemu,
+    };
+    Ok(())
+}
+
+/// Why this machine's QEMU cannot run a profile.
+pub(crate) fn unable(profile: Profile) -> Option<String> {
+    match host::qemu_major() {
+        Err(error) => Some(error.to_string()),
+        Ok(major) if major < profile.qemu_major_min() => Some(format!(
+            "the profile {} needs QEMU {} and this is QEMU {major}",
+            profile.name(),
+            profile.qemu_major_min()
+        )),
+        Ok(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Kernel;
+
+    fn line(machine: &Machine) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let parts = Parts { kernel: Path::new("/k"), root: Path::new("/r"), folder: path, share: Path::new("/s") };
+        host::shown(&command(machine, &parts).unwrap())
+    }
+
+    #[test]
+    fn time_is_counted_in_one_profile_only() {
+        assert!(line(&Machine::new(Profile::Counted, Kernel::RealTime)).contains("-icount shift=3,sleep=off"));
+        assert!(!line(&Machine::new(Profile::Threads, Kernel::RealTime)).contains("icount"));
+    }
+
+    #[test]
+    fn the_caches_root_is_never_written() {
+        let line = line(&Machine::new(Profile::Threads, Kernel::Plain));
+        assert!(line.contains("file=/r,format=raw,if=none,id=root,snapshot=on"), "{line}");
+        assert!(line.contains("id=modules,readonly=on"), "{line}");
+    }
+
+    #[test]
+    fn devices_are_there_on_request() {
+        let machine = Machine::new(Profile::Threads, Kernel::RealTime);
+        assert!(!line(&machine).contains("ivshmem"));
+        let line = line(&machine.with(&Device::ALL));
+        for text in ["bochs-display", "virtio-gpu-pci", "VGA", "ivshmem-plain", "id=second", "maxcpus=4"] {
+            assert!(line.contains(text), "{text} is missing: {line}");
+        }
+        assert!(line.contains("/k/bzImage") && line.contains("vga=0x315"), "{line}");
+    }
+}
