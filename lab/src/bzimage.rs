@@ -27,7 +27,9 @@ const COMPRESSIONS: [(&[u8], &str); 3] =
 fn payload(image: &[u8]) -> Result<&[u8], String> {
     let number = |offset: usize| -> Result<usize, String> {
         let bytes = image.get(offset..offset + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
-        bytes.map(|bytes| u32::from_le_bytes(bytes) as usize).ok_or_else(|| "the image ends in its header".into())
+        bytes
+            .map(|bytes| u32::from_le_bytes(bytes) as usize)
+            .ok_or_else(|| "the image ends in its header".into())
     };
     if image.get(0x202..0x206) != Some(b"HdrS") {
         return Err("not a Linux kernel image: no HdrS at 0x202".into());

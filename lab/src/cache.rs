@@ -19,7 +19,8 @@ impl Cache {
     /// # Errors
     /// [`LabError::Unavailable`] when none of the variables is set.
     pub fn of_user() -> Result<Self, LabError> {
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let variable =
+            |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let root = variable("WHYLATE_LAB_CACHE")
             .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("whylate/lab")))
             .or_else(|| Some(variable("HOME")?.join(".cache/whylate/lab")));

@@ -23,6 +23,14 @@ const MONITOR_LIMIT: Duration = Duration::from_secs(10);
 /// Lines of the console that an error shows.
 const CONSOLE_LINES: usize = 40;
 
+/// Programs of the shared folder that plant causes from user space, or look at what the kernel did.
+const PLANTERS: [(&str, &str); 4] = [
+    ("memory-type", include_str!("../planters/memory-type")),
+    ("page-faults", include_str!("../planters/page-faults")),
+    ("smi", include_str!("../planters/smi")),
+    ("throttle", include_str!("../planters/throttle")),
+];
+
 /// What a script in a guest left behind.
 #[derive(Debug)]
 pub struct Output {
@@ -126,7 +134,11 @@ impl Guest {
     /// As [`Guest::run`], and when the script ends with another status than 0.
     pub fn ok(&mut self, script: &str) -> Result<String, LabError> {
         let Output { status, stdout, stderr, .. } = self.run(&format!("set -e\n{script}"))?;
-        if status == 0 { Ok(stdout.trim().to_owned()) } else { Err(LabError::Script { status, stdout, stderr }) }
+        if status == 0 {
+            Ok(stdout.trim().to_owned())
+        } else {
+            Err(LabError::Script { status, stdout, stderr })
+        }
     }
 
     /// Starts a shell script in the guest, so that the host can do something while it runs.
@@ -154,13 +166,16 @@ impl Guest {
     pub fn monitor(&mut self, command: &str) -> Result<String, LabError> {
         let path = self.folder.path().join("monitor");
         let failed = LabError::file("use", &path);
-        let exchange = || -> std::io::Result<String> {
+        let mut exchange = || -> std::io::Result<String> {
             self.monitor.set_read_timeout(Some(MONITOR_LIMIT))?;
             self.monitor.write_all(format!("{command}\n").as_bytes())?;
             let mut answer = Vec::new();
             let mut buffer = [0; 4096];
             // The prompt comes once before the echo of the command and once after the answer.
-            while !String::from_utf8_lossy(&answer).split(command).last().is_some_and(|rest| rest.contains("(qemu) "))
+            while !String::from_utf8_lossy(&answer)
+                .split(command)
+                .last()
+                .is_some_and(|rest| rest.contains("(qemu) "))
                 || !String::from_utf8_lossy(&answer).contains(command)
             {
                 match self.monitor.read(&mut buffer)? {
@@ -274,7 +289,8 @@ impl Running<'_> {
     /// When the guest ends or does not answer in time (it is killed then), or when its kernel complains.
     pub fn wait(self, limit: Duration) -> Result<Output, LabError> {
         let rest = self.guest.wait_for(&format!("done {} ", self.name), limit)?;
-        let status = rest.trim().parse().map_err(|_| LabError::Form { what: "an exit status", text: rest })?;
+        let status =
+            rest.trim().parse().map_err(|_| LabError::Form { what: "an exit status", text: rest })?;
         let job = self.guest.share().join("jobs").join(&self.name);
         let kernel_log = read_or_empty(&job.join("kernel.log"));
         self.guest.check_log(&kernel_log)?;
@@ -322,11 +338,7 @@ fn fill_share(share: &Path, files: &Files) -> Result<(), LabError> {
     };
     host::create_folder(&share.join("jobs"))?;
     host::write(&share.join("agent"), include_str!("../guest/agent"))?;
-    for (name, text) in [
-        ("page-faults", include_str!("../planters/page-faults")),
-        ("throttle", include_str!("../planters/throttle")),
-        ("smi", include_str!("../planters/smi")),
-    ] {
+    for (name, text) in PLANTERS {
         let path = share.join(name);
         host::write(&path, text)?;
         let executable = std::fs::Permissions::from_mode(0o755);

@@ -81,10 +81,11 @@ pub(crate) fn is_root() -> bool {
 /// # Errors
 /// [`LabError::Unavailable`] when there is no QEMU.
 pub(crate) fn qemu_major() -> Result<u32, LabError> {
-    let text = run(Command::new("qemu-system-x86_64").arg("--version")).map_err(|_| LabError::Unavailable {
-        reason: "there is no qemu-system-x86_64".into(),
-        fix: "run `cargo xtask lab build`".into(),
-    })?;
+    let text =
+        run(Command::new("qemu-system-x86_64").arg("--version")).map_err(|_| LabError::Unavailable {
+            reason: "there is no qemu-system-x86_64".into(),
+            fix: "run `cargo xtask lab build`".into(),
+        })?;
     let version = text.split("version ").nth(1).and_then(|rest| rest.split('.').next());
     version
         .and_then(|major| major.trim().parse().ok())

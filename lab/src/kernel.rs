@@ -43,7 +43,9 @@ pub(crate) fn ensure(cache: &Cache, kernel: Kernel, say: &dyn Fn(&str)) -> Resul
             Ok(version)
         }
         (Err(LabError::Unavailable { reason, .. }), Some((version, _))) => {
-            say(&format!("kernel {version}: from the cache, because there is no newer one to be had ({reason})"));
+            say(&format!(
+                "kernel {version}: from the cache, because there is no newer one to be had ({reason})"
+            ));
             Ok(version)
         }
         (Err(error), _) => Err(error),
@@ -69,9 +71,11 @@ fn build(cache: &Cache, version: &str) -> Result<(), LabError> {
     let headers = format!("linux-headers-{version}");
     let mut names = vec![format!("linux-image-{version}"), headers.clone(), "busybox-static".to_owned()];
     let related = packages::dependencies(&headers)?;
-    names.extend(related.into_iter().filter(|name| {
-        name.starts_with("linux-headers-") || name.starts_with("linux-kbuild-")
-    }));
+    names.extend(
+        related
+            .into_iter()
+            .filter(|name| name.starts_with("linux-headers-") || name.starts_with("linux-kbuild-")),
+    );
     packages::unpack(&names, &cache.downloads(), &unpacked)?;
 
     let image = folder.join("bzImage");
@@ -84,7 +88,9 @@ fn build(cache: &Cache, version: &str) -> Result<(), LabError> {
             std::fs::remove_dir_all(&path).map_err(LabError::file("remove", &path))?;
         }
     }
-    host::run(Command::new(host::find("depmod").unwrap_or("depmod".into())).arg("-b").arg(&unpacked).arg(version))?;
+    host::run(
+        Command::new(host::find("depmod").unwrap_or("depmod".into())).arg("-b").arg(&unpacked).arg(version),
+    )?;
     first_file_system(&unpacked, version, &folder)?;
     file_system_image(&unpacked.join("lib/modules"), &folder.join("modules.ext4"), 16)?;
     keep_headers(&unpacked, &cache.kernel_folder(version), version, &folder)?;
@@ -125,9 +131,15 @@ fn load_order(dependencies: &str, builtin: &str, names: &[&str]) -> Result<Vec<S
         if builtin.lines().any(|path| is_named(path, name)) {
             continue;
         }
-        let line = dependencies.lines().filter_map(|line| line.split_once(':')).find(|(path, _)| is_named(path, name));
+        let line = dependencies
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(path, _)| is_named(path, name));
         let Some((path, needs)) = line else {
-            return Err(LabError::Form { what: "modules.dep of the kernel", text: format!("there is no {name}") });
+            return Err(LabError::Form {
+                what: "modules.dep of the kernel",
+                text: format!("there is no {name}"),
+            });
         };
         // `modules.dep` names first what has to be loaded last.
         let needs = needs.split_whitespace().rev().chain([path]);
@@ -181,7 +193,8 @@ kernel/fs/netfs/netfs.ko:
 
     #[test]
     fn modules_come_after_what_they_need() {
-        let order = load_order(DEPENDENCIES, "kernel/fs/ext4/ext4.ko\n", &["9pnet-virtio", "9p", "ext4"]).unwrap();
+        let order =
+            load_order(DEPENDENCIES, "kernel/fs/ext4/ext4.ko\n", &["9pnet-virtio", "9p", "ext4"]).unwrap();
         let names: Vec<&str> = order.iter().filter_map(|path| path.rsplit('/').next()).collect();
         assert_eq!(names, ["virtio.ko", "9pnet.ko", "9pnet_virtio.ko", "fscache.ko", "netfs.ko", "9p.ko"]);
     }

@@ -25,11 +25,14 @@ pub(crate) fn debian_sources() -> Result<Vec<String>, LabError> {
 }
 
 fn source_lines(targets: &str, has_keyring: bool) -> Vec<String> {
-    let options = if has_keyring { format!("[arch=amd64 signed-by={KEYRING}]") } else { "[arch=amd64]".into() };
+    let options =
+        if has_keyring { format!("[arch=amd64 signed-by={KEYRING}]") } else { "[arch=amd64]".into() };
     let mut lines = Vec::new();
     for target in targets.lines() {
-        let [origin, architecture, uri, release, component] =
-            target.split('|').collect::<Vec<_>>()[..] else { continue };
+        let [origin, architecture, uri, release, component] = target.split('|').collect::<Vec<_>>()[..]
+        else {
+            continue;
+        };
         if origin == "Debian" && architecture == "amd64" {
             lines.push(format!("deb {options} {uri} {release} {component}"));
         }
@@ -47,7 +50,8 @@ pub(crate) fn dependencies(package: &str) -> Result<Vec<String>, LabError> {
     let mut record = show();
     if record.is_err() && host::is_root() {
         // The lists of a fresh machine are empty.
-        host::run(Command::new("apt-get").args(["-qq", "update"])).map_err(|error| no_packages(&error.to_string()))?;
+        host::run(Command::new("apt-get").args(["-qq", "update"]))
+            .map_err(|error| no_packages(&error.to_string()))?;
         record = show();
     }
     let record = record.map_err(|_| no_packages(&format!("apt does not know the package {package}")))?;

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The sources of the module, by name.
-const SOURCES: [(&str, &str); 6] = [
+const SOURCES: [(&str, &str); 7] = [
     ("Makefile", include_str!("../kmod/Makefile")),
     ("plant.h", include_str!("../kmod/plant.h")),
     ("plant_main.c", include_str!("../kmod/plant_main.c")),
     ("plant_local.c", include_str!("../kmod/plant_local.c")),
     ("plant_remote.c", include_str!("../kmod/plant_remote.c")),
+    ("plant_memory.c", include_str!("../kmod/plant_memory.c")),
     ("plant_thread.c", include_str!("../kmod/plant_thread.c")),
 ];
 

@@ -97,7 +97,8 @@ fn add_device(qemu: &mut Command, device: Device, folder: &Path) -> Result<(), L
         Device::VesaFramebuffer => qemu.args(["-device", "VGA"]),
         Device::SharedMemoryBar => {
             let file = folder.join("bar");
-            let backend = format!("memory-backend-file,id=bar,size={BAR_MIB}M,share=on,mem-path={}", file.display());
+            let backend =
+                format!("memory-backend-file,id=bar,size={BAR_MIB}M,share=on,mem-path={}", file.display());
             qemu.args(["-object", &backend, "-device", "ivshmem-plain,memdev=bar"])
         }
         Device::SecondDisk => {
@@ -133,13 +134,16 @@ mod tests {
     fn line(machine: &Machine) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        let parts = Parts { kernel: Path::new("/k"), root: Path::new("/r"), folder: path, share: Path::new("/s") };
+        let parts =
+            Parts { kernel: Path::new("/k"), root: Path::new("/r"), folder: path, share: Path::new("/s") };
         host::shown(&command(machine, &parts).unwrap())
     }
 
     #[test]
     fn time_is_counted_in_one_profile_only() {
-        assert!(line(&Machine::new(Profile::Counted, Kernel::RealTime)).contains("-icount shift=3,sleep=off"));
+        assert!(
+            line(&Machine::new(Profile::Counted, Kernel::RealTime)).contains("-icount shift=3,sleep=off")
+        );
         assert!(!line(&Machine::new(Profile::Threads, Kernel::RealTime)).contains("icount"));
     }
 

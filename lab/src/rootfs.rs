@@ -21,7 +21,7 @@ const BASE: [&str; 15] = [
     "pciutils",
     "procps",
     "psmisc",
-    "python3-minimal",
+    "python3",
     "rt-tests",
     "rtla",
     "strace",

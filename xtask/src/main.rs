@@ -12,6 +12,7 @@
 mod dist;
 mod elf;
 mod fuzz;
+mod lab;
 mod process;
 mod suite;
 mod tidy;
@@ -27,7 +28,8 @@ usage: cargo xtask CHORE
   test             everything continuous integration does: fmt, clippy, docs, tidy, tests, static binaries
   tidy             the rules of the source tree: dependencies, unsafe code, sizes, leftovers
   dist             the static release binaries for x86_64 and aarch64
-  fuzz [SECONDS]   each fuzz target for that long (default 60); needs a nightly toolchain and cargo-fuzz";
+  fuzz [SECONDS]   each fuzz target for that long (default 60); needs a nightly toolchain and cargo-fuzz
+  lab COMMAND      real kernels in QEMU: build, run, shell, list, test (see lab/README.md)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -55,6 +57,7 @@ fn run(arguments: &[String]) -> Result<()> {
             let seconds = seconds.parse().with_context(|| format!("{seconds} is no number of seconds"))?;
             fuzz::run(&root, seconds)
         }
+        ["lab", words @ ..] => lab::run(&root, words),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

@@ -150,8 +150,10 @@ Examples:
   whylate measure timer --cpu 2-3 --duration 1h --json > night.json
   whylate measure timer -a 1 -b 100us --on-threshold 'cat /proc/interrupts'
 
-The short flags are cyclictest's (-a -i -D -p -b -l -d -t -S -m -q), with its units for bare numbers; -h is help.
-A latency above --break writes a trace marker, stops tracing, ends the measurement and gives exit code 2.")]
+The short flags are cyclictest's (-a -i -D -p -b -l -d -t -S -m -q), with its units for bare
+numbers; -h is help.
+A latency above --break writes a trace marker, stops tracing, ends the measurement and gives exit
+code 2.")]
 pub(crate) struct TimerArguments {
     /// CPUs to measure, one thread on each: a list, or all, isolated, housekeeping, last [without a list: all]
     #[arg(short = 'a', long = "cpu", alias = "cpus", visible_alias = "affinity", value_name = "LIST", num_args = 0..=1, default_missing_value = "all")]
@@ -195,8 +197,8 @@ Examples:
   whylate measure stall --cpu isolated --duration 1h --json > gaps.json
   whylate measure stall --cpu 1 --threshold 3100cycles --working-set l2/2
 
-The loop never sleeps: the CPU belongs to it for the time, but for what the kernel takes. At real-time priority it
-is refused on the last CPU that the rest of the system has.")]
+The loop never sleeps: the CPU belongs to it for the time, but for what the kernel takes. At
+real-time priority it is refused on the last CPU that the rest of the system has.")]
 pub(crate) struct StallArguments {
     /// CPUs to measure, one thread on each: a list, or all, isolated, housekeeping, last
     #[arg(short = 'a', long = "cpu", alias = "cpus", value_name = "LIST", default_value = "last")]
@@ -255,7 +257,7 @@ pub(crate) struct MemoryArguments {
 #[command(after_help = "\
 Examples:
   whylate load exec --cpus 1 --duration 30s -- stress-ng --cpu 1
-  whylate load exec --rate-pattern '([0-9.]+)/sec' --rate-unit rectangles_per_s -- x11perf -sync -rect500")]
+  whylate load exec --rate-pattern '([0-9.]+)/sec' --rate-unit rect_per_s -- x11perf -rect500")]
 pub(crate) struct ExecArguments {
     /// CPUs that the command may use [default: all]
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST")]

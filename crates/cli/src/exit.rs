@@ -30,10 +30,22 @@ pub(crate) fn finish(outcome: anyhow::Result<Ending>) -> ExitCode {
         Ok(Ending::Incomplete) => ExitCode::from(ERROR),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            crate::output::message(&format!("whylate: {error:#}"));
+            crate::output::message(&format!("whylate: {}", one_line(&error)));
             ExitCode::from(if is_unavailable(&error) { UNAVAILABLE } else { ERROR })
         }
     }
+}
+
+/// The error and what led to it; a cause that is part of the text already is not said again.
+fn one_line(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |line, cause| {
+        let cause = cause.to_string();
+        match line.as_str() {
+            "" => cause,
+            said if said.contains(&cause) => line,
+            said => format!("{said}: {cause}"),
+        }
+    })
 }
 
 fn is_unavailable(error: &anyhow::Error) -> bool {

@@ -30,7 +30,7 @@ pub enum CpuError {
         /// The range.
         range: String,
     },
-    /// A number above [`CPU_MAX`].
+    /// A number above the kernel's own limit.
     #[error("`{text}`: CPU {cpu} is above {CPU_MAX}, the most that Linux supports")]
     TooLarge {
         /// The text.

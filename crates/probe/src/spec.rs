@@ -21,7 +21,7 @@ pub struct ProbeSpec {
     pub warmup: Nanos,
     /// How long the samples count.
     pub duration: Nanos,
-    /// Ends earlier, after that many samples on a CPU.
+    /// Ends earlier, after that many samples on a CPU (timer only).
     pub samples_max: Option<u64>,
     /// Fail instead of warn when the policy or locked memory is refused.
     pub strict: bool,

@@ -87,7 +87,8 @@ pub fn resume(
     audience: &mut dyn Audience,
 ) -> Result<RunInfo, RunError> {
     let (directory, mut info) = RunDirectory::reopen(path)?;
-    if info.is_complete() {
+    // One that was killed after its last repeat still lacks the word that it is complete.
+    if info.is_complete() && info.state != RunState::Running {
         return Err(RunError::AlreadyComplete(path.display().to_string()));
     }
     let experiment = prepare(info.plan.clone())?;

@@ -10,6 +10,7 @@ pub mod facts;
 pub mod host;
 pub mod latency_request;
 pub mod memory;
+pub mod perf_counter;
 pub mod posix_timer;
 pub mod process;
 pub mod schedule;

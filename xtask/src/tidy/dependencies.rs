@@ -39,7 +39,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "whylate-runner",
         ],
     ),
-    ("xtask", &[]),
+    ("whylate-lab", &[]),
+    ("whylate-lab", &[]),
+    ("xtask", &["whylate-lab"]),
 ];
 
 /// Crate, and a crate that it must not reach through any chain.

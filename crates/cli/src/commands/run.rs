@@ -120,8 +120,10 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
         }
     }
     if !warnings.is_empty() {
-        let codes: Vec<&str> = warnings.iter().map(|warning| warning.code.as_str()).collect();
-        output::message(&format!("{} warnings (explained at the end): {}", warnings.len(), codes.join(", ")));
+        output::message("what this machine lacks for real time (what to do about it stands at the end):");
+        for warning in warnings {
+            output::message(&format!("  {}: {}", warning.code, warning.text));
+        }
     }
 }
 

@@ -4,16 +4,17 @@
 //! its own, so that an error in an override names the override.
 
 use super::check;
+use super::head::Head;
 use super::load::{LoadKind, LoadPlan};
+use super::overrides::{set_in_table, shift};
 use super::probe::ProbePlan;
 use super::{CellPlan, Matrix, Plan};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use toml::Spanned;
-use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 /// The text of a plan and what to call it in errors.
 #[derive(Clone, Copy, Debug)]
@@ -290,50 +291,6 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Everything of a plan that is not a section of its own.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Head {
-    name: String,
-    question: Option<String>,
-    #[serde(default = "super::default_duration")]
-    duration: crate::Nanos,
-    #[serde(default = "super::default_repeats")]
-    repeats: u32,
-    #[serde(default = "super::default_settle")]
-    settle: crate::Nanos,
-    #[serde(default = "super::default_warmup")]
-    warmup: crate::Nanos,
-    #[serde(default = "super::default_noise_floor")]
-    noise_floor: crate::Nanos,
-    interval: Option<crate::Nanos>,
-    timeout: Option<crate::Nanos>,
-    limit: Option<crate::Nanos>,
-    #[serde(default)]
-    target: super::Target,
-}
-
-impl Head {
-    fn with(self, probe: Vec<ProbePlan>, load: Vec<LoadPlan>, cell: Vec<CellPlan>) -> Plan {
-        Plan {
-            name: self.name,
-            question: self.question,
-            duration: self.duration,
-            repeats: self.repeats,
-            settle: self.settle,
-            warmup: self.warmup,
-            noise_floor: self.noise_floor,
-            interval: self.interval,
-            timeout: self.timeout,
-            limit: self.limit,
-            target: self.target,
-            probe,
-            load,
-            cell,
-        }
-    }
-}
-
 enum Step<'k> {
     Key(&'k str),
     Index(usize),
@@ -367,67 +324,8 @@ fn key_of(value: &Spanned<DeValue<'_>>, span: &Range<usize>, key: &str) -> Optio
     inside.or_else(|| holds(value.span()).then(|| key.to_owned()))
 }
 
-/// Sets the value at `steps` below `table`; tables that are missing on the way are made.
-fn set_in_table<'a>(
-    table: &mut DeTable<'a>,
-    steps: &[&'a str],
-    value: Spanned<DeValue<'a>>,
-    base: usize,
-) -> Result<(), String> {
-    let (first, rest) = steps.split_first().ok_or("is empty")?;
-    let key = Spanned::new(base..base, Cow::Borrowed(*first));
-    if rest.is_empty() {
-        table.insert(key, value);
-        return Ok(());
-    }
-    let missing = || Spanned::new(base..base, DeValue::Table(DeTable::default()));
-    match table.entry(key).or_insert_with(missing).get_mut() {
-        DeValue::Table(inner) => set_in_table(inner, rest, value, base),
-        DeValue::Array(items) => set_in_array(items, first, rest, value, base),
-        other => Err(format!("`{first}` is {}, not a table", other.type_str())),
-    }
-}
-
-/// Sets the value below the element of `items` that the next step names: by its place, `name` or `kind`.
-fn set_in_array<'a>(
-    items: &mut DeArray<'a>,
-    list: &str,
-    steps: &[&'a str],
-    value: Spanned<DeValue<'a>>,
-    base: usize,
-) -> Result<(), String> {
-    let (which, rest) = steps.split_first().ok_or("is empty")?;
-    let label = |item: &Spanned<DeValue<'a>>, key: &str| {
-        item.get_ref().as_table().and_then(|table| table.get(key)?.get_ref().as_str().map(str::to_owned))
-    };
-    let place = which.parse().ok().filter(|place| *place < items.len());
-    let named = |key: &str| items.iter().position(|item| label(item, key).as_deref() == Some(which));
-    let Some(place) = place.or_else(|| named("name")).or_else(|| named("kind")) else {
-        let labels: Vec<String> =
-            items.iter().filter_map(|item| label(item, "name").or_else(|| label(item, "kind"))).collect();
-        let known: Vec<&str> = labels.iter().map(String::as_str).collect();
-        return Err(format!("no `{which}` in `{list}`{}", suggestion(which, &known)));
-    };
-    match items.get_mut(place).map(Spanned::get_mut) {
-        Some(DeValue::Table(table)) if !rest.is_empty() => set_in_table(table, rest, value, base),
-        _ => Err(format!("`{list}.{which}` needs a key below it, for example `{list}.{which}.cpus`")),
-    }
-}
-
 fn table_value(table: DeTable<'_>) -> Spanned<DeValue<'_>> {
     Spanned::new(0..0, DeValue::Table(table))
-}
-
-/// Moves the places of a value and all that is in it by `base`.
-fn shift(value: &mut Spanned<DeValue<'_>>, base: usize) {
-    let span = value.span();
-    let mut inner = std::mem::replace(value.get_mut(), DeValue::Boolean(false));
-    match &mut inner {
-        DeValue::Array(items) => items.iter_mut().for_each(|item| shift(item, base)),
-        DeValue::Table(table) => table.iter_mut().for_each(|(_, item)| shift(item, base)),
-        _ => {}
-    }
-    *value = Spanned::new(span.start + base..span.end + base, inner);
 }
 
 /// Turns the decoder's "unknown field" into a sentence that says what would be right.

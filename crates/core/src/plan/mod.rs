@@ -5,13 +5,15 @@
 
 mod check;
 mod document;
+mod head;
 mod load;
+mod overrides;
 mod probe;
 mod size;
 
 pub mod builtin;
 
-pub use document::{PlanError, Source};
+pub use document::{Place, PlanError, Source};
 pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
 pub use size::{Size, SizeError};

@@ -23,7 +23,6 @@ pub(super) struct Stall<'a> {
     threshold: u64,
     warmup: Nanos,
     duration: Nanos,
-    samples_max: u64,
     /// One cache line each; empty without a working set.
     working_set: Vec<[u64; 8]>,
 }
@@ -43,7 +42,6 @@ impl<'a> Stall<'a> {
             threshold,
             warmup: spec.warmup,
             duration: spec.duration,
-            samples_max: spec.samples_max.unwrap_or(u64::MAX),
             // Ones, so that every page is there before the loop begins.
             working_set: vec![[1; 8]; (bytes / 64) as usize],
         }
@@ -77,7 +75,6 @@ impl<'a> Stall<'a> {
         let short = self.threshold.min(CYCLE_BUCKETS as u64);
         let mut line = 0;
         let mut gap = 0u64;
-        let mut turns_left = self.samples_max;
         let mut last = C::now().0;
         let mut check_at = last + check_every;
         loop {
@@ -101,22 +98,8 @@ impl<'a> Stall<'a> {
                 if now >= end || self.header.stop().load(Relaxed) != 0 {
                     break;
                 }
-                if self.samples_max != u64::MAX {
-                    turns_left = self.turns_left();
-                }
-            }
-            if turns_left == 0 {
-                break;
             }
         }
-    }
-
-    /// How many more turns are wanted; only asked when there is a limit.
-    #[cold]
-    fn turns_left(&self) -> u64 {
-        let short: u64 = self.lane.cycles.iter().map(|bucket| bucket.load(Relaxed)).sum();
-        let long: u64 = self.lane.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum();
-        self.samples_max.saturating_sub(short + long)
     }
 
     /// A turn above what is counted per cycle, or above the threshold.

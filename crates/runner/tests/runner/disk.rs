@@ -40,7 +40,9 @@ fn a_full_disk_stops_the_run_and_what_was_there_is_readable() {
         let machine = MockMachine::default();
         let ended = resume(&path, &|_| Ok(experiment(PLAN)), &machine, &mut machine.audience()).unwrap();
         assert_eq!((ended.state, ended.error), (RunState::Complete, None), "{file}");
-        assert_eq!(machine.repeats(), ["a+b 1", "idle 2", "a+b 2"], "{file}");
+        // When `run.json` did not fit, the second cell had been measured and stored.
+        let again = usize::from(file == "run.json.tmp");
+        assert_eq!(machine.repeats(), ["a+b 1", "idle 2", "a+b 2"][again..], "{file}");
     }
 }
 

@@ -17,7 +17,9 @@ fn run_on(machine: &MockMachine, plan: &str, path: &Path) -> RunInfo {
 /// The error of each attempt; `-` when there is none.
 fn errors(info: &RunInfo) -> Vec<(String, u32, String)> {
     let executions = info.executions.iter();
-    executions.map(|it| (it.cell.clone(), it.repeat, it.error.clone().unwrap_or_else(|| "-".to_owned()))).collect()
+    executions
+        .map(|it| (it.cell.clone(), it.repeat, it.error.clone().unwrap_or_else(|| "-".to_owned())))
+        .collect()
 }
 
 fn expected(of: &[(&str, u32, &str)]) -> Vec<(String, u32, String)> {
@@ -49,7 +51,10 @@ fn a_probe_that_cannot_measure_fails_its_repeats() {
     let machine = MockMachine { behaviours, ..MockMachine::default() };
     let info = run_on(&machine, PLAN, &path);
     let failed = "stall: no room for it";
-    assert_eq!(errors(&info), expected(&[("idle", 1, failed), ("a+b", 1, "-"), ("idle", 2, failed), ("a+b", 2, "-")]));
+    assert_eq!(
+        errors(&info),
+        expected(&[("idle", 1, failed), ("a+b", 1, "-"), ("idle", 2, failed), ("a+b", 2, "-")])
+    );
     // What the other probe measured before is kept.
     assert_eq!(counts(&path)[0], format!("idle 1: timer=10 {:?}", Some(failed)));
 }
@@ -72,7 +77,10 @@ fn a_repeat_that_takes_too_long_is_ended() {
     let behaviours = vec![("a+b: timer", Behaviour::UntilStopped)];
     let machine = MockMachine { behaviours, ..MockMachine::default() };
     let info = run_on(&machine, &PLAN.replace("repeats = 2", "repeats = 1\ntimeout = \"1s\""), &path);
-    assert_eq!(errors(&info), expected(&[("idle", 1, "-"), ("a+b", 1, "took longer than 1s (`timeout` in the plan)")]));
+    assert_eq!(
+        errors(&info),
+        expected(&[("idle", 1, "-"), ("a+b", 1, "took longer than 1s (`timeout` in the plan)")])
+    );
     assert_eq!(machine.log_of(&["stop "]), ["stop a", "stop b"]);
 }
 
@@ -89,7 +97,11 @@ fn what_the_user_stops_is_kept_and_can_be_continued() {
         audience.stop_at = Some(stop_at);
         let info = run(&experiment(PLAN), &path, &options(), &machine, &mut audience).unwrap();
         assert_eq!((info.state, info.error.as_deref()), (RunState::Interrupted, Some("stopped by the user")));
-        assert_eq!(errors(&info), expected(&[("idle", 1, "-"), ("a+b", 1, "stopped by the user")]), "{stop_at}");
+        assert_eq!(
+            errors(&info),
+            expected(&[("idle", 1, "-"), ("a+b", 1, "stopped by the user")]),
+            "{stop_at}"
+        );
         assert_eq!(machine.record.loads_alive.load(Ordering::SeqCst), 0, "{stop_at}");
         let again = MockMachine::default();
         let info = resume(&path, &|_| Ok(experiment(PLAN)), &again, &mut again.audience()).unwrap();

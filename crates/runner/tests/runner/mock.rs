@@ -136,9 +136,9 @@ impl Record {
 #[derive(Default)]
 pub(crate) struct MockMachine {
     pub(crate) record: Arc<Record>,
-    /// Which probes (`cell: probe`, attempts apart) do not behave normally.
+    /// Which probes (`cell: probe`) do not behave normally.
     pub(crate) behaviours: Vec<(&'static str, Behaviour)>,
-    /// Which loads die, by name, and at which look.
+    /// Which load dies, and its last words.
     pub(crate) dying: Option<(&'static str, &'static str)>,
     /// How many probes have to be under way together before one ends.
     pub(crate) together: usize,
@@ -146,9 +146,10 @@ pub(crate) struct MockMachine {
     pub(crate) hook: Option<Hook>,
     /// The facts that it shows after the run.
     pub(crate) facts: Option<Facts>,
-    under_way: Mutex<usize>,
-    changed: Condvar,
-    cell: Arc<Mutex<String>>,
+    /// Probes that have begun, and the cell that the current ones belong to.
+    pub(crate) begun: Mutex<usize>,
+    pub(crate) changed: Condvar,
+    pub(crate) cell: Arc<Mutex<String>>,
 }
 
 impl MockMachine {
@@ -165,7 +166,12 @@ impl MockMachine {
     }
 
     pub(crate) fn audience(&self) -> MockAudience {
-        MockAudience { record: Arc::clone(&self.record), cell: Arc::clone(&self.cell), stop_at: None, spikes: 0 }
+        MockAudience {
+            record: Arc::clone(&self.record),
+            cell: Arc::clone(&self.cell),
+            stop_at: None,
+            spikes: 0,
+        }
     }
 
     /// Everything that was said.
@@ -192,15 +198,17 @@ impl MockMachine {
         found.map_or(Behaviour::Normal, |(_, behaviour)| behaviour.clone())
     }
 
-    /// Waits until as many probes as expected are under way.
+    /// Waits until as many probes as expected have begun together.
     fn wait_for_others(&self) {
-        let mut count = lock(&self.under_way);
-        *count += 1;
+        let together = self.together.max(1);
+        let mut begun = lock(&self.begun);
+        let expected = (*begun / together + 1) * together;
+        *begun += 1;
         self.changed.notify_all();
         let deadline = Instant::now() + PATIENCE;
-        while *count < self.together && Instant::now() < deadline {
-            let waited = self.changed.wait_timeout(count, Duration::from_millis(100));
-            count = waited.unwrap_or_else(PoisonError::into_inner).0;
+        while *begun < expected && Instant::now() < deadline {
+            let waited = self.changed.wait_timeout(begun, Duration::from_millis(100));
+            begun = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -244,7 +252,6 @@ impl Machine for MockMachine {
         observer.progress(&Progress { elapsed: Nanos(0), duration: spec.duration, cpus: Vec::new() });
         observer.batch(batch(spec)).map_err(ProbeError::Observer)?;
         self.record.say(format!("end {name}"));
-        *lock(&self.under_way) -= usize::from(name != "noise");
         Ok(outcome)
     }
 
@@ -292,7 +299,8 @@ fn batch(spec: &ProbeSpec) -> Batch {
         spikes_dropped: 0,
         histogram: vec![(100, SAMPLES)],
     };
-    let interrupt = |cpu| InterruptRecord { cpu, line: "LOC".to_owned(), description: String::new(), count: 3 };
+    let interrupt =
+        |cpu| InterruptRecord { cpu, line: "LOC".to_owned(), description: String::new(), count: 3 };
     Batch {
         start_ns: 1_000,
         end_ns: 2_000,
@@ -409,7 +417,10 @@ pub(crate) fn counts(path: &std::path::Path) -> Vec<String> {
         let rates: Vec<Vec<f64>> =
             cell.rates.iter().map(|rate| rate.series.iter().map(|record| record.value).collect()).collect();
         let spikes = cell.spikes.len();
-        lines.push(format!("{}: {samples} samples, {interrupts} interrupts, {spikes} spikes, {rates:?}", cell.name));
+        lines.push(format!(
+            "{}: {samples} samples, {interrupts} interrupts, {spikes} spikes, {rates:?}",
+            cell.name
+        ));
     }
     lines
 }

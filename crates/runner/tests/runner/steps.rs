@@ -63,7 +63,8 @@ fn each_repeat_goes_from_the_noise_floor_to_the_end_of_the_loads() {
 #[test]
 fn repeats_of_cells_are_interleaved() {
     let cells = "[[cell]]\nname = \"A\"\n[[cell]]\nname = \"B\"\nloads = [\"a\"]\n[[cell]]\nname = \"C\"\nloads = [\"b\"]\n";
-    let plan = format!("{}{cells}", PLAN.split("[[cell]]").next().unwrap()).replace("repeats = 2", "repeats = 3");
+    let plan =
+        format!("{}{cells}", PLAN.split("[[cell]]").next().unwrap()).replace("repeats = 2", "repeats = 3");
     let (machine, _) = run_plan(&plan, MockMachine::default());
     assert_eq!(machine.repeats(), ["A 1", "B 1", "C 1", "A 2", "B 2", "C 2", "A 3", "B 3", "C 3"]);
 }
@@ -79,7 +80,9 @@ fn probes_on_different_cpus_measure_together_and_those_of_one_cpu_one_after_anot
     // Neither of a pair ends before the other has begun.
     let (machine, _) = run_plan(&plan, MockMachine { together: 2, ..MockMachine::default() });
     let log = machine.log_of(&["begin timer", "begin stall", "end timer", "end stall"]);
-    for (pair, cpus) in log.chunks(4).zip([["timer on 1", "stall on 2"], ["stall on 1", "timer on 2"]].iter().cycle()) {
+    for (pair, cpus) in
+        log.chunks(4).zip([["timer on 1", "stall on 2"], ["stall on 1", "timer on 2"]].iter().cycle())
+    {
         let mut begun = pair[..2].to_vec();
         begun.sort_by_key(|line| !line.contains(cpus[0]));
         assert_eq!(begun, [format!("begin {}", cpus[0]), format!("begin {}", cpus[1])], "{log:?}");
@@ -105,7 +108,8 @@ fn everything_that_was_measured_is_in_the_result_and_nothing_from_before_the_pro
 
 #[test]
 fn without_a_noise_floor_there_is_no_check() {
-    let (machine, _) = run_plan(&PLAN.replace("noise_floor = \"7ms\"", "noise_floor = \"0s\""), MockMachine::default());
+    let (machine, _) =
+        run_plan(&PLAN.replace("noise_floor = \"7ms\"", "noise_floor = \"0s\""), MockMachine::default());
     assert!(machine.log_of(&["begin noise", "stage noise"]).is_empty());
 }
 
@@ -137,7 +141,8 @@ fn what_loads_have_to_say_is_said_once() {
     let machine = MockMachine::default();
     let path = folder.path().join("run");
     let info = run(&experiment(PLAN), &path, &options(), &machine, &mut machine.audience()).unwrap();
-    let said: Vec<&str> = info.warnings.iter().filter(|it| it.code == "mock-load").map(|it| it.text.as_str()).collect();
+    let said: Vec<&str> =
+        info.warnings.iter().filter(|it| it.code == "mock-load").map(|it| it.text.as_str()).collect();
     assert_eq!(said, ["a has something to say", "b has something to say"]);
 }
 
@@ -166,7 +171,10 @@ fn plans_that_cannot_run_here_say_why_and_leave_no_directory() {
         whylate_runner::prepare(plan, facts(), false).unwrap_err().to_string()
     };
     let target = error(&PLAN.replace("cpus = \"3\"", "cpus = \"9\""));
-    assert!(target.starts_with("target.cpus: ") && target.contains('9') && target.contains("0-3"), "{target}");
+    assert!(
+        target.starts_with("target.cpus: ") && target.contains('9') && target.contains("0-3"),
+        "{target}"
+    );
     let probe = error(&PLAN.replacen("kind = \"stall\"", "kind = \"stall\"\ncpus = \"0-3\"", 1));
     assert!(probe.starts_with("probe[1]: ") && probe.contains("housekeeping"), "{probe}");
     let twice = error(&PLAN.replacen("kind = \"stall\"", "kind = \"timer\"", 1));

@@ -1,0 +1,178 @@
+//! Wrong input: one clear line, exit code 1, nothing changed.
+
+use crate::tool::{Said, command, finish, folder, text, whylate, write};
+use std::fs;
+
+const PLAN: &str = r#"name = "wrong"
+duration = "1s"
+[target]
+cpus = "0"
+[[probe]]
+kind = "timer"
+interval = "200us"
+priority = 95
+[[load]]
+name = "l3"
+kind = "memory"
+working_set = "1MiB"
+[[cell]]
+loads = ["l3"]
+"#;
+
+/// CPUs of this machine, as messages name them.
+fn present() -> String {
+    fs::read_to_string("/sys/devices/system/cpu/present").unwrap_or_default().trim().to_owned()
+}
+
+/// A CPU number that Linux supports and no machine of ours has.
+const ABSENT: &str = "8000";
+
+/// What is said of wrong command lines, as one sees it; nothing may appear in the current directory.
+#[test]
+fn wrong_command_lines() {
+    let folder = folder();
+    let here = |arguments: &[&str]| -> Said {
+        let mut command = command(arguments);
+        finish({
+            command.current_dir(folder.path()).env("XDG_DATA_HOME", folder.path().join("data"));
+            command
+        })
+    };
+    let mut transcript = String::new();
+    for line in [
+        "",
+        "frobnicate",
+        "run --nope",
+        "run nosuch",
+        "run no/such.toml",
+        "run --set duration",
+        "run --set duration=5",
+        "run --set durration=5s",
+        "run --set probe.timer.priority=100",
+        "run --set target.cpus=8000",
+        "run --resume nowhere",
+        "run quick --resume nowhere",
+        "plans nosuch",
+        "schema nosuch",
+        "report nowhere",
+        "report .",
+        "measure timer --cpu 8000",
+        "measure timer --cpu 9999",
+        "measure timer --cpu 3-1",
+        "measure timer --priority 100",
+        "measure timer --interval 5x",
+        "measure timer --interval 0",
+        "measure timer --policy deadlne",
+        "measure timer --until-samples 0",
+        "measure stall --threshold 5x",
+        "measure stall --policy deadline",
+        "load memory --cpus 8000",
+        "load memory --working-set 5",
+        "load memory --working-set 64 --kind copy",
+        "load memory --kind raed",
+        "load memory --rate 0MB/s",
+        "load exec",
+        "load exec -- /no/such/program",
+        "load exec --rate-pattern ([0-9 -- true",
+        "load exec --rate-pattern [0-9]+ -- true",
+    ] {
+        let said = here(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "whylate {line}: {said:?}");
+        // The argument parser adds the usage; everything else is one line.
+        let is_usage = said.stderr.contains("\nFor more information, try '--help'.") || line.is_empty();
+        assert!(is_usage || said.error().len() < 400, "whylate {line}");
+        // Of the help that no arguments at all bring, the first line is enough here.
+        let shown = if line.is_empty() {
+            said.stderr.lines().next().unwrap_or_default()
+        } else {
+            said.stderr.trim_end()
+        };
+        transcript.push_str(&format!("$ whylate {line}\n{shown}\n\n"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "whylate {line} left something");
+    }
+    let transcript = transcript.replace(&format!("has {}", present()), "has <PRESENT>");
+    insta::assert_snapshot!("wrong_command_lines", transcript.replace(&present_words(), "<PRESENT>"));
+}
+
+/// The words in which the message about an absent CPU names those that are there.
+fn present_words() -> String {
+    let said = whylate(&["measure", "timer", "--cpu", ABSENT]);
+    let error = said.error().to_owned();
+    let at =
+        error.rfind(&present()).unwrap_or_else(|| panic!("the CPUs of this machine are not named: {error}"));
+    error[at..at + present().len()].to_owned()
+}
+
+#[test]
+fn wrong_plans_say_file_line_and_column() {
+    let folder = folder();
+    let mut transcript = String::new();
+    for (from, to) in [
+        ("interval = \"200us\"", "intervall = \"200us\""),
+        ("duration = \"1s\"", "duration = \"1 fortnight\""),
+        ("duration = \"1s\"", "duration = 1"),
+        ("priority = 95", "priority = 100"),
+        ("loads = [\"l3\"]", "loads = [\"l4\"]"),
+        ("working_set = \"1MiB\"", "working_set = \"1MeB\""),
+        ("kind = \"memory\"", "kind = \"memroy\""),
+        ("cpus = \"0\"", "cpus = \"8000\""),
+        ("name = \"wrong\"", "name = = 3"),
+        ("[[cell]]", "[[treatment]]\nname = \"x\"\n[[cell]]"),
+    ] {
+        assert!(PLAN.contains(from), "{from}");
+        write(&folder, "plan.toml", &PLAN.replacen(from, to, 1));
+        let mut command = command(&["run", "plan.toml", "-o", "out"]);
+        command.current_dir(folder.path());
+        let said = finish(command);
+        transcript.push_str(&format!("{to}\n    {}\n", said.error()));
+        assert!(!folder.path().join("out").exists(), "{to}: a directory was made");
+    }
+    insta::assert_snapshot!("wrong_plans", transcript.replace(&present_words(), "<PRESENT>"));
+}
+
+#[test]
+fn an_offline_cpu_is_named() {
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default().trim().to_owned();
+    let count = |list: &str| list.parse::<whylate_core::CpuSet>().unwrap();
+    let offline = count(&present()).difference(&count(&online));
+    let Some(cpu) = offline.first() else {
+        eprintln!("skipped: every CPU of this machine is online");
+        return;
+    };
+    let error = whylate(&["measure", "timer", "--cpu", &cpu.to_string()]).error().to_owned();
+    assert!(error.contains(&format!("CPU {cpu} is offline")), "{error}");
+}
+
+#[test]
+fn a_place_that_is_taken_is_left_alone() {
+    let folder = folder();
+    let notes = write(&folder, "notes.txt", "mine");
+    let place = text(folder.path());
+    for taken in [place, notes.as_str()] {
+        let said = whylate(&["run", "quick", "-q", "-o", taken]);
+        let error = said.error();
+        assert!(error.contains(taken) && error.contains("-o DIR") && error.contains("--resume"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(&notes).unwrap(), "mine");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_command_of_a_load_never_writes_over_a_file() {
+    let folder = folder();
+    let notes = write(&folder, "notes.txt", "mine");
+    let said = whylate(&["load", "exec", "-o", &notes, "--", "sh", "-c", "echo more"]);
+    assert!(said.error().contains(&notes), "{said:?}");
+    assert_eq!(fs::read_to_string(&notes).unwrap(), "mine");
+}
+
+#[test]
+fn a_damaged_run_says_where() {
+    let folder = folder();
+    let path = write(&folder, "run.json", "{\"format\": \"whylate.run-directory/1\"");
+    let said = whylate(&["report", text(folder.path())]);
+    assert!(said.error().contains(&path), "{said:?}");
+    write(&folder, "run.json", "{\"format\": \"whylate.run-directory/99\"}");
+    let said = whylate(&["report", text(folder.path())]);
+    assert!(said.error().contains("`whylate.run-directory/99`"), "{said:?}");
+}

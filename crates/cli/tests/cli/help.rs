@@ -1,0 +1,70 @@
+//! What the command says of itself.
+
+use crate::tool::{command, whylate};
+
+fn help(arguments: &[&str]) -> String {
+    let mut arguments = arguments.to_vec();
+    arguments.push("--help");
+    let said = whylate(&arguments);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    assert!(said.stdout.lines().all(|line| line.chars().count() <= 100), "wider than 100 columns");
+    format!("$ whylate {}\n{}", arguments.join(" "), said.stdout)
+}
+
+#[test]
+fn help_of_every_command() {
+    let commands: [(&str, &[&str]); 11] = [
+        ("help", &[]),
+        ("help_run", &["run"]),
+        ("help_plans", &["plans"]),
+        ("help_measure", &["measure"]),
+        ("help_measure_timer", &["measure", "timer"]),
+        ("help_measure_stall", &["measure", "stall"]),
+        ("help_load", &["load"]),
+        ("help_load_memory", &["load", "memory"]),
+        ("help_load_exec", &["load", "exec"]),
+        ("help_report", &["report"]),
+        ("help_schema", &["schema"]),
+    ];
+    for (name, arguments) in commands {
+        insta::assert_snapshot!(name, help(arguments));
+    }
+}
+
+#[test]
+fn the_short_help_is_h() {
+    let said = whylate(&["measure", "timer", "-h"]);
+    assert_eq!(said.code, Some(0));
+    assert!(said.stdout.contains("Usage: whylate measure timer"), "{said:?}");
+}
+
+#[test]
+fn plans_and_schemas_are_listed() {
+    let lines = ["plans", "plans quick", "plans memory-load", "schema"].map(|line| {
+        let said = whylate(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+        format!("$ whylate {line}\n{}", said.stdout)
+    });
+    insta::assert_snapshot!("plans", lines.join("\n"));
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let said = whylate(&["--version"]);
+    assert_eq!((said.code, said.stdout), (Some(0), format!("whylate {}\n", env!("CARGO_PKG_VERSION"))));
+}
+
+#[test]
+fn whoever_stops_reading_has_seen_enough() {
+    for arguments in
+        [&["schema", "run"][..], &["plans"], &["plans", "--json"], &["--help"], &["run", "--help"]]
+    {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = command(arguments);
+        command.stdout(writer);
+        let said = command.stderr(std::process::Stdio::piped()).output().expect("it runs");
+        assert_eq!(said.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&said.stderr), "", "{arguments:?}");
+    }
+}

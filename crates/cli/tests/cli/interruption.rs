@@ -1,0 +1,130 @@
+//! What is left of a run that is stopped or killed, and how it goes on.
+
+use crate::fields::{list, run, word};
+use crate::json::validate;
+use crate::tool::{
+    SMALL_PLAN, alone, command, folder, mark, marked, start, text, until, wait, whylate, write,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long processes may take to notice that the run is gone.
+const NOTICED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The executions that `run.json` has.
+fn executions(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path.join("run.json")).unwrap_or_default();
+    let info: Value = serde_json::from_str(&text).unwrap_or_default();
+    info["executions"].as_array().cloned().unwrap_or_default()
+}
+
+/// Waits until the second cell is under way.
+fn wait_for_second_cell(path: &Path) {
+    let begun = until(|| executions(path).len() >= 2);
+    assert!(begun, "the second cell never began: {:?}", executions(path));
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_done_and_says_how_to_go_on() {
+    let _alone = alone();
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", SMALL_PLAN);
+    let path = folder.path().join("run");
+    let child = start(command(&["run", &plan, "-o", text(&path), "-q"]));
+    wait_for_second_cell(&path);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let said = wait(child);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let resume = format!("whylate run --resume {}", text(&path));
+    assert!(said.stderr.contains("stopped by the user") && said.stderr.contains(&resume), "{}", said.stderr);
+    let result = whylate(&["report", text(&path), "--json"]).json();
+    validate("run", &result);
+    assert_eq!((word(&result, "state"), word(&result, "verdict")), ("interrupted", "no_limit"));
+    assert!(result["cells"][0]["repeats"][0].get("error").is_none());
+    assert_eq!(whylate(&["report", text(&path)]).code, Some(0));
+
+    let result = whylate(&["run", "--resume", text(&path), "--json"]).json();
+    validate("run", &result);
+    run(&result, &["idle", "cache"], 2);
+}
+
+#[test]
+fn a_killed_run_leaves_no_process_and_goes_on_where_it_was() {
+    let _alone = alone();
+    let folder = folder();
+    let exec = "[[load]]\nname = \"sleepers\"\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", \"sleep 600 & setsid sleep 600 & wait\"]\n[[cell]]\n[[cell]]";
+    let plan = SMALL_PLAN
+        .replacen("[[cell]]\n[[cell]]", exec, 1)
+        .replace("loads = [\"cache\"]", "loads = [\"cache\", \"sleepers\"]")
+        .replace("settle = \"50ms\"", "settle = \"2s\"")
+        .replace("repeats = 2", "repeats = 1");
+    let plan = write(&folder, "plan.toml", &plan);
+    let path = folder.path().join("run");
+    let (mark, variable, value) = mark("killed");
+    let mut command = command(&["run", &plan, "-o", text(&path), "-q"]);
+    command.env(variable, value);
+    let mut child = start(command);
+    wait_for_second_cell(&path);
+    // The run, the processes of its two loads, the shell and its two sleepers.
+    let running = until(|| marked(&mark).len() >= 6 || child.try_wait().unwrap().is_some());
+    assert!(running && marked(&mark).len() >= 6, "only {:?}", marked(&mark));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let killed = Instant::now();
+    assert!(until(|| marked(&mark).is_empty()), "still there: {:?}", marked(&mark));
+    assert!(killed.elapsed() < NOTICED_WITHIN, "it took {:?}", killed.elapsed());
+
+    let result = whylate(&["report", text(&path), "--json"]).json();
+    validate("run", &result);
+    assert_eq!(word(&result, "state"), "running");
+    assert!(word(&result, "error").contains("killed") && word(&result, "error").contains("--resume"));
+    assert!(word(&result["cells"][1]["repeats"][0], "error").contains("cut off"));
+    assert!(result.get("restored").is_none());
+
+    full_disk(&path);
+    let before = fs::read(path.join("histograms/000001.parquet")).unwrap();
+    let result = whylate(&["run", "--resume", text(&path), "--json"]).json();
+    validate("run", &result);
+    assert_eq!((word(&result, "state"), &result["restored"]), ("complete", &Value::Bool(true)));
+    assert!(list(&result["cells"][1], "repeats").iter().all(|repeat| repeat.get("error").is_none()));
+    assert_eq!(
+        fs::read(path.join("histograms/000001.parquet")).unwrap(),
+        before,
+        "what was done is not done again"
+    );
+}
+
+/// The disk is full when the run goes on: it stops with one line, and loses nothing.
+fn full_disk(path: &Path) {
+    for number in 2..20 {
+        // The kernel itself answers "no space left" here.
+        symlink("/dev/full", path.join(format!("histograms/{number:06}.parquet.tmp"))).unwrap();
+    }
+    let said = whylate(&["run", "--resume", text(path), "-q"]);
+    let error = said.error();
+    assert!(error.contains("the disk is full") && error.contains("--resume"), "{error}");
+    assert_eq!(whylate(&["report", text(path)]).code, Some(0));
+    for number in 2..20 {
+        let _ = fs::remove_file(path.join(format!("histograms/{number:06}.parquet.tmp")));
+    }
+}
+
+#[test]
+fn a_run_that_is_still_going_on_is_left_alone() {
+    let _alone = alone();
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", SMALL_PLAN);
+    let path = folder.path().join("run");
+    let child = start(command(&["run", &plan, "-o", text(&path), "-q", "--set", "duration=3s"]));
+    wait_for_second_cell(&path);
+    let error = whylate(&["run", "--resume", text(&path), "-q"]).error().to_owned();
+    assert!(error.contains("another whylate is still writing"), "{error}");
+    let result = whylate(&["report", text(&path), "--json"]).json();
+    assert_eq!(word(&result, "error"), "the run is still going on");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(wait(child).code, Some(1));
+}

@@ -1,0 +1,41 @@
+//! Every JSON document is what `whylate schema` says it is.
+
+use crate::fields::{list, word};
+use crate::tool::whylate;
+use serde_json::Value;
+
+/// Panics with everything in `document` that is not as the schema of that name says.
+pub(crate) fn validate(name: &str, document: &Value) {
+    let schema = whylate(&["schema", name]).json();
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> =
+        validator.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "not as `whylate schema {name}`: {errors:#?}");
+}
+
+#[test]
+fn each_name_has_a_schema() {
+    let names = whylate(&["schema"]).stdout;
+    assert_eq!(names.split_whitespace().collect::<Vec<_>>(), ["plan", "measure", "run", "load", "plans"]);
+    for name in names.split_whitespace() {
+        let schema = whylate(&["schema", name]).json();
+        assert!(jsonschema::meta::is_valid(&schema), "{name}");
+        assert!(!word(&schema, "title").is_empty());
+        let wrong = serde_json::json!({ "format": 3 });
+        assert!(!jsonschema::validator_for(&schema).unwrap().is_valid(&wrong), "{name} takes anything");
+    }
+}
+
+#[test]
+fn plans_are_listed_and_printed() {
+    let plans = whylate(&["plans", "--json"]).json();
+    validate("plans", &plans);
+    assert_eq!(word(&plans, "format"), "whylate.plans/1");
+    let names: Vec<&str> = list(&plans, "plans").iter().map(|plan| word(plan, "name")).collect();
+    assert_eq!(names, ["quick", "memory-load"]);
+    for name in names {
+        let plan = whylate(&["plans", name, "--json"]).json();
+        assert_eq!(word(&plan, "name"), name);
+        validate("plan", &plan);
+    }
+}

@@ -1,0 +1,79 @@
+//! `whylate load`.
+
+use crate::fields::{list, number, real, warnings, word};
+use crate::json::validate;
+use crate::tool::{alone, command, finish, folder, mark, marked, text, until, whylate};
+use std::fs;
+
+#[test]
+fn memory_traffic_of_every_kind_has_a_rate() {
+    let _alone = alone();
+    for kind in ["read", "write", "copy", "random-chase", "non-temporal-write"] {
+        let said =
+            whylate(&["load", "memory", "--working-set", "256KiB", "--kind", kind, "-D", "1", "--json"]);
+        let result = said.json();
+        validate("load", &result);
+        assert_eq!((word(&result, "format"), word(&result, "load")), ("whylate.load/1", "memory"));
+        assert_eq!(number(&result, "working_set_bytes"), 256 << 10);
+        assert!(!word(&result, "cpus").is_empty());
+        assert!(number(&result, "duration_ns") >= 1_000_000_000);
+        warnings(&result);
+        let rate = &result["rate"];
+        assert_eq!(word(rate, "unit"), "bytes_per_s");
+        assert!(real(rate, "mean") > 0.0 && !list(rate, "series").is_empty());
+    }
+}
+
+#[test]
+fn the_output_of_a_command_becomes_a_rate() {
+    let _alone = alone();
+    let folder = folder();
+    let output = folder.path().join("output.txt");
+    let said = whylate(&[
+        "load",
+        "exec",
+        "-D",
+        "3",
+        "--rate-pattern",
+        "did ([0-9.]+) things",
+        "--rate-unit",
+        "things_per_s",
+        "-o",
+        text(&output),
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        "while :; do echo did 42.5 things; sleep 0.1; done",
+    ]);
+    let result = said.json();
+    validate("load", &result);
+    assert_eq!(word(&result, "load"), "exec");
+    assert!(result.get("working_set_bytes").is_none());
+    assert_eq!(word(&result["rate"], "unit"), "things_per_s");
+    assert!((real(&result["rate"], "mean") - 42.5).abs() < 1e-6, "{}", result["rate"]);
+    assert!(fs::read_to_string(&output).unwrap().starts_with("did 42.5 things\n"));
+}
+
+#[test]
+fn a_command_is_ended_with_everything_that_it_started() {
+    let _alone = alone();
+    let (mark, variable, value) = mark("tree");
+    // A child, one in a session of its own, and one whose parent is gone.
+    let script = "sleep 600 & setsid sleep 600 & (setsid sleep 600 &) ; wait";
+    let mut command = command(&["load", "exec", "-D", "1", "--json", "--", "sh", "-c", script]);
+    command.env(variable, value);
+    let result = finish(command).json();
+    assert!(result.get("rate").is_none());
+    assert!(until(|| marked(&mark).is_empty()), "still there: {:?}", marked(&mark));
+}
+
+#[test]
+fn a_command_that_ends_too_early_is_an_error_with_its_last_words() {
+    let _alone = alone();
+    let said = whylate(&["load", "exec", "-D", "60", "-q", "--", "sh", "-c", "echo out of cheese; exit 3"]);
+    let error = said.error();
+    for words in ["`sh`", "exit status 3", "out of cheese"] {
+        assert!(error.contains(words), "{error}");
+    }
+}

@@ -1,0 +1,191 @@
+//! `whylate measure`.
+
+use crate::fields::{codes, facts, interrupts, list, number, probe, warnings, word};
+use crate::json::validate;
+use crate::tool::{alone, command, folder, start, text, until, wait, whylate};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::time::Duration;
+
+/// Measures, checks every field, and gives the document.
+fn measured(arguments: &[&str]) -> Value {
+    let mut all = vec!["measure"];
+    all.extend(arguments);
+    all.push("--json");
+    let said = whylate(&all);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    checked(said.document(), arguments[0])
+}
+
+fn checked(result: Value, name: &str) -> Value {
+    validate("measure", &result);
+    assert_eq!(word(&result, "format"), "whylate.measure/1");
+    assert_eq!(word(&result, "probe"), name);
+    facts(&result["facts"]);
+    warnings(&result);
+    probe(&result);
+    interrupts(&result);
+    let counted: Vec<u64> =
+        list(&result, "counters").iter().map(|counters| number(counters, "cpu")).collect();
+    assert_eq!(counted, cpus(&result), "the kernel's counters of each measured CPU");
+    result
+}
+
+fn cpus(result: &Value) -> Vec<u64> {
+    list(result, "cpus").iter().map(|cpu| number(cpu, "cpu")).collect()
+}
+
+/// CPUs that this process may use.
+fn usable() -> Vec<u64> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    list.trim().parse::<whylate_core::CpuSet>().unwrap().iter().map(|cpu| u64::from(cpu.0)).collect()
+}
+
+#[test]
+fn the_timer_probe_as_json() {
+    let _alone = alone();
+    let result = measured(&["timer", "-D", "500ms"]);
+    assert_eq!(cpus(&result), [*usable().last().unwrap()]);
+    assert_eq!(result["broke"], false);
+}
+
+#[test]
+fn the_stall_probe_as_json() {
+    let _alone = alone();
+    let result = measured(&["stall", "-D", "500ms", "--threshold", "1us"]);
+    assert_eq!(cpus(&result), [*usable().last().unwrap()]);
+    let cpu = &result["cpus"][0];
+    // A kernel takes more than a microsecond out of half a second.
+    assert!(number(cpu, "gaps") > 0, "{cpu}");
+    assert_eq!(result["spikes"][0]["latency_ns"], cpu["max_ns"]);
+    assert_eq!(result["spikes"][0]["at_ns"], cpu["max_at_ns"]);
+}
+
+#[test]
+fn the_short_flags_of_cyclictest() {
+    let _alone = alone();
+    let cpu = *usable().last().unwrap();
+    let affinity = format!("-a{cpu}");
+    let result = measured(&["timer", &affinity, "-t1", "-p95", "-i200", "-D1", "-q", "-m"]);
+    assert_eq!(cpus(&result), [cpu]);
+    // A second has 5,000 periods of 200 us, run or missed; a machine that stands still loses some at the end.
+    let periods = number(&result["cpus"][0], "samples") + number(&result["cpus"][0], "overruns");
+    assert!((2_500..=5_001).contains(&periods), "{periods} periods");
+}
+
+#[test]
+fn one_thread_on_each_cpu() {
+    let _alone = alone();
+    let usable = usable();
+    if usable.len() < 2 {
+        return eprintln!("skipped: there is only one usable CPU");
+    }
+    for flags in [&["-S"][..], &["-a", "-t"], &["-t"], &["--cpus", "all"]] {
+        let mut arguments = vec!["timer", "-D", "100ms"];
+        arguments.extend(flags);
+        assert_eq!(cpus(&measured(&arguments)), usable, "{flags:?}");
+    }
+}
+
+#[test]
+fn every_method_and_policy_measures() {
+    let _alone = alone();
+    for method in ["nanosleep", "timerfd", "posix-timer"] {
+        measured(&["timer", "--method", method, "-D", "100ms"]);
+    }
+    for policy in ["rr", "other"] {
+        measured(&["timer", "--policy", policy, "-D", "100ms"]);
+        measured(&["stall", "--policy", policy, "-D", "100ms"]);
+    }
+}
+
+#[test]
+fn a_refused_deadline_is_a_missing_facility() {
+    let _alone = alone();
+    let said = whylate(&["measure", "timer", "--policy", "deadline", "-D", "100ms", "--json"]);
+    if said.code == Some(0) {
+        checked(said.document(), "timer");
+        return eprintln!("skipped: this kernel takes a pinned deadline task");
+    }
+    assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{said:?}");
+    assert_eq!(said.stderr.lines().count(), 1, "{said:?}");
+    assert!(said.stderr.contains("SCHED_DEADLINE") && said.stderr.contains("--policy fifo"), "{said:?}");
+}
+
+#[test]
+fn it_ends_after_exactly_that_many_samples() {
+    let _alone = alone();
+    for flag in ["--until-samples", "-l"] {
+        let result = measured(&["timer", flag, "100", "-D", "60"]);
+        assert_eq!(number(&result["cpus"][0], "samples"), 100);
+    }
+}
+
+#[test]
+fn a_latency_above_the_break_ends_it_and_runs_the_command_once() {
+    let _alone = alone();
+    let folder = folder();
+    let file = folder.path().join("latencies");
+    let hook = format!("echo $WHYLATE_LATENCY_NS >> {}", text(&file));
+    let said = whylate(&["measure", "timer", "-b", "1us", "-D", "60", "--on-threshold", &hook, "--json"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let result = checked(said.document(), "timer");
+    assert_eq!(result["broke"], true);
+    let latency = number(&result["spikes"][0], "latency_ns");
+    assert!(latency > 1_000);
+    assert_eq!(result["cpus"][0]["max_ns"], latency);
+    let ran = fs::read_to_string(&file).unwrap();
+    assert_eq!(ran.lines().count(), 1, "{ran}");
+    assert!(ran.trim().parse::<u64>().unwrap() > 1_000, "{ran}");
+}
+
+#[test]
+fn a_gap_above_the_threshold_runs_the_command_once_and_does_not_end_it() {
+    let _alone = alone();
+    let folder = folder();
+    let file = folder.path().join("gaps");
+    let hook = format!("echo x >> {}", text(&file));
+    let result = measured(&["stall", "--threshold", "1us", "-D", "500ms", "--on-threshold", &hook]);
+    assert!(number(&result["cpus"][0], "gaps") > 0);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "x\n");
+}
+
+#[test]
+fn ctrl_c_ends_an_endless_measurement_in_order() {
+    let _alone = alone();
+    let child = start(command(&["measure", "timer", "-D", "0", "--json"]));
+    // The measuring process is there, and has had time to arm.
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    assert!(until(|| fs::read_to_string(&children).is_ok_and(|pids| !pids.trim().is_empty())));
+    std::thread::sleep(Duration::from_millis(1_500));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let said = wait(child);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    checked(said.document(), "timer");
+}
+
+#[test]
+fn the_text_has_the_figures_and_the_warnings() {
+    let _alone = alone();
+    let said = whylate(&["measure", "timer", "-l", "200", "-q"]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    for words in ["timer: ", "samples", "p99.9", "max", "missed", "largest spike", "200"] {
+        assert!(said.stdout.contains(words), "`{words}` is missing in:\n{}", said.stdout);
+    }
+    let json = whylate(&["measure", "timer", "-l", "200", "--json"]).json();
+    for code in codes(&json) {
+        assert!(said.stdout.contains(&format!("{code}: ")), "`{code}` is missing in:\n{}", said.stdout);
+    }
+}
+
+#[test]
+fn nobody_reads_the_result() {
+    let _alone = alone();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = command(&["measure", "timer", "-l", "50", "--json"]);
+    let status = command.stdout(writer).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+}

@@ -1,0 +1,163 @@
+//! Runs the binary, and looks at what it leaves.
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The binary under test.
+pub(crate) const WHYLATE: &str = env!("CARGO_BIN_EXE_whylate");
+/// After this time a command is stuck, on however slow a machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Everything that measures or loads runs alone: two busy real-time loops on one CPU say nothing about either.
+static CPUS: Mutex<()> = Mutex::new(());
+
+/// Waits until no other test measures.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    CPUS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a command said, and how it ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Said {
+    /// The JSON document on standard output; the command passed.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.document()
+    }
+
+    /// The JSON document on standard output.
+    pub(crate) fn document(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
+    }
+
+    /// The one line of an error; nothing else was said, and the exit code is 1.
+    pub(crate) fn error(&self) -> &str {
+        assert_eq!(self.code, Some(1), "{self:?}");
+        assert_eq!(self.stdout, "", "{self:?}");
+        let line = self.stderr.strip_suffix('\n').expect("a line");
+        assert!(line.starts_with("whylate: ") && !line.contains('\n'), "not one clear line: {line}");
+        &line["whylate: ".len()..]
+    }
+}
+
+/// The command, with an environment that is the same everywhere.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(WHYLATE);
+    command.args(arguments).env("COLUMNS", "100").env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+}
+
+/// Runs the command to its end.
+pub(crate) fn whylate(arguments: &[&str]) -> Said {
+    finish(command(arguments))
+}
+
+/// Runs a prepared command to its end.
+pub(crate) fn finish(command: Command) -> Said {
+    let what = format!("{command:?}");
+    let output = assert_cmd::Command::from_std(command).timeout(PATIENCE).output();
+    let output = output.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(output.status.signal(), None, "{what}: {output:?}");
+    said(output)
+}
+
+fn said(output: std::process::Output) -> Said {
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// Starts a prepared command and leaves it running.
+pub(crate) fn start(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts")
+}
+
+/// Waits for a started command; it is killed when it does not end.
+pub(crate) fn wait(mut child: Child) -> Said {
+    let ended = until(|| child.try_wait().expect("it is ours").is_some());
+    if !ended {
+        let _ = child.kill();
+    }
+    let output = child.wait_with_output().expect("it is ours");
+    assert!(ended, "it did not end: {output:?}");
+    said(output)
+}
+
+/// Looks again and again; whether it came to be.
+pub(crate) fn until(mut there: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if there() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+/// A folder of the test's own.
+pub(crate) fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+/// Text of a path of ours.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+/// Writes a file and gives its path.
+pub(crate) fn write(folder: &TempDir, name: &str, content: &str) -> String {
+    let path = folder.path().join(name);
+    fs::write(&path, content).expect("the temporary folder can be written");
+    text(&path).to_owned()
+}
+
+/// A plan of a few seconds: idle, and a small memory load.
+pub(crate) const SMALL_PLAN: &str = r#"name = "small"
+question = "Does a small load make a difference?"
+duration = "500ms"
+repeats = 2
+settle = "50ms"
+warmup = "20ms"
+noise_floor = "100ms"
+[[probe]]
+kind = "timer"
+[[probe]]
+kind = "stall"
+[[load]]
+name = "cache"
+kind = "memory"
+working_set = "256KiB"
+[[cell]]
+[[cell]]
+loads = ["cache"]
+"#;
+
+/// Process numbers of everything that has `mark` in its environment.
+pub(crate) fn marked(mark: &str) -> Vec<u32> {
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let is_marked = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|part| part == mark.as_bytes())
+    };
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    all.filter_map(number).filter(is_marked).collect()
+}
+
+/// A mark that no other test has: `NAME=VALUE`, and the two apart.
+pub(crate) fn mark(name: &str) -> (String, String, String) {
+    let variable = "WHYLATE_TEST_MARK".to_owned();
+    let value = format!("{name}-{}", std::process::id());
+    (format!("{variable}={value}"), variable, value)
+}

@@ -1,0 +1,99 @@
+//! Without the right to real-time priority and locked memory: a warning, or an error when `--strict` asks for it.
+
+use crate::fields::codes;
+use crate::tool::{SMALL_PLAN, Said, WHYLATE, alone, finish, folder};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A user without rights, on every Linux system.
+const NOBODY: &str = "65534";
+
+/// The binary where everybody may run it, or why this cannot be tried.
+struct Unprivileged {
+    folder: TempDir,
+}
+
+impl Unprivileged {
+    fn new() -> Result<Self, String> {
+        let folder = folder();
+        let program = folder.path().join("whylate");
+        fs::copy(WHYLATE, &program).map_err(|error| error.to_string())?;
+        for (path, mode) in [(folder.path(), 0o777), (&program, 0o755)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|error| error.to_string())?;
+        }
+        let it = Self { folder };
+        let said = it.shell("true").map_err(|error| format!("cannot run as another user: {error}"))?;
+        if said.code != Some(0) {
+            return Err(format!("cannot run as another user: {}", said.stderr.trim()));
+        }
+        Ok(it)
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs a line of shell as a user who may neither raise priorities nor lock memory.
+    fn shell(&self, line: &str) -> Result<Said, String> {
+        let line = format!("ulimit -r 0 2>/dev/null; ulimit -l 0 && {line}");
+        let is_root = rustix::process::geteuid().is_root();
+        let mut command = if is_root {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "sh", "-c", &line]);
+            command
+        } else {
+            let mut command = Command::new("sh");
+            command.args(["-c", &line]);
+            command
+        };
+        command.current_dir(self.path()).env("NO_COLOR", "1").env("XDG_DATA_HOME", self.path());
+        if is_root && Command::new("setpriv").arg("--version").output().is_err() {
+            return Err("there is no `setpriv` here".to_owned());
+        }
+        Ok(finish(command))
+    }
+}
+
+#[test]
+fn without_rights_it_measures_and_says_what_was_lost() {
+    let _alone = alone();
+    let user = match Unprivileged::new() {
+        Ok(user) => user,
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    for probe in ["timer", "stall"] {
+        let said = user.shell(&format!("./whylate measure {probe} -D 200ms --json")).unwrap();
+        let result = said.json();
+        let codes = codes(&result);
+        for code in ["no-realtime-priority", "no-memory-lock"] {
+            assert_eq!(codes.iter().filter(|it| *it == code).count(), 1, "{probe}: {codes:?}");
+        }
+        assert!(result["cpus"][0]["samples"].as_u64().unwrap() > 0);
+        assert_eq!(result["facts"]["privileges"]["root"], false);
+    }
+    fs::write(user.path().join("plan.toml"), SMALL_PLAN).unwrap();
+    let said =
+        user.shell("./whylate run plan.toml --set duration=100ms --set repeats=1 -o kept --json").unwrap();
+    let codes = codes(&said.json());
+    assert!(codes.iter().any(|code| code == "no-realtime-priority"), "{codes:?}");
+}
+
+#[test]
+fn strict_refuses_in_one_line() {
+    let _alone = alone();
+    let user = match Unprivileged::new() {
+        Ok(user) => user,
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    for line in ["measure timer -D 200ms --strict", "measure stall -D 200ms --strict", "run --strict -o kept"]
+    {
+        let said = user.shell(&format!("./whylate {line}")).unwrap();
+        let error = said.error();
+        assert!(error.contains("--strict"), "{line}: {error}");
+        assert!(error.contains("root"), "{line} does not say what to do: {error}");
+        assert!(!user.path().join("kept").exists(), "{line}: a directory was made");
+    }
+}

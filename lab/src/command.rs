@@ -1,0 +1,183 @@
+//! The subcommands: build, run, shell, list, test.
+
+use std::io::{BufRead, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+use whylate_lab::{Cache, Device, Image, Kernel, Lab, LabError, Machine, Profile};
+
+const USAGE: &str = "\
+usage: cargo xtask lab COMMAND
+
+  build [IMAGE…]                kernels, plant.ko and root file systems (default: base and graphics) into the cache
+  run [MACHINE…] -- SCRIPT…     boots a machine and runs a shell script in it
+  shell [MACHINE…]              boots a machine and reads commands, one per line
+  list                          what is in the cache, and what a MACHINE is made of
+  test [NAME…]                  builds, then runs the lab's tests whose names contain one of the words
+
+The cache is $WHYLATE_LAB_CACHE, else whylate/lab in the user's cache folder.
+Exit status 69: the lab cannot be had on this machine.";
+/// A command typed into the shell may take this long.
+const SHELL_LIMIT: Duration = Duration::from_secs(3600);
+/// Where the static program is built for guests.
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// Carries out a command line.
+pub(crate) fn run(words: &[&str]) -> Result<ExitCode, LabError> {
+    match words {
+        ["build", images @ ..] => build(images),
+        ["run", rest @ ..] => match rest.iter().position(|word| *word == "--") {
+            Some(end) => run_script(&machine(&rest[..end])?, &rest[end + 1..].join(" ")),
+            None => Err(usage("write the script after `--`")),
+        },
+        ["shell", rest @ ..] => shell(&machine(rest)?),
+        ["list"] => list(),
+        ["test", names @ ..] => test(names),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        [] => Err(usage("which command?")),
+        [other, ..] => Err(usage(&format!("no such command: {other}"))),
+    }
+}
+
+fn usage(what: &str) -> LabError {
+    LabError::Form { what: "the command line", text: format!("{what}\n{USAGE}") }
+}
+
+fn build(names: &[&str]) -> Result<ExitCode, LabError> {
+    let mut images = Vec::new();
+    for name in names {
+        images.push(Image::named(name).ok_or_else(|| usage(&format!("no such image: {name}")))?);
+    }
+    if images.is_empty() {
+        images = vec![Image::Base, Image::Graphics];
+    }
+    let started = Instant::now();
+    let cache = Cache::of_user()?;
+    whylate_lab::build(&cache, &images, &|text| eprintln!("lab: {text}"))?;
+    eprintln!("lab: complete in {} after {:.1} s", cache.root().display(), started.elapsed().as_secs_f64());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The machine that words describe: each is the name of a profile, a kernel, an image or a device.
+fn machine(words: &[&str]) -> Result<Machine, LabError> {
+    let mut machine = Machine::new(Profile::Threads, Kernel::RealTime);
+    for word in words {
+        if let Some(profile) = Profile::named(word) {
+            machine.profile = profile;
+        } else if let Some(kernel) = Kernel::named(word) {
+            machine.kernel = kernel;
+        } else if let Some(image) = Image::named(word) {
+            machine = machine.image(image);
+        } else if let Some(device) = Device::named(word) {
+            machine = machine.with(&[device]);
+        } else {
+            return Err(usage(&format!("`{word}` is no part of a machine: see `cargo xtask lab list`")));
+        }
+    }
+    Ok(machine)
+}
+
+/// A lab with the program built for guests, when it has been built.
+fn lab() -> Result<Lab, LabError> {
+    let binary = binary().filter(|path| path.is_file());
+    if binary.is_none() {
+        eprintln!("lab: the guest has no whylate: `cargo xtask lab test` builds it");
+    }
+    Ok(Lab::new(Cache::of_user()?, binary))
+}
+
+/// Where the program for guests is built, which is where this program was built, too.
+fn binary() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    own.ancestors().nth(2).map(|target| target.join(TARGET).join("release/whylate"))
+}
+
+fn run_script(machine: &Machine, script: &str) -> Result<ExitCode, LabError> {
+    let started = Instant::now();
+    let mut guest = lab()?.boot(machine)?;
+    eprintln!(
+        "lab: {} with {} after {:.1} s",
+        machine.label(),
+        guest.kernel_version(),
+        started.elapsed().as_secs_f64()
+    );
+    let output = guest.start(script)?.wait(SHELL_LIMIT)?;
+    print!("{}", output.stdout);
+    eprint!("{}", output.stderr);
+    Ok(ExitCode::from(output.status as u8))
+}
+
+fn shell(machine: &Machine) -> Result<ExitCode, LabError> {
+    let mut guest = lab()?.boot(machine)?;
+    eprintln!("lab: {} with {}; end with Ctrl-D", machine.label(), guest.kernel_version());
+    eprintln!("lab: its /lab is {}", guest.share().display());
+    let mut line = String::new();
+    loop {
+        eprint!("lab# ");
+        // A prompt that cannot be shown is no reason to stop.
+        let _ = std::io::stderr().flush();
+        line.clear();
+        match std::io::stdin().lock().read_line(&mut line) {
+            Ok(0) | Err(_) => return Ok(ExitCode::SUCCESS),
+            Ok(_) => {}
+        }
+        let output = guest.start(&line)?.wait(SHELL_LIMIT)?;
+        print!("{}", output.stdout);
+        eprint!("{}", output.stderr);
+        if output.status != 0 {
+            eprintln!("lab: exit status {}", output.status);
+        }
+    }
+}
+
+fn list() -> Result<ExitCode, LabError> {
+    let cache = Cache::of_user()?;
+    println!("cache    {}", cache.root().display());
+    for kernel in Kernel::ALL {
+        let version = cache.kernel(kernel).map_or("not built".to_owned(), |(version, _)| version);
+        println!("kernel   {:<12} {version}", kernel.name());
+    }
+    for image in [Image::Base, Image::Graphics] {
+        let file = cache.image(image).map_or("not built".to_owned(), |path| path.display().to_string());
+        println!("image    {:<12} {file}", image.name());
+    }
+    let lab = Lab::new(cache, None);
+    for profile in [Profile::Counted, Profile::CountedPair, Profile::Threads] {
+        let state = lab.lacks(&Machine::new(profile, Kernel::RealTime)).unwrap_or_else(|| "ready".into());
+        println!("profile  {:<12} {} CPU(s), {state}", profile.name(), profile.cpus());
+    }
+    for device in Device::ALL {
+        println!("device   {}", device.name());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the lab and the program for guests, and becomes the tests.
+fn test(names: &[&str]) -> Result<ExitCode, LabError> {
+    build(&[])?;
+    let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let start = |command: &str| {
+        let command = command.to_owned();
+        move |source| LabError::Start { command, source }
+    };
+    let mut build = cargo();
+    build.args(["build", "--release", "--package", "whylate", "--target", TARGET]);
+    let status = build.status().map_err(start("cargo build"))?;
+    if !status.success() {
+        let output = "see above".to_owned();
+        return Err(LabError::Command { command: "cargo build --package whylate".into(), status, output });
+    }
+    let mut tests = cargo();
+    tests.args(["test", "--package", "whylate-lab", "--test", "lab", "--"]).args(names);
+    if let Some(binary) = binary() {
+        tests.env("WHYLATE_LAB_BINARY", binary);
+    }
+    if std::env::var_os("WHYLATE_LAB").is_none() {
+        tests.env("WHYLATE_LAB", "on");
+    }
+    Err(start("cargo test")(tests.exec()))
+}

@@ -1,0 +1,190 @@
+//! Runs tests that need guests: those that ask for the same machine share one, and what could not be run is said.
+//!
+//! The tests run only where `WHYLATE_LAB` is set: `on` skips what this machine cannot do, `required` fails when the lab
+//! is missing. A profile that this QEMU is too old for is skipped in both.
+
+use crate::error::LabError;
+use crate::guest::Guest;
+use crate::machine::Machine;
+use crate::qemu;
+use crate::{Cache, Lab};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Guests that run at the same time.
+const GUESTS_MAX: usize = 2;
+
+/// What a test does with its guest.
+type Body = fn(&mut Guest) -> Result<(), LabError>;
+
+/// A test and the machine that it needs.
+#[derive(Debug)]
+pub struct LabTest {
+    name: &'static str,
+    machine: Machine,
+    body: Body,
+}
+
+impl LabTest {
+    /// A test; its body asserts.
+    #[must_use]
+    pub fn new(name: &'static str, machine: Machine, body: Body) -> Self {
+        Self { name, machine, body }
+    }
+}
+
+/// How a test ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+/// Runs the tests whose names contain one of the words of the command line, or all, and says how they ended.
+#[must_use]
+#[allow(clippy::print_stdout, reason = "this is the tests' main function")]
+pub fn run(tests: Vec<LabTest>) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> =
+        arguments.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
+    let chosen = chosen(tests, &words);
+    if arguments.iter().any(|argument| argument == "--list") {
+        for test in &chosen {
+            println!("{}: test", test.name);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let started = Instant::now();
+    let mode = std::env::var("WHYLATE_LAB").unwrap_or_default();
+    let outcomes = match mode.as_str() {
+        "on" | "required" => in_guests(&chosen),
+        _ => {
+            let reason = "WHYLATE_LAB is not set; `cargo xtask lab test` runs it".to_owned();
+            let skip = |test: &LabTest| report(test, Outcome::Skipped(reason.clone()), Duration::ZERO);
+            Ok(chosen.iter().map(skip).collect())
+        }
+    };
+    let outcomes = outcomes.unwrap_or_else(|error| {
+        let outcome = match mode.as_str() {
+            "required" => Outcome::Failed(error.to_string()),
+            _ => Outcome::Skipped(error.to_string()),
+        };
+        chosen.iter().map(|test| report(test, outcome.clone(), Duration::ZERO)).collect()
+    });
+    let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| wanted(outcome)).count();
+    let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
+    println!(
+        "lab: {} passed, {failed} failed, {} skipped in {:.1} s",
+        count(|outcome| *outcome == Outcome::Passed),
+        count(|outcome| matches!(outcome, Outcome::Skipped(_))),
+        started.elapsed().as_secs_f64()
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) }
+}
+
+fn chosen(tests: Vec<LabTest>, words: &[&str]) -> Vec<LabTest> {
+    let is_chosen = |test: &LabTest| words.is_empty() || words.iter().any(|word| test.name.contains(word));
+    tests.into_iter().filter(is_chosen).collect()
+}
+
+/// Runs tests, two guests at a time.
+///
+/// # Errors
+/// When there is no lab at all.
+fn in_guests(tests: &[LabTest]) -> Result<Vec<Outcome>, LabError> {
+    let cache = Cache::of_user()?;
+    let lab = Lab::new(cache, std::env::var_os("WHYLATE_LAB_BINARY").map(Into::into));
+    let mut groups: BTreeMap<&Machine, Vec<&LabTest>> = BTreeMap::new();
+    for test in tests {
+        groups.entry(&test.machine).or_default().push(test);
+    }
+    // A machine that this QEMU is too old for is skipped; anything else that is lacking means that there is no lab.
+    for machine in groups.keys().filter(|machine| qemu::unable(machine.profile).is_none()) {
+        if let Some(reason) = lab.lacks(machine) {
+            return Err(LabError::Unavailable { reason, fix: "see lab/README.md".into() });
+        }
+    }
+    let mut waiting: Vec<_> = groups.into_iter().collect();
+    // The longest first, so that the guests end together; taken from the end.
+    waiting.sort_by_key(|(_, tests)| tests.len());
+    let waiting = Mutex::new(waiting);
+    let outcomes = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..GUESTS_MAX {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop();
+                    let Some((machine, tests)) = next else { break };
+                    let done = in_one_guest(&lab, machine, &tests);
+                    outcomes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(done);
+                }
+            });
+        }
+    });
+    Ok(outcomes.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+/// Runs the tests of one machine in one guest; a guest that is lost is replaced for the next test.
+fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome> {
+    if let Some(reason) = qemu::unable(machine.profile) {
+        let skip = |test: &&LabTest| report(test, Outcome::Skipped(reason.clone()), Duration::ZERO);
+        return tests.iter().map(skip).collect();
+    }
+    let mut guest: Option<Guest> = None;
+    let mut outcomes = Vec::new();
+    for test in tests {
+        let started = Instant::now();
+        let mut attempt = || -> Result<(), LabError> {
+            let guest = match guest.take().filter(|guest| !guest.has_ended()) {
+                Some(running) => guest.insert(running),
+                None => guest.insert(lab.boot(machine)?),
+            };
+            (test.body)(guest)
+        };
+        let outcome = match catch_unwind(AssertUnwindSafe(&mut attempt)) {
+            Ok(Ok(())) => Outcome::Passed,
+            Ok(Err(error)) => Outcome::Failed(error.to_string()),
+            // The assertion has been printed by the panic itself.
+            Err(_) => Outcome::Failed("an assertion failed, see above".into()),
+        };
+        if outcome != Outcome::Passed {
+            // What a failed test left behind must not make others fail.
+            guest = None;
+        }
+        outcomes.push(report(test, outcome, started.elapsed()));
+    }
+    outcomes
+}
+
+#[allow(clippy::print_stdout, reason = "the tests' runner talks on the terminal")]
+fn report(test: &LabTest, outcome: Outcome, duration: Duration) -> Outcome {
+    let machine = test.machine.label();
+    match &outcome {
+        Outcome::Passed => println!("passed:  {} [{machine}] {:.1} s", test.name, duration.as_secs_f64()),
+        Outcome::Failed(why) => {
+            println!("FAILED:  {} [{machine}] {:.1} s: {why}", test.name, duration.as_secs_f64());
+        }
+        Outcome::Skipped(why) => println!("skipped: {} [{machine}]: {why}", test.name),
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Kernel, Profile};
+
+    #[test]
+    fn tests_are_chosen_by_parts_of_their_names() {
+        let test = |name| LabTest::new(name, Machine::new(Profile::Threads, Kernel::Plain), |_| Ok(()));
+        let names = |words: &[&str]| -> Vec<&str> {
+            chosen(vec![test("plant_nmi"), test("boot")], words).iter().map(|test| test.name).collect()
+        };
+        assert_eq!(names(&[]), ["plant_nmi", "boot"]);
+        assert_eq!(names(&["nmi", "x"]), ["plant_nmi"]);
+    }
+}

@@ -1,0 +1,97 @@
+//! Guests come up as they were asked for, and whatever happens in them is told.
+
+use std::time::Duration;
+use whylate_lab::suite::LabTest;
+use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
+
+pub(crate) fn tests() -> Vec<LabTest> {
+    let mut tests = Vec::new();
+    for kernel in Kernel::ALL {
+        for profile in [Profile::Counted, Profile::Threads, Profile::CountedPair] {
+            let machine = Machine::new(profile, kernel);
+            tests.push(LabTest::new("boot_is_the_machine_that_was_asked_for", machine, as_asked));
+        }
+    }
+    let machine = Machine::new(Profile::Threads, Kernel::RealTime);
+    let test = |name, body| LabTest::new(name, machine.clone(), body);
+    tests.extend([
+        test("boot_runs_a_script_and_returns_its_files", script_runs),
+        test("boot_ends_what_a_script_left_running", leftovers_end),
+        test("boot_has_the_facilities_that_tests_rely_on", facilities),
+        test("boot_takes_a_kernel_warning_as_a_failure", warning_is_told),
+        test("boot_kills_only_a_guest_that_hangs", hanging_guest),
+        test("boot_tells_a_panic", panic_is_told),
+    ]);
+    tests
+}
+
+fn as_asked(guest: &mut Guest) -> Result<(), LabError> {
+    let version = guest.kernel_version().to_owned();
+    assert_eq!(guest.ok("uname -r")?, version);
+    let realtime = guest.ok("cat /sys/kernel/realtime 2>/dev/null || echo 0")?;
+    assert_eq!(realtime == "1", version.contains("-rt-"), "{version}");
+    let cpus = guest.ok("nproc")?;
+    assert!(cpus == "1" || cpus == "2", "{cpus}");
+    assert_eq!(guest.ok("cat /sys/devices/system/clocksource/clocksource0/current_clocksource")?, "tsc");
+    Ok(())
+}
+
+fn script_runs(guest: &mut Guest) -> Result<(), LabError> {
+    let output =
+        guest.run("echo out; echo err >&2; echo file >$OUT/file; echo lab-mark >/dev/kmsg; exit 3")?;
+    assert_eq!(output.status, 3);
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("out\n", "err\n"));
+    assert_eq!(std::fs::read_to_string(output.files.join("file")).unwrap_or_default(), "file\n");
+    assert!(output.kernel_log.contains("lab-mark"), "{}", output.kernel_log);
+    let next = guest.run("ls $OUT | wc -l")?;
+    assert_eq!(next.stdout.trim(), "0");
+    assert!(!next.kernel_log.contains("lab-mark"), "{}", next.kernel_log);
+    assert!(matches!(guest.ok("false"), Err(LabError::Script { status: 1, .. })));
+    Ok(())
+}
+
+fn leftovers_end(guest: &mut Guest) -> Result<(), LabError> {
+    guest.ok("sleep 1000 & true")?;
+    assert_eq!(guest.ok("pgrep -c sleep || true")?, "0");
+    Ok(())
+}
+
+fn facilities(guest: &mut Guest) -> Result<(), LabError> {
+    guest.ok("test -r /sys/kernel/btf/vmlinux; test -w /sys/kernel/tracing/current_tracer")?;
+    guest.ok(
+        "test -d /sys/fs/bpf; test -e /sys/fs/cgroup/cgroup.controllers; test -d /sys/kernel/debug/x86",
+    )?;
+    guest
+        .ok("for tool in cyclictest rtla trace-cmd perf bpftool strace whylate; do command -v $tool; done")?;
+    let tracers = guest.ok("cat /sys/kernel/tracing/available_tracers")?;
+    for tracer in ["function", "timerlat", "osnoise", "hwlat"] {
+        assert!(tracers.split_whitespace().any(|known| known == tracer), "{tracer} is missing: {tracers}");
+    }
+    Ok(())
+}
+
+fn warning_is_told(guest: &mut Guest) -> Result<(), LabError> {
+    let told = guest.plant("warning 1us cpu=0");
+    assert!(
+        matches!(&told, Err(LabError::Kernel { lines }) if lines.contains("plant: a warning was asked for")),
+        "{told:?}"
+    );
+    // The next script is not blamed for it.
+    guest.ok("true")?;
+    Ok(())
+}
+
+fn hanging_guest(guest: &mut Guest) -> Result<(), LabError> {
+    let told = guest.start("sleep 1000")?.wait(Duration::from_secs(2));
+    assert!(matches!(told, Err(LabError::Guest { .. })), "{told:?}");
+    assert!(guest.has_ended());
+    assert!(guest.run("true").is_err());
+    Ok(())
+}
+
+fn panic_is_told(guest: &mut Guest) -> Result<(), LabError> {
+    let told = guest.run("echo c >/proc/sysrq-trigger; sleep 60");
+    assert!(matches!(&told, Err(LabError::Kernel { lines }) if lines.contains("sysrq")), "{told:?}");
+    assert!(guest.has_ended());
+    Ok(())
+}

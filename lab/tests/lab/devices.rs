@@ -1,0 +1,118 @@
+//! Devices that were asked for are there, and are mapped as real ones would be.
+
+use whylate_lab::suite::LabTest;
+use whylate_lab::{Device, Guest, Image, Kernel, LabError, Machine, Profile};
+
+pub(crate) fn tests() -> Vec<LabTest> {
+    let machine = |devices: &[Device]| Machine::new(Profile::Threads, Kernel::RealTime).with(devices);
+    let plain = machine(&[]);
+    let with_all = machine(&[
+        Device::BochsDisplay,
+        Device::VirtioGpu,
+        Device::SharedMemoryBar,
+        Device::SecondDisk,
+        Device::ExtraCpus,
+    ]);
+    let with_vesa = machine(&[Device::VesaFramebuffer]);
+    let with_screen = machine(&[Device::BochsDisplay]).image(Image::Graphics);
+    vec![
+        LabTest::new("devices_vgem_buffers_are_write_combining", plain.clone(), vgem),
+        LabTest::new("devices_clocks_are_there", plain.clone(), clocks),
+        LabTest::new("devices_a_cpu_goes_and_comes_back", plain, cpu_goes_offline),
+        LabTest::new("devices_displays_have_drivers_and_a_console", with_all.clone(), displays),
+        LabTest::new("devices_a_bar_is_mapped_as_asked", with_all.clone(), bar),
+        LabTest::new("devices_a_second_disk_holds_data", with_all.clone(), second_disk),
+        LabTest::new("devices_a_cpu_is_plugged_in", with_all, cpu_is_plugged_in),
+        LabTest::new("devices_vesafb_is_write_combining", with_vesa, vesa),
+        LabTest::new("devices_xorg_draws", with_screen, xorg),
+    ]
+}
+
+const PLANT: &str = "[ -e /proc/plant ] || insmod /lab/plant.ko\n";
+
+fn vgem(guest: &mut Guest) -> Result<(), LabError> {
+    let kind = guest.ok(&format!(
+        "{PLANT}modprobe vgem\ncard=$(ls -d /sys/devices/platform/vgem/drm/card* | head -1)\n\
+         /lab/memory-type /dev/dri/${{card##*/}}"
+    ))?;
+    assert_eq!(kind, "WC");
+    Ok(())
+}
+
+fn clocks(guest: &mut Guest) -> Result<(), LabError> {
+    guest.ok("test -c /dev/rtc0; test -c /dev/hpet")?;
+    let sources = guest.ok("cat /sys/devices/system/clocksource/clocksource0/available_clocksource")?;
+    assert!(sources.contains("hpet") && sources.contains("acpi_pm"), "{sources}");
+    Ok(())
+}
+
+fn cpu_goes_offline(guest: &mut Guest) -> Result<(), LabError> {
+    let online = "cat /sys/devices/system/cpu/online";
+    assert_eq!(guest.ok(&format!("echo 0 >/sys/devices/system/cpu/cpu1/online\n{online}"))?, "0");
+    assert_eq!(guest.ok(&format!("echo 1 >/sys/devices/system/cpu/cpu1/online\n{online}"))?, "0-1");
+    Ok(())
+}
+
+fn displays(guest: &mut Guest) -> Result<(), LabError> {
+    guest.ok("modprobe bochs; modprobe virtio-gpu")?;
+    let drivers =
+        guest.ok("for card in /sys/class/drm/card?; do basename $(readlink $card/device/driver); done")?;
+    assert!(drivers.contains("bochs"), "{drivers}");
+    assert!(drivers.contains("virtio_gpu") || drivers.contains("virtio-pci"), "{drivers}");
+    let consoles = guest.ok("cat /proc/fb; cat /sys/class/vtconsole/*/name")?;
+    assert!(consoles.contains("bochs") && consoles.contains("frame buffer device"), "{consoles}");
+    Ok(())
+}
+
+fn bar(guest: &mut Guest) -> Result<(), LabError> {
+    let path =
+        guest.ok("for d in /sys/bus/pci/devices/*; do [ $(cat $d/device) != 0x1110 ] || echo $d; done")?;
+    assert!(!path.is_empty(), "there is no ivshmem device");
+    for (resource, expected) in [("resource2", "UC-"), ("resource2_wc", "WC")] {
+        let kind = guest.ok(&format!("{PLANT}echo 1 >{path}/enable\n/lab/memory-type {path}/{resource}"))?;
+        assert_eq!(kind, expected, "{resource}");
+    }
+    Ok(())
+}
+
+fn second_disk(guest: &mut Guest) -> Result<(), LabError> {
+    let text = guest.ok(
+        "mke2fs -q /dev/vdc\nmount /dev/vdc /mnt\necho kept >/mnt/file\numount /mnt\nmount /dev/vdc /mnt\n\
+         cat /mnt/file\numount /mnt\nblockdev --getsize64 /dev/vdc",
+    )?;
+    assert_eq!(text, "kept\n67108864");
+    Ok(())
+}
+
+fn cpu_is_plugged_in(guest: &mut Guest) -> Result<(), LabError> {
+    let answer = guest.monitor("device_add max-x86_64-cpu,id=extra,socket-id=2,core-id=0,thread-id=0")?;
+    assert!(!answer.contains("Error"), "{answer}");
+    let online = guest.ok(
+        "for attempt in $(seq 100); do [ ! -e /sys/devices/system/cpu/cpu2/online ] || break; sleep 0.1; done\n\
+         echo 1 >/sys/devices/system/cpu/cpu2/online 2>/dev/null || true\ncat /sys/devices/system/cpu/online",
+    )?;
+    assert_eq!(online, "0-2");
+    Ok(())
+}
+
+fn vesa(guest: &mut Guest) -> Result<(), LabError> {
+    let name = guest.ok("cat /proc/fb")?;
+    assert!(name.contains("VESA"), "{name}");
+    let kind = guest.ok(&format!("{PLANT}/lab/memory-type /dev/fb0"))?;
+    assert_eq!(kind, "WC");
+    Ok(())
+}
+
+fn xorg(guest: &mut Guest) -> Result<(), LabError> {
+    let text = guest.ok(
+        "modprobe bochs\ncat >/tmp/xorg.conf <<'END'\n\
+         Section \"ServerFlags\"\n Option \"AutoAddDevices\" \"false\"\n Option \"AllowEmptyInput\" \"true\"\nEndSection\n\
+         Section \"Device\"\n Identifier \"card\"\n Driver \"modesetting\"\n Option \"kmsdev\" \"/dev/dri/card0\"\nEndSection\n\
+         END\n\
+         Xorg :0 -config /tmp/xorg.conf -noreset -nolisten tcp -novtswitch -logfile $OUT/xorg.log >$OUT/xorg.out 2>&1 &\n\
+         for attempt in $(seq 200); do [ ! -S /tmp/.X11-unix/X0 ] || break; sleep 0.1; done\n\
+         DISPLAY=:0 x11perf -sync -rect500 -repeat 1 -time 1",
+    )?;
+    assert!(text.contains("500x500 rectangle"), "{text}");
+    Ok(())
+}

@@ -1,0 +1,17 @@
+//! Tests that run in guests: `cargo xtask lab test [NAME…]`.
+
+use whylate_lab::suite;
+
+mod boot;
+mod devices;
+mod measure;
+mod plant;
+mod trace;
+
+fn main() -> std::process::ExitCode {
+    let mut tests = boot::tests();
+    tests.extend(plant::machines().iter().flat_map(plant::tests));
+    tests.extend(measure::tests());
+    tests.extend(devices::tests());
+    suite::run(tests)
+}

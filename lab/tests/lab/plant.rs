@@ -1,0 +1,243 @@
+//! Every planter does what its log says: the guest's tracer and counters are the evidence.
+
+use crate::trace::{self, Event};
+use whylate_lab::suite::LabTest;
+use whylate_lab::{Guest, Kernel, LabError, Machine, Profile, Stall};
+
+/// Length of the planted stalls.
+const LENGTH_NS: u64 = 3_000_000;
+/// How much longer a stall may be in counted time: the last turn of its loop, and its log.
+const LENGTH_NS_MAX: u64 = LENGTH_NS + LENGTH_NS / 20;
+
+/// What shows that a stall was what its log says.
+enum Evidence {
+    /// Nothing is traced on the CPU in that time, while its timer is due all the time.
+    Silence,
+    /// The CPU handles interrupts in that time and never changes its task.
+    InterruptsOnly,
+    /// An entry and an exit enclose the time.
+    Enclosed([&'static str; 2]),
+    /// An event with this text.
+    Seen(&'static str, &'static str),
+}
+
+/// Cause, the events to trace, the evidence.
+type Row = (&'static str, &'static [&'static str], Evidence);
+
+const TIMER: &str = "irq_vectors:local_timer_entry";
+const SWITCH: &str = "sched:sched_switch";
+const LOCAL: [Row; 8] = [
+    ("irq-off", &[TIMER, SWITCH], Evidence::Silence),
+    ("preempt-off", &[TIMER, SWITCH], Evidence::InterruptsOnly),
+    (
+        "hard-irq",
+        &["irq_vectors:local_timer_entry", "irq_vectors:local_timer_exit"],
+        Evidence::Enclosed(["local_timer_entry", "local_timer_exit"]),
+    ),
+    (
+        "softirq",
+        &["irq:softirq_entry", "irq:softirq_exit"],
+        Evidence::Seen("softirq_entry", "action=TASKLET"),
+    ),
+    ("nmi", &["nmi:nmi_handler"], Evidence::Seen("nmi_handler", "plant_nmi_stall")),
+    (
+        "work",
+        &["workqueue:workqueue_execute_start"],
+        Evidence::Seen("workqueue_execute_start", "plant_work_stall"),
+    ),
+    ("rt-thread", &[SWITCH], Evidence::Seen("sched_switch", "next_comm=plant-rt-thread")),
+    ("rt-mutex", &["sched:sched_pi_setprio"], Evidence::Seen("sched_pi_setprio", "comm=plant-owner")),
+];
+
+const REMOTE: [Row; 2] = [
+    (
+        "ipi",
+        &["irq_vectors:call_function_single_entry", "irq_vectors:call_function_single_exit"],
+        Evidence::Enclosed(["call_function_single_entry", "call_function_single_exit"]),
+    ),
+    (
+        "raw-spinlock",
+        &["lock:contention_begin", "lock:contention_end"],
+        Evidence::Enclosed(["contention_begin", "contention_end"]),
+    ),
+];
+
+pub(crate) fn tests(machine: &Machine) -> Vec<LabTest> {
+    let test = |name, body| LabTest::new(name, machine.clone(), body);
+    let mut tests = vec![
+        test("plant_unloads_and_loads_again", loads_and_unloads),
+        test("plant_local_stalls_are_what_their_log_says", local_stalls),
+        test("plant_irq_thread_storm_interrupts_as_often_as_it_logs", irq_thread_storm),
+        test("plant_refuses_what_it_cannot_do", refusals),
+        test("plant_page_faults_happen", page_faults),
+        test("plant_throttling_is_the_kernels", throttling),
+    ];
+    if machine.profile.cpus() > 1 {
+        tests.push(test("plant_remote_stalls_are_what_their_log_says", remote_stalls));
+        tests.push(test("plant_flushes_interrupt_the_other_cpu", flushes));
+        tests.push(test("plant_smi_is_counted_by_the_processor", smi));
+    }
+    tests
+}
+
+/// All machines: what the planters do must not depend on kernel or clock.
+pub(crate) fn machines() -> Vec<Machine> {
+    let on = |profile: Profile| Kernel::ALL.map(move |kernel| Machine::new(profile, kernel));
+    [on(Profile::Counted), on(Profile::Threads)].concat()
+}
+
+fn loads_and_unloads(guest: &mut Guest) -> Result<(), LabError> {
+    guest.ok("[ ! -e /proc/plant ] || rmmod plant")?;
+    for _ in 0..3 {
+        let stalls = guest.plant("irq-off 100us cpu=0")?;
+        assert_eq!(stalls.len(), 1);
+        guest.ok("rmmod plant; [ ! -e /proc/plant ]; ! grep -q plant /proc/interrupts")?;
+    }
+    Ok(())
+}
+
+fn local_stalls(guest: &mut Guest) -> Result<(), LabError> {
+    for row in &LOCAL {
+        check(guest, row, 0, "")?;
+    }
+    Ok(())
+}
+
+fn remote_stalls(guest: &mut Guest) -> Result<(), LabError> {
+    for row in &REMOTE {
+        check(guest, row, 1, "from=0")?;
+    }
+    Ok(())
+}
+
+/// Plants two stalls beside a task with a period of 500 us, whose timer shows whether interrupts are handled.
+fn check(guest: &mut Guest, row: &Row, cpu: u32, options: &str) -> Result<(), LabError> {
+    let (cause, events, evidence) = row;
+    let script = format!(
+        "[ -e /proc/plant ] || insmod /lab/plant.ko\n\
+         cyclictest -q -m -t1 -a{cpu} -p20 -i500 -D10 >/dev/null &\nsleep 0.2\necho clear >/proc/plant\n\
+         echo '{cause} {LENGTH_NS}ns cpu={cpu} {options} count=2 every=20ms' >/proc/plant\n\
+         cat /proc/plant; kill $!"
+    );
+    let (output, trace) = trace::record(guest, events, &script)?;
+    let stalls = Stall::read(&output.stdout)?;
+    assert_eq!(stalls.len(), 2, "{cause}: {stalls:?}");
+    let counted = guest.ok("nproc")? == "1";
+    for stall in &stalls {
+        assert_eq!((stall.cause.as_str(), stall.cpu), (*cause, cpu));
+        assert!(stall.function.starts_with("plant_"), "{stall:?}");
+        assert!(stall.length_ns() >= LENGTH_NS, "{stall:?}");
+        // Of several CPUs each is a thread of a busy host: there a stall may be longer.
+        assert!(!counted || stall.length_ns() <= LENGTH_NS_MAX, "{stall:?}");
+        assert_evidence(stall, evidence, &trace);
+    }
+    Ok(())
+}
+
+fn assert_evidence(stall: &Stall, evidence: &Evidence, trace: &[Event]) {
+    let within = trace::within(trace, stall.cpu, stall.begin_ns, stall.end_ns);
+    match evidence {
+        Evidence::Silence => {
+            assert!(within.is_empty(), "{stall:?}: {within:?}");
+            let next = trace.iter().find(|event| event.cpu == stall.cpu && event.at_ns + 1000 > stall.end_ns);
+            assert_eq!(next.map(|event| event.name.as_str()), Some("local_timer_entry"), "{stall:?}");
+        }
+        Evidence::InterruptsOnly => {
+            assert!(within.iter().any(|event| event.name == "local_timer_entry"), "{stall:?}: {within:?}");
+            assert!(within.iter().all(|event| event.name != "sched_switch"), "{stall:?}: {within:?}");
+        }
+        Evidence::Enclosed(names) => {
+            let enclosed = trace::enclosed(trace, *names, stall.cpu, stall.begin_ns, stall.end_ns);
+            assert!(enclosed, "{stall:?}: {trace:?}");
+        }
+        Evidence::Seen(name, text) => {
+            let seen = trace.iter().any(|event| event.name == *name && event.text.contains(text));
+            assert!(seen, "{stall:?}: no {name} with {text} in {trace:?}");
+        }
+    }
+}
+
+fn irq_thread_storm(guest: &mut Guest) -> Result<(), LabError> {
+    let count = "awk '/plant$/ { for (i = 2; i <= NF; i++) if ($i ~ /^[0-9]+$/) sum += $i } END { print sum + 0 }' \
+                 /proc/interrupts";
+    guest.plant("irq-off 1us cpu=0")?;
+    let before: u64 = number(&guest.ok(count)?);
+    let stalls = guest.plant(&format!("irq-thread {LENGTH_NS}ns cpu=0"))?;
+    let interrupts = number(&guest.ok(count)?) - before;
+    assert_eq!(stalls.len(), 1);
+    let stall = &stalls[0];
+    assert!(stall.length_ns() >= LENGTH_NS && stall.events > 1, "{stall:?}");
+    // The thread handles several interrupts at once when it is late, and one may come while it ends.
+    assert!(interrupts >= stall.events, "{interrupts} interrupts, {stall:?}");
+    let thread = guest.ok("ps -eo comm | grep -c '^irq/.*-plant$'")?;
+    assert_eq!(thread, "1");
+    Ok(())
+}
+
+fn refusals(guest: &mut Guest) -> Result<(), LabError> {
+    guest.plant("irq-off 1us cpu=0")?;
+    for command in [
+        "no-such-cause 1ms cpu=0",
+        "irq-off 1 cpu=0",
+        "irq-off 20s cpu=0",
+        "irq-off 1ms cpu=99",
+        "irq-off 1ms cpu=0 priority=100",
+        "irq-off 1ms color=red",
+        "ipi 1ms cpu=0",
+        "ipi 1ms cpu=0 from=0",
+    ] {
+        let output = guest.run(&format!("echo '{command}' >/proc/plant"))?;
+        assert_ne!(output.status, 0, "{command}");
+    }
+    Ok(())
+}
+
+/// The sum over CPUs of a row of /proc/interrupts, or of one CPU.
+fn interrupts(guest: &mut Guest, row: &str, cpu: u32) -> Result<u64, LabError> {
+    Ok(number(&guest.ok(&format!("awk '$1 == \"{row}:\" {{ print ${} }}' /proc/interrupts", cpu + 2))?))
+}
+
+fn flushes(guest: &mut Guest) -> Result<(), LabError> {
+    for cause in ["tlb", "page-attribute"] {
+        let before = interrupts(guest, "CAL", 1)?;
+        let stalls = guest.plant(&format!("{cause} {LENGTH_NS}ns cpu=1 from=0"))?;
+        let sent = interrupts(guest, "CAL", 1)? - before;
+        assert_eq!(stalls.len(), 1);
+        assert!(stalls[0].events > 1 && stalls[0].from == Some(0), "{stalls:?}");
+        // Each of them interrupts the other CPU at least once.
+        assert!(sent >= stalls[0].events, "{cause}: {sent} interrupts, {stalls:?}");
+    }
+    Ok(())
+}
+
+fn page_faults(guest: &mut Guest) -> Result<(), LabError> {
+    let counter = "awk '$1 == \"pgfault\" { print $2 }' /proc/vmstat";
+    let before = number(&guest.ok(counter)?);
+    let stalls = Stall::read(&guest.ok("/lab/page-faults 0 100")?)?;
+    let faults = number(&guest.ok(counter)?) - before;
+    assert_eq!(stalls.len(), 1);
+    assert!(stalls[0].events > 100 && faults >= stalls[0].events, "{faults} faults, {stalls:?}");
+    Ok(())
+}
+
+fn throttling(guest: &mut Guest) -> Result<(), LabError> {
+    let free = number(&guest.ok("cat /proc/sys/kernel/sched_rt_runtime_us")?);
+    assert_eq!(free, 950_000, "the guest's kernel has another limit than the usual one");
+    let stalls = Stall::read(&guest.ok("/lab/throttle 0 2500")?)?;
+    assert!(!stalls.is_empty(), "2.5 s of a loop that never sleeps were not throttled");
+    for stall in &stalls {
+        // 50 ms of each second, counted in ticks.
+        assert!(stall.length_ns() > 30_000_000, "{stall:?}");
+    }
+    Ok(())
+}
+
+fn smi(guest: &mut Guest) -> Result<(), LabError> {
+    let stalls = Stall::read(&guest.ok("modprobe msr; /lab/smi 7")?)?;
+    assert_eq!(stalls.iter().map(|stall| stall.events).collect::<Vec<_>>(), [7]);
+    Ok(())
+}
+
+fn number(text: &str) -> u64 {
+    text.trim().parse().unwrap_or_else(|_| panic!("not a number: {text}"))
+}

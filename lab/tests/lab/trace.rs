@@ -1,0 +1,82 @@
+//! What the guest's own tracer says happened, as evidence beside the planters' logs.
+
+use whylate_lab::{Guest, LabError, Output};
+
+/// Times in the text of a trace are rounded to microseconds; events are a little before and after what they mark.
+const SLACK_NS: u64 = 60_000;
+
+/// One event of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// The CPU on which it happened.
+    pub(crate) cpu: u32,
+    /// When, on CLOCK_MONOTONIC.
+    pub(crate) at_ns: u64,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its fields.
+    pub(crate) text: String,
+}
+
+/// Runs a script while events are traced, on the clock that planters log.
+pub(crate) fn record(
+    guest: &mut Guest,
+    events: &[&str],
+    script: &str,
+) -> Result<(Output, Vec<Event>), LabError> {
+    let enable: String =
+        events.iter().map(|event| format!("echo 1 >events/{}/enable\n", event.replace(':', "/"))).collect();
+    let output = guest.run(&format!(
+        "set -e\nmkdir -p /sys/kernel/tracing/instances/lab\ncd /sys/kernel/tracing/instances/lab\n\
+         echo mono >trace_clock\necho 8192 >buffer_size_kb\n{enable}cd - >/dev/null\n{script}\n\
+         echo 0 >/sys/kernel/tracing/instances/lab/tracing_on\n\
+         cat /sys/kernel/tracing/instances/lab/trace >$OUT/trace\nrmdir /sys/kernel/tracing/instances/lab\n"
+    ))?;
+    if output.status != 0 {
+        let Output { status, stdout, stderr, .. } = output;
+        return Err(LabError::Script { status, stdout, stderr });
+    }
+    let text = std::fs::read_to_string(output.files.join("trace")).unwrap_or_default();
+    let events = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .filter_map(read_line)
+        .collect();
+    Ok((output, events))
+}
+
+/// Reads `TASK-PID [CPU] FLAGS SECONDS: NAME: TEXT`; the number of columns before the time differs between kernels.
+fn read_line(line: &str) -> Option<Event> {
+    let (_, rest) = line.split_once(" [")?;
+    let (cpu, rest) = rest.split_once("] ")?;
+    let (before, rest) = rest.split_once(": ")?;
+    let (seconds, fraction) = before.split_whitespace().last()?.split_once('.')?;
+    let (name, text) = rest.split_once(": ").unwrap_or((rest, ""));
+    let microseconds: u64 = seconds.parse::<u64>().ok()? * 1_000_000 + fraction.parse::<u64>().ok()?;
+    Some(Event {
+        cpu: cpu.parse().ok()?,
+        at_ns: microseconds * 1000,
+        name: name.trim_end_matches(':').to_owned(),
+        text: text.to_owned(),
+    })
+}
+
+/// The events on a CPU that are certainly within a time.
+pub(crate) fn within(events: &[Event], cpu: u32, from_ns: u64, to_ns: u64) -> Vec<&Event> {
+    let is_within = |event: &&Event| {
+        event.cpu == cpu && event.at_ns > from_ns + SLACK_NS && event.at_ns + SLACK_NS < to_ns
+    };
+    events.iter().filter(is_within).collect()
+}
+
+/// Whether an entry and the exit that follows it on the same CPU enclose a time.
+pub(crate) fn enclosed(events: &[Event], names: [&str; 2], cpu: u32, from_ns: u64, to_ns: u64) -> bool {
+    let on_cpu: Vec<&Event> =
+        events.iter().filter(|event| event.cpu == cpu && names.contains(&event.name.as_str())).collect();
+    on_cpu.windows(2).any(|pair| {
+        pair[0].name == names[0]
+            && pair[1].name == names[1]
+            && pair[0].at_ns <= from_ns + SLACK_NS
+            && pair[1].at_ns + SLACK_NS >= to_ns
+    })
+}
