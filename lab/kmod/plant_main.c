@@ -84,6 +84,8 @@ static int act(void *data)
 			fsleep(request->every_ns / NSEC_PER_USEC);
 		error = request->cause->stall(request);
 	}
+	/* Waking the writer is no part of what is planted: it comes later. */
+	fsleep(10 * USEC_PER_MSEC);
 	complete(&acted);
 	return error;
 }

@@ -21,16 +21,18 @@ const TROUBLE: [&str; 18] = [
     "NMI received for unknown reason",
     "bad unlock balance",
 ];
-/// Lines shown from each complaint on: enough for its call trace.
-const LINES_SHOWN: usize = 30;
+/// Lines shown before the first complaint: what a warning says stands there.
+const LINES_BEFORE: usize = 2;
+/// Lines shown from it on: enough for its call trace.
+const LINES_AFTER: usize = 30;
 
-/// The complaints in a log, each with what follows it; `None` when there is nothing to complain about.
+/// The first complaint in a log with what stands around it; `None` when there is nothing to complain about.
 #[must_use]
 pub fn trouble(log: &str) -> Option<String> {
     let lines: Vec<&str> = log.lines().collect();
     let first = lines.iter().position(|line| TROUBLE.iter().any(|text| line.contains(text)))?;
-    let last = (first + LINES_SHOWN).min(lines.len());
-    Some(lines[first..last].join("\n"))
+    let last = (first + LINES_AFTER).min(lines.len());
+    Some(lines[first.saturating_sub(LINES_BEFORE)..last].join("\n"))
 }
 
 #[cfg(test)]
@@ -48,9 +50,9 @@ mod tests {
     #[test]
     fn complaints_are_shown_with_their_trace() {
         for text in TROUBLE {
-            let log = format!("[ 1.0] fine\n[ 1.1] {text} 0 PID: 1 at kernel/x.c:1\n[ 1.1] Call Trace:\n");
+            let log = format!("a\nb\nmessage\ncut here\n{text} 0 PID: 1 at kernel/x.c:1\nCall Trace:\n");
             let shown = trouble(&log).unwrap();
-            assert!(shown.starts_with("[ 1.1]") && shown.ends_with("Call Trace:"), "{shown}");
+            assert!(shown.starts_with("message\n") && shown.ends_with("Call Trace:"), "{shown}");
         }
     }
 }

@@ -168,7 +168,7 @@ pub(crate) struct TimerArguments {
     #[arg(short = 'b', long = "break", visible_alias = "breaktrace", value_name = "LATENCY", value_parser = microseconds)]
     pub(crate) break_above: Option<Nanos>,
     /// Ends after that many samples on a CPU
-    #[arg(short = 'l', long, visible_alias = "loops", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'l', long, visible_alias = "loops", value_name = "N", value_parser = count)]
     pub(crate) until_samples: Option<u64>,
     /// What wakes the task: nanosleep, timerfd or posix-timer
     #[arg(long, default_value = "nanosleep")]
@@ -340,4 +340,8 @@ fn threshold(text: &str) -> Result<Threshold, UnitError> {
         Err(UnitError::MissingUnit { .. }) => microseconds(text).map(Threshold::Time),
         other => other,
     }
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "give a whole number above 0".to_owned())
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, SpikeRecord};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning};
 use whylate_sys::process::Launcher;
+use whylate_sys::tracing::BreakTracing;
 use whylate_sys::{clock, schedule};
 
 /// How often the shared memory is looked at.
@@ -101,7 +102,15 @@ pub fn measure(
     let mut batch = batch(&mut session, &mut accounting, clock::now().0.min(end_ns));
     batch.counters.extend(session.usage());
     observer.batch(batch).map_err(ProbeError::Observer)?;
-    Ok(Outcome { warnings, broke: session.broke_ns().map(Nanos), stopped: follow.stopped })
+    let broke = session.broke_ns().map(Nanos);
+    if broke.is_some() && BreakTracing::open().is_some() {
+        warnings.push(Warning::new(
+            "tracing-stopped",
+            "tracing was stopped at the break, so that the trace ends with the spike; it stays off",
+            "save /sys/kernel/tracing/trace, then `echo 1 > /sys/kernel/tracing/tracing_on`",
+        ));
+    }
+    Ok(Outcome { warnings, broke, stopped: follow.stopped })
 }
 
 /// Where the following of a measurement stands.

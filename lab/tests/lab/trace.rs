@@ -2,8 +2,8 @@
 
 use whylate_lab::{Guest, LabError, Output};
 
-/// Times in the text of a trace are rounded to microseconds; events are a little before and after what they mark.
-const SLACK_NS: u64 = 60_000;
+/// Times in the text of a trace are cut to microseconds.
+const ROUNDING_NS: u64 = 2_000;
 
 /// One event of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ fn read_line(line: &str) -> Option<Event> {
 /// The events on a CPU that are certainly within a time.
 pub(crate) fn within(events: &[Event], cpu: u32, from_ns: u64, to_ns: u64) -> Vec<&Event> {
     let is_within = |event: &&Event| {
-        event.cpu == cpu && event.at_ns > from_ns + SLACK_NS && event.at_ns + SLACK_NS < to_ns
+        event.cpu == cpu && event.at_ns > from_ns + ROUNDING_NS && event.at_ns + ROUNDING_NS < to_ns
     };
     events.iter().filter(is_within).collect()
 }
@@ -76,7 +76,7 @@ pub(crate) fn enclosed(events: &[Event], names: [&str; 2], cpu: u32, from_ns: u6
     on_cpu.windows(2).any(|pair| {
         pair[0].name == names[0]
             && pair[1].name == names[1]
-            && pair[0].at_ns <= from_ns + SLACK_NS
-            && pair[1].at_ns + SLACK_NS >= to_ns
+            && pair[0].at_ns <= from_ns + ROUNDING_NS
+            && pair[1].at_ns + ROUNDING_NS >= to_ns
     })
 }

@@ -42,10 +42,10 @@ fn a_run_and_its_reports() {
     assert_eq!((wrote.code, wrote.stdout.as_str()), (Some(0), ""));
     let html = fs::read_to_string(&page).unwrap();
     let forms = [
-        ("terminal", said.stdout.clone()),
+        ("terminal", said.stdout),
         ("terminal again", whylate(&["report", place]).stdout),
         ("markdown", whylate(&["report", place, "--format", "markdown"]).stdout),
-        ("html", html.clone()),
+        ("html", html),
     ];
     for (form, report) in &forms {
         for words in figures.iter().map(String::as_str).chain(["idle", "cache", "timer", "stall", "GB"]) {
@@ -54,6 +54,7 @@ fn a_run_and_its_reports() {
     }
     assert_eq!(forms[0].1, forms[1].1, "a report made later says the same");
     assert!(forms[2].1.contains("| "), "Markdown has tables");
+    let html = &forms[3].1;
     assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"));
     for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
         assert!(!html.contains(outside), "the page is not self-contained: {outside}");
