@@ -34,7 +34,7 @@ trap 'rm -f "$results"' EXIT
 
 # ours ACCESS KIB: median GB/s of the intervals of 100 ms. The load runs until its standard input is closed.
 ours() {
-    request="{\"spec\":{\"work\":{\"memory\":{\"cpus\":\"$cpu\",\"access\":\"$1\",\"working_set\":\"$2KiB\",\"huge_pages\":$huge}},\"interval\":\"100ms\"},\"program\":\"\",\"exec_arguments\":[]}"
+    request="{\"work\":{\"memory\":{\"cpus\":\"$cpu\",\"access\":\"$1\",\"working_set\":\"$2KiB\",\"huge_pages\":$huge}},\"interval\":\"100ms\"}"
     { printf '%s\n' "$request"; sleep "$((seconds + 1))"; } | "$binary" internal-load | awk -F'[:,}]' '
         /"error"/ { print > "/dev/stderr" }
         /"rate"/ {

@@ -2,7 +2,7 @@
 
 use crate::error::LoadError;
 use crate::protocol::{Message, Reporter};
-use crate::spec::{LoadWork, Request};
+use crate::spec::{LoadSpec, LoadWork};
 use crate::{exec, memory};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::ExitCode;
@@ -86,18 +86,17 @@ pub(crate) fn after(moment: MonoTime, nanos: u64) -> MonoTime {
 pub fn child_main<R: Read + Send + 'static, W: Write>(stdin: R, stdout: W) -> ExitCode {
     let mut reporter = Reporter::new(stdout);
     let (sender, events) = mpsc::channel();
-    let request = match read_request(stdin, sender.clone()) {
-        Ok(request) => request,
+    let spec = match read_request(stdin, sender.clone()) {
+        Ok(spec) => spec,
         Err(error) => return fail(&mut reporter, &error),
     };
-    let Request { spec, program, exec_arguments } = request;
     if let Err(error) = spec.validate() {
         return fail(&mut reporter, &error);
     }
     let mut context = Context { reporter, sender, events, interval: spec.interval, duration: spec.duration };
     let done = match &spec.work {
         LoadWork::Memory(memory) => memory::run(memory, &mut context),
-        LoadWork::Exec(exec) => exec::run(exec, &program, &exec_arguments, &mut context),
+        LoadWork::Exec(exec) => exec::run(exec, &mut context),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -112,11 +111,11 @@ fn fail<W: Write>(reporter: &mut Reporter<W>, error: &LoadError) -> ExitCode {
 }
 
 /// Reads the first line, and leaves a thread behind that waits for the end of the input.
-fn read_request<R: Read + Send + 'static>(stdin: R, sender: Sender<Event>) -> Result<Request, LoadError> {
+fn read_request<R: Read + Send + 'static>(stdin: R, sender: Sender<Event>) -> Result<LoadSpec, LoadError> {
     let mut input = BufReader::new(stdin);
     let mut line = String::new();
     input.read_line(&mut line).map_err(LoadError::system("reading the request"))?;
-    let request = serde_json::from_str(&line).map_err(|error| LoadError::Request(error.to_string()))?;
+    let spec = serde_json::from_str(&line).map_err(|error| LoadError::Request(error.to_string()))?;
     thread::Builder::new()
         .name("stdin".to_owned())
         .spawn(move || {
@@ -125,7 +124,7 @@ fn read_request<R: Read + Send + 'static>(stdin: R, sender: Sender<Event>) -> Re
             let _ = sender.send(Event::Stop);
         })
         .map_err(LoadError::system("starting a thread"))?;
-    Ok(request)
+    Ok(spec)
 }
 
 /// The CPUs that a thread of the load runs on, as an error names them.

@@ -4,7 +4,7 @@
 //! faults and unmappings never reach the runner or the probe. [`Load`] is the side of the runner: it starts the
 //! process, collects the achieved rates, and stops it within a bounded time. [`child_main`] is the other side.
 //!
-//! The two speak lines of JSON: one [`spec::Request`] on the child's standard input, [`protocol::Message`]s on its
+//! The two speak lines of JSON: one [`LoadSpec`] on the child's standard input, [`protocol::Message`]s on its
 //! standard output. The child ends when its standard input is closed, which the kernel does even when the parent
 //! was killed.
 //!
@@ -21,5 +21,5 @@ pub mod spec;
 pub use child::child_main;
 pub use error::LoadError;
 pub use exec::exec_main;
-pub use parent::{Launcher, Load, LoadOutcome, LoadStatus, StoppedBy};
+pub use parent::{Load, LoadOutcome, LoadStatus, StoppedBy};
 pub use spec::{ExecSpec, LoadSpec, LoadWork, MemorySpec};

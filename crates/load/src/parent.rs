@@ -3,18 +3,17 @@
 use crate::error::LoadError;
 use crate::exec::describe;
 use crate::protocol::{Message, Ready};
-use crate::spec::{LoadSpec, LoadWork, Request};
+use crate::spec::{LoadSpec, LoadWork};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use whylate_core::Warning;
 use whylate_core::record::RateRecord;
+use whylate_sys::process::Launcher;
 
 /// Lines of the process's standard error that an error quotes.
 const LAST_LINES: usize = 5;
@@ -27,30 +26,6 @@ const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Time between two looks at a process that is ending.
 const LOOK: Duration = Duration::from_millis(2);
-
-/// How the process of a load is started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launcher {
-    /// The program: this binary, normally.
-    pub program: PathBuf,
-    /// Arguments that lead it to [`crate::child_main`].
-    pub arguments: Vec<String>,
-    /// Arguments that lead it to [`crate::exec_main`].
-    pub exec_arguments: Vec<String>,
-}
-
-impl Launcher {
-    /// The running program itself, with the hidden subcommands `internal-load` and `internal-exec`.
-    pub fn this_program() -> Self {
-        Self::of("/proc/self/exe")
-    }
-
-    /// Another program that knows these hidden subcommands.
-    pub fn of(program: impl Into<PathBuf>) -> Self {
-        let arguments = vec!["internal-load".to_owned()];
-        Self { program: program.into(), arguments, exec_arguments: vec!["internal-exec".to_owned()] }
-    }
-}
 
 /// How a load is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,20 +116,13 @@ impl Load {
     /// What [`LoadSpec::validate`] finds, and [`LoadError::System`] when no process can be started.
     pub fn start(launcher: &Launcher, spec: &LoadSpec) -> Result<Self, LoadError> {
         spec.validate()?;
-        let request = Request {
-            spec: spec.clone(),
-            program: launcher.program.clone(),
-            exec_arguments: launcher.exec_arguments.clone(),
-        };
-        let mut line = serde_json::to_vec(&request).map_err(|error| LoadError::Request(error.to_string()))?;
+        let mut line = serde_json::to_vec(spec).map_err(|error| LoadError::Request(error.to_string()))?;
         line.push(b'\n');
-        let mut child = Command::new(&launcher.program)
-            .args(&launcher.arguments)
+        let mut child = launcher
+            .command("internal-load")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // So that Ctrl-C reaches the runner alone, which then stops its loads in order.
-            .process_group(0)
             .spawn()
             .map_err(LoadError::system(format!("starting {}", launcher.program.display())))?;
         let mailbox = Arc::new(Mailbox::default());

@@ -119,17 +119,6 @@ impl ExecSpec {
     }
 }
 
-/// The line that the parent sends to the load's process.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Request {
-    /// The load.
-    pub spec: LoadSpec,
-    /// The program whose `exec_arguments` lead to [`crate::exec_main`].
-    pub program: PathBuf,
-    /// Arguments before those of [`crate::exec_main`].
-    pub exec_arguments: Vec<String>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,11 +179,9 @@ mod tests {
     fn requests_survive_the_way_to_the_child() {
         for work in [LoadWork::Memory(memory()), LoadWork::Exec(exec())] {
             let spec = LoadSpec { duration: Some(Nanos::from_secs(2)), ..LoadSpec::new(work) };
-            let request =
-                Request { spec, program: "/proc/self/exe".into(), exec_arguments: vec!["x".to_owned()] };
-            let line = serde_json::to_string(&request).unwrap();
+            let line = serde_json::to_string(&spec).unwrap();
             assert!(!line.contains('\n'));
-            assert_eq!(serde_json::from_str::<Request>(&line).unwrap(), request);
+            assert_eq!(serde_json::from_str::<LoadSpec>(&line).unwrap(), spec);
         }
     }
 }

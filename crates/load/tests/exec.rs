@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 use whylate_core::Nanos;
-use whylate_load::{ExecSpec, Launcher, Load, LoadOutcome, LoadSpec, LoadStatus, LoadWork, StoppedBy};
+use whylate_load::{ExecSpec, Load, LoadOutcome, LoadSpec, LoadStatus, LoadWork, StoppedBy};
+use whylate_sys::process::Launcher;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_whylate-load-child");
 const READY: Duration = Duration::from_secs(20);
@@ -26,7 +27,7 @@ fn change(spec: &mut LoadSpec, change: impl FnOnce(&mut ExecSpec)) {
 }
 
 fn start(spec: &LoadSpec) -> Load {
-    Load::start(&Launcher::of(CHILD), spec).unwrap()
+    Load::start(&Launcher { program: CHILD.into() }, spec).unwrap()
 }
 
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {

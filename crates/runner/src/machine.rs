@@ -3,7 +3,7 @@
 use std::time::Duration;
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
-use whylate_load::{Launcher as LoadLauncher, Load, LoadError, LoadSpec, LoadStatus};
+use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
 use whylate_probe::{Observer, Outcome, ProbeError, ProbeSpec};
 use whylate_sys::facts;
 use whylate_sys::host::HostRoot;
@@ -63,14 +63,13 @@ const LOAD_READY_WITHIN: Duration = Duration::from_secs(120);
 /// This machine.
 #[derive(Clone, Debug)]
 pub struct RealMachine {
-    probes: Launcher,
-    loads: LoadLauncher,
+    launcher: Launcher,
 }
 
 impl RealMachine {
     /// The machine, with the binary that measuring and loading processes are started from.
     pub fn new(launcher: Launcher) -> Self {
-        Self { loads: LoadLauncher::of(&launcher.program), probes: launcher }
+        Self { launcher }
     }
 }
 
@@ -81,11 +80,11 @@ impl Machine for RealMachine {
         stored: Nanos,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, ProbeError> {
-        whylate_probe::measure(&self.probes, spec, stored, observer)
+        whylate_probe::measure(&self.launcher, spec, stored, observer)
     }
 
     fn start_load(&self, spec: &LoadSpec) -> Result<Box<dyn RunningLoad>, LoadError> {
-        let mut load = Load::start(&self.loads, spec)?;
+        let mut load = Load::start(&self.launcher, spec)?;
         load.wait_ready(LOAD_READY_WITHIN)?;
         Ok(Box::new(load))
     }

@@ -101,8 +101,7 @@ fn run(
 ) -> Result<Ending> {
     let asked_to_stop = signals::watch()?;
     let spec = LoadSpec::new(work);
-    let launcher = whylate_load::Launcher::of(machine::launcher()?.program);
-    let mut load = Load::start(&launcher, &spec)?;
+    let mut load = Load::start(&machine::launcher()?, &spec)?;
     load.wait_ready(READY_WITHIN)?;
     let started = Instant::now();
     let endless = arguments.duration.0 == 0;

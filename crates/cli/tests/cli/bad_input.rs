@@ -1,6 +1,6 @@
 //! Wrong input: one clear line, exit code 1, nothing changed.
 
-use crate::tool::{Said, command, finish, folder, text, whylate, write};
+use crate::tool::{Said, command, finish, folder, skipped, text, whylate, write};
 use std::fs;
 
 const PLAN: &str = r#"name = "wrong"
@@ -136,7 +136,7 @@ fn an_offline_cpu_is_named() {
     let count = |list: &str| list.parse::<whylate_core::CpuSet>().unwrap();
     let offline = count(&present()).difference(&count(&online));
     let Some(cpu) = offline.first() else {
-        eprintln!("skipped: every CPU of this machine is online");
+        skipped("every CPU of this machine is online");
         return;
     };
     let error = whylate(&["measure", "timer", "--cpu", &cpu.to_string()]).error().to_owned();

@@ -2,7 +2,7 @@
 
 use crate::fields::{codes, facts, interrupts, list, number, probe, warnings, word};
 use crate::json::validate;
-use crate::tool::{alone, command, folder, start, text, until, wait, whylate};
+use crate::tool::{alone, command, folder, skipped, start, text, until, wait, whylate};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -80,7 +80,7 @@ fn one_thread_on_each_cpu() {
     let _alone = alone();
     let usable = usable();
     if usable.len() < 2 {
-        return eprintln!("skipped: there is only one usable CPU");
+        return skipped("there is only one usable CPU");
     }
     for flags in [&["-S"][..], &["-a", "-t"], &["-t"], &["--cpus", "all"]] {
         let mut arguments = vec!["timer", "-D", "100ms"];
@@ -107,7 +107,7 @@ fn a_refused_deadline_is_a_missing_facility() {
     let said = whylate(&["measure", "timer", "--policy", "deadline", "-D", "100ms", "--json"]);
     if said.code == Some(0) {
         checked(said.document(), "timer");
-        return eprintln!("skipped: this kernel takes a pinned deadline task");
+        return skipped("this kernel takes a pinned deadline task");
     }
     assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{said:?}");
     assert_eq!(said.stderr.lines().count(), 1, "{said:?}");

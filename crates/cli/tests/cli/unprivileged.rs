@@ -1,7 +1,7 @@
 //! Without the right to real-time priority and locked memory: a warning, or an error when `--strict` asks for it.
 
 use crate::fields::codes;
-use crate::tool::{SMALL_PLAN, Said, WHYLATE, alone, finish, folder};
+use crate::tool::{SMALL_PLAN, Said, WHYLATE, alone, finish, folder, skipped};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn without_rights_it_measures_and_says_what_was_lost() {
     let _alone = alone();
     let user = match Unprivileged::new() {
         Ok(user) => user,
-        Err(reason) => return eprintln!("skipped: {reason}"),
+        Err(reason) => return skipped(&reason),
     };
     for probe in ["timer", "stall"] {
         let said = user.shell(&format!("./whylate measure {probe} -D 200ms --json")).unwrap();
@@ -86,7 +86,7 @@ fn strict_refuses_in_one_line() {
     let _alone = alone();
     let user = match Unprivileged::new() {
         Ok(user) => user,
-        Err(reason) => return eprintln!("skipped: {reason}"),
+        Err(reason) => return skipped(&reason),
     };
     for line in ["measure timer -D 200ms --strict", "measure stall -D 200ms --strict", "run --strict -o kept"]
     {

@@ -20,15 +20,15 @@ use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{Write, pipe};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 use whylate_core::record::RateRecord;
 use whylate_core::{MonoTime, Warning};
 use whylate_sys::clock;
+use whylate_sys::process::Launcher;
 
 /// How long a command is watched before it counts as running: one that cannot start ends within that.
 const START_NS: u64 = 50_000_000;
@@ -36,18 +36,13 @@ const START_NS: u64 = 50_000_000;
 const OUTPUT_END_NS: u64 = 500_000_000;
 
 /// Runs the load until the context says stop or its duration is over.
-pub(crate) fn run<W: Write>(
-    spec: &ExecSpec,
-    program: &Path,
-    arguments: &[String],
-    context: &mut Context<W>,
-) -> Result<(), LoadError> {
+pub(crate) fn run<W: Write>(spec: &ExecSpec, context: &mut Context<W>) -> Result<(), LoadError> {
     let name = spec.command.first().map(String::as_str).unwrap_or_default();
     path::find(name, std::env::var_os("PATH").as_deref())?;
     set_child_subreaper(Some(getpid())).map_err(LoadError::system("becoming a subreaper"))?;
     watch_signals(context.sender.clone())?;
     let output = Output::open(spec)?;
-    let (pid, output) = start(spec, program, arguments, output, &context.sender)?;
+    let (pid, output) = start(spec, output, &context.sender)?;
     watch_children(context.sender.clone())?;
     let mut rates = Rates::new(context.interval.0);
     let ended = supervise(spec, pid, &mut rates, context);
@@ -71,27 +66,21 @@ pub(crate) fn run<W: Write>(
 }
 
 /// Starts the command in a process group of its own, through a step that pins it and binds its life to ours.
-fn start(
-    spec: &ExecSpec,
-    program: &Path,
-    arguments: &[String],
-    output: Output,
-    sender: &Sender<Event>,
-) -> Result<(Pid, output::Tail), LoadError> {
+fn start(spec: &ExecSpec, output: Output, sender: &Sender<Event>) -> Result<(Pid, output::Tail), LoadError> {
     let (reader, writer) = pipe().map_err(LoadError::system("making a pipe for the output"))?;
     let second = writer.try_clone().map_err(LoadError::system("making a pipe for the output"))?;
-    let mut command = Command::new(program);
+    let launcher = Launcher::current().map_err(LoadError::system("finding this program"))?;
+    let mut command = launcher.command("internal-exec");
     command
-        .args(arguments)
         .arg(std::process::id().to_string())
         .arg(spec.cpus.as_ref().map_or_else(|| step::ANYWHERE.to_owned(), ToString::to_string))
         .arg("--")
         .args(&spec.command)
         .stdin(Stdio::null())
         .stdout(writer)
-        .stderr(second)
-        .process_group(0);
-    let child = command.spawn().map_err(LoadError::system(format!("starting {}", program.display())))?;
+        .stderr(second);
+    let child =
+        command.spawn().map_err(LoadError::system(format!("starting {}", launcher.program.display())))?;
     // The pipe ends when the command and all that it started have closed it; so must this process.
     drop(command);
     let tail = output.collect(reader, sender.clone())?;
