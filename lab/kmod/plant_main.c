@@ -71,6 +71,18 @@ struct task_struct *plant_thread(int (*body)(void *), void *data, int cpu, int p
 	return thread;
 }
 
+/*
+ * Sleeps without the timer wheel: its expiry comes with a tick, and on PREEMPT_RT by way of another thread, both of which
+ * would lie right before the stall.
+ */
+static void pause_for(u64 ns)
+{
+	unsigned long us = ns / NSEC_PER_USEC;
+
+	if (us)
+		usleep_range(us, us + 1);
+}
+
 /* The acting thread: does all stalls of a request. */
 static int act(void *data)
 {
@@ -78,14 +90,14 @@ static int act(void *data)
 	unsigned int done;
 	int error = 0;
 
-	fsleep(request->after_ns / NSEC_PER_USEC);
+	pause_for(request->after_ns);
 	for (done = 0; done < request->count && !error; done++) {
 		if (done)
-			fsleep(request->every_ns / NSEC_PER_USEC);
+			pause_for(request->every_ns);
 		error = request->cause->stall(request);
 	}
 	/* Waking the writer is no part of what is planted: it comes later. */
-	fsleep(10 * USEC_PER_MSEC);
+	pause_for(10 * NSEC_PER_MSEC);
 	complete(&acted);
 	return error;
 }

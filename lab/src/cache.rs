@@ -6,6 +6,9 @@ use crate::machine::{Image, Kernel};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+/// What the names of folders with work in progress begin with.
+const WORK_PREFIX: &str = "work-";
+
 /// The folder of the cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -43,13 +46,25 @@ impl Cache {
         let path = self.root.join("lock");
         let file = File::create(&path).map_err(LabError::file("create", &path))?;
         file.lock().map_err(LabError::file("lock", &path))?;
+        self.remove_unfinished()?;
         Ok(file)
+    }
+
+    /// Removes what a build that was killed left behind. Only the holder of the lock may.
+    fn remove_unfinished(&self) -> Result<(), LabError> {
+        let entries = std::fs::read_dir(&self.root).map_err(LabError::file("read", &self.root))?;
+        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+            if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(WORK_PREFIX)) {
+                std::fs::remove_dir_all(&path).map_err(LabError::file("remove", &path))?;
+            }
+        }
+        Ok(())
     }
 
     /// A folder for work in progress, on the same file system.
     pub(crate) fn work_folder(&self) -> Result<tempfile::TempDir, LabError> {
         tempfile::Builder::new()
-            .prefix("work-")
+            .prefix(WORK_PREFIX)
             .tempdir_in(&self.root)
             .map_err(LabError::file("create a folder in", &self.root))
     }
@@ -141,6 +156,17 @@ mod tests {
         std::fs::create_dir_all(cache.kernel_folder("6.1-rt")).unwrap();
         assert_eq!(cache.kernel(Kernel::RealTime).unwrap().0, "6.1-rt");
         assert!(cache.kernel(Kernel::Plain).is_none());
+    }
+
+    #[test]
+    fn what_a_killed_build_left_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache { root: folder.path().to_owned() };
+        std::fs::create_dir_all(folder.path().join("work-x/unpacked")).unwrap();
+        std::fs::create_dir_all(cache.kernel_folder("6.1-rt")).unwrap();
+        drop(cache.lock().unwrap());
+        assert!(!folder.path().join("work-x").exists());
+        assert!(cache.kernel_folder("6.1-rt").is_dir());
     }
 
     #[test]

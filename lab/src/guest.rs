@@ -54,6 +54,8 @@ pub struct Guest {
     monitor: UnixStream,
     folder: tempfile::TempDir,
     jobs: u32,
+    /// Length of the console's log up to which complaints have been told.
+    console_told: usize,
     /// Version of the running kernel.
     version: String,
     /// It was killed and runs nothing any more.
@@ -95,7 +97,16 @@ impl Guest {
             }
         };
         let agent = Line { stream: agent, pending: Vec::new() };
-        let mut guest = Self { child, agent, monitor, folder, jobs: 0, version: String::new(), ended: false };
+        let mut guest = Self {
+            child,
+            agent,
+            monitor,
+            folder,
+            jobs: 0,
+            console_told: 0,
+            version: String::new(),
+            ended: false,
+        };
         let ready = guest.wait_for("ready ", BOOT_LIMIT)?;
         guest.version = ready.trim().to_owned();
         guest.check_log(&read_or_empty(&share.join("boot.log")))?;
@@ -235,8 +246,8 @@ impl Guest {
     /// Ends the guest and says what happened. The kernel's own words come first where there are any.
     fn failure(&mut self, what: &str) -> LabError {
         self.end();
-        let console = read_or_empty(&self.folder.path().join("console.log"));
-        match kernel_log::trouble(&console) {
+        let console = self.console();
+        match kernel_log::trouble(console.get(self.console_told..).unwrap_or(&console)) {
             Some(lines) => LabError::Kernel { lines: format!("{lines}\n(the guest {what})") },
             None => LabError::Guest { what: what.to_owned(), console: self.console_end() },
         }
@@ -249,8 +260,12 @@ impl Guest {
         }
     }
 
+    fn console(&self) -> String {
+        read_or_empty(&self.folder.path().join("console.log"))
+    }
+
     fn console_end(&self) -> String {
-        let mut text = read_or_empty(&self.folder.path().join("console.log"));
+        let mut text = self.console();
         text.push_str(&read_or_empty(&self.folder.path().join("qemu.log")));
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n")
@@ -293,6 +308,7 @@ impl Running<'_> {
             rest.trim().parse().map_err(|_| LabError::Form { what: "an exit status", text: rest })?;
         let job = self.guest.share().join("jobs").join(&self.name);
         let kernel_log = read_or_empty(&job.join("kernel.log"));
+        self.guest.console_told = self.guest.console().len();
         self.guest.check_log(&kernel_log)?;
         Ok(Output {
             status,

@@ -74,8 +74,11 @@ impl Lab {
     #[must_use]
     pub fn lacks(&self, machine: &Machine) -> Option<String> {
         let build = "run `cargo xtask lab build`";
-        if self.cache.kernel(machine.kernel).is_none() {
+        let Some((version, _)) = self.cache.kernel(machine.kernel) else {
             return Some(format!("the kernel `{}` is not in the cache: {build}", machine.kernel.name()));
+        };
+        if plant_module::find(&self.cache, &version).is_none() {
+            return Some(format!("plant.ko of these sources is not in the cache: {build}"));
         }
         if self.cache.image(machine.image).is_none() {
             return Some(format!("the image `{0}` is not in the cache: {build} {0}", machine.image.name()));
@@ -92,12 +95,12 @@ impl Lab {
         if let Some(reason) = self.lacks(machine) {
             return Err(unavailable(reason));
         }
-        let (Some((version, kernel)), Some(root)) =
-            (self.cache.kernel(machine.kernel), self.cache.image(machine.image))
-        else {
-            return Err(unavailable("the cache was emptied just now".into()));
-        };
-        let module = plant_module::ensure(&self.cache, &version, &|_| {})?;
-        Guest::boot(machine, &guest::Files { kernel, root, module, binary: self.binary.clone() })
+        let files = self.cache.kernel(machine.kernel).and_then(|(version, kernel)| {
+            let module = plant_module::find(&self.cache, &version)?;
+            let root = self.cache.image(machine.image)?;
+            Some(guest::Files { kernel, root, module, binary: self.binary.clone() })
+        });
+        let files = files.ok_or_else(|| unavailable("the cache was emptied just now".into()))?;
+        Guest::boot(machine, &files)
     }
 }

@@ -17,17 +17,25 @@ const SOURCES: [(&str, &str); 7] = [
     ("plant_thread.c", include_str!("../kmod/plant_thread.c")),
 ];
 
-/// Makes sure that the module is built for a kernel of the cache, and returns its file.
+/// The module built from these sources for a kernel of the cache, if it has been.
+pub(crate) fn find(cache: &Cache, version: &str) -> Option<PathBuf> {
+    Some(place(cache, version)).filter(|module| module.is_file())
+}
+
+fn place(cache: &Cache, version: &str) -> PathBuf {
+    let key = cache::key(SOURCES.iter().map(|(_, text)| text.as_bytes()));
+    cache.kernel_folder(version).join(format!("plant-{key}.ko"))
+}
+
+/// Makes sure that the module is built for a kernel of the cache.
 ///
 /// # Errors
 /// When it does not compile; the compiler's words are in the error.
-pub(crate) fn ensure(cache: &Cache, version: &str, say: &dyn Fn(&str)) -> Result<PathBuf, LabError> {
-    let folder = cache.kernel_folder(version);
-    let key = cache::key(SOURCES.iter().map(|(_, text)| text.as_bytes()));
-    let module = folder.join(format!("plant-{key}.ko"));
-    if module.is_file() {
-        return Ok(module);
+pub(crate) fn ensure(cache: &Cache, version: &str, say: &dyn Fn(&str)) -> Result<(), LabError> {
+    if find(cache, version).is_some() {
+        return Ok(());
     }
+    let folder = cache.kernel_folder(version);
     say(&format!("plant.ko for {version}"));
     let work = cache.work_folder()?;
     for (name, text) in SOURCES {
@@ -37,6 +45,5 @@ pub(crate) fn ensure(cache: &Cache, version: &str, say: &dyn Fn(&str)) -> Result
     make.arg("-s").arg("-C").arg(folder.join(format!("headers/usr/src/linux-headers-{version}")));
     make.arg(format!("M={}", work.path().display())).args(["CC=gcc", "KBUILD_MODPOST_WARN=", "modules"]);
     host::run(&mut make)?;
-    cache::rename(&work.path().join("plant.ko"), &module)?;
-    Ok(module)
+    cache::rename(&work.path().join("plant.ko"), &place(cache, version))
 }

@@ -59,9 +59,8 @@ Examples:
 
 The run is kept in a directory of its own; `whylate report DIR -o report.html` draws it.")]
 pub(crate) struct RunArguments {
-    /// Name of a built-in plan, or path of a TOML file
-    #[arg(default_value = "quick")]
-    pub(crate) plan: String,
+    /// Name of a built-in plan, or path of a TOML file [default: quick]
+    pub(crate) plan: Option<String>,
     /// Directory for the run; must not exist or be empty [default: $XDG_DATA_HOME/whylate/runs/TIME-PLAN]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
@@ -121,10 +120,10 @@ pub(crate) struct ProbeArguments {
     #[arg(short, long, default_value_t = 95, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) priority: u32,
     /// How long to measure; a bare number is seconds, 0 is until Ctrl-C
-    #[arg(short = 'D', long, default_value = "10s", value_parser = seconds)]
+    #[arg(short = 'D', long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
     pub(crate) duration: Nanos,
     /// How long to run before the samples count
-    #[arg(long, default_value = "50ms", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = seconds)]
     pub(crate) warmup: Nanos,
     /// How many of the largest spikes to list
     #[arg(long, value_name = "N", default_value_t = 32)]
@@ -159,13 +158,13 @@ pub(crate) struct TimerArguments {
     #[arg(short = 'a', long = "cpu", alias = "cpus", visible_alias = "affinity", value_name = "LIST", num_args = 0..=1, default_missing_value = "all")]
     pub(crate) cpu: Option<CpuSelector>,
     /// Period of the task; a bare number is microseconds
-    #[arg(short, long, default_value = "200us", value_parser = microseconds)]
+    #[arg(short, long, value_name = "TIME", default_value = "200us", value_parser = microseconds)]
     pub(crate) interval: Nanos,
     /// By how much each further CPU begins later; a bare number is microseconds [0: aligned start]
-    #[arg(short, long, default_value = "0us", value_parser = microseconds)]
+    #[arg(short, long, value_name = "TIME", default_value = "0us", value_parser = microseconds)]
     pub(crate) distance: Nanos,
     /// Ends at the first latency above this; a bare number is microseconds
-    #[arg(short = 'b', long = "break", visible_alias = "breaktrace", value_name = "LATENCY", value_parser = microseconds)]
+    #[arg(short = 'b', long = "break", visible_alias = "breaktrace", value_name = "TIME", value_parser = microseconds)]
     pub(crate) break_above: Option<Nanos>,
     /// Ends after that many samples on a CPU
     #[arg(short = 'l', long, visible_alias = "loops", value_name = "N", value_parser = count)]
@@ -233,7 +232,7 @@ pub(crate) struct MemoryArguments {
     /// CPUs to load, one thread on each
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST", default_value = "last")]
     pub(crate) cpus: CpuSelector,
-    /// Size of each thread's buffer: 64MiB, l2/2, l3*4, llc
+    /// Size of each thread's buffer: 64MiB, l2/2, l3*4, or llc for the last-level cache
     #[arg(long, value_name = "SIZE", default_value = "llc/2")]
     pub(crate) working_set: Size,
     /// Kind of traffic: read, write, copy, random-chase, non-temporal-write
@@ -282,7 +281,7 @@ pub(crate) struct ExecArguments {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LoadArguments {
     /// How long to load; a bare number is seconds, 0 is until Ctrl-C
-    #[arg(short = 'D', long, default_value = "10s", value_parser = seconds)]
+    #[arg(short = 'D', long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
     pub(crate) duration: Nanos,
     #[command(flatten)]
     pub(crate) printing: Printing,
@@ -298,8 +297,8 @@ Examples:
 pub(crate) struct ReportArguments {
     /// Directory of a run, also of one that was killed
     pub(crate) run: PathBuf,
-    /// Form of the report [default: by the ending of FILE, else terminal]
-    #[arg(long)]
+    /// terminal, markdown or html [default: by the ending of FILE, else terminal]
+    #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<ReportFormat>,
     /// File for the report; must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]

@@ -65,9 +65,7 @@ pub fn run(
     let mut info =
         RunInfo::new(&options.name, options.started_at, experiment.plan.clone(), experiment.facts.clone());
     info.noise_floor_threshold_ns = experiment.noise_floor.as_ref().map(|_| NOISE_FLOOR_THRESHOLD.0);
-    for (cell, prepared) in info.cells.iter_mut().zip(&experiment.cells) {
-        cell.skipped = prepared.loads.as_ref().err().cloned();
-    }
+    record_skipped(&mut info, experiment);
     info.warnings = options.warnings.clone();
     experiment.warnings.iter().for_each(|warning| push_once(&mut info.warnings, warning.clone()));
     let directory = RunDirectory::create(path, &info)?;
@@ -97,9 +95,17 @@ pub fn resume(
             "the run was resumed after a reboot: repeats before and after it may differ for that reason";
         push_once(&mut info.warnings, Warning::without_fix("resumed-after-reboot", text));
     }
+    record_skipped(&mut info, &experiment);
     (info.state, info.error) = (RunState::Running, None);
     directory.update_info(&info)?;
     Course { experiment: &experiment, machine, audience, directory, info }.run()
+}
+
+/// Notes which cells cannot run on the machine as it is now, and why.
+fn record_skipped(info: &mut RunInfo, experiment: &Experiment) {
+    for (cell, prepared) in info.cells.iter_mut().zip(&experiment.cells) {
+        cell.skipped = prepared.loads.as_ref().err().cloned();
+    }
 }
 
 /// A run under way.

@@ -85,8 +85,7 @@ fn allowances(circumstances: &Circumstances) -> Vec<Allowance> {
             taken: Nanos((period - runtime).unsigned_abs().saturating_mul(1000)),
             period: Nanos(period.unsigned_abs().saturating_mul(1000)),
             source: format!(
-                "real-time throttling (sched_rt_runtime_us {runtime}, sched_rt_period_us {period}); from Linux \
-                 6.12 on, the fair server takes 50 ms of each second in the same way"
+                "real-time throttling (sched_rt_runtime_us {runtime} of {period}) or the fair server"
             ),
         });
     }
@@ -94,9 +93,7 @@ fn allowances(circumstances: &Circumstances) -> Vec<Allowance> {
         allowances.push(Allowance {
             taken: FAIR_SERVER_RUNTIME,
             period: FAIR_SERVER_PERIOD,
-            source: "the fair server (Linux 6.12 and later), which throttles real-time tasks whatever \
-                     sched_rt_runtime_us says"
-                .to_owned(),
+            source: "the fair server (Linux 6.12 and later)".to_owned(),
         });
     }
     allowances
@@ -152,22 +149,18 @@ fn evidence(
     recurs: bool,
 ) -> Vec<String> {
     let (taken, period) = (format_ns(allowance.taken.0), format_ns(allowance.period.0));
-    let mut evidence = vec![
-        format!(
-            "{} is what the scheduler takes from a busy real-time task in each period ({taken} of {period}, to 20 %)",
-            format_ns(spike.latency_ns)
-        ),
-        format!("this is what {} does", allowance.source),
-        format!(
-            "the measuring thread was switched out against its will {switches} times; such gaps: {candidates}"
-        ),
-    ];
-    evidence.push(if recurs {
-        format!("another such gap is a whole number of periods of {period} away")
+    let latency = format_ns(spike.latency_ns);
+    let recurrence = if recurs {
+        format!("another one is a whole number of periods of {period} away")
     } else {
-        format!("the measurement was too short for a second one (period {period})")
-    });
-    evidence
+        "each repeat was too short for a second one".to_owned()
+    };
+    vec![
+        format!("{} takes {taken} of each {period}; the gap is {latency}", allowance.source),
+        format!(
+            "{switches} involuntary switches of the measuring thread, {candidates} such gaps; {recurrence}"
+        ),
+    ]
 }
 
 #[cfg(test)]
@@ -212,8 +205,14 @@ mod tests {
         for throttled in &spikes[..5] {
             assert_eq!(throttled.cause.kind, CauseKind::Throttled);
             let evidence = throttled.cause.evidence.join("\n");
-            for part in ["50.0 ms of 1.00 s", "sched_rt_runtime_us 950000", "6.12", "7 times", "such gaps: 5"]
-            {
+            let parts = [
+                "50.0 ms of each 1.00 s",
+                "sched_rt_runtime_us 950000",
+                "fair server",
+                "7 involuntary",
+                "5 such gaps",
+            ];
+            for part in parts {
                 assert!(evidence.contains(part), "`{part}` is missing in {evidence}");
             }
         }

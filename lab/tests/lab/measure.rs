@@ -1,7 +1,7 @@
 //! The program under test, in guests: it runs on both kernels and finds what was planted.
 
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use whylate_lab::suite::LabTest;
 use whylate_lab::{Guest, Kernel, LabError, Machine, Output, Profile, Stall};
 
@@ -147,10 +147,17 @@ fn run_quick(guest: &mut Guest) -> Result<(), LabError> {
 
 fn stopped_machine(guest: &mut Guest) -> Result<(), LabError> {
     const STOPPED: Duration = Duration::from_millis(400);
-    let script = "whylate measure stall --cpu 1 --duration 6s --json -q >$OUT/result.json";
+    let script = "whylate measure stall --cpu 1 --duration 6s --json -q >$OUT/result.json &\n\
+                  until ps -eLo cls,comm | grep -q 'FF *whylate'; do sleep 0.1; done\n\
+                  touch /lab/measuring\nwait $!";
+    let measuring = guest.share().join("measuring");
     let mut running = guest.start(script)?;
-    // Long enough for the probe to have begun, on a busy host too; and it ends only after the stop.
-    std::thread::sleep(Duration::from_secs(4));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !measuring.exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The probe's warm-up, whose gaps do not count.
+    std::thread::sleep(Duration::from_secs(1));
     let stopped = running.guest().freeze(STOPPED)?;
     let output = running.wait(Duration::from_secs(120))?;
     assert_eq!(output.status, 0, "{}", output.stderr);

@@ -19,6 +19,9 @@ use whylate_runner::{Audience, Experiment, RealMachine, RunOptions, Stage, prepa
 use whylate_store::{Reader, RunInfo, StoreError, assemble, default_path};
 use whylate_sys::facts::preflight;
 
+/// The plan that runs when none is named.
+const DEFAULT_PLAN: &str = "quick";
+
 pub(super) fn execute(arguments: &RunArguments) -> Result<Ending> {
     let machine = RealMachine::new(machine::launcher()?);
     let asked_to_stop = signals::watch()?;
@@ -45,12 +48,14 @@ fn begin(
     quiet: bool,
     asked_to_stop: Arc<AtomicBool>,
 ) -> Result<(PathBuf, RunInfo)> {
-    let plan = read_plan(&arguments.plan, &arguments.overrides)?;
+    let plan = read_plan(arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN), &arguments.overrides)?;
     let (facts, mut warnings) = machine::facts();
     let experiment = prepare(plan, facts, arguments.strict)?;
     warnings.extend(preflight(&experiment.facts, &experiment.target));
     if arguments.strict && experiment.facts.privileges.realtime_priority_max == 0 {
-        bail!("--strict: this user may not set a real-time priority; run as root");
+        bail!(
+            "--strict: this user may not set a real-time priority; run as root, or grant `rtprio 99` in /etc/security/limits.d"
+        );
     }
     let started_at = SystemTime::now();
     let path = match &arguments.output {

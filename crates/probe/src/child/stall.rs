@@ -8,18 +8,18 @@ use super::{Usage, end_of};
 use crate::layout::{CYCLE_BUCKETS, Header, Lane, RingRecord, add};
 use crate::spec::{ProbeKind, ProbeSpec};
 use std::sync::atomic::Ordering::Relaxed;
-use whylate_core::{MonoTime, Nanos};
+use whylate_core::{Cycles, MonoTime, Nanos};
 use whylate_sys::clock;
-use whylate_sys::counter::Counter;
+use whylate_sys::counter::{Calibration, Counter};
 
 /// How often the loop looks whether it shall end.
-const CHECK_EVERY_NS: u64 = 200_000;
+const CHECK_EVERY: Nanos = Nanos::from_micros(200);
 
 /// Everything the thread needs while it measures.
 pub(super) struct Stall<'a> {
     lane: Lane<'a>,
     header: Header<'a>,
-    multiplier: u64,
+    calibration: Calibration,
     threshold: u64,
     warmup: Nanos,
     duration: Nanos,
@@ -38,7 +38,7 @@ impl<'a> Stall<'a> {
         Self {
             lane,
             header,
-            multiplier,
+            calibration: Calibration::of_multiplier(multiplier),
             threshold,
             warmup: spec.warmup,
             duration: spec.duration,
@@ -69,9 +69,8 @@ impl<'a> Stall<'a> {
     /// The loop.
     #[inline(never)]
     fn turns<C: Counter, const COUNTED: bool, const WALK: bool>(&self, end: MonoTime) {
-        let cycles_of = |nanos: u64| ((u128::from(nanos) << 32) / u128::from(self.multiplier)) as u64;
-        let check_every = cycles_of(CHECK_EVERY_NS);
-        let end = C::now().0 + cycles_of(end.0.saturating_sub(clock::now().0));
+        let check_every = self.calibration.cycles(CHECK_EVERY).0;
+        let end = C::now().0 + self.calibration.cycles(Nanos(end.0.saturating_sub(clock::now().0))).0;
         let short = self.threshold.min(CYCLE_BUCKETS as u64);
         let mut line = 0;
         let mut gap = 0u64;
@@ -111,7 +110,7 @@ impl<'a> Stall<'a> {
         match self.lane.cycles.get(cycles as usize) {
             Some(bucket) => add(bucket, 1),
             None => {
-                self.lane.count_nanos(((u128::from(cycles) * u128::from(self.multiplier)) >> 32) as u64);
+                self.lane.count_nanos(self.calibration.nanos(Cycles(cycles)).0);
             }
         }
         if cycles >= self.threshold {
