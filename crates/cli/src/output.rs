@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use whylate_core::Warning;
 use whylate_report::terminal::Style;
@@ -50,15 +51,25 @@ pub(crate) fn write_new(path: &Path, text: &str) -> Result<()> {
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// How to draw on this terminal.
+/// How to draw on standard output.
 pub(crate) fn style() -> Style {
-    let is_terminal = io::stdout().is_terminal();
-    let color = is_terminal && std::env::var_os("NO_COLOR").is_none();
-    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let width = columns.or_else(|| if is_terminal { terminal_width() } else { None }).unwrap_or(120);
-    Style { color, width }
+    style_of(&io::stdout())
 }
 
-fn terminal_width() -> Option<usize> {
-    rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col)).filter(|&w| w >= 40)
+/// How to draw on standard error.
+pub(crate) fn error_style() -> Style {
+    style_of(&io::stderr())
+}
+
+fn style_of(stream: &(impl IsTerminal + AsFd)) -> Style {
+    let is_terminal = stream.is_terminal();
+    let color = is_terminal && std::env::var_os("NO_COLOR").is_none();
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || terminal_width(stream).filter(|_| is_terminal);
+    Style { color, width: columns.or_else(terminal).unwrap_or(120) }
+}
+
+fn terminal_width(stream: &impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width >= 40)
 }

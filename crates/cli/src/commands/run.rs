@@ -126,9 +126,7 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
     }
     if !warnings.is_empty() {
         output::message("what this machine lacks for real time (what to do about it stands at the end):");
-        for warning in warnings {
-            output::message(&format!("  {}: {}", warning.code, warning.text));
-        }
+        output::message(whylate_report::terminal::warnings(warnings, output::error_style()).trim_end());
     }
 }
 

@@ -11,6 +11,7 @@ use crate::table::{measure_group, run_groups};
 use crate::words;
 use crate::{ReportError, has_samples, require_run_samples};
 use page::{Colour, Page};
+use whylate_core::Warning;
 use whylate_core::result::{MeasureResult, Outcome, RunResult, Verdict};
 
 /// How the text shall look.
@@ -96,6 +97,15 @@ fn push_verdict(page: &mut Page, run: &RunResult) {
         Verdict::Incomplete => Colour::Yellow,
     };
     page.verdict(words::verdict(run.verdict), &run.verdict_reason, colour);
+}
+
+/// Warnings alone, without their remedies: what stands before a measurement.
+pub fn warnings(warnings: &[Warning], style: Style) -> String {
+    let mut page = Page::new(style);
+    for warning in warnings {
+        page.item(&format!("{}: {}", warning.code, warning.text), None);
+    }
+    page.finish()
 }
 
 /// The report of `whylate measure`: one line per CPU, and a histogram of each.
