@@ -1,6 +1,6 @@
 //! What the guest's own tracer says happened, as evidence beside the planters' logs.
 
-use whylate_lab::{Guest, LabError, Output};
+use whylate_lab::{Guest, LabError, Output, Stall};
 
 /// Times in the text of a trace are cut to microseconds.
 const ROUNDING_NS: u64 = 2_000;
@@ -61,22 +61,35 @@ fn read_line(line: &str) -> Option<Event> {
     })
 }
 
-/// The events on a CPU that are certainly within a time.
-pub(crate) fn within(events: &[Event], cpu: u32, from_ns: u64, to_ns: u64) -> Vec<&Event> {
+/// The events on the stalled CPU that are certainly within the stall.
+pub(crate) fn within<'a>(events: &'a [Event], stall: &Stall) -> Vec<&'a Event> {
     let is_within = |event: &&Event| {
-        event.cpu == cpu && event.at_ns > from_ns + ROUNDING_NS && event.at_ns + ROUNDING_NS < to_ns
+        event.cpu == stall.cpu
+            && event.at_ns > stall.begin_ns + ROUNDING_NS
+            && event.at_ns + ROUNDING_NS < stall.end_ns
     };
     events.iter().filter(is_within).collect()
 }
 
-/// Whether an entry and the exit that follows it on the same CPU enclose a time.
-pub(crate) fn enclosed(events: &[Event], names: [&str; 2], cpu: u32, from_ns: u64, to_ns: u64) -> bool {
-    let on_cpu: Vec<&Event> =
-        events.iter().filter(|event| event.cpu == cpu && names.contains(&event.name.as_str())).collect();
+/// The events on the stalled CPU less than `distance_ns` before or after the stall.
+pub(crate) fn near<'a>(events: &'a [Event], stall: &Stall, distance_ns: u64) -> Vec<&'a Event> {
+    let is_near = |event: &&Event| {
+        event.cpu == stall.cpu
+            && event.at_ns + distance_ns > stall.begin_ns
+            && event.at_ns < stall.end_ns + distance_ns
+    };
+    events.iter().filter(is_near).collect()
+}
+
+/// Whether an entry with this text and the exit that follows it on the stalled CPU enclose the stall.
+pub(crate) fn enclosed(events: &[Event], names: [&str; 2], text: &str, stall: &Stall) -> bool {
+    let is_one = |event: &&Event| event.cpu == stall.cpu && names.contains(&event.name.as_str());
+    let on_cpu: Vec<&Event> = events.iter().filter(is_one).collect();
     on_cpu.windows(2).any(|pair| {
         pair[0].name == names[0]
             && pair[1].name == names[1]
-            && pair[0].at_ns <= from_ns + ROUNDING_NS
-            && pair[1].at_ns + ROUNDING_NS >= to_ns
+            && pair[0].text.contains(text)
+            && pair[0].at_ns <= stall.begin_ns + ROUNDING_NS
+            && pair[1].at_ns + ROUNDING_NS >= stall.end_ns
     })
 }
