@@ -79,6 +79,29 @@ pub struct InterruptRecord {
     pub count: u64,
 }
 
+/// How often one CPU was interrupted by another one to run one function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IpiRecord {
+    /// The CPU that was interrupted.
+    pub cpu: CpuId,
+    /// The function that it ran: `do_flush_tlb_all`; or `reschedule`, `irq_work`, … where the interrupt has no function.
+    pub function: String,
+    /// The kernel function that sent it; absent where the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// The CPU that sent it; absent where the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_cpu: Option<CpuId>,
+    /// Name of the thread that sent it; absent where the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_task: Option<String>,
+    /// Kernel stack of the sender when it was first seen, innermost function first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
+    /// How often, in the interval.
+    pub count: u64,
+}
+
 /// What the kernel's counters say of one CPU over one interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CounterRecord {

@@ -125,7 +125,7 @@ fn label_by(spikes: &mut [Spike], circumstances: &Circumstances, allowance: &All
             let recurs = recurs(spikes, positions, position, allowance.period);
             if recurs || (positions.len() == 1 && one_is_enough) {
                 let evidence = evidence(&spikes[position], allowance, candidates, switches, recurs);
-                spikes[position].cause = Cause { kind: CauseKind::Throttled, evidence };
+                spikes[position].cause = Cause { evidence, ..Cause::new(CauseKind::Throttled) };
                 labelled += 1;
             }
         }
@@ -178,6 +178,9 @@ mod tests {
             probe: Some("stall".to_owned()),
             repeat,
             cause: Cause::unattributed(),
+            also: Vec::new(),
+            event: None,
+            lost: 0,
         }
     }
 

@@ -21,10 +21,23 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-report", &["whylate-core"]),
     ("whylate-store", &["whylate-core", "whylate-stats"]),
     ("whylate-load", &["whylate-core", "whylate-sys"]),
-    ("whylate-probe", &["whylate-core", "whylate-sys", "whylate-stats"]),
+    ("whylate-bpf", &["whylate-core", "whylate-sys", "whylate-stats"]),
+    ("whylate-treat", &["whylate-core", "whylate-sys"]),
+    ("whylate-trace", &["whylate-core", "whylate-sys", "whylate-bpf", "whylate-treat"]),
+    ("whylate-probe", &["whylate-core", "whylate-sys", "whylate-stats", "whylate-bpf"]),
     (
         "whylate-runner",
-        &["whylate-core", "whylate-sys", "whylate-stats", "whylate-store", "whylate-load", "whylate-probe"],
+        &[
+            "whylate-core",
+            "whylate-sys",
+            "whylate-stats",
+            "whylate-store",
+            "whylate-load",
+            "whylate-probe",
+            "whylate-treat",
+            "whylate-trace",
+            "whylate-bpf",
+        ],
     ),
     (
         "whylate",
@@ -35,11 +48,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "whylate-store",
             "whylate-load",
             "whylate-probe",
+            "whylate-treat",
+            "whylate-trace",
+            "whylate-bpf",
             "whylate-report",
             "whylate-runner",
         ],
     ),
-    ("whylate-lab", &[]),
     ("whylate-lab", &[]),
     ("xtask", &["whylate-lab"]),
 ];
@@ -54,6 +69,12 @@ const NEVER_REACHED: &[(&str, &str)] = &[
     ("whylate-store", "whylate-runner"),
     ("whylate-probe", "whylate-load"),
     ("whylate-load", "whylate-probe"),
+    ("whylate-load", "whylate-treat"),
+    ("whylate-load", "whylate-bpf"),
+    ("whylate-treat", "whylate-load"),
+    ("whylate-treat", "whylate-probe"),
+    ("whylate-treat", "whylate-bpf"),
+    ("whylate-probe", "whylate-treat"),
 ];
 
 /// A crate of the workspace.

@@ -3,8 +3,10 @@
 //! Names end in their unit; what is missing is absent. Moments are CLOCK_MONOTONIC nanoseconds of the measured
 //! machine.
 
+mod cause;
 mod run;
 
+pub use cause::{Cause, CauseKind};
 pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
     Verdict,
@@ -166,33 +168,16 @@ pub struct Spike {
     pub repeat: Option<u32>,
     /// Who did it.
     pub cause: Cause,
-}
-
-/// Who took the time, with the evidence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Cause {
-    /// What kind of thing it was.
-    pub kind: CauseKind,
-    /// What speaks for it; empty for `unattributed`.
+    /// The other contributors, largest share first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub evidence: Vec<String>,
-}
-
-impl Cause {
-    /// Nothing explains it.
-    pub fn unattributed() -> Self {
-        Self { kind: CauseKind::Unattributed, evidence: Vec::new() }
-    }
-}
-
-/// Kinds of causes. A kind is claimed only on evidence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CauseKind {
-    /// Real-time throttling stopped the task for the rest of its period.
-    Throttled,
-    /// Nothing explains it.
-    Unattributed,
+    pub also: Vec<Cause>,
+    /// Spikes of several CPUs at the same moment have the same number: one event, whose cause is not on one CPU
+    /// alone. Absent for a spike that no other CPU had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<u64>,
+    /// Records of what the kernel did that were lost in the spike's window: the cause may be another one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u64,
 }
 
 /// What `whylate plans` prints.

@@ -50,6 +50,9 @@ impl SpikeKeeper {
             probe: Some(probe.to_owned()),
             repeat,
             cause: Cause::unattributed(),
+            also: Vec::new(),
+            event: None,
+            lost: 0,
         };
         ordered.into_iter().map(spike).collect()
     }

@@ -1,0 +1,1 @@
+//! BPF programs, their loader, and what they report: latency histograms and what took a CPU.

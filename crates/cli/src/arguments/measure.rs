@@ -1,0 +1,118 @@
+//! Flags of `whylate measure`.
+
+use super::Printing;
+use super::parsers::{count, microseconds, seconds, threshold};
+use clap::{Args, Subcommand};
+use whylate_core::plan::{Policy, Size, Threshold, TimerMethod};
+use whylate_core::{CpuSelector, Nanos};
+
+/// `whylate measure`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MeasureCommand {
+    /// How late a periodic task runs (what cyclictest measures)
+    Timer(TimerArguments),
+    /// Which time is taken from a task that never sleeps (what oslat measures)
+    Stall(StallArguments),
+}
+
+/// Flags of both probes.
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArguments {
+    /// Scheduling policy: fifo, rr, other, or (timer only) deadline
+    #[arg(long, default_value = "fifo")]
+    pub(crate) policy: Policy,
+    /// Real-time priority, 1 to 99
+    #[arg(short, long, default_value_t = 95, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) priority: u32,
+    /// How long to measure; a bare number is seconds, 0 is until Ctrl-C
+    #[arg(short = 'D', long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
+    pub(crate) duration: Nanos,
+    /// How long to run before the samples count
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = seconds)]
+    pub(crate) warmup: Nanos,
+    /// How many of the largest spikes to list
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub(crate) spikes: usize,
+    /// Fails where real-time priority or locked memory is refused, instead of warning
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Leaves the idle states alone, instead of holding /dev/cpu_dma_latency at 0
+    #[arg(long)]
+    pub(crate) no_cpu_dma_latency: bool,
+    /// Runs a shell command at the first spike; the latency is in WHYLATE_LATENCY_NS
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) on_threshold: Option<String>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+}
+
+/// `whylate measure timer`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate measure timer -a 1 -p 95 -i 200us -D 10s
+  whylate measure timer --cpu 2-3 --duration 1h --json > night.json
+  whylate measure timer -a 1 -b 100us --on-threshold 'cat /proc/interrupts'
+
+The short flags are cyclictest's (-a -i -D -p -b -l -d -t -S -m -q), with its units for bare
+numbers; -h is help.
+A latency above --break writes a trace marker, stops tracing, ends the measurement and gives exit
+code 2.")]
+pub(crate) struct TimerArguments {
+    /// CPUs to measure, one thread on each: a list, or all, isolated, housekeeping, last [without a list: all]
+    #[arg(short = 'a', long = "cpu", alias = "cpus", visible_alias = "affinity", value_name = "LIST", num_args = 0..=1, default_missing_value = "all")]
+    pub(crate) cpu: Option<CpuSelector>,
+    /// Period of the task; a bare number is microseconds
+    #[arg(short, long, value_name = "TIME", default_value = "200us", value_parser = microseconds)]
+    pub(crate) interval: Nanos,
+    /// By how much each further CPU begins later; a bare number is microseconds [0: aligned start]
+    #[arg(short, long, value_name = "TIME", default_value = "0us", value_parser = microseconds)]
+    pub(crate) distance: Nanos,
+    /// Ends at the first latency above this; a bare number is microseconds
+    #[arg(short = 'b', long = "break", visible_alias = "breaktrace", value_name = "TIME", value_parser = microseconds)]
+    pub(crate) break_above: Option<Nanos>,
+    /// Ends after that many samples on a CPU
+    #[arg(short = 'l', long, visible_alias = "loops", value_name = "N", value_parser = count)]
+    pub(crate) until_samples: Option<u64>,
+    /// What wakes the task: nanosleep, timerfd or posix-timer
+    #[arg(long, default_value = "nanosleep")]
+    pub(crate) method: TimerMethod,
+    /// How many threads, on as many of the CPUs [without a number: one on each]
+    #[arg(short, long, value_name = "N", num_args = 0..=1, default_missing_value = "0")]
+    pub(crate) threads: Option<usize>,
+    /// One thread on each CPU: -t -a
+    #[arg(short = 'S', long)]
+    pub(crate) smp: bool,
+    /// Memory is always locked where that is allowed; accepted because cyclictest asks for it
+    #[arg(short, long, hide = true)]
+    pub(crate) mlockall: bool,
+    /// clock_nanosleep is the default; accepted because older versions of cyclictest ask for it
+    #[arg(short, long, hide = true)]
+    pub(crate) nanosleep: bool,
+    #[command(flatten)]
+    pub(crate) probe: ProbeArguments,
+}
+
+/// `whylate measure stall`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate measure stall --cpu 1 --threshold 1us --duration 10s
+  whylate measure stall --cpu isolated --duration 1h --json > gaps.json
+  whylate measure stall --cpu 1 --threshold 3100cycles --working-set l2/2
+
+The loop never sleeps: the CPU belongs to it for the time, but for what the kernel takes. At
+real-time priority it is refused on the last CPU that the rest of the system has.")]
+pub(crate) struct StallArguments {
+    /// CPUs to measure, one thread on each: a list, or all, isolated, housekeeping, last
+    #[arg(short = 'a', long = "cpu", alias = "cpus", value_name = "LIST", default_value = "last")]
+    pub(crate) cpu: CpuSelector,
+    /// Gaps at least this long are recorded one by one: 1us, or 3100cycles; a bare number is microseconds
+    #[arg(long, default_value = "10us", value_parser = threshold)]
+    pub(crate) threshold: Threshold,
+    /// Each turn also reads a line of a buffer of this size: 256KiB, l2/2
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) working_set: Option<Size>,
+    #[command(flatten)]
+    pub(crate) probe: ProbeArguments,
+}

@@ -1,0 +1,71 @@
+//! The command line: one file for the flags of each command.
+
+mod load;
+mod measure;
+mod parsers;
+mod plans;
+mod report;
+mod run;
+mod schema;
+
+pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
+pub(crate) use measure::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
+pub(crate) use plans::PlansArguments;
+pub(crate) use report::{ReportArguments, ReportFormat};
+pub(crate) use run::RunArguments;
+pub(crate) use schema::SchemaArguments;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Why was my real-time task late, who did it, and which change fixes it?
+///
+/// whylate disturbs a machine in a controlled way, measures what a real-time task feels, and says with honest
+/// statistics what made it late.
+#[derive(Debug, Parser)]
+#[command(
+    name = "whylate",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  whylate run                                  the quick plan on this machine, under a minute
+  whylate measure timer -a 1 -p 95 -D 10s      what cyclictest measures
+  whylate measure stall --cpu 1 --duration 10s what oslat measures
+  whylate report RUN -o report.html            a picture of a run
+
+Exit codes: 0 pass, 1 error, 2 limit exceeded, 69 a facility that was asked for is not available."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs an experiment: a built-in plan by name, or a TOML file
+    Run(RunArguments),
+    /// Lists the built-in plans, or prints one
+    Plans(PlansArguments),
+    /// Measures with one probe alone
+    #[command(subcommand)]
+    Measure(MeasureCommand),
+    /// Runs one load alone and prints what it achieves
+    #[command(subcommand)]
+    Load(LoadCommand),
+    /// Draws a run as HTML, Markdown or text
+    Report(ReportArguments),
+    /// Prints the JSON Schema of the plan or of an output
+    Schema(SchemaArguments),
+}
+
+/// Flags of every command that measures.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Printing {
+    /// Prints one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Shows no progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}

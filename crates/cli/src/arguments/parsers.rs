@@ -1,0 +1,24 @@
+//! Values of flags: durations, thresholds and counts, with the units of cyclictest where a number is bare.
+
+use whylate_core::Nanos;
+use whylate_core::plan::Threshold;
+use whylate_core::units::UnitError;
+
+pub(super) fn seconds(text: &str) -> Result<Nanos, UnitError> {
+    Nanos::parse_with_default(text, "s")
+}
+
+pub(super) fn microseconds(text: &str) -> Result<Nanos, UnitError> {
+    Nanos::parse_with_default(text, "us")
+}
+
+pub(super) fn threshold(text: &str) -> Result<Threshold, UnitError> {
+    match text.parse() {
+        Err(UnitError::MissingUnit { .. }) => microseconds(text).map(Threshold::Time),
+        other => other,
+    }
+}
+
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "give a whole number above 0".to_owned())
+}

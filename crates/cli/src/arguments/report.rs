@@ -1,0 +1,36 @@
+//! Flags of `whylate report`.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// `whylate report`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate report RUN                        on this terminal
+  whylate report RUN -o report.html         one file, opens anywhere
+  whylate report RUN --format markdown      for a pull request")]
+pub(crate) struct ReportArguments {
+    /// Directory of a run, also of one that was killed
+    pub(crate) run: PathBuf,
+    /// terminal, markdown or html [default: by the ending of FILE, else terminal]
+    #[arg(long, hide_possible_values = true)]
+    pub(crate) format: Option<ReportFormat>,
+    /// File for the report; must not exist [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Prints the result as one JSON document
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+}
+
+/// Forms of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// Text
+    Terminal,
+    /// For pull requests
+    Markdown,
+    /// One self-contained file
+    Html,
+}

@@ -1,0 +1,37 @@
+//! Flags of `whylate run`.
+
+use super::Printing;
+use clap::Args;
+use std::path::PathBuf;
+
+/// `whylate run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate run                                       the plan `quick`
+  whylate run memory-load --set duration=30s        another plan, shorter
+  whylate run plan.toml -o results/today            a plan of your own
+  whylate run --resume results/today                goes on with a run that was stopped or killed
+
+The run is kept in a directory of its own; `whylate report DIR -o report.html` draws it.")]
+pub(crate) struct RunArguments {
+    /// Name of a built-in plan, or path of a TOML file [default: quick]
+    pub(crate) plan: Option<String>,
+    /// Directory for the run; must not exist or be empty [default: $XDG_DATA_HOME/whylate/runs/TIME-PLAN]
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Overrides one value of the plan, for example `duration=10s` or `load.l3.working_set=8MiB`
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// Goes on with the run in DIR; what is done is not done again
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides"])]
+    pub(crate) resume: Option<PathBuf>,
+    /// Fails where real-time priority or locked memory is refused, instead of warning
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Runs a shell command at the first latency above a probe's break or threshold
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) on_threshold: Option<String>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+}
