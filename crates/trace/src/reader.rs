@@ -1,0 +1,68 @@
+//! What every reader of traces offers: information about the trace, and its events in time order, whole or in a
+//! window.
+
+use crate::event::{Event, Frames, Names, Symbol};
+use crate::parse::ParseError;
+use whylate_core::CpuId;
+
+/// What is known of a trace before its first event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TraceInfo {
+    /// `tracefs text`, `trace.dat v7`, `perf.data`, `ring-buffer pages`.
+    pub format: String,
+    /// The tracer that made it, when the file tells: `nop`, `function`, `hwlat`, …
+    pub tracer: Option<String>,
+    /// The trace clock, when the file tells: `local`, `mono`, …
+    pub clock: Option<String>,
+    /// Release of the kernel, when the file tells.
+    pub kernel: Option<String>,
+    /// CPUs of the traced machine, when the file tells.
+    pub cpus: Option<u32>,
+    /// Smallest step of the timestamps: 1000 where text has microseconds.
+    pub resolution_ns: u64,
+    /// Events that the kernel overwrote or dropped, per CPU; only CPUs with a loss.
+    pub lost: Vec<(CpuId, u64)>,
+    /// Summary of a latency tracer (`wakeup_rt`, `irqsoff`, …): the latency of the trace in nanoseconds.
+    pub latency_ns: Option<u64>,
+    /// The events whose formats the file has, or that were seen so far: `sched:sched_switch`. A name in it may
+    /// have no events; one that is not in it was not recorded.
+    pub recorded: Vec<String>,
+}
+
+/// Which kinds of events the caller wants to see. Readers skip the rest without decoding it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Every event.
+    All,
+    /// What finds late wake-ups: switches, wake-ups, timers, tracers' samples and marks, losses.
+    Wakeups,
+}
+
+/// A trace that is read from a file, in bounded memory.
+pub trait Reader {
+    /// What is known of the trace (more, once it was read to its end).
+    fn info(&self) -> &TraceInfo;
+
+    /// The texts of the events so far.
+    fn names(&self) -> &Names;
+
+    /// Sets what the following calls of [`Reader::next`] give, and goes to the first event at or after
+    /// `from_ns` (`None` is the begin of the trace). Formats with timestamps per page find it without decoding
+    /// what is before.
+    ///
+    /// # Errors
+    /// [`ParseError`] when the file cannot be read, or what is there is no trace.
+    fn seek(&mut self, from_ns: Option<u64>, selection: Selection) -> Result<(), ParseError>;
+
+    /// The next event, all CPUs merged in the order of time; `None` at the end.
+    ///
+    /// # Errors
+    /// [`ParseError`] for what is damaged, with its offset.
+    fn next(&mut self) -> Result<Option<Event>, ParseError>;
+
+    /// The name of a function, and the offset in it; `None` when the trace has no symbol for it.
+    fn symbol<'a>(&'a self, symbol: Symbol) -> Option<(&'a str, u64)>;
+
+    /// The frames of a stack, innermost first.
+    fn frames(&self, frames: Frames) -> &[Symbol];
+}
