@@ -61,7 +61,7 @@ pub trait Reader {
     fn next(&mut self) -> Result<Option<Event>, ParseError>;
 
     /// The name of a function, and the offset in it; `None` when the trace has no symbol for it.
-    fn symbol<'a>(&'a self, symbol: Symbol) -> Option<(&'a str, u64)>;
+    fn symbol(&self, symbol: Symbol) -> Option<(&str, u64)>;
 
     /// The frames of a stack, innermost first.
     fn frames(&self, frames: Frames) -> &[Symbol];
