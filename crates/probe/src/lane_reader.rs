@@ -29,6 +29,8 @@ pub(crate) struct LaneReader {
     largest: BTreeSet<(u64, u64, u64)>,
     /// Spikes since the last interval.
     fresh: Vec<SpikeRecord>,
+    /// How many of them were handed out as they came.
+    shown: usize,
     kept: usize,
     /// How many gaps are kept one by one.
     gaps_kept: usize,
@@ -51,6 +53,7 @@ impl LaneReader {
             max_ns: 0,
             largest: BTreeSet::new(),
             fresh: Vec::new(),
+            shown: 0,
             kept: 0,
             gaps_kept,
             left_out: 0,
@@ -96,9 +99,16 @@ impl LaneReader {
         }
     }
 
+    /// The spikes since the last call, or since the last interval.
+    pub(crate) fn spikes_as_they_come(&mut self) -> &[SpikeRecord] {
+        let from = std::mem::replace(&mut self.shown, self.fresh.len());
+        &self.fresh[from..]
+    }
+
     /// The spikes since the last interval; of a timer probe only those that are among the largest by now.
     pub(crate) fn new_spikes(&mut self) -> Vec<SpikeRecord> {
         let mut fresh = std::mem::take(&mut self.fresh);
+        self.shown = 0;
         if self.gaps == 0 {
             let largest = &self.largest;
             fresh.retain(|spike| largest.contains(&(spike.latency_ns, spike.at_ns, spike.sample)));

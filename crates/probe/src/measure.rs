@@ -56,6 +56,9 @@ pub trait Observer {
     fn batch(&mut self, batch: Batch) -> Result<(), String>;
     /// Called once, when the first latency above the break or gap above the threshold is seen.
     fn first_spike(&mut self, _latency: Nanos) {}
+    /// Called with new spikes up to 20 times a second, so within about 50 ms of each; the same spikes come with the
+    /// batch of their interval, unless larger ones have made them unimportant by then.
+    fn spikes(&mut self, _spikes: &[SpikeRecord]) {}
     /// Asked about 20 times a second: whether to end now, keeping what there is.
     fn should_stop(&self) -> bool;
 }
@@ -98,7 +101,9 @@ pub fn measure(
         }
     }
     session.finish()?;
+    session.drain();
     follow.notice_spike(&session, observer);
+    follow.hand_over_spikes(&mut session, observer);
     let mut batch = batch(&mut session, &mut accounting, clock::now().0.min(end_ns));
     batch.counters.extend(session.usage());
     observer.batch(batch).map_err(ProbeError::Observer)?;
@@ -134,6 +139,7 @@ impl Follow {
         let duration = Nanos(end_ns - session.start_ns);
         observer.progress(&Progress { elapsed, duration, cpus: session.so_far().collect() });
         self.notice_spike(session, observer);
+        self.hand_over_spikes(session, observer);
         // The last interval is handed over with the end.
         if now >= self.next_ns && now < end_ns {
             observer.batch(batch(session, accounting, now)).map_err(ProbeError::Observer)?;
@@ -144,6 +150,13 @@ impl Follow {
             self.stopped = true;
         }
         Ok(())
+    }
+
+    fn hand_over_spikes(&self, session: &mut Session<'_>, observer: &mut dyn Observer) {
+        let spikes = session.spikes_as_they_come();
+        if !spikes.is_empty() {
+            observer.spikes(&spikes);
+        }
     }
 
     fn notice_spike(&mut self, session: &Session<'_>, observer: &mut dyn Observer) {

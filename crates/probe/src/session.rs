@@ -132,6 +132,11 @@ impl<'s> Session<'s> {
         }
     }
 
+    /// The spikes since the last call that were drained.
+    pub(crate) fn spikes_as_they_come(&mut self) -> Vec<SpikeRecord> {
+        self.lanes.iter_mut().flat_map(|reader| reader.spikes_as_they_come().iter().cloned()).collect()
+    }
+
     /// Per measured CPU: samples and the largest one so far. (The stall probe's turns are only summed for stored
     /// intervals, and lag behind here.)
     pub(crate) fn so_far(&self) -> impl Iterator<Item = (CpuId, u64, u64)> + '_ {
@@ -142,9 +147,9 @@ impl<'s> Session<'s> {
         })
     }
 
-    /// Ends a stored interval at `end_ns`: what every CPU counted since the last one, and its new spikes.
+    /// Ends a stored interval at `end_ns`: what every CPU counted since the last one, and its new spikes as far as
+    /// they were drained.
     pub(crate) fn interval(&mut self, end_ns: u64) -> (Vec<Interval>, Vec<SpikeRecord>) {
-        self.drain();
         let start_ns = std::mem::replace(&mut self.interval_start_ns, end_ns);
         let calibration = self.calibration.map(|(_, calibration)| calibration);
         let mut spikes = Vec::new();
