@@ -58,7 +58,7 @@ pub fn fields(text: &str) -> Result<Vec<Field>, FormatError> {
     Ok(fields)
 }
 
-/// `TYPE NAME;	offset:8;	size:16;	signed:0;`.
+/// `TYPE NAME; offset:8; size:16; signed:0;`.
 fn field(line: &str) -> Option<Field> {
     let mut parts = line.split(';').map(str::trim);
     let declaration = parts.next()?;
