@@ -1,10 +1,18 @@
 //! Readers of trace files. Nothing here touches the machine; a file is a sequence of bytes.
 
+pub mod bytes;
 mod error;
+pub mod format;
+pub mod input;
 mod lines;
 mod open;
+pub mod ring_buffer;
 mod source;
+pub mod symbols;
 pub mod text;
+pub mod trace_dat;
+pub mod tracepoint;
+pub mod unpack;
 mod zstandard;
 
 pub use error::ParseError;

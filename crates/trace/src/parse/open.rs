@@ -1,6 +1,8 @@
 //! Opens a trace of any format, which its content tells.
 
+use super::input::Input;
 use super::text::TextReader;
+use super::trace_dat;
 use super::{ParseError, Source};
 use crate::reader::Reader;
 use std::io::Read;
@@ -32,6 +34,9 @@ pub fn from_source(source: Source) -> Result<Box<dyn Reader>, ParseError> {
     let foreign = |found: String| ParseError::Foreign { path: source.path().to_owned(), found };
     if head.is_empty() {
         return Err(foreign("it is empty".to_owned()));
+    }
+    if head.starts_with(&trace_dat::MAGIC) {
+        return Ok(Box::new(trace_dat::open(Input::file(source.unpacked()?, source.path())?)?));
     }
     if head.contains(&0) {
         return Err(foreign(format!("binary data that begins with {}", begin(&head))));

@@ -1,0 +1,252 @@
+//! A file, or bytes in memory, read at positions: what binary readers work on.
+//!
+//! Nothing is mapped and nothing is read that was not asked for; a length that a file claims is compared with the
+//! file's own length before memory is taken for it.
+
+use super::ParseError;
+use super::bytes::ByteOrder;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[derive(Debug)]
+enum Origin {
+    File(File),
+    Memory(Arc<[u8]>),
+}
+
+/// Bytes with a name for messages.
+#[derive(Debug)]
+pub struct Input {
+    path: PathBuf,
+    origin: Origin,
+    length: u64,
+    /// Where in the file an unpacked section was: its errors are reported there.
+    section: Option<u64>,
+}
+
+impl Input {
+    /// An open file; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ParseError::Read`] when its length cannot be told.
+    pub fn file(file: File, path: &Path) -> Result<Self, ParseError> {
+        let length =
+            file.metadata().map_err(|source| ParseError::Read { path: path.to_owned(), source })?.len();
+        Ok(Self { path: path.to_owned(), origin: Origin::File(file), length, section: None })
+    }
+
+    /// The file at `path`.
+    ///
+    /// # Errors
+    /// [`ParseError::Read`] when it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, ParseError> {
+        let file = File::open(path).map_err(|source| ParseError::Read { path: path.to_owned(), source })?;
+        Self::file(file, path)
+    }
+
+    /// Bytes in memory; `name` stands for the path in messages.
+    pub fn memory(name: &Path, bytes: impl Into<Arc<[u8]>>) -> Self {
+        let bytes = bytes.into();
+        Self {
+            path: name.to_owned(),
+            length: bytes.len() as u64,
+            origin: Origin::Memory(bytes),
+            section: None,
+        }
+    }
+
+    /// What a compressed section at `offset` of this file holds.
+    pub fn section(&self, offset: u64, bytes: Vec<u8>) -> Self {
+        Self { section: Some(offset), ..Self::memory(&self.path, bytes) }
+    }
+
+    /// The path, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Number of bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Fills `buffer` from `offset` on.
+    ///
+    /// # Errors
+    /// [`ParseError::Damaged`] when the file ends before, [`ParseError::Read`] when it cannot be read.
+    pub fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ParseError> {
+        if offset.checked_add(buffer.len() as u64).is_none_or(|end| end > self.length) {
+            return Err(self.ends(offset, buffer.len() as u64));
+        }
+        match &self.origin {
+            Origin::Memory(bytes) => {
+                let begin = offset as usize;
+                buffer.copy_from_slice(&bytes[begin..begin + buffer.len()]);
+                Ok(())
+            }
+            Origin::File(file) => file.read_exact_at(buffer, offset).map_err(|source| {
+                if source.kind() == std::io::ErrorKind::UnexpectedEof {
+                    return self.ends(offset, buffer.len() as u64);
+                }
+                ParseError::Read { path: self.path.clone(), source }
+            }),
+        }
+    }
+
+    /// `length` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// As [`Input::fill`].
+    pub fn bytes(&self, offset: u64, length: u64) -> Result<Vec<u8>, ParseError> {
+        if offset.checked_add(length).is_none_or(|end| end > self.length) {
+            return Err(self.ends(offset, length));
+        }
+        let mut buffer = vec![0; length as usize];
+        self.fill(offset, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// The file is damaged at `offset`.
+    pub fn damaged(&self, offset: u64, message: impl Into<String>) -> ParseError {
+        let offset = self.section.unwrap_or(offset);
+        ParseError::Damaged { path: self.path.clone(), offset, message: message.into() }
+    }
+
+    fn ends(&self, offset: u64, wanted: u64) -> ParseError {
+        let what = if self.section.is_some() { "section" } else { "file" };
+        let length = self.length;
+        self.damaged(
+            offset,
+            format!("{wanted} bytes are expected here, but the {what} ends after {length}: it is truncated or damaged"),
+        )
+    }
+
+    /// Reads one thing after the other from `offset` on.
+    pub fn scan(&self, offset: u64, order: ByteOrder) -> Scan<'_> {
+        Scan { input: self, position: offset, order }
+    }
+}
+
+/// Reads one thing after the other.
+#[derive(Clone, Debug)]
+pub struct Scan<'a> {
+    input: &'a Input,
+    /// Where the next thing is.
+    pub position: u64,
+    /// Byte order of numbers.
+    pub order: ByteOrder,
+}
+
+/// Longest text that is looked for.
+const TEXT_BYTES_MAX: usize = 1 << 16;
+
+impl<'a> Scan<'a> {
+    /// What is scanned.
+    pub fn input(&self) -> &'a Input {
+        self.input
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
+        let mut buffer = [0; N];
+        self.input.fill(self.position, &mut buffer)?;
+        self.position += N as u64;
+        Ok(buffer)
+    }
+
+    /// One byte.
+    ///
+    /// # Errors
+    /// As [`Input::fill`].
+    pub fn u8(&mut self) -> Result<u8, ParseError> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    /// Two bytes.
+    ///
+    /// # Errors
+    /// As [`Input::fill`].
+    pub fn u16(&mut self) -> Result<u16, ParseError> {
+        let bytes = self.array::<2>()?;
+        Ok(if self.order == ByteOrder::Little {
+            u16::from_le_bytes(bytes)
+        } else {
+            u16::from_be_bytes(bytes)
+        })
+    }
+
+    /// Four bytes.
+    ///
+    /// # Errors
+    /// As [`Input::fill`].
+    pub fn u32(&mut self) -> Result<u32, ParseError> {
+        let bytes = self.array::<4>()?;
+        Ok(if self.order == ByteOrder::Little {
+            u32::from_le_bytes(bytes)
+        } else {
+            u32::from_be_bytes(bytes)
+        })
+    }
+
+    /// Eight bytes.
+    ///
+    /// # Errors
+    /// As [`Input::fill`].
+    pub fn u64(&mut self) -> Result<u64, ParseError> {
+        let bytes = self.array::<8>()?;
+        Ok(if self.order == ByteOrder::Little {
+            u64::from_le_bytes(bytes)
+        } else {
+            u64::from_be_bytes(bytes)
+        })
+    }
+
+    /// `length` bytes.
+    ///
+    /// # Errors
+    /// As [`Input::fill`].
+    pub fn bytes(&mut self, length: u64) -> Result<Vec<u8>, ParseError> {
+        let bytes = self.input.bytes(self.position, length)?;
+        self.position += length;
+        Ok(bytes)
+    }
+
+    /// `length` bytes as text; what is no UTF-8 is replaced.
+    ///
+    /// # Errors
+    /// As [`Input::fill`].
+    pub fn text(&mut self, length: u64) -> Result<String, ParseError> {
+        let bytes = self.bytes(length)?;
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// A text that ends with NUL.
+    ///
+    /// # Errors
+    /// As [`Input::fill`], and [`ParseError::Damaged`] when there is no NUL within 64 KiB.
+    pub fn terminated(&mut self) -> Result<String, ParseError> {
+        let begin = self.position;
+        let mut text = Vec::new();
+        loop {
+            let left = self.input.length.saturating_sub(self.position).min(256);
+            let block = self.input.bytes(self.position, left.max(1))?;
+            if let Some(end) = block.iter().position(|byte| *byte == 0) {
+                text.extend_from_slice(&block[..end]);
+                self.position += end as u64 + 1;
+                return Ok(String::from_utf8_lossy(&text).into_owned());
+            }
+            text.extend_from_slice(&block);
+            self.position += block.len() as u64;
+            if text.len() > TEXT_BYTES_MAX {
+                return Err(self.input.damaged(begin, "a text that does not end"));
+            }
+        }
+    }
+
+    /// The file is damaged at the current position.
+    pub fn damaged(&self, message: impl Into<String>) -> ParseError {
+        self.input.damaged(self.position, message)
+    }
+}

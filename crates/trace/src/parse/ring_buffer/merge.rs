@@ -1,0 +1,128 @@
+//! The events of all CPUs in the order of time.
+
+use super::cursor::{Cursor, Item};
+use super::page::Record;
+use crate::parse::ParseError;
+use crate::parse::bytes::ByteOrder;
+use crate::parse::input::Input;
+use crate::parse::unpack::Unpacker;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Which records are wanted: by the 16 bits with which their data begins.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    all: bool,
+    bits: Vec<u64>,
+}
+
+impl Wanted {
+    /// Every record.
+    pub fn all() -> Self {
+        Self { all: true, bits: Vec::new() }
+    }
+
+    /// The records with these ids.
+    pub fn only(ids: impl IntoIterator<Item = u16>) -> Self {
+        let mut bits = vec![0; 1 << 10];
+        for id in ids {
+            bits[usize::from(id >> 6)] |= 1 << (id & 63);
+        }
+        Self { all: false, bits }
+    }
+
+    /// Whether `record` of `page` is wanted.
+    #[inline]
+    pub fn wants(&self, page: &[u8], record: &Record, order: ByteOrder) -> bool {
+        if self.all {
+            return true;
+        }
+        let Some(id) = order.u16(page, record.begin) else { return true };
+        self.bits.get(usize::from(id >> 6)).is_some_and(|word| word >> (id & 63) & 1 == 1)
+    }
+}
+
+/// Merges the CPUs. The one whose item is the earliest is current; the others wait in a heap.
+#[derive(Debug)]
+pub struct Merge {
+    input: Input,
+    unpacker: Unpacker,
+    cursors: Vec<Cursor>,
+    wanted: Wanted,
+    waiting: BinaryHeap<Reverse<(u64, usize)>>,
+    current: Option<usize>,
+    /// Cursors that were not yet advanced to their first item.
+    unprimed: Vec<usize>,
+}
+
+impl Merge {
+    /// All events of the cursors.
+    pub fn new(input: Input, unpacker: Unpacker, cursors: Vec<Cursor>) -> Self {
+        let unprimed = (0..cursors.len()).collect();
+        let waiting = BinaryHeap::with_capacity(cursors.len());
+        Self { input, unpacker, cursors, wanted: Wanted::all(), waiting, current: None, unprimed }
+    }
+
+    /// The file.
+    pub fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// Goes to where the times for which `before` is true end (whole pages: some earlier events may come first), or
+    /// to the begin without `before`, and gives only what is `wanted` from there on.
+    ///
+    /// # Errors
+    /// [`ParseError`] for a page that cannot be read.
+    pub fn seek(&mut self, before: Option<&dyn Fn(u64) -> bool>, wanted: Wanted) -> Result<(), ParseError> {
+        self.wanted = wanted;
+        self.waiting.clear();
+        self.current = None;
+        self.unprimed = (0..self.cursors.len()).collect();
+        for cursor in &mut self.cursors {
+            cursor.seek(|time| before.is_some_and(|before| before(time)), &self.input, &mut self.unpacker)?;
+        }
+        Ok(())
+    }
+
+    /// Goes to the next item: its CPU's cursor, or `None` at the end.
+    ///
+    /// # Errors
+    /// [`ParseError`] for damage; the next call goes on behind it.
+    #[inline]
+    pub fn take(&mut self) -> Result<Option<(&Cursor, Item)>, ParseError> {
+        while let Some(index) = self.unprimed.last().copied() {
+            self.cursors[index].advance(&self.wanted, &self.input, &mut self.unpacker)?;
+            self.unprimed.pop();
+            if let Some(item) = self.cursors[index].item() {
+                self.waiting.push(Reverse((item.time(), index)));
+            }
+        }
+        if let Some(index) = self.current.take() {
+            let advanced = self.cursors[index].advance(&self.wanted, &self.input, &mut self.unpacker);
+            if let Err(error) = advanced {
+                self.unprimed.push(index);
+                return Err(error);
+            }
+            self.current = self.cursors[index].item().map(|item| self.earlier(item.time(), index));
+        }
+        if self.current.is_none() {
+            self.current = self.waiting.pop().map(|Reverse((_, index))| index);
+        }
+        Ok(self.current.and_then(|index| {
+            let cursor = &self.cursors[index];
+            Some((cursor, cursor.item()?))
+        }))
+    }
+
+    /// Which is the earliest: the cursor `index` at `time`, or the first of those that wait; the other one waits.
+    #[inline]
+    fn earlier(&mut self, time: u64, index: usize) -> usize {
+        match self.waiting.peek_mut() {
+            Some(mut first) if first.0 < (time, index) => {
+                let Reverse((_, earlier)) = std::mem::replace(&mut *first, Reverse((time, index)));
+                earlier
+            }
+            _ => index,
+        }
+    }
+}

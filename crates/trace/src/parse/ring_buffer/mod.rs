@@ -1,0 +1,20 @@
+//! Pages of the kernel's ring buffer, as `per_cpu/cpuN/trace_pipe_raw` gives them and trace.dat keeps them.
+//!
+//! In: the layout of a page (`events/header_page`) and where the pages of each CPU are. Out: the raw records of all
+//! CPUs in the order of time, and the losses between them. What a record means is not known here: that is
+//! [`super::tracepoint`].
+
+mod cursor;
+mod layout;
+mod merge;
+mod page;
+mod pages;
+mod reader;
+
+pub use cursor::{Cursor, Item};
+pub use layout::{PAGE_BYTES_MAX, PageHeader, PageLayout};
+pub use merge::{Merge, Wanted};
+pub use page::{PageError, Record, Walk};
+pub use pages::Pages;
+pub(crate) use reader::Parts;
+pub use reader::{BufferReader, Clock};

@@ -1,0 +1,121 @@
+//! The reader of everything that is kept as ring-buffer pages: trace.dat, and folders of raw pages.
+
+use super::cursor::Item;
+use super::merge::{Merge, Wanted};
+use crate::event::{Context, Event, EventKind, Frames, Names, Symbol};
+use crate::parse::ParseError;
+use crate::parse::symbols::Symbols;
+use crate::parse::tracepoint::{Decoder, Texts};
+use crate::reader::{Reader, Selection, TraceInfo};
+
+/// Makes nanoseconds of the buffer's times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// The time in cycles is multiplied by the first and divided by 2 to the power of the second.
+    pub scale: Option<(u32, u32)>,
+    /// Nanoseconds that are added then.
+    pub offset_ns: i64,
+}
+
+impl Clock {
+    /// The time in nanoseconds; a time that would be negative is 0.
+    #[inline]
+    pub fn nanos(&self, time: u64) -> u64 {
+        let scaled = match self.scale {
+            Some((multiplier, shift)) => {
+                ((u128::from(time) * u128::from(multiplier)) >> shift.min(127)) as u64
+            }
+            None => time,
+        };
+        scaled.saturating_add_signed(self.offset_ns)
+    }
+}
+
+/// Reads the events of all CPUs in the order of time.
+#[derive(Debug)]
+pub struct BufferReader {
+    info: TraceInfo,
+    merge: Merge,
+    decoder: Decoder,
+    texts: Texts,
+    symbols: Symbols,
+    clock: Clock,
+    from_ns: u64,
+}
+
+/// What a reader is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) info: TraceInfo,
+    pub(crate) merge: Merge,
+    pub(crate) decoder: Decoder,
+    pub(crate) texts: Texts,
+    pub(crate) symbols: Symbols,
+    pub(crate) clock: Clock,
+}
+
+impl BufferReader {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { info, merge, decoder, texts, symbols, clock } = parts;
+        Self { info, merge, decoder, texts, symbols, clock, from_ns: 0 }
+    }
+}
+
+impl Reader for BufferReader {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn names(&self) -> &Names {
+        &self.texts.names
+    }
+
+    fn seek(&mut self, from_ns: Option<u64>, selection: Selection) -> Result<(), ParseError> {
+        let wanted = match selection {
+            Selection::All => Wanted::all(),
+            Selection::Wakeups => Wanted::only(self.decoder.wakeups().iter().copied()),
+        };
+        let clock = self.clock;
+        self.from_ns = from_ns.unwrap_or(0);
+        let before = from_ns.map(|from_ns| move |time| clock.nanos(time) < from_ns);
+        self.merge.seek(before.as_ref().map(|before| before as &dyn Fn(u64) -> bool), wanted)
+    }
+
+    fn next(&mut self) -> Result<Option<Event>, ParseError> {
+        loop {
+            let Some((cursor, item)) = self.merge.take()? else { return Ok(None) };
+            let at_ns = self.clock.nanos(item.time());
+            if at_ns < self.from_ns {
+                continue;
+            }
+            let (cpu, offset) = (cursor.cpu, cursor.offset());
+            if let Item::Lost { events, .. } = item {
+                let (context, kind) = (Context::default(), EventKind::Lost { events });
+                return Ok(Some(Event { at_ns, cpu, pid: None, command: None, context, offset, kind }));
+            }
+            let decoded = self.decoder.decode(cursor.data(), &mut self.texts);
+            let decoded = decoded.map_err(|message| self.merge.input().damaged(offset, message))?;
+            let command = decoded.pid.and_then(|pid| self.texts.of_pid(pid));
+            return Ok(Some(Event {
+                at_ns,
+                cpu,
+                pid: decoded.pid,
+                command,
+                context: decoded.context,
+                offset,
+                kind: decoded.kind,
+            }));
+        }
+    }
+
+    fn symbol(&self, symbol: Symbol) -> Option<(&str, u64)> {
+        match symbol {
+            Symbol::Name(name) => Some((self.texts.names.text(name), 0)),
+            Symbol::Address(address) => self.symbols.of(address),
+        }
+    }
+
+    fn frames(&self, frames: Frames) -> &[Symbol] {
+        self.texts.frames(frames)
+    }
+}

@@ -1,0 +1,191 @@
+//! trace.dat, the file of `trace-cmd record`: versions 6 and 7.
+//!
+//! In: such a file, of either byte order and word size, packed with zlib, zstd or not at all. Out: a
+//! [`BufferReader`] over the events of all its buffers (the top one and instances) whose clock is that of the first
+//! buffer with events.
+//!
+//! Times are those of the trace clock, plus what `--ts-offset` stored in the file; cycles become nanoseconds where
+//! the file tells how. What would move them to the wall clock (`--date`) or to the clock of a host (a guest's time
+//! shift) is not applied: the kernel's own events have times inside that would not move with it. Options that are not
+//! known, or do not matter to the explanation (hooks, process maps, guests), are skipped.
+
+mod metadata;
+mod options;
+mod version6;
+mod version7;
+
+use super::ParseError;
+use super::bytes::ByteOrder;
+use super::input::{Input, Scan};
+use super::ring_buffer::{BufferReader, Cursor, Merge, PageLayout, Pages};
+use super::tracepoint::{Decoder, Kernel, Release, Texts};
+use super::unpack::{Algorithm, Unpacker};
+use crate::parse::ring_buffer::Parts;
+use crate::reader::TraceInfo;
+use metadata::Metadata;
+use options::Options;
+use whylate_core::CpuId;
+
+/// The first bytes of every trace.dat.
+pub const MAGIC: [u8; 10] = *b"\x17\x08Dtracing";
+
+/// Where the events of a CPU are.
+#[derive(Clone, Copy, Debug)]
+struct CpuData {
+    cpu: CpuId,
+    offset: u64,
+    bytes: u64,
+}
+
+/// One of the file's buffers.
+#[derive(Clone, Debug)]
+struct Buffer {
+    /// The instance's name; empty for the top one.
+    name: String,
+    /// Its clock, when the file tells for each buffer.
+    clock: Option<String>,
+    /// Size of its pages, when the file tells for each buffer.
+    page_bytes: Option<u32>,
+    packed: bool,
+    cpus: Vec<CpuData>,
+}
+
+/// What the file says, whichever its version is.
+#[derive(Debug)]
+struct Contents {
+    order: ByteOrder,
+    page_bytes: u32,
+    algorithm: Algorithm,
+    metadata: Metadata,
+    options: Options,
+    buffers: Vec<Buffer>,
+    /// The trace is kept as text.
+    text: bool,
+}
+
+/// Opens a trace.dat.
+///
+/// # Errors
+/// [`ParseError::Foreign`] when it is none, or of another version; [`ParseError::Damaged`] when it is damaged or
+/// truncated; [`ParseError::Read`] when it cannot be read.
+pub fn open(input: Input) -> Result<BufferReader, ParseError> {
+    let (version, contents) = contents(&input)?;
+    if contents.text {
+        return Err(foreign(
+            &input,
+            "a trace.dat that keeps the trace as text, as trace-cmd does for latency tracers: give the output of `trace-cmd report` instead",
+        ));
+    }
+    let Contents { order, algorithm, metadata, options, buffers, page_bytes, .. } = contents;
+    let layout =
+        PageLayout::parse(&metadata.header_page, order).map_err(|message| input.damaged(0, message))?;
+    let (buffers, clock) = of_one_clock(buffers, options.clock.clone());
+    let mut cursors = Vec::new();
+    for buffer in &buffers {
+        let layout = buffer_layout(&input, layout, buffer, page_bytes)?;
+        for data in buffer.cpus.iter().filter(|data| data.bytes > 0) {
+            let pages = if buffer.packed {
+                Pages::packed(&input, data.offset, data.bytes, &layout)?
+            } else {
+                Pages::plain(&input, data.offset, data.bytes, layout.page_bytes)?
+            };
+            cursors.push(Cursor::new(data.cpu, layout, pages));
+        }
+    }
+    let recorded = metadata.formats.iter().map(|format| format.full_name()).collect();
+    let info = TraceInfo {
+        format: format!("trace.dat v{version}"),
+        clock: clock.clone(),
+        kernel: options.release.clone(),
+        cpus: options.cpus,
+        resolution_ns: 1,
+        lost: options.lost.clone(),
+        recorded,
+        ..TraceInfo::default()
+    };
+    let mut texts = Texts::default();
+    texts.printk = metadata.printk;
+    texts.learn_commands(&metadata.commands);
+    let kernel = Kernel {
+        order,
+        long_bytes: layout.commit_width,
+        release: options.release.as_deref().and_then(Release::parse),
+        text_start: metadata.symbols.text_start(),
+    };
+    let decoder = Decoder::new(kernel, &metadata.formats, &mut texts);
+    let merge = Merge::new(input, Unpacker::new(algorithm), cursors);
+    let clock = options.times(clock.as_deref());
+    Ok(BufferReader::new(Parts { info, merge, decoder, texts, symbols: metadata.symbols, clock }))
+}
+
+/// The header, and what follows it in the file's version.
+fn contents(input: &Input) -> Result<(u32, Contents), ParseError> {
+    let mut magic = [0; MAGIC.len()];
+    if input.length() < MAGIC.len() as u64 || input.fill(0, &mut magic).is_err() || magic != MAGIC {
+        return Err(foreign(input, "no trace.dat"));
+    }
+    let mut scan = input.scan(MAGIC.len() as u64, ByteOrder::Little);
+    let version_at = scan.position;
+    let version = scan.terminated()?;
+    scan.order = match scan.u8()? {
+        0 => ByteOrder::Little,
+        1 => ByteOrder::Big,
+        other => return Err(input.damaged(scan.position - 1, format!("{other} is no byte order"))),
+    };
+    let long_bytes = scan.u8()?;
+    if !matches!(long_bytes, 4 | 8) {
+        return Err(input.damaged(scan.position - 1, format!("{long_bytes} is no size of a long")));
+    }
+    let page_bytes = scan.u32()?;
+    if !page_bytes.is_power_of_two() || page_bytes > super::ring_buffer::PAGE_BYTES_MAX as u32 {
+        return Err(input.damaged(scan.position - 4, format!("{page_bytes} is no size of a page")));
+    }
+    match version.as_str() {
+        "6" => Ok((6, version6::read(scan, page_bytes)?)),
+        "7" => Ok((7, version7::read(scan, page_bytes)?)),
+        other if other.len() <= 8 => Err(foreign(
+            input,
+            &format!("a trace.dat of version {other:?}; it must be 6 or 7: `trace-cmd convert` makes one"),
+        )),
+        _ => Err(input.damaged(version_at, "the version is no number")),
+    }
+}
+
+fn foreign(input: &Input, found: &str) -> ParseError {
+    ParseError::Foreign { path: input.path().to_owned(), found: found.to_owned() }
+}
+
+/// The buffers with the clock of the first one that has events, and that clock: times of different clocks cannot be
+/// merged.
+fn of_one_clock(buffers: Vec<Buffer>, clock: Option<String>) -> (Vec<Buffer>, Option<String>) {
+    let has_events = |buffer: &Buffer| buffer.cpus.iter().any(|data| data.bytes > 0);
+    let first = buffers.iter().find(|buffer| has_events(buffer)).or(buffers.first());
+    let clock = first.and_then(|buffer| buffer.clock.clone()).or(clock);
+    let same = |buffer: &Buffer| buffer.clock.is_none() || buffer.clock == clock;
+    (buffers.into_iter().filter(same).collect(), clock)
+}
+
+/// The layout of a buffer's pages. Version 7 tells the size for each buffer; in version 6, sub-buffers that are larger
+/// than the machine's pages show in the page's header only.
+fn buffer_layout(
+    input: &Input,
+    layout: PageLayout,
+    buffer: &Buffer,
+    page_bytes: u32,
+) -> Result<PageLayout, ParseError> {
+    let bytes = match buffer.page_bytes {
+        Some(bytes) => bytes as usize,
+        None => layout.page_bytes.max(page_bytes as usize),
+    };
+    let layout = layout.with_page_bytes(bytes);
+    layout.ok_or_else(|| input.damaged(0, format!("buffer {:?} has pages of {bytes} bytes", buffer.name)))
+}
+
+/// Whether a claimed count of things can be: each of them has at least `bytes_each` bytes.
+fn plausible(scan: &Scan<'_>, count: u32, bytes_each: u64) -> Result<u32, ParseError> {
+    let left = scan.input().length().saturating_sub(scan.position);
+    if u64::from(count).saturating_mul(bytes_each) > left {
+        return Err(scan.damaged(format!("{count} entries do not fit into the {left} bytes that are left")));
+    }
+    Ok(count)
+}

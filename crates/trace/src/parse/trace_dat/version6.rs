@@ -1,0 +1,100 @@
+//! Version 6: one part after the other, the events of the CPUs at the end.
+
+use super::metadata::Metadata;
+use super::options::{Options, id};
+use super::{Buffer, Contents, CpuData, plausible};
+use crate::parse::ParseError;
+use crate::parse::input::Scan;
+use crate::parse::unpack::Algorithm;
+use whylate_core::CpuId;
+
+/// An instance: where its list of CPUs is, and its name.
+struct Instance {
+    offset: u64,
+    name: String,
+}
+
+/// Reads what follows the file's header.
+pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, ParseError> {
+    let mut metadata = Metadata::default();
+    metadata.header(&mut scan)?;
+    metadata.ftrace_formats(&mut scan)?;
+    metadata.event_formats(&mut scan)?;
+    metadata.symbols(&mut scan)?;
+    metadata.printk(&mut scan)?;
+    metadata.commands(&mut scan)?;
+    let cpus = scan.u32()?;
+    let mut options = Options::default();
+    let mut instances = Vec::new();
+    let mut kind = kind(&mut scan)?;
+    if kind == "options" {
+        read_options(&mut scan, &mut options, &mut instances)?;
+        kind = self::kind(&mut scan)?;
+    }
+    options.cpus.get_or_insert(cpus);
+    let mut buffers = Vec::new();
+    let text = kind == "latency";
+    if !text {
+        buffers.push(buffer(&mut scan, &kind, String::new(), cpus)?);
+    }
+    for instance in instances {
+        let mut scan = scan.input().scan(instance.offset, scan.order);
+        let kind = self::kind(&mut scan)?;
+        buffers.push(buffer(&mut scan, &kind, instance.name, cpus)?);
+    }
+    Ok(Contents {
+        order: scan.order,
+        page_bytes,
+        algorithm: Algorithm::None,
+        metadata,
+        options,
+        buffers,
+        text,
+    })
+}
+
+/// Ten bytes that say what follows: a word, blanks, NUL.
+fn kind(scan: &mut Scan<'_>) -> Result<String, ParseError> {
+    let at = scan.position;
+    let bytes = scan.bytes(10)?;
+    let word = String::from_utf8_lossy(&bytes).trim_end_matches(['\0', ' ']).to_owned();
+    if matches!(word.as_str(), "options" | "latency" | "flyrecord") {
+        return Ok(word);
+    }
+    Err(scan.input().damaged(at, "`options`, `latency` or `flyrecord` is expected here"))
+}
+
+fn read_options(
+    scan: &mut Scan<'_>,
+    options: &mut Options,
+    instances: &mut Vec<Instance>,
+) -> Result<(), ParseError> {
+    loop {
+        let option = scan.u16()?;
+        if option == id::DONE {
+            return Ok(());
+        }
+        let length = scan.u32()?;
+        let end = scan.position.saturating_add(u64::from(length));
+        if option == id::BUFFER {
+            let offset = scan.u64()?;
+            instances.push(Instance { offset, name: scan.terminated()? });
+            scan.position = end;
+        } else {
+            let data = scan.bytes(u64::from(length))?;
+            options.take(option, &data, scan.order);
+        }
+    }
+}
+
+/// The list of CPUs of a buffer.
+fn buffer(scan: &mut Scan<'_>, kind: &str, name: String, cpus: u32) -> Result<Buffer, ParseError> {
+    if kind != "flyrecord" {
+        return Err(scan.damaged("`flyrecord` is expected before this"));
+    }
+    let mut data = Vec::new();
+    for cpu in 0..plausible(scan, cpus, 16)? {
+        data.push(CpuData { cpu: CpuId(cpu), offset: scan.u64()?, bytes: scan.u64()? });
+    }
+    Ok(Buffer { name, clock: None, page_bytes: None, packed: false, cpus: data })
+}
