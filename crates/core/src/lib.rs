@@ -5,6 +5,7 @@
 
 pub mod cpus;
 pub mod facts;
+mod frequency;
 pub mod plan;
 pub mod record;
 pub mod result;

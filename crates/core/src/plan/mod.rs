@@ -10,6 +10,7 @@ mod load;
 mod overrides;
 mod probe;
 mod size;
+mod treatment;
 
 pub mod builtin;
 
@@ -17,6 +18,10 @@ pub use document::{Place, PlanError, Source};
 pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
 pub use size::{Size, SizeError};
+pub use treatment::{
+    AffinityPlan, GovernorPlan, IdlePlan, IrqAffinityPlan, KsmPlan, ModuleParameterPlan, RtThrottlingPlan,
+    SmtOffPlan, SwitchPlan, SysctlPlan, SysfsPlan, ThpPlan, TreatmentKind, TreatmentPlan,
+};
 
 use crate::cpus::CpuSelector;
 use crate::units::Nanos;
