@@ -6,6 +6,7 @@
 pub mod cpus;
 pub mod facts;
 mod frequency;
+pub mod moment;
 pub mod plan;
 pub mod record;
 pub mod result;
