@@ -43,7 +43,7 @@ fn reading_of(surroundings: &Surroundings, path: &str, value: &str) -> Result<Re
     } else if is_choice {
         Reading::Bracketed
     } else if is_affinity && is_mask(&text) && is_mask(value) {
-        Reading::Whole
+        Reading::CpuMask
     } else if name.ends_with("_list") || name.ends_with("cpulist") || name.starts_with("cpuset.") {
         Reading::CpuList
     } else if matches!(text.trim(), "Y" | "N") {

@@ -3,7 +3,13 @@
 //! Each is a function of its parameters and the files of the machine. None of them writes; all can be tried on a fake
 //! root.
 
+mod affinity;
 mod files;
+mod governor;
+mod idle;
+pub mod interrupts;
+pub mod offline;
+mod smt;
 mod switches;
 
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
@@ -20,11 +26,11 @@ impl Planner for TreatmentKind {
             Self::Sysfs(plan) => plan.plan(surroundings),
             Self::Sysctl(plan) => plan.plan(surroundings),
             Self::ModuleParameter(plan) => plan.plan(surroundings),
-            Self::IrqAffinity(_)
-            | Self::Affinity(_)
-            | Self::Governor(_)
-            | Self::SmtOff(_)
-            | Self::Idle(_) => Err(Impossible::new("not there yet")),
+            Self::IrqAffinity(plan) => plan.plan(surroundings),
+            Self::Affinity(plan) => plan.plan(surroundings),
+            Self::Governor(plan) => plan.plan(surroundings),
+            Self::SmtOff(plan) => plan.plan(surroundings),
+            Self::Idle(plan) => plan.plan(surroundings),
         }
     }
 }
