@@ -4,6 +4,7 @@
 //! checked without knowing the machine; each error says file, line, column, key and what would be right.
 
 mod check;
+mod decode;
 mod document;
 mod head;
 mod load;
@@ -70,7 +71,10 @@ pub struct Plan {
     /// What disturbs.
     #[serde(default)]
     pub load: Vec<LoadPlan>,
-    /// Which loads run together.
+    /// What is changed on the machine, and undone afterwards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub treatment: Vec<TreatmentPlan>,
+    /// Which loads and treatments belong together.
     #[serde(default)]
     pub cell: Vec<CellPlan>,
 }
@@ -89,7 +93,7 @@ impl Default for Target {
     }
 }
 
-/// One combination of loads.
+/// One combination of loads and treatments.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellPlan {
@@ -99,7 +103,7 @@ pub struct CellPlan {
     /// Names of loads.
     #[serde(default)]
     pub loads: Vec<String>,
-    /// Names of treatments.
+    /// Names of treatments, in the order in which they are applied.
     #[serde(default)]
     pub treatments: Vec<String>,
 }
@@ -190,6 +194,11 @@ impl Plan {
         self.timeout.unwrap_or_else(|| {
             Nanos(self.repeat_duration().0.saturating_mul(2).saturating_add(60_000_000_000))
         })
+    }
+
+    /// The treatment of that name.
+    pub fn treatment(&self, name: &str) -> Option<&TreatmentPlan> {
+        self.treatment.iter().find(|treatment| treatment.name == name)
     }
 
     /// The load of that name.
