@@ -92,10 +92,7 @@ impl Guard {
             Err(source) => {
                 let report = undo(&mut self.journal, &self.root, |entry| entry.entry >= first);
                 self.forget_closed_session();
-                let aftermath = match report.problems().as_slice() {
-                    [] => "everything is as it was before".to_owned(),
-                    problems => problems.join("; "),
-                };
+                let aftermath = report.aftermath();
                 let treatment = treatment.to_owned();
                 Err(TreatError::NotApplied { treatment, source: Box::new(source), aftermath })
             }

@@ -14,6 +14,7 @@ mod place;
 pub mod planner;
 mod preview;
 mod reading;
+mod result;
 pub mod tasks;
 mod undo;
 
@@ -24,4 +25,4 @@ pub use journal::{Fate, Holder, JournalPlace};
 pub use planner::{Impossible, Planned, Planner, Surroundings};
 pub use preview::Before;
 pub use reading::Reading;
-pub use undo::{Outcome, Report, restore};
+pub use undo::{Report, Undone, restore};

@@ -9,7 +9,7 @@ use whylate_sys::host::HostRoot;
 
 /// What became of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Undone {
     /// The treatment that wanted it.
     pub treatment: String,
     /// Where.
@@ -26,7 +26,7 @@ pub struct Outcome {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// One for each.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<Undone>,
     /// What went wrong with the journal itself; the machine is as the outcomes say.
     pub journal_error: Option<String>,
 }
@@ -39,7 +39,15 @@ impl Report {
 
     /// One line for each setting that is not as it was before.
     pub fn problems(&self) -> Vec<String> {
-        self.outcomes.iter().filter_map(Outcome::problem).collect()
+        self.outcomes.iter().filter_map(Undone::problem).collect()
+    }
+
+    /// What came of it, as the end of a sentence.
+    pub fn aftermath(&self) -> String {
+        match self.problems().as_slice() {
+            [] => "everything is as it was before".to_owned(),
+            problems => problems.join("; "),
+        }
     }
 
     /// Adds what another undo came to.
@@ -49,7 +57,7 @@ impl Report {
     }
 }
 
-impl Outcome {
+impl Undone {
     /// Why the setting is not what it was; `None` when it is.
     pub fn problem(&self) -> Option<String> {
         let Self { target, old, new, .. } = self;
@@ -88,13 +96,7 @@ pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&Entr
             report.journal_error.get_or_insert(error.to_string());
         }
         let (old, target) = (entry.old_normal(), entry.change.target);
-        report.outcomes.push(Outcome {
-            treatment: entry.treatment,
-            target,
-            old,
-            new: entry.change.new,
-            fate,
-        });
+        report.outcomes.push(Undone { treatment: entry.treatment, target, old, new: entry.change.new, fate });
     }
     if let Err(error) = journal.clear_if_closed() {
         report.journal_error.get_or_insert(error.to_string());

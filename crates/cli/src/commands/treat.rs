@@ -10,9 +10,9 @@ use whylate_core::plan::TreatmentKind;
 use whylate_core::result::{ChangeHolder, ChangeState, TREAT_FORMAT, TreatChange, TreatResult};
 use whylate_sys::facts;
 use whylate_sys::host::HostRoot;
-use whylate_treat::journal::{Entry, State, TREATMENTS};
+use whylate_treat::journal::TREATMENTS;
 use whylate_treat::{
-    Before, Change, Fate, Guard, Holder, JournalPlace, Planner, Report, Surroundings, TreatError, restore,
+    Before, Change, Guard, Holder, JournalPlace, Planner, Surroundings, TreatError, restore,
 };
 
 pub(super) fn execute(command: TreatCommand) -> Result<Ending> {
@@ -74,71 +74,15 @@ fn make(
     let asked_to_stop = signals::watch()?;
     let command = format!("whylate treat apply {}", kind.kind());
     let mut guard = Guard::begin(&place(), root, Holder::this_process(&command, None, true, root))?;
-    warnings.extend(recovery(guard.recovered()));
+    warnings.extend(whylate_runner::recovery(guard.recovered()));
     warnings.extend(guard.apply(kind.kind(), changes)?);
     if asked_to_stop.load(Ordering::Relaxed) {
         let report = guard.undo();
-        bail!("stopped by the user; {}", aftermath(&report));
+        bail!("stopped by the user; {}", report.aftermath());
     }
-    let made: Vec<TreatChange> = guard.in_force().map(|entry| change_of(entry, None)).collect();
+    let made: Vec<TreatChange> = guard.in_force().map(TreatChange::from).collect();
     guard.keep()?;
     print(&applying.printing, "apply", made, None, warnings)
-}
-
-fn aftermath(report: &Report) -> String {
-    match report.problems().as_slice() {
-        [] => "everything is as it was before".to_owned(),
-        problems => problems.join("; "),
-    }
-}
-
-/// What a killed run had left behind, and what became of it.
-pub(super) fn recovery(recovered: &Report) -> Option<Warning> {
-    if recovered.outcomes.is_empty() {
-        return None;
-    }
-    let text = format!(
-        "{} changes that a killed run had left behind were undone first; {}",
-        recovered.outcomes.len(),
-        aftermath(recovered)
-    );
-    Some(Warning::without_fix("treatments-recovered", text))
-}
-
-fn change_of(entry: &Entry, holder: Option<&Holder>) -> TreatChange {
-    let state = match &entry.state {
-        State::Intended => ChangeState::Interrupted,
-        State::Applied { .. } => ChangeState::Applied,
-        State::Closed(fate) => state_of(fate),
-    };
-    TreatChange {
-        treatment: entry.treatment.clone(),
-        target: entry.change.target.to_string(),
-        old: Some(entry.old_normal()),
-        new: entry.change.new.clone(),
-        effect: Some(entry.change.effect.clone()),
-        state,
-        reason: None,
-        holder: holder.map(|holder| ChangeHolder {
-            command: holder.command.clone(),
-            run: holder.run.clone(),
-            pid: holder.pid,
-            alive: holder.is_alive(),
-            kept: holder.kept,
-            since: holder.since(),
-        }),
-    }
-}
-
-fn state_of(fate: &Fate) -> ChangeState {
-    match fate {
-        Fate::Restored => ChangeState::Restored,
-        Fate::Unchanged => ChangeState::Unchanged,
-        Fate::Ended => ChangeState::Ended,
-        Fate::Rebooted => ChangeState::Rebooted,
-        Fate::LeftAlone { .. } => ChangeState::LeftAlone,
-        Fate::Failed { .. } => ChangeState::Failed,
-    }
 }
 
 fn status(printing: TreatPrinting) -> Result<Ending> {
@@ -154,22 +98,17 @@ fn status(printing: TreatPrinting) -> Result<Ending> {
             );
             warnings.push(Warning::without_fix("journal-damaged", text));
         }
-        changes.extend(contents.open().map(|entry| change_of(entry, contents.holder(entry))));
+        changes.extend(contents.open().map(|entry| TreatChange {
+            holder: contents.holder(entry).map(ChangeHolder::from),
+            ..TreatChange::from(entry)
+        }));
     }
     print(&printing, "status", changes, None, warnings)
 }
 
 fn take_back(printing: TreatPrinting) -> Result<Ending> {
     let report = restore(&place(), &machine::root())?;
-    let changes = report.outcomes.iter().map(|outcome| TreatChange {
-        treatment: outcome.treatment.clone(),
-        target: outcome.target.to_string(),
-        old: Some(outcome.old.clone()),
-        new: outcome.new.clone(),
-        state: state_of(&outcome.fate),
-        reason: outcome.problem(),
-        ..TreatChange::default()
-    });
+    let changes = report.outcomes.iter().map(TreatChange::from);
     let warnings = report.journal_error.iter().map(|error| Warning::without_fix("journal", error));
     let restored = report.is_complete();
     print(&printing, "restore", changes.collect(), Some(restored), warnings.collect())
