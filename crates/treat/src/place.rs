@@ -15,6 +15,9 @@ use whylate_sys::schedule;
 /// How long a group that tasks are leaving may stay busy.
 const REMOVE_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long a signal may take to show.
+const SIGNAL_WITHIN: Duration = Duration::from_secs(2);
+
 /// What is at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -110,10 +113,22 @@ impl Target {
             Self::Membership { task, hierarchy, mount } => move_to_group(root, task, hierarchy, mount, text),
             Self::Stopped { task } => {
                 let signal = if text == Self::STOPPED { Signal::STOP } else { Signal::CONT };
-                send(task, signal)
+                send(task, signal).inspect(|()| self.wait_for(root, text))
             }
         };
         outcome.map_err(|source| self.refusal(text, source))
+    }
+
+    /// A signal takes effect a moment later; whether it did is for the caller to see.
+    fn wait_for(&self, root: &HostRoot, value: &str) {
+        let deadline = Instant::now() + SIGNAL_WITHIN;
+        while Instant::now() < deadline
+            && self
+                .read(root)
+                .is_ok_and(|found| found != Found::Ended && found != Found::Value(value.to_owned()))
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn refusal(&self, text: &str, source: io::Error) -> TreatError {

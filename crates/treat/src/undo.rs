@@ -128,6 +128,10 @@ fn try_undo(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Resul
         Found::Value(found) => target.normal(&found),
     };
     if found == old {
+        // A stop may be on its way to a process that still runs.
+        if matches!(target, Target::Stopped { .. }) && old == Target::RUNNING {
+            target.restore(root, &entry.old)?;
+        }
         return Ok(Fate::Unchanged);
     }
     let is_ours = match &entry.state {
