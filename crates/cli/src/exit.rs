@@ -3,11 +3,14 @@
 use std::io;
 use std::process::ExitCode;
 use whylate_probe::ProbeError;
+use whylate_treat::TreatError;
 
 /// Something went wrong, usage included.
 pub(crate) const ERROR: u8 = 1;
 /// A limit was exceeded.
 pub(crate) const EXCEEDED: u8 = 2;
+/// A setting is not what it was before.
+pub(crate) const NOT_RESTORED: u8 = 3;
 /// A facility that was asked for explicitly is not there.
 pub(crate) const UNAVAILABLE: u8 = 69;
 
@@ -18,6 +21,8 @@ pub(crate) enum Ending {
     Pass,
     /// A latency was above the limit or the break threshold.
     Exceeded,
+    /// A setting of the machine is not what it was before, which has been said already.
+    NotRestored,
     /// Something is incomplete, and has been said already.
     Incomplete,
 }
@@ -27,6 +32,7 @@ pub(crate) fn finish(outcome: anyhow::Result<Ending>) -> ExitCode {
     match outcome {
         Ok(Ending::Pass) => ExitCode::SUCCESS,
         Ok(Ending::Exceeded) => ExitCode::from(EXCEEDED),
+        Ok(Ending::NotRestored) => ExitCode::from(NOT_RESTORED),
         Ok(Ending::Incomplete) => ExitCode::from(ERROR),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -49,7 +55,10 @@ fn one_line(error: &anyhow::Error) -> String {
 }
 
 fn is_unavailable(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(ProbeError::Unavailable(_))))
+    error.chain().any(|cause| {
+        matches!(cause.downcast_ref(), Some(ProbeError::Unavailable(_)))
+            || matches!(cause.downcast_ref(), Some(TreatError::Impossible { .. }))
+    })
 }
 
 /// Whoever read our output has seen enough.

@@ -6,6 +6,14 @@ use whylate_sys::facts;
 use whylate_sys::host::HostRoot;
 use whylate_sys::process::Launcher;
 
+/// Environment variable with a folder that stands for `/` when settings are changed: for tests.
+const ROOT_VARIABLE: &str = "WHYLATE_HOST_ROOT";
+
+/// The machine whose settings are changed.
+pub(crate) fn root() -> HostRoot {
+    std::env::var_os(ROOT_VARIABLE).filter(|path| !path.is_empty()).map_or_else(HostRoot::real, HostRoot::at)
+}
+
 /// What is known of this machine, with what could not be found out.
 pub(crate) fn facts() -> (Facts, Vec<Warning>) {
     facts::collect(&HostRoot::real())

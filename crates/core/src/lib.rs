@@ -5,6 +5,8 @@
 
 pub mod cpus;
 pub mod facts;
+mod frequency;
+pub mod moment;
 pub mod plan;
 pub mod record;
 pub mod result;

@@ -1,11 +1,11 @@
 //! JSON Schemas of the plan and of every JSON output.
 
 use crate::plan::Plan;
-use crate::result::{LoadResult, MeasureResult, PlanList, RunResult};
+use crate::result::{LoadResult, MeasureResult, PlanList, RunResult, TreatResult};
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 5] = ["plan", "measure", "run", "load", "plans"];
+pub const NAMES: [&str; 6] = ["plan", "measure", "run", "load", "plans", "treat"];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
 pub fn schema(name: &str) -> Option<Schema> {
@@ -14,6 +14,7 @@ pub fn schema(name: &str) -> Option<Schema> {
         "measure" => Some(schema_for!(MeasureResult)),
         "run" => Some(schema_for!(RunResult)),
         "plans" => Some(schema_for!(PlanList)),
+        "treat" => Some(schema_for!(TreatResult)),
         "load" => Some(schema_for!(LoadResult)),
         _ => None,
     }

@@ -273,7 +273,7 @@ impl fmt::Display for CpuId {
 }
 
 /// Splits `1.5ms` into its number and the rest; `None` unless a digit comes first.
-fn split_number(text: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_number(text: &str) -> Option<(&str, &str)> {
     if !text.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
@@ -283,7 +283,7 @@ fn split_number(text: &str) -> Option<(&str, &str)> {
 }
 
 /// `number * factor`, exact for whole numbers, rounded down after that; `None` when it does not fit.
-fn scale(number: &str, factor: u64) -> Option<u128> {
+pub(crate) fn scale(number: &str, factor: u64) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let whole: u64 = whole.parse().ok()?;
     let mut total = u128::from(whole).checked_mul(u128::from(factor))?;

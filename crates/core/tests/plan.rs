@@ -1,7 +1,7 @@
 //! Plans as users write them, right and wrong.
 
 use proptest::prelude::*;
-use whylate_core::plan::{LoadKind, MemoryAccess, Pace, Plan, ProbePlan, Source};
+use whylate_core::plan::{LoadKind, MemoryAccess, Pace, Plan, ProbePlan, Source, TreatmentKind};
 use whylate_core::units::{BytesPerSec, Nanos};
 
 const PLAN: &str = r#"name = "memory-load"
@@ -124,7 +124,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "name = \"noise\"",
             "name = \"l3\"",
-            "plan.toml:17:8: load[1].name: there is another load named `l3`",
+            "plan.toml:17:8: load[1].name: there is another load or treatment named `l3`",
         ),
         (
             "command = [\"stress-ng\", \"--cpu\", \"1\"]",
@@ -132,9 +132,44 @@ fn errors_say_where_and_what_would_be_right() {
             "plan.toml:19:11: load[1].command: is empty; write for example `command = [\"stress-ng\", \"--cpu\", \"1\"]`",
         ),
         (
-            "[target]",
-            "[[treatment]]\nname = \"s\"\n[target]",
-            "plan.toml:5:1: treatment: this version of whylate has no treatments; remove the section",
+            "[[cell]]",
+            "[[treatment]]\nname = \"s\"\n[[cell]]",
+            "plan.toml:20:1: treatment[0]: has no `kind`; the kinds are irq-affinity, affinity, governor, smt-off, idle, thp, ksm, numa-balancing, watchdog, rt-throttling, sysfs, sysctl, module-parameter",
+        ),
+        (
+            "[[cell]]",
+            "[[treatment]]\nname = \"s\"\nkind = \"governer\"\n[[cell]]",
+            "plan.toml:22:8: treatment[0].kind: unknown kind `governer`; did you mean `governor`?",
+        ),
+        (
+            "[[cell]]",
+            "[[treatment]]\nkind = \"thp\"\n[[cell]]",
+            "plan.toml:20:1: treatment[0]: has no `name`; cells need one to refer to",
+        ),
+        (
+            "[[cell]]",
+            "[[treatment]]\nname = \"s\"\nkind = \"idle\"\nexit_latency = \"1us\"\n[[cell]]",
+            "plan.toml:23:1: treatment[0].exit_latency: unknown key `exit_latency`; did you mean `exit_latency_max`?",
+        ),
+        (
+            "[[cell]]",
+            "[[treatment]]\nname = \"s\"\nkind = \"governor\"\nmin = 2400\n[[cell]]",
+            "plan.toml:23:7: treatment[0].min: `2400` has no unit; write for example `2.4GHz`",
+        ),
+        (
+            "[[cell]]",
+            "[[treatment]]\nname = \"s\"\nkind = \"governor\"\n[[cell]]",
+            "plan.toml:20:1: treatment[0]: sets nothing; give `governor`, `min`, `max`, `energy_preference` or `turbo`",
+        ),
+        (
+            "[[cell]]",
+            "[[treatment]]\nname = \"l3\"\nkind = \"ksm\"\n[[cell]]",
+            "plan.toml:21:8: treatment[0].name: there is another load or treatment named `l3`",
+        ),
+        (
+            "loads = [\"l3\"]",
+            "loads = [\"l3\"]\ntreatments = [\"quiet\"]",
+            "plan.toml:22:15: cell[0].treatments[0]: unknown treatment `quiet`; there is none",
         ),
     ] {
         assert!(PLAN.contains(from), "{from}");
@@ -222,5 +257,35 @@ proptest! {
     #[test]
     fn no_override_panics(text in "[a-z0-9.=\\[\\]\"]{0,20}") {
         let _ = parse_with(PLAN, &[&text]);
+    }
+}
+
+#[test]
+fn treatments_are_an_axis_of_the_matrix() {
+    let matrix = "[[treatment]]\nname = \"quiet\"\nkind = \"irq-affinity\"\n[[treatment]]\nname = \"awake\"\nkind = \"idle\"\n[matrix]\nloads = [[], [\"l3\"]]\ntreatments = [[], [\"quiet\"], [\"quiet\", \"awake\"]]\n";
+    let plan = parse(&PLAN.replacen("[[cell]]\nloads = [\"l3\"]\n", matrix, 1)).unwrap();
+    let names: Vec<String> = plan.cell.iter().map(|cell| cell.name()).collect();
+    assert_eq!(names, ["idle", "l3", "quiet", "l3+quiet", "quiet+awake", "l3+quiet+awake"]);
+    let treatment = plan.treatment("quiet").unwrap();
+    assert_eq!(treatment.kind.kind(), "irq-affinity");
+    assert!(plan.treatment("loud").is_none());
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan, "a stored plan reads back");
+}
+
+#[test]
+fn every_kind_of_treatment_is_read_as_itself() {
+    let required = |kind: &str| match kind {
+        "affinity" => "process = \"Xorg\"\n",
+        "governor" => "governor = \"performance\"\n",
+        "sysfs" => "path = \"/sys/a\"\nvalue = \"1\"\n",
+        "sysctl" => "key = \"vm.swappiness\"\nvalue = \"1\"\n",
+        "module-parameter" => "module = \"m\"\nparameter = \"p\"\nvalue = \"1\"\n",
+        _ => "",
+    };
+    for kind in TreatmentKind::KINDS {
+        let section = format!("[[treatment]]\nname = \"x\"\nkind = \"{kind}\"\n{}[[cell]]", required(kind));
+        let plan = parse(&PLAN.replacen("[[cell]]", &section, 1)).unwrap();
+        assert_eq!(plan.treatment[0].kind.kind(), kind);
     }
 }

@@ -4,6 +4,7 @@ use whylate_core::cpus::CpuError;
 use whylate_load::LoadError;
 use whylate_probe::ProbeError;
 use whylate_store::StoreError;
+use whylate_treat::TreatError;
 
 /// Why a run could not be begun, or not be brought to its end.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,9 @@ pub enum RunError {
     /// The run directory cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Treatments cannot be held.
+    #[error(transparent)]
+    Treat(#[from] TreatError),
     /// No cell of the plan can run here.
     #[error("no cell of the plan can run on this machine: {0}")]
     NothingToRun(
@@ -51,6 +55,8 @@ pub enum RunError {
 /// Why one repeat of a cell failed; the others go on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RepeatError {
+    #[error("treatment {0}")]
+    Treat(#[from] TreatError),
     #[error("load `{name}`: {source}")]
     Load { name: String, source: LoadError },
     #[error("load `{name}` ended early: {reason}")]

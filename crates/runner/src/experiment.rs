@@ -3,12 +3,13 @@
 use crate::error::{RepeatError, RunError};
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
-use crate::repeat::{Repeat, RepeatEnd};
+use crate::repeat::{NOT_RESTORED, Repeat, RepeatEnd};
+use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
 use whylate_core::result::RunState;
 use whylate_core::warning::push_once;
-use whylate_core::{Facts, Nanos, Plan, Warning};
+use whylate_core::{Nanos, Plan, Warning};
 use whylate_probe::Progress;
 use whylate_store::{Execution, ExecutionState, Reader, RunDirectory, RunInfo, StoreError, assemble};
 
@@ -68,8 +69,11 @@ pub fn run(
     record_skipped(&mut info, experiment);
     info.warnings = options.warnings.clone();
     experiment.warnings.iter().for_each(|warning| push_once(&mut info.warnings, warning.clone()));
+    // Before there is a directory: a run that is refused leaves none behind.
+    let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
+    held.warnings.into_iter().for_each(|warning| push_once(&mut info.warnings, warning));
     let directory = RunDirectory::create(path, &info)?;
-    Course { experiment, machine, audience, directory, info }.run()
+    Course { experiment, machine, audience, directory, info, treating: held.treating }.run()
 }
 
 /// Goes on with the run in `path`: what is done stays, what is not is run (again).
@@ -95,10 +99,12 @@ pub fn resume(
             "the run was resumed after a reboot: repeats before and after it may differ for that reason";
         push_once(&mut info.warnings, Warning::without_fix("resumed-after-reboot", text));
     }
+    let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
+    held.warnings.into_iter().for_each(|warning| push_once(&mut info.warnings, warning));
     record_skipped(&mut info, &experiment);
     (info.state, info.error) = (RunState::Running, None);
     directory.update_info(&info)?;
-    Course { experiment: &experiment, machine, audience, directory, info }.run()
+    Course { experiment: &experiment, machine, audience, directory, info, treating: held.treating }.run()
 }
 
 /// Notes which cells cannot run on the machine as it is now, and why.
@@ -115,6 +121,8 @@ struct Course<'a> {
     audience: &'a mut dyn Audience,
     directory: RunDirectory,
     info: RunInfo,
+    /// `None` where the run has no treatments.
+    treating: Option<Box<dyn Treating>>,
 }
 
 /// Why a run does not go on.
@@ -136,7 +144,7 @@ impl Course<'_> {
                 return Err(error);
             }
         };
-        self.info.restored = Some(is_unchanged(&self.info.facts, &self.machine.facts()));
+        self.verify();
         (self.info.state, self.info.error) = match stop {
             Some(Stop::Asked) => (RunState::Interrupted, Some("stopped by the user".to_owned())),
             Some(Stop::Broke(latency)) => {
@@ -179,6 +187,19 @@ impl Course<'_> {
         Ok(None)
     }
 
+    /// Looks whether the machine is as it was before the run.
+    fn verify(&mut self) {
+        // Nothing is in force any more; the journal is free from here on.
+        self.treating = None;
+        let differences = differences(&self.info.facts, &self.machine.facts());
+        let is_left = self.info.warnings.iter().any(|warning| warning.code == NOT_RESTORED);
+        self.info.restored = Some(differences.is_empty() && !is_left);
+        if !differences.is_empty() {
+            let text = format!("the machine is not as it was before the run: {}", differences.join("; "));
+            push_once(&mut self.info.warnings, Warning::without_fix("machine-changed", text));
+        }
+    }
+
     /// Repeats of cells that are done, and in all; earlier attempts do not count.
     fn count_done(&self) -> (usize, usize) {
         let cells = self.info.cells.iter().filter(|cell| cell.skipped.is_none());
@@ -214,6 +235,7 @@ impl Course<'_> {
             audience: self.audience,
             directory: &mut self.directory,
             warnings: &mut self.info.warnings,
+            treating: self.treating.as_deref_mut(),
             cell,
             name: &name,
             repeat,
@@ -239,14 +261,4 @@ impl Course<'_> {
         self.directory.update_info(&self.info)?;
         Ok(stop)
     }
-}
-
-/// Whether the settings that matter are what they were.
-fn is_unchanged(before: &Facts, after: &Facts) -> bool {
-    let governors = |facts: &Facts| {
-        facts.cpus.iter().map(|cpu| (cpu.cpu, cpu.online, cpu.governor.clone())).collect::<Vec<_>>()
-    };
-    before.settings == after.settings
-        && before.cpu_sets == after.cpu_sets
-        && governors(before) == governors(after)
 }

@@ -1,4 +1,5 @@
-//! Orders the steps of an experiment: for each repeat, for each cell: noise floor, loads, settle, probes, stop.
+//! Orders the steps of an experiment: for each repeat, for each cell: treatments, noise floor, loads, settle, probes,
+//! stop, undo.
 //!
 //! The only crate that sees probes, loads and the run directory together. It decides when something happens and what
 //! is done when something fails; it measures nothing itself and computes no figure.
@@ -9,8 +10,10 @@ mod follow;
 mod machine;
 mod prepare;
 mod repeat;
+mod treating;
 
 pub use error::RunError;
 pub use experiment::{Audience, RunOptions, Stage, resume, run};
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, prepare};
+pub use treating::{Held, Treating, check_treatments, recover_treatments, recovery};

@@ -1,5 +1,6 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
+use crate::treating::{Held, RealTreating};
 use std::time::Duration;
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
@@ -8,6 +9,7 @@ use whylate_probe::{Observer, Outcome, ProbeError, ProbeSpec};
 use whylate_sys::facts;
 use whylate_sys::host::HostRoot;
 use whylate_sys::process::Launcher;
+use whylate_treat::TreatError;
 
 /// The machine of a run. Shared by threads: probes on different CPUs measure together.
 pub trait Machine: Sync {
@@ -27,6 +29,12 @@ pub trait Machine: Sync {
     /// # Errors
     /// As [`Load::start`] and [`Load::wait_ready`].
     fn start_load(&self, spec: &LoadSpec) -> Result<Box<dyn RunningLoad>, LoadError>;
+
+    /// Takes hold of the treatments for the run in `run`. A run without any holds none, and hears what is in force.
+    ///
+    /// # Errors
+    /// [`TreatError`] when others hold them, or they cannot be held here.
+    fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError>;
 
     /// Lets time pass.
     fn pause(&self, time: Duration);
@@ -64,12 +72,14 @@ const LOAD_READY_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct RealMachine {
     launcher: Launcher,
+    root: HostRoot,
 }
 
 impl RealMachine {
-    /// The machine, with the binary that measuring and loading processes are started from.
-    pub fn new(launcher: Launcher) -> Self {
-        Self { launcher }
+    /// The machine, with the binary that measuring and loading processes are started from, and the root below which
+    /// treatments change files: `/`, unless a test has another.
+    pub fn new(launcher: Launcher, root: HostRoot) -> Self {
+        Self { launcher, root }
     }
 }
 
@@ -87,6 +97,10 @@ impl Machine for RealMachine {
         let mut load = Load::start(&self.launcher, spec)?;
         load.wait_ready(LOAD_READY_WITHIN)?;
         Ok(Box::new(load))
+    }
+
+    fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError> {
+        RealTreating::hold(&self.root, run, has_treatments)
     }
 
     fn pause(&self, time: Duration) {

@@ -33,12 +33,29 @@ pub struct Experiment {
     pub warnings: Vec<Warning>,
 }
 
+impl Experiment {
+    /// Whether a cell that can run has treatments.
+    pub fn has_treatments(&self) -> bool {
+        self.cells.iter().any(|cell| cell.loads.is_ok() && !cell.plan.treatments.is_empty())
+    }
+
+    /// Refuses an experiment of which no cell can run.
+    pub(crate) fn with_something_to_run(self) -> Result<Self, RunError> {
+        match self.cells.first().map(|cell| &cell.loads) {
+            Some(Err(reason)) if self.cells.iter().all(|cell| cell.loads.is_err()) => {
+                Err(RunError::NothingToRun(reason.clone()))
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
 /// A cell resolved on a machine.
 #[derive(Clone, Debug)]
 pub struct PreparedCell {
     /// The cell.
     pub plan: CellPlan,
-    /// Its loads, or why it cannot run here.
+    /// Its loads, or why it cannot run here (its treatments included).
     pub loads: Result<Vec<PreparedLoad>, String>,
 }
 
@@ -86,12 +103,8 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
         .iter()
         .map(|cell| PreparedCell { plan: cell.clone(), loads: loads(cell, &plan, &target, &facts) })
         .collect();
-    if let Some(Err(reason)) = cells.first().map(|cell| &cell.loads)
-        && cells.iter().all(|cell| cell.loads.is_err())
-    {
-        return Err(RunError::NothingToRun(reason.clone()));
-    }
-    Ok(Experiment { plan, target, probes: groups(probes), noise_floor, cells, warnings, facts })
+    Experiment { plan, target, probes: groups(probes), noise_floor, cells, warnings, facts }
+        .with_something_to_run()
 }
 
 /// The stall check beside each cell. Where a busy loop at real-time priority is not possible, it runs as an ordinary

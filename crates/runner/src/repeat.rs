@@ -1,14 +1,17 @@
-//! One repeat of one cell: noise floor, loads, settle, probes, stop. Loads are stopped whatever happens.
+//! One repeat of one cell: treatments, noise floor, loads, settle, probes, stop, undo. Loads are stopped and treatments
+//! are undone whatever happens.
 
 use crate::error::RepeatError;
 use crate::experiment::{Audience, Stage};
 use crate::follow::{Event, Forward};
 use crate::machine::{Machine, RunningLoad};
 use crate::prepare::{Experiment, PreparedCell, PreparedLoad};
+use crate::treating::Treating;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+use whylate_core::result::TreatChange;
 use whylate_core::warning::push_once;
 use whylate_core::{Nanos, Warning};
 use whylate_load::LoadWork;
@@ -19,6 +22,9 @@ use whylate_store::{NOISE_FLOOR, RateKey, RowKey, RunDirectory, Span};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often what was measured is made safe on disk.
 const FLUSH_EVERY: Duration = Duration::from_secs(60);
+
+/// Code of the warning that a setting is not what it was before.
+pub(crate) const NOT_RESTORED: &str = "treatment-not-restored";
 
 /// How a repeat ended that did not fail.
 pub(crate) enum RepeatEnd {
@@ -36,6 +42,8 @@ pub(crate) struct Repeat<'a> {
     pub(crate) audience: &'a mut dyn Audience,
     pub(crate) directory: &'a mut RunDirectory,
     pub(crate) warnings: &'a mut Vec<Warning>,
+    /// `None` where the run has no treatments.
+    pub(crate) treating: Option<&'a mut (dyn Treating + 'static)>,
     pub(crate) cell: &'a PreparedCell,
     pub(crate) name: &'a str,
     pub(crate) repeat: u32,
@@ -53,6 +61,58 @@ struct Running {
 
 impl Repeat<'_> {
     pub(crate) fn run(&mut self) -> Result<RepeatEnd, RepeatError> {
+        if self.cell.plan.treatments.is_empty() {
+            return self.measure();
+        }
+        let outcome = self.apply().and_then(|()| self.measure());
+        self.undo();
+        outcome
+    }
+
+    /// Applies the treatments of the cell, in its order.
+    fn apply(&mut self) -> Result<(), RepeatError> {
+        for name in &self.cell.plan.treatments {
+            self.stage("treating");
+            let Some(treatment) = self.experiment.plan.treatment(name) else { continue };
+            let Some(treating) = self.treating.as_mut() else { continue };
+            let warnings = treating.apply(name, &treatment.kind, &self.experiment.target)?;
+            warnings.into_iter().for_each(|warning| push_once(self.warnings, warning));
+        }
+        if let Some(changes) = self.treating.as_ref().map(|treating| treating.in_force()) {
+            self.keep_changes(&changes)?;
+        }
+        Ok(())
+    }
+
+    /// Undoes the treatments; what is not as it was before is a warning.
+    fn undo(&mut self) {
+        self.stage("undoing");
+        let Some(treating) = self.treating.as_mut() else { return };
+        let report = treating.undo();
+        let problems = report.problems().into_iter().chain(report.journal_error.clone());
+        for problem in problems {
+            let text = format!("not restored: {problem}");
+            push_once(self.warnings, Warning::new(NOT_RESTORED, text, "whylate treat restore"));
+        }
+        let changes: Vec<TreatChange> = report.outcomes.iter().map(TreatChange::from).collect();
+        if let Err(error) = self.keep_changes(&changes) {
+            let text = format!("what was undone is not kept in the run: {error}");
+            push_once(self.warnings, Warning::without_fix("treatments-not-kept", text));
+        }
+    }
+
+    /// A copy of the journal's changes, for whoever reads the run.
+    fn keep_changes(&self, changes: &[TreatChange]) -> Result<(), RepeatError> {
+        let line = serde_json::json!({
+            "cell": self.name,
+            "repeat": self.repeat,
+            "attempt": self.attempt,
+            "changes": changes,
+        });
+        Ok(self.directory.add_treatments(&line.to_string())?)
+    }
+
+    fn measure(&mut self) -> Result<RepeatEnd, RepeatError> {
         let deadline = Instant::now() + Duration::from_nanos(self.experiment.plan.repeat_timeout().0);
         if let Some(noise_floor) = &self.experiment.noise_floor {
             self.stage("noise floor");

@@ -14,7 +14,7 @@ use crate::table::{
     segment_number,
 };
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
@@ -24,6 +24,8 @@ use whylate_core::result::RunResult;
 const TRACES_FOLDER: &str = "traces";
 /// Folder of what the commands of `exec` loads printed.
 const LOADS_FOLDER: &str = "loads";
+/// Name of the file with what treatments changed.
+const TREATMENTS_FILE: &str = "treatments.jsonl";
 /// Name of the file with the finished result.
 const RESULT_FILE: &str = "result.json";
 
@@ -169,6 +171,17 @@ impl RunDirectory {
     /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn write_result(&self, result: &RunResult) -> Result<(), StoreError> {
         write_json(&self.path.join(RESULT_FILE), result)
+    }
+
+    /// Adds a line of JSON to `treatments.jsonl`, the run's own copy of what treatments changed and undid.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
+    pub fn add_treatments(&self, line: &str) -> Result<(), StoreError> {
+        let path = self.path.join(TREATMENTS_FILE);
+        let open = fs::OpenOptions::new().append(true).create(true).open(&path);
+        open.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
+            .map_err(|source| StoreError::io("write", &path, source))
     }
 
     /// The file that keeps what the command of a load prints in one attempt: `loads/<cell>-<repeat>-<attempt>-<load>.txt`.

@@ -44,6 +44,21 @@ const _: () = assert!(size_of::<SchedAttr>() == 48);
 /// # Errors
 /// When none of the CPUs is online and allowed (EINVAL), or one is beyond what the interface can name.
 pub fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
+    pin(None, cpus)
+}
+
+/// Sets the CPUs that another thread may use.
+///
+/// # Errors
+/// As [`pin_this_thread`]; ESRCH when there is no such thread, EPERM without CAP_SYS_NICE for a thread of another
+/// user, EINVAL also for kernel threads that are bound to their CPU.
+pub fn pin_thread(tid: u32, cpus: &CpuSet) -> io::Result<()> {
+    let pid = i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    pin(Some(pid), cpus)
+}
+
+fn pin(pid: Option<rustix::process::Pid>, cpus: &CpuSet) -> io::Result<()> {
     let mut set = KernelCpuSet::new();
     for cpu in cpus.iter() {
         if cpu.0 as usize >= KernelCpuSet::MAX_CPU {
@@ -53,7 +68,7 @@ pub fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
         }
         set.set(cpu.0 as usize);
     }
-    Ok(sched_setaffinity(None, &set)?)
+    Ok(sched_setaffinity(pid, &set)?)
 }
 
 /// The CPUs that the calling thread may use.

@@ -1,1 +1,28 @@
 //! Treatments: changes of the machine that are undone afterwards, each through one journal on disk.
+//!
+//! A planner ([`planner`], [`kinds`]) turns the parameters of a treatment and the machine as it is into a list of
+//! changes ([`change`]) and writes nothing. A [`Guard`] makes changes: each is in the journal ([`journal`]), on disk,
+//! before it is made; it is read back; and it is undone in reverse order, by the guard or, after a crash, by whoever
+//! takes the journal next. A setting that somebody else has changed since is left alone.
+
+pub mod change;
+mod error;
+mod guard;
+pub mod journal;
+pub mod kinds;
+mod place;
+pub mod planner;
+mod preview;
+mod reading;
+mod result;
+pub mod tasks;
+mod undo;
+
+pub use change::{Change, Hierarchy, Target, Task};
+pub use error::TreatError;
+pub use guard::Guard;
+pub use journal::{Fate, Holder, JournalPlace};
+pub use planner::{Impossible, Planned, Planner, Surroundings};
+pub use preview::Before;
+pub use reading::Reading;
+pub use undo::{Report, Undone, restore};

@@ -7,6 +7,7 @@ mod plans;
 mod report;
 mod run;
 mod schema;
+mod treat;
 
 pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
 pub(crate) use measure::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
@@ -14,6 +15,7 @@ pub(crate) use plans::PlansArguments;
 pub(crate) use report::{ReportArguments, ReportFormat};
 pub(crate) use run::RunArguments;
 pub(crate) use schema::SchemaArguments;
+pub(crate) use treat::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -31,9 +33,12 @@ Examples:
   whylate run                                  the quick plan on this machine, under a minute
   whylate measure timer -a 1 -p 95 -D 10s      what cyclictest measures
   whylate measure stall --cpu 1 --duration 10s what oslat measures
+  whylate treat apply governor --governor performance
+                                               a setting changed until `whylate treat restore`
   whylate report RUN -o report.html            a picture of a run
 
-Exit codes: 0 pass, 1 error, 2 limit exceeded, 69 a facility that was asked for is not available."
+Exit codes: 0 pass, 1 error, 2 limit exceeded, 3 settings not restored, 69 a facility that was asked for
+is not available."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -53,6 +58,9 @@ pub(crate) enum Command {
     /// Runs one load alone and prints what it achieves
     #[command(subcommand)]
     Load(LoadCommand),
+    /// Changes settings of the machine by hand, and takes them back
+    #[command(subcommand)]
+    Treat(TreatCommand),
     /// Draws a run as HTML, Markdown or text
     Report(ReportArguments),
     /// Prints the JSON Schema of the plan or of an output

@@ -6,6 +6,7 @@ mod plans;
 mod report;
 mod run;
 mod schema;
+mod treat;
 
 use crate::arguments::Command;
 use crate::exit::Ending;
@@ -18,6 +19,7 @@ pub(crate) fn execute(command: Command) -> Result<Ending> {
         Command::Plans(arguments) => plans::execute(&arguments),
         Command::Measure(command) => measure::execute(command),
         Command::Load(command) => load::execute(command),
+        Command::Treat(command) => treat::execute(command),
         Command::Report(arguments) => report::execute(&arguments),
         Command::Schema(arguments) => schema::execute(&arguments),
     }

@@ -15,7 +15,9 @@ use whylate_core::plan::{Plan, Source};
 use whylate_core::result::{RunResult, RunState, Verdict};
 use whylate_core::{Nanos, Warning};
 use whylate_probe::Progress;
-use whylate_runner::{Audience, Experiment, RealMachine, RunOptions, Stage, prepare};
+use whylate_runner::{
+    Audience, Experiment, RealMachine, RunOptions, Stage, check_treatments, prepare, recover_treatments,
+};
 use whylate_store::{Reader, RunInfo, StoreError, assemble, default_path};
 use whylate_sys::facts::preflight;
 
@@ -23,12 +25,19 @@ use whylate_sys::facts::preflight;
 const DEFAULT_PLAN: &str = "quick";
 
 pub(super) fn execute(arguments: &RunArguments) -> Result<Ending> {
-    let machine = RealMachine::new(machine::launcher()?);
+    let machine = RealMachine::new(machine::launcher()?, machine::root());
+    let recovered = recover_treatments(&machine::root());
+    if let Some(warning) = &recovered {
+        output::message(&format!("note: {}", warning.text));
+    }
     let asked_to_stop = signals::watch()?;
     let quiet = arguments.printing.quiet || arguments.printing.json;
     let (path, info) = match &arguments.resume {
         Some(path) => {
-            let prepare = |plan: Plan| prepare(plan, machine::facts().0, arguments.strict);
+            let prepare = |plan: Plan| {
+                let experiment = prepare(plan, machine::facts().0, arguments.strict)?;
+                check_treatments(experiment, &machine::root())
+            };
             let reader = Reader::open(path)?;
             let mut screen =
                 Screen::new(quiet, &reader.info().plan, arguments.on_threshold.clone(), asked_to_stop);
@@ -36,7 +45,7 @@ pub(super) fn execute(arguments: &RunArguments) -> Result<Ending> {
             screen.finish();
             (path.clone(), info)
         }
-        None => begin(arguments, &machine, quiet, asked_to_stop)?,
+        None => begin(arguments, &machine, quiet, asked_to_stop, recovered)?,
     };
     conclude(&path, &info, arguments.printing.json)
 }
@@ -47,10 +56,13 @@ fn begin(
     machine: &RealMachine,
     quiet: bool,
     asked_to_stop: Arc<AtomicBool>,
+    recovered: Option<Warning>,
 ) -> Result<(PathBuf, RunInfo)> {
     let plan = read_plan(arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN), &arguments.overrides)?;
     let (facts, mut warnings) = machine::facts();
     let experiment = prepare(plan, facts, arguments.strict)?;
+    let experiment = check_treatments(experiment, &machine::root())?;
+    warnings.extend(recovered);
     warnings.extend(preflight(&experiment.facts, &experiment.target));
     if arguments.strict && experiment.facts.privileges.realtime_priority_max == 0 {
         bail!(
@@ -160,6 +172,13 @@ fn why_nothing(info: &RunInfo) -> String {
 }
 
 fn ending(result: &RunResult, info: &RunInfo) -> Ending {
+    // A machine that was not given back outweighs what was measured on it.
+    let mut problems =
+        info.warnings.iter().filter(|warning| warning.code == "treatment-not-restored").peekable();
+    if problems.peek().is_some() {
+        problems.for_each(|warning| output::message(&format!("whylate: {}", warning.text)));
+        return Ending::NotRestored;
+    }
     let broke = info.error.as_deref().is_some_and(|error| error.starts_with("a latency of"));
     if broke || result.verdict == Verdict::Fail {
         return Ending::Exceeded;

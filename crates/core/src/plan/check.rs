@@ -1,7 +1,7 @@
 //! What the types of a plan cannot say: names that refer to each other, ranges, nonsense.
 
 use super::document::{Document, PlanError, suggestion};
-use super::{LoadKind, Plan, Policy, ProbePlan};
+use super::{LoadKind, Plan, Policy, ProbePlan, TreatmentKind};
 use crate::cpus::CpuSelector;
 use std::collections::BTreeSet;
 
@@ -16,6 +16,7 @@ pub(super) fn check(plan: &Plan, document: &Document<'_>) -> Result<(), PlanErro
         check_probe(probe, &format!("probe[{index}]"), document)?;
     }
     check_loads(plan, document)?;
+    check_treatments(plan, document)?;
     check_cells(plan, document)
 }
 
@@ -78,15 +79,7 @@ fn check_probe(probe: &ProbePlan, key: &str, document: &Document<'_>) -> Result<
 fn check_loads(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     let mut names = BTreeSet::new();
     for (index, load) in plan.load.iter().enumerate() {
-        let name = &load.name;
-        if name.is_empty() || name.contains(['/', '+']) || name.chars().any(char::is_control) {
-            let message = format!("`{name}` is not a name; it must not be empty or hold `/` or `+`");
-            return Err(document.error_at(&format!("load[{index}].name"), message));
-        }
-        if !names.insert(name) {
-            let message = format!("there is another load named `{name}`");
-            return Err(document.error_at(&format!("load[{index}].name"), message));
-        }
+        check_name(&load.name, &mut names, &format!("load[{index}].name"), document)?;
         if let LoadKind::Exec(exec) = &load.kind
             && exec.command.first().is_none_or(String::is_empty)
         {
@@ -97,8 +90,51 @@ fn check_loads(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     Ok(())
 }
 
+/// Cells are named by their loads and treatments, so those share one set of names.
+fn check_treatments(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
+    let mut names: BTreeSet<&str> = plan.load.iter().map(|load| load.name.as_str()).collect();
+    for (index, treatment) in plan.treatment.iter().enumerate() {
+        let key = format!("treatment[{index}]");
+        check_name(&treatment.name, &mut names, &format!("{key}.name"), document)?;
+        if let TreatmentKind::IrqAffinity(plan) = &treatment.kind
+            && plan.interrupts.is_empty()
+        {
+            let message = "is empty; name interrupts, or leave it out for all";
+            return Err(document.error_at(&format!("{key}.interrupts"), message));
+        }
+        if let TreatmentKind::Governor(plan) = &treatment.kind
+            && plan.governor.is_none()
+            && plan.energy_preference.is_none()
+            && plan.turbo.is_none()
+            && plan.min.is_none()
+            && plan.max.is_none()
+        {
+            let message = "sets nothing; give `governor`, `min`, `max`, `energy_preference` or `turbo`";
+            return Err(document.error_at(&key, message));
+        }
+    }
+    Ok(())
+}
+
+fn check_name<'p>(
+    name: &'p str,
+    names: &mut BTreeSet<&'p str>,
+    key: &str,
+    document: &Document<'_>,
+) -> Result<(), PlanError> {
+    if name.is_empty() || name.contains(['/', '+']) || name.chars().any(char::is_control) {
+        let message = format!("`{name}` is not a name; it must not be empty or hold `/` or `+`");
+        return Err(document.error_at(key, message));
+    }
+    if !names.insert(name) {
+        return Err(document.error_at(key, format!("there is another load or treatment named `{name}`")));
+    }
+    Ok(())
+}
+
 fn check_cells(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     let known: Vec<&str> = plan.load.iter().map(|load| load.name.as_str()).collect();
+    let treatments: Vec<&str> = plan.treatment.iter().map(|treatment| treatment.name.as_str()).collect();
     let mut names = BTreeSet::new();
     for (index, cell) in plan.cell.iter().enumerate() {
         for (position, load) in cell.loads.iter().enumerate() {
@@ -107,9 +143,16 @@ fn check_cells(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
                 return Err(document.error_at(&format!("cell[{index}].loads[{position}]"), message));
             }
         }
-        if let Some(treatment) = cell.treatments.first() {
-            let message = format!("unknown treatment `{treatment}`; this version of whylate has none");
-            return Err(document.error_at(&format!("cell[{index}].treatments[0]"), message));
+        for (position, treatment) in cell.treatments.iter().enumerate() {
+            let key = format!("cell[{index}].treatments[{position}]");
+            if !treatments.contains(&treatment.as_str()) {
+                let message =
+                    format!("unknown treatment `{treatment}`{}", suggestion(treatment, &treatments));
+                return Err(document.error_at(&key, message));
+            }
+            if cell.treatments[..position].contains(treatment) {
+                return Err(document.error_at(&key, format!("`{treatment}` is there twice")));
+            }
         }
         if !names.insert(cell.name()) {
             let message = format!("there is another cell named `{}`; give it a `name`", cell.name());

@@ -166,13 +166,10 @@ impl<'a> Document<'a> {
         let mut root = self.root.clone();
         let mut sections = SECTIONS.map(|name| root.remove(name));
         let [probes, loads, cells, matrix, treatments] = &mut sections;
-        if let Some(treatments) = treatments {
-            let message = "this version of whylate has no treatments; remove the section";
-            return Err(self.error(treatments.span(), "treatment".to_owned(), message));
-        }
-        let head: Head = self.value(table_value(root), "", &SECTIONS[..4])?;
+        let head: Head = self.value(table_value(root), "", &SECTIONS)?;
         let probe = self.list(probes.take(), "probe", |value, key| self.probe(value, key))?;
         let load = self.list(loads.take(), "load", |value, key| self.load(value, key))?;
+        let treatment = self.list(treatments.take(), "treatment", |value, key| self.treatment(value, key))?;
         let mut cell: Vec<CellPlan> =
             self.list(cells.take(), "cell", |value, key| self.value(value, key, &[]))?;
         if let Some(matrix) = matrix.take() {
@@ -191,7 +188,7 @@ impl<'a> Document<'a> {
                 }),
             );
         }
-        let plan = head.with(probe, load, cell);
+        let plan = head.with(probe, load, treatment, cell);
         check::check(&plan, &self)?;
         Ok(plan)
     }
@@ -226,7 +223,21 @@ impl<'a> Document<'a> {
     }
 
     fn load(&self, value: Spanned<DeValue<'a>>, key: &str) -> Result<LoadPlan, PlanError> {
-        let (kind, mut value) = self.take_kind(value, key, &LoadKind::KINDS)?;
+        let (kind, value) = self.take_kind(value, key, &LoadKind::KINDS)?;
+        let (name, value) = self.take_name(value, key)?;
+        let kind = match kind.as_str() {
+            "memory" => LoadKind::Memory(self.value(value, key, &["kind", "name"])?),
+            _ => LoadKind::Exec(self.value(value, key, &["kind", "name"])?),
+        };
+        Ok(LoadPlan { name, kind })
+    }
+
+    /// Takes the key `name` out of a table.
+    pub(super) fn take_name(
+        &self,
+        mut value: Spanned<DeValue<'a>>,
+        key: &str,
+    ) -> Result<(String, Spanned<DeValue<'a>>), PlanError> {
         let span = value.span();
         let name = match value.get_mut() {
             DeValue::Table(table) => table.remove("name"),
@@ -235,16 +246,11 @@ impl<'a> Document<'a> {
         let Some(name) = name else {
             return Err(self.error(span, key.to_owned(), "has no `name`; cells need one to refer to"));
         };
-        let name = self.value(name, &format!("{key}.name"), &[])?;
-        let kind = match kind.as_str() {
-            "memory" => LoadKind::Memory(self.value(value, key, &["kind", "name"])?),
-            _ => LoadKind::Exec(self.value(value, key, &["kind", "name"])?),
-        };
-        Ok(LoadPlan { name, kind })
+        Ok((self.value(name, &format!("{key}.name"), &[])?, value))
     }
 
     /// Takes the key `kind` out of a table and checks that it is one of `kinds`.
-    fn take_kind(
+    pub(super) fn take_kind(
         &self,
         mut value: Spanned<DeValue<'a>>,
         key: &str,
@@ -276,7 +282,7 @@ impl<'a> Document<'a> {
     }
 
     /// Decodes one value. `more_keys` are keys of the table that were taken out before.
-    fn value<T: DeserializeOwned>(
+    pub(super) fn value<T: DeserializeOwned>(
         &self,
         value: Spanned<DeValue<'a>>,
         key: &str,

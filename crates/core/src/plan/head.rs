@@ -1,6 +1,6 @@
 //! The top level of a plan's TOML file.
 
-use super::{CellPlan, LoadPlan, Plan, ProbePlan, Target};
+use super::{CellPlan, LoadPlan, Plan, ProbePlan, Target, TreatmentPlan};
 use crate::units::Nanos;
 use serde::Deserialize;
 
@@ -29,7 +29,13 @@ pub(super) struct Head {
 
 impl Head {
     /// The whole plan.
-    pub(super) fn with(self, probe: Vec<ProbePlan>, load: Vec<LoadPlan>, cell: Vec<CellPlan>) -> Plan {
+    pub(super) fn with(
+        self,
+        probe: Vec<ProbePlan>,
+        load: Vec<LoadPlan>,
+        treatment: Vec<TreatmentPlan>,
+        cell: Vec<CellPlan>,
+    ) -> Plan {
         Plan {
             name: self.name,
             question: self.question,
@@ -44,6 +50,7 @@ impl Head {
             target: self.target,
             probe,
             load,
+            treatment,
             cell,
         }
     }

@@ -4,12 +4,14 @@
 //! checked without knowing the machine; each error says file, line, column, key and what would be right.
 
 mod check;
+mod decode;
 mod document;
 mod head;
 mod load;
 mod overrides;
 mod probe;
 mod size;
+mod treatment;
 
 pub mod builtin;
 
@@ -17,6 +19,10 @@ pub use document::{Place, PlanError, Source};
 pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
 pub use size::{Size, SizeError};
+pub use treatment::{
+    AffinityPlan, GovernorPlan, IdlePlan, IrqAffinityPlan, KsmPlan, ModuleParameterPlan, RtThrottlingPlan,
+    SmtOffPlan, SwitchPlan, SysctlPlan, SysfsPlan, ThpPlan, TreatmentKind, TreatmentPlan,
+};
 
 use crate::cpus::CpuSelector;
 use crate::units::Nanos;
@@ -65,7 +71,10 @@ pub struct Plan {
     /// What disturbs.
     #[serde(default)]
     pub load: Vec<LoadPlan>,
-    /// Which loads run together.
+    /// What is changed on the machine, and undone afterwards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub treatment: Vec<TreatmentPlan>,
+    /// Which loads and treatments belong together.
     #[serde(default)]
     pub cell: Vec<CellPlan>,
 }
@@ -84,7 +93,7 @@ impl Default for Target {
     }
 }
 
-/// One combination of loads.
+/// One combination of loads and treatments.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellPlan {
@@ -94,7 +103,7 @@ pub struct CellPlan {
     /// Names of loads.
     #[serde(default)]
     pub loads: Vec<String>,
-    /// Names of treatments.
+    /// Names of treatments, in the order in which they are applied.
     #[serde(default)]
     pub treatments: Vec<String>,
 }
@@ -185,6 +194,11 @@ impl Plan {
         self.timeout.unwrap_or_else(|| {
             Nanos(self.repeat_duration().0.saturating_mul(2).saturating_add(60_000_000_000))
         })
+    }
+
+    /// The treatment of that name.
+    pub fn treatment(&self, name: &str) -> Option<&TreatmentPlan> {
+        self.treatment.iter().find(|treatment| treatment.name == name)
     }
 
     /// The load of that name.

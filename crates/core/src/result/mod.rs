@@ -5,12 +5,14 @@
 
 mod cause;
 mod run;
+mod treat;
 
 pub use cause::{Cause, CauseKind};
 pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
     Verdict,
 };
+pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
 
 use crate::facts::Facts;
 use crate::units::CpuId;
@@ -24,6 +26,8 @@ pub const MEASURE_FORMAT: &str = "whylate.measure/1";
 pub const RUN_FORMAT: &str = "whylate.run/1";
 /// `format` of [`PlanList`].
 pub const PLANS_FORMAT: &str = "whylate.plans/1";
+/// `format` of [`TreatResult`].
+pub const TREAT_FORMAT: &str = "whylate.treat/1";
 /// `format` of [`LoadResult`].
 pub const LOAD_FORMAT: &str = "whylate.load/1";
 

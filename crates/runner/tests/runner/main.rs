@@ -5,3 +5,4 @@ mod disk;
 mod failures;
 mod mock;
 mod steps;
+mod treatments;

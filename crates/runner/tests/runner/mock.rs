@@ -5,13 +5,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tempfile::TempDir;
 use whylate_core::facts::CpuFacts;
-use whylate_core::plan::Source;
+use whylate_core::plan::{Source, TreatmentKind};
 use whylate_core::record::{InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::result::TreatChange;
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_load::{LoadError, LoadSpec, LoadWork};
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec, Progress};
-use whylate_runner::{Audience, Experiment, LoadEnd, Machine, RunOptions, RunningLoad, Stage, prepare};
+use whylate_runner::{
+    Audience, Experiment, Held, LoadEnd, Machine, RunOptions, RunningLoad, Stage, Treating, prepare,
+};
 use whylate_store::{Reader, RunInfo, assemble};
+use whylate_treat::{Fate, Report, Target, TreatError, Undone};
 
 /// Noise floor of every plan here: by it the mock tells the check from a stall probe.
 const NOISE_FLOOR: Nanos = Nanos::from_millis(7);
@@ -105,6 +109,8 @@ pub(crate) struct Record {
     fault: Mutex<Option<(usize, Fault)>>,
     /// Loads that run now.
     pub(crate) loads_alive: AtomicUsize,
+    /// Treatments in force now.
+    pub(crate) treatments_in_force: AtomicUsize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -270,6 +276,20 @@ impl Machine for MockMachine {
         Ok(Box::new(MockLoad { record: Arc::clone(&self.record), name, taken: 0, death, stopped: false }))
     }
 
+    fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError> {
+        assert!(!run.is_empty());
+        if !has_treatments {
+            return Ok(Held { treating: None, warnings: Vec::new() });
+        }
+        self.record.say("hold");
+        if self.record.step() {
+            return Err(TreatError::Held { holder: "planted".to_owned() });
+        }
+        let record = Arc::clone(&self.record);
+        let warnings = vec![Warning::without_fix("mock-hold", "held")];
+        Ok(Held { treating: Some(Box::new(MockTreating { record, in_force: Vec::new() })), warnings })
+    }
+
     fn pause(&self, time: Duration) {
         self.record.say("settle");
         // There is no error to answer with.
@@ -308,6 +328,63 @@ fn batch(spec: &ProbeSpec) -> Batch {
         spikes: vec![SpikeRecord { cpu: CpuId(3), at_ns: 1_500, latency_ns: 100, sample: 1 }],
         interrupts: spec.cpus.iter().map(interrupt).collect(),
         counters: Vec::new(),
+    }
+}
+
+/// The treatments of the machine.
+struct MockTreating {
+    record: Arc<Record>,
+    in_force: Vec<String>,
+}
+
+impl MockTreating {
+    fn undo_all(&mut self, how: &str) {
+        while let Some(name) = self.in_force.pop() {
+            self.record.say(format!("{how} {name}"));
+            self.record.treatments_in_force.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Treating for MockTreating {
+    fn apply(
+        &mut self,
+        name: &str,
+        kind: &TreatmentKind,
+        target: &CpuSet,
+    ) -> Result<Vec<Warning>, TreatError> {
+        self.record.say(format!("apply {name} ({}) on {target}", kind.kind()));
+        if self.record.step() {
+            return Err(TreatError::Absent { target: "planted".to_owned() });
+        }
+        self.in_force.push(name.to_owned());
+        self.record.treatments_in_force.fetch_add(1, Ordering::SeqCst);
+        Ok(vec![Warning::without_fix("mock-treatment", format!("{name} is not thorough"))])
+    }
+
+    fn in_force(&self) -> Vec<TreatChange> {
+        let change = |name: &String| TreatChange { treatment: name.clone(), ..TreatChange::default() };
+        self.in_force.iter().map(change).collect()
+    }
+
+    fn undo(&mut self) -> Report {
+        let left = self.record.step();
+        let outcome = |name: &String| Undone {
+            treatment: name.clone(),
+            target: Target::file("/sys/mock"),
+            old: "0".to_owned(),
+            new: "1".to_owned(),
+            fate: if left { Fate::LeftAlone { found: Some("2".to_owned()) } } else { Fate::Restored },
+        };
+        let outcomes = self.in_force.iter().rev().map(outcome).collect();
+        self.undo_all("undo");
+        Report { outcomes, journal_error: None }
+    }
+}
+
+impl Drop for MockTreating {
+    fn drop(&mut self) {
+        self.undo_all("drop treatment");
     }
 }
 

@@ -1,0 +1,193 @@
+//! `whylate treat`.
+
+use crate::arguments::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
+use crate::exit::Ending;
+use crate::{machine, output, signals};
+use anyhow::{Result, bail};
+use std::sync::atomic::Ordering;
+use whylate_core::Warning;
+use whylate_core::plan::TreatmentKind;
+use whylate_core::result::{ChangeHolder, ChangeState, TREAT_FORMAT, TreatChange, TreatResult};
+use whylate_sys::facts;
+use whylate_sys::host::HostRoot;
+use whylate_treat::journal::TREATMENTS;
+use whylate_treat::{
+    Before, Change, Guard, Holder, JournalPlace, Planner, Surroundings, TreatError, restore,
+};
+
+pub(super) fn execute(command: TreatCommand) -> Result<Ending> {
+    match command {
+        TreatCommand::Apply(command) => apply(command),
+        TreatCommand::Status(printing) => status(printing),
+        TreatCommand::Restore(printing) => take_back(printing),
+    }
+}
+
+fn place() -> JournalPlace {
+    JournalPlace::of_this_machine(TREATMENTS)
+}
+
+fn apply(command: ApplyCommand) -> Result<Ending> {
+    let (kind, applying) = command.into_parts();
+    let root = machine::root();
+    let (facts, _) = facts::collect(&root);
+    let surroundings = Surroundings::new(root.clone(), &facts, None);
+    let treatment = kind.kind();
+    let planned = kind
+        .plan(&surroundings)
+        .map_err(|source| TreatError::Impossible { treatment: treatment.to_owned(), source })?;
+    if applying.dry_run {
+        let changes = preview(treatment, &planned.changes, &root)?;
+        return print(&applying.printing, "dry_run", changes, None, planned.warnings);
+    }
+    make(&kind, &planned.changes, planned.warnings, &root, applying)
+}
+
+fn preview(treatment: &str, changes: &[Change], root: &HostRoot) -> Result<Vec<TreatChange>> {
+    let preview = |change: &Change| {
+        let (old, state) = match change.before(root)? {
+            Before::Value(old) => (Some(old), ChangeState::Planned),
+            Before::Same(old) => (Some(old), ChangeState::NotNeeded),
+            Before::Nothing => (None, ChangeState::Planned),
+        };
+        Ok(TreatChange {
+            treatment: treatment.to_owned(),
+            target: change.target.to_string(),
+            old,
+            new: change.new.clone(),
+            effect: Some(change.effect.clone()),
+            state,
+            ..TreatChange::default()
+        })
+    };
+    changes.iter().map(preview).collect()
+}
+
+fn make(
+    kind: &TreatmentKind,
+    changes: &[Change],
+    mut warnings: Vec<Warning>,
+    root: &HostRoot,
+    applying: Applying,
+) -> Result<Ending> {
+    // From here on Ctrl-C ends in order.
+    let asked_to_stop = signals::watch()?;
+    let command = format!("whylate treat apply {}", kind.kind());
+    let mut guard = Guard::begin(&place(), root, Holder::this_process(&command, None, true, root))?;
+    warnings.extend(whylate_runner::recovery(guard.recovered()));
+    warnings.extend(guard.apply(kind.kind(), changes)?);
+    if asked_to_stop.load(Ordering::Relaxed) {
+        let report = guard.undo();
+        bail!("stopped by the user; {}", report.aftermath());
+    }
+    let made: Vec<TreatChange> = guard.in_force().map(TreatChange::from).collect();
+    guard.keep()?;
+    print(&applying.printing, "apply", made, None, warnings)
+}
+
+fn status(printing: TreatPrinting) -> Result<Ending> {
+    let mut changes = Vec::new();
+    let mut warnings = Vec::new();
+    for place in place().all()? {
+        let contents = place.read()?;
+        if contents.damaged_lines > 0 {
+            let text = format!(
+                "{} lines of {} cannot be read: changes that they tell of are not undone",
+                contents.damaged_lines,
+                place.path().display()
+            );
+            warnings.push(Warning::without_fix("journal-damaged", text));
+        }
+        changes.extend(contents.open().map(|entry| TreatChange {
+            holder: contents.holder(entry).map(ChangeHolder::from),
+            ..TreatChange::from(entry)
+        }));
+    }
+    print(&printing, "status", changes, None, warnings)
+}
+
+fn take_back(printing: TreatPrinting) -> Result<Ending> {
+    let report = restore(&place(), &machine::root())?;
+    let changes = report.outcomes.iter().map(TreatChange::from);
+    let warnings = report.journal_error.iter().map(|error| Warning::without_fix("journal", error));
+    let restored = report.is_complete();
+    print(&printing, "restore", changes.collect(), Some(restored), warnings.collect())
+}
+
+fn print(
+    printing: &TreatPrinting,
+    action: &str,
+    changes: Vec<TreatChange>,
+    restored: Option<bool>,
+    warnings: Vec<Warning>,
+) -> Result<Ending> {
+    let format = TREAT_FORMAT.to_owned();
+    let result = TreatResult { format, action: action.to_owned(), changes, restored, warnings };
+    if printing.json {
+        output::print_json(&result)?;
+    } else {
+        output::warnings(&result.warnings);
+        output::print(&text(&result))?;
+    }
+    Ok(if restored == Some(false) { Ending::NotRestored } else { Ending::Pass })
+}
+
+fn text(result: &TreatResult) -> String {
+    let mut lines = Vec::new();
+    let mut above = None;
+    for change in &result.changes {
+        if change.holder.is_some() && change.holder != above {
+            above.clone_from(&change.holder);
+            lines.extend(above.as_ref().map(holder_line));
+        }
+        lines.push(line(change));
+    }
+    let count = |state| result.changes.iter().filter(|change| change.state == state).count();
+    let summary = match result.action.as_str() {
+        "dry_run" => format!("{} writes; nothing was changed", count(ChangeState::Planned)),
+        "apply" if result.changes.is_empty() => "nothing to change: it is so already".to_owned(),
+        "apply" => format!("{} settings changed; to take them back: whylate treat restore", lines.len()),
+        "status" if lines.is_empty() => "nothing is changed".to_owned(),
+        "status" => "to take them back: whylate treat restore".to_owned(),
+        _ if lines.is_empty() => "nothing to take back".to_owned(),
+        _ if result.restored == Some(true) => {
+            format!("{} settings are as they were before", result.changes.len())
+        }
+        _ => {
+            let left = count(ChangeState::LeftAlone) + count(ChangeState::Failed);
+            format!("{left} of {} settings are not as they were before", result.changes.len())
+        }
+    };
+    lines.push(summary);
+    lines.join("\n")
+}
+
+fn holder_line(holder: &ChangeHolder) -> String {
+    let run = holder.run.as_ref().map(|run| format!(" into {run}")).unwrap_or_default();
+    let state = match (holder.alive, holder.kept) {
+        (true, _) => "which still runs",
+        (false, true) => "kept until they are taken back",
+        (false, false) => "which was killed",
+    };
+    format!("by `{}`{run} (pid {}) since {}, {state}:", holder.command, holder.pid, holder.since)
+}
+
+fn line(change: &TreatChange) -> String {
+    if let Some(reason) = &change.reason {
+        return reason.clone();
+    }
+    let quoted = |value: &str| value.replace('\n', "; ");
+    let old = change.old.as_deref().map_or_else(|| "(nothing yet)".to_owned(), quoted);
+    let (target, new) = (&change.target, quoted(&change.new));
+    let effect = change.effect.as_ref().map(|effect| format!("  ({effect})")).unwrap_or_default();
+    match change.state {
+        ChangeState::Planned | ChangeState::Applied => format!("{target}: {old} -> {new}{effect}"),
+        ChangeState::NotNeeded => format!("{target}: {old} already{effect}"),
+        ChangeState::Interrupted => format!("{target}: {old} -> {new}, cut off{effect}"),
+        ChangeState::Restored => format!("{target}: {new} -> {old}"),
+        ChangeState::Unchanged => format!("{target}: {old} already"),
+        ChangeState::Ended => format!("{target}: ended"),
+        ChangeState::Rebooted => format!("{target}: gone with a reboot since"),
+        ChangeState::LeftAlone | ChangeState::Failed => format!("{target}: not {old}"),
+    }
+}

@@ -1,0 +1,36 @@
+//! Which type each kind of treatment is decoded to.
+
+use super::document::{Document, PlanError};
+use super::treatment::{TreatmentKind, TreatmentPlan};
+use toml::Spanned;
+use toml::de::DeValue;
+
+impl<'a> Document<'a> {
+    /// Decodes one `[[treatment]]`.
+    pub(super) fn treatment(
+        &self,
+        value: Spanned<DeValue<'a>>,
+        key: &str,
+    ) -> Result<TreatmentPlan, PlanError> {
+        use TreatmentKind as Kind;
+        let (kind, value) = self.take_kind(value, key, &Kind::KINDS)?;
+        let (name, value) = self.take_name(value, key)?;
+        let taken = &["kind", "name"];
+        let kind = match kind.as_str() {
+            "irq-affinity" => Kind::IrqAffinity(self.value(value, key, taken)?),
+            "affinity" => Kind::Affinity(self.value(value, key, taken)?),
+            "governor" => Kind::Governor(self.value(value, key, taken)?),
+            "smt-off" => Kind::SmtOff(self.value(value, key, taken)?),
+            "idle" => Kind::Idle(self.value(value, key, taken)?),
+            "thp" => Kind::Thp(self.value(value, key, taken)?),
+            "ksm" => Kind::Ksm(self.value(value, key, taken)?),
+            "numa-balancing" => Kind::NumaBalancing(self.value(value, key, taken)?),
+            "watchdog" => Kind::Watchdog(self.value(value, key, taken)?),
+            "rt-throttling" => Kind::RtThrottling(self.value(value, key, taken)?),
+            "sysfs" => Kind::Sysfs(self.value(value, key, taken)?),
+            "sysctl" => Kind::Sysctl(self.value(value, key, taken)?),
+            _ => Kind::ModuleParameter(self.value(value, key, taken)?),
+        };
+        Ok(TreatmentPlan { name, kind })
+    }
+}

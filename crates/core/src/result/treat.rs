@@ -1,0 +1,91 @@
+//! What `whylate treat … --json` prints.
+
+use crate::warning::Warning;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What `whylate treat apply`, `status` or `restore` did or found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TreatResult {
+    /// [`TREAT_FORMAT`](super::TREAT_FORMAT).
+    pub format: String,
+    /// `apply`, `dry_run`, `status` or `restore`.
+    pub action: String,
+    /// The changes: in the order in which they are made (`restore`: undone).
+    pub changes: Vec<TreatChange>,
+    /// Whether everything is as it was before (`restore` only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<bool>,
+    /// What was not done, or not as asked.
+    pub warnings: Vec<Warning>,
+}
+
+/// One change of one setting.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TreatChange {
+    /// The treatment that wants it.
+    pub treatment: String,
+    /// Where: a path, or what of which task.
+    pub target: String,
+    /// The value before; absent when it cannot be read yet (a file in a group that is still to be made).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old: Option<String>,
+    /// The value that the treatment sets.
+    pub new: String,
+    /// What that does; absent in `restore`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<String>,
+    /// How far it is.
+    pub state: ChangeState,
+    /// Why it is in that state, where that needs words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Who made it (`status` only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<ChangeHolder>,
+}
+
+/// How far a change is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeState {
+    /// It would be made.
+    #[default]
+    Planned,
+    /// The value is there already.
+    NotNeeded,
+    /// It is in force.
+    Applied,
+    /// It was about to be made when its process ended; it may or may not be in force.
+    Interrupted,
+    /// The former value was brought back.
+    Restored,
+    /// The former value was there already.
+    Unchanged,
+    /// The task ended.
+    Ended,
+    /// The machine was started anew since, which brought the former value back.
+    Rebooted,
+    /// Somebody else changed it since; it was not touched.
+    LeftAlone,
+    /// It could not be undone.
+    Failed,
+}
+
+/// Who made a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangeHolder {
+    /// The command.
+    pub command: String,
+    /// The run directory, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// Its process.
+    pub pid: u32,
+    /// Whether that still runs.
+    pub alive: bool,
+    /// Whether the change shall stay until it is taken back by hand.
+    pub kept: bool,
+    /// When it began: RFC 3339, UTC.
+    pub since: String,
+}

@@ -1,0 +1,232 @@
+//! The treatments of a run: whether they are possible here, and each repeat's way through the journal.
+
+use crate::error::RunError;
+use crate::prepare::{Experiment, PreparedCell};
+use whylate_core::plan::TreatmentKind;
+use whylate_core::result::TreatChange;
+use whylate_core::warning::push_once;
+use whylate_core::{CpuSet, Facts, Warning};
+use whylate_load::LoadWork;
+use whylate_sys::facts;
+use whylate_sys::host::HostRoot;
+use whylate_treat::journal::TREATMENTS;
+use whylate_treat::kinds::offline;
+use whylate_treat::{Guard, Holder, JournalPlace, Planner as _, Report, Surroundings, TreatError};
+
+/// Holds the treatments of a run. What is in force is undone when it is dropped.
+pub trait Treating {
+    /// Plans a treatment for the machine as it is now, and applies it. Says what it could not do.
+    ///
+    /// # Errors
+    /// [`TreatError`]; nothing of this treatment is in force then.
+    fn apply(
+        &mut self,
+        name: &str,
+        kind: &TreatmentKind,
+        target: &CpuSet,
+    ) -> Result<Vec<Warning>, TreatError>;
+
+    /// The changes in force.
+    fn in_force(&self) -> Vec<TreatChange>;
+
+    /// Undoes everything that is in force, and verifies it.
+    fn undo(&mut self) -> Report;
+}
+
+/// Who holds treatments, and what has to be said about those that were in force before.
+pub struct Held {
+    /// `None` where the run has no treatments.
+    pub treating: Option<Box<dyn Treating>>,
+    /// What a killed run had left, and what is in force by somebody else.
+    pub warnings: Vec<Warning>,
+}
+
+/// The treatments of this machine, through its journal.
+pub(crate) struct RealTreating {
+    guard: Guard,
+    root: HostRoot,
+}
+
+impl RealTreating {
+    /// Takes the journal for the run in `run`. A run without treatments takes none, and is not refused for what
+    /// others hold; it hears of it.
+    pub(crate) fn hold(root: &HostRoot, run: &str, has_treatments: bool) -> Result<Held, TreatError> {
+        let place = JournalPlace::of_this_machine(TREATMENTS);
+        if has_treatments {
+            let guard = Guard::begin(&place, root, holder(Some(run), root))?;
+            let warnings = recovery(guard.recovered()).into_iter().collect();
+            let treating = Self { guard, root: root.clone() };
+            return Ok(Held { treating: Some(Box::new(treating)), warnings });
+        }
+        let contents = place.read().unwrap_or_default();
+        let mut warnings = Vec::new();
+        if let Some(of) = contents.open().next().and_then(|entry| contents.holder(entry)) {
+            let text = format!(
+                "this run measures a machine whose settings `{}` has changed since {}: {} are in force",
+                of.command,
+                of.since(),
+                contents.open().count()
+            );
+            warnings.push(Warning::new("treatments-in-force", text, "whylate treat restore"));
+        }
+        Ok(Held { treating: None, warnings })
+    }
+}
+
+fn holder(run: Option<&str>, root: &HostRoot) -> Holder {
+    Holder::this_process("whylate run", run, false, root)
+}
+
+/// Undoes what a killed run of this machine left behind, before anything is measured or written down about it. What
+/// is in force by hand, or by a run that goes on, stays.
+pub fn recover_treatments(root: &HostRoot) -> Option<Warning> {
+    let place = JournalPlace::of_this_machine(TREATMENTS);
+    // A journal that cannot be read, as by other users, says nothing about the machine.
+    place.read().ok()?.open().next()?;
+    let guard = Guard::begin(&place, root, holder(None, root)).ok()?;
+    recovery(guard.recovered())
+}
+
+impl Treating for RealTreating {
+    fn apply(
+        &mut self,
+        name: &str,
+        kind: &TreatmentKind,
+        target: &CpuSet,
+    ) -> Result<Vec<Warning>, TreatError> {
+        // The treatments before this one may have changed what there is.
+        let (facts, _) = facts::collect(&self.root);
+        let surroundings = Surroundings::new(self.root.clone(), &facts, Some(target.clone()));
+        let planned = kind
+            .plan(&surroundings)
+            .map_err(|source| TreatError::Impossible { treatment: name.to_owned(), source })?;
+        let mut warnings = planned.warnings;
+        warnings.extend(self.guard.apply(name, &planned.changes)?);
+        for warning in &mut warnings {
+            warning.text = format!("treatment `{name}`: {}", warning.text);
+        }
+        Ok(warnings)
+    }
+
+    fn in_force(&self) -> Vec<TreatChange> {
+        self.guard.in_force().map(TreatChange::from).collect()
+    }
+
+    fn undo(&mut self) -> Report {
+        self.guard.undo()
+    }
+}
+
+/// What a killed run had left behind, and what became of it.
+pub fn recovery(recovered: &Report) -> Option<Warning> {
+    if recovered.outcomes.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "{} changes that a killed run had left behind were undone first; {}",
+        recovered.outcomes.len(),
+        recovered.aftermath()
+    );
+    Some(Warning::without_fix("treatments-recovered", text))
+}
+
+/// Skips each cell whose treatments cannot be applied to the machine below `root`, with the reason.
+///
+/// # Errors
+/// [`RunError::NothingToRun`] when no cell is left.
+pub fn check_treatments(mut experiment: Experiment, root: &HostRoot) -> Result<Experiment, RunError> {
+    if !experiment.has_treatments() {
+        return Ok(experiment);
+    }
+    let journal = JournalPlace::of_this_machine(TREATMENTS).check();
+    let surroundings = Surroundings::new(root.clone(), &experiment.facts, Some(experiment.target.clone()));
+    let probe_cpus = experiment.probes.iter().flatten().flat_map(|probe| probe.cpus.iter()).collect();
+    let (plan, warnings) = (&experiment.plan, &mut experiment.warnings);
+    for cell in experiment.cells.iter_mut().filter(|cell| !cell.plan.treatments.is_empty()) {
+        if let Err(error) = &journal {
+            cell.loads = cell.loads.clone().and(Err(error.to_string()));
+        }
+        for name in &cell.plan.treatments {
+            let Some(treatment) = plan.treatment(name) else { continue };
+            match treatment.kind.plan(&surroundings) {
+                Ok(planned) => {
+                    let off = offline::switched_off(&planned.changes);
+                    if let Some(reason) = uses(cell, &probe_cpus, &off) {
+                        cell.loads = Err(format!("treatment `{name}`: {reason}"));
+                    }
+                    for warning in planned.warnings {
+                        let text = format!("treatment `{name}`: {}", warning.text);
+                        push_once(warnings, Warning { text, ..warning });
+                    }
+                }
+                Err(impossible) if cell.loads.is_ok() => {
+                    cell.loads = Err(format!("treatment `{name}`: {impossible}"));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+    experiment.with_something_to_run()
+}
+
+/// What of a cell runs on CPUs that are switched off.
+fn uses(cell: &PreparedCell, probe_cpus: &CpuSet, off: &CpuSet) -> Option<String> {
+    if let Some(cpu) = probe_cpus.intersection(off).first() {
+        return Some(format!("it switches CPU {cpu} off, which is measured"));
+    }
+    let loads = cell.loads.iter().flatten();
+    let cpus_of = |work: &LoadWork| match work {
+        LoadWork::Memory(memory) => Some(memory.cpus.clone()),
+        LoadWork::Exec(exec) => exec.cpus.clone(),
+    };
+    loads
+        .filter_map(|load| Some((load, cpus_of(&load.spec.work)?.intersection(off).first()?)))
+        .next()
+        .map(|(load, cpu)| format!("it switches CPU {cpu} off, on which load `{}` runs", load.name))
+}
+
+/// What differs between the facts before and after a run, of what treatments can change.
+pub(crate) fn differences(before: &Facts, after: &Facts) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut compare = |what: String, before: String, after: String| {
+        if before != after {
+            found.push(format!("{what}: {before} before, {after} after"));
+        }
+    };
+    for (what, of) in [("online CPUs", 0), ("isolated CPUs", 1), ("allowed CPUs", 2)] {
+        let set = |facts: &Facts| match of {
+            0 => facts.cpu_sets.online.to_string(),
+            1 => facts.cpu_sets.isolated.to_string(),
+            _ => facts.cpu_sets.allowed.to_string(),
+        };
+        compare(what.to_owned(), set(before), set(after));
+    }
+    let settings = [("settings", format!("{:?}", before.settings), format!("{:?}", after.settings))];
+    for (what, a, b) in settings {
+        compare(what.to_owned(), a, b);
+    }
+    compare(
+        "clock source".to_owned(),
+        format!("{:?}", before.clock.source),
+        format!("{:?}", after.clock.source),
+    );
+    for cpu in &before.cpus {
+        let Some(now) = after.cpu(cpu.cpu) else { continue };
+        let name = |what: &str| format!("{what} of CPU {}", cpu.cpu);
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+        let number =
+            |value: Option<u64>| value.map_or_else(|| "none".to_owned(), |hertz| format!("{hertz} Hz"));
+        compare(name("governor"), text(&cpu.governor), text(&now.governor));
+        compare(name("lowest frequency"), number(cpu.frequency_min_hz), number(now.frequency_min_hz));
+        compare(name("highest frequency"), number(cpu.frequency_max_hz), number(now.frequency_max_hz));
+        let states = |cpu: &whylate_core::facts::CpuFacts| {
+            cpu.idle_states.iter().map(|state| state.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        compare(name("idle states"), states(cpu), states(now));
+    }
+    let power = |facts: &Facts| {
+        facts.gpus.iter().map(|gpu| format!("{} {:?}", gpu.name, gpu.runtime_power)).collect::<Vec<_>>()
+    };
+    compare("power of graphics devices".to_owned(), power(before).join(", "), power(after).join(", "));
+    found
+}

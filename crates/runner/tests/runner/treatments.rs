@@ -1,0 +1,119 @@
+//! Treatments are applied before everything else of a repeat and undone after it, whatever happens between.
+
+use crate::mock::{Fault, MockMachine, PLAN, experiment, folder, info, options};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use whylate_core::result::RunState;
+use whylate_runner::{RunError, resume, run};
+use whylate_treat::TreatError;
+
+/// Most steps of a run of this plan.
+const STEPS_MAX: usize = 400;
+
+/// One cell without treatments and one with two, both under a load.
+fn plan() -> String {
+    let cells = "[[treatment]]\nname = \"quiet\"\nkind = \"irq-affinity\"\n[[treatment]]\nname = \"awake\"\nkind = \"idle\"\n[[cell]]\nloads = [\"a\"]\n[[cell]]\nloads = [\"a\"]\ntreatments = [\"quiet\", \"awake\"]\n";
+    format!("{}{cells}", PLAN.split("[[cell]]").next().unwrap()).replace("repeats = 2", "repeats = 1")
+}
+
+#[test]
+fn treatments_surround_everything_else_of_their_cell() {
+    let folder = folder();
+    let path = folder.path().join("run");
+    let machine = MockMachine::default();
+    let ended = run(&experiment(&plan()), &path, &options(), &machine, &mut machine.audience()).unwrap();
+    assert_eq!((ended.state, ended.restored), (RunState::Complete, Some(true)));
+    let log = machine.log_of(&["hold", "apply", "undo", "begin", "start", "stop"]);
+    let expected = [
+        "hold",
+        "begin noise on 3",
+        "start a",
+        "begin timer on 3",
+        "begin stall on 3",
+        "stop a",
+        "apply quiet (irq-affinity) on 3",
+        "apply awake (idle) on 3",
+        "begin noise on 3",
+        "start a",
+        "begin timer on 3",
+        "begin stall on 3",
+        "stop a",
+        "undo awake",
+        "undo quiet",
+    ];
+    assert_eq!(log, expected);
+    let codes: Vec<&str> = ended.warnings.iter().map(|warning| warning.code.as_str()).collect();
+    assert!(codes.contains(&"mock-hold") && codes.contains(&"mock-treatment"), "{codes:?}");
+    let copy = std::fs::read_to_string(path.join("treatments.jsonl")).unwrap();
+    let lines: Vec<serde_json::Value> =
+        copy.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "what was applied, and what was undone: {copy}");
+    assert_eq!(lines[0]["cell"], "a+quiet+awake");
+    assert_eq!(lines[0]["changes"][1]["treatment"], "awake");
+    assert_eq!(lines[1]["changes"][0]["state"], "restored");
+}
+
+#[test]
+fn a_run_without_treatments_holds_none() {
+    let folder = folder();
+    let machine = MockMachine::default();
+    let path = folder.path().join("run");
+    run(&experiment(PLAN), &path, &options(), &machine, &mut machine.audience()).unwrap();
+    assert!(machine.log_of(&["hold"]).is_empty());
+    assert!(!path.join("treatments.jsonl").exists());
+}
+
+#[test]
+fn a_run_that_is_refused_leaves_no_directory() {
+    let folder = folder();
+    let machine = MockMachine::failing_at(0, Fault::Error);
+    let path = folder.path().join("run");
+    let outcome = run(&experiment(&plan()), &path, &options(), &machine, &mut machine.audience());
+    assert!(matches!(outcome, Err(RunError::Treat(TreatError::Held { .. }))), "{outcome:?}");
+    assert!(!path.exists());
+}
+
+/// Steps of a run; at each, something fails or the process is gone: nothing may stay in force.
+fn at_every_step(fault: Fault) -> Vec<String> {
+    let experiment = experiment(&plan());
+    let mut left_alone = Vec::new();
+    for step in 1..STEPS_MAX {
+        let folder = folder();
+        let path = folder.path().join("run");
+        let machine = MockMachine::failing_at(step, fault);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            run(&experiment, &path, &options(), &machine, &mut machine.audience())
+        }));
+        assert_eq!(machine.record.treatments_in_force.load(Ordering::SeqCst), 0, "step {step}");
+        if machine.is_fault_left() {
+            assert!(step > 20, "the run had only {step} steps");
+            return left_alone;
+        }
+        assert_eq!(outcome.is_err(), fault == Fault::Panic, "step {step}");
+        let ended = info(&path);
+        if let Some(warning) = ended.warnings.iter().find(|it| it.code == "treatment-not-restored") {
+            assert_eq!(ended.restored, Some(false), "step {step}");
+            left_alone.push(warning.text.clone());
+        }
+        if !ended.is_complete() {
+            let machine = MockMachine::default();
+            let again = |_| Ok(experiment.clone());
+            let resumed = resume(&path, &again, &machine, &mut machine.audience()).unwrap();
+            assert_eq!(resumed.state, RunState::Complete, "step {step}");
+            assert_eq!(machine.record.treatments_in_force.load(Ordering::SeqCst), 0, "step {step}");
+        }
+    }
+    panic!("the run has more than {STEPS_MAX} steps");
+}
+
+#[test]
+fn an_error_at_any_step_leaves_nothing_in_force() {
+    let left_alone = at_every_step(Fault::Error);
+    assert_eq!(left_alone.len(), 1, "undo is one step of the run: {left_alone:?}");
+    assert!(left_alone[0].contains("/sys/mock is `2` and not `1` any more"), "{left_alone:?}");
+}
+
+#[test]
+fn a_panic_at_any_step_leaves_nothing_in_force() {
+    assert!(at_every_step(Fault::Panic).is_empty());
+}

@@ -1,0 +1,174 @@
+//! What a treatment does to the machine, as data: a list of changes, each of one value at one place.
+//!
+//! A planner makes such a list and writes nothing. Writing, verifying, journaling and undoing are the same for every
+//! change, whichever treatment wants it; they are in [`crate::place`], [`crate::journal`] and [`crate::guard`].
+
+use crate::reading::Reading;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One value that shall be different.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Where.
+    pub target: Target,
+    /// The value that it shall have, in the normal form of the target (see [`Target`] and [`Reading`]).
+    pub new: String,
+    /// What that does, in a few words: `CPU 3 takes no movable interrupts`.
+    pub effect: String,
+    /// Whether the treatment is worth nothing without it: then everything is undone when it fails. Otherwise the
+    /// failure becomes a warning.
+    pub required: bool,
+}
+
+impl Change {
+    /// A change without which the treatment is worth nothing.
+    pub fn required(target: Target, new: impl Into<String>, effect: impl Into<String>) -> Self {
+        Self { target, new: new.into(), effect: effect.into(), required: true }
+    }
+
+    /// A change that may fail: the treatment is less thorough without it.
+    pub fn optional(target: Target, new: impl Into<String>, effect: impl Into<String>) -> Self {
+        Self { required: false, ..Self::required(target, new, effect) }
+    }
+}
+
+/// A place that holds one value. Paths are as on the machine itself; a [`HostRoot`](whylate_sys::host::HostRoot) says
+/// below which folder.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Target {
+    /// A file with one value: /sys, /proc/sys, cgroupfs, resctrl, or a file on disk.
+    File {
+        /// Its path.
+        path: String,
+        /// How it prints its value.
+        #[serde(default)]
+        reading: Reading,
+    },
+    /// A folder, which is a group in cgroupfs and resctrl. Its values are [`Target::PRESENT`] and [`Target::ABSENT`].
+    ///
+    /// One that is made is removed on undo; tasks that are still in it then (children of moved ones) go to the group
+    /// around it.
+    Directory {
+        /// Its path.
+        path: String,
+    },
+    /// The CPUs that one thread may use; its value is a CPU list. Undoing it touches no thread that has the number
+    /// of one that ended.
+    Affinity {
+        /// The thread.
+        task: Task,
+    },
+    /// The group that one task belongs to; its value is the group's path below `mount`, beginning with `/`.
+    ///
+    /// Moving a task into a cpuset changes its affinity, and moving it back does not bring that back: a planner that
+    /// moves tasks puts a [`Target::Affinity`] for each *before* its membership. Undo runs backwards.
+    Membership {
+        /// The task. In cgroup v2 all threads of its process move together.
+        task: Task,
+        /// What kind of groups they are.
+        hierarchy: Hierarchy,
+        /// Where they are mounted: `/sys/fs/cgroup/cpuset`.
+        mount: String,
+    },
+    /// Whether a process is stopped (SIGSTOP); its values are [`Target::STOPPED`] and [`Target::RUNNING`].
+    Stopped {
+        /// The process.
+        task: Task,
+    },
+}
+
+impl Target {
+    /// Value of a folder that is there.
+    pub const PRESENT: &str = "present";
+    /// Value of a folder, or of a file with [`Reading::Text`], that is not there.
+    pub const ABSENT: &str = "absent";
+    /// Value of a process that is stopped.
+    pub const STOPPED: &str = "stopped";
+    /// Value of a process that is not stopped.
+    pub const RUNNING: &str = "running";
+
+    /// A file whose whole text is its value.
+    pub fn file(path: impl Into<String>) -> Self {
+        Self::File { path: path.into(), reading: Reading::Whole }
+    }
+
+    /// A file with a value of the given form.
+    pub fn file_with(path: impl Into<String>, reading: Reading) -> Self {
+        Self::File { path: path.into(), reading }
+    }
+
+    /// Whether a reboot undoes it: true for everything that the kernel holds, false for files on disk.
+    pub fn is_gone_after_reboot(&self) -> bool {
+        match self {
+            Self::File { path, .. } | Self::Directory { path } => {
+                ["/proc/", "/sys/", "/dev/", "/run/"].iter().any(|start| path.starts_with(start))
+            }
+            Self::Affinity { .. } | Self::Membership { .. } | Self::Stopped { .. } => true,
+        }
+    }
+
+    /// The task that it is about.
+    pub fn task(&self) -> Option<&Task> {
+        match self {
+            Self::File { .. } | Self::Directory { .. } => None,
+            Self::Affinity { task } | Self::Membership { task, .. } | Self::Stopped { task } => Some(task),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, .. } | Self::Directory { path } => f.write_str(path),
+            Self::Affinity { task } => write!(f, "affinity of {task}"),
+            Self::Membership { task, mount, .. } => write!(f, "group of {task} in {mount}"),
+            Self::Stopped { task } => write!(f, "state of {task}"),
+        }
+    }
+}
+
+/// Kinds of groups that tasks belong to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hierarchy {
+    /// A hierarchy of cgroup v1, by one of its controllers: `cpuset`. Threads move one by one.
+    CgroupV1(
+        /// The controller.
+        String,
+    ),
+    /// cgroup v2: a process moves with all its threads.
+    CgroupV2,
+    /// Groups of the resource control file system. Threads move one by one.
+    Resctrl,
+}
+
+impl Hierarchy {
+    /// The file of a group that takes the number of a task to be moved there.
+    pub fn tasks_file(&self) -> &'static str {
+        match self {
+            Self::CgroupV1(_) | Self::Resctrl => "tasks",
+            Self::CgroupV2 => "cgroup.procs",
+        }
+    }
+}
+
+/// One thread, so that it cannot be taken for another that gets its number later.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Task {
+    /// Its process.
+    pub pid: u32,
+    /// Its own number; equal to `pid` for the first thread of a process.
+    pub tid: u32,
+    /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
+    pub start_ticks: u64,
+    /// Its name, for people.
+    pub name: String,
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.tid)
+    }
+}

@@ -1,0 +1,243 @@
+//! Changes that are undone when their guard is dropped, and by anybody when its process is killed.
+
+use crate::change::{Change, Target};
+use crate::error::TreatError;
+use crate::journal::{Entry, Holder, Journal, JournalPlace, Record};
+use crate::place::Found;
+use crate::undo::{Report, undo};
+use whylate_core::Warning;
+use whylate_sys::host::HostRoot;
+
+/// Most changes whose intention is brought to the disk at once.
+const BATCH_MAX: usize = 512;
+
+/// Holds a journal, and changes the machine through it.
+///
+/// ```no_run
+/// use whylate_sys::host::HostRoot;
+/// use whylate_treat::{Change, Guard, Holder, JournalPlace, Target};
+///
+/// # fn main() -> Result<(), whylate_treat::TreatError> {
+/// let root = HostRoot::real();
+/// let place = JournalPlace::of_this_machine("example");
+/// let holder = Holder::this_process("an example", None, false, &root);
+/// let mut guard = Guard::begin(&place, &root, holder)?;
+/// let change = Change::required(Target::file("/proc/sys/vm/swappiness"), "1", "swaps less");
+/// guard.apply("example", &[change])?;
+/// // … measure …
+/// let report = guard.undo();
+/// assert!(report.is_complete());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Guard {
+    journal: Journal,
+    root: HostRoot,
+    holder: Holder,
+    /// Number of this guard's session in the journal; `None` until there is a change.
+    session: Option<u64>,
+    recovered: Report,
+    is_kept: bool,
+}
+
+impl Guard {
+    /// Takes the journal, and undoes what a process that was killed left in it.
+    ///
+    /// What was applied to stay (`kept`) is not touched: a holder that also keeps its changes adds to it, any other
+    /// is refused.
+    ///
+    /// # Errors
+    /// [`TreatError::Held`], [`TreatError::InForce`], [`TreatError::State`].
+    pub fn begin(place: &JournalPlace, root: &HostRoot, holder: Holder) -> Result<Self, TreatError> {
+        let mut journal = Journal::open(place, &holder)?;
+        let is_kept = |journal: &Journal, entry: &Entry| {
+            let holder_of = journal.contents().holder(entry);
+            holder_of.is_some_and(|of| of.kept && of.boot_id == holder.boot_id)
+        };
+        let kept: Vec<u64> =
+            journal.contents().open().filter(|it| is_kept(&journal, it)).map(|it| it.entry).collect();
+        let recovered = undo(&mut journal, root, |entry| !kept.contains(&entry.entry));
+        if let (Some(first), false) = (kept.first(), holder.kept) {
+            let contents = journal.contents();
+            let entry = contents.entries.iter().find(|entry| entry.entry == *first);
+            if let Some(of) = entry.and_then(|entry| contents.holder(entry)) {
+                return Err(TreatError::InForce {
+                    count: kept.len(),
+                    command: of.command.clone(),
+                    since: of.since(),
+                });
+            }
+        }
+        Ok(Self { journal, root: root.clone(), holder, session: None, recovered, is_kept: false })
+    }
+
+    /// What a process that was killed had left behind, undone by [`Guard::begin`].
+    pub fn recovered(&self) -> &Report {
+        &self.recovered
+    }
+
+    /// Makes the changes of one treatment, each after it is safe in the journal. Says which of them could not be made,
+    /// of those that the treatment can do without.
+    ///
+    /// A change to what is there already is none, and a task that ended needs none.
+    ///
+    /// # Errors
+    /// [`TreatError::NotApplied`] when a required change fails; what this call had changed is undone then.
+    pub fn apply(&mut self, treatment: &str, changes: &[Change]) -> Result<Vec<Warning>, TreatError> {
+        let first = self.journal.next_entry();
+        let mut warnings = Vec::new();
+        match self.apply_all(treatment, changes, &mut warnings) {
+            Ok(()) => Ok(warnings),
+            Err(source) => {
+                let report = undo(&mut self.journal, &self.root, |entry| entry.entry >= first);
+                self.forget_closed_session();
+                let aftermath = report.aftermath();
+                let treatment = treatment.to_owned();
+                Err(TreatError::NotApplied { treatment, source: Box::new(source), aftermath })
+            }
+        }
+    }
+
+    /// Undoes every change of this guard, newest first.
+    pub fn undo(&mut self) -> Report {
+        let Some(session) = self.session else { return Report::default() };
+        let report = undo(&mut self.journal, &self.root, |entry| entry.session == session);
+        self.forget_closed_session();
+        report
+    }
+
+    /// Leaves the changes in force; `whylate treat restore` undoes them.
+    ///
+    /// # Errors
+    /// [`TreatError::State`] when the journal cannot be brought to the disk; the changes are undone then.
+    pub fn keep(mut self) -> Result<(), TreatError> {
+        self.journal.sync()?;
+        self.is_kept = true;
+        Ok(())
+    }
+
+    /// The changes of this guard that are in force.
+    pub fn in_force(&self) -> impl Iterator<Item = &Entry> {
+        self.journal.contents().open().filter(|entry| Some(entry.session) == self.session)
+    }
+
+    /// A journal that was emptied has no sessions.
+    fn forget_closed_session(&mut self) {
+        self.session = self.session.filter(|session| self.journal.contents().sessions.contains_key(session));
+    }
+
+    fn apply_all(
+        &mut self,
+        treatment: &str,
+        changes: &[Change],
+        warnings: &mut Vec<Warning>,
+    ) -> Result<(), TreatError> {
+        for batch in batches(changes) {
+            let mut intended: Vec<(u64, &Change)> = Vec::new();
+            let mut records = Vec::new();
+            let session = self.session()?;
+            for change in batch {
+                match self.look(change) {
+                    Ok(Some(old)) => {
+                        let entry = self.journal.next_entry() + intended.len() as u64;
+                        let (treatment, change_of) = (treatment.to_owned(), change.clone());
+                        records.push(Record::Intended { entry, session, treatment, change: change_of, old });
+                        intended.push((entry, change));
+                    }
+                    Ok(None) => {}
+                    Err(error) => forgive(change, error, warnings)?,
+                }
+            }
+            if !records.is_empty() {
+                self.journal.append(records)?;
+                self.journal.sync()?;
+            }
+            for (entry, change) in intended {
+                match self.make(change) {
+                    Ok(Some(found)) => self.journal.append(vec![Record::Applied { entry, found }])?,
+                    Ok(None) => {}
+                    Err(error) => {
+                        // It may have been made in part.
+                        undo(&mut self.journal, &self.root, |it| it.entry == entry);
+                        self.forget_closed_session();
+                        forgive(change, error, warnings)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn session(&mut self) -> Result<u64, TreatError> {
+        match self.session {
+            Some(session) => Ok(session),
+            None => {
+                let session = self.journal.begin_session(&self.holder)?;
+                self.session = Some(session);
+                Ok(session)
+            }
+        }
+    }
+
+    /// The value before the change; `None` when there is nothing to change.
+    fn look(&self, change: &Change) -> Result<Option<String>, TreatError> {
+        let target = &change.target;
+        match target.read(&self.root)? {
+            Found::Ended => Ok(None),
+            Found::Nothing => Err(TreatError::Absent { target: target.to_string() }),
+            Found::Value(old) => {
+                let normal = target.normal(&old);
+                // A value that the kernel may round is compared exactly: whether it rounds shows only by writing.
+                let is_there = normal == change.new
+                    || (!matches!(target, Target::File { .. }) && target.is_reached(&change.new, &normal));
+                Ok((!is_there).then_some(old))
+            }
+        }
+    }
+
+    /// Writes and reads back; `None` when the task ended meanwhile.
+    fn make(&self, change: &Change) -> Result<Option<String>, TreatError> {
+        let (target, root) = (&change.target, &self.root);
+        if let Err(error) = target.write(root, &change.new) {
+            return if matches!(target.read(root), Ok(Found::Ended)) { Ok(None) } else { Err(error) };
+        }
+        match target.read(root)? {
+            Found::Ended => Ok(None),
+            Found::Nothing => Err(TreatError::Absent { target: target.to_string() }),
+            Found::Value(found) => {
+                let found = target.normal(&found);
+                if target.is_reached(&change.new, &found) {
+                    return Ok(Some(found));
+                }
+                Err(TreatError::NotTaken { target: target.to_string(), wanted: change.new.clone(), found })
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // Whoever wants to know what came of it calls `undo`; what fails stays in the journal.
+            self.undo();
+        }
+    }
+}
+
+/// Turns the failure of a change that is not required into a warning.
+fn forgive(change: &Change, error: TreatError, warnings: &mut Vec<Warning>) -> Result<(), TreatError> {
+    if change.required || matches!(error, TreatError::State { .. }) {
+        return Err(error);
+    }
+    let text = format!("not done: {} ({error})", change.effect);
+    warnings.push(Warning::without_fix("treatment-incomplete", text));
+    Ok(())
+}
+
+/// Changes whose intentions may be written together: those of tasks, of which there are many and of which none needs
+/// another to be made before its own old value can be read.
+fn batches(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
+    let together = |a: &Change, b: &Change| a.target.task().is_some() && b.target.task().is_some();
+    changes.chunk_by(together).flat_map(|chunk| chunk.chunks(BATCH_MAX))
+}

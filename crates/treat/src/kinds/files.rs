@@ -1,0 +1,98 @@
+//! Treatments that name their file: `sysfs`, `sysctl`, `module-parameter`.
+
+use crate::change::{Change, Target};
+use crate::kinds::{required_file, sysctl_path};
+use crate::planner::{Impossible, Planned, Planner, Surroundings};
+use crate::reading::Reading;
+use whylate_core::plan::{ModuleParameterPlan, SysctlPlan, SysfsPlan};
+
+impl Planner for SysfsPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let is_clean = !self.path.split('/').any(|part| part == "..");
+        let allowed = ["/sys/", "/proc/"].iter().any(|start| self.path.starts_with(start));
+        if !allowed || !is_clean {
+            let reason = format!("path `{}` is not a file below /sys or /proc", self.path);
+            return Err(Impossible::new(reason));
+        }
+        let paths = if self.path.contains("{cpu}") {
+            let cpus = surroundings.resolve("cpus", &self.cpus)?;
+            cpus.iter().map(|cpu| self.path.replace("{cpu}", &cpu.to_string())).collect()
+        } else {
+            vec![self.path.clone()]
+        };
+        let change = |path: String| {
+            let reading = reading_of(surroundings, &path, &self.value)?;
+            let effect = "set by hand".to_owned();
+            Ok(Change::required(Target::File { path, reading }, reading.normal(&self.value), effect))
+        };
+        Ok(Planned::changes(paths.into_iter().map(change).collect::<Result<_, Impossible>>()?))
+    }
+}
+
+/// How a file whose meaning is not known prints its value: by what it holds now.
+fn reading_of(surroundings: &Surroundings, path: &str, value: &str) -> Result<Reading, Impossible> {
+    let text = required_file(surroundings, path, "check its spelling, and whether its driver is loaded")?;
+    let is_choice = text.split_whitespace().any(|word| word.starts_with('[') && word.ends_with(']'));
+    let is_affinity = path.ends_with("/smp_affinity")
+        || path.ends_with("/default_smp_affinity")
+        || path.ends_with("/cpumask")
+        || path.ends_with("_cpus");
+    let name = path.rsplit('/').next().unwrap_or_default();
+    Ok(if name == "schemata" {
+        Reading::Schemata
+    } else if is_choice {
+        Reading::Bracketed
+    } else if is_affinity && is_mask(&text) && is_mask(value) {
+        Reading::CpuMask
+    } else if name.ends_with("_list") || name.ends_with("cpulist") || name.starts_with("cpuset.") {
+        Reading::CpuList
+    } else if matches!(text.trim(), "Y" | "N") {
+        Reading::Switch
+    } else if text.trim().contains(char::is_whitespace) {
+        Reading::Words
+    } else {
+        Reading::Whole
+    })
+}
+
+fn is_mask(text: &str) -> bool {
+    !text.trim().is_empty() && text.trim().chars().all(|c| c.is_ascii_hexdigit() || c == ',')
+}
+
+impl Planner for SysctlPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let path = sysctl_path(&self.key)?;
+        let text = required_file(surroundings, &path, "check the key with `sysctl -a`")?;
+        let is_list = text.trim().contains(char::is_whitespace);
+        let reading = if is_list { Reading::Words } else { Reading::Whole };
+        let value = reading.normal(&self.value);
+        let effect = format!("sysctl {}", self.key);
+        Ok(Planned::changes(vec![Change::required(Target::File { path, reading }, value, effect)]))
+    }
+}
+
+impl Planner for ModuleParameterPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        for (name, text) in [("module", &self.module), ("parameter", &self.parameter)] {
+            if text.is_empty() || text.contains(['/', '.']) {
+                return Err(Impossible::new(format!("{name} `{text}` is not a name")));
+            }
+        }
+        // The folder's name has underscores whatever the module's file is called.
+        let module = self.module.replace('-', "_");
+        let folder = format!("/sys/module/{module}");
+        if !surroundings.root.exists(&folder) {
+            let reason = format!("module `{module}` is not loaded and not built in (no {folder})");
+            return Err(Impossible::new(reason));
+        }
+        let path = format!("{folder}/parameters/{}", self.parameter);
+        let known = surroundings.root.list(&format!("{folder}/parameters"))?;
+        let hint = format!("its parameters are {}", known.join(", "));
+        let text = required_file(surroundings, &path, &hint)?;
+        let is_switch = matches!(text.trim(), "Y" | "N");
+        let reading = if is_switch { Reading::Switch } else { Reading::Whole };
+        let value = reading.normal(&self.value);
+        let effect = format!("parameter of module {module}");
+        Ok(Planned::changes(vec![Change::required(Target::File { path, reading }, value, effect)]))
+    }
+}

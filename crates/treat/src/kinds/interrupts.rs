@@ -1,0 +1,201 @@
+//! `irq-affinity`: interrupts to other CPUs.
+//!
+//! An interrupt that the kernel manages itself (queues of NVMe and virtio block devices) or that belongs to one CPU
+//! cannot be moved; since Linux 6.15 its file is read-only, before that the kernel refuses the write. While interrupts
+//! are moved, irqbalance, which would move them back, is stopped.
+
+use crate::change::{Change, Target};
+use crate::kinds::writable;
+use crate::planner::{Impossible, Planned, Planner, Surroundings};
+use crate::reading::Reading;
+use crate::tasks;
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use whylate_core::plan::IrqAffinityPlan;
+use whylate_core::{CpuSet, Warning};
+use whylate_sys::host::{HostError, HostRoot};
+
+/// One interrupt line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interrupt {
+    /// Its number.
+    pub number: u32,
+    /// Names of its handlers: `i915`, `virtio1-req.0`.
+    pub actions: Vec<String>,
+    /// PCI address of its device, where it is one.
+    pub pci_address: Option<String>,
+    /// Driver of that device.
+    pub driver: Option<String>,
+    /// Whether it is signalled by a message of a PCI device.
+    pub is_msi: bool,
+    /// Where it may be handled.
+    pub cpus: CpuSet,
+    /// Whether its file says that nobody may move it.
+    pub is_fixed: bool,
+}
+
+impl Interrupt {
+    /// The file with its CPUs.
+    pub fn affinity_path(&self) -> String {
+        format!("/proc/irq/{}/smp_affinity_list", self.number)
+    }
+
+    /// `36 (virtio1-req.0)`.
+    pub fn name(&self) -> String {
+        if self.actions.is_empty() {
+            return self.number.to_string();
+        }
+        format!("{} ({})", self.number, self.actions.join(", "))
+    }
+
+    /// Whether `text` names it: by number, handler, device, driver, PCI address, `msi` or `all`.
+    fn is_named(&self, text: &str) -> bool {
+        // `eth0` is also `eth0-rx-1`, `virtio1` is also `virtio1-req.0`, and `nvme0` is `nvme0q1`.
+        let is_handler = |action: &String| {
+            action.strip_prefix(text).is_some_and(|rest| {
+                rest.is_empty() || rest.starts_with(['-', '.', ':', '/', '@', '_', ' ', 'q'])
+            })
+        };
+        text == "all"
+            || (text == "msi" && self.is_msi)
+            || text.parse() == Ok(self.number)
+            || self.driver.as_deref() == Some(text)
+            || self
+                .pci_address
+                .as_deref()
+                .is_some_and(|address| address == text || address.strip_prefix("0000:") == Some(text))
+            || self.actions.iter().any(is_handler)
+    }
+}
+
+/// Every interrupt line whose CPUs the kernel shows, by number.
+///
+/// # Errors
+/// [`HostError`] where a file of the machine cannot be read or understood.
+pub fn interrupts(root: &HostRoot) -> Result<Vec<Interrupt>, HostError> {
+    let devices = devices(root)?;
+    let mut interrupts = Vec::new();
+    for number in root.list_numbered("/proc/irq", "")? {
+        let path = format!("/proc/irq/{number}/smp_affinity_list");
+        let Some(cpus) = root.read_cpus(&path)? else { continue };
+        let actions = root.read_trimmed(&format!("/sys/kernel/irq/{number}/actions"))?.unwrap_or_default();
+        let chip = root.read_trimmed(&format!("/sys/kernel/irq/{number}/chip_name"))?.unwrap_or_default();
+        let device = devices.get(&number);
+        let mode = std::fs::metadata(root.path(&path)).map_or(0o644, |file| file.permissions().mode());
+        interrupts.push(Interrupt {
+            number,
+            actions: actions.split(',').map(str::to_owned).filter(|name| !name.is_empty()).collect(),
+            pci_address: device.map(|device| device.address.clone()),
+            driver: device.and_then(|device| device.driver.clone()),
+            is_msi: device.is_some_and(|device| device.is_msi) || chip.contains("MSI"),
+            cpus,
+            is_fixed: mode & 0o222 == 0,
+        });
+    }
+    Ok(interrupts)
+}
+
+struct Device {
+    address: String,
+    driver: Option<String>,
+    is_msi: bool,
+}
+
+/// The PCI device of each interrupt that has one.
+fn devices(root: &HostRoot) -> Result<BTreeMap<u32, Device>, HostError> {
+    const FOLDER: &str = "/sys/bus/pci/devices";
+    let mut devices = BTreeMap::new();
+    for address in root.list(FOLDER)? {
+        let folder = format!("{FOLDER}/{address}");
+        let driver = root.read_link(&format!("{folder}/driver"));
+        let driver = driver.and_then(|link| link.rsplit('/').next().map(str::to_owned));
+        let messages = root.list_numbered(&format!("{folder}/msi_irqs"), "")?;
+        let is_msi = !messages.is_empty();
+        let line: Option<u32> = root.read_number(&format!("{folder}/irq"))?;
+        let numbers = if is_msi { messages } else { line.into_iter().filter(|line| *line > 0).collect() };
+        for number in numbers {
+            devices.insert(number, Device { address: address.clone(), driver: driver.clone(), is_msi });
+        }
+    }
+    Ok(devices)
+}
+
+impl Planner for IrqAffinityPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let cpus = surroundings.resolve("cpus", &self.cpus)?;
+        let known = interrupts(&surroundings.root)?;
+        if known.is_empty() {
+            let reason = "no interrupt's CPUs can be seen (no /proc/irq/*/smp_affinity_list)";
+            return Err(Impossible::new(reason));
+        }
+        let mut planned = Planned::default();
+        let mut moved: BTreeMap<u32, Change> = BTreeMap::new();
+        for text in &self.interrupts {
+            for change in named(text, &known, &cpus, &mut planned.warnings)? {
+                moved.entry(change.0).or_insert(change.1);
+            }
+        }
+        if let Some(change) = moved.values().next() {
+            writable(surroundings, &change.target.to_string())?;
+        }
+        // Stopped first, and going on only when everything is back.
+        planned.changes.extend(stop_irqbalance(surroundings)?);
+        planned.changes.extend(moved.into_values());
+        let default = "/proc/irq/default_smp_affinity";
+        if self.new_interrupts && surroundings.root.exists(default) {
+            let target = Target::file_with(default, Reading::CpuMask);
+            let effect = format!("interrupts that are set up later go to CPU {cpus}");
+            planned.changes.push(Change::optional(target, cpus.to_string(), effect));
+        }
+        Ok(planned)
+    }
+}
+
+/// The changes for one text of the plan; a warning where a group of interrupts holds one that cannot be moved.
+fn named(
+    text: &str,
+    known: &[Interrupt],
+    cpus: &CpuSet,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<(u32, Change)>, Impossible> {
+    let meant: Vec<&Interrupt> = known.iter().filter(|interrupt| interrupt.is_named(text)).collect();
+    if meant.is_empty() {
+        let reason = format!(
+            "no interrupt is called `{text}`; name a number of /proc/interrupts, a device, a driver, a PCI address, `msi` or `all`"
+        );
+        return Err(Impossible::new(reason));
+    }
+    let is_inside = |interrupt: &&&Interrupt| interrupt.cpus.difference(cpus).is_empty();
+    let (fixed, movable): (Vec<&Interrupt>, Vec<&Interrupt>) =
+        meant.iter().filter(|interrupt| !is_inside(interrupt)).partition(|interrupt| interrupt.is_fixed);
+    if !fixed.is_empty() {
+        let names = fixed.iter().map(|interrupt| interrupt.name()).collect::<Vec<_>>().join(", ");
+        let reason = format!(
+            "the kernel manages interrupt {names} itself, or binds it to a CPU; it stays where it is"
+        );
+        if movable.is_empty() && text != "all" {
+            return Err(Impossible::new(reason));
+        }
+        warnings.push(Warning::without_fix("irq-managed", reason));
+    }
+    // One interrupt that was asked for has to move; of many, some may be managed without saying so.
+    let required = meant.len() == 1;
+    let change = |interrupt: &Interrupt| {
+        let effect = format!("interrupt {} is handled on CPU {cpus}", interrupt.name());
+        let target = Target::file_with(interrupt.affinity_path(), Reading::CpuList);
+        (interrupt.number, Change { required, ..Change::required(target, cpus.to_string(), effect) })
+    };
+    Ok(movable.into_iter().map(change).collect())
+}
+
+/// irqbalance, where it runs, is stopped for the time: it would move interrupts back within seconds.
+///
+/// # Errors
+/// [`HostError`] when /proc cannot be listed.
+pub fn stop_irqbalance(surroundings: &Surroundings) -> Result<Vec<Change>, HostError> {
+    let processes = tasks::processes(&surroundings.root)?;
+    let running = processes.into_iter().filter(|task| task.name == "irqbalance");
+    let effect = "irqbalance stops, so that it does not move interrupts back";
+    let stop = |task| Change::required(Target::Stopped { task }, Target::STOPPED, effect);
+    Ok(running.map(stop).collect())
+}

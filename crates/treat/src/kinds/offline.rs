@@ -1,0 +1,175 @@
+//! CPUs switched off, and everything that the kernel would not bring back by itself when they are switched on again.
+//!
+//! Taking a CPU away also takes it out of cpusets of cgroup v1 for good, gives tasks and interrupts that are bound to
+//! it alone to others, and widens the affinity of such tasks. All that is changed here first, in the open, so that it
+//! is in the journal and undone after the CPU is back.
+
+use crate::change::{Change, Hierarchy, Target, Task};
+use crate::kinds::interrupts::interrupts;
+use crate::kinds::required_file;
+use crate::planner::{Impossible, Surroundings};
+use crate::reading::Reading;
+use crate::tasks;
+use std::collections::BTreeMap;
+use whylate_core::{CpuId, CpuSet};
+use whylate_sys::host::{HostError, HostRoot};
+
+/// The file that switches a CPU on and off.
+pub fn online_path(cpu: CpuId) -> String {
+    format!("/sys/devices/system/cpu/cpu{cpu}/online")
+}
+
+/// The CPUs that a change switches off.
+pub fn switched_off(changes: &[Change]) -> CpuSet {
+    let number = |path: &str| {
+        let rest = path.strip_prefix("/sys/devices/system/cpu/cpu")?;
+        rest.strip_suffix("/online")?.parse().ok().map(CpuId)
+    };
+    let off = changes.iter().filter(|change| change.new == "0");
+    off.filter_map(|change| match &change.target {
+        Target::File { path, .. } => number(path),
+        _ => None,
+    })
+    .collect()
+}
+
+/// Refuses to switch off what has to stay: CPU 0 where it must, target CPUs, the last housekeeping CPU.
+///
+/// # Errors
+/// [`Impossible`].
+pub fn check(surroundings: &Surroundings, off: &CpuSet) -> Result<(), Impossible> {
+    if let Some(target) = &surroundings.target
+        && let Some(cpu) = target.intersection(off).first()
+    {
+        return Err(Impossible::new(format!("CPU {cpu} is measured, so it stays on; choose other `cpus`")));
+    }
+    for cpu in off.iter() {
+        let hint = match cpu.0 {
+            0 => "this kernel cannot switch CPU 0 off",
+            _ => {
+                "this CPU cannot be switched off (kernel without CONFIG_HOTPLUG_CPU, or the machine forbids it)"
+            }
+        };
+        required_file(surroundings, &online_path(cpu), hint)?;
+    }
+    let left = surroundings.cpus.online.difference(off);
+    if left.is_empty() {
+        return Err(Impossible::new(format!("no CPU would be left on without CPU {off}")));
+    }
+    if left.difference(&surroundings.cpus.isolated).is_empty() {
+        let reason =
+            format!("CPU {off} holds the last housekeeping CPU: only isolated CPUs ({left}) would be left");
+        return Err(Impossible::new(reason));
+    }
+    Ok(())
+}
+
+/// What has to be moved before the CPUs of `off` go, so that it comes back afterwards.
+///
+/// # Errors
+/// [`Impossible`] when a cpuset has no other CPU, or a file of the machine cannot be understood.
+pub fn preparation(surroundings: &Surroundings, off: &CpuSet) -> Result<Vec<Change>, Impossible> {
+    let root = &surroundings.root;
+    let left = surroundings.cpus.online.difference(off);
+    let cpusets = cpusets_v1(root)?;
+    let mut changes = task_changes(root, off, &left, &cpusets)?;
+    // The deepest first: a group has at least the CPUs of those in it.
+    for (path, cpus) in cpusets.iter().rev().filter(|(_, cpus)| !cpus.intersection(off).is_empty()) {
+        let remaining = cpus.difference(off);
+        if remaining.is_empty() {
+            let reason = format!("{path} has CPU {cpus} alone; its tasks would have none");
+            return Err(Impossible::new(reason));
+        }
+        let target = Target::file_with(path, Reading::CpuList);
+        let effect = format!("a cpuset goes without CPU {off} while it is off");
+        changes.push(Change::required(target, remaining.to_string(), effect));
+    }
+    for interrupt in interrupts(root)? {
+        let is_bound = !interrupt.cpus.is_empty() && interrupt.cpus.difference(off).is_empty();
+        if is_bound && !interrupt.is_fixed {
+            let target = Target::file_with(interrupt.affinity_path(), Reading::CpuList);
+            let effect =
+                format!("interrupt {} is handled elsewhere while CPU {off} is off", interrupt.name());
+            changes.push(Change::optional(target, left.to_string(), effect));
+        }
+    }
+    Ok(changes)
+}
+
+/// Tasks that would lose their affinity: those bound to `off` alone, and those whose cpuset is changed although they
+/// have an affinity of their own.
+fn task_changes(
+    root: &HostRoot,
+    off: &CpuSet,
+    left: &CpuSet,
+    cpusets: &BTreeMap<String, CpuSet>,
+) -> Result<Vec<Change>, HostError> {
+    let mut changes = Vec::new();
+    for process in tasks::processes(root)? {
+        for task in tasks::threads(root, process.pid)? {
+            let Some(cpus) = task.affinity(root).filter(|cpus| !cpus.intersection(off).is_empty()) else {
+                continue;
+            };
+            let remaining = cpus.difference(off);
+            let is_own = cpuset_of(&task, root, cpusets).is_some_and(|of_group| *of_group != cpus);
+            // A thread of the kernel that is bound to its CPU waits there for its return.
+            if (remaining.intersection(left).is_empty() || is_own) && !task.is_bound(root) {
+                let new = if remaining.intersection(left).is_empty() { left } else { &remaining };
+                let effect = format!("{task} runs elsewhere while CPU {off} is off");
+                changes.push(Change::optional(Target::Affinity { task }, new.to_string(), effect));
+            }
+        }
+    }
+    Ok(changes)
+}
+
+/// The CPUs of a task's cpuset, of those in `cpusets`.
+fn cpuset_of<'a>(task: &Task, root: &HostRoot, cpusets: &'a BTreeMap<String, CpuSet>) -> Option<&'a CpuSet> {
+    if cpusets.is_empty() {
+        return None;
+    }
+    let hierarchy = Hierarchy::CgroupV1("cpuset".to_owned());
+    let mount = mount_of_cpusets_v1(root).ok()??;
+    let target = Target::Membership { task: task.clone(), hierarchy, mount: mount.clone() };
+    match target.read(root) {
+        Ok(crate::place::Found::Value(group)) => cpusets.get(&format!("{mount}{group}/cpuset.cpus")),
+        _ => None,
+    }
+}
+
+/// Where the cpuset controller of cgroup v1 is mounted.
+///
+/// # Errors
+/// As [`HostRoot::read`].
+pub fn mount_of_cpusets_v1(root: &HostRoot) -> Result<Option<String>, HostError> {
+    let mounts = root.read("/proc/mounts")?.unwrap_or_default();
+    let mount = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (path, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_cpuset = kind == "cpuset" || (kind == "cgroup" && options.split(',').any(|it| it == "cpuset"));
+        is_cpuset.then(|| path.to_owned())
+    });
+    Ok(mount)
+}
+
+/// `cpuset.cpus` of every group of cgroup v1 but the root, which the kernel keeps itself; parents before children.
+fn cpusets_v1(root: &HostRoot) -> Result<BTreeMap<String, CpuSet>, HostError> {
+    let Some(mount) = mount_of_cpusets_v1(root)? else { return Ok(BTreeMap::new()) };
+    let mut found = BTreeMap::new();
+    let mut folders = vec![mount.clone()];
+    while let Some(folder) = folders.pop() {
+        for name in root.list(&folder)? {
+            let below = format!("{folder}/{name}");
+            if root.path(&below).is_dir() && !root.path(&below).is_symlink() {
+                folders.push(below);
+            }
+        }
+        let path = format!("{folder}/cpuset.cpus");
+        if folder != mount
+            && let Some(cpus) = root.read_cpus(&path)?
+        {
+            found.insert(path, cpus);
+        }
+    }
+    Ok(found)
+}

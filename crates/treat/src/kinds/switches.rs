@@ -1,0 +1,104 @@
+//! Settings of the whole machine that live in one or a few files: huge pages, page merging, lockup detectors,
+//! real-time throttling.
+
+use crate::change::{Change, Target};
+use crate::kinds::{required_file, sysctl_path};
+use crate::planner::{Impossible, Planned, Planner, Surroundings};
+use crate::reading::Reading;
+use whylate_core::plan::{KsmPlan, RtThrottlingPlan, ThpPlan};
+
+const THP_FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
+
+impl Planner for ThpPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let mut changes = Vec::new();
+        let effect = "transparent huge pages: mapping, splitting and compacting them stalls tasks";
+        for (name, value) in [("enabled", Some(&self.enabled)), ("defrag", self.defrag.as_ref())] {
+            let Some(value) = value else { continue };
+            let path = format!("{THP_FOLDER}/{name}");
+            required_file(surroundings, &path, "this kernel has no transparent huge pages")?;
+            one_of(surroundings, &path, value)?;
+            changes.push(Change::required(Target::file_with(path, Reading::Bracketed), value, effect));
+        }
+        Ok(Planned::changes(changes))
+    }
+}
+
+/// Refuses a value that a file of the form `always [madvise] never` does not list.
+fn one_of(surroundings: &Surroundings, path: &str, value: &str) -> Result<(), Impossible> {
+    let text = surroundings.root.read_trimmed(path)?.unwrap_or_default();
+    let known: Vec<&str> = text.split_whitespace().map(|word| word.trim_matches(['[', ']'])).collect();
+    if known.contains(&value) {
+        return Ok(());
+    }
+    Err(Impossible::new(format!("{path} does not take `{value}`; choose from {}", known.join(", "))))
+}
+
+impl Planner for KsmPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let path = "/sys/kernel/mm/ksm/run";
+        required_file(surroundings, path, "this kernel does not merge equal pages (CONFIG_KSM)")?;
+        let effect = "merging of equal pages: its thread uses a CPU, and writes to merged pages fault";
+        let value = if self.enabled { "1" } else { "0" };
+        Ok(Planned::changes(vec![Change::required(Target::file(path), value, effect)]))
+    }
+}
+
+/// `numa-balancing`.
+pub(super) fn numa_balancing(enabled: bool, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+    let path = sysctl_path("kernel.numa_balancing")?;
+    required_file(surroundings, &path, "this kernel does not balance NUMA nodes (CONFIG_NUMA_BALANCING)")?;
+    let effect = "NUMA balancing: it unmaps pages to see who uses them, and each use then faults";
+    let value = if enabled { "1" } else { "0" };
+    Ok(Planned::changes(vec![Change::required(Target::file(path), value, effect)]))
+}
+
+/// `watchdog`.
+pub(super) fn watchdog(enabled: bool, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+    let files = [
+        (
+            "kernel.soft_watchdog",
+            "soft-lockup detector: a timer and a thread of the highest priority per CPU",
+        ),
+        ("kernel.nmi_watchdog", "hard-lockup detector: a non-maskable interrupt per CPU"),
+    ];
+    let value = if enabled { "1" } else { "0" };
+    let mut changes = Vec::new();
+    for (key, effect) in files {
+        let path = sysctl_path(key)?;
+        if surroundings.root.exists(&path) {
+            // Without a performance counter the kernel refuses the second.
+            let target = Target::file(path);
+            changes.push(Change { required: changes.is_empty(), ..Change::required(target, value, effect) });
+        }
+    }
+    if changes.is_empty() {
+        return Err(Impossible::new(
+            "this kernel has no lockup detectors (no /proc/sys/kernel/soft_watchdog)",
+        ));
+    }
+    Ok(Planned::changes(changes))
+}
+
+impl Planner for RtThrottlingPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let path = sysctl_path("kernel.sched_rt_runtime_us")?;
+        required_file(surroundings, &path, "this kernel has no real-time throttling")?;
+        let value = match self.runtime {
+            None => "-1".to_owned(),
+            Some(runtime) => {
+                let period_path = sysctl_path("kernel.sched_rt_period_us")?;
+                let period: u64 = surroundings.root.read_number(&period_path)?.unwrap_or(1_000_000);
+                let micros = runtime.0 / 1_000;
+                if micros > period {
+                    let reason =
+                        format!("runtime {runtime} is above the period of {period} us in {period_path}");
+                    return Err(Impossible::new(reason));
+                }
+                micros.to_string()
+            }
+        };
+        let effect = "what real-time tasks may use of each period before they are held back";
+        Ok(Planned::changes(vec![Change::required(Target::file(path), value, effect)]))
+    }
+}

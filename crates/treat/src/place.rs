@@ -1,0 +1,276 @@
+//! Reading and writing the value at one place: the only code of this crate that changes the machine.
+
+use crate::change::{Hierarchy, Target, Task};
+use crate::error::TreatError;
+use crate::reading::Reading;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::time::{Duration, Instant};
+use whylate_core::CpuSet;
+use whylate_sys::host::HostRoot;
+use whylate_sys::schedule;
+
+/// How long a group that tasks are leaving may stay busy.
+const REMOVE_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a signal may take to show.
+const SIGNAL_WITHIN: Duration = Duration::from_secs(2);
+
+/// What is at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A value; of a file the whole text.
+    Value(String),
+    /// No such file, or the device behind it is gone.
+    Nothing,
+    /// The task ended.
+    Ended,
+}
+
+impl Target {
+    /// The normal form of a value that was read.
+    pub(crate) fn normal(&self, value: &str) -> String {
+        match self {
+            Self::File { reading, .. } => reading.normal(value),
+            Self::Affinity { .. } => Reading::CpuList.normal(value),
+            Self::Directory { .. } | Self::Membership { .. } | Self::Stopped { .. } => value.to_owned(),
+        }
+    }
+
+    /// Whether `found` (normal) is what setting `new` leads to.
+    pub(crate) fn is_reached(&self, new: &str, found: &str) -> bool {
+        match self {
+            Self::File { reading, .. } => reading.is_reached(new, found),
+            Self::Affinity { .. } => Reading::CpuList.is_reached(new, found),
+            Self::Directory { .. } | Self::Membership { .. } | Self::Stopped { .. } => new == found,
+        }
+    }
+
+    /// What is there now.
+    pub(crate) fn read(&self, root: &HostRoot) -> Result<Found, TreatError> {
+        if self.task().is_some_and(|task| !task.is_alive(root)) {
+            return Ok(Found::Ended);
+        }
+        let value_or_ended = |value: Option<String>| value.map_or(Found::Ended, Found::Value);
+        match self {
+            Self::File { path, reading } => self.read_file(root, path, *reading),
+            Self::Directory { path } => {
+                let is_there = root.path(path).is_dir();
+                Ok(Found::Value(if is_there { Self::PRESENT } else { Self::ABSENT }.to_owned()))
+            }
+            Self::Affinity { task } => Ok(value_or_ended(task.affinity(root).map(|cpus| cpus.to_string()))),
+            Self::Membership { task, hierarchy, .. } => {
+                Ok(value_or_ended(group_of(task, hierarchy, root, &self.to_string())?))
+            }
+            Self::Stopped { task } => Ok(value_or_ended(
+                task.state(root)
+                    .map(|state| if state == 'T' { Self::STOPPED } else { Self::RUNNING }.to_owned()),
+            )),
+        }
+    }
+
+    fn read_file(&self, root: &HostRoot, path: &str, reading: Reading) -> Result<Found, TreatError> {
+        match fs::read(root.path(path)) {
+            Ok(bytes) => Ok(Found::Value(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if is_absence(&error) && reading == Reading::Text => {
+                Ok(Found::Value(Self::ABSENT.to_owned()))
+            }
+            Err(error) if is_absence(&error) => Ok(Found::Nothing),
+            Err(source) => Err(TreatError::Read { target: self.to_string(), source }),
+        }
+    }
+
+    /// Sets a value in the normal form.
+    pub(crate) fn write(&self, root: &HostRoot, normal: &str) -> Result<(), TreatError> {
+        let text = match self {
+            Self::File { reading, .. } => reading.written(normal),
+            _ => normal.to_owned(),
+        };
+        self.write_text(root, &text)
+    }
+
+    /// Brings back what was read before, in the form in which it was read.
+    pub(crate) fn restore(&self, root: &HostRoot, read: &str) -> Result<(), TreatError> {
+        let text = match self {
+            Self::File { reading, .. } => reading.restoring(read),
+            _ => read.to_owned(),
+        };
+        self.write_text(root, &text)
+    }
+
+    fn write_text(&self, root: &HostRoot, text: &str) -> Result<(), TreatError> {
+        if self.task().is_some() && !root.is_real() {
+            return Err(TreatError::NotThisMachine { target: self.to_string() });
+        }
+        let outcome = match self {
+            Self::File { path, reading: Reading::Text } => write_whole(root, path, text),
+            Self::File { path, .. } => write_file(root, path, text),
+            Self::Directory { path } if text == Self::PRESENT => fs::create_dir(root.path(path)),
+            Self::Directory { path } => remove_group(root, path),
+            Self::Affinity { task } => set_affinity(task, text),
+            Self::Membership { task, hierarchy, mount } => move_to_group(root, task, hierarchy, mount, text),
+            Self::Stopped { task } => {
+                let signal = if text == Self::STOPPED { Signal::STOP } else { Signal::CONT };
+                send(task, signal).inspect(|()| self.wait_for(root, text))
+            }
+        };
+        outcome.map_err(|source| self.refusal(text, source))
+    }
+
+    /// A signal takes effect a moment later; whether it did is for the caller to see.
+    fn wait_for(&self, root: &HostRoot, value: &str) {
+        let deadline = Instant::now() + SIGNAL_WITHIN;
+        while Instant::now() < deadline
+            && self
+                .read(root)
+                .is_ok_and(|found| found != Found::Ended && found != Found::Value(value.to_owned()))
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn refusal(&self, text: &str, source: io::Error) -> TreatError {
+        let remedy = match source.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::ACCESS | Errno::PERM) => {
+                "; run as root (the kernel refuses some values to everybody)"
+            }
+            Some(Errno::ROFS) => "; it is mounted read-only, as in containers",
+            Some(Errno::INVAL) => "; the kernel does not take this value here",
+            Some(Errno::BUSY) => "; something uses it, or this is the last CPU that can do it",
+            Some(Errno::NOENT) => "; it is not there",
+            _ => "",
+        };
+        let value = text.trim_end().replace('\n', "; ");
+        TreatError::Write { target: self.to_string(), value, source, remedy }
+    }
+}
+
+/// Whether the kernel's answer means that there is no such setting (now).
+fn is_absence(error: &io::Error) -> bool {
+    let gone = [Errno::NODEV, Errno::NXIO, Errno::NOENT, Errno::NOTDIR];
+    gone.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// One value into a file of the kernel: in one write, since each is taken as a value of its own.
+fn write_file(root: &HostRoot, path: &str, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).truncate(true).open(root.path(path))?;
+    match file.write(text.as_bytes())? {
+        written if written == text.len() => Ok(()),
+        written => Err(io::Error::other(format!("only {written} of {} bytes were taken", text.len()))),
+    }
+}
+
+/// A file on disk, all or nothing and safe from a power cut; or its removal.
+fn write_whole(root: &HostRoot, path: &str, text: &str) -> io::Result<()> {
+    let path = root.path(path);
+    let folder = path.parent().map_or_else(|| root.path("/"), std::path::Path::to_owned);
+    if text == Target::ABSENT {
+        fs::remove_file(&path)?;
+    } else {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".whylate-new");
+        let temporary = path.with_file_name(name);
+        let mut file = File::create(&temporary)?;
+        if let Ok(before) = fs::metadata(&path) {
+            file.set_permissions(before.permissions())?;
+        }
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, &path)?;
+    }
+    File::open(folder)?.sync_all()
+}
+
+fn set_affinity(task: &Task, list: &str) -> io::Result<()> {
+    let cpus: CpuSet = list.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    schedule::pin_thread(task.tid, &cpus)
+}
+
+fn send(task: &Task, signal: Signal) -> io::Result<()> {
+    let pid = i32::try_from(task.pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    Ok(rustix::process::kill_process(pid, signal)?)
+}
+
+/// The group of a task, as a path below the mount of its hierarchy; `None` when the task ended.
+fn group_of(
+    task: &Task,
+    hierarchy: &Hierarchy,
+    root: &HostRoot,
+    target: &str,
+) -> Result<Option<String>, TreatError> {
+    let folder = format!("/proc/{}/task/{}", task.pid, task.tid);
+    let file = match hierarchy {
+        Hierarchy::Resctrl => format!("{folder}/cpu_resctrl_groups"),
+        Hierarchy::CgroupV1(_) | Hierarchy::CgroupV2 => format!("{folder}/cgroup"),
+    };
+    let Some(text) = root.read(&file)? else {
+        if task.is_alive(root) {
+            let problem = format!("the kernel offers no {file}");
+            return Err(TreatError::Malformed { target: target.to_owned(), problem });
+        }
+        return Ok(None);
+    };
+    let group = text.lines().find_map(|line| match hierarchy {
+        Hierarchy::CgroupV2 => line.strip_prefix("0::").map(str::to_owned),
+        Hierarchy::CgroupV1(controller) => {
+            let (_, rest) = line.split_once(':')?;
+            let (controllers, path) = rest.split_once(':')?;
+            controllers.split(',').any(|name| name == controller).then(|| path.to_owned())
+        }
+        // `res:GROUP`, of which the default group is empty.
+        Hierarchy::Resctrl => line.strip_prefix("res:").map(|name| format!("/{}", name.trim_matches('/'))),
+    });
+    match group {
+        Some(group) => Ok(Some(group)),
+        None if !task.is_alive(root) => Ok(None),
+        None => {
+            let problem = format!("no such hierarchy in {file}");
+            Err(TreatError::Malformed { target: target.to_owned(), problem })
+        }
+    }
+}
+
+fn move_to_group(
+    root: &HostRoot,
+    task: &Task,
+    hierarchy: &Hierarchy,
+    mount: &str,
+    group: &str,
+) -> io::Result<()> {
+    let number = if *hierarchy == Hierarchy::CgroupV2 { task.pid } else { task.tid };
+    let group = group.trim_matches('/');
+    let separator = if group.is_empty() { "" } else { "/" };
+    let path = format!("{mount}{separator}{group}/{}", hierarchy.tasks_file());
+    write_file(root, &path, &format!("{number}\n"))
+}
+
+/// Removes a group. Tasks that are in it go to the group around it: children of tasks that were moved there.
+fn remove_group(root: &HostRoot, path: &str) -> io::Result<()> {
+    let deadline = Instant::now() + REMOVE_WITHIN;
+    loop {
+        evacuate(root, path);
+        match fs::remove_dir(root.path(path)) {
+            // A task that is just ending keeps its group for a moment.
+            Err(error)
+                if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
+        }
+    }
+}
+
+fn evacuate(root: &HostRoot, path: &str) {
+    let Some((parent, _)) = path.trim_end_matches('/').rsplit_once('/') else { return };
+    for name in ["cgroup.procs", "tasks"] {
+        let text = fs::read_to_string(root.path(&format!("{path}/{name}"))).unwrap_or_default();
+        for number in text.split_ascii_whitespace() {
+            // One that has ended needs no move, and one that stays makes the removal fail, which is reported.
+            let _ = write_file(root, &format!("{parent}/{name}"), &format!("{number}\n"));
+        }
+    }
+}

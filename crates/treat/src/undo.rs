@@ -1,0 +1,171 @@
+//! Undoing what a journal says, backwards, and what came of it.
+
+use crate::change::{Target, Task};
+use crate::error::TreatError;
+use crate::journal::{Entry, Fate, Holder, Journal, JournalPlace, Record, State, boot_id};
+use crate::place::Found;
+use std::collections::HashSet;
+use whylate_sys::host::HostRoot;
+
+/// What became of one change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// The treatment that wanted it.
+    pub treatment: String,
+    /// Where.
+    pub target: Target,
+    /// The former value, in the normal form.
+    pub old: String,
+    /// What it was changed to.
+    pub new: String,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of several changes, in the order in which they were undone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// One for each.
+    pub outcomes: Vec<Undone>,
+    /// What went wrong with the journal itself; the machine is as the outcomes say.
+    pub journal_error: Option<String>,
+}
+
+impl Report {
+    /// Whether everything is as it was before.
+    pub fn is_complete(&self) -> bool {
+        self.outcomes.iter().all(|outcome| outcome.fate.is_complete())
+    }
+
+    /// One line for each setting that is not as it was before.
+    pub fn problems(&self) -> Vec<String> {
+        self.outcomes.iter().filter_map(Undone::problem).collect()
+    }
+
+    /// What came of it, as the end of a sentence.
+    pub fn aftermath(&self) -> String {
+        match self.problems().as_slice() {
+            [] => "everything is as it was before".to_owned(),
+            problems => problems.join("; "),
+        }
+    }
+
+    /// Adds what another undo came to.
+    pub fn extend(&mut self, other: Self) {
+        self.outcomes.extend(other.outcomes);
+        self.journal_error = self.journal_error.take().or(other.journal_error);
+    }
+}
+
+impl Undone {
+    /// Why the setting is not what it was; `None` when it is.
+    pub fn problem(&self) -> Option<String> {
+        let Self { target, old, new, .. } = self;
+        match &self.fate {
+            Fate::LeftAlone { found: Some(found) } => Some(format!(
+                "{target} is `{found}` and not `{new}` any more: somebody else changed it, so it was left alone (before: `{old}`)"
+            )),
+            Fate::LeftAlone { found: None } => {
+                Some(format!("{target} is not there any more, so it was left alone (before: `{old}`)"))
+            }
+            Fate::Failed { reason } => Some(format!("{target} was not brought back to `{old}`: {reason}")),
+            Fate::Restored | Fate::Unchanged | Fate::Ended | Fate::Rebooted => None,
+        }
+    }
+}
+
+/// Undoes the open entries of a journal that `chosen` picks, newest first.
+pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&Entry) -> bool) -> Report {
+    let boot_id = boot_id(root);
+    let entries: Vec<Entry> =
+        journal.contents().open().rev().filter(|entry| chosen(entry)).cloned().collect();
+    let mut moved_back = tasks_moved_back(journal);
+    let mut report = Report::default();
+    for entry in entries {
+        let same_boot = journal.contents().holder(&entry).is_none_or(|holder| holder.boot_id == boot_id);
+        let fate = if same_boot || !entry.change.target.is_gone_after_reboot() {
+            undo_entry(&entry, root, &moved_back)
+        } else {
+            Fate::Rebooted
+        };
+        if let Target::Membership { task, .. } = &entry.change.target {
+            moved_back.insert(task.clone());
+        }
+        if let Err(error) = journal.append(vec![Record::Closed { entry: entry.entry, fate: fate.clone() }]) {
+            // The next attempt finds the former value there.
+            report.journal_error.get_or_insert(error.to_string());
+        }
+        let (old, target) = (entry.old_normal(), entry.change.target);
+        report.outcomes.push(Undone { treatment: entry.treatment, target, old, new: entry.change.new, fate });
+    }
+    if let Err(error) = journal.clear_if_closed() {
+        report.journal_error.get_or_insert(error.to_string());
+    }
+    report
+}
+
+/// Tasks whose move between groups was undone already: the kernel may have changed their affinity with it.
+fn tasks_moved_back(journal: &Journal) -> HashSet<Task> {
+    let closed = journal.contents().entries.iter().filter(|entry| !entry.is_open());
+    let moved = closed.filter(|entry| matches!(entry.change.target, Target::Membership { .. }));
+    moved.filter_map(|entry| entry.change.target.task().cloned()).collect()
+}
+
+fn undo_entry(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Fate {
+    match try_undo(entry, root, moved_back) {
+        Ok(fate) => fate,
+        // A task may end at any moment.
+        Err(_) if entry.change.target.task().is_some_and(|task| !task.is_alive(root)) => Fate::Ended,
+        Err(error) => Fate::Failed { reason: error.to_string() },
+    }
+}
+
+fn try_undo(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Result<Fate, TreatError> {
+    let (target, old) = (&entry.change.target, entry.old_normal());
+    let found = match target.read(root)? {
+        Found::Ended => return Ok(Fate::Ended),
+        Found::Nothing => return Ok(Fate::LeftAlone { found: None }),
+        Found::Value(found) => target.normal(&found),
+    };
+    if found == old {
+        // A stop may be on its way to a process that still runs.
+        if matches!(target, Target::Stopped { .. }) && old == Target::RUNNING {
+            target.restore(root, &entry.old)?;
+        }
+        return Ok(Fate::Unchanged);
+    }
+    let is_ours = match &entry.state {
+        State::Applied { found: applied } => found == *applied,
+        State::Intended | State::Closed(_) => target.is_reached(&entry.change.new, &found),
+    };
+    let is_moved = matches!(target, Target::Affinity { task } if moved_back.contains(task));
+    if !is_ours && !is_moved {
+        return Ok(Fate::LeftAlone { found: Some(found) });
+    }
+    target.restore(root, &entry.old)?;
+    match target.read(root)? {
+        Found::Ended => Ok(Fate::Ended),
+        Found::Nothing => Ok(Fate::LeftAlone { found: None }),
+        Found::Value(now) if target.normal(&now) == old => Ok(Fate::Restored),
+        Found::Value(now) => {
+            Err(TreatError::NotTaken { target: target.to_string(), wanted: old, found: target.normal(&now) })
+        }
+    }
+}
+
+/// Undoes everything that is left in the journals at `place` and beside it, whoever made it.
+///
+/// # Errors
+/// [`TreatError::Held`] while another whylate holds one of them, [`TreatError::State`].
+pub fn restore(place: &JournalPlace, root: &HostRoot) -> Result<Report, TreatError> {
+    let holder = Holder::this_process("whylate treat restore", None, false, root);
+    let mut report = Report::default();
+    for place in place.all()? {
+        // Reading needs no rights; the lock does.
+        if place.path().exists() {
+            let mut journal = Journal::open(&place, &holder)?;
+            report.extend(undo(&mut journal, root, |_| true));
+        }
+    }
+    Ok(report)
+}

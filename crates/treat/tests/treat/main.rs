@@ -1,0 +1,7 @@
+//! Changes on a fake root, through the journal and back; and what planners make of invented machines.
+
+mod guard;
+mod machine;
+mod planners;
+mod real;
+mod refusals;

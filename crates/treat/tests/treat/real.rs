@@ -1,0 +1,89 @@
+//! Real tasks of this machine: affinity and stopping, each of a process that the test starts itself.
+
+use std::process::{Child, Command};
+use whylate_core::CpuSet;
+use whylate_sys::host::HostRoot;
+use whylate_treat::{Change, Fate, Guard, Holder, JournalPlace, Target, Task};
+
+/// A process that sleeps, ended with the test.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> (Self, Task) {
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = child.id();
+        let task = Task::find(&HostRoot::real(), pid, pid).unwrap().unwrap();
+        (Self(child), task)
+    }
+
+    fn end(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn guard(state: &tempfile::TempDir) -> Guard {
+    let root = HostRoot::real();
+    let place = JournalPlace::new(state.path(), "treatments");
+    Guard::begin(&place, &root, Holder::this_process("a test", None, false, &root)).unwrap()
+}
+
+fn one_cpu(task: &Task) -> (CpuSet, CpuSet) {
+    let before = task.affinity(&HostRoot::real()).unwrap();
+    let allowed = whylate_sys::schedule::allowed_of_this_thread().unwrap();
+    (before, CpuSet::single(allowed.first().unwrap()))
+}
+
+#[test]
+fn a_task_is_moved_and_moved_back() {
+    let state = tempfile::tempdir().unwrap();
+    let root = HostRoot::real();
+    let (_sleeper, task) = Sleeper::start();
+    let (before, one) = one_cpu(&task);
+    let mut guard = guard(&state);
+    let target = Target::Affinity { task: task.clone() };
+    guard.apply("affinity", &[Change::required(target, one.to_string(), "moves")]).unwrap();
+    assert_eq!(task.affinity(&root), Some(one));
+    let report = guard.undo();
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(task.affinity(&root), Some(before));
+}
+
+#[test]
+fn a_stopped_task_goes_on() {
+    let state = tempfile::tempdir().unwrap();
+    let root = HostRoot::real();
+    let (_sleeper, task) = Sleeper::start();
+    let mut guard = guard(&state);
+    let target = Target::Stopped { task: task.clone() };
+    guard.apply("stop", &[Change::required(target, Target::STOPPED, "stops")]).unwrap();
+    assert_eq!(task.state(&root), Some('T'));
+    let report = guard.undo();
+    assert!(report.is_complete(), "{report:?}");
+    assert_ne!(task.state(&root), Some('T'));
+}
+
+#[test]
+fn a_task_that_ended_needs_nothing_and_another_of_its_number_is_not_touched() {
+    let state = tempfile::tempdir().unwrap();
+    let (mut sleeper, task) = Sleeper::start();
+    let (_, one) = one_cpu(&task);
+    let mut guard = guard(&state);
+    let affinity =
+        |task: &Task| Change::required(Target::Affinity { task: task.clone() }, one.to_string(), "moves");
+    let other = Task { start_ticks: task.start_ticks + 1, ..task.clone() };
+    guard.apply("another", &[affinity(&other)]).unwrap();
+    assert_eq!(guard.in_force().count(), 0, "another start is another task");
+    guard.apply("affinity", &[affinity(&task)]).unwrap();
+    sleeper.end();
+    let report = guard.undo();
+    assert!(report.is_complete());
+    assert!(report.outcomes.iter().all(|outcome| outcome.fate == Fate::Ended), "{report:?}");
+}
