@@ -22,6 +22,11 @@ pub struct TraceInfo {
     pub resolution_ns: u64,
     /// Events that the kernel overwrote or dropped, per CPU; only CPUs with a loss.
     pub lost: Vec<(CpuId, u64)>,
+    /// Events before the first one that the kernel overwrote on all CPUs, when the file tells.
+    pub overwritten: Option<u64>,
+    /// What the reader noticed and the figures depend on, a sentence each: lines that it did not understand, times that
+    /// are not those of a clock.
+    pub remarks: Vec<String>,
     /// Summary of a latency tracer (`wakeup_rt`, `irqsoff`, …): the latency of the trace in nanoseconds.
     pub latency_ns: Option<u64>,
     /// The events whose formats the file has, or that were seen so far: `sched:sched_switch`. A name in it may

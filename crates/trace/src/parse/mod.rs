@@ -4,10 +4,17 @@ pub mod bytes;
 mod error;
 pub mod format;
 pub mod input;
+mod lines;
+mod open;
 pub mod ring_buffer;
+mod source;
 pub mod symbols;
+pub mod text;
 pub mod trace_dat;
 pub mod tracepoint;
 pub mod unpack;
+mod zstandard;
 
 pub use error::ParseError;
+pub use open::{from_source, open};
+pub use source::{Compression, Source};

@@ -1,0 +1,190 @@
+//! Where the bytes of a trace come from: a file or memory, compressed or not.
+//!
+//! In: a path, or bytes. Out: a stream from any offset of what the compression hid, which is recognised by its magic
+//! number (gzip, zstd, xz) whatever the file is called. What is not compressed is reached at an offset directly;
+//! compressed data is unpacked from its begin again. Memory stays bounded by the windows of the formats.
+
+use super::ParseError;
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Largest memory that unpacking xz may take: a hostile file must not take all (for zstd, the crate's limit of 128 MiB
+/// holds; gzip needs next to none).
+const XZ_BYTES_MAX: u64 = 256 << 20;
+/// Bytes that tell a format.
+const MAGIC_BYTES: usize = 6;
+
+/// How the bytes are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// As they are.
+    None,
+    /// gzip (`.gz`), any number of members.
+    Gzip,
+    /// Zstandard (`.zst`), any number of frames.
+    Zstandard,
+    /// xz (`.xz`), any number of streams.
+    Xz,
+}
+
+impl Compression {
+    /// What the first bytes of a file say.
+    pub fn of(magic: &[u8]) -> Self {
+        match magic {
+            [0x1f, 0x8b, 8, ..] => Self::Gzip,
+            // A frame, or a skippable frame before it.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstandard,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            _ => Self::None,
+        }
+    }
+}
+
+/// What holds the bytes.
+#[derive(Clone, Debug)]
+enum Origin {
+    File,
+    Memory(Arc<[u8]>),
+}
+
+/// Reads and seeks: a file or memory.
+trait ReadSeek: Read + Seek + Send {}
+impl<T: Read + Seek + Send> ReadSeek for T {}
+
+/// The bytes of a trace, which can be read as often as one likes.
+#[derive(Clone, Debug)]
+pub struct Source {
+    path: PathBuf,
+    origin: Origin,
+    compression: Compression,
+}
+
+impl Source {
+    /// The file at `path`.
+    ///
+    /// # Errors
+    /// [`ParseError::Read`] when it cannot be opened or read.
+    pub fn open(path: &Path) -> Result<Self, ParseError> {
+        Self::new(path, Origin::File)
+    }
+
+    /// Bytes in memory; `name` stands for the path in messages.
+    ///
+    /// # Errors
+    /// None in fact: memory can be read.
+    pub fn memory(name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<Self, ParseError> {
+        Self::new(Path::new(name), Origin::Memory(bytes.into()))
+    }
+
+    fn new(path: &Path, origin: Origin) -> Result<Self, ParseError> {
+        let mut source = Self { path: path.to_owned(), origin, compression: Compression::None };
+        let mut magic = Vec::with_capacity(MAGIC_BYTES);
+        source
+            .raw()
+            .and_then(|raw| raw.take(MAGIC_BYTES as u64).read_to_end(&mut magic))
+            .map_err(|error| source.failed(error, 0))?;
+        source.compression = Compression::of(&magic);
+        Ok(source)
+    }
+
+    /// The file's path, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How it is compressed.
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// Number of bytes, where that is known without unpacking, and each of them can be reached directly: a regular
+    /// file or memory that is not compressed.
+    pub fn len_bytes(&self) -> Option<u64> {
+        if self.compression != Compression::None {
+            return None;
+        }
+        match &self.origin {
+            Origin::Memory(bytes) => Some(bytes.len() as u64),
+            Origin::File => {
+                std::fs::metadata(&self.path).ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
+            }
+        }
+    }
+
+    fn raw(&self) -> io::Result<Box<dyn ReadSeek>> {
+        Ok(match &self.origin {
+            Origin::Memory(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
+            Origin::File => Box::new(File::open(&self.path)?),
+        })
+    }
+
+    /// A stream of the unpacked bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`ParseError`] when the file cannot be read, or its compression is damaged before `offset`.
+    pub fn stream(&self, offset: u64) -> Result<Box<dyn Read + Send>, ParseError> {
+        self.stream_raw(offset).map_err(|error| self.failed(error, offset))
+    }
+
+    fn stream_raw(&self, offset: u64) -> io::Result<Box<dyn Read + Send>> {
+        let mut raw = self.raw()?;
+        let mut unpacked: Box<dyn Read + Send> = match self.compression {
+            Compression::None => {
+                raw.seek(SeekFrom::Start(offset))?;
+                return Ok(Box::new(raw));
+            }
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::new(raw))),
+            Compression::Zstandard => Box::new(super::zstandard::Frames::new(raw)),
+            Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(
+                BufReader::new(raw),
+                true,
+                (XZ_BYTES_MAX / 1024) as u32,
+            )),
+        };
+        io::copy(&mut unpacked.by_ref().take(offset), &mut io::sink())?;
+        Ok(unpacked)
+    }
+
+    /// A source whose bytes can be reached directly: itself when it is not compressed, otherwise a temporary file
+    /// without a name that has them unpacked.
+    ///
+    /// # Errors
+    /// [`ParseError`] when it cannot be unpacked, or not be written.
+    pub fn unpacked(&self) -> Result<File, ParseError> {
+        let fill = || -> io::Result<File> {
+            if let (Compression::None, Origin::File) = (self.compression, &self.origin) {
+                return File::open(&self.path);
+            }
+            let mut file = tempfile::tempfile()?;
+            io::copy(&mut self.stream_raw(0)?, &mut file)?;
+            file.flush()?;
+            file.seek(SeekFrom::Start(0))?;
+            Ok(file)
+        };
+        fill().map_err(|error| self.failed(error, 0))
+    }
+
+    /// What went wrong at `offset` of the unpacked bytes: the file could not be read, or its compression is damaged.
+    pub fn failed(&self, error: io::Error, offset: u64) -> ParseError {
+        let damaged = |what: &str| ParseError::Damaged {
+            path: self.path.clone(),
+            offset,
+            message: format!("the {what} ({error})"),
+        };
+        match (self.compression, error.kind()) {
+            (Compression::None, _) => ParseError::Read { path: self.path.clone(), source: error },
+            (_, io::ErrorKind::UnexpectedEof) => damaged("compressed data ends too early"),
+            (
+                _,
+                io::ErrorKind::InvalidData
+                | io::ErrorKind::InvalidInput
+                | io::ErrorKind::Other
+                | io::ErrorKind::Unsupported
+                | io::ErrorKind::OutOfMemory,
+            ) => damaged("compressed data is damaged"),
+            _ => ParseError::Read { path: self.path.clone(), source: error },
+        }
+    }
+}

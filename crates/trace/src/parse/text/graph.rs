@@ -1,0 +1,237 @@
+//! Lines of the function-graph tracer: ` 0) + 10.357 us   |    }  /* foo */`, with or without the time, the task and the
+//! flags before the duration.
+//!
+//! A function whose begin is before the trace has a line of its end only; with the `funcgraph-tail` option it has a name
+//! there, without it the line tells nothing and is skipped. Where lines have no time (it is an option, off by default),
+//! the time of a CPU is the sum of the durations that its lines have.
+
+use super::scan;
+use super::texts::Texts;
+use crate::event::{Name, Symbol};
+use std::collections::BTreeMap;
+
+/// Depth beyond which calls are not followed: the kernel's own limit is 50.
+const DEPTH_MAX: usize = 256;
+/// CPUs whose state is kept.
+const CPUS_MAX: usize = 8192;
+
+/// A line, cut into its columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Columns<'a> {
+    pub(super) at_ns: Option<u64>,
+    pub(super) cpu: u32,
+    pub(super) task: Option<(&'a [u8], u32)>,
+    pub(super) flags: &'a [u8],
+    pub(super) duration_ns: Option<u64>,
+    /// What is behind the duration, with the spaces that tell the depth.
+    pub(super) text: &'a [u8],
+}
+
+/// What a line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call<'a> {
+    /// `foo() {`
+    Entry { function: Symbol, depth: u32 },
+    /// `foo();`
+    Leaf { function: Symbol, depth: u32 },
+    /// `}`
+    Exit { function: Symbol, depth: u32, entry_ns: Option<u64> },
+    /// `/* sched_switch: … */`: an event, or a marker.
+    Comment(&'a [u8]),
+    /// Nothing that is an event: the end of a function without a name, an arrow at an interrupt.
+    Nothing,
+}
+
+/// What is remembered of a CPU.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cpu {
+    /// The functions that run and when each began, by depth.
+    functions: Vec<Option<(Symbol, u64)>>,
+    /// The last task that a line told.
+    pub(super) task: Option<(Name, u32)>,
+    /// The time so far, where lines have none.
+    pub(super) at_ns: u64,
+}
+
+/// What is remembered of all CPUs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cpus(BTreeMap<u32, Cpu>);
+
+impl Cpus {
+    /// The state of a CPU; `None` for one too many (a damaged file).
+    pub(super) fn of(&mut self, cpu: u32) -> Option<&mut Cpu> {
+        if self.0.len() >= CPUS_MAX && !self.0.contains_key(&cpu) {
+            return None;
+        }
+        Some(self.0.entry(cpu).or_default())
+    }
+}
+
+/// `0.488 us`, `+ 10.357 us`, `! 1234567 us`.
+pub(super) fn duration(column: &[u8]) -> Option<u64> {
+    let column = match column {
+        [b'+' | b'!' | b'#' | b'*' | b'@' | b'$', rest @ ..] => scan::skip_spaces(rest),
+        _ => column,
+    };
+    let (value, digits, rest) = scan::seconds(column)?;
+    if scan::trim(rest) != b"us" {
+        return None;
+    }
+    // Read as seconds it is a million times as long; without fraction it is the microseconds themselves.
+    if digits == 0 { value.checked_mul(1000) } else { Some(value / 1_000_000) }
+}
+
+/// Cuts a line into its columns; `None` when it is not one of this tracer.
+pub(super) fn columns(line: &[u8]) -> Option<Columns<'_>> {
+    let mut rest = scan::skip_spaces(line);
+    let mut at_ns = None;
+    if let Some((time, digits, after)) = scan::seconds(rest)
+        && digits > 0
+        && let Some(after) = scan::skip_spaces(after).strip_prefix(b"|")
+    {
+        at_ns = Some(time);
+        rest = scan::skip_spaces(after);
+    }
+    let (mut cpu, mut after) = scan::number(rest)?;
+    // The time since the begin of a latency trace.
+    if let Some(next) = scan::skip_spaces(after).strip_prefix(b"us")
+        && let Some(next) = scan::skip_spaces(next).strip_prefix(b"|")
+    {
+        at_ns = Some(cpu.checked_mul(1000)?);
+        (cpu, after) = scan::number(scan::skip_spaces(next))?;
+    }
+    rest = after.strip_prefix(b")")?;
+    let mut columns =
+        Columns { at_ns, cpu: cpu.try_into().ok()?, task: None, flags: &[], duration_ns: None, text: &[] };
+    // Task and flags, in this order, then the duration or the space for it.
+    for _ in 0..3 {
+        let bar = memchr::memchr(b'|', rest)?;
+        let column = scan::trim(&rest[..bar]);
+        columns.text = &rest[bar + 1..];
+        if column.is_empty() || column.ends_with(b">") || column.starts_with(b"<=") {
+            return Some(columns);
+        }
+        if let Some(duration_ns) = duration(column) {
+            columns.duration_ns = Some(duration_ns);
+            return Some(columns);
+        }
+        if super::columns::are_flags(column) {
+            columns.flags = column;
+        } else {
+            let (command, pid) = scan::split_last(column, b'-')?;
+            columns.task = Some((scan::trim(command), scan::whole_u32(pid)?));
+        }
+        rest = columns.text;
+    }
+    None
+}
+
+/// ` 0)  cyclict-123  =>   <idle>-0   `: the CPU, and the task that runs from now on.
+pub(super) fn task_change(line: &[u8]) -> Option<(u32, &[u8], u32)> {
+    let (cpu, rest) = scan::number(scan::skip_spaces(line))?;
+    let (_, next) = scan::split(rest.strip_prefix(b")")?, b" => ")?;
+    let (command, pid) = scan::split_last(scan::trim(next), b'-')?;
+    Some((cpu.try_into().ok()?, scan::trim(command), scan::whole_u32(pid)?))
+}
+
+/// The name in what stands behind a function's end: `/* foo */`, `/* foo ret=0x0 */`; a bare return value is none.
+fn tail(text: &[u8]) -> Option<&[u8]> {
+    let (name, _) = scan::token(scan::skip_spaces(text.strip_prefix(b"/*")?));
+    let first = *name.first()?;
+    let is_name = (first.is_ascii_alphabetic() || first == b'_') && memchr::memchr(b'=', name).is_none();
+    is_name.then_some(name)
+}
+
+/// What the text of a line says, by its indentation and the calls so far; `at_ns` is the time of the line.
+pub(super) fn call<'a>(text: &'a [u8], at_ns: u64, cpu: &mut Cpu, texts: &mut Texts) -> Option<Call<'a>> {
+    let body = scan::skip_spaces(text);
+    let depth = (text.len() - body.len()).saturating_sub(2) / 2;
+    let body = scan::trim_end(body);
+    if let Some(comment) = body.strip_prefix(b"/*") {
+        return Some(Call::Comment(scan::trim(comment.strip_suffix(b"*/")?)));
+    }
+    if body.is_empty() || depth >= DEPTH_MAX {
+        return Some(Call::Nothing);
+    }
+    if let Some(after) = body.strip_prefix(b"}") {
+        let known = cpu.functions.get_mut(depth).and_then(Option::take);
+        cpu.functions.truncate(depth);
+        let function = tail(scan::skip_spaces(after)).and_then(|name| super::events::symbol(name, texts));
+        // The name of another function: calls of the one that began here are missing.
+        let known = known.filter(|(known, _)| function.is_none_or(|function| function == *known));
+        let entry_ns = known.map(|(_, entry_ns)| entry_ns);
+        let function = function.or(known.map(|(known, _)| known));
+        return Some(function.map_or(Call::Nothing, |function| Call::Exit {
+            function,
+            depth: depth as u32,
+            entry_ns,
+        }));
+    }
+    let (name, after) = scan::split(body, b"(")?;
+    let function = super::events::symbol(name, texts)?;
+    // Return values and comments stand behind the mark.
+    let after = scan::split(after, b" /*").map_or(after, |(code, _)| scan::trim_end(code));
+    let depth_name = depth as u32;
+    if after.ends_with(b"{") {
+        if cpu.functions.len() <= depth {
+            cpu.functions.resize(depth + 1, None);
+        }
+        cpu.functions.truncate(depth + 1);
+        cpu.functions[depth] = Some((function, at_ns));
+        return Some(Call::Entry { function, depth: depth_name });
+    }
+    after.ends_with(b";").then_some(Call::Leaf { function, depth: depth_name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_with_all_options() {
+        let found = columns(b" 11) + 10.357 us   |  foo();").expect("a line");
+        assert_eq!((found.cpu, found.duration_ns, found.text), (11, Some(10_357), &b"  foo();"[..]));
+        let found = columns(b"   37.123456 |   0)   bash-12   |  d..1. |               |  sys_open() {")
+            .expect("a line");
+        assert_eq!(found.at_ns, Some(37_123_456_000));
+        assert_eq!(found.task, Some((&b"bash"[..], 12)));
+        assert_eq!((found.flags, found.duration_ns), (&b"d..1."[..], None));
+        assert_eq!(found.text, b"  sys_open() {");
+        let found = columns(b" 1)   ==========> |").expect("a line");
+        assert_eq!(found.text, b"");
+        assert_eq!(
+            columns(b" 0) $ 1234567 us |  } /* foo */").expect("a line").duration_ns,
+            Some(1_234_567_000)
+        );
+        assert_eq!(columns(b" => foo"), None);
+        assert_eq!(columns(b" 0) nonsense"), None);
+    }
+
+    #[test]
+    fn calls_know_their_function_at_the_end() {
+        let (mut cpu, mut texts) = (Cpu::default(), Texts::new());
+        let name = |text: &str, texts: &mut Texts| Symbol::Name(texts.intern(text.as_bytes()));
+        let (outer, inner) = (name("outer", &mut texts), name("inner", &mut texts));
+        let mut call = |text: &'static str| call(text.as_bytes(), 5, &mut cpu, &mut texts);
+        assert_eq!(call("  outer() {"), Some(Call::Entry { function: outer, depth: 0 }));
+        assert_eq!(
+            call("    inner [module](a=1); /* = 0x0 */"),
+            Some(Call::Leaf { function: inner, depth: 1 })
+        );
+        assert_eq!(call("    inner() {"), Some(Call::Entry { function: inner, depth: 1 }));
+        assert_eq!(call("      /* print: { */"), Some(Call::Comment(b"print: {")));
+        assert_eq!(
+            call("    } /* ret=0x0 */"),
+            Some(Call::Exit { function: inner, depth: 1, entry_ns: Some(5) })
+        );
+        assert_eq!(call("  }"), Some(Call::Exit { function: outer, depth: 0, entry_ns: Some(5) }));
+        assert_eq!(call("  }"), Some(Call::Nothing));
+        assert_eq!(call("  } /* outer */"), Some(Call::Exit { function: outer, depth: 0, entry_ns: None }));
+    }
+
+    #[test]
+    fn tasks_change() {
+        assert_eq!(task_change(b" 0)  cyclict-123  =>   <idle>-0   "), Some((0, &b"<idle>"[..], 0)));
+        assert_eq!(task_change(b" ------------------------------------------"), None);
+    }
+}

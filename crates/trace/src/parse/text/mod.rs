@@ -1,0 +1,176 @@
+//! Traces as text: `trace`, `trace_pipe` and `snapshot` of tracefs, latency traces, function graphs, and what
+//! `trace-cmd report` prints.
+//!
+//! In: a [`Source`]. Out: a [`Reader`]. Columns are taken from the comments at the head; without them the number of
+//! letters decides. One buffer of lines and the texts so far are all that is in memory. Lines that are no events are
+//! counted, and told at the end in [`TraceInfo::remarks`]; the last line is left out when nothing ends it, since it may be
+//! cut in the middle of a number. Times of latency traces are relative to the begin of the trace. Stacks of user space
+//! are not read.
+
+mod columns;
+mod events;
+mod graph;
+mod header;
+mod machine;
+mod prefix;
+mod recorded;
+mod scan;
+mod seek;
+mod stack;
+pub(crate) mod texts;
+
+use super::lines::{LineError, Lines};
+use super::{ParseError, Source};
+use crate::event::{Event, Frames, Names, Symbol};
+use crate::reader::{Reader, Selection, TraceInfo};
+use machine::Machine;
+
+/// Lines in which something of a trace must come, or the file is none.
+const LINES_TO_RECOGNISE: u64 = 1000;
+
+/// A reader of traces as text.
+pub struct TextReader {
+    source: Source,
+    lines: Lines,
+    machine: Machine,
+    finished: bool,
+}
+
+impl TextReader {
+    /// Reads what says which trace it is, up to the first event.
+    ///
+    /// # Errors
+    /// [`ParseError::Foreign`] when nothing in the first lines is of a trace; otherwise as [`Reader::next`].
+    pub fn new(source: Source) -> Result<Self, ParseError> {
+        let lines = Lines::new(source.stream(0)?, 0);
+        let mut reader = Self { source, lines, machine: Machine::new(), finished: false };
+        while reader.machine.pop().is_none() && reader.machine.strange.count < LINES_TO_RECOGNISE {
+            if !reader.advance()? {
+                break;
+            }
+        }
+        if !reader.machine.recognised {
+            let path = reader.source.path().to_owned();
+            return Err(ParseError::Foreign {
+                path,
+                found: "it is a text without a line of a trace".to_owned(),
+            });
+        }
+        if reader.machine.info.resolution_ns == 0 {
+            // No event: what the kernel writes is microseconds.
+            reader.machine.info.resolution_ns = 1000;
+        }
+        reader.seek(None, Selection::All)?;
+        Ok(reader)
+    }
+
+    /// Takes a line; `false` when there was none.
+    fn advance(&mut self) -> Result<bool, ParseError> {
+        let line = match self.lines.next() {
+            Ok(Some(line)) => line,
+            Ok(None) => return Ok(false),
+            Err(LineError::Read(error, offset)) => return Err(self.source.failed(error, offset)),
+            Err(LineError::TooLong(offset)) => {
+                return Err(self.damaged(offset, "this line is longer than any of a trace"));
+            }
+        };
+        if !line.ended {
+            self.remark(format!(
+                "the last line, at byte {}, has no end and is not used: the trace may be cut",
+                line.offset
+            ));
+            return Ok(true);
+        }
+        let taken = self.machine.line(self.lines.bytes(line), line.offset);
+        taken.map_err(|message| self.damaged(line.offset, &message))?;
+        Ok(true)
+    }
+
+    fn damaged(&self, offset: u64, message: &str) -> ParseError {
+        ParseError::Damaged { path: self.source.path().to_owned(), offset, message: message.to_owned() }
+    }
+
+    fn remark(&mut self, remark: String) {
+        let remarks = &mut self.machine.info.remarks;
+        if !remarks.contains(&remark) {
+            remarks.push(remark);
+        }
+    }
+
+    /// What is known only now that everything was read.
+    fn finish(&mut self) {
+        self.finished = true;
+        self.machine.end();
+        let strange = self.machine.strange;
+        if strange.count > 0 {
+            let (count, offset) = (strange.count, strange.first_offset);
+            self.remark(format!(
+                "{count} lines are none of a trace and were skipped, the first at byte {offset}"
+            ));
+        }
+        if self.machine.raw_times {
+            self.remark("the times are those of a raw counter, not nanoseconds".to_owned());
+        }
+        if self.machine.summed_times {
+            self.remark(
+                "the function-graph lines have no time: it is the sum of the durations of each CPU; \
+                 record with the option funcgraph-abstime"
+                    .to_owned(),
+            );
+        }
+        let dropped = self.machine.texts.dropped();
+        if dropped > 0 {
+            self.remark(format!(
+                "{dropped} texts or stacks were not kept: there are too many different ones"
+            ));
+        }
+    }
+}
+
+impl Reader for TextReader {
+    fn info(&self) -> &TraceInfo {
+        &self.machine.info
+    }
+
+    fn names(&self) -> &Names {
+        self.machine.texts.names()
+    }
+
+    /// In a file that is not compressed, found by halving; the times of a text are sorted but for small disorder of what
+    /// was read from `trace_pipe`. Otherwise everything before is read.
+    fn seek(&mut self, from_ns: Option<u64>, selection: Selection) -> Result<(), ParseError> {
+        let offset = match from_ns {
+            Some(from_ns) => seek::find(&self.source, &mut self.machine, from_ns)?,
+            None => 0,
+        };
+        self.lines = Lines::new(self.source.stream(offset)?, offset);
+        self.machine.restart(offset == 0, selection, from_ns.unwrap_or(0));
+        self.finished = false;
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Event>, ParseError> {
+        loop {
+            if let Some(event) = self.machine.pop() {
+                return Ok(Some(event));
+            }
+            if self.finished {
+                return Ok(None);
+            }
+            if !self.advance()? {
+                self.finish();
+            }
+        }
+    }
+
+    fn symbol(&self, symbol: Symbol) -> Option<(&str, u64)> {
+        match symbol {
+            Symbol::Name(name) => Some((self.machine.texts.names().text(name), 0)),
+            Symbol::Address(address) => self.machine.texts.addressed(address).map(|name| (name, 0)),
+        }
+    }
+
+    fn frames(&self, frames: Frames) -> &[Symbol] {
+        self.machine.texts.frames(frames)
+    }
+}

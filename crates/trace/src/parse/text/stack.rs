@@ -1,0 +1,49 @@
+//! Stacks: the lines ` => function` behind an event.
+
+use super::events;
+use super::scan;
+use super::texts::Texts;
+use crate::event::{Event, EventKind, Symbol};
+
+/// Frames of a stack; the kernel's own limit is far below.
+const FRAMES_MAX: usize = 512;
+/// Addresses of kernels are in the upper half of the address space.
+const KERNEL_FIRST: u64 = 1 << 63;
+
+/// A stack whose frames are being read.
+pub(super) struct Pending {
+    event: Event,
+    frames: Vec<Symbol>,
+    ended: bool,
+}
+
+/// The frame of a line: ` => schedule`, ` => schedule+0x10/0x20`, `=> schedule (ffffffff81…)`, ` =>  <ffffffff81…>`.
+pub(super) fn frame(line: &[u8]) -> Option<&[u8]> {
+    scan::skip_spaces(line).strip_prefix(b"=>").map(scan::skip_spaces)
+}
+
+impl Pending {
+    pub(super) fn new(event: Event) -> Self {
+        Self { event, frames: Vec::new(), ended: false }
+    }
+
+    /// Adds a frame. Kernels before 6.3 print what lies behind the stacks of timerlat, too; the first that cannot be
+    /// an address of the kernel ends the stack.
+    pub(super) fn push(&mut self, frame: &[u8], texts: &mut Texts) {
+        if self.ended || self.frames.len() == FRAMES_MAX {
+            return;
+        }
+        let (word, _) = scan::token(frame);
+        let bare = word.strip_prefix(b"<").and_then(|word| word.strip_suffix(b">")).unwrap_or(word);
+        match events::symbol(bare, texts) {
+            Some(Symbol::Address(address)) if address < KERNEL_FIRST => self.ended = true,
+            Some(symbol) => self.frames.push(symbol),
+            None => self.ended = true,
+        }
+    }
+
+    /// The event.
+    pub(super) fn finish(self, texts: &mut Texts) -> Event {
+        Event { kind: EventKind::Stack { frames: texts.stack(&self.frames) }, ..self.event }
+    }
+}
