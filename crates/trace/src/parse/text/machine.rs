@@ -3,10 +3,10 @@
 //! In: lines with their offsets. Out: events in a queue. It reads no file.
 
 use super::columns::{self, Columns};
-use super::events::{self, Table, Text, tracer};
+use super::events::Table;
 use super::graph;
 use super::header::{self, Remark};
-use super::prefix::{self, Prefix, Prefixes};
+use super::prefix::{self, Prefixes};
 use super::recorded::Recorded;
 use super::scan;
 use super::stack::{self, Pending};
@@ -15,6 +15,9 @@ use crate::event::{Event, EventKind, Name};
 use crate::reader::{Selection, TraceInfo};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whylate_core::CpuId;
+
+mod body;
+mod calls;
 
 /// Lines in a row that are no trace's, beyond which the file is taken for damaged: a marker's text can have some.
 const STRANGE_LINES_MAX: u64 = 10_000;
@@ -276,227 +279,5 @@ impl Machine {
     fn push(&mut self, place: Place, flags: &[u8], kind: EventKind) {
         let event = self.make(place, flags, kind);
         self.queue(event);
-    }
-
-    fn usual(&mut self, line: &[u8], offset: u64) -> bool {
-        let Some(prefix) = self.prefixes.usual(line) else { return false };
-        self.shape = Shape::Usual;
-        self.prefixed(prefix, offset);
-        true
-    }
-
-    fn latency(&mut self, line: &[u8], offset: u64) -> bool {
-        let Some(prefix) = prefix::latency(line) else { return false };
-        self.shape = Shape::Latency;
-        self.prefixed(prefix, offset);
-        true
-    }
-
-    fn prefixed(&mut self, prefix: Prefix<'_>, offset: u64) {
-        self.recognised = true;
-        if self.info.resolution_ns == 0 {
-            self.raw_times = prefix.resolution_ns.is_none();
-            self.info.resolution_ns = prefix.resolution_ns.unwrap_or(1);
-        }
-        self.last_ns = prefix.at_ns;
-        if !self.losses.is_empty() {
-            self.emit_losses(prefix.at_ns);
-        }
-        if prefix.at_ns < self.from_ns {
-            return;
-        }
-        let body = scan::skip_spaces(prefix.rest);
-        if self.selection == Selection::Wakeups && memchr::memmem::find(body, b" <-").is_some() {
-            self.recorded.mark("ftrace:function", &mut self.info);
-            return;
-        }
-        let command = match prefix.command {
-            b"" | b"<...>" => None,
-            command => Some(self.texts.intern(command)),
-        };
-        let place = Place { at_ns: prefix.at_ns, cpu: prefix.cpu, pid: Some(prefix.pid), command, offset };
-        self.body(body, place, prefix.flags);
-    }
-
-    /// The event of a line, behind its prefix.
-    fn body(&mut self, body: &[u8], place: Place, flags: &[u8]) {
-        let end = body.iter().position(|byte| matches!(byte, b':' | b' ' | b'(' | b'['));
-        let word = &body[..end.unwrap_or(body.len())];
-        let kind = match (body.first(), end.map(|end| body[end])) {
-            (Some(b'0'..=b'9'), _) => self.numbers(body, place),
-            (Some(b'#'), _) => self.sample(body),
-            (Some(b'<'), _) if body.starts_with(b"<stack trace") => return self.begin_stack(place, flags),
-            (Some(b'<'), _) if body.starts_with(b"<user stack trace") => None,
-            (Some(_), Some(b':')) => return self.named(word, &body[word.len() + 1..], place, flags),
-            (Some(_), _) => self.function_or_call(body, word),
-            (None, _) => None,
-        };
-        if let Some(kind) = kind {
-            self.push(place, flags, kind);
-        }
-    }
-
-    /// `name: fields`.
-    fn named(&mut self, name: &[u8], fields: &[u8], place: Place, flags: &[u8]) {
-        match name {
-            b"kernel_stack" => return self.begin_stack(place, flags),
-            b"funcgraph_entry" | b"funcgraph_exit" => return self.graph_event(fields, place, flags),
-            _ => {}
-        }
-        let found = self.table.find(name);
-        let known = found.map(|(_, known)| known);
-        match found {
-            Some((position, known)) => self.recorded.known(position, known.full_name, &mut self.info),
-            None => self.recorded.other(name, &mut self.texts, &mut self.info),
-        }
-        if self.selection == Selection::Wakeups && !known.is_some_and(|known| known.of_wakeups) {
-            return;
-        }
-        let text = Text { name, fields: scan::trim(fields), command: place.command };
-        let kind = events::decode(known, &text, &mut self.texts);
-        self.push(place, flags, kind);
-    }
-
-    fn begin_stack(&mut self, place: Place, flags: &[u8]) {
-        self.recorded.mark("ftrace:kernel_stack", &mut self.info);
-        if self.selection == Selection::All {
-            let frames = EventKind::Stack { frames: crate::event::Frames(0) };
-            self.stack = Some(Pending::new(self.make(place, flags, frames)));
-        }
-    }
-
-    /// A sample of hwlat or timerlat.
-    fn sample(&mut self, body: &[u8]) -> Option<EventKind> {
-        let kind = tracer::sample(body)?;
-        let name = if matches!(kind, EventKind::Hwlat { .. }) { "ftrace:hwlat" } else { "ftrace:timerlat" };
-        self.recorded.mark(name, &mut self.info);
-        Some(kind)
-    }
-
-    /// A sample of osnoise, or a switch of the wake-up tracers.
-    fn numbers(&mut self, body: &[u8], place: Place) -> Option<EventKind> {
-        if let Some(kind) = tracer::osnoise(body) {
-            self.recorded.mark("ftrace:osnoise", &mut self.info);
-            return Some(kind);
-        }
-        let text = Text { name: b"", fields: body, command: place.command };
-        let kind = tracer::own_switch(&text, &mut self.texts)?;
-        let name =
-            if matches!(kind, EventKind::Switch { .. }) { "ftrace:context_switch" } else { "ftrace:wakeup" };
-        self.recorded.mark(name, &mut self.info);
-        Some(kind)
-    }
-
-    /// A line without a name before a colon: a call, or a system call.
-    fn function_or_call(&mut self, body: &[u8], word: &[u8]) -> Option<EventKind> {
-        if let Some(kind) = tracer::function(body, &mut self.texts) {
-            self.recorded.mark("ftrace:function", &mut self.info);
-            return Some(kind);
-        }
-        if self.selection == Selection::Wakeups {
-            return None;
-        }
-        if let Some(kind) = events::system::syscall_line(body, &mut self.texts) {
-            self.recorded.mark("syscalls", &mut self.info);
-            return Some(kind);
-        }
-        Some(EventKind::Other { system: None, name: self.texts.intern(word) })
-    }
-
-    /// A line of the function-graph tracer.
-    fn graph(&mut self, line: &[u8], offset: u64) -> bool {
-        let Some(columns) = graph::columns(line) else { return false };
-        let task = columns.task.map(|(command, pid)| (self.texts.intern(command), pid));
-        let Some(cpu) = self.graph.of(columns.cpu) else { return false };
-        cpu.task = task.or(cpu.task);
-        let at_ns = columns.at_ns.unwrap_or(cpu.at_ns);
-        self.shape = Shape::Graph;
-        self.recognised = true;
-        self.summed_times |= columns.at_ns.is_none();
-        if self.info.resolution_ns == 0 {
-            self.info.resolution_ns = 1000;
-        }
-        let (command, pid) = cpu.task.map_or((None, None), |(command, pid)| (Some(command), Some(pid)));
-        let place = Place { at_ns, cpu: columns.cpu, pid, command, offset };
-        self.graph_call(columns.text, columns.duration_ns, place, columns.flags);
-        true
-    }
-
-    /// `funcgraph_entry:      0.488 us   |  getname();`, as reports have it.
-    fn graph_event(&mut self, fields: &[u8], place: Place, flags: &[u8]) {
-        if let Some(bar) = memchr::memchr(b'|', fields) {
-            let duration_ns = graph::duration(scan::trim(&fields[..bar]));
-            self.graph_call(&fields[bar + 1..], duration_ns, place, flags);
-        }
-    }
-
-    fn graph_call(&mut self, text: &[u8], duration_ns: Option<u64>, mut place: Place, flags: &[u8]) {
-        self.last_ns = place.at_ns;
-        self.emit_losses(place.at_ns);
-        let Some(cpu) = self.graph.of(place.cpu) else { return };
-        let call = graph::call(text, place.at_ns, cpu, &mut self.texts);
-        // The clock of a CPU whose lines have no time.
-        let duration = duration_ns.unwrap_or(0);
-        cpu.at_ns = match call {
-            Some(graph::Call::Leaf { .. }) => place.at_ns.saturating_add(duration),
-            Some(graph::Call::Exit { entry_ns: Some(entry_ns), .. }) => {
-                place.at_ns.max(entry_ns.saturating_add(duration))
-            }
-            _ => place.at_ns,
-        };
-        if self.summed_times && matches!(call, Some(graph::Call::Exit { .. })) {
-            place.at_ns = cpu.at_ns;
-        }
-        self.emit_call(call, duration_ns, place, flags);
-    }
-
-    fn emit_call(
-        &mut self,
-        call: Option<graph::Call<'_>>,
-        duration_ns: Option<u64>,
-        place: Place,
-        flags: &[u8],
-    ) {
-        if let Some(graph::Call::Comment(comment)) = call {
-            if place.at_ns >= self.from_ns {
-                self.comment(comment, place, flags);
-            }
-            return;
-        }
-        self.recorded.mark("ftrace:funcgraph_entry", &mut self.info);
-        if self.selection == Selection::Wakeups || place.at_ns < self.from_ns {
-            return;
-        }
-        match call {
-            Some(graph::Call::Entry { function, depth }) => {
-                self.push(place, flags, EventKind::GraphEntry { function, depth });
-            }
-            Some(graph::Call::Leaf { function, depth }) => {
-                self.push(place, flags, EventKind::GraphEntry { function, depth });
-                let duration_ns = duration_ns.unwrap_or(0);
-                let at_ns = place.at_ns.saturating_add(duration_ns);
-                let exit = EventKind::GraphExit { function, depth, duration_ns };
-                let event = self.make(Place { at_ns, ..place }, flags, exit);
-                self.later.insert((at_ns, place.offset), event);
-            }
-            Some(graph::Call::Exit { function, depth, entry_ns }) => {
-                let since_entry = entry_ns.map(|entry_ns| place.at_ns.saturating_sub(entry_ns));
-                if let Some(duration_ns) = duration_ns.or(since_entry) {
-                    self.push(place, flags, EventKind::GraphExit { function, depth, duration_ns });
-                }
-            }
-            Some(graph::Call::Comment(_) | graph::Call::Nothing) | None => {}
-        }
-    }
-
-    /// What stands between calls in `/* */`: an event, or the text of a marker.
-    fn comment(&mut self, comment: &[u8], place: Place, flags: &[u8]) {
-        let name = comment.iter().position(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_'));
-        if name.is_some_and(|end| end > 0 && comment[end] == b':') {
-            self.body(comment, place, flags);
-        } else {
-            let text = self.texts.intern(comment);
-            self.push(place, flags, EventKind::Print { text });
-        }
     }
 }

@@ -161,9 +161,9 @@ static KNOWN: &[Known] = events! {
         "bprint" [!] => tracer::print;
         "bputs" [!] => tracer::print;
         "timerlat" [!] => tracer::timerlat_fields;
-        "osnoise" [!] => tracer::osnoise_fields;
+        "osnoise" [!] => other;
         "function" => tracer::function_field;
-        "hwlat" [!] => other;
+        "hwlat" [!] => tracer::hwlat_fields;
     }
 };
 
@@ -208,8 +208,10 @@ pub(super) fn symbol(bytes: &[u8], texts: &mut Texts) -> Option<Symbol> {
     if let Some(digits) = bytes.strip_prefix(b"0x") {
         return scan::hexadecimal(digits).map(Symbol::Address);
     }
-    let length =
-        bytes.iter().position(|byte| matches!(byte, b'+' | b'/' | b'(' | b' ' | b'[')).unwrap_or(bytes.len());
+    let length = bytes
+        .iter()
+        .position(|byte| matches!(byte, b'+' | b'/' | b'(' | b' ' | b'[' | b','))
+        .unwrap_or(bytes.len());
     let name = &bytes[..length];
     if name.len() == 16
         && let Some(address) = scan::hexadecimal(name)

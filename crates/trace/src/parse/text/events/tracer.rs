@@ -73,7 +73,7 @@ fn tabbed(fields: &[u8], key: &[u8]) -> Option<u64> {
         .and_then(scan::whole)
 }
 
-/// `seq:1	context:0	timer_latency:1234`, as reports have it.
+/// `seq:1 context:0 timer_latency:1234` with tabs between, as reports have it.
 pub(super) fn timerlat_fields(text: &Text<'_>, _: &mut Texts) -> Option<EventKind> {
     let context = match tabbed(text.fields, b"context")? {
         0 => TimerlatContext::Irq,
@@ -88,7 +88,19 @@ pub(super) fn timerlat_fields(text: &Text<'_>, _: &mut Texts) -> Option<EventKin
     })
 }
 
-/// The osnoise tracer's line: run time and noise in µs, what was left in percent, the largest noise in µs, and five
+/// `cnt:1 ts:1795246791.0968277742 inner:9469 outer:4846 count:236 nmi-ts:0 nmi-count:0` with tabs between, as reports
+/// have it.
+pub(super) fn hwlat_fields(text: &Text<'_>, _: &mut Texts) -> Option<EventKind> {
+    Some(EventKind::Hwlat {
+        sequence: tabbed(text.fields, b"cnt")?.try_into().ok()?,
+        inner_ns: tabbed(text.fields, b"inner")?.checked_mul(1000)?,
+        outer_ns: tabbed(text.fields, b"outer")?.checked_mul(1000)?,
+        count: tabbed(text.fields, b"count").and_then(|count| count.try_into().ok()),
+        nmi_ns: tabbed(text.fields, b"nmi-ts"),
+    })
+}
+
+/// The osnoise tracer's line in tracefs (reports leave the run time out): run time and noise in µs, what was left in percent, the largest noise in µs, and five
 /// counts.
 pub(in crate::parse::text) fn osnoise(line: &[u8]) -> Option<EventKind> {
     let mut numbers = [0; 8];
@@ -106,17 +118,6 @@ pub(in crate::parse::text) fn osnoise(line: &[u8]) -> Option<EventKind> {
         noise_ns: noise.checked_mul(1000)?,
         noise_max_ns: noise_max.checked_mul(1000)?,
         counts,
-    }))
-}
-
-/// `noise:1	max_sample:1	hw:0	…`, as reports have it; the times are µs there, too.
-pub(super) fn osnoise_fields(text: &Text<'_>, _: &mut Texts) -> Option<EventKind> {
-    let field = |key: &[u8]| tabbed(text.fields, key);
-    Some(EventKind::Osnoise(OsnoiseSample {
-        runtime_ns: field(b"runtime")?.checked_mul(1000)?,
-        noise_ns: field(b"noise")?.checked_mul(1000)?,
-        noise_max_ns: field(b"max_sample")?.checked_mul(1000)?,
-        counts: [field(b"hw")?, field(b"nmi")?, field(b"irq")?, field(b"softirq")?, field(b"thread")?],
     }))
 }
 
