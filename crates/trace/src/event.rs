@@ -40,6 +40,11 @@ impl Names {
         self.texts.is_empty()
     }
 
+    /// All names with their texts, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = (Name, &str)> {
+        self.texts.iter().enumerate().map(|(number, text)| (Name(number as u32), text.as_ref()))
+    }
+
     /// The text; empty for a name of other [`Names`].
     pub fn text(&self, name: Name) -> &str {
         self.texts.get(name.0 as usize).map_or("", |text| text)

@@ -9,6 +9,9 @@ use super::{columns, scan};
 /// Where a command ends at the latest: 15 bytes and what pads them, a process id, and the name of an instance.
 const TASK_BYTES_MAX: usize = 96;
 
+/// The kernel pads commands to this.
+const COMMAND_WIDTH: usize = 16;
+
 /// The prefix of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prefix<'a> {
@@ -37,13 +40,15 @@ impl Prefixes {
             return Some(prefix);
         }
         let head = &line[..line.len().min(TASK_BYTES_MAX)];
-        for bracket in memchr::memchr_iter(b'[', head) {
-            if let Some(prefix) = usual_at(line, bracket) {
-                self.bracket = bracket;
-                return Some(prefix);
-            }
-        }
-        None
+        let found = |outside: bool| {
+            memchr::memchr_iter(b'[', head)
+                .filter(|bracket| (*bracket >= COMMAND_WIDTH) == outside)
+                .find_map(|bracket| Some((bracket, usual_at(line, bracket)?)))
+        };
+        // Commands are padded, unless somebody has taken the spaces at the begin of lines away.
+        let (bracket, prefix) = found(true).or_else(|| found(false))?;
+        self.bracket = bracket;
+        Some(prefix)
     }
 }
 
