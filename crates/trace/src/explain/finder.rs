@@ -73,6 +73,8 @@ pub(super) struct Finder<'o> {
     pub(super) samples: BTreeMap<u32, (Option<Name>, Largest)>,
     /// The thread that wrote the break marker.
     pub(super) marked: Option<u32>,
+    /// The threshold that it was measured against.
+    pub(super) marked_threshold_ns: Option<u64>,
     pub(super) seen: Seen,
     by_lines: bool,
 }
@@ -89,6 +91,7 @@ impl<'o> Finder<'o> {
             timerlat_irq: HashMap::new(),
             samples: BTreeMap::new(),
             marked: None,
+            marked_threshold_ns: None,
             seen: Seen::default(),
             by_lines,
         }
@@ -108,7 +111,8 @@ impl<'o> Finder<'o> {
             EventKind::Waking { task, .. } | EventKind::Wakeup { task, .. } => {
                 self.seen.wakeups += 1;
                 let track = self.task(task.pid, Some(task.command), Some(task.priority));
-                if track.out.is_some() {
+                // One that never ran so far slept since before the trace.
+                if track.out.is_some() || track.last_in.is_none() {
                     track.wake.get_or_insert(event.at_ns);
                 }
             }
@@ -205,15 +209,22 @@ impl<'o> Finder<'o> {
             }
             if let Some(late) = track.late(pid, cpu, at_ns, (out_ns, state), &clock, options, timers) {
                 let list = if late.kind == LateKind::Blocked { &mut track.blocked } else { &mut track.late };
-                if late.latency_ns() > options.threshold_ns {
+                if late.latency_ns() > options.least_ns() {
                     list.push(late, options.top);
                 }
             }
             if slept {
                 track.armed = None;
             }
-            track.last_in = Some((at_ns, cpu, out_ns));
+        } else if let Some(wake) = track.wake {
+            track.wakeups += 1;
+            let woken = (wake, TaskState::Blocked('S'));
+            let late = track.late(pid, cpu, at_ns, woken, &clock, options, false);
+            if let Some(late) = late.filter(|late| late.latency_ns() > options.least_ns()) {
+                track.late.push(late, options.top);
+            }
         }
+        track.last_in = Some((at_ns, cpu, out.map_or(0, |out| out.0)));
         track.wake = None;
         self.clock = clock;
     }
@@ -221,9 +232,10 @@ impl<'o> Finder<'o> {
     /// cyclictest's break marker says how late its thread was.
     fn print(&mut self, event: &Event, text: &str) {
         let Some((_, rest)) = text.split_once("hit latency threshold (") else { return };
-        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        let (Ok(latency_us), Some(pid)) = (number.parse::<u64>(), event.pid) else { return };
+        let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u64>().ok());
+        let (Some(latency_us), Some(pid)) = (numbers.next(), event.pid) else { return };
         self.marked = Some(pid);
+        self.marked_threshold_ns = numbers.next().map(|us| us.saturating_mul(1000));
         let options = self.options;
         let track = self.task(pid, event.command, None);
         let (actual_ns, cpu, since_ns) = track.last_in.unwrap_or((event.at_ns, event.cpu, 0));
@@ -243,7 +255,7 @@ impl<'o> Finder<'o> {
             kind: LateKind::Wakeup,
             since_ns,
         });
-        if late.latency_ns() > options.threshold_ns {
+        if late.latency_ns() > options.least_ns() {
             track.late.push(late, options.top);
         }
     }
@@ -279,7 +291,7 @@ impl<'o> Finder<'o> {
             kind,
             since_ns: actual_ns.saturating_sub(latency_ns).saturating_sub(SAMPLE_BEFORE_NS),
         };
-        if latency_ns > self.options.threshold_ns {
+        if latency_ns > self.options.least_ns() {
             largest.push(late, top);
         }
     }
@@ -310,9 +322,12 @@ impl TaskTrack {
             kind,
             since_ns: out_ns,
         };
+        let realtime = self.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
         if state == TaskState::Runnable {
-            return Some(late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Preempted));
+            // Others share their CPU with whoever there is.
+            return realtime.then(||late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Preempted));
         }
+        let blocked = matches!(state, TaskState::Blocked('D')) || (timers && self.armed.is_none());
         let woken = self.wake.unwrap_or(actual_ns);
         if let Some((expires_ns, armed_ns)) = self.armed
             && let Some((expected, error)) = clock.to_trace(expires_ns, armed_ns)
@@ -322,7 +337,7 @@ impl TaskTrack {
             return Some(late(expected, ExpectedFrom::Timer, error, LateKind::Wakeup));
         }
         // It sleeps by a timer elsewhere: this sleep is part of its work.
-        if matches!(state, TaskState::Blocked('D')) || (timers && self.armed.is_none()) {
+        if blocked && realtime {
             return Some(late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Blocked));
         }
         if self.armed.is_none()

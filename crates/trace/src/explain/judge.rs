@@ -15,6 +15,8 @@ const FUNCTION_LEAST: f64 = 0.6;
 const CAUSE_LEAST: f64 = 0.15;
 /// Contributors below this part of the latency are in the timeline alone.
 const ALSO_LEAST: f64 = 0.02;
+/// A stretch with this part of a cause's time stands for it.
+const STRETCH_LEAST: f64 = 0.8;
 /// Callers that are named.
 const CALLERS_MAX: usize = 12;
 /// Segments of a timeline; the shortest are joined to their neighbours beyond that.
@@ -55,7 +57,7 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
     let main = match first {
         Some(index) => causes[index].0.clone(),
         None => causes.first().filter(|(cause, _)| cause.kind == CauseKind::Unattributed).map_or_else(
-            || Cause { share: Some(unattributed.clamp(0.0, 1.0)), ..Cause::unattributed() },
+            Cause::unattributed,
             |(cause, _)| cause.clone(),
         ),
     };
@@ -107,8 +109,9 @@ fn cause(group: &Group<'_>, accountant: &Accountant<'_>, latency: u64) -> Cause 
     let mut cause = Cause::new(group.kind);
     cause.actor = group.actor.clone();
     cause.pid = group.pid;
-    cause.from_ns = group.pieces.iter().map(|piece| piece.began).min();
-    cause.to_ns = group.pieces.iter().map(|piece| piece.to).max();
+    let (from, to) = extent(group);
+    cause.from_ns = Some(from);
+    cause.to_ns = Some(to);
     cause.share = Some((group.time as f64 / latency as f64).clamp(0.0, 1.0));
     (cause.function, cause.callers) = function(group, accountant);
     if group.kind == CauseKind::Unattributed {
@@ -125,6 +128,26 @@ fn cause(group: &Group<'_>, accountant: &Accountant<'_>, latency: u64) -> Cause 
     }
     cause.evidence = reasons.into_iter().map(str::to_owned).collect();
     cause
+}
+
+/// Begin and end of a group: of its longest stretch, when that is nearly all of it.
+fn extent(group: &Group<'_>) -> (u64, u64) {
+    let mut stretches: Vec<(u64, u64, u64)> = Vec::new();
+    for piece in &group.pieces {
+        match stretches.last_mut() {
+            Some((_, to, time)) if *to == piece.from => {
+                *to = piece.to;
+                *time += piece.to - piece.from;
+            }
+            _ => stretches.push((piece.began, piece.to, piece.to - piece.from)),
+        }
+    }
+    let all = stretches.iter().map(|stretch| stretch.0).min().zip(stretches.iter().map(|stretch| stretch.1).max());
+    let longest = stretches.iter().max_by_key(|stretch| stretch.2);
+    match longest.filter(|(_, _, time)| *time as f64 >= STRETCH_LEAST * group.time as f64) {
+        Some((from, to, _)) => (*from, *to),
+        None => all.unwrap_or_default(),
+    }
 }
 
 /// The function that covers a group's time, and its callers: from the stack of the interrupt that came late, from the

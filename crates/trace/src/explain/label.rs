@@ -14,6 +14,8 @@ use whylate_core::result::CauseKind;
 
 /// Idle states are left faster than this.
 const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
+/// A thread that is not known within so short a time is none: the CPU switches.
+const SWITCH_MAX_NS: u64 = 50_000;
 /// Events after an interrupt among which its stack is looked for.
 const STACK_AFTER: usize = 4096;
 /// A runnable real-time task that nobody was asked to make room for, longer than this, is throttled.
@@ -136,6 +138,14 @@ impl Labeller<'_> {
 
     fn in_thread(&self, phase: Phase, who: Who, span: &Span, length_ns: u64) -> Label {
         let state = &span.state;
+        let own = state.pid == who.pid || (state.pid.is_none() && !matches!(phase, Phase::TimerDue));
+        if own && matches!(self.late, LateKind::NoiseGap { .. }) {
+            let what = "nothing that the tracer knows of: hardware, firmware or a hypervisor";
+            return Label { actor: None, what: what.to_owned(), ..plain(CauseKind::Unattributed, "", 0.3, "") };
+        }
+        if state.pid.is_none() && phase == Phase::Runnable && length_ns <= SWITCH_MAX_NS {
+            return self.nobody("context switch".to_owned());
+        }
         if state.pid == who.pid && state.pid.is_some() && !matches!(phase, Phase::Waker { .. } | Phase::Fault) {
             return self.nobody(format!("{} gets the CPU", self.thread(state.pid)));
         }

@@ -29,7 +29,11 @@ use crate::reader::{Reader, Selection};
 use finder::Finder;
 use late::Late;
 use subject::Subject;
+use whylate_core::Warning;
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, ExplainedTrace};
+
+/// The threshold where nothing else gives one.
+pub const THRESHOLD_NS: u64 = 100_000;
 
 /// What to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,16 +42,23 @@ pub struct Options {
     pub task: Option<TaskChoice>,
     /// Its period, for traces without its timers; `None` infers it from its rhythm.
     pub period_ns: Option<u64>,
-    /// A latency at or below it is no spike.
-    pub threshold_ns: u64,
+    /// A latency at or below it is no spike; `None` takes that of the break marker, else [`THRESHOLD_NS`].
+    pub threshold_ns: Option<u64>,
     /// Spikes that are explained, largest first.
     pub top: usize,
 }
 
 impl Default for Options {
-    /// Any task, above 100 us, the ten largest.
+    /// Any task, the ten largest.
     fn default() -> Self {
-        Self { task: None, period_ns: None, threshold_ns: 100_000, top: 10 }
+        Self { task: None, period_ns: None, threshold_ns: None, top: 10 }
+    }
+}
+
+impl Options {
+    /// What is kept in the first pass: the marker's threshold is known only at its end.
+    fn least_ns(&self) -> u64 {
+        self.threshold_ns.unwrap_or(THRESHOLD_NS)
     }
 }
 
@@ -97,12 +108,14 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
         task_reason: found.subject.reason.clone(),
         period_ns: found.period_ns,
         period_inferred: found.period_ns.is_some() && options.period_ns.is_none(),
-        threshold_ns: options.threshold_ns,
+        threshold_ns: found.threshold_ns,
         wakeups: found.subject.wakeups,
-        spikes_found: (found.subject.late.found).max(spikes.len() as u64),
+        spikes_found: found.spikes.max(spikes.len() as u64),
         lost,
     };
-    let warnings = warn::warnings(&trace, &found.seen, &needs, &spikes);
+    let mut warnings = warn::warnings(&trace, &found.seen, &needs, &spikes);
+    let remarks = reader.info().remarks.iter();
+    warnings.extend(remarks.map(|remark| Warning::without_fix("reader", remark.as_str())));
     Ok(ExplainResult {
         format: EXPLAIN_FORMAT.to_owned(),
         events: found.seen.events,
@@ -119,6 +132,9 @@ pub(crate) struct Found {
     lates: Vec<Late>,
     seen: finder::Seen,
     period_ns: Option<u64>,
+    threshold_ns: u64,
+    /// Late wake-ups above the threshold, those that are not in `lates` included.
+    spikes: u64,
 }
 
 /// The first pass: of scheduler events, or of all events where there are none.
@@ -131,7 +147,11 @@ fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, ParseError>
     let mut lates: Vec<Late> = subject.late.iter().copied().collect();
     lates.extend(subject.blocked.iter().copied());
     let period_ns = options.period_ns.or(subject.period_ns);
-    Ok(Found { lates, seen: finder.seen, period_ns, subject })
+    let threshold_ns = options.threshold_ns.or(finder.marked_threshold_ns).unwrap_or(THRESHOLD_NS);
+    lates.retain(|late| late.latency_ns() > threshold_ns);
+    let all = lates.len() >= options.top;
+    let spikes = if all { subject.late.found } else { subject.late.iter().filter(|late| late.latency_ns() > threshold_ns).count() as u64 };
+    Ok(Found { lates, seen: finder.seen, period_ns, threshold_ns, spikes, subject })
 }
 
 fn pass<'o>(

@@ -102,6 +102,8 @@ pub(super) struct States {
     pub(super) irq_events: bool,
     /// Whether functions were traced.
     pub(super) has_functions: bool,
+    /// Whether the scheduler's switches were traced.
+    has_switches: bool,
 }
 
 /// What the sweep remembers of a CPU.
@@ -132,6 +134,7 @@ pub(super) fn sweep(window: &Window, reader: &dyn Reader) -> States {
         irq_events: window.events.iter().any(|event| {
             matches!(event.kind, EventKind::IrqsOff { .. } | EventKind::IrqsOn { .. })
         }),
+        has_switches: window.events.iter().any(|event| matches!(event.kind, EventKind::Switch { .. })),
         ..States::default()
     };
     let mut cpus: BTreeMap<CpuId, Cpu> = BTreeMap::new();
@@ -243,8 +246,10 @@ impl States {
         let flags = after.context;
         let left = cpu.by_flags && !flags.hard_irq && !flags.softirq && !flags.nmi;
         let level = if left { Level::Thread } else { cpu.level() };
+        // A switch that nothing recorded: the thread that the interrupt found is the one that did not let it in.
+        let found = after.pid.filter(|_| ends_in_interrupt && !self.has_switches);
         let state = State {
-            pid: cpu.pid,
+            pid: found.or(cpu.pid),
             level,
             irqs_off,
             preempt_off,
@@ -285,6 +290,8 @@ impl States {
                     cpu.stacks.remove(&(Some(previous.pid), 0));
                 }
             }
+            // It is recorded when the thread leaves the CPU to one that the next event names.
+            EventKind::Noise { source: crate::event::NoiseSource::Thread { .. }, .. } => cpu.pid = None,
             EventKind::Idle { state } => cpu.idle_state = state,
             EventKind::IrqsOff { caller, parent } => {
                 let section = (event.at_ns, self.functions.id(caller, reader), self.functions.id(parent, reader));
@@ -409,7 +416,13 @@ impl States {
         cpu.stacks.insert(key, path);
         cpu.scheduling = match class {
             Class::Scheduler | Class::Preemption => true,
-            _ => cpu.scheduling && self.is_called_by_scheduler(path),
+            // The scheduler holds a lock all along; a function of an unknown caller does not end it.
+            _ => {
+                let flags = event.context;
+                let locked = flags.irqs_off == Some(true) && flags.preempt_depth.is_some_and(|depth| depth > 0);
+                let lost = locked && self.paths.functions(path).len() <= 2;
+                cpu.scheduling && (lost || self.is_called_by_scheduler(path))
+            }
         };
     }
 
@@ -434,6 +447,7 @@ fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, reader: &dyn Reade
         || matches!(
             event.kind,
             EventKind::Switch { .. } | EventKind::Waking { .. } | EventKind::Wakeup { .. }
+                | EventKind::Noise { .. } | EventKind::NoiseGap { .. } | EventKind::Timerlat { .. }
                 | EventKind::TimerStart { .. } | EventKind::Migrate { .. }
         );
     match cpu.level() {

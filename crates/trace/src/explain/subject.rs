@@ -56,7 +56,7 @@ pub(super) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader
             if let Some(subject) = sampled(finder, options, |_, _| true, reader) {
                 return subject;
             }
-            automatic(finder, options, text)
+            automatic(finder, options, text, reader)
         }
     }
 }
@@ -92,7 +92,12 @@ fn sampled(
 
 /// The marked one; else a measuring tool; else the real-time task that was latest, periodic ones first; else the
 /// latest of all.
-fn automatic(finder: &Finder<'_>, options: &Options, text: impl Fn(&TaskTrack) -> String) -> Subject {
+fn automatic(
+    finder: &Finder<'_>,
+    options: &Options,
+    text: impl Fn(&TaskTrack) -> String,
+    reader: &dyn Reader,
+) -> Subject {
     let rank = |pid: u32, track: &TaskTrack| -> (u8, &'static str) {
         let name = text(track);
         let realtime = track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
@@ -112,6 +117,9 @@ fn automatic(finder: &Finder<'_>, options: &Options, text: impl Fn(&TaskTrack) -
         (rank(**pid, track).0, track.late.worst_ns(), track.blocked.worst_ns(), track.wakeups, u32::MAX - **pid)
     });
     let Some((pid, track)) = best else {
+        if let Some(tracer @ ("hwlat" | "osnoise" | "timerlat")) = reader.info().tracer.as_deref() {
+            return Subject { reason: format!("the {tracer} tracer took no sample"), ..Subject::default() };
+        }
         return Subject { reason: "no task was seen to sleep and run again".to_owned(), ..Subject::default() };
     };
     let (rank_of_best, reason) = rank(*pid, track);

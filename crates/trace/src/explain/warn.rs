@@ -18,7 +18,8 @@ pub(super) fn warnings(
         let text = format!("{} events were lost: late moments and their causes may be missing", trace.lost);
         warnings.push(Warning::new("lost-events", text, "record with a larger buffer, or fewer events"));
     }
-    if seen.switches == 0 && seen.samples == 0 {
+    let sampled = matches!(trace.tracer.as_deref(), Some("hwlat" | "osnoise" | "timerlat"));
+    if seen.switches == 0 && seen.samples == 0 && !sampled {
         let text = "the trace has no sched_switch events: switches are taken from the threads of its lines";
         warnings.push(Warning::new("no-switches", text, "record sched:sched_switch and sched:sched_waking too"));
     }
@@ -58,7 +59,7 @@ pub(super) fn warnings(
         };
         warnings.push(Warning::new(code, text, fix));
     }
-    if trace.task.is_none() {
+    if trace.task.is_none() && !sampled {
         let text = format!("no task to look at: {}", trace.task_reason);
         warnings.push(Warning::new("no-task", text, "name the task with --task, and record sched:sched_switch"));
     }

@@ -1,7 +1,7 @@
 //! Second pass: the events around one late moment.
 
 use super::late::Late;
-use crate::event::{Event, EventKind, Name, NoiseSource, Vector};
+use crate::event::{Context, Event, EventKind, Name, NoiseSource, Vector};
 use crate::parse::ParseError;
 use crate::reader::{Reader, Selection};
 use std::collections::HashMap;
@@ -81,7 +81,8 @@ impl Window {
 
     fn meet(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>) {
         let person = self.people.entry(pid).or_default();
-        person.0 = person.0.or(command);
+        // The names of lines are cut short in some formats; those of scheduler events, which have a priority, are not.
+        person.0 = if priority.is_some() { command.or(person.0) } else { person.0.or(command) };
         person.1 = person.1.or(priority);
     }
 
@@ -91,13 +92,20 @@ impl Window {
         for index in 0..before {
             let event = self.events[index];
             let EventKind::Noise { source, start_ns, .. } = event.kind else { continue };
-            let kind = match source {
-                NoiseSource::Irq { name, .. } => EventKind::VectorEntry { vector: Vector::Other(name) },
-                NoiseSource::Softirq { vector } => EventKind::SoftirqEntry { vector },
-                NoiseSource::Nmi | NoiseSource::Thread { .. } => continue,
+            let (pid, kind) = match source {
+                NoiseSource::Irq { name, .. } => (event.pid, EventKind::VectorEntry { vector: Vector::Other(name) }),
+                NoiseSource::Softirq { vector } => (event.pid, EventKind::SoftirqEntry { vector }),
+                // From here on it ran.
+                NoiseSource::Thread { pid, command } => {
+                    (Some(pid), EventKind::Other { system: None, name: command })
+                }
+                NoiseSource::Nmi => continue,
             };
+            // The flags are those at the end; of a thread's begin nothing is known.
+            let begins = matches!(kind, EventKind::VectorEntry { .. } | EventKind::SoftirqEntry { .. });
+            let context = if begins { event.context } else { Context::default() };
             if start_ns < event.at_ns {
-                self.events.push(Event { at_ns: start_ns, pid: None, kind, ..event });
+                self.events.push(Event { at_ns: start_ns, pid, kind, context, ..event });
             }
         }
         if self.events.len() > before {
