@@ -109,12 +109,12 @@ fn facts(run: &RunResult) -> String {
     details("Machine and plan", &lines.join("\n"))
 }
 
-fn details(summary: &str, body: &str) -> String {
+pub(crate) fn details(summary: &str, body: &str) -> String {
     format!("<details><summary>{summary}</summary>\n\n{body}\n\n</details>")
 }
 
 /// A code span; the fence is longer than any run of backticks in the text.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let text = text.replace(['\n', '\r'], " ");
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
@@ -123,7 +123,7 @@ fn code(text: &str) -> String {
 }
 
 /// Text in which nothing is Markdown or HTML.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,5 +1,6 @@
 //! The command line: one file for the flags of each command.
 
+mod explain;
 mod load;
 mod measure;
 mod parsers;
@@ -9,6 +10,7 @@ mod run;
 mod schema;
 mod treat;
 
+pub(crate) use explain::{ExplainArguments, ExportFormat};
 pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
 pub(crate) use measure::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
 pub(crate) use plans::PlansArguments;
@@ -35,6 +37,7 @@ Examples:
   whylate measure stall --cpu 1 --duration 10s what oslat measures
   whylate treat apply governor --governor performance
                                                a setting changed until `whylate treat restore`
+  whylate explain trace.dat                    who made a task late, from a trace
   whylate report RUN -o report.html            a picture of a run
 
 Exit codes: 0 pass, 1 error, 2 limit exceeded, 3 settings not restored, 69 a facility that was asked for
@@ -61,6 +64,8 @@ pub(crate) enum Command {
     /// Changes settings of the machine by hand, and takes them back
     #[command(subcommand)]
     Treat(TreatCommand),
+    /// Says who made a task late: from a trace, or of a run
+    Explain(ExplainArguments),
     /// Draws a run as HTML, Markdown or text
     Report(ReportArguments),
     /// Prints the JSON Schema of the plan or of an output

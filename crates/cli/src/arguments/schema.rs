@@ -5,6 +5,6 @@ use clap::Args;
 /// `whylate schema`.
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArguments {
-    /// plan, measure, run, load, plans or treat; without a name they are listed
+    /// plan, measure, run, load, plans, treat or explain; without a name they are listed
     pub(crate) name: Option<String>,
 }

@@ -4,6 +4,7 @@ use crate::arguments::{ReportArguments, ReportFormat};
 use crate::exit::Ending;
 use crate::output;
 use anyhow::Result;
+use std::path::Path;
 use whylate_core::result::RunResult;
 use whylate_report::terminal::Style;
 use whylate_report::{html, markdown, terminal};
@@ -14,7 +15,7 @@ const FILE_WIDTH: usize = 120;
 
 pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
     let result = assemble(&Reader::open(&arguments.run)?)?;
-    let text = match (arguments.json, format(arguments)) {
+    let text = match (arguments.json, format_of(arguments.format, arguments.output.as_deref())) {
         (true, _) => format!("{}\n", serde_json::to_string_pretty(&result)?),
         (false, format) => draw(&result, format, arguments.output.is_some())?,
     };
@@ -28,9 +29,10 @@ pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
     Ok(Ending::Pass)
 }
 
-fn format(arguments: &ReportArguments) -> ReportFormat {
-    let ending = arguments.output.as_ref().and_then(|path| path.extension()).and_then(|it| it.to_str());
-    arguments.format.unwrap_or(match ending {
+/// The form that was asked for, or the one that the file's name ends in.
+pub(super) fn format_of(asked: Option<ReportFormat>, output: Option<&Path>) -> ReportFormat {
+    let ending = output.and_then(Path::extension).and_then(|it| it.to_str());
+    asked.unwrap_or(match ending {
         Some("html" | "htm") => ReportFormat::Html,
         Some("md" | "markdown") => ReportFormat::Markdown,
         _ => ReportFormat::Terminal,

@@ -4,10 +4,14 @@
 //! machine.
 
 mod cause;
+mod explain;
 mod run;
 mod treat;
 
 pub use cause::{Cause, CauseKind};
+pub use explain::{
+    EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace, TimelineSegment,
+};
 pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
     Verdict,

@@ -13,7 +13,7 @@ use minijinja::{Environment, context};
 use whylate_core::result::RunResult;
 
 const TEMPLATE: &str = include_str!("report.html");
-const STYLE: &str = include_str!("report.css");
+pub(crate) const STYLE: &str = include_str!("report.css");
 const SCRIPT: &str = include_str!("report.js");
 // uPlot 1.6.32, unchanged; see assets/README.md.
 const PLOT_STYLE: &str = include_str!("../../assets/uPlot.min.css");
@@ -42,7 +42,7 @@ pub fn run(run: &RunResult) -> Result<String, ReportError> {
 }
 
 /// JSON that can stand inside a script element.
-fn script_json(value: &impl serde::Serialize) -> Result<String, serde_json::Error> {
+pub(crate) fn script_json(value: &impl serde::Serialize) -> Result<String, serde_json::Error> {
     let json = serde_json::to_string(value)?;
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {

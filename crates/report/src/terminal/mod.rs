@@ -5,7 +5,7 @@
 
 mod columns;
 mod histogram;
-mod page;
+pub(crate) mod page;
 
 use crate::table::{measure_group, run_groups};
 use crate::words;

@@ -5,7 +5,7 @@ use whylate_core::Warning;
 
 /// What a line says by its colour; the words say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Colour {
+pub(crate) enum Colour {
     Plain,
     Red,
     Green,
@@ -16,31 +16,31 @@ pub(super) enum Colour {
 const TEXT_WIDTH_MAX: usize = 120;
 
 /// A text that grows line by line.
-pub(super) struct Page {
+pub(crate) struct Page {
     text: String,
     style: Style,
 }
 
 impl Page {
-    pub(super) fn new(style: Style) -> Self {
+    pub(crate) fn new(style: Style) -> Self {
         Self { text: String::new(), style }
     }
 
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.text
     }
 
-    pub(super) fn blank(&mut self) {
+    pub(crate) fn blank(&mut self) {
         self.text.push('\n');
     }
 
     /// A line as it stands; `codes` are the parameters of an ANSI sequence.
-    pub(super) fn line(&mut self, line: &str, codes: &str) {
+    pub(crate) fn line(&mut self, line: &str, codes: &str) {
         self.text.push_str(&self.paint(line.trim_end(), codes));
         self.text.push('\n');
     }
 
-    pub(super) fn paint(&self, text: &str, codes: &str) -> String {
+    pub(crate) fn paint(&self, text: &str, codes: &str) -> String {
         if self.style.color && !codes.is_empty() && !text.is_empty() {
             format!("\u{1b}[{codes}m{text}\u{1b}[0m")
         } else {
@@ -48,7 +48,7 @@ impl Page {
         }
     }
 
-    pub(super) fn title(&mut self, name: &str, question: Option<&str>) {
+    pub(crate) fn title(&mut self, name: &str, question: Option<&str>) {
         self.line(&clean(name), "1");
         if let Some(question) = question {
             self.wrapped(question, 0, "");
@@ -56,7 +56,7 @@ impl Page {
     }
 
     /// Parts joined by middle dots, broken between parts.
-    pub(super) fn dim_list(&mut self, parts: &[String]) {
+    pub(crate) fn dim_list(&mut self, parts: &[String]) {
         let mut line = String::new();
         for part in parts {
             let part = clean(part);
@@ -72,28 +72,28 @@ impl Page {
         self.line(&line, "2");
     }
 
-    pub(super) fn dim(&mut self, text: &str) {
+    pub(crate) fn dim(&mut self, text: &str) {
         self.wrapped(text, 0, "2");
     }
 
-    pub(super) fn note(&mut self, text: &str) {
+    pub(crate) fn note(&mut self, text: &str) {
         self.wrapped(text, 0, "2");
     }
 
-    pub(super) fn coloured(&mut self, text: &str, colour: Colour) {
+    pub(crate) fn coloured(&mut self, text: &str, colour: Colour) {
         self.wrapped(text, 0, codes(colour));
     }
 
-    pub(super) fn heading(&mut self, text: &str) {
+    pub(crate) fn heading(&mut self, text: &str) {
         self.blank();
         self.line(text, "1");
     }
 
-    pub(super) fn item(&mut self, text: &str, colour: Option<Colour>) {
+    pub(crate) fn item(&mut self, text: &str, colour: Option<Colour>) {
         self.wrapped(&format!("  {}", clean(text)), 4, colour.map_or("", codes));
     }
 
-    pub(super) fn verdict(&mut self, word: &str, reason: &str, colour: Colour) {
+    pub(crate) fn verdict(&mut self, word: &str, reason: &str, colour: Colour) {
         let indent = length(word) + 2;
         for (index, line) in
             wrap(&clean(reason), self.style.width.saturating_sub(indent)).into_iter().enumerate()
@@ -104,7 +104,7 @@ impl Page {
     }
 
     /// Every warning with its remedy, under one heading.
-    pub(super) fn warnings(&mut self, warnings: &[Warning]) {
+    pub(crate) fn warnings(&mut self, warnings: &[Warning]) {
         if warnings.is_empty() {
             return;
         }
@@ -149,12 +149,12 @@ fn bold(colour: Colour) -> &'static str {
 }
 
 /// Without control characters: names and outputs from a result must not steer the terminal.
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c == '\n' || c == '\t' { ' ' } else { c }).filter(|c| !c.is_control()).collect()
 }
 
 /// How many columns a text takes; every character is taken as one column wide.
-pub(super) fn length(text: &str) -> usize {
+pub(crate) fn length(text: &str) -> usize {
     text.chars().count()
 }
 

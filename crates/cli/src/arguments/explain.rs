@@ -1,0 +1,59 @@
+//! Flags of `whylate explain`.
+
+use super::ReportFormat;
+use super::parsers::{count, microseconds};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use whylate_core::Nanos;
+
+/// `whylate explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate explain trace.txt                             the measured task is found by itself
+  whylate explain trace.dat --task cyclictest --period 200us
+  ssh target cat /sys/kernel/tracing/trace | whylate explain -
+  whylate explain trace.txt -o late.html                one file with timelines that zoom
+  whylate explain trace.txt --top 1 --export perfetto -o late.json
+  whylate explain RUN                                   the spikes of a run, and its traces
+
+It says of each late moment when the task should have run, who had the CPU instead, and which records of the
+trace speak for it. Where the trace does not tell, it says what to record.")]
+pub(crate) struct ExplainArguments {
+    /// A trace (tracefs text or trace.dat, also compressed), - for standard input, or the directory of a run
+    #[arg(value_name = "FILE|RUN")]
+    pub(crate) input: PathBuf,
+    /// Command or thread id of the task that was late [default: the task that looks measured]
+    #[arg(long, value_name = "NAME|PID")]
+    pub(crate) task: Option<String>,
+    /// Its period, for traces without timer events [default: by its rhythm]
+    #[arg(long, value_name = "TIME", value_parser = microseconds)]
+    pub(crate) period: Option<Nanos>,
+    /// Only latencies above it [default: that of the task's own break marker, else 100us]
+    #[arg(long, value_name = "TIME", value_parser = microseconds)]
+    pub(crate) threshold: Option<Nanos>,
+    /// How many are explained, largest first
+    #[arg(long, value_name = "COUNT", default_value = "10", value_parser = count)]
+    pub(crate) top: u64,
+    /// terminal, markdown or html [default: by the ending of FILE, else terminal]
+    #[arg(long, hide_possible_values = true)]
+    pub(crate) format: Option<ReportFormat>,
+    /// perfetto or text: the late moments with what was around them, for other tools
+    #[arg(long, hide_possible_values = true, conflicts_with_all = ["format", "json"])]
+    pub(crate) export: Option<ExportFormat>,
+    /// File for the result; must not exist [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Prints one JSON document
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+}
+
+/// Forms for other tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// JSON trace events, which ui.perfetto.dev opens
+    Perfetto,
+    /// Lines as in the kernel's trace file
+    Text,
+}

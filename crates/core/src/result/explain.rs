@@ -1,0 +1,171 @@
+//! What `whylate explain --json` prints: the late moments of a trace and who made each of them late.
+//!
+//! Moments are nanoseconds of the trace's own clock, except where a field says otherwise.
+
+use super::{Cause, CauseKind, Spike};
+use crate::units::CpuId;
+use crate::warning::Warning;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `format` of [`ExplainResult`].
+pub const EXPLAIN_FORMAT: &str = "whylate.explain/1";
+
+/// What `whylate explain` prints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainResult {
+    /// [`EXPLAIN_FORMAT`].
+    pub format: String,
+    /// Events that were looked at to find the late moments; of all traces together.
+    pub events: u64,
+    /// The traces: one for a file, those in `RUN/traces` for a run.
+    #[serde(default)]
+    pub traces: Vec<ExplainedTrace>,
+    /// The late moments, largest latency first.
+    pub spikes: Vec<ExplainedSpike>,
+    /// The run whose traces these are, when it was a run that was explained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// What the run's probes measured themselves, largest first; on CLOCK_MONOTONIC.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<Spike>,
+    /// What the traces do not say, and what to record so that they do.
+    #[serde(default)]
+    pub warnings: Vec<Warning>,
+}
+
+/// One trace, and how it was read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedTrace {
+    /// The file; `-` is standard input.
+    pub path: String,
+    /// `tracefs text`, `trace.dat v7`, …
+    pub format: String,
+    /// The tracer that made it, when the file tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracer: Option<String>,
+    /// The trace's clock, when the file tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<String>,
+    /// Release of the kernel, when the file tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// The task whose late moments were looked for: a command, or a thread id; absent when no task was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// Why that task, in half a sentence.
+    pub task_reason: String,
+    /// The period that was used where no timer tells the expected moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period_ns: Option<u64>,
+    /// Whether the period was inferred from the task's rhythm; otherwise it was given.
+    #[serde(default)]
+    pub period_inferred: bool,
+    /// Latencies at or below it are no spikes.
+    pub threshold_ns: u64,
+    /// How often the tasks that were looked for ran after a sleep.
+    pub wakeups: u64,
+    /// Spikes above the threshold; those beyond `--top` are counted and not explained.
+    pub spikes_found: u64,
+    /// Events that the kernel lost, as far as the file tells.
+    #[serde(default)]
+    pub lost: u64,
+}
+
+/// One late moment, with its cause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedSpike {
+    /// Command of the late task; the tracer's own name for hardware noise.
+    pub task: String,
+    /// Its thread id, when it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Its priority as the kernel counts (0 to 98 real time, smaller is more urgent), when it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// The CPU that it ran on at last.
+    pub cpu: CpuId,
+    /// When it should have run.
+    pub expected_ns: u64,
+    /// When it ran.
+    pub actual_ns: u64,
+    /// The difference.
+    pub latency_ns: u64,
+    /// What the expected moment rests on.
+    pub expected_from: ExpectedFrom,
+    /// The expected moment may be wrong by as much.
+    #[serde(default)]
+    pub expected_error_ns: u64,
+    /// Who did it.
+    pub cause: Cause,
+    /// The other contributors, largest share first.
+    #[serde(default)]
+    pub also: Vec<Cause>,
+    /// What happened between the expected and the actual moment: segments without gap or overlap.
+    pub timeline: Vec<TimelineSegment>,
+    /// Records of the trace that the explanation rests on, in the order of time.
+    #[serde(default)]
+    pub evidence: Vec<EvidenceLine>,
+    /// Events that were lost on the CPUs of the spike within its window.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u64,
+    /// Index of its trace in `traces`.
+    #[serde(default)]
+    pub trace: usize,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+/// What an expected moment rests on, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpectedFrom {
+    /// The expiry of the task's own timer (`hrtimer_start`).
+    Timer,
+    /// The latency that a tracer printed (timerlat, osnoise, hwlat).
+    Tracer,
+    /// The latency that the task wrote into the trace when it stopped it (cyclictest's break marker).
+    Marker,
+    /// The last time that it went to sleep, and its period.
+    Period,
+    /// The moment that something woke it up: what was late before that is not seen.
+    Wakeup,
+    /// The moment that it was taken off the CPU, or began to wait, though it had not finished.
+    Interrupted,
+}
+
+/// A part of the time between the expected and the actual moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TimelineSegment {
+    /// Its begin.
+    pub from_ns: u64,
+    /// Its end.
+    pub to_ns: u64,
+    /// The CPU on which it happened.
+    pub cpu: CpuId,
+    /// What went on, in a few words.
+    pub what: String,
+    /// The kind of cause that it counts for; absent for what every wake-up needs (a context switch).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<CauseKind>,
+    /// The kernel function that covers it, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+}
+
+/// A record of the trace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EvidenceLine {
+    /// When.
+    pub at_ns: u64,
+    /// Where.
+    pub cpu: CpuId,
+    /// Byte offset of the record in the file.
+    pub offset: u64,
+    /// The record, as text of ours.
+    pub text: String,
+    /// What it shows.
+    pub meaning: String,
+}

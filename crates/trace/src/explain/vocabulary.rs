@@ -1,0 +1,208 @@
+//! What the names of the kernel's functions tell: where an interrupt begins, where user mode is near, which
+//! functions are mere helpers of their callers.
+//!
+//! Names move between releases: what is not known here is an ordinary function, which costs precision, not truth.
+
+/// What a function's name says of the CPU's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Nothing special.
+    Ordinary,
+    /// Entry of an interrupt.
+    InterruptEntry(Interrupt),
+    /// Last steps before user mode, or first ones after it.
+    UserEdge,
+    /// Picks and switches tasks.
+    Scheduler,
+    /// The way into the scheduler of a task that is preempted.
+    Preemption,
+    /// The way off the run queue of a task that sleeps.
+    Dequeue,
+    /// Locks, delays, clocks and tracing: the caller is who does it.
+    Helper,
+    /// Leaves or enters idle states.
+    Idle,
+}
+
+/// Which interrupt a function belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interrupt {
+    /// The CPU's timer.
+    Timer,
+    /// Another CPU asked this one to schedule.
+    Reschedule,
+    /// Another CPU asked this one to run a function.
+    CallFunction,
+    /// Deferred work.
+    IrqWork,
+    /// A device.
+    Device,
+    /// Not maskable.
+    Nmi,
+}
+
+impl Interrupt {
+    /// As the report names it.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Timer => "local timer",
+            Self::Reschedule => "reschedule IPI",
+            Self::CallFunction => "function-call IPI",
+            Self::IrqWork => "irq work",
+            Self::Device => "device interrupt",
+            Self::Nmi => "NMI",
+        }
+    }
+}
+
+/// The interrupt whose entry code has that name.
+fn interrupt(name: &str) -> Option<Interrupt> {
+    let name = name.trim_start_matches("asm_").trim_start_matches("__");
+    Some(match name {
+        "sysvec_apic_timer_interrupt" | "smp_apic_timer_interrupt" | "apic_timer_interrupt" => Interrupt::Timer,
+        "hrtimer_interrupt" | "local_apic_timer_interrupt" | "timerlat_irq" => Interrupt::Timer,
+        "arch_timer_handler_virt" | "arch_timer_handler_phys" => Interrupt::Timer,
+        "sysvec_reschedule_ipi" | "smp_reschedule_interrupt" => Interrupt::Reschedule,
+        "sysvec_call_function" | "sysvec_call_function_single" => Interrupt::CallFunction,
+        "smp_call_function_interrupt" | "smp_call_function_single_interrupt" => Interrupt::CallFunction,
+        "sysvec_irq_work" | "smp_irq_work_interrupt" => Interrupt::IrqWork,
+        "common_interrupt" | "do_IRQ" | "gic_handle_irq" | "el1_interrupt" | "el0_interrupt" => Interrupt::Device,
+        "el1h_64_irq_handler" | "el0t_64_irq_handler" | "el1h_64_irq" | "el0t_64_irq" => Interrupt::Device,
+        "exc_nmi" | "nmi_handle" | "default_do_nmi" => Interrupt::Nmi,
+        _ => return None,
+    })
+}
+
+/// What an event `function <- caller` of the function tracer says.
+pub(super) fn class(function: &str, caller: &str) -> Class {
+    if let Some(interrupt) = interrupt(function) {
+        return Class::InterruptEntry(interrupt);
+    }
+    if matches!(function, "irq_enter_rcu" | "irq_enter" | "nmi_enter") {
+        return Class::InterruptEntry(interrupt(caller).unwrap_or(Interrupt::Device));
+    }
+    class_of(function)
+}
+
+/// What the function's name alone says.
+pub(super) fn class_of(function: &str) -> Class {
+    const USER_EDGE: &[&str] = &[
+        "exit_to_user_mode_prepare",
+        "exit_to_user_mode_loop",
+        "syscall_exit_to_user_mode",
+        "syscall_exit_to_user_mode_prepare",
+        "irqentry_exit_to_user_mode",
+        "arch_exit_to_user_mode",
+        "fpregs_assert_state_consistent",
+        "switch_fpu_return",
+        "user_enter",
+        "__context_tracking_enter",
+        "do_notify_resume",
+        "prepare_exit_to_usermode",
+    ];
+    const SCHEDULER: &[&str] = &[
+        "__schedule", "schedule", "schedule_idle", "finish_task_switch", "__switch_to", "switch_mm_irqs_off",
+        "enter_lazy_tlb", "save_fpregs_to_fpstate", "xfd_validate_state", "raw_spin_rq_unlock",
+        "pick_next_task_fair", "pick_next_task_rt", "put_prev_task_rt", "put_prev_task_fair",
+        "rcu_note_context_switch", "psi_task_switch", "balance_fair", "balance_rt", "pick_next_task_idle",
+    ];
+    const HELPERS: &[&str] = &[
+        "mutex_lock", "mutex_unlock", "rt_spin_lock", "rt_spin_unlock", "__const_udelay", "__udelay", "__ndelay",
+        "delay_tsc", "delay_loop", "delay_tpause", "delay_halt", "read_tsc", "read_hpet", "cpu_relax",
+        "ktime_get", "ktime_get_mono_fast_ns", "ktime_get_raw", "ktime_get_with_offset", "sched_clock",
+        "local_clock", "preempt_count_add", "preempt_count_sub", "__preempt_count_add", "migrate_disable",
+        "migrate_enable", "trace_hardirqs_off", "trace_hardirqs_on", "tracer_hardirqs_off", "queued_spin_lock_slowpath",
+        "native_queued_spin_lock_slowpath", "do_raw_spin_lock", "do_raw_spin_unlock", "do_raw_spin_trylock",
+        "touch_softlockup_watchdog", "__local_bh_enable_ip", "__local_bh_disable_ip", "debug_smp_processor_id",
+    ];
+    let plain = function.split('.').next().unwrap_or(function);
+    match plain {
+        name if USER_EDGE.contains(&name) => Class::UserEdge,
+        name if SCHEDULER.contains(&name) => Class::Scheduler,
+        name if name.starts_with("preempt_schedule") => Class::Preemption,
+        "raw_irqentry_exit_cond_resched" | "irqentry_exit_cond_resched" => Class::Preemption,
+        name if name.starts_with("dequeue_task") || name == "deactivate_task" => Class::Dequeue,
+        name if HELPERS.contains(&name) => Class::Helper,
+        name if name.starts_with("_raw_spin_") || name.starts_with("_raw_read_") => Class::Helper,
+        name if name.starts_with("_raw_write_") || name.starts_with("__rcu_read_") => Class::Helper,
+        name if name.starts_with("__traceiter_") || name.starts_with("trace_") => Class::Helper,
+        "do_idle" | "cpu_startup_entry" | "default_idle_call" | "cpuidle_enter" | "cpuidle_enter_state" => Class::Idle,
+        "native_safe_halt" | "acpi_idle_enter" | "intel_idle" | "tick_nohz_idle_exit" => Class::Idle,
+        "arch_cpu_idle_enter" | "arch_cpu_idle_exit" | "cpuidle_idle_call" | "pv_native_safe_halt" => Class::Idle,
+        _ => Class::Ordinary,
+    }
+}
+
+/// Whether a frame of a stack is code of an interrupt's entry: what is called by it further out was interrupted.
+pub(super) fn is_interrupt_frame(name: &str) -> bool {
+    interrupt(name).is_some()
+}
+
+/// Whether a function expires the timers of tasks that sleep.
+pub(super) fn wakes_a_sleeper(timer_function: &str) -> bool {
+    matches!(timer_function, "hrtimer_wakeup")
+}
+
+/// Names of threads that are part of the kernel's own work and never the one that was late.
+pub(super) fn is_kernel_housekeeping(command: &str) -> bool {
+    const STARTS: &[&str] = &[
+        "migration/", "ksoftirqd/", "ktimers/", "ktimersoftd/", "rcu", "irq/", "irq_work/", "watchdog", "cpuhp/",
+        "stopper/", "kworker/", "swapper/", "idle_inject/", "posixcputmr/", "backlog_napi/", "<",
+    ];
+    STARTS.iter().any(|start| command.starts_with(start))
+}
+
+/// Names of threads that measure latency.
+pub(super) fn is_measuring(command: &str) -> bool {
+    const STARTS: &[&str] =
+        &["cyclictest", "timerlat/", "timerlatu/", "osnoise/", "whylate", "rtla", "oslat", "cyclicdeadline"];
+    STARTS.iter().any(|start| command.starts_with(start))
+}
+
+/// Whether `inner` may be the implementation that the dispatcher `outer` calls as its last act, in which case the
+/// function tracer names the dispatcher's caller as the caller of both: they end in the same two words or more
+/// (`nvkm_mc_intr_unarm`, `gf100_mc_intr_unarm`).
+pub(super) fn is_tail_call(outer: &str, inner: &str) -> bool {
+    let mut same = 0;
+    for (a, b) in outer.rsplit('_').zip(inner.rsplit('_')) {
+        if a != b || a.is_empty() {
+            break;
+        }
+        same += 1;
+    }
+    outer != inner && same >= 2
+}
+
+/// Names of the softirqs, by vector.
+pub(super) fn softirq(vector: u32) -> &'static str {
+    const NAMES: [&str; 10] =
+        ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+    NAMES.get(vector as usize).copied().unwrap_or("softirq")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_interrupts_are_known_by_function_or_caller() {
+        let timer = Class::InterruptEntry(Interrupt::Timer);
+        assert_eq!(class("irq_enter_rcu", "sysvec_apic_timer_interrupt"), timer);
+        assert_eq!(class("hrtimer_interrupt", "__sysvec_apic_timer_interrupt"), timer);
+        assert_eq!(class("nvkm_pci_intr", "irq_forced_thread_fn"), Class::Ordinary);
+        assert!(is_interrupt_frame("asm_sysvec_apic_timer_interrupt") && !is_interrupt_frame("stall_thread"));
+    }
+
+    #[test]
+    fn suffixes_of_the_compiler_do_not_hide_a_name() {
+        assert_eq!(class_of("finish_task_switch.isra.0"), Class::Scheduler);
+        assert_eq!(class_of("_raw_spin_lock_irqsave"), Class::Helper);
+    }
+
+    #[test]
+    fn only_a_dispatcher_tail_calls() {
+        assert!(is_tail_call("nvkm_mc_intr_unarm", "gf100_mc_intr_unarm"));
+        assert!(!is_tail_call("kthread_should_stop", "stall_pci_readback"));
+        assert!(!is_tail_call("update_rq_clock", "psi_task_switch"));
+    }
+}

@@ -1,0 +1,69 @@
+//! What the trace does not say, and what to record so that it does.
+
+use super::finder::Seen;
+use super::label::Need;
+use std::collections::BTreeSet;
+use whylate_core::Warning;
+use whylate_core::result::{ExpectedFrom, ExplainedSpike, ExplainedTrace};
+
+/// The warnings of a trace.
+pub(super) fn warnings(
+    trace: &ExplainedTrace,
+    seen: &Seen,
+    needs: &BTreeSet<Need>,
+    spikes: &[ExplainedSpike],
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if trace.lost > 0 {
+        let text = format!("{} events were lost: late moments and their causes may be missing", trace.lost);
+        warnings.push(Warning::new("lost-events", text, "record with a larger buffer, or fewer events"));
+    }
+    let sampled = matches!(trace.tracer.as_deref(), Some("hwlat" | "osnoise" | "timerlat"));
+    if seen.switches == 0 && seen.samples == 0 && !sampled {
+        let text = "the trace has no sched_switch events: switches are taken from the threads of its lines";
+        warnings.push(Warning::new("no-switches", text, "record sched:sched_switch and sched:sched_waking too"));
+    }
+    let is = |from| spikes.iter().any(|spike| spike.expected_from == from);
+    if is(ExpectedFrom::Period) {
+        let how = if trace.period_inferred { "inferred from the task's rhythm" } else { "given" };
+        let text = format!(
+            "the expected moment is the last sleep and the period ({how}): it is late by the time that the task ran"
+        );
+        warnings.push(Warning::new("expected-from-period", text, TIMERS));
+    }
+    if is(ExpectedFrom::Marker) {
+        let text = "the expected moment comes from the latency that the task printed: it is not exact";
+        warnings.push(Warning::new("expected-from-marker", text, TIMERS));
+    }
+    if is(ExpectedFrom::Wakeup) {
+        let text = "the latency counts from the wake-up: a timer that was late itself is not seen";
+        warnings.push(Warning::new("expected-from-wakeup", text, TIMERS));
+    }
+    for need in needs {
+        let (code, text, fix) = match need {
+            Need::Sections => (
+                "no-irq-preempt-events",
+                "no event says when interrupts and preemption were off: it is concluded from what did not happen",
+                "record preemptirq:irq_disable, irq_enable, preempt_disable and preempt_enable too",
+            ),
+            Need::Functions => (
+                "no-functions",
+                "no function is known for a part of the time",
+                "record with the function tracer, or with stacks",
+            ),
+            Need::IdleStates => (
+                "no-idle-states",
+                "no event says which idle state the CPU had to leave",
+                "record power:cpu_idle too",
+            ),
+        };
+        warnings.push(Warning::new(code, text, fix));
+    }
+    if trace.task.is_none() && !sampled {
+        let text = format!("no task to look at: {}", trace.task_reason);
+        warnings.push(Warning::new("no-task", text, "name the task with --task, and record sched:sched_switch"));
+    }
+    warnings
+}
+
+const TIMERS: &str = "record timer:hrtimer_start and timer:hrtimer_expire_entry too";

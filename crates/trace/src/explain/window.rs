@@ -1,0 +1,115 @@
+//! Second pass: the events around one late moment.
+
+use super::late::Late;
+use crate::event::{Context, Event, EventKind, Name, NoiseSource, Vector};
+use crate::parse::ParseError;
+use crate::reader::{Reader, Selection};
+use std::collections::HashMap;
+
+/// Events of one window that are kept at most; of a longer one the later part.
+const EVENTS_MAX: usize = 1 << 20;
+/// The window begins at most this long before the expected moment, and twice the latency.
+const BEFORE_NS: u64 = 20_000_000;
+/// What is read before the task's last switch away.
+const MARGIN_NS: u64 = 100_000;
+/// What is read after the actual moment, for stacks that are recorded late.
+const AFTER_NS: u64 = 1_000_000;
+
+/// A part of the trace in memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Window {
+    /// In the order of time.
+    pub(super) events: Vec<Event>,
+    /// Begin of what was read.
+    pub(super) from: u64,
+    /// End of what was asked for.
+    pub(super) to: u64,
+    /// The window was too long: its beginning is not here.
+    pub(super) truncated: bool,
+    /// Events that were lost in it.
+    pub(super) lost: u64,
+    /// Commands and priorities of the threads that its events name.
+    pub(super) people: HashMap<u32, (Option<Name>, Option<i32>)>,
+}
+
+/// Reads the window of a late moment.
+///
+/// # Errors
+/// Those of the reader.
+pub(super) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, ParseError> {
+    let most = late.latency_ns().saturating_mul(2).saturating_add(BEFORE_NS);
+    let from = late.since_ns.max(late.expected_ns.saturating_sub(most)).min(late.expected_ns);
+    let end = late.actual_ns.saturating_add(AFTER_NS);
+    let from = from.saturating_sub(MARGIN_NS);
+    reader.seek(Some(from), Selection::All)?;
+    let mut window = Window { from, to: late.actual_ns, ..Window::default() };
+    while let Some(event) = reader.next()? {
+        if event.at_ns > end {
+            break;
+        }
+        if window.events.len() >= EVENTS_MAX {
+            window.events.drain(..EVENTS_MAX / 4);
+            window.truncated = true;
+        }
+        window.take(event, late);
+    }
+    window.unfold_noise();
+    Ok(window)
+}
+
+impl Window {
+    fn take(&mut self, event: Event, late: &Late) {
+        if let (EventKind::Lost { events }, true) = (event.kind, event.at_ns <= late.actual_ns) {
+            self.lost += events.unwrap_or(1);
+        }
+        if let Some(pid) = event.pid {
+            self.meet(pid, event.command, None);
+        }
+        match event.kind {
+            EventKind::Switch { previous, next, .. } => {
+                for task in [previous, next] {
+                    self.meet(task.pid, Some(task.command), Some(task.priority));
+                }
+            }
+            EventKind::Waking { task, .. } | EventKind::Wakeup { task, .. } | EventKind::Migrate { task, .. } => {
+                self.meet(task.pid, Some(task.command), Some(task.priority));
+            }
+            _ => {}
+        }
+        self.events.push(event);
+    }
+
+    fn meet(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>) {
+        let person = self.people.entry(pid).or_default();
+        // The names of lines are cut short in some formats; those of scheduler events, which have a priority, are not.
+        person.0 = if priority.is_some() { command.or(person.0) } else { person.0.or(command) };
+        person.1 = person.1.or(priority);
+    }
+
+    /// The osnoise tracer records noise when it ends: its begin becomes an event of its own.
+    fn unfold_noise(&mut self) {
+        let before = self.events.len();
+        for index in 0..before {
+            let event = self.events[index];
+            let EventKind::Noise { source, start_ns, .. } = event.kind else { continue };
+            let (pid, kind) = match source {
+                NoiseSource::Irq { name, .. } => (event.pid, EventKind::VectorEntry { vector: Vector::Other(name) }),
+                NoiseSource::Softirq { vector } => (event.pid, EventKind::SoftirqEntry { vector }),
+                // From here on it ran.
+                NoiseSource::Thread { pid, command } => {
+                    (Some(pid), EventKind::Other { system: None, name: command })
+                }
+                NoiseSource::Nmi => continue,
+            };
+            // The flags are those at the end; of a thread's begin nothing is known.
+            let begins = matches!(kind, EventKind::VectorEntry { .. } | EventKind::SoftirqEntry { .. });
+            let context = if begins { event.context } else { Context::default() };
+            if start_ns < event.at_ns {
+                self.events.push(Event { at_ns: start_ns, pid, kind, context, ..event });
+            }
+        }
+        if self.events.len() > before {
+            self.events.sort_by_key(|event| event.at_ns);
+        }
+    }
+}

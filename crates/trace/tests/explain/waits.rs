@@ -1,0 +1,115 @@
+//! Causes on the way over other tasks and other CPUs.
+
+use crate::found::{explained, only};
+use whylate_core::result::CauseKind;
+
+#[test]
+fn a_waker_that_is_late_is_followed_to_its_cpu() {
+    // `control` waits for `driver` on CPU 2, which could run from 1000 us on and was held up by `hog`.
+    let beats: String = (0..12)
+        .map(|index| {
+            let at = 100 + index * 1000;
+            format!(
+                "{at} 2 driver-5 d..1... waking control-7:10 1
+                 {} 1 idle-0 d...2.. switch idle-0:120 R > control-7:10
+                 {} 1 control-7 d...2.. switch control-7:10 S > idle-0:120\n",
+                at + 5, at + 20
+            )
+        })
+        .collect();
+    let result = explained(&format!(
+        "{beats}
+         11300 2 driver-5 d...2.. switch driver-5:20 S > hog-6:5
+         12100 2 hog-6 d..h... waking driver-5:20 2
+         14000 2 hog-6 d...2.. switch hog-6:5 S > driver-5:20
+         14050 2 driver-5 d...1.. waking control-7:10 1
+         14060 1 idle-0 d...2.. switch idle-0:120 R > control-7:10"
+    ));
+    let (latency, kind, actor, _) = only(&result);
+    assert_eq!((kind, actor), (CauseKind::Thread, "hog"), "{result:#?}");
+    assert!((1900..2000).contains(&latency), "{latency}");
+    assert!(result.spikes[0].timeline.iter().any(|segment| segment.cpu.0 == 2));
+    assert!(result.traces[0].period_inferred);
+}
+
+#[test]
+fn a_lock_is_followed_to_its_owner() {
+    let result = explained(
+        "100 1 idle-0 d..h1.. expire 5098
+         500 1 rt-7 ....... timer_start 6000
+         510 1 rt-7 d...2.. switch rt-7:10 S > owner-9:120
+         1003 1 owner-9 d..h... vec local_timer
+         1004 1 owner-9 d..h... expire 6001
+         1005 1 owner-9 d..h... waking rt-7:10 1
+         1010 1 owner-9 d...2.. switch owner-9:120 R > rt-7:10
+         1020 1 rt-7 ....... lock
+         1021 1 rt-7 d...2.. pi owner-9:120 > 10
+         1025 1 rt-7 d...2.. switch rt-7:10 D > medium-8:50
+         2000 1 medium-8 d...2.. switch medium-8:50 S > owner-9:10
+         2500 1 owner-9 d...1.. waking rt-7:10 1
+         2510 1 owner-9 d...2.. switch owner-9:10 R > rt-7:10
+         2512 1 rt-7 ....... lockx",
+    );
+    let (latency, kind, actor, _) = only(&result);
+    assert_eq!((latency, kind, actor), (1485, CauseKind::Lock, "owner"), "{result:#?}");
+    assert!(result.spikes[0].timeline.iter().any(|segment| segment.what.contains("waits: medium")));
+}
+
+#[test]
+fn a_page_fault_of_the_task_itself() {
+    let result = explained(
+        "100 1 idle-0 d..h1.. expire 5098
+         500 1 rt-7 ....... timer_start 6000
+         510 1 rt-7 d...2.. switch rt-7:10 S > idle-0:120
+         1003 1 idle-0 d..h... waking rt-7:10 1
+         1010 1 idle-0 d...2.. switch idle-0:120 R > rt-7:10
+         1020 1 rt-7 ....... fault
+         1025 1 rt-7 d...2.. switch rt-7:10 D > idle-0:120
+         3000 1 idle-0 d..h... waking rt-7:10 1
+         3010 1 idle-0 d...2.. switch idle-0:120 R > rt-7:10",
+    );
+    assert_eq!((only(&result).0, only(&result).1), (1985, CauseKind::PageFault));
+}
+
+#[test]
+fn an_ordinary_sleep_without_a_timer_is_no_spike() {
+    let result = explained(
+        "500 1 rt-7 ....... timer_start 6000
+         510 1 rt-7 d...2.. switch rt-7:10 S > idle-0:120
+         520 1 idle-0 d...2.. switch idle-0:120 R > rt-7:10
+         1025 1 rt-7 d...2.. switch rt-7:10 S > idle-0:120
+         3000 1 idle-0 d..h... waking rt-7:10 1
+         3010 1 idle-0 d...2.. switch idle-0:120 R > rt-7:10",
+    );
+    assert!(result.spikes.is_empty(), "{result:#?}");
+}
+
+#[test]
+fn throttling_takes_a_task_off_for_a_lesser_one() {
+    let result = explained(
+        "100 1 rt-7 d...2.. switch rt-7:10 S > idle-0:120
+         900 1 idle-0 d...2.. switch idle-0:120 R > rt-7:10
+         1000 1 rt-7 d...2.. switch rt-7:10 R > low-8:120
+         51000 1 low-8 d...2.. switch low-8:120 R > rt-7:10",
+    );
+    assert_eq!((only(&result).0, only(&result).1), (50_000, CauseKind::Throttled));
+}
+
+#[test]
+fn a_task_that_is_moved_is_followed() {
+    let result = explained(
+        "100 1 idle-0 d..h1.. expire 5098
+         500 1 rt-7 ....... timer_start 6000
+         510 1 rt-7 d...2.. switch rt-7:10 S > hog-9:5
+         900 2 other-3 d...2.. switch other-3:120 S > migration/2-4:-1
+         1003 1 hog-9 d..h... vec local_timer
+         1004 1 hog-9 d..h... expire 6001
+         1005 1 hog-9 d..h... waking rt-7:10 1
+         1008 1 hog-9 d..h... vecx local_timer
+         1300 2 migration/2-4 d...2.. migrate rt-7:10 1 > 2
+         2300 2 migration/2-4 d...2.. switch migration/2-4:-1 S > rt-7:10",
+    );
+    let spike = &result.spikes[0];
+    assert_eq!((spike.cpu.0, spike.cause.kind), (2, CauseKind::Migration), "{result:#?}");
+    assert_eq!(spike.also[0].actor.as_deref(), Some("hog"));
+}
