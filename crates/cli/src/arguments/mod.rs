@@ -37,8 +37,8 @@ Examples:
                                                a setting changed until `whylate treat restore`
   whylate report RUN -o report.html            a picture of a run
 
-Exit codes: 0 pass, 1 error, 2 limit exceeded, 3 settings not restored, 69 a facility that was asked for
-is not available."
+Exit codes: 0 pass, 1 error, 2 limit exceeded, 3 a setting is not as it was before, 69 a facility
+that was asked for is not available."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]

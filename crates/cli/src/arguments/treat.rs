@@ -11,14 +11,14 @@ use whylate_core::units::{Hz, Nanos};
 /// `whylate treat`.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-Every change is written to a journal (/var/lib/whylate/journal, or $WHYLATE_STATE_DIR/journal) before it is made. A
-setting that somebody else has changed since is left alone, and the exit code is 3.
+Every change is in a journal (/var/lib/whylate/journal, or $WHYLATE_STATE_DIR/journal) before it
+is made. A setting that somebody else has changed since is left alone, and the exit code is 3.
 
 Examples:
   whylate treat apply irq-affinity --cpus 0 --dry-run    what would be written
   whylate treat apply governor --governor performance    changes it until `restore`
   whylate treat status                                   what is changed, and by whom
-  whylate treat restore                                  takes everything back, also what a killed run left")]
+  whylate treat restore                                  takes everything back")]
 pub(crate) enum TreatCommand {
     /// Changes settings, until `restore`
     #[command(subcommand)]
@@ -147,7 +147,6 @@ impl From<AffinityArguments> for TreatmentKind {
 
 /// `whylate treat apply governor`.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true)]
 pub(crate) struct GovernorArguments {
     /// performance, powersave, schedutil, …
     #[arg(long, value_name = "NAME")]
@@ -228,9 +227,7 @@ impl From<ThpArguments> for TreatmentKind {
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
-    /// On
     On,
-    /// Off
     Off,
 }
 

@@ -13,7 +13,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 11] = [
+    let commands: [(&str, &[&str]); 15] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
@@ -25,6 +25,10 @@ fn help_of_every_command() {
         ("help_load_exec", &["load", "exec"]),
         ("help_report", &["report"]),
         ("help_schema", &["schema"]),
+        ("help_treat", &["treat"]),
+        ("help_treat_apply", &["treat", "apply"]),
+        ("help_treat_apply_irq_affinity", &["treat", "apply", "irq-affinity"]),
+        ("help_treat_apply_governor", &["treat", "apply", "governor"]),
     ];
     for (name, arguments) in commands {
         insta::assert_snapshot!(name, help(arguments));

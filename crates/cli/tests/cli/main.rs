@@ -11,4 +11,6 @@ mod json;
 mod load;
 mod measure;
 mod tool;
+mod treat;
+mod treat_crashes;
 mod unprivileged;
