@@ -1,11 +1,11 @@
 //! JSON Schemas of the plan and of every JSON output.
 
 use crate::plan::Plan;
-use crate::result::{ExplainResult, LoadResult, MeasureResult, PlanList, RunResult, TreatResult};
+use crate::result::{CheckResult, CpuTable, ExplainResult, LoadResult, MeasureResult, PlanList, RunResult, TreatResult};
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 7] = ["plan", "measure", "run", "load", "plans", "treat", "explain"];
+pub const NAMES: [&str; 9] = ["plan", "measure", "run", "load", "plans", "treat", "explain", "cpus", "check"];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
 pub fn schema(name: &str) -> Option<Schema> {
@@ -17,6 +17,8 @@ pub fn schema(name: &str) -> Option<Schema> {
         "treat" => Some(schema_for!(TreatResult)),
         "load" => Some(schema_for!(LoadResult)),
         "explain" => Some(schema_for!(ExplainResult)),
+        "check" => Some(schema_for!(CheckResult)),
+        "cpus" => Some(schema_for!(CpuTable)),
         _ => None,
     }
 }

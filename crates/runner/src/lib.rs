@@ -16,4 +16,5 @@ pub use error::RunError;
 pub use experiment::{Audience, RunOptions, Stage, resume, run};
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, prepare};
+pub use repeat::NOT_RESTORED;
 pub use treating::{Held, Treating, check_treatments, recover_treatments, recovery};

@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const FLUSH_EVERY: Duration = Duration::from_secs(60);
 
 /// Code of the warning that a setting is not what it was before.
-pub(crate) const NOT_RESTORED: &str = "treatment-not-restored";
+pub const NOT_RESTORED: &str = "treatment-not-restored";
 
 /// How a repeat ended that did not fail.
 pub(crate) enum RepeatEnd {

@@ -6,6 +6,7 @@
 pub mod allocation;
 pub mod clock;
 pub mod counter;
+pub mod cpu_table;
 pub mod facts;
 pub mod host;
 pub mod latency_request;
@@ -15,5 +16,6 @@ pub mod posix_timer;
 pub mod process;
 pub mod schedule;
 pub mod shared;
+pub mod shield;
 pub mod timer_file;
 pub mod tracing;

@@ -1,6 +1,9 @@
 //! The command line: one file for the flags of each command.
 
 mod explain;
+mod check;
+mod cpus;
+mod isolation;
 mod load;
 mod measure;
 mod parsers;
@@ -11,6 +14,8 @@ mod schema;
 mod treat;
 
 pub(crate) use explain::{ExplainArguments, ExportFormat};
+pub(crate) use check::CheckArguments;
+pub(crate) use cpus::CpusArguments;
 pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
 pub(crate) use measure::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
 pub(crate) use plans::PlansArguments;
@@ -39,9 +44,10 @@ Examples:
                                                a setting changed until `whylate treat restore`
   whylate explain trace.dat                    who made a task late, from a trace
   whylate report RUN -o report.html            a picture of a run
+  whylate check --cpus 1                       is this machine fit for real time on CPU 1?
 
-Exit codes: 0 pass, 1 error, 2 limit exceeded, 3 settings not restored, 69 a facility that was asked for
-is not available."
+Exit codes: 0 pass, 1 error, 2 limit exceeded or unfit, 3 a setting is not as it was before, 69 a
+facility that was asked for is not available."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -66,6 +72,10 @@ pub(crate) enum Command {
     Treat(TreatCommand),
     /// Says who made a task late: from a trace, or of a run
     Explain(ExplainArguments),
+    /// Says whether this machine is fit for real time, and what to do about it
+    Check(CheckArguments),
+    /// Shows each CPU: topology, shielding, and what is on it now
+    Cpus(CpusArguments),
     /// Draws a run as HTML, Markdown or text
     Report(ReportArguments),
     /// Prints the JSON Schema of the plan or of an output

@@ -1,6 +1,8 @@
 //! What each command does.
 
 mod explain;
+mod check;
+mod cpus;
 mod load;
 mod measure;
 mod plans;
@@ -22,6 +24,8 @@ pub(crate) fn execute(command: Command) -> Result<Ending> {
         Command::Load(command) => load::execute(command),
         Command::Treat(command) => treat::execute(command),
         Command::Explain(arguments) => explain::execute(&arguments),
+        Command::Check(arguments) => check::execute(&arguments),
+        Command::Cpus(arguments) => cpus::execute(&arguments),
         Command::Report(arguments) => report::execute(&arguments),
         Command::Schema(arguments) => schema::execute(&arguments),
     }

@@ -147,7 +147,11 @@ fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
     let result = match assemble(&Reader::open(path)?) {
         Ok(result) => result,
         // Why there are no samples says more than that there are none.
-        Err(StoreError::NoSamples { .. }) => bail!("{}", why_nothing(info)),
+        Err(StoreError::NoSamples { .. }) if is_restored(info) => bail!("{}", why_nothing(info)),
+        Err(StoreError::NoSamples { .. }) => {
+            output::message(&format!("whylate: {}", why_nothing(info)));
+            return Ok(Ending::NotRestored);
+        }
         Err(error) => return Err(error.into()),
     };
     if json {
@@ -171,12 +175,19 @@ fn why_nothing(info: &RunInfo) -> String {
     }
 }
 
+/// Whether every treatment was undone; what was not is said. A machine that was not given back outweighs what was
+/// measured on it.
+fn is_restored(info: &RunInfo) -> bool {
+    let problems: Vec<&Warning> =
+        info.warnings.iter().filter(|warning| warning.code == whylate_runner::NOT_RESTORED).collect();
+    for warning in &problems {
+        output::message(&format!("whylate: {}", warning.text));
+    }
+    problems.is_empty()
+}
+
 fn ending(result: &RunResult, info: &RunInfo) -> Ending {
-    // A machine that was not given back outweighs what was measured on it.
-    let mut problems =
-        info.warnings.iter().filter(|warning| warning.code == "treatment-not-restored").peekable();
-    if problems.peek().is_some() {
-        problems.for_each(|warning| output::message(&format!("whylate: {}", warning.text)));
+    if !is_restored(info) {
         return Ending::NotRestored;
     }
     let broke = info.error.as_deref().is_some_and(|error| error.starts_with("a latency of"));

@@ -12,7 +12,7 @@ use whylate_sys::facts;
 use whylate_sys::host::HostRoot;
 use whylate_treat::journal::TREATMENTS;
 use whylate_treat::{
-    Before, Change, Guard, Holder, JournalPlace, Planner, Surroundings, TreatError, restore,
+    Before, Change, Guard, Holder, JournalPlace, Planned, Planner, Surroundings, TreatError, restore,
 };
 
 pub(super) fn execute(command: TreatCommand) -> Result<Ending> {
@@ -40,7 +40,7 @@ fn apply(command: ApplyCommand) -> Result<Ending> {
         let changes = preview(treatment, &planned.changes, &root)?;
         return print(&applying.printing, "dry_run", changes, None, planned.warnings);
     }
-    make(&kind, &planned.changes, planned.warnings, &root, applying)
+    make(&kind, planned, &surroundings, applying)
 }
 
 fn preview(treatment: &str, changes: &[Change], root: &HostRoot) -> Result<Vec<TreatChange>> {
@@ -65,17 +65,19 @@ fn preview(treatment: &str, changes: &[Change], root: &HostRoot) -> Result<Vec<T
 
 fn make(
     kind: &TreatmentKind,
-    changes: &[Change],
-    mut warnings: Vec<Warning>,
-    root: &HostRoot,
+    planned: Planned,
+    surroundings: &Surroundings,
     applying: Applying,
 ) -> Result<Ending> {
     // From here on Ctrl-C ends in order.
     let asked_to_stop = signals::watch()?;
     let command = format!("whylate treat apply {}", kind.kind());
+    let root = &surroundings.root;
+    let mut warnings = planned.warnings;
     let mut guard = Guard::begin(&place(), root, Holder::this_process(&command, None, true, root))?;
     warnings.extend(whylate_runner::recovery(guard.recovered()));
-    warnings.extend(guard.apply(kind.kind(), changes)?);
+    warnings.extend(guard.apply(kind.kind(), &planned.changes)?);
+    warnings.extend(guard.settle(kind.kind(), kind, surroundings)?);
     if asked_to_stop.load(Ordering::Relaxed) {
         let report = guard.undo();
         bail!("stopped by the user; {}", report.aftermath());
@@ -140,33 +142,44 @@ fn text(result: &TreatResult) -> String {
             above.clone_from(&change.holder);
             lines.extend(above.as_ref().map(holder_line));
         }
-        lines.push(line(change));
+        let indent = if change.holder.is_some() { "  " } else { "" };
+        lines.push(format!("{indent}{}", line(change)));
     }
+    lines.push(summary(result));
+    lines.join("\n")
+}
+
+/// The last line: what it came to, and what to do next.
+fn summary(result: &TreatResult) -> String {
+    let all = result.changes.len();
     let count = |state| result.changes.iter().filter(|change| change.state == state).count();
-    let summary = match result.action.as_str() {
-        "dry_run" => format!("{} writes; nothing was changed", count(ChangeState::Planned)),
-        "apply" if result.changes.is_empty() => "nothing to change: it is so already".to_owned(),
-        "apply" => format!("{} settings changed; to take them back: whylate treat restore", lines.len()),
-        "status" if lines.is_empty() => "nothing is changed".to_owned(),
-        "status" => "to take them back: whylate treat restore".to_owned(),
-        _ if lines.is_empty() => "nothing to take back".to_owned(),
-        _ if result.restored == Some(true) => {
-            format!("{} settings are as they were before", result.changes.len())
+    let settings = |count| if count == 1 { "1 setting".to_owned() } else { format!("{count} settings") };
+    let them = if all == 1 { "it" } else { "them" };
+    match result.action.as_str() {
+        "dry_run" => {
+            let writes = count(ChangeState::Planned);
+            format!("{writes} write{}; nothing was changed", if writes == 1 { "" } else { "s" })
         }
+        "apply" if all == 0 => "nothing to change: it is so already".to_owned(),
+        "apply" => format!("{} changed; to take {them} back: whylate treat restore", settings(all)),
+        "status" if all == 0 => "nothing is changed".to_owned(),
+        "status" => format!("to take {them} back: whylate treat restore"),
+        _ if all == 0 => "nothing to take back".to_owned(),
+        _ if result.restored == Some(true) && all == 1 => "1 setting is as it was before".to_owned(),
+        _ if result.restored == Some(true) => format!("{all} settings are as they were before"),
         _ => {
             let left = count(ChangeState::LeftAlone) + count(ChangeState::Failed);
-            format!("{left} of {} settings are not as they were before", result.changes.len())
+            let (is, it_was) = if left == 1 { ("is", "it was") } else { ("are", "they were") };
+            format!("{left} of {} {is} not as {it_was} before", settings(all))
         }
-    };
-    lines.push(summary);
-    lines.join("\n")
+    }
 }
 
 fn holder_line(holder: &ChangeHolder) -> String {
     let run = holder.run.as_ref().map(|run| format!(" into {run}")).unwrap_or_default();
     let state = match (holder.alive, holder.kept) {
         (true, _) => "which still runs",
-        (false, true) => "kept until they are taken back",
+        (false, true) => "kept until it is taken back",
         (false, false) => "which was killed",
     };
     format!("by `{}`{run} (pid {}) since {}, {state}:", holder.command, holder.pid, holder.since)

@@ -5,12 +5,19 @@
 
 mod cause;
 mod explain;
+mod check;
+mod cpu_table;
 mod run;
 mod treat;
 
 pub use cause::{Cause, CauseKind};
 pub use explain::{
     EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace, TimelineSegment,
+};
+pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
+pub use cpu_table::{
+    CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
+    ThreadKind, ThreadRow, build as cpu_table,
 };
 pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,

@@ -4,20 +4,27 @@
 //! root.
 
 mod affinity;
+mod cache;
 mod files;
 mod governor;
+mod gpu;
 mod idle;
 pub mod interrupts;
 pub mod offline;
+mod shield;
 mod smt;
 mod switches;
 
+use crate::change::Change;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::TreatmentKind;
 
 impl Planner for TreatmentKind {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         match self {
+            Self::Shield(plan) => plan.plan(surroundings),
+            Self::CachePartition(plan) => plan.plan(surroundings),
+            Self::GpuPower(plan) => plan.plan(surroundings),
             Self::Thp(plan) => plan.plan(surroundings),
             Self::Ksm(plan) => plan.plan(surroundings),
             Self::NumaBalancing(plan) => switches::numa_balancing(plan.enabled, surroundings),
@@ -31,6 +38,13 @@ impl Planner for TreatmentKind {
             Self::Governor(plan) => plan.plan(surroundings),
             Self::SmtOff(plan) => plan.plan(surroundings),
             Self::Idle(plan) => plan.plan(surroundings),
+        }
+    }
+
+    fn again(&self, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
+        match self {
+            Self::Shield(plan) => plan.again(surroundings),
+            _ => Ok(Vec::new()),
         }
     }
 }

@@ -1,0 +1,284 @@
+//! `whylate treat` by hand, and treatments in runs, on a machine made of files; tasks and interrupts on this one.
+
+use crate::fields::{list, word};
+use crate::json::validate;
+use crate::tool::{Said, alone, command, finish, folder, start, text, until, wait, write};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+use whylate_sys::host::archive;
+
+const FILES: &str = "\
+== proc/sys/kernel/random/boot_id := one
+== proc/sys/kernel/sched_rt_runtime_us := 950000
+== proc/sys/vm/swappiness := 60
+== sys/kernel/mm/transparent_hugepage/enabled := always
+== sys/devices/system/cpu/present := 0-1
+== sys/devices/system/cpu/online := 0-1
+== sys/devices/system/cpu/cpu{0-1}/cpuidle/state0/latency := 0
+== sys/devices/system/cpu/cpu{0-1}/cpuidle/state1/name := C1
+== sys/devices/system/cpu/cpu{0-1}/cpuidle/state1/latency := 2
+== sys/devices/system/cpu/cpu{0-1}/cpuidle/state1/disable := 0
+";
+
+/// A machine made of files, with a journal of its own.
+pub(crate) struct Fake {
+    folder: TempDir,
+}
+
+impl Fake {
+    pub(crate) fn new(files: &str) -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        archive::unpack(files, &folder.path().join("root")).unwrap();
+        Self { folder }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(arguments);
+        command.env("WHYLATE_HOST_ROOT", self.path("root")).env("WHYLATE_STATE_DIR", self.path("state"));
+        command
+    }
+
+    pub(crate) fn whylate(&self, arguments: &[&str]) -> Said {
+        finish(self.command(arguments))
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path("root").join(path)).unwrap()
+    }
+
+    fn set(&self, path: &str, value: &str) {
+        fs::write(self.path("root").join(path), value).unwrap();
+    }
+}
+
+fn states(document: &Value) -> Vec<&str> {
+    list(document, "changes").iter().map(|change| word(change, "state")).collect()
+}
+
+#[test]
+fn a_setting_is_changed_listed_and_taken_back() {
+    let fake = Fake::new(FILES);
+    let planned = fake.whylate(&["treat", "apply", "sysctl", "vm.swappiness", "1", "--dry-run"]);
+    assert_eq!(planned.code, Some(0));
+    assert_eq!(
+        planned.stdout,
+        "/proc/sys/vm/swappiness: 60 -> 1  (sysctl vm.swappiness)\n1 write; nothing was changed\n"
+    );
+    assert!(!fake.path("state").exists(), "a dry run needs no journal");
+    let applied = fake.whylate(&["treat", "apply", "sysctl", "vm.swappiness", "1"]);
+    assert_eq!((applied.code, applied.stderr.as_str()), (Some(0), ""), "{applied:?}");
+    assert!(
+        applied.stdout.ends_with("1 setting changed; to take it back: whylate treat restore\n"),
+        "{applied:?}"
+    );
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
+    let status = fake.whylate(&["treat", "status"]).stdout;
+    assert!(status.starts_with("by `whylate treat apply sysctl` (pid "), "{status}");
+    assert!(status.contains("kept until it is taken back:\n  /proc/sys/vm/swappiness: 60 -> 1"), "{status}");
+    let document = fake.whylate(&["treat", "status", "--json"]).json();
+    validate("treat", &document);
+    assert_eq!(list(&document, "changes")[0]["holder"]["kept"], true);
+    // A second one by hand adds to it.
+    let document = fake.whylate(&["treat", "apply", "idle", "--cpus", "1", "--json"]).json();
+    validate("treat", &document);
+    assert_eq!(states(&document), ["applied"]);
+    let document = fake.whylate(&["treat", "restore", "--json"]).json();
+    validate("treat", &document);
+    assert_eq!((states(&document), &document["restored"]), (vec!["restored"; 2], &Value::Bool(true)));
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
+    assert_eq!(fake.whylate(&["treat", "restore"]).stdout, "nothing to take back\n");
+    assert_eq!(fake.whylate(&["treat", "status"]).stdout, "nothing is changed\n");
+}
+
+#[test]
+fn what_somebody_else_changed_is_left_alone_and_said() {
+    let fake = Fake::new(FILES);
+    fake.whylate(&["treat", "apply", "sysctl", "vm.swappiness", "1"]);
+    fake.set("proc/sys/vm/swappiness", "10\n");
+    let said = fake.whylate(&["treat", "restore"]);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert_eq!(
+        said.stdout,
+        "/proc/sys/vm/swappiness is `10` and not `1` any more: somebody else changed it, so it was left alone (before: `60`)\n1 of 1 setting is not as it was before\n"
+    );
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "10\n");
+    assert_eq!(fake.whylate(&["treat", "restore"]).code, Some(0), "it is said once");
+}
+
+#[test]
+fn what_cannot_be_done_is_one_line_and_69() {
+    let fake = Fake::new(FILES);
+    let mut transcript = String::new();
+    for line in [
+        "irq-affinity 9 --cpus 0",
+        "irq-affinity --cpus 7",
+        "affinity Xorg --cpus 0",
+        "governor --governor performance",
+        "smt-off",
+        "idle --cpus 5",
+        "thp perhaps",
+        "ksm",
+        "watchdog",
+        "rt-throttling 2s",
+        "sysctl vm.nothing 1",
+        "sysfs /etc/passwd x",
+        "module-parameter i915 enable_psr 0",
+    ] {
+        let words: Vec<&str> = ["treat", "apply"].into_iter().chain(line.split(' ')).collect();
+        let said = fake.whylate(&words);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{line}: {said:?}");
+        assert_eq!(said.stderr.lines().count(), 1, "{said:?}");
+        transcript.push_str(&format!("$ whylate treat apply {line}\n{}", said.stderr));
+    }
+    insta::assert_snapshot!("impossible_treatments", transcript);
+    assert!(!fake.path("state").exists(), "nothing was begun");
+}
+
+#[test]
+fn without_a_place_for_the_journal_nothing_is_changed() {
+    let fake = Fake::new(FILES);
+    fs::write(fake.path("state"), "in the way").unwrap();
+    let said = fake.whylate(&["treat", "apply", "sysctl", "vm.swappiness", "1"]);
+    let error = said.error();
+    assert!(error.contains("cannot create") && error.contains("WHYLATE_STATE_DIR"), "{error}");
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
+}
+
+const PLAN: &str = r#"name = "treated"
+duration = "200ms"
+repeats = 1
+settle = "10ms"
+warmup = "10ms"
+noise_floor = "20ms"
+interval = "100ms"
+[[probe]]
+kind = "timer"
+[[treatment]]
+name = "swap"
+kind = "sysctl"
+key = "vm.swappiness"
+value = "1"
+[[treatment]]
+name = "absent"
+kind = "ksm"
+[matrix]
+treatments = [[], ["swap"], ["absent"]]
+"#;
+
+#[test]
+fn treatments_are_cells_of_a_run() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", PLAN);
+    let path = folder.path().join("run");
+    let result = fake.whylate(&["run", &plan, "-o", text(&path), "--json"]).json();
+    validate("run", &result);
+    let cells = list(&result, "cells");
+    let names: Vec<&str> = cells.iter().map(|cell| word(cell, "name")).collect();
+    assert_eq!(names, ["idle", "swap", "absent"]);
+    assert_eq!(cells[1]["treatments"][0], "swap");
+    assert!(cells[0]["skipped"].is_null() && cells[1]["skipped"].is_null());
+    assert!(word(&cells[2], "skipped").starts_with("treatment `absent`: "), "{}", cells[2]["skipped"]);
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
+    let copy = fs::read_to_string(path.join("treatments.jsonl")).unwrap();
+    assert!(copy.lines().count() == 2 && copy.contains("\"old\":\"60\""), "{copy}");
+}
+
+/// Starts the plan with a long cell, and waits until its treatment is in force.
+fn treated_run(fake: &Fake, folder: &TempDir) -> (std::process::Child, PathBuf) {
+    let long = PLAN.replace("200ms", "60s").replace("[[], [\"swap\"], [\"absent\"]]", "[[\"swap\"]]");
+    let plan = write(folder, "plan.toml", &long);
+    let path = folder.path().join("run");
+    let child = start(fake.command(&["run", &plan, "-o", text(&path), "-q"]));
+    assert!(until(|| fake.read("proc/sys/vm/swappiness") == "1\n"), "the treatment never came");
+    (child, path)
+}
+
+#[test]
+fn a_run_that_holds_treatments_refuses_others_and_gives_back_what_it_changed() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let (child, _path) = treated_run(&fake, &folder);
+    let held = format!("treatments are held by `whylate run` (pid {}) since ", child.id());
+    for arguments in [&["treat", "apply", "idle"][..], &["treat", "restore"]] {
+        let said = fake.whylate(arguments);
+        assert!(said.error().starts_with(&held), "{said:?}");
+    }
+    let status = fake.whylate(&["treat", "status"]).stdout;
+    assert!(status.contains("which still runs:"), "{status}");
+    let measured =
+        fake.whylate(&["measure", "timer", "--cpu", "0", "--duration", "100ms", "--policy", "other", "-q"]);
+    assert_eq!(measured.code, Some(0), "measuring stays possible: {measured:?}");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let said = wait(child);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
+    assert_eq!(fake.whylate(&["treat", "status"]).stdout, "nothing is changed\n");
+}
+
+#[test]
+fn what_a_killed_run_left_is_undone_by_the_next_one() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let (mut child, path) = treated_run(&fake, &folder);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
+    let status = fake.whylate(&["treat", "status"]).stdout;
+    assert!(status.contains("which was killed:") && status.contains(text(&path)), "{status}");
+    let plan = write(&folder, "plain.toml", &PLAN.replace("[[], [\"swap\"], [\"absent\"]]", "[[]]"));
+    let next = folder.path().join("next");
+    let result = fake.whylate(&["run", &plan, "-o", text(&next), "--json"]).json();
+    let warnings = list(&result, "warnings");
+    let recovered = warnings.iter().find(|it| word(it, "code") == "treatments-recovered").unwrap();
+    assert!(word(recovered, "text").contains("everything is as it was before"), "{recovered}");
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
+}
+
+#[test]
+fn what_is_applied_by_hand_refuses_treated_runs_and_is_told_to_others() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    fake.whylate(&["treat", "apply", "idle", "--cpus", "0"]);
+    let plan = write(&folder, "plan.toml", PLAN);
+    let path = folder.path().join("run");
+    let said = fake.whylate(&["run", &plan, "-o", text(&path), "-q"]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.stderr.contains("`whylate treat apply idle` are in force since"), "{said:?}");
+    assert!(said.stderr.ends_with("take them back first: whylate treat restore\n"), "{said:?}");
+    assert!(!path.exists());
+    let plain = write(&folder, "plain.toml", &PLAN.replace("[[], [\"swap\"], [\"absent\"]]", "[[]]"));
+    let result = fake.whylate(&["run", &plain, "-o", text(&path), "--json"]).json();
+    let warnings = list(&result, "warnings");
+    assert!(warnings.iter().any(|it| word(it, "code") == "treatments-in-force"), "{warnings:?}");
+    assert_eq!(fake.whylate(&["treat", "restore"]).code, Some(0));
+}
+
+#[test]
+fn a_run_whose_setting_was_changed_by_another_ends_with_3() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let (child, path) = treated_run(&fake, &folder);
+    fake.set("proc/sys/vm/swappiness", "33\n");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    // Stopped before anything was measured there may be no samples, which is an error of its own.
+    let said = wait(child);
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "33\n", "left alone");
+    let info: Value = serde_json::from_str(&fs::read_to_string(path.join("run.json")).unwrap()).unwrap();
+    assert_eq!(info["restored"], false);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.stderr.contains("somebody else changed it"), "{said:?}");
+}

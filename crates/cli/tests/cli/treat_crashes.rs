@@ -1,0 +1,307 @@
+//! SIGKILL at random moments of `treat apply`, of a run with treatments, and of `treat restore`: afterwards `restore`
+//! brings every path back to its exact former value. `WHYLATE_CRASHES` says how many times.
+
+use crate::tool::{alone, command, finish, skipped, text};
+use crate::treat::Fake;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
+use whylate_sys::host::HostRoot;
+use whylate_treat::Task;
+use whylate_treat::kinds::interrupts::interrupts;
+
+/// How often, unless the environment says otherwise.
+const CRASHES: u32 = 12;
+
+/// Many settings, so that a kill often falls between two of them.
+const FILES: &str = "\
+== proc/sys/kernel/random/boot_id := one
+== proc/sys/vm/swappiness := 60
+== proc/sys/kernel/numa_balancing := 1
+== sys/kernel/mm/transparent_hugepage/enabled := always
+== sys/devices/system/cpu/present := 0-127
+== sys/devices/system/cpu/online := 0-127
+== sys/devices/system/cpu/cpu{0-127}/cpuidle/state1/name := C1
+== sys/devices/system/cpu/cpu{0-127}/cpuidle/state1/latency := 2
+== sys/devices/system/cpu/cpu{0-127}/cpuidle/state1/disable := 0
+== sys/devices/system/cpu/cpu{0-127}/power/pm_qos_resume_latency_us := 0
+";
+
+/// Somewhere settings are changed.
+trait World {
+    fn command(&self, arguments: &[&str]) -> Command;
+    /// Treatments for `treat apply`.
+    fn treatments(&self) -> Vec<Vec<String>>;
+    /// The same as sections of a plan, named `t0`, `t1`, …
+    fn sections(&self) -> String;
+    /// Every value that might change.
+    fn values(&self) -> BTreeMap<PathBuf, String>;
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+struct FakeWorld(Fake);
+
+impl World for FakeWorld {
+    fn command(&self, arguments: &[&str]) -> Command {
+        self.0.command(arguments)
+    }
+
+    fn treatments(&self) -> Vec<Vec<String>> {
+        ["idle --cpus all", "numa-balancing off", "sysctl vm.swappiness 1"].map(words).to_vec()
+    }
+
+    fn sections(&self) -> String {
+        let path = "/sys/devices/system/cpu/cpu{cpu}/cpuidle/state1/disable";
+        format!(
+            "[[treatment]]\nname = \"t0\"\nkind = \"sysfs\"\npath = \"{path}\"\nvalue = \"1\"\ncpus = \"0\"\n\
+             [[treatment]]\nname = \"t1\"\nkind = \"numa-balancing\"\n\
+             [[treatment]]\nname = \"t2\"\nkind = \"sysctl\"\nkey = \"vm.swappiness\"\nvalue = \"1\"\n"
+        )
+    }
+
+    fn values(&self) -> BTreeMap<PathBuf, String> {
+        let mut values = BTreeMap::new();
+        let mut folders = vec![self.0.path("root")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    values.insert(path.clone(), fs::read_to_string(&path).unwrap());
+                }
+            }
+        }
+        values
+    }
+}
+
+/// This machine: a few interrupts, a statistics interval, and a process that sleeps.
+struct RealWorld {
+    state: TempDir,
+    sleeper: Child,
+    interrupts: Vec<u32>,
+}
+
+impl RealWorld {
+    fn new() -> Result<Self, &'static str> {
+        const STATISTICS: &str = "/proc/sys/vm/stat_interval";
+        let root = HostRoot::real();
+        if !root.is_writable(STATISTICS) {
+            return Err("settings can be changed by root only");
+        }
+        let movable = interrupts(&root).map_err(|_| "no interrupts can be seen")?;
+        let movable = movable.into_iter().filter(|it| !it.is_fixed && it.cpus.len() > 1);
+        let interrupts: Vec<u32> = movable.map(|interrupt| interrupt.number).take(6).collect();
+        let sleeper = Command::new("sleep").arg("3600").spawn().map_err(|_| "there is no `sleep` here")?;
+        Ok(Self { state: tempfile::tempdir().unwrap(), sleeper, interrupts })
+    }
+}
+
+impl Drop for RealWorld {
+    fn drop(&mut self) {
+        let _ = self.sleeper.kill();
+        let _ = self.sleeper.wait();
+    }
+}
+
+impl World for RealWorld {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(arguments);
+        command.env("WHYLATE_STATE_DIR", self.state.path());
+        command
+    }
+
+    fn treatments(&self) -> Vec<Vec<String>> {
+        let mut treatments = vec![words("sysctl vm.stat_interval 7")];
+        treatments.push(words(&format!("affinity {} --cpus 0", self.sleeper.id())));
+        if !self.interrupts.is_empty() {
+            let numbers = self.interrupts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            treatments.push(words(&format!("irq-affinity {numbers} --cpus 0")));
+        }
+        treatments
+    }
+
+    fn sections(&self) -> String {
+        let numbers: Vec<String> = self.interrupts.iter().map(|number| format!("\"{number}\"")).collect();
+        let moved =
+            if numbers.is_empty() { "[\"all\"]".to_owned() } else { format!("[{}]", numbers.join(", ")) };
+        format!(
+            "[[treatment]]\nname = \"t0\"\nkind = \"sysctl\"\nkey = \"vm.stat_interval\"\nvalue = \"7\"\n\
+             [[treatment]]\nname = \"t1\"\nkind = \"affinity\"\nprocess = \"{}\"\ncpus = \"0\"\n\
+             [[treatment]]\nname = \"t2\"\nkind = \"irq-affinity\"\ninterrupts = {moved}\ncpus = \"0\"\n",
+            self.sleeper.id()
+        )
+    }
+
+    fn values(&self) -> BTreeMap<PathBuf, String> {
+        let mut paths: Vec<PathBuf> =
+            ["/proc/sys/vm/stat_interval", "/proc/irq/default_smp_affinity"].map(PathBuf::from).to_vec();
+        for entry in fs::read_dir("/proc/irq").unwrap() {
+            paths.push(entry.unwrap().path().join("smp_affinity_list"));
+        }
+        let mut values: BTreeMap<PathBuf, String> = paths
+            .into_iter()
+            .filter_map(|path| Some((path.clone(), fs::read_to_string(path).ok()?)))
+            .collect();
+        let root = HostRoot::real();
+        let sleeper = Task::find(&root, self.sleeper.id(), self.sleeper.id()).unwrap().unwrap();
+        let state = format!("{:?} stopped: {}", sleeper.affinity(&root), sleeper.state(&root) == Some('T'));
+        values.insert(PathBuf::from("sleeper"), state);
+        values
+    }
+}
+
+/// Numbers that look random; the seed is printed, so that a failure can be looked at again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit.max(1)
+    }
+
+    fn before(&mut self, duration: Duration) -> Duration {
+        Duration::from_micros(self.below(duration.as_micros() as u64))
+    }
+}
+
+fn spawn(mut command: Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Runs to the end, and says how long it took.
+fn time(command: Command) -> Duration {
+    let begun = Instant::now();
+    let said = finish(command);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    begun.elapsed()
+}
+
+/// Starts it and kills it after that time.
+fn kill_after(command: Command, time: Duration) {
+    let mut child = spawn(command);
+    std::thread::sleep(time);
+    let _ = child.kill();
+    child.wait().unwrap();
+}
+
+struct Crashes<'a> {
+    world: &'a dyn World,
+    random: Random,
+    folder: TempDir,
+    plan: String,
+    /// How long each takes undisturbed.
+    apply: Vec<Duration>,
+    run: Duration,
+    restore: Duration,
+}
+
+impl<'a> Crashes<'a> {
+    fn new(world: &'a dyn World, seed: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let head = "name = \"crash\"\nduration = \"60ms\"\nrepeats = 1\nsettle = \"1ms\"\nwarmup = \"1ms\"\n\
+                    noise_floor = \"1ms\"\ninterval = \"100ms\"\n[[probe]]\nkind = \"timer\"\ninterval = \"1ms\"\n";
+        let matrix = "[matrix]\ntreatments = [[\"t0\"], [\"t2\", \"t1\", \"t0\"]]\n";
+        let plan = folder.path().join("plan.toml");
+        fs::write(&plan, format!("{head}{}{matrix}", world.sections())).unwrap();
+        let plan = text(&plan).to_owned();
+        let nothing = Duration::ZERO;
+        let mut it = Self {
+            world,
+            random: Random(seed),
+            folder,
+            plan,
+            apply: Vec::new(),
+            run: nothing,
+            restore: nothing,
+        };
+        it.apply = world.treatments().iter().map(|treatment| time(it.apply_command(treatment))).collect();
+        it.restore = time(world.command(&["treat", "restore"]));
+        let directory = it.directory(0);
+        it.run = time(it.run_command(&directory));
+        it
+    }
+
+    fn directory(&self, number: u32) -> PathBuf {
+        self.folder.path().join(format!("run-{number}"))
+    }
+
+    fn apply_command(&self, treatment: &[String]) -> Command {
+        let words: Vec<&str> =
+            ["treat", "apply"].into_iter().chain(treatment.iter().map(String::as_str)).collect();
+        self.world.command(&words)
+    }
+
+    fn run_command(&self, directory: &Path) -> Command {
+        self.world.command(&["run", &self.plan, "-o", text(directory), "-q", "--json"])
+    }
+
+    /// One crash; how many changes it left in force.
+    fn one(&mut self, number: u32) -> u64 {
+        let before = self.world.values();
+        let treatments = self.world.treatments();
+        match number % 3 {
+            0 => {
+                let chosen = self.random.below(treatments.len() as u64) as usize;
+                let moment = self.random.before(self.apply[chosen]);
+                kill_after(self.apply_command(&treatments[chosen]), moment);
+            }
+            1 => {
+                let moment = self.random.before(self.run);
+                let directory = self.directory(number);
+                kill_after(self.run_command(&directory), moment);
+            }
+            _ => {
+                for treatment in &treatments {
+                    time(self.apply_command(treatment));
+                }
+                let moment = self.random.before(self.restore);
+                kill_after(self.world.command(&["treat", "restore"]), moment);
+            }
+        }
+        let status = finish(self.world.command(&["treat", "status", "--json"])).json();
+        let left = status["changes"].as_array().unwrap().len() as u64;
+        let restored = finish(self.world.command(&["treat", "restore", "--json"]));
+        assert_eq!(restored.code, Some(0), "crash {number}: {restored:?}");
+        assert_eq!(self.world.values(), before, "crash {number}");
+        left
+    }
+}
+
+fn crash(name: &str, world: &dyn World) {
+    let _alone = alone();
+    let count = std::env::var("WHYLATE_CRASHES").ok().and_then(|count| count.parse().ok()).unwrap_or(CRASHES);
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let mut crashes = Crashes::new(world, seed);
+    let left: Vec<u64> = (1..=count).map(|number| crashes.one(number)).collect();
+    let with_changes = left.iter().filter(|changes| **changes > 0).count();
+    let line = format!(
+        "{name}: {count} of {count} restored exactly; {with_changes} kills left {} changes behind; seed {seed}",
+        left.iter().sum::<u64>()
+    );
+    // Past the capture of the test harness: this is what the benchmark records.
+    let _ = writeln!(std::io::stderr(), "{line}");
+    // One in ten at the very least falls into the middle.
+    assert!(with_changes as u32 >= count / 10, "{line}");
+}
+
+#[test]
+fn a_machine_of_files_survives_kills_at_any_moment() {
+    crash("files", &FakeWorld(Fake::new(FILES)));
+}
+
+#[test]
+fn this_machine_survives_kills_at_any_moment() {
+    match RealWorld::new() {
+        Ok(world) => crash("this machine", &world),
+        Err(reason) => skipped(reason),
+    }
+}
