@@ -7,6 +7,7 @@
 //!
 //! It does not measure performance: an emulated CPU has no caches, no speculation and no firmware.
 
+mod boot_folder;
 mod bzimage;
 mod cache;
 mod error;
@@ -98,7 +99,7 @@ impl Lab {
         let files = self.cache.kernel(machine.kernel).and_then(|(version, kernel)| {
             let module = plant_module::find(&self.cache, &version)?;
             let root = self.cache.image(machine.image)?;
-            Some(guest::Files { kernel, root, module, binary: self.binary.clone() })
+            Some(boot_folder::Files { kernel, root, module, binary: self.binary.clone() })
         });
         let files = files.ok_or_else(|| unavailable("the cache was emptied just now".into()))?;
         Guest::boot(machine, &files)

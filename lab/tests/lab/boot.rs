@@ -18,6 +18,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
         test("boot_runs_a_script_and_returns_its_files", script_runs),
         test("boot_ends_what_a_script_left_running", leftovers_end),
         test("boot_has_the_facilities_that_tests_rely_on", facilities),
+        test("boot_answers_beside_a_realtime_loop", realtime_loop),
         test("boot_takes_a_kernel_warning_as_a_failure", warning_is_told),
         test("boot_kills_only_a_guest_that_hangs", hanging_guest),
         test("boot_tells_a_panic", panic_is_told),
@@ -67,6 +68,16 @@ fn facilities(guest: &mut Guest) -> Result<(), LabError> {
     for tracer in ["function", "timerlat", "osnoise", "hwlat"] {
         assert!(tracers.split_whitespace().any(|known| known == tracer), "{tracer} is missing: {tracers}");
     }
+    Ok(())
+}
+
+fn realtime_loop(guest: &mut Guest) -> Result<(), LabError> {
+    // Interrupt threads have priority 50; those that carry /lab must not be on the loop's CPU.
+    guest.ok(
+        "taskset -pc 0 $$ >/dev/null\ntaskset -c 1 chrt -f 95 sh -c 'while :; do :; done' & sleep 1\n\
+         echo beside >/lab/beside\ncat /lab/beside >/dev/null\nkill -0 $!\nkill -KILL $!",
+    )?;
+    assert_eq!(std::fs::read_to_string(guest.share().join("beside")).unwrap_or_default(), "beside\n");
     Ok(())
 }
 
