@@ -1,5 +1,6 @@
 //! The command line of QEMU for a machine.
 
+use crate::counter;
 use crate::error::LabError;
 use crate::host;
 use crate::machine::{Device, Machine, Profile};
@@ -65,6 +66,11 @@ pub(crate) fn command(machine: &Machine, parts: &Parts<'_>) -> Result<Command, L
 /// Kernel, its command line, its console.
 fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>) {
     let mut line = String::from("console=ttyS0 panic=-1 loglevel=5 tsc=reliable");
+    if machine.profile == Profile::Threads
+        && let Some(khz) = counter::frequency_khz()
+    {
+        line.push_str(&format!(" tsc_early_khz={khz}"));
+    }
     let mut kernel = "vmlinux";
     if machine.devices.contains(&Device::VesaFramebuffer) {
         // Only the setup code of a bzImage sets a graphics mode. mtrr:3 asks vesafb for write-combining.
@@ -115,15 +121,19 @@ fn add_device(qemu: &mut Command, device: Device, folder: &Path) -> Result<(), L
 
 /// Why this machine's QEMU cannot run a profile.
 pub(crate) fn unable(profile: Profile) -> Option<String> {
-    match host::qemu_major() {
-        Err(error) => Some(error.to_string()),
-        Ok(major) if major < profile.qemu_major_min() => Some(format!(
-            "the profile {} needs QEMU {} and this is QEMU {major}",
-            profile.name(),
-            profile.qemu_major_min()
-        )),
-        Ok(_) => None,
-    }
+    let major = match host::qemu_major() {
+        Err(error) => return Some(error.to_string()),
+        Ok(major) => major,
+    };
+    let needed = profile.qemu_major_min();
+    (major < needed).then(|| {
+        let offer = host::qemu_offer().filter(|offer| offer.major >= needed);
+        let fix = offer.map_or_else(
+            || "apt's sources have no newer one".to_owned(),
+            |offer| format!("run `apt-get install -t {} qemu-system-x86`", offer.name),
+        );
+        format!("the profile {} needs QEMU {needed} and this is QEMU {major}; {fix}", profile.name())
+    })
 }
 
 #[cfg(test)]

@@ -39,8 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "whylate-runner",
         ],
     ),
-    ("whylate-lab", &[]),
-    ("whylate-lab", &[]),
+    ("whylate-lab", &["whylate-core", "whylate-sys"]),
     ("xtask", &["whylate-lab"]),
 ];
 
