@@ -5,10 +5,13 @@
 
 use crate::error::LabError;
 use crate::host;
+use crate::initramfs::Archive;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+/// The first program of a guest.
+const INIT: &str = include_str!("../guest/init");
 /// What the names of these folders begin with.
 const PREFIX: &str = "whylate-lab-";
 /// The locked file.
@@ -45,6 +48,13 @@ impl BootFolder {
         remove_abandoned(&parent);
         let boot = Self::new_in(&parent)?;
         fill_share(&boot.share(), files)?;
+        let kernels_part = files.kernel.join("initramfs");
+        let mut first = std::fs::read(&kernels_part).map_err(LabError::file("read", &kernels_part))?;
+        // A later archive adds to an earlier one.
+        let mut own_part = Archive::default();
+        own_part.file("init", INIT.as_bytes());
+        first.extend(own_part.finish());
+        host::write(&boot.initramfs(), first)?;
         Ok(boot)
     }
 
@@ -64,6 +74,11 @@ impl BootFolder {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The initial RAM file system.
+    pub(crate) fn initramfs(&self) -> PathBuf {
+        self.path().join("initramfs")
     }
 
     /// The part that the guest sees as `/lab`.

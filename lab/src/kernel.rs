@@ -10,8 +10,6 @@ use crate::packages;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The first program of a guest.
-const INIT: &str = include_str!("../guest/init");
 /// What the first program needs to reach the root file system and the shared folder.
 const BOOT_MODULES: [&str; 6] = ["virtio_pci", "9pnet_virtio", "9p", "virtio_blk", "crc32c_generic", "ext4"];
 /// Modules that no guest has a device for: half of their bytes.
@@ -124,7 +122,6 @@ fn first_file_system(unpacked: &Path, version: &str, folder: &Path) -> Result<()
         // The names sort in the order in which they are to be loaded.
         archive.file(&format!("modules/{index:02}.ko"), &read(modules.join(path))?);
     }
-    archive.file("init", INIT.as_bytes());
     host::write(&folder.join("initramfs"), archive.finish())
 }
 

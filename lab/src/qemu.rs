@@ -23,7 +23,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) kernel: &'a Path,
     /// Root file system in the cache; the guest's writes go nowhere.
     pub(crate) root: &'a Path,
-    /// Folder of this boot: sockets, logs, the second disk.
+    /// Folder of this boot: the initial RAM file system, sockets, logs, the second disk.
     pub(crate) folder: &'a Path,
     /// Folder that guest and host share.
     pub(crate) share: &'a Path,
@@ -78,7 +78,7 @@ fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>) {
         line.push_str(" vga=0x315 video=vesafb:mtrr:3");
     }
     qemu.arg("-kernel").arg(parts.kernel.join(kernel));
-    qemu.arg("-initrd").arg(parts.kernel.join("initramfs"));
+    qemu.arg("-initrd").arg(parts.folder.join("initramfs"));
     qemu.args(["-append", &line]);
     let console = parts.folder.join("console.log");
     qemu.args(["-chardev", &format!("file,id=console,path={}", console.display())]);
