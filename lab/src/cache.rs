@@ -5,6 +5,7 @@ use crate::host;
 use crate::machine::{Image, Kernel};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What the names of folders with work in progress begin with.
 const WORK_PREFIX: &str = "work-";
@@ -56,6 +57,35 @@ impl Cache {
         for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
             if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(WORK_PREFIX)) {
                 std::fs::remove_dir_all(&path).map_err(LabError::file("remove", &path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes kernels and root file systems that newer ones have replaced and that are old: another checkout may still
+    /// use those of the last days. What a running guest has open stays until it ends.
+    pub(crate) fn remove_replaced(&self, age_min: Duration) -> Result<(), LabError> {
+        let kernels = Kernel::ALL.into_iter().filter_map(|kernel| self.kernel(kernel)).map(|(_, path)| path);
+        let images = [Image::Base, Image::Graphics].into_iter().filter_map(|image| self.image(image));
+        let used: Vec<PathBuf> = kernels.chain(images).collect();
+        let is_old = |path: &PathBuf| {
+            let age = path
+                .metadata()
+                .and_then(|metadata| metadata.modified())
+                .ok()
+                .and_then(|at| at.elapsed().ok());
+            age.is_some_and(|age| age >= age_min)
+        };
+        let paths = |folder: &Path| -> Vec<PathBuf> {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+            entries.map(|entry| entry.path()).filter(|path| !used.contains(path) && is_old(path)).collect()
+        };
+        for kernel in paths(&self.root.join("kernels")) {
+            std::fs::remove_dir_all(&kernel).map_err(LabError::file("remove", &kernel))?;
+        }
+        for image in paths(&self.root) {
+            if image.extension().is_some_and(|extension| extension == "ext4") {
+                std::fs::remove_file(&image).map_err(LabError::file("remove", &image))?;
             }
         }
         Ok(())
@@ -167,6 +197,26 @@ mod tests {
         drop(cache.lock().unwrap());
         assert!(!folder.path().join("work-x").exists());
         assert!(cache.kernel_folder("6.1-rt").is_dir());
+    }
+
+    #[test]
+    fn what_was_replaced_is_removed_when_it_is_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache { root: folder.path().to_owned() };
+        for version in ["6.1-rt", "6.0-rt"] {
+            std::fs::create_dir_all(cache.kernel_folder(version)).unwrap();
+        }
+        cache.set_kernel(Kernel::RealTime, "6.1-rt").unwrap();
+        for file in ["base-1.ext4", "base-2.ext4", "other"] {
+            std::fs::write(folder.path().join(file), "").unwrap();
+        }
+        cache.set_image(Image::Base, "base-2.ext4").unwrap();
+        cache.remove_replaced(Duration::from_secs(3600)).unwrap();
+        assert!(cache.kernel_folder("6.0-rt").is_dir() && folder.path().join("base-1.ext4").is_file());
+        cache.remove_replaced(Duration::ZERO).unwrap();
+        assert!(!cache.kernel_folder("6.0-rt").exists() && !folder.path().join("base-1.ext4").exists());
+        assert!(cache.kernel(Kernel::RealTime).is_some() && cache.image(Image::Base).is_some());
+        assert!(folder.path().join("other").is_file());
     }
 
     #[test]

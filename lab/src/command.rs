@@ -1,4 +1,4 @@
-//! The subcommands: build, run, shell, list, test.
+//! The subcommands: build, run, shell, tools, list, test.
 
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
@@ -13,6 +13,7 @@ usage: cargo xtask lab COMMAND
   build [IMAGE…]                kernels, plant.ko and root file systems (default: base and graphics) into the cache
   run [MACHINE…] -- SCRIPT…     boots a machine and runs a shell script in it
   shell [MACHINE…]              boots a machine and reads commands, one per line
+  tools                         installs the programs that the lab needs, where it may
   list                          what is in the cache, and what a MACHINE is made of
   test [NAME…]                  builds, then runs the lab's tests whose names contain one of the words
 
@@ -32,6 +33,7 @@ pub(crate) fn run(words: &[&str]) -> Result<ExitCode, LabError> {
             None => Err(usage("write the script after `--`")),
         },
         ["shell", rest @ ..] => shell(&machine(rest)?),
+        ["tools"] => whylate_lab::install_tools(&Cache::of_user()?).map(|()| ExitCode::SUCCESS),
         ["list"] => list(),
         ["test", names @ ..] => test(names),
         ["help" | "--help" | "-h"] => {

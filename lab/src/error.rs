@@ -91,6 +91,16 @@ impl LabError {
         move |source| Self::File { action, path, source }
     }
 
+    /// The error in one line: for a program that failed, the line in which it says why.
+    #[must_use]
+    pub(crate) fn brief(&self) -> String {
+        let Self::Command { output, .. } = self else { return self.to_string() };
+        let mut lines = output.lines().map(str::trim).filter(|line| !line.is_empty());
+        let mut whys = lines.clone().filter(|line| line.starts_with("E:") || line.contains("rror:"));
+        let why = lines.clone().find(|line| line.contains("Failed to fetch")).or_else(|| whys.next());
+        why.or_else(|| lines.next_back()).unwrap_or("it says nothing").to_owned()
+    }
+
     /// The exit status that a command ends with because of this error: 69 when the lab is unavailable, else 1.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
@@ -98,5 +108,23 @@ impl LabError {
             Self::Unavailable { .. } => 69,
             _ => 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_brief_error_is_the_line_that_says_why() {
+        let failed = |output: &str| LabError::Command {
+            command: "apt".into(),
+            status: ExitStatus::from_raw(100 << 8),
+            output: output.into(),
+        };
+        assert_eq!(failed("W: old\nE: no such host\nend\n").brief(), "E: no such host");
+        assert_eq!(failed("first\nlast\n\n").brief(), "last");
+        assert_eq!(failed("").brief(), "it says nothing");
     }
 }

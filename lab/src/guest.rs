@@ -1,12 +1,13 @@
 //! A running guest: runs scripts in it and brings back what they wrote.
 
+use crate::boot_folder::{BootFolder, Files};
 use crate::error::LabError;
 use crate::host;
 use crate::kernel_log;
 use crate::machine::Machine;
 use crate::qemu::{self, Parts};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -18,18 +19,12 @@ const BOOT_LIMIT: Duration = Duration::from_secs(150);
 const SCRIPT_LIMIT: Duration = Duration::from_secs(180);
 /// How often the guest's process is looked at while waiting for the agent.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// A socket waits at least this long: zero would mean for ever.
+const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(1);
 /// How long the monitor may take to answer.
-const MONITOR_LIMIT: Duration = Duration::from_secs(10);
+const MONITOR_LIMIT: Duration = Duration::from_secs(60);
 /// Lines of the console that an error shows.
 const CONSOLE_LINES: usize = 40;
-
-/// Programs of the shared folder that plant causes from user space, or look at what the kernel did.
-const PLANTERS: [(&str, &str); 4] = [
-    ("memory-type", include_str!("../planters/memory-type")),
-    ("page-faults", include_str!("../planters/page-faults")),
-    ("smi", include_str!("../planters/smi")),
-    ("throttle", include_str!("../planters/throttle")),
-];
 
 /// What a script in a guest left behind.
 #[derive(Debug)]
@@ -52,7 +47,7 @@ pub struct Guest {
     child: Child,
     agent: Line,
     monitor: UnixStream,
-    folder: tempfile::TempDir,
+    folder: BootFolder,
     jobs: u32,
     /// Length of the console's log up to which complaints have been told.
     console_told: usize,
@@ -62,24 +57,11 @@ pub struct Guest {
     ended: bool,
 }
 
-/// The files that a guest is started with.
-#[derive(Debug)]
-pub(crate) struct Files {
-    pub(crate) kernel: PathBuf,
-    pub(crate) root: PathBuf,
-    pub(crate) module: PathBuf,
-    pub(crate) binary: Option<PathBuf>,
-}
-
 impl Guest {
     /// Starts a machine and waits until it takes scripts.
     pub(crate) fn boot(machine: &Machine, files: &Files) -> Result<Self, LabError> {
-        let folder = tempfile::Builder::new()
-            .prefix("whylate-lab-")
-            .tempdir()
-            .map_err(LabError::file("create a folder in", &std::env::temp_dir()))?;
-        let share = folder.path().join("share");
-        fill_share(&share, files)?;
+        let folder = BootFolder::new(files)?;
+        let share = folder.share();
         let parts = Parts { kernel: &files.kernel, root: &files.root, folder: folder.path(), share: &share };
         let mut command = qemu::command(machine, &parts)?;
         let mut child =
@@ -122,7 +104,7 @@ impl Guest {
     /// The folder that the guest sees as `/lab`.
     #[must_use]
     pub fn share(&self) -> PathBuf {
-        self.folder.path().join("share")
+        self.folder.share()
     }
 
     /// Whether the guest was given up; nothing can be run in it.
@@ -167,7 +149,7 @@ impl Guest {
         host::write(&job.join("script"), script)?;
         let sent = self.agent.stream.write_all(format!("{name}\n").as_bytes());
         sent.map_err(LabError::file("write to", &self.folder.path().join("agent")))?;
-        Ok(Running { guest: self, name })
+        Ok(Running { guest: self, name, done: None })
     }
 
     /// Runs a command of QEMU's monitor, for example `nmi` or `info cpus`, and returns its answer.
@@ -200,40 +182,48 @@ impl Guest {
     }
 
     /// Stops the whole virtual machine for a time, as firmware or a hypervisor would: nothing in the guest sees why
-    /// time has passed. Returns how long it was stopped.
+    /// time has passed. Returns how long all of it was stopped for certain.
     ///
     /// # Errors
     /// When the guest's process is gone.
     pub fn freeze(&mut self, duration: Duration) -> Result<Duration, LabError> {
-        let signal = |signal: rustix::process::Signal| {
-            rustix::process::Pid::from_raw(self.child.id() as i32)
-                .map_or(Err(rustix::io::Errno::SRCH), |pid| rustix::process::kill_process(pid, signal))
-        };
         let gone = |error: rustix::io::Errno| LabError::Guest {
             what: format!("cannot be stopped: {error}"),
             console: self.console_end(),
         };
-        signal(rustix::process::Signal::STOP).map_err(gone)?;
+        let pid = Pid::from_raw(self.child.id() as i32).ok_or_else(|| gone(rustix::io::Errno::SRCH))?;
+        kill_process(pid, Signal::STOP).map_err(gone)?;
+        // Each thread stops when it sees the signal, which on a busy host takes a while.
+        let either = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), either).map_err(gone)?;
         let started = Instant::now();
         std::thread::sleep(duration);
         let stopped = started.elapsed();
-        signal(rustix::process::Signal::CONT).map_err(gone)?;
+        kill_process(pid, Signal::CONT).map_err(gone)?;
         Ok(stopped)
     }
 
-    /// Waits for a line of the agent that begins with `prefix` and returns the rest of it.
+    /// Waits for a line of the agent that begins with `prefix` and returns the rest of it. A guest that does not send it
+    /// in time is killed.
     fn wait_for(&mut self, prefix: &str, limit: Duration) -> Result<String, LabError> {
+        match self.look_for(prefix, limit)? {
+            Some(rest) => Ok(rest),
+            None => Err(self.failure(&format!("did not answer within {} s", limit.as_secs()))),
+        }
+    }
+
+    /// As [`Guest::wait_for`]; a guest that does not send the line in time goes on.
+    fn look_for(&mut self, prefix: &str, limit: Duration) -> Result<Option<String>, LabError> {
         let deadline = Instant::now() + limit;
         loop {
-            match self.agent.read(LOOK_INTERVAL) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.agent.read(LOOK_INTERVAL.min(left.max(LOOK_INTERVAL_MIN))) {
                 Ok(Some(line)) => {
                     if let Some(rest) = line.strip_prefix(prefix) {
-                        return Ok(rest.to_owned());
+                        return Ok(Some(rest.to_owned()));
                     }
                 }
-                Ok(None) if Instant::now() > deadline => {
-                    return Err(self.failure(&format!("did not answer within {} s", limit.as_secs())));
-                }
+                Ok(None) if left.is_zero() => return Ok(None),
                 Ok(None) => {}
                 Err(_) => return Err(self.failure("ended")),
             }
@@ -290,6 +280,8 @@ impl Drop for Guest {
 pub struct Running<'a> {
     guest: &'a mut Guest,
     name: String,
+    /// What the agent said when it was done.
+    done: Option<String>,
 }
 
 impl Running<'_> {
@@ -298,12 +290,26 @@ impl Running<'_> {
         self.guest
     }
 
+    /// Waits at most this long, and says whether the script is done. [`Running::wait`] returns what it left behind.
+    ///
+    /// # Errors
+    /// When the guest ends.
+    pub fn is_done_within(&mut self, duration: Duration) -> Result<bool, LabError> {
+        if self.done.is_none() {
+            self.done = self.guest.look_for(&format!("done {} ", self.name), duration)?;
+        }
+        Ok(self.done.is_some())
+    }
+
     /// Waits until the script is done.
     ///
     /// # Errors
     /// When the guest ends or does not answer in time (it is killed then), or when its kernel complains.
-    pub fn wait(self, limit: Duration) -> Result<Output, LabError> {
-        let rest = self.guest.wait_for(&format!("done {} ", self.name), limit)?;
+    pub fn wait(mut self, limit: Duration) -> Result<Output, LabError> {
+        let rest = match self.done.take() {
+            Some(rest) => rest,
+            None => self.guest.wait_for(&format!("done {} ", self.name), limit)?,
+        };
         let status =
             rest.trim().parse().map_err(|_| LabError::Form { what: "an exit status", text: rest })?;
         let job = self.guest.share().join("jobs").join(&self.name);
@@ -345,23 +351,6 @@ impl Line {
             }
         }
     }
-}
-
-/// Puts into the shared folder what every guest finds in it.
-fn fill_share(share: &Path, files: &Files) -> Result<(), LabError> {
-    let copy = |from: &Path, name: &str| {
-        std::fs::copy(from, share.join(name)).map_err(LabError::file("read", from)).map(|_| ())
-    };
-    host::create_folder(&share.join("jobs"))?;
-    host::write(&share.join("agent"), include_str!("../guest/agent"))?;
-    for (name, text) in PLANTERS {
-        let path = share.join(name);
-        host::write(&path, text)?;
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&path, executable).map_err(LabError::file("write", &path))?;
-    }
-    copy(&files.module, "plant.ko")?;
-    files.binary.as_ref().map_or(Ok(()), |binary| copy(binary, "whylate"))
 }
 
 /// Connects to a socket of QEMU, which appears shortly after its start.

@@ -1,12 +1,16 @@
 //! Programs of the host: runs them, and installs those that are missing.
 
 use crate::error::LabError;
+use crate::packages;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// The package with QEMU.
+const QEMU_PACKAGE: &str = "qemu-system-x86";
 /// Program, and the Debian package that has it.
 const TOOLS: [(&str, &str); 9] = [
-    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("qemu-system-x86_64", QEMU_PACKAGE),
     ("mmdebstrap", "mmdebstrap"),
     ("mke2fs", "e2fsprogs"),
     ("depmod", "kmod"),
@@ -37,6 +41,21 @@ pub(crate) fn run(command: &mut Command) -> Result<String, LabError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// A command that is killed when the thread that runs it ends, however that happens: nothing writes to the cache behind
+/// the back of the next build.
+pub(crate) fn bound(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+/// As [`bound`], with all that the command starts and mounts: it runs in namespaces of its own, which end with it.
+pub(crate) fn enclosed(program: impl AsRef<OsStr>) -> Command {
+    let mut command = bound("unshare");
+    command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]).arg(program);
+    command
+}
+
 /// Where a program is.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -62,11 +81,14 @@ pub(crate) fn ensure_tools() -> Result<(), LabError> {
     let mut apt = Command::new("apt-get");
     apt.env("DEBIAN_FRONTEND", "noninteractive");
     apt.args(["-qq", "-y", "install", "--no-install-recommends"]).args(&missing);
+    if let Some(release) = missing.contains(&QEMU_PACKAGE).then(qemu_offer).flatten() {
+        apt.args(["--target-release", &release.name]);
+    }
     if run(&mut apt).is_err() {
         // The lists may be missing or too old to name files that are still there.
-        run(Command::new("apt-get").args(["-qq", "update"]))
-            .and_then(|_| run(&mut apt))
-            .map_err(|error| unavailable(format!("apt cannot install {}: {error}", missing.join(", "))))?;
+        packages::refresh_lists().and_then(|()| run(&mut apt)).map_err(|error| {
+            unavailable(format!("apt cannot install {}: {}", missing.join(", "), error.brief()))
+        })?;
     }
     Ok(())
 }
@@ -90,6 +112,34 @@ pub(crate) fn qemu_major() -> Result<u32, LabError> {
     version
         .and_then(|major| major.trim().parse().ok())
         .ok_or(LabError::Form { what: "the version of QEMU", text })
+}
+
+/// A release of Debian in the host's package sources, with the major version of its QEMU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QemuOffer {
+    pub(crate) name: String,
+    pub(crate) major: u32,
+}
+
+/// The release with the newest QEMU among the host's package sources. It is not always the one that apt would take: the
+/// backports of a release have to be asked for.
+pub(crate) fn qemu_offer() -> Option<QemuOffer> {
+    let table = run(Command::new("apt-cache").args(["madison", QEMU_PACKAGE])).ok()?;
+    newest_offer(&table)
+}
+
+/// Reads lines of the form `PACKAGE | EPOCH:VERSION | URI RELEASE/COMPONENT ARCHITECTURE Packages`.
+fn newest_offer(table: &str) -> Option<QemuOffer> {
+    let offer = |line: &str| -> Option<QemuOffer> {
+        let [_, version, source] = line.split('|').collect::<Vec<_>>()[..] else { return None };
+        let version = version.trim();
+        let version = version.split_once(':').map_or(version, |(_, rest)| rest);
+        let (name, _) = source.split_whitespace().nth(1)?.rsplit_once('/')?;
+        Some(QemuOffer { name: name.to_owned(), major: version.split(['.', '+']).next()?.parse().ok()? })
+    };
+    let offers = table.lines().filter_map(offer);
+    // The first of those with the same version, which is apt's own order.
+    offers.reduce(|best, next| if next.major > best.major { next } else { best })
 }
 
 /// Reads a file as text.
@@ -138,6 +188,25 @@ mod tests {
         let text = "é".repeat(OUTPUT_SHOWN_BYTES);
         assert!(end_of(&text).chars().all(|c| c == 'é'));
         assert_eq!(end_of(" a\n"), "a");
+    }
+
+    #[test]
+    fn the_newest_qemu_is_offered() {
+        let table = "\
+qemu-system-x86 | 1:7.2+dfsg-7 | http://mirror/debian bookworm/main amd64 Packages
+qemu-system-x86 | 1:10.0.2+ds-2~bpo12+1 | http://mirror/debian bookworm-backports/main amd64 Packages
+qemu-system-x86 | 1:7.2+dfsg-5 | http://mirror/security bookworm-security/main amd64 Packages
+";
+        assert_eq!(newest_offer(table), Some(QemuOffer { name: "bookworm-backports".into(), major: 10 }));
+        assert_eq!(newest_offer(&table.replace("1:10", "1:6")).unwrap().name, "bookworm");
+        assert_eq!(newest_offer(""), None);
+    }
+
+    #[test]
+    fn an_enclosed_command_runs_as_process_1_of_its_own() {
+        if is_root() {
+            assert_eq!(run(enclosed("sh").args(["-c", "echo $$"])).unwrap(), "1\n");
+        }
     }
 
     #[test]

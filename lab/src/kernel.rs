@@ -10,8 +10,6 @@ use crate::packages;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The first program of a guest.
-const INIT: &str = include_str!("../guest/init");
 /// What the first program needs to reach the root file system and the shared folder.
 const BOOT_MODULES: [&str; 6] = ["virtio_pci", "9pnet_virtio", "9p", "virtio_blk", "crc32c_generic", "ext4"];
 /// Modules that no guest has a device for: half of their bytes.
@@ -30,13 +28,21 @@ const MODULES_LEFT_OUT: [&str; 6] = [
 /// # Errors
 /// When it can neither be built nor found in the cache.
 pub(crate) fn ensure(cache: &Cache, kernel: Kernel, say: &dyn Fn(&str)) -> Result<String, LabError> {
-    let built = newest_version(kernel).and_then(|version| {
-        if !cache.kernel_folder(&version).is_dir() {
-            say(&format!("kernel {version}: fetching and unpacking"));
-            build(cache, &version)?;
-        }
-        Ok(version)
-    });
+    let newest = || {
+        newest_version(kernel).and_then(|version| {
+            if !cache.kernel_folder(&version).is_dir() {
+                say(&format!("kernel {version}: fetching and unpacking"));
+                build(cache, &version)?;
+            }
+            Ok(version)
+        })
+    };
+    let mut built = newest();
+    if matches!(built, Err(LabError::Unavailable { .. })) && host::is_root() && cache.kernel(kernel).is_none()
+    {
+        // Lists that are too old name a kernel that is not to be had any more.
+        built = packages::refresh_lists().and_then(|()| newest());
+    }
     match (built, cache.kernel(kernel)) {
         (Ok(version), _) => {
             cache.set_kernel(kernel, &version)?;
@@ -116,7 +122,6 @@ fn first_file_system(unpacked: &Path, version: &str, folder: &Path) -> Result<()
         // The names sort in the order in which they are to be loaded.
         archive.file(&format!("modules/{index:02}.ko"), &read(modules.join(path))?);
     }
-    archive.file("init", INIT.as_bytes());
     host::write(&folder.join("initramfs"), archive.finish())
 }
 
@@ -174,7 +179,7 @@ pub(crate) fn file_system_image(content: &Path, image: &Path, spare_mib: u64) ->
         .next()
         .and_then(|mib| mib.parse().ok())
         .ok_or(LabError::Form { what: "the size of a folder", text: size })?;
-    let mut mke2fs = Command::new(host::find("mke2fs").unwrap_or("mke2fs".into()));
+    let mut mke2fs = host::bound(host::find("mke2fs").unwrap_or("mke2fs".into()));
     mke2fs.args(["-q", "-F", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-E", "root_owner=0:0", "-d"]);
     // The tables of the file system take about a sixteenth.
     mke2fs.arg(content).arg(image).arg(format!("{}M", mib + mib / 12 + spare_mib));

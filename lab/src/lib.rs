@@ -7,8 +7,10 @@
 //!
 //! It does not measure performance: an emulated CPU has no caches, no speculation and no firmware.
 
+mod boot_folder;
 mod bzimage;
 mod cache;
+mod counter;
 mod error;
 mod guest;
 mod host;
@@ -31,6 +33,10 @@ pub use machine::{Device, Image, Kernel, Machine, Profile};
 pub use plant::Stall;
 
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Parts of the cache that newer ones have replaced are kept this long.
+const REPLACED_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Builds what is missing in the cache: the kernels, the module that plants causes, and the root file systems. What
 /// was built before stays, so that a broken build is continued by building again.
@@ -40,6 +46,9 @@ use std::path::PathBuf;
 pub fn build(cache: &Cache, images: &[Image], say: &(dyn Fn(&str) + Sync)) -> Result<(), LabError> {
     let _lock = cache.lock()?;
     host::ensure_tools()?;
+    for image in images {
+        rootfs::may_build(cache, *image)?;
+    }
     std::thread::scope(|scope| {
         let kernels = scope.spawn(|| -> Result<(), LabError> {
             for kernel in Kernel::ALL {
@@ -52,7 +61,23 @@ pub fn build(cache: &Cache, images: &[Image], say: &(dyn Fn(&str) + Sync)) -> Re
             rootfs::ensure(cache, *image, &say)?;
         }
         kernels.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    })?;
+    cache.remove_replaced(REPLACED_AGE)
+}
+
+/// Installs the host's programs that are missing, and looks whether what the cache lacks can be had: a cheap way to
+/// know whether [`build`] will do.
+///
+/// # Errors
+/// [`LabError::Unavailable`] when this machine cannot have a lab.
+pub fn install_tools(cache: &Cache) -> Result<(), LabError> {
+    host::ensure_tools()?;
+    let missing: Vec<Kernel> =
+        Kernel::ALL.into_iter().filter(|kernel| cache.kernel(*kernel).is_none()).collect();
+    if !missing.is_empty() && host::is_root() {
+        packages::refresh_lists()?;
+    }
+    missing.iter().try_for_each(|kernel| packages::dependencies(kernel.package()).map(|_| ()))
 }
 
 /// A cache from which guests are booted.
@@ -73,15 +98,15 @@ impl Lab {
     /// Why a machine cannot be booted here; `None` when it can.
     #[must_use]
     pub fn lacks(&self, machine: &Machine) -> Option<String> {
-        let build = "run `cargo xtask lab build`";
+        let build = "run `cargo xtask lab build";
         let Some((version, _)) = self.cache.kernel(machine.kernel) else {
-            return Some(format!("the kernel `{}` is not in the cache: {build}", machine.kernel.name()));
+            return Some(format!("the kernel `{}` is not in the cache: {build}`", machine.kernel.name()));
         };
         if plant_module::find(&self.cache, &version).is_none() {
             return Some(format!("plant.ko of these sources is not in the cache: {build}"));
         }
         if self.cache.image(machine.image).is_none() {
-            return Some(format!("the image `{0}` is not in the cache: {build} {0}", machine.image.name()));
+            return Some(format!("the image `{0}` is not in the cache: {build} {0}`", machine.image.name()));
         }
         qemu::unable(machine.profile)
     }
@@ -98,7 +123,7 @@ impl Lab {
         let files = self.cache.kernel(machine.kernel).and_then(|(version, kernel)| {
             let module = plant_module::find(&self.cache, &version)?;
             let root = self.cache.image(machine.image)?;
-            Some(guest::Files { kernel, root, module, binary: self.binary.clone() })
+            Some(boot_folder::Files { kernel, root, module, binary: self.binary.clone() })
         });
         let files = files.ok_or_else(|| unavailable("the cache was emptied just now".into()))?;
         Guest::boot(machine, &files)

@@ -16,7 +16,7 @@ pub(crate) fn debian_sources() -> Result<Vec<String>, LabError> {
     let mut apt = Command::new("apt-get");
     apt.args(["indextargets", "--format", "$(ORIGIN)|$(ARCHITECTURE)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)"]);
     apt.arg("Created-By: Packages");
-    let targets = host::run(&mut apt).map_err(|error| no_packages(&error.to_string()))?;
+    let targets = host::run(&mut apt).map_err(|error| no_packages(&error.brief()))?;
     let lines = source_lines(&targets, Path::new(KEYRING).is_file());
     if lines.is_empty() {
         return Err(no_packages("apt knows no package list of Debian for amd64"));
@@ -50,12 +50,22 @@ pub(crate) fn dependencies(package: &str) -> Result<Vec<String>, LabError> {
     let mut record = show();
     if record.is_err() && host::is_root() {
         // The lists of a fresh machine are empty.
-        host::run(Command::new("apt-get").args(["-qq", "update"]))
-            .map_err(|error| no_packages(&error.to_string()))?;
+        refresh_lists()?;
         record = show();
     }
     let record = record.map_err(|_| no_packages(&format!("apt does not know the package {package}")))?;
     Ok(depends_of(&record))
+}
+
+/// Fetches the lists of packages anew; only root can.
+///
+/// # Errors
+/// [`LabError::Unavailable`] when they cannot be fetched.
+pub(crate) fn refresh_lists() -> Result<(), LabError> {
+    // Without this apt takes a server that it cannot reach for a success.
+    let mut apt = Command::new("apt-get");
+    apt.args(["-qq", "-o", "APT::Update::Error-Mode=any", "update"]);
+    host::run(&mut apt).map(|_| ()).map_err(|error| no_packages(&error.brief()))
 }
 
 /// The first alternative of each dependency, without versions.
@@ -72,12 +82,12 @@ fn depends_of(record: &str) -> Vec<String> {
 pub(crate) fn unpack(packages: &[String], downloads: &Path, to: &Path) -> Result<(), LabError> {
     host::create_folder(downloads)?;
     host::create_folder(to)?;
-    let mut apt = Command::new("apt-get");
+    let mut apt = host::bound("apt-get");
     apt.current_dir(downloads).args(["-qq", "-o", "APT::Sandbox::User=root", "download"]).args(packages);
-    host::run(&mut apt).map_err(|error| no_packages(&error.to_string()))?;
+    host::run(&mut apt).map_err(|error| no_packages(&error.brief()))?;
     for package in packages {
         let file = downloaded(package, downloads)?;
-        host::run(Command::new("dpkg-deb").arg("-x").arg(&file).arg(to))?;
+        host::run(host::bound("dpkg-deb").arg("-x").arg(&file).arg(to))?;
     }
     Ok(())
 }

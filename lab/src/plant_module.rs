@@ -4,7 +4,6 @@ use crate::cache::{self, Cache};
 use crate::error::LabError;
 use crate::host;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// The sources of the module, by name.
 const SOURCES: [(&str, &str); 7] = [
@@ -41,7 +40,7 @@ pub(crate) fn ensure(cache: &Cache, version: &str, say: &dyn Fn(&str)) -> Result
     for (name, text) in SOURCES {
         host::write(&work.path().join(name), text)?;
     }
-    let mut make = Command::new("make");
+    let mut make = host::bound("make");
     make.arg("-s").arg("-C").arg(folder.join(format!("headers/usr/src/linux-headers-{version}")));
     make.arg(format!("M={}", work.path().display())).args(["CC=gcc", "KBUILD_MODPOST_WARN=", "modules"]);
     host::run(&mut make)?;

@@ -1,5 +1,6 @@
 //! The command line of QEMU for a machine.
 
+use crate::counter;
 use crate::error::LabError;
 use crate::host;
 use crate::machine::{Device, Machine, Profile};
@@ -22,7 +23,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) kernel: &'a Path,
     /// Root file system in the cache; the guest's writes go nowhere.
     pub(crate) root: &'a Path,
-    /// Folder of this boot: sockets, logs, the second disk.
+    /// Folder of this boot: the initial RAM file system, sockets, logs, the second disk.
     pub(crate) folder: &'a Path,
     /// Folder that guest and host share.
     pub(crate) share: &'a Path,
@@ -65,6 +66,11 @@ pub(crate) fn command(machine: &Machine, parts: &Parts<'_>) -> Result<Command, L
 /// Kernel, its command line, its console.
 fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>) {
     let mut line = String::from("console=ttyS0 panic=-1 loglevel=5 tsc=reliable");
+    if machine.profile == Profile::Threads
+        && let Some(khz) = counter::frequency_khz()
+    {
+        line.push_str(&format!(" tsc_early_khz={khz}"));
+    }
     let mut kernel = "vmlinux";
     if machine.devices.contains(&Device::VesaFramebuffer) {
         // Only the setup code of a bzImage sets a graphics mode. mtrr:3 asks vesafb for write-combining.
@@ -72,7 +78,7 @@ fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>) {
         line.push_str(" vga=0x315 video=vesafb:mtrr:3");
     }
     qemu.arg("-kernel").arg(parts.kernel.join(kernel));
-    qemu.arg("-initrd").arg(parts.kernel.join("initramfs"));
+    qemu.arg("-initrd").arg(parts.folder.join("initramfs"));
     qemu.args(["-append", &line]);
     let console = parts.folder.join("console.log");
     qemu.args(["-chardev", &format!("file,id=console,path={}", console.display())]);
@@ -115,15 +121,19 @@ fn add_device(qemu: &mut Command, device: Device, folder: &Path) -> Result<(), L
 
 /// Why this machine's QEMU cannot run a profile.
 pub(crate) fn unable(profile: Profile) -> Option<String> {
-    match host::qemu_major() {
-        Err(error) => Some(error.to_string()),
-        Ok(major) if major < profile.qemu_major_min() => Some(format!(
-            "the profile {} needs QEMU {} and this is QEMU {major}",
-            profile.name(),
-            profile.qemu_major_min()
-        )),
-        Ok(_) => None,
-    }
+    let major = match host::qemu_major() {
+        Err(error) => return Some(error.to_string()),
+        Ok(major) => major,
+    };
+    let needed = profile.qemu_major_min();
+    (major < needed).then(|| {
+        let offer = host::qemu_offer().filter(|offer| offer.major >= needed);
+        let fix = offer.map_or_else(
+            || "apt's sources have no newer one".to_owned(),
+            |offer| format!("run `apt-get install -t {} qemu-system-x86`", offer.name),
+        );
+        format!("the profile {} needs QEMU {needed} and this is QEMU {major}; {fix}", profile.name())
+    })
 }
 
 #[cfg(test)]

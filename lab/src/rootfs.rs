@@ -7,7 +7,6 @@ use crate::kernel::file_system_image;
 use crate::machine::Image;
 use crate::packages;
 use std::path::Path;
-use std::process::Command;
 
 /// Raised when an image is built in another way from the same packages.
 const RECIPE: &[u8] = b"1";
@@ -37,25 +36,41 @@ const LEFT_OUT: [&str; 4] =
 /// Room for what tests write, in MiB.
 const SPARE_MIB: u64 = 256;
 
+/// Whether a root file system is in the cache, or this process can build it.
+///
+/// # Errors
+/// [`LabError::Unavailable`] when it is not and this process is not root.
+pub(crate) fn may_build(cache: &Cache, image: Image) -> Result<(), LabError> {
+    if host::is_root() || cache.root().join(file_name(image)).is_file() {
+        return Ok(());
+    }
+    Err(LabError::Unavailable {
+        reason: "unpacking the guest's packages with their owners needs root".into(),
+        fix: "run `cargo xtask lab build` once as root, with WHYLATE_LAB_CACHE set to this user's cache"
+            .into(),
+    })
+}
+
 /// Makes sure that a root file system is in the cache.
 ///
 /// # Errors
 /// [`LabError::Unavailable`] when this process is not root or the packages cannot be had.
 pub(crate) fn ensure(cache: &Cache, image: Image, say: &dyn Fn(&str)) -> Result<(), LabError> {
-    let packages = package_list(image);
-    let file = format!("{}-{}.ext4", image.name(), cache::key([RECIPE, packages.join(",").as_bytes()]));
+    let file = file_name(image);
     let path = cache.root().join(&file);
     if !path.is_file() {
-        if !host::is_root() {
-            return Err(LabError::Unavailable {
-                reason: "unpacking the guest's packages with their owners needs root".into(),
-                fix: "run `cargo xtask lab build` once as root, with WHYLATE_LAB_CACHE set to this user's cache".into(),
-            });
-        }
+        may_build(cache, image)?;
+        let packages = package_list(image);
         say(&format!("root file system `{}`: {} packages and what they need", image.name(), packages.len()));
         build(cache, &packages, &path)?;
     }
     cache.set_image(image, &file)
+}
+
+/// The name of an image, which depends on what is in it and on how it is built.
+fn file_name(image: Image) -> String {
+    let key = cache::key([RECIPE, package_list(image).join(",").as_bytes()]);
+    format!("{}-{key}.ext4", image.name())
 }
 
 fn package_list(image: Image) -> Vec<&'static str> {
@@ -72,7 +87,8 @@ fn build(cache: &Cache, package_list: &[&str], to: &Path) -> Result<(), LabError
     let lines = packages::debian_sources()?;
     host::write(&sources, lines.join("\n") + "\n")?;
     let root = work.path().join("root");
-    let mut mmdebstrap = Command::new("mmdebstrap");
+    let mut mmdebstrap = host::enclosed("mmdebstrap");
+    mmdebstrap.env("TMPDIR", work.path());
     mmdebstrap.args(["--quiet", "--mode=root", "--variant=minbase", "--format=directory"]);
     mmdebstrap.args(["--architectures=amd64", "--skip=check/qemu"]);
     mmdebstrap.args(["--aptopt=Apt::Install-Recommends false", "--dpkgopt=force-unsafe-io"]);
@@ -80,7 +96,7 @@ fn build(cache: &Cache, package_list: &[&str], to: &Path) -> Result<(), LabError
     mmdebstrap.arg(format!("--include={}", package_list.join(",")));
     mmdebstrap.arg(release(&lines)?).arg(&root).arg(&sources);
     host::run(&mut mmdebstrap).map_err(|error| LabError::Unavailable {
-        reason: error.to_string(),
+        reason: format!("mmdebstrap failed: {}", error.brief()),
         fix: "see that the packages can be fetched, then run `cargo xtask lab build` again".into(),
     })?;
     let image = work.path().join("root.ext4");

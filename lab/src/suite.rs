@@ -58,6 +58,10 @@ pub fn run(tests: Vec<LabTest>) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if chosen.is_empty() {
+        println!("lab: no test has a name with {}", words.join(" or "));
+        return ExitCode::FAILURE;
+    }
     let started = Instant::now();
     let mode = std::env::var("WHYLATE_LAB").unwrap_or_default();
     let outcomes = match mode.as_str() {
@@ -136,14 +140,17 @@ fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome
     }
     let mut guest: Option<Guest> = None;
     let mut outcomes = Vec::new();
-    for test in tests {
+    for (index, test) in tests.iter().enumerate() {
         let started = Instant::now();
         let mut attempt = || -> Result<(), LabError> {
             let guest = match guest.take().filter(|guest| !guest.has_ended()) {
                 Some(running) => guest.insert(running),
                 None => guest.insert(lab.boot(machine)?),
             };
-            (test.body)(guest)
+            (test.body)(guest)?;
+            // What the kernel says after the last script is told by the next one.
+            let is_last = index + 1 == tests.len() && !guest.has_ended();
+            if is_last { guest.run("").map(|_| ()) } else { Ok(()) }
         };
         let outcome = match catch_unwind(AssertUnwindSafe(&mut attempt)) {
             Ok(Ok(())) => Outcome::Passed,

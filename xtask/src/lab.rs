@@ -1,10 +1,13 @@
 //! `cargo xtask lab …`: builds the lab's program and becomes it, so that its exit status is the one that is seen.
 
 use crate::{process, toolchain};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
+/// The exit status with which the lab's program says that there can be no lab on this machine.
+const UNAVAILABLE: i32 = 69;
 /// The target that the program under test is built for.
 const GUEST_TARGET: &str = "x86_64-unknown-linux-musl";
 
@@ -17,7 +20,65 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         toolchain::ensure_targets(&[GUEST_TARGET])?;
     }
     process::run(process::cargo(root).args(["build", "--quiet", "--package", "whylate-lab"]))?;
-    let mut lab = process::cargo(root);
-    lab.args(["run", "--quiet", "--package", "whylate-lab", "--"]).args(words);
-    Err(lab.exec()).context("cannot start the lab's program")
+    Err(program(root, words).exec()).context("cannot start the lab's program")
+}
+
+/// A step of `cargo xtask test`: installs the programs that the lab needs, so that a machine where there has to be a lab
+/// and can be none is told before the long steps.
+///
+/// # Errors
+/// When there has to be a lab and can be none.
+pub(crate) fn tools(root: &Path) -> Result<()> {
+    step(root, "tools")
+}
+
+/// A step of `cargo xtask test`: builds the lab and runs its tests.
+///
+/// # Errors
+/// When a test fails, or when there has to be a lab and is none.
+pub(crate) fn test(root: &Path) -> Result<()> {
+    step(root, "test")
+}
+
+/// Runs a command of the lab. A machine that can have no lab is told, and is no failure unless `WHYLATE_LAB` is
+/// `required`.
+fn step(root: &Path, word: &str) -> Result<()> {
+    process::run(process::cargo(root).args(["build", "--quiet", "--package", "whylate-lab"]))?;
+    let status = program(root, &[word]).stdin(Stdio::null()).status();
+    let status = status.context("cannot start the lab's program")?;
+    judge(status.code(), std::env::var("WHYLATE_LAB").is_ok_and(|mode| mode == "required"))
+}
+
+fn judge(status: Option<i32>, is_required: bool) -> Result<()> {
+    match status {
+        Some(0) => Ok(()),
+        Some(UNAVAILABLE) if !is_required => {
+            println!("xtask: the lab is SKIPPED, for the reason above");
+            Ok(())
+        }
+        Some(UNAVAILABLE) => bail!("WHYLATE_LAB=required, and there is no lab, for the reason above"),
+        Some(status) => bail!("the lab failed (exit status: {status})"),
+        None => bail!("the lab's program was ended by a signal"),
+    }
+}
+
+/// The lab's program, which has been built, with its arguments.
+fn program(root: &Path, words: &[&str]) -> Command {
+    let mut cargo = process::cargo(root);
+    cargo.args(["run", "--quiet", "--package", "whylate-lab", "--"]).args(words);
+    cargo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_lab_fails_only_where_it_is_required() {
+        assert!(judge(Some(UNAVAILABLE), false).is_ok());
+        assert!(judge(Some(UNAVAILABLE), true).is_err());
+        assert!(judge(Some(0), true).is_ok());
+        assert!(judge(Some(101), false).unwrap_err().to_string().contains("101"));
+        assert!(judge(None, false).is_err());
+    }
 }

@@ -25,7 +25,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask CHORE
 
-  test             everything continuous integration does: fmt, clippy, docs, tidy, tests, static binaries
+  test             everything continuous integration does: fmt, tidy, clippy, docs, tests,
+                   static binaries, the lab's tests where there is a lab
   tidy             the rules of the source tree: dependencies, unsafe code, sizes, leftovers
   dist             the static release binaries for x86_64 and aarch64
   fuzz [SECONDS]   each fuzz target for that long (default 60); needs a nightly toolchain and cargo-fuzz

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything continuous integration does, one step after another, until one fails.
 
-use crate::{dist, process, tidy, toolchain};
+use crate::{dist, lab, process, tidy, toolchain};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,14 +13,16 @@ const HELP_REPEATS: usize = 20;
 type Step = (&'static str, fn(&Path) -> Result<()>);
 
 /// Cheap steps first, so that most mistakes are found early.
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 9] = [
     ("toolchain", toolchain_parts),
     ("fmt", format),
     ("tidy", tidy::run),
     ("clippy", clippy),
     ("docs", documentation),
+    ("lab-tools", lab::tools),
     ("tests", tests),
     ("dist", static_binaries),
+    ("lab", lab::test),
 ];
 
 /// Runs the steps and prints how long each took.
@@ -71,7 +73,8 @@ fn documentation(root: &Path) -> Result<()> {
 }
 
 fn tests(root: &Path) -> Result<()> {
-    process::run(process::cargo(root).args(["test", "--workspace"]))
+    // The lab's tests are a step of their own: they need what the steps after this one build.
+    process::run(process::cargo(root).args(["test", "--workspace"]).env_remove("WHYLATE_LAB"))
 }
 
 fn static_binaries(root: &Path) -> Result<()> {

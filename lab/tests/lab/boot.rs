@@ -1,6 +1,6 @@
 //! Guests come up as they were asked for, and whatever happens in them is told.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use whylate_lab::suite::LabTest;
 use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
 
@@ -15,9 +15,11 @@ pub(crate) fn tests() -> Vec<LabTest> {
     let machine = Machine::new(Profile::Threads, Kernel::RealTime);
     let test = |name, body| LabTest::new(name, machine.clone(), body);
     tests.extend([
+        test("boot_has_a_clock_as_fast_as_the_hosts", clock_rate),
         test("boot_runs_a_script_and_returns_its_files", script_runs),
         test("boot_ends_what_a_script_left_running", leftovers_end),
         test("boot_has_the_facilities_that_tests_rely_on", facilities),
+        test("boot_answers_beside_a_realtime_loop", realtime_loop),
         test("boot_takes_a_kernel_warning_as_a_failure", warning_is_told),
         test("boot_kills_only_a_guest_that_hangs", hanging_guest),
         test("boot_tells_a_panic", panic_is_told),
@@ -33,6 +35,29 @@ fn as_asked(guest: &mut Guest) -> Result<(), LabError> {
     let cpus = guest.ok("nproc")?;
     assert!(cpus == "1" || cpus == "2", "{cpus}");
     assert_eq!(guest.ok("cat /sys/devices/system/clocksource/clocksource0/current_clocksource")?, "tsc");
+    Ok(())
+}
+
+/// How far the rates of two clocks may be apart.
+const RATE_TOLERANCE: f64 = 0.02;
+
+fn clock_rate(guest: &mut Guest) -> Result<(), LabError> {
+    let mut look = || -> Result<(Instant, f64, Instant), LabError> {
+        let before = Instant::now();
+        let uptime = guest.ok("cut -d' ' -f1 /proc/uptime")?;
+        Ok((before, uptime.parse().unwrap_or_default(), Instant::now()))
+    };
+    let first = look()?;
+    std::thread::sleep(Duration::from_secs(4));
+    let last = look()?;
+    // The guest looked at its clock some time between the host's two looks, however long a busy host took for it.
+    let shortest = (last.0 - first.2).as_secs_f64() * (1.0 - RATE_TOLERANCE);
+    let longest = (last.2 - first.0).as_secs_f64() * (1.0 + RATE_TOLERANCE);
+    let passed = last.1 - first.1;
+    assert!(
+        (shortest..=longest).contains(&passed),
+        "{passed} s in the guest, {shortest} to {longest} s here"
+    );
     Ok(())
 }
 
@@ -67,6 +92,15 @@ fn facilities(guest: &mut Guest) -> Result<(), LabError> {
     for tracer in ["function", "timerlat", "osnoise", "hwlat"] {
         assert!(tracers.split_whitespace().any(|known| known == tracer), "{tracer} is missing: {tracers}");
     }
+    Ok(())
+}
+
+fn realtime_loop(guest: &mut Guest) -> Result<(), LabError> {
+    // Interrupt threads have priority 50; those that carry /lab must not be on the loop's CPU.
+    guest
+        .ok("taskset -pc 0 $$ >/dev/null\ntaskset -c 1 chrt -f 95 sh -c 'while :; do :; done' & sleep 1\n\
+         echo beside >/lab/beside\ncat /lab/beside >/dev/null\nkill -0 $!\nkill -KILL $!")?;
+    assert_eq!(std::fs::read_to_string(guest.share().join("beside")).unwrap_or_default(), "beside\n");
     Ok(())
 }
 

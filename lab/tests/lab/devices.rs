@@ -88,7 +88,7 @@ fn cpu_is_plugged_in(guest: &mut Guest) -> Result<(), LabError> {
     let answer = guest.monitor("device_add max-x86_64-cpu,id=extra,socket-id=2,core-id=0,thread-id=0")?;
     assert!(!answer.contains("Error"), "{answer}");
     let online = guest.ok(
-        "for attempt in $(seq 100); do [ ! -e /sys/devices/system/cpu/cpu2/online ] || break; sleep 0.1; done\n\
+        "for attempt in $(seq 600); do [ ! -e /sys/devices/system/cpu/cpu2/online ] || break; sleep 0.1; done\n\
          echo 1 >/sys/devices/system/cpu/cpu2/online 2>/dev/null || true\ncat /sys/devices/system/cpu/online",
     )?;
     assert_eq!(online, "0-2");
@@ -110,7 +110,7 @@ fn xorg(guest: &mut Guest) -> Result<(), LabError> {
          Section \"Device\"\n Identifier \"card\"\n Driver \"modesetting\"\n Option \"kmsdev\" \"/dev/dri/card0\"\nEndSection\n\
          END\n\
          Xorg :0 -config /tmp/xorg.conf -noreset -nolisten tcp -novtswitch -logfile $OUT/xorg.log >$OUT/xorg.out 2>&1 &\n\
-         for attempt in $(seq 200); do [ ! -S /tmp/.X11-unix/X0 ] || break; sleep 0.1; done\n\
+         while kill -0 $! && [ ! -S /tmp/.X11-unix/X0 ]; do sleep 0.1; done\n\
          DISPLAY=:0 x11perf -sync -rect500 -repeat 1 -time 1",
     )?;
     assert!(text.contains("500x500 rectangle"), "{text}");

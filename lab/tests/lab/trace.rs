@@ -71,14 +71,17 @@ pub(crate) fn within<'a>(events: &'a [Event], stall: &Stall) -> Vec<&'a Event> {
     events.iter().filter(is_within).collect()
 }
 
-/// The events on the stalled CPU less than `distance_ns` before or after the stall.
-pub(crate) fn near<'a>(events: &'a [Event], stall: &Stall, distance_ns: u64) -> Vec<&'a Event> {
-    let is_near = |event: &&Event| {
+/// The events on the stalled CPU between the end of the stall before and the begin of the one after.
+pub(crate) fn around<'a>(events: &'a [Event], stall: &Stall, all: &[Stall]) -> Vec<&'a Event> {
+    let ends = all.iter().map(|other| other.end_ns).filter(|end| *end <= stall.begin_ns);
+    let begins = all.iter().map(|other| other.begin_ns).filter(|begin| *begin >= stall.end_ns);
+    let (from, to) = (ends.max().unwrap_or(0), begins.min().unwrap_or(u64::MAX));
+    let is_around = |event: &&Event| {
         event.cpu == stall.cpu
-            && event.at_ns + distance_ns > stall.begin_ns
-            && event.at_ns < stall.end_ns + distance_ns
+            && event.at_ns + ROUNDING_NS > from
+            && event.at_ns < to.saturating_add(ROUNDING_NS)
     };
-    events.iter().filter(is_near).collect()
+    events.iter().filter(is_around).collect()
 }
 
 /// Whether an entry with this text and the exit that follows it on the stalled CPU enclose the stall.

@@ -55,7 +55,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "whylate-runner",
         ],
     ),
-    ("whylate-lab", &[]),
+    ("whylate-lab", &["whylate-core", "whylate-sys"]),
     ("xtask", &["whylate-lab"]),
 ];
 
