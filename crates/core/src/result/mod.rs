@@ -4,10 +4,12 @@
 //! machine.
 
 mod cause;
+mod histograms;
 mod run;
 mod treat;
 
 pub use cause::{Cause, CauseKind};
+pub use histograms::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
 pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
     Verdict,
