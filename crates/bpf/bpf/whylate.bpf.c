@@ -128,8 +128,8 @@ ALWAYS_INLINE void woken_runs(u32 cpu, u32 enabled, struct cpu_state *state, con
 
 	state->waking_ns = pending->waking_ns;
 	state->expires_ns = pending->expires_ns;
-	/* It waited for a task that it could not have preempted. */
-	state->is_shared = previous->prio <= next->prio;
+	/* It waited for a task that it could not have preempted. The idle task has the number of nice 0. */
+	state->is_shared = previous->pid && previous->prio <= next->prio;
 	if (state->is_shared) {
 		if (is_enabled(enabled, SHARED_PRIORITY))
 			count_decided(cpu, SHARED_PRIORITY, wakeup_ns, pending, now_ns, previous, next);
