@@ -34,6 +34,14 @@ struct task_struct {
 	char comm[16];
 };
 
+struct task_struct___old {
+	long state;
+};
+
+struct task_struct___new {
+	unsigned int __state;
+};
+
 struct rb_node {
 	unsigned long __rb_parent_color;
 };
@@ -76,6 +84,10 @@ static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*bpf_get_current_comm)(void *to, u32 size) = (void *)16;
+static long (*bpf_get_stackid)(void *ctx, void *map, u64 flags) = (void *)27;
+static long (*bpf_get_stack)(void *ctx, void *to, u32 size, u64 flags) = (void *)67;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 static struct pt_regs *(*bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 
@@ -88,4 +100,7 @@ static struct pt_regs *(*bpf_task_pt_regs)(struct task_struct *task) = (void *)1
 /* Maps are described by a structure whose members' types carry the numbers. */
 #define MAP_NUMBER(name, value) int(*name)[value]
 #define MAP_TYPE(name, type) typeof(type) *name
+#define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_STACK_TRACE 7
+#define BPF_NOEXIST 1

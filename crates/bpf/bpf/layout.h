@@ -35,10 +35,17 @@ struct config {
 	u8 command[COMMAND_BYTES];
 	/* Goes up by one with each reset of the kind. */
 	u32 epochs[KINDS_STRIDE];
+	/* From which lateness on the stack of the moment is kept, in the search for causes. */
+	u64 late_ns;
+	/* The process whose page faults are causes; 0 for none. */
+	u32 process;
+	u32 unused;
 	/* Per CPU, one bit for each kind that counts there. */
 	u8 enabled[CPUS_MAX];
+	/* Per CPU, 1 + the number of its ring of segments; 0: it has none. */
+	u16 rings[CPUS_MAX];
 };
-_Static_assert(sizeof(struct config) == 64 + CPUS_MAX, "layout.rs");
+_Static_assert(sizeof(struct config) == 80 + 3 * CPUS_MAX, "layout.rs");
 
 /* The largest latency since the last reset. */
 struct record {
@@ -100,8 +107,10 @@ struct counters {
 	u64 elsewhere;
 	/* Switches to a task that counts whose end was not seen: the first one of a new thread. */
 	u64 unfinished;
+	/* Interrupts sent that found no room in the table. */
+	u64 ipis_lost;
 };
-_Static_assert(sizeof(struct counters) == 40, "layout.rs");
+_Static_assert(sizeof(struct counters) == 48, "layout.rs");
 
 /* What one CPU is in the middle of. */
 struct cpu_state {
@@ -119,6 +128,122 @@ struct cpu_state {
 	u32 is_shared;
 	/* The thread in which a timer's softirq handler runs. */
 	u32 soft_thread;
-	u64 padding[3];
+	/* How many segments were written; the next one's place. */
+	u64 segments;
+	/* When what runs now began. */
+	u64 irq_ns;
+	u64 vector_ns;
+	u64 softirq_ns;
+	u64 function_ns;
+	u64 idle_ns;
+	u64 thread_ns;
+	u64 lock_ns;
+	u64 lock;
+	u32 lock_flags;
+	u32 lock_thread;
+	u32 idle_state;
+	/* How many stacks were kept. */
+	u32 stacks;
+	/* How late timers and switches are as a rule: means that forget. */
+	u64 timer_typical_ns;
+	u64 switch_typical_ns;
+	u64 padding[5];
 };
-_Static_assert(sizeof(struct cpu_state) == 128, "layout.rs");
+_Static_assert(sizeof(struct cpu_state) == 256, "layout.rs");
+_Static_assert(__builtin_offsetof(struct cpu_state, segments) == 112, "layout.rs");
+
+/* Segments that a CPU's ring holds. */
+#define RING_SEGMENTS 16384
+
+enum segment_kind {
+	SEGMENT_NONE,
+	/* A device's interrupt handler: id is the line. */
+	SEGMENT_IRQ,
+	/* An interrupt that has a vector of its own: id is the vector. */
+	SEGMENT_VECTOR,
+	/* id is the vector. */
+	SEGMENT_SOFTIRQ,
+	/* address is the handler. */
+	SEGMENT_NMI,
+	/* A function that another CPU asked for: address is the function; id and command are the sender's thread. */
+	SEGMENT_FUNCTION,
+	/* id is the thread, other the process; address is the priority of the thread that ran next. */
+	SEGMENT_THREAD,
+	/* id is the idle state. */
+	SEGMENT_IDLE,
+	/* The thread id of the process prio waited for the lock at address; other is the kind of lock. */
+	SEGMENT_LOCK,
+	/* The thread id touched address; start and end are the moment. */
+	SEGMENT_PAGE_FAULT,
+	/*
+	 * From the programmed expiry of a timer to the wake-up of its thread, which is in address, with its process in
+	 * the upper half; other is 1 + the number of the stack of the wake-up, or 0.
+	 */
+	SEGMENT_TIMER,
+	/* From the wake-up of a thread, as above, to its CPU; other is 1 + the number of the stack of the thread before. */
+	SEGMENT_WAKEUP,
+};
+
+/* SEGMENT_THREAD: it would have run on. */
+#define SEGMENT_RUNNABLE 1
+/* The sender is known. */
+#define SEGMENT_HAS_SENDER 2
+
+/* What took a CPU, from when to when. */
+struct segment {
+	u64 start_ns;
+	u64 end_ns;
+	/* 1 + its number, written last. */
+	u64 number;
+	u64 address;
+	u32 id;
+	s32 other;
+	s32 prio;
+	u8 kind;
+	u8 flags;
+	u16 from_cpu;
+	u8 command[COMMAND_BYTES];
+};
+_Static_assert(sizeof(struct segment) == 64, "layout.rs");
+
+/* Who asked another CPU to run a function, by the address of the request. */
+struct sender {
+	u64 request;
+	u32 thread;
+	u32 cpu;
+	u8 command[COMMAND_BYTES];
+};
+#define SENDERS 4096
+
+/* Interrupts that other CPUs were sent. */
+struct ipi_key {
+	/* 0: the interrupt that makes a CPU look for a task to run. */
+	u64 function;
+	u64 call_site;
+	u32 cpu;
+	u32 from_cpu;
+	u8 command[COMMAND_BYTES];
+};
+_Static_assert(sizeof(struct ipi_key) == 40, "layout.rs");
+
+struct ipi_count {
+	u64 count;
+	/* The sender's stack when this was first seen; negative: not known. */
+	s64 stack;
+};
+_Static_assert(sizeof(struct ipi_count) == 16, "layout.rs");
+
+#define SENDER_STACK_DEPTH 127
+
+/* The stack of a moment at which something was late. */
+#define STACK_DEPTH 46
+struct stack {
+	/* 1 + its number on its CPU, written last. */
+	u64 number;
+	/* How long it is. */
+	u64 bytes;
+	u64 addresses[STACK_DEPTH];
+};
+_Static_assert(sizeof(struct stack) == 384, "layout.rs");
+/* Stacks that a CPU's ring holds. */
+#define RING_STACKS 64

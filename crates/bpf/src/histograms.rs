@@ -2,7 +2,7 @@
 
 use crate::error::BpfError;
 use crate::layout::{
-    CPU_STATE_BYTES, CPUS_MAX, Config, HISTOGRAM_BYTES, KINDS_STRIDE, RawCounters, RawHistogram, Record, text,
+    CPU_STATE_BYTES, CPUS_MAX, Config, HISTOGRAM_BYTES, KINDS_STRIDE, RING_SEGMENTS, RING_STACKS, RawCounters, RawHistogram, Record, text,
 };
 use crate::object::{Event, Object, Sizes, possible_cpus};
 use crate::settings::{HistogramsConfig, TaskFilter};
@@ -29,6 +29,23 @@ const TASKS: [Event; 2] = [
     Event { function: "task_switch", tracepoint: "sched_switch" },
     Event { function: "waking", tracepoint: "sched_waking" },
 ];
+/// The same, where causes are looked for.
+const TASKS_WATCHED: [Event; 2] = [
+    Event { function: "task_switch_watched", tracepoint: "sched_switch" },
+    Event { function: "waking_watched", tracepoint: "sched_waking" },
+];
+
+/// What the search for causes needs beside the histograms.
+pub(crate) struct Watching {
+    /// The CPUs that have a ring of segments, in the order of their rings.
+    pub(crate) cpus: CpuSet,
+    /// From which lateness on the stack of the moment is kept.
+    pub(crate) late_ns: u64,
+    /// How many stacks are kept.
+    pub(crate) stacks: u32,
+    /// How many different senders of interrupts are kept.
+    pub(crate) ipis: u32,
+}
 
 /// What was counted before the last reset.
 struct Baseline {
@@ -56,19 +73,31 @@ impl Histograms {
     /// When the kernel refuses programs, has no type information, lacks the events of the scheduler, or nothing is
     /// left to measure.
     pub fn start(config: &HistogramsConfig) -> Result<Self, BpfError> {
+        Self::start_watching(config, None)
+    }
+
+    /// As [`Self::start`]; with `watching`, the programs for causes have their maps, and there may be no histogram.
+    pub(crate) fn start_watching(
+        config: &HistogramsConfig,
+        watching: Option<&Watching>,
+    ) -> Result<Self, BpfError> {
         let possible_cpus = possible_cpus()?;
         if let Some(cpu) = config.cpus.iter().find(|cpu| cpu.0 as usize >= possible_cpus.min(CPUS_MAX)) {
             return Err(BpfError::NoSuchCpu { cpu, count: possible_cpus });
         }
         let histograms = (possible_cpus * KINDS_STRIDE) as u32;
-        let object = Object::load(&Sizes {
-            maps: vec![("histograms", histograms), ("cpu_states", possible_cpus as u32)],
-            has_tracepoint: vec![("sees_switch_end", SWITCH_END.tracepoint)],
-        })?;
+        let mut maps = vec![("histograms", histograms), ("cpu_states", possible_cpus as u32)];
+        if let Some(watching) = watching {
+            maps.push(("segments", watching.cpus.len() as u32 * RING_SEGMENTS as u32));
+            maps.push(("late_stacks", watching.cpus.len() as u32 * RING_STACKS));
+            maps.extend([("sender_stacks", watching.stacks), ("ipis", watching.ipis)]);
+        }
+        let has_tracepoint = vec![("sees_switch_end", SWITCH_END.tracepoint)];
+        let object = Object::load(&Sizes { maps, has_tracepoint })?;
         let mut running = Self {
             object,
             cpus: config.cpus.clone(),
-            config: raw_config(config),
+            config: raw_config(config, watching),
             enabled: BTreeSet::new(),
             unavailable: Vec::new(),
             sees_switch_end: false,
@@ -77,10 +106,10 @@ impl Histograms {
         };
         running.attach_parts()?;
         running.enable(&config.kinds)?;
-        if running.enabled.is_empty() || running.cpus.is_empty() {
+        if watching.is_none() && (running.enabled.is_empty() || running.cpus.is_empty()) {
             return Err(BpfError::Nothing);
         }
-        running.attach_tasks()?;
+        running.attach_tasks(if watching.is_some() { TASKS_WATCHED } else { TASKS })?;
         Ok(running)
     }
 
@@ -104,8 +133,8 @@ impl Histograms {
     }
 
     /// Attaches what tells of tasks: counting begins.
-    fn attach_tasks(&mut self) -> Result<(), BpfError> {
-        for event in TASKS {
+    fn attach_tasks(&mut self, events: [Event; 2]) -> Result<(), BpfError> {
+        for event in events {
             if let Some(reason) = self.object.attach(event)? {
                 return Err(BpfError::Program { event: event.tracepoint.to_owned(), reason });
             }
@@ -211,6 +240,22 @@ impl Histograms {
         Ok(counts)
     }
 
+    /// Whose page faults are causes from now on.
+    pub(crate) fn watch_process(&mut self, process: u32) -> Result<(), BpfError> {
+        self.config.process = process;
+        self.write_config()
+    }
+
+    /// The programs and their maps.
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// The programs and their maps.
+    pub(crate) fn object_mut(&mut self) -> &mut Object {
+        &mut self.object
+    }
+
     fn write_config(&mut self) -> Result<(), BpfError> {
         let bits = self.enabled.iter().fold(0, |bits, kind| bits | 1 << (*kind as u8));
         self.config.enabled.fill(0);
@@ -271,8 +316,14 @@ impl Histograms {
 }
 
 /// What the programs are told, with nothing on yet.
-fn raw_config(config: &HistogramsConfig) -> Config {
+fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Config {
     let mut raw = Config::nothing();
+    if let Some(watching) = watching {
+        raw.late_ns = watching.late_ns;
+        for (ring, cpu) in watching.cpus.iter().enumerate() {
+            raw.rings[cpu.0 as usize] = 1 + ring as u16;
+        }
+    }
     // The kernel counts the other way round: 0 is the highest real-time priority.
     raw.prio_min = 99i32.saturating_sub(config.priority_max);
     raw.prio_max = 99i32.saturating_sub(config.priority_min);

@@ -6,22 +6,33 @@
 
 #[cfg(not(feature = "bpf"))]
 mod absent;
+#[cfg(feature = "bpf")]
+mod causes;
+pub mod decompose;
 pub mod error;
+mod explain;
 #[cfg(feature = "bpf")]
 mod histograms;
 #[cfg(feature = "bpf")]
 mod layout;
 #[cfg(feature = "bpf")]
 mod object;
+pub mod segment;
 mod settings;
 mod snapshot;
+mod stack;
+#[cfg(feature = "bpf")]
+mod symbols;
 #[cfg(feature = "bpf")]
 mod syscall;
 
 #[cfg(not(feature = "bpf"))]
 pub use absent::Histograms;
+#[cfg(feature = "bpf")]
+pub use causes::Causes;
+pub use decompose::{Surroundings, Window, decompose};
 pub use error::BpfError;
 #[cfg(feature = "bpf")]
 pub use histograms::Histograms;
 pub use settings::{HistogramsConfig, TaskFilter};
-pub use snapshot::{HistogramsSnapshot, ProgramCost, WakeupCounts};
+pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};

@@ -6,7 +6,8 @@
 
 use crate::error::BpfError;
 use crate::snapshot::ProgramCost;
-use aya::maps::{Array, Map, MapData};
+use aya::maps::stack_trace::StackTraceMap;
+use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader, Pod};
 use std::collections::BTreeMap;
@@ -78,11 +79,52 @@ impl Object {
         Ok(None)
     }
 
+    /// Loads a program that knows nothing of its event's arguments, and attaches it to each of these events.
+    pub(crate) fn attach_raw(&mut self, function: &'static str, tracepoints: &[String]) -> Result<(), BpfError> {
+        let failed = |reason: String| BpfError::Program { event: tracepoints.join(", "), reason };
+        let Some(Program::RawTracePoint(program)) = self.ebpf.program_mut(function) else {
+            return Err(failed("it is missing from the object".to_owned()));
+        };
+        program.load().map_err(|error| failed(program_reason(&error)))?;
+        for tracepoint in tracepoints {
+            program.attach(tracepoint).map_err(|error| failed(one_line(&error)))?;
+        }
+        self.attached.push(Event { function, tracepoint: function });
+        Ok(())
+    }
+
+    /// Whether the kernel has an event, with type information of what it passes.
+    pub(crate) fn has_tracepoint(&self, tracepoint: &str) -> bool {
+        has_tracepoint(&self.btf, tracepoint)
+    }
+
+    /// Everything in a hash map.
+    pub(crate) fn entries<K: Pod, V: Pod>(&self, name: &str) -> Result<Vec<(K, V)>, BpfError> {
+        let failed = |error: MapError| BpfError::Map { name: name.to_owned(), reason: error.to_string() };
+        let map = self.map(name)?;
+        let table: HashMap<&MapData, K, V> = HashMap::try_from(map).map_err(failed)?;
+        // An entry that goes while the map is walked is one that counts nothing any more.
+        Ok(table.iter().filter_map(Result::ok).collect())
+    }
+
+    /// The addresses of a stack, innermost first; empty for a stack that is not kept.
+    pub(crate) fn stack(&self, name: &str, number: i64) -> Vec<u64> {
+        let Ok(number) = u32::try_from(number) else { return Vec::new() };
+        let stacks = self.map(name).ok().and_then(|map| StackTraceMap::try_from(map).ok());
+        let trace = stacks.and_then(|stacks| stacks.get(&number, 0).ok());
+        trace.map(|trace| trace.frames().iter().map(|frame| frame.ip).collect()).unwrap_or_default()
+    }
+
+    fn map(&self, name: &str) -> Result<&Map, BpfError> {
+        let missing = || BpfError::Map { name: name.to_owned(), reason: "it is missing".to_owned() };
+        self.ebpf.map(name).ok_or_else(missing)
+    }
+
     /// The value of an array map at `index`.
     pub(crate) fn get<V: Pod>(&self, name: &str, index: u32) -> Result<V, BpfError> {
         let failed = |reason: String| BpfError::Map { name: name.to_owned(), reason };
-        let map = self.ebpf.map(name).ok_or_else(|| failed("it is missing from the object".to_owned()))?;
-        let array = array::<V>(map).map_err(|error| failed(error.to_string()))?;
+        let array: Array<&MapData, V> =
+            Array::try_from(self.map(name)?).map_err(|error| failed(error.to_string()))?;
         array.get(&index, 0).map_err(|error| failed(error.to_string()))
     }
 
@@ -102,8 +144,12 @@ impl Object {
     }
 
     fn cost(&self, event: Event) -> Option<ProgramCost> {
-        let Some(Program::BtfTracePoint(program)) = self.ebpf.program(event.function) else { return None };
-        let fd = program.fd().ok()?.as_fd().as_raw_fd();
+        let fd = match self.ebpf.program(event.function)? {
+            Program::BtfTracePoint(program) => program.fd(),
+            Program::RawTracePoint(program) => program.fd(),
+            _ => return None,
+        };
+        let fd = fd.ok()?.as_fd().as_raw_fd();
         // What the kernel says of a program in the information about its file descriptor.
         let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
         let fields: BTreeMap<&str, u64> = text
@@ -121,13 +167,10 @@ impl Object {
     }
 }
 
-fn array<V: Pod>(map: &Map) -> Result<Array<&MapData, V>, aya::maps::MapError> {
-    Array::try_from(map)
-}
-
 /// Whether the kernel has a tracepoint, with type information of what it passes.
 fn has_tracepoint(btf: &Btf, tracepoint: &str) -> bool {
-    btf.id_by_type_name_kind(&format!("btf_trace_{tracepoint}"), aya_obj::btf::BtfKind::Typedef).is_ok()
+    let name = format!("btf_trace_{tracepoint}");
+    btf.id_by_type_name_kind(&name, aya_obj::btf::BtfKind::Typedef).is_ok()
 }
 
 /// Number of possible CPUs.
@@ -172,7 +215,8 @@ fn program_reason(error: &ProgramError) -> String {
     let log = verifier_log.to_string();
     let said = log.lines().rev().find(|line| {
         let line = line.trim();
-        !line.is_empty() && !line.starts_with("processed ") && !line.starts_with("verification time")
+        let is_statistics = ["processed ", "verification time", "stack depth"];
+        !line.is_empty() && !is_statistics.iter().any(|start| line.starts_with(start))
     });
     match said {
         Some(line) => format!("{io_error}; the verifier says: {}", line.trim()),

@@ -37,3 +37,12 @@ pub struct ProgramCost {
     /// How often it should have run and did not, because it was running already on the CPU.
     pub missed: u64,
 }
+
+/// Something that the kernel may tell, and whether it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facility {
+    /// What it tells of.
+    pub name: String,
+    /// Why it does not; absent when it does.
+    pub missing: Option<String>,
+}
