@@ -1,9 +1,12 @@
 //! What stands for the programs in a build without the feature `bpf`: nothing that can be started.
 
 use crate::error::BpfError;
-use crate::settings::HistogramsConfig;
-use crate::snapshot::{HistogramsSnapshot, ProgramCost, WakeupCounts};
-use whylate_core::result::HistogramKind;
+use crate::segment::Recording;
+use crate::settings::{HistogramsConfig, Measured};
+use crate::snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
+use whylate_core::record::{IpiRecord, SpikeRecord};
+use whylate_core::result::{Cause, HistogramKind, Spike};
+use whylate_core::{CpuId, CpuSet, Facts, Warning};
 
 /// Histograms that cannot be started: this build has no programs.
 #[derive(Debug)]
@@ -60,6 +63,99 @@ impl Histograms {
 
     /// As in a build with programs.
     pub fn counts(&self) -> Result<WakeupCounts, BpfError> {
+        match *self {}
+    }
+}
+
+/// A search for causes that cannot be started: this build has no programs.
+#[derive(Debug)]
+pub enum Causes {}
+
+impl Causes {
+    /// Says that this build has no programs.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn start(_cpus: &CpuSet, _histograms: &HistogramsConfig) -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// As in a build with programs.
+    pub fn facilities(&self) -> &[Facility] {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn histograms(&mut self) -> &mut Histograms {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn watch_process(&mut self, _process: u32) -> Result<(), BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn since(&self, _cpu: CpuId, _from_ns: u64) -> Result<Recording, BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
+        match *self {}
+    }
+}
+
+/// A search for causes that cannot be started: this build has no programs.
+#[derive(Debug)]
+pub enum CauseFinder {}
+
+impl CauseFinder {
+    /// Says that this build has no programs.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn start(_measured: &Measured, _facts: &Facts) -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// As in a build with programs.
+    pub fn warnings(&self) -> &[Warning] {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn facilities(&self) -> &[Facility] {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn costs(&mut self) -> Vec<ProgramCost> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn armed(&mut self, _process: u32) -> Result<(), BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn explain(&mut self, _spikes: &[SpikeRecord]) -> Result<(), BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn causes_of(&self, _cpu: CpuId, _at_ns: u64) -> Option<&[Cause]> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn label(&self, _spikes: &mut [Spike]) {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
         match *self {}
     }
 }

@@ -177,36 +177,39 @@ impl Causes {
         self.histograms.watch_process(process)
     }
 
-    /// What took a CPU in [`from_ns`, `to_ns`], and what reached into it. Ask soon: the record holds the last 16,384
+    /// What took a CPU since `from_ns`, as far as it has ended by now. Ask soon: the record holds the last 16,384
     /// events of each CPU.
     ///
     /// # Errors
     /// When a map cannot be read.
-    pub fn recording(&self, cpu: CpuId, from_ns: u64, to_ns: u64) -> Result<Recording, BpfError> {
+    pub fn since(&self, cpu: CpuId, from_ns: u64) -> Result<Recording, BpfError> {
         let Some(ring) = self.cpus.iter().position(|one| one == cpu) else { return Ok(Recording::default()) };
         let written = self.written(cpu)?;
-        let mut recording = Recording::default();
         let oldest = written.saturating_sub(READ_MAX);
+        let mut recording = Recording { segments: Vec::new(), complete_from_ns: u64::MAX, lost: 0 };
         let mut reached_begin = oldest == 0;
         for number in (oldest..written).rev() {
             let place = ring as u64 * RING_SEGMENTS + number % RING_SEGMENTS;
             let bytes: [u8; SEGMENT_BYTES] = self.histograms.object().get("segments", place as u32)?;
             let raw = RawSegment::read_from_bytes(&bytes).expect("the size is asserted");
-            if raw.number != number + 1 {
-                // Being written, or overwritten already by a newer one.
-                recording.lost += 1;
-                continue;
+            match raw.number {
+                complete if complete == number + 1 => {}
+                // Overwritten by a newer one: what is older is gone too.
+                newer if newer > number + 1 => break,
+                // Being written just now.
+                _ => continue,
             }
+            recording.complete_from_ns = recording.complete_from_ns.min(raw.end_ns);
             // Segments are in the order of their ends, but for what interrupts each other.
             if raw.end_ns < from_ns.saturating_sub(BEFORE_NS) {
                 reached_begin = true;
                 break;
             }
-            if raw.end_ns >= from_ns && raw.start_ns <= to_ns {
-                recording.segments.extend(self.segment(ring as u32, &raw));
-            }
+            recording.segments.extend(self.segment(ring as u32, &raw));
         }
-        recording.lost += u64::from(!reached_begin);
+        if reached_begin {
+            recording.complete_from_ns = 0;
+        }
         recording.segments.reverse();
         Ok(recording)
     }

@@ -12,6 +12,8 @@ pub mod decompose;
 pub mod error;
 mod explain;
 #[cfg(feature = "bpf")]
+mod finder;
+#[cfg(feature = "bpf")]
 mod histograms;
 #[cfg(feature = "bpf")]
 mod layout;
@@ -27,12 +29,14 @@ mod symbols;
 mod syscall;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::Histograms;
+pub use absent::{CauseFinder, Causes, Histograms};
 #[cfg(feature = "bpf")]
 pub use causes::Causes;
 pub use decompose::{Surroundings, Window, decompose};
 pub use error::BpfError;
 #[cfg(feature = "bpf")]
+pub use finder::CauseFinder;
+#[cfg(feature = "bpf")]
 pub use histograms::Histograms;
-pub use settings::{HistogramsConfig, TaskFilter};
+pub use settings::{HistogramsConfig, Measured, TaskFilter};
 pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};

@@ -126,6 +126,20 @@ pub struct Sender {
 pub struct Recording {
     /// What took the CPU, in the order in which it ended.
     pub segments: Vec<Segment>,
+    /// What ended before was not read or is gone; 0 when nothing of it is missing.
+    pub complete_from_ns: u64,
     /// Records of that time that are gone.
     pub lost: u64,
+}
+
+impl Recording {
+    /// What reaches into [`from_ns`, `to_ns`].
+    pub fn within(&self, from_ns: u64, to_ns: u64) -> Self {
+        let reaches = |segment: &&Segment| segment.to_ns >= from_ns && segment.from_ns <= to_ns;
+        Self {
+            segments: self.segments.iter().filter(reaches).cloned().collect(),
+            complete_from_ns: self.complete_from_ns,
+            lost: self.lost + u64::from(self.complete_from_ns > from_ns),
+        }
+    }
 }

@@ -33,3 +33,14 @@ impl HistogramsConfig {
         Self { cpus, kinds: HistogramKind::ALL.to_vec(), priority_min: 1, priority_max: 100, task: None }
     }
 }
+
+/// The probe whose spikes are to be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// The measured CPUs.
+    pub cpus: CpuSet,
+    /// Whether it waits for a timer, or is running all the time.
+    pub is_timer: bool,
+    /// Priority of its threads, as tools print it; -21 for an ordinary one.
+    pub priority: i32,
+}

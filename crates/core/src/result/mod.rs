@@ -46,6 +46,9 @@ pub struct MeasureResult {
     /// Interrupts on the measured CPUs while samples counted.
     #[serde(default)]
     pub interrupts: Vec<crate::record::InterruptRecord>,
+    /// Interrupts that other CPUs sent to the measured ones, by function and sender; only with causes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ipis: Vec<crate::record::IpiRecord>,
     /// What the kernel counted on each measured CPU, and for the measuring thread there.
     #[serde(default)]
     pub counters: Vec<crate::record::CounterRecord>,
