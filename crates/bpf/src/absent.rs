@@ -159,3 +159,22 @@ impl CauseFinder {
         match *self {}
     }
 }
+
+/// Says that this build has no programs.
+pub fn facilities() -> Vec<Facility> {
+    vec![Facility { name: "BPF programs".to_owned(), missing: Some(BpfError::NotBuilt.to_string()) }]
+}
+
+/// A count of costs that cannot be started: this build has no programs.
+#[derive(Debug)]
+pub enum CostCounting {}
+
+impl CostCounting {
+    /// Says that this build has no programs.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn start() -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+}

@@ -164,6 +164,11 @@ impl Causes {
         &self.facilities
     }
 
+    /// Whether the kernel does not tell the names of its functions.
+    pub(crate) fn lacks_symbols(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
     /// The histograms that run beside.
     pub fn histograms(&mut self) -> &mut Histograms {
         &mut self.histograms
@@ -231,13 +236,15 @@ impl Causes {
             }
             let function =
                 if key.function == 0 { "reschedule".to_owned() } else { self.symbols.name(key.function) };
+            let stack = self.sender_stack(count.stack);
+            let caller = asker(&stack).unwrap_or_else(|| self.symbols.name(key.call_site));
             records.push(IpiRecord {
                 cpu: CpuId(key.cpu),
                 function,
-                caller: Some(self.symbols.name(key.call_site)),
+                caller: Some(caller),
                 from_cpu: Some(CpuId(key.from_cpu)),
                 from_task: Some(text(&key.command)).filter(|name| !name.is_empty()),
-                stack: self.sender_stack(count.stack),
+                stack,
                 count: count.count - before,
             });
         }
@@ -318,5 +325,24 @@ impl Causes {
             _ => return None,
         };
         Some(Segment { from_ns: raw.start_ns, to_ns: raw.end_ns, what })
+    }
+}
+
+/// Who had a function run on other CPUs: the first one on the stack that is no part of the machinery for it.
+fn asker(stack: &[String]) -> Option<String> {
+    let machinery = ["smp_call_", "__smp_call_", "on_each_cpu", "generic_exec_single", "__resched_curr", "resched_c"];
+    let is_machinery = |name: &&String| machinery.iter().any(|start| name.starts_with(start));
+    stack.iter().find(|name| !is_machinery(name)).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::asker;
+
+    #[test]
+    fn the_machinery_of_function_calls_asks_for_nothing() {
+        let stack = ["smp_call_function_many_cond", "on_each_cpu_cond_mask", "flush_tlb_mm_range", "do_madvise"];
+        assert_eq!(asker(&stack.map(str::to_owned)).as_deref(), Some("flush_tlb_mm_range"));
+        assert_eq!(asker(&[]), None);
     }
 }

@@ -60,3 +60,17 @@ pub enum BpfError {
     #[error("no CPU and no histogram is left to measure: name at least one of each")]
     Nothing,
 }
+
+impl BpfError {
+    /// Whether this machine or build lacks what is needed, so that nothing the user asks for would help.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(
+            self,
+            Self::NotBuilt
+                | Self::Refused { .. }
+                | Self::NoTypeInformation(_)
+                | Self::Object(_)
+                | Self::Program { .. }
+        )
+    }
+}

@@ -8,7 +8,7 @@ use crate::settings::{HistogramsConfig, Measured};
 use crate::snapshot::{Facility, ProgramCost};
 use std::collections::BTreeMap;
 use whylate_core::record::{IpiRecord, SpikeRecord};
-use whylate_core::result::{Cause, Spike};
+use whylate_core::result::{Cause, CauseKind, Spike};
 use whylate_core::{CpuId, Facts, Warning};
 use whylate_sys::host::HostRoot;
 use whylate_sys::host::cpu_stat::StealTimes;
@@ -120,7 +120,6 @@ impl CauseFinder {
                 (Some(before), Some(after)) => StealTimes::delta(before, after, cpu).map(|nanos| nanos.0),
                 _ => None,
             };
-            self.surroundings.smis = self.smis_since(cpu);
             self.explain_cpu(cpu, &own)?;
         }
         self.steal = now;
@@ -141,7 +140,13 @@ impl CauseFinder {
                 priority: self.measured.priority,
             };
             let within = recording.within(window.from_ns, window.to_ns);
-            let causes = decompose(&window, &within, &self.surroundings);
+            self.surroundings.smis = None;
+            let mut causes = decompose(&window, &within, &self.surroundings);
+            // Reading the counter interrupts the CPU that it is of: only where it may tell something.
+            if causes.iter().any(|cause| cause.kind == CauseKind::Hardware) {
+                self.surroundings.smis = self.smis_since(cpu);
+                causes = decompose(&window, &within, &self.surroundings);
+            }
             let explained = Explained { latency_ns: spike.latency_ns, causes, lost: within.lost };
             self.explained.insert((cpu, spike.at_ns), explained);
         }

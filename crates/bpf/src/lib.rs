@@ -9,8 +9,12 @@ mod absent;
 #[cfg(feature = "bpf")]
 mod causes;
 pub mod decompose;
+#[cfg(test)]
+mod decompose_tests;
 pub mod error;
 mod explain;
+#[cfg(feature = "bpf")]
+mod facilities;
 #[cfg(feature = "bpf")]
 mod finder;
 #[cfg(feature = "bpf")]
@@ -29,14 +33,18 @@ mod symbols;
 mod syscall;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::{CauseFinder, Causes, Histograms};
+pub use absent::{CauseFinder, Causes, CostCounting, Histograms, facilities};
 #[cfg(feature = "bpf")]
 pub use causes::Causes;
 pub use decompose::{Surroundings, Window, decompose};
 pub use error::BpfError;
 #[cfg(feature = "bpf")]
+pub use facilities::facilities;
+#[cfg(feature = "bpf")]
 pub use finder::CauseFinder;
 #[cfg(feature = "bpf")]
 pub use histograms::Histograms;
+#[cfg(feature = "bpf")]
+pub use object::CostCounting;
 pub use settings::{HistogramsConfig, Measured, TaskFilter};
 pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};

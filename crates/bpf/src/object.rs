@@ -12,7 +12,7 @@ use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader, Pod};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 /// The programs.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../objects/whylate.bpf.o");
@@ -33,6 +33,25 @@ pub(crate) struct Sizes<'a> {
     pub(crate) maps: Vec<(&'a str, u32)>,
     /// Constants of the programs, as the tracepoints that a constant tells of: 1 where the kernel has it.
     pub(crate) has_tracepoint: Vec<(&'a str, &'a str)>,
+}
+
+/// While this lives, the kernel counts what BPF programs cost, which itself costs each of them some 30 ns.
+#[derive(Debug)]
+pub struct CostCounting {
+    _statistics: OwnedFd,
+}
+
+impl CostCounting {
+    /// Switches the counting on, beside whoever else wants it.
+    ///
+    /// # Errors
+    /// When the kernel does not allow it (before 5.8 it is only `sysctl kernel.bpf_stats_enabled=1`).
+    pub fn start() -> Result<Self, BpfError> {
+        match aya::sys::enable_stats(aya::sys::Stats::RunTime) {
+            Ok(statistics) => Ok(Self { _statistics: statistics }),
+            Err(error) => Err(refused(&error.io_error).unwrap_or_else(|| BpfError::Object(one_line(&error)))),
+        }
+    }
 }
 
 /// Programs in the kernel; they go when this is dropped.

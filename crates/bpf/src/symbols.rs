@@ -20,6 +20,11 @@ impl Symbols {
         }
     }
 
+    /// Whether none is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
     /// Reads lines `ADDRESS TYPE NAME [MODULE]`.
     fn read(mut lines: impl std::io::BufRead) -> Self {
         let mut symbols = Self::default();
