@@ -41,7 +41,9 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         "{OBJECT} was compiled from other sources than those in {SOURCES}: run `cargo xtask bpf`"
     );
     if compiler().ok().as_deref() != Some(version.as_str()) {
-        println!("xtask: {OBJECT} belongs to the sources by its hash; {version} is not here to compile again");
+        println!(
+            "xtask: {OBJECT} belongs to the sources by its hash; {version} is not here to compile again"
+        );
         return Ok(());
     }
     ensure!(

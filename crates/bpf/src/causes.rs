@@ -316,12 +316,9 @@ impl Causes {
             8 => Activity::Lock { pid: raw.id, process: raw.prio as u32, flags: raw.other as u32 },
             9 => Activity::PageFault { pid: raw.id, address: raw.address },
             10 => Activity::Timer { pid, process, stack: self.late_stack(ring, raw.other) },
-            11 => Activity::Wakeup {
-                pid,
-                process,
-                previous: thread(),
-                stack: self.late_stack(ring, raw.other),
-            },
+            11 => {
+                Activity::Wakeup { pid, process, previous: thread(), stack: self.late_stack(ring, raw.other) }
+            }
             _ => return None,
         };
         Some(Segment { from_ns: raw.start_ns, to_ns: raw.end_ns, what })
@@ -330,7 +327,8 @@ impl Causes {
 
 /// Who had a function run on other CPUs: the first one on the stack that is no part of the machinery for it.
 fn asker(stack: &[String]) -> Option<String> {
-    let machinery = ["smp_call_", "__smp_call_", "on_each_cpu", "generic_exec_single", "__resched_curr", "resched_c"];
+    let machinery =
+        ["smp_call_", "__smp_call_", "on_each_cpu", "generic_exec_single", "__resched_curr", "resched_c"];
     let is_machinery = |name: &&String| machinery.iter().any(|start| name.starts_with(start));
     stack.iter().find(|name| !is_machinery(name)).cloned()
 }
@@ -341,7 +339,8 @@ mod tests {
 
     #[test]
     fn the_machinery_of_function_calls_asks_for_nothing() {
-        let stack = ["smp_call_function_many_cond", "on_each_cpu_cond_mask", "flush_tlb_mm_range", "do_madvise"];
+        let stack =
+            ["smp_call_function_many_cond", "on_each_cpu_cond_mask", "flush_tlb_mm_range", "do_madvise"];
         assert_eq!(asker(&stack.map(str::to_owned)).as_deref(), Some("flush_tlb_mm_range"));
         assert_eq!(asker(&[]), None);
     }

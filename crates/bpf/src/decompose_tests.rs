@@ -50,7 +50,10 @@ fn first(window: &Window, segments: Vec<Segment>) -> Cause {
 #[test]
 fn interrupts_kept_off_are_named_by_what_the_late_interrupt_interrupted() {
     let segments = vec![
-        timer(1_126_000, "hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt unarm irq_handler"),
+        timer(
+            1_126_000,
+            "hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt unarm irq_handler",
+        ),
         segment(1_125_000, 1_128_000, Activity::Vector { vector: 0xec }),
         ran(900_000, 1_150_000, thread(489, 49, "irq/45-nvkm")),
         wakeup(1_126_000, 1_150_000, ""),
@@ -67,7 +70,11 @@ fn a_lesser_thread_that_keeps_the_cpu_has_preemption_off() {
     let segments = vec![
         timer(1_003_000, ""),
         ran(900_000, 1_200_000, thread(7, -21, "other")),
-        wakeup(1_003_000, 1_200_000, "__schedule preempt_schedule_common preempt_schedule_thunk stall kthread"),
+        wakeup(
+            1_003_000,
+            1_200_000,
+            "__schedule preempt_schedule_common preempt_schedule_thunk stall kthread",
+        ),
     ];
     let cause = first(&window(true, 1_201_000), segments);
     assert_eq!((cause.kind, cause.function.as_deref()), (CauseKind::PreemptOff, Some("stall")));
@@ -82,7 +89,10 @@ fn a_greater_thread_is_a_thread() {
         wakeup(1_003_000, 1_200_000, ""),
     ];
     let cause = first(&window(true, 1_201_000), segments);
-    assert_eq!((cause.kind, cause.actor.as_deref(), cause.pid), (CauseKind::Thread, Some("greater"), Some(8)));
+    assert_eq!(
+        (cause.kind, cause.actor.as_deref(), cause.pid),
+        (CauseKind::Thread, Some("greater"), Some(8))
+    );
 }
 
 #[test]
@@ -141,7 +151,8 @@ fn what_is_inside_wins() {
 #[test]
 fn nothing_recorded_in_user_mode_is_hardware_unless_somebody_counts_it() {
     let whole = window(false, 1_100_000);
-    let kind = |surroundings: &Surroundings| decompose(&whole, &recording(Vec::new()), surroundings)[0].clone();
+    let kind =
+        |surroundings: &Surroundings| decompose(&whole, &recording(Vec::new()), surroundings)[0].clone();
     let bare = kind(&Surroundings::default());
     assert_eq!(bare.kind, CauseKind::Hardware);
     let stolen = kind(&Surroundings { steal_ns: Some(10_000_000), ..Surroundings::default() });

@@ -133,11 +133,13 @@ impl<'r> Context<'r> {
         let (who, evidence) = match &segment.what {
             Activity::Irq { line } => {
                 let device = self.surroundings.lines.get(line);
-                let name = device.map_or_else(|| format!("irq/{line}"), |device| format!("irq/{line} {device}"));
+                let name =
+                    device.map_or_else(|| format!("irq/{line}"), |device| format!("irq/{line} {device}"));
                 (Who::new(Kind::Irq).actor(name), "its handler's begin and end were recorded")
             }
             Activity::Softirq { number } => {
-                let name = SOFTIRQS.get(*number as usize).map_or_else(|| number.to_string(), ToString::to_string);
+                let name =
+                    SOFTIRQS.get(*number as usize).map_or_else(|| number.to_string(), ToString::to_string);
                 (Who::new(Kind::Softirq).actor(name), "its begin and end were recorded")
             }
             Activity::Nmi { handler } => {
@@ -156,7 +158,9 @@ impl<'r> Context<'r> {
             _ => return unknown(),
         };
         let evidence = match &segment.what {
-            Activity::Function { sender: Some(sender), .. } => format!("{evidence}; sent by CPU {}", sender.cpu),
+            Activity::Function { sender: Some(sender), .. } => {
+                format!("{evidence}; sent by CPU {}", sender.cpu)
+            }
             _ => evidence.to_owned(),
         };
         Blame { who, confidence: RECORDED, callers: Vec::new(), evidence }
@@ -294,12 +298,7 @@ impl<'r> Context<'r> {
 }
 
 fn unknown() -> Blame {
-    Blame {
-        who: Who::new(Kind::Unattributed),
-        confidence: 0.0,
-        callers: Vec::new(),
-        evidence: String::new(),
-    }
+    Blame { who: Who::new(Kind::Unattributed), confidence: 0.0, callers: Vec::new(), evidence: String::new() }
 }
 
 fn throttled(evidence: &str) -> Blame {

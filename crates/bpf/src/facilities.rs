@@ -12,7 +12,8 @@ use whylate_sys::schedule;
 /// and why not.
 pub fn facilities() -> Vec<Facility> {
     let facility = |name: &str, missing| Facility { name: name.to_owned(), missing };
-    let cpus = schedule::allowed_of_this_thread().unwrap_or_else(|_| CpuSet::from_iter([schedule::current_cpu()]));
+    let cpus =
+        schedule::allowed_of_this_thread().unwrap_or_else(|_| CpuSet::from_iter([schedule::current_cpu()]));
     let mut causes = match Causes::start(&cpus, &HistogramsConfig::new(cpus.clone())) {
         Ok(causes) => causes,
         Err(error) => return vec![facility("BPF programs", Some(error.to_string()))],
@@ -38,6 +39,7 @@ fn missing_names(causes: &Causes) -> Option<String> {
 fn broadcast_flushes() -> Option<String> {
     let text = HostRoot::real().read("/proc/cpuinfo").ok().flatten()?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
-    let reason = "the processor broadcasts some of them (INVLPGB): they interrupt nobody, and are not counted";
+    let reason =
+        "the processor broadcasts some of them (INVLPGB): they interrupt nobody, and are not counted";
     flags.split_ascii_whitespace().any(|flag| flag == "invlpgb").then(|| reason.to_owned())
 }

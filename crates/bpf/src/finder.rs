@@ -192,7 +192,9 @@ impl CauseFinder {
 
 /// The devices of a line, without its chip: what follows the last word of several that name how it is wired.
 fn device(description: &str) -> String {
-    let wiring = |word: &str| word.ends_with("-edge") || word.ends_with("-fasteoi") || word == "Edge" || word == "Level";
+    let wiring = |word: &str| {
+        word.ends_with("-edge") || word.ends_with("-fasteoi") || word == "Edge" || word == "Level"
+    };
     let words: Vec<&str> = description.split_ascii_whitespace().collect();
     let after = words.iter().rposition(|word| wiring(word)).map_or(0, |last| last + 1);
     words[after..].join(" ")

@@ -2,7 +2,8 @@
 
 use crate::error::BpfError;
 use crate::layout::{
-    CPU_STATE_BYTES, CPUS_MAX, Config, HISTOGRAM_BYTES, KINDS_STRIDE, RING_SEGMENTS, RING_STACKS, RawCounters, RawHistogram, Record, text,
+    CPU_STATE_BYTES, CPUS_MAX, Config, HISTOGRAM_BYTES, KINDS_STRIDE, RING_SEGMENTS, RING_STACKS,
+    RawCounters, RawHistogram, Record, text,
 };
 use crate::object::{Event, Object, Sizes, possible_cpus};
 use crate::settings::{HistogramsConfig, TaskFilter};
@@ -275,7 +276,8 @@ impl Histograms {
             let bytes: [u8; HISTOGRAM_BYTES] = self.object.get("histograms", index)?;
             let raw = RawHistogram::read_from_bytes(&bytes).expect("the size is asserted");
             reads += 1;
-            let agrees = raw.buckets.iter().sum::<u64>() == raw.samples && raw.record.latency_ns == raw.max_ns;
+            let agrees =
+                raw.buckets.iter().sum::<u64>() == raw.samples && raw.record.latency_ns == raw.max_ns;
             if agrees || reads == READS_MAX {
                 return Ok(Box::new(raw));
             }
@@ -342,7 +344,8 @@ fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Config 
 /// The record with those parts that the kind's latency consists of.
 fn latency_record(kind: HistogramKind, raw: &Record, sees_switch_end: bool) -> LatencyRecord {
     use HistogramKind as Kind;
-    let has_offset = matches!(kind, Kind::MissedTimerOffsets | Kind::TimerAndWakeup | Kind::TimerWakeupSwitch);
+    let has_offset =
+        matches!(kind, Kind::MissedTimerOffsets | Kind::TimerAndWakeup | Kind::TimerWakeupSwitch);
     let has_wakeup = !matches!(kind, Kind::MissedTimerOffsets | Kind::SwitchOff);
     let has_switch = kind == Kind::SwitchOff || (kind == Kind::TimerWakeupSwitch && sees_switch_end);
     LatencyRecord {

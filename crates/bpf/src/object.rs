@@ -99,7 +99,11 @@ impl Object {
     }
 
     /// Loads a program that knows nothing of its event's arguments, and attaches it to each of these events.
-    pub(crate) fn attach_raw(&mut self, function: &'static str, tracepoints: &[String]) -> Result<(), BpfError> {
+    pub(crate) fn attach_raw(
+        &mut self,
+        function: &'static str,
+        tracepoints: &[String],
+    ) -> Result<(), BpfError> {
         let failed = |reason: String| BpfError::Program { event: tracepoints.join(", "), reason };
         let Some(Program::RawTracePoint(program)) = self.ebpf.program_mut(function) else {
             return Err(failed("it is missing from the object".to_owned()));
@@ -150,9 +154,9 @@ impl Object {
     /// Replaces the value of an array map at `index`.
     pub(crate) fn set<V: Pod>(&mut self, name: &str, index: u32, value: &V) -> Result<(), BpfError> {
         let failed = |reason: String| BpfError::Map { name: name.to_owned(), reason };
-        let map = self.ebpf.map_mut(name).ok_or_else(|| failed("it is missing from the object".to_owned()))?;
-        let mut array =
-            Array::<&mut MapData, V>::try_from(map).map_err(|error| failed(error.to_string()))?;
+        let map =
+            self.ebpf.map_mut(name).ok_or_else(|| failed("it is missing from the object".to_owned()))?;
+        let mut array = Array::<&mut MapData, V>::try_from(map).map_err(|error| failed(error.to_string()))?;
         array.set(index, value, 0).map_err(|error| failed(error.to_string()))
     }
 
@@ -212,9 +216,10 @@ fn refused(error: &io::Error) -> Option<BpfError> {
     let is_refusal = matches!(error.kind(), io::ErrorKind::PermissionDenied);
     is_refusal.then(|| BpfError::Refused {
         source: io::Error::from(error.kind()),
-        remedy: "run it as root on the host (or with CAP_BPF and CAP_PERFMON), with the kernel's lockdown mode \
+        remedy:
+            "run it as root on the host (or with CAP_BPF and CAP_PERFMON), with the kernel's lockdown mode \
                  not at `confidentiality`"
-            .to_owned(),
+                .to_owned(),
     })
 }
 

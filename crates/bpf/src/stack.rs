@@ -55,13 +55,15 @@ pub(crate) fn preempted(stack: &[String]) -> Option<(String, Vec<String>)> {
 
 /// The first function of an interrupt in assembly, or what arm64 enters by.
 fn is_interrupt_entry(name: &str) -> bool {
-    let starts = ["asm_sysvec_", "asm_common_interrupt", "asm_exc_", "el1h_64_irq", "el1_interrupt", "el0t_64_irq"];
+    let starts =
+        ["asm_sysvec_", "asm_common_interrupt", "asm_exc_", "el1h_64_irq", "el1_interrupt", "el0t_64_irq"];
     starts.iter().any(|start| name.starts_with(start))
 }
 
 /// What switches interrupts or preemption on again on behalf of its caller.
 fn is_release(name: &str) -> bool {
-    let starts = ["_raw_spin_unlock", "_raw_read_unlock", "_raw_write_unlock", "__local_bh_enable", "rt_spin_unlock"];
+    let starts =
+        ["_raw_spin_unlock", "_raw_read_unlock", "_raw_write_unlock", "__local_bh_enable", "rt_spin_unlock"];
     starts.iter().any(|start| name.starts_with(start))
 }
 
@@ -96,7 +98,9 @@ mod tests {
 
     #[test]
     fn the_function_below_the_interrupt_is_what_it_interrupted() {
-        let late = stack("hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt driver_wait driver_ioctl");
+        let late = stack(
+            "hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt driver_wait driver_ioctl",
+        );
         let expected = Interrupted::Kernel {
             function: "driver_wait".to_owned(),
             callers: vec!["driver_ioctl".to_owned()],
@@ -107,8 +111,11 @@ mod tests {
 
     #[test]
     fn releasing_a_lock_stands_for_its_caller() {
-        let late = stack("hrtimer_wakeup asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irqrestore driver_wait");
-        let Interrupted::Kernel { function, is_release, .. } = interrupted(&late) else { panic!("in the kernel") };
+        let late =
+            stack("hrtimer_wakeup asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irqrestore driver_wait");
+        let Interrupted::Kernel { function, is_release, .. } = interrupted(&late) else {
+            panic!("in the kernel")
+        };
         assert_eq!((function.as_str(), is_release), ("driver_wait", true));
         let alone = stack("asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irqrestore");
         assert!(matches!(interrupted(&alone), Interrupted::Kernel { .. }));
@@ -117,7 +124,10 @@ mod tests {
     #[test]
     fn nothing_below_the_interrupt_is_user_mode() {
         assert_eq!(interrupted(&stack("hrtimer_wakeup asm_sysvec_apic_timer_interrupt")), Interrupted::User);
-        assert_eq!(interrupted(&stack("hrtimer_wakeup el0_interrupt el0t_64_irq_handler")), Interrupted::User);
+        assert_eq!(
+            interrupted(&stack("hrtimer_wakeup el0_interrupt el0t_64_irq_handler")),
+            Interrupted::User
+        );
         assert_eq!(interrupted(&stack("hrtimer_wakeup hrtimer_interrupt")), Interrupted::Unknown);
         assert_eq!(interrupted(&[]), Interrupted::Unknown);
     }

@@ -29,7 +29,10 @@ impl Symbols {
     fn read(mut lines: impl std::io::BufRead) -> Self {
         let mut symbols = Self::default();
         let mut line = String::new();
-        while { line.clear(); lines.read_line(&mut line).is_ok_and(|length| length > 0) } {
+        while {
+            line.clear();
+            lines.read_line(&mut line).is_ok_and(|length| length > 0)
+        } {
             let mut words = line.split_ascii_whitespace();
             let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
                 continue;

@@ -22,6 +22,6 @@ pub use error::StatsError;
 pub use format::format_ns;
 pub use histogram::Histogram;
 pub use omission::corrected;
-pub use summary::{ProbeShape, Summary, largest_spikes, repeat_probe};
 pub use simultaneity::number_events;
+pub use summary::{ProbeShape, Summary, largest_spikes, repeat_probe};
 pub use verdict::verdict;
