@@ -25,6 +25,10 @@ lint:
 docs:
     cargo doc --workspace --no-deps --open
 
+# compiles the BPF programs into crates/bpf/objects
+bpf:
+    cargo xtask bpf
+
 # the static binaries for x86_64 and aarch64
 dist:
     cargo xtask dist

@@ -9,6 +9,7 @@
     reason = "a command for developers talks on the terminal"
 )]
 
+mod bpf;
 mod dist;
 mod elf;
 mod fuzz;
@@ -28,6 +29,7 @@ usage: cargo xtask CHORE
   test             everything continuous integration does: fmt, tidy, clippy, docs, tests,
                    static binaries, the lab's tests where there is a lab
   tidy             the rules of the source tree: dependencies, unsafe code, sizes, leftovers
+  bpf              compiles the BPF programs into crates/bpf/objects; needs clang
   dist             the static release binaries for x86_64 and aarch64
   fuzz [SECONDS]   each fuzz target for that long (default 60); needs a nightly toolchain and cargo-fuzz
   lab COMMAND      real kernels in QEMU: build, run, shell, list, test (see lab/README.md)";
@@ -49,6 +51,7 @@ fn run(arguments: &[String]) -> Result<()> {
     match words.as_slice() {
         ["test"] => suite::run(&root),
         ["tidy"] => tidy::run(&root),
+        ["bpf"] => bpf::run(&root),
         ["dist"] => {
             toolchain::ensure_targets(&dist::TARGETS)?;
             dist::run(&root).map(|_| ())

@@ -1,1 +1,50 @@
 //! BPF programs, their loader, and what they report: latency histograms and what took a CPU.
+//!
+//! The programs are C (`bpf/`), compiled beforehand and kept in `objects/`, so that building whylate needs no C
+//! compiler. With the feature `bpf` switched off, the types stay and [`Histograms::start`] says that the build lacks
+//! the programs.
+
+#[cfg(not(feature = "bpf"))]
+mod absent;
+#[cfg(feature = "bpf")]
+mod causes;
+pub mod decompose;
+#[cfg(test)]
+mod decompose_tests;
+pub mod error;
+mod explain;
+#[cfg(feature = "bpf")]
+mod facilities;
+#[cfg(feature = "bpf")]
+mod finder;
+#[cfg(feature = "bpf")]
+mod histograms;
+#[cfg(feature = "bpf")]
+mod layout;
+#[cfg(feature = "bpf")]
+mod object;
+pub mod segment;
+mod settings;
+mod snapshot;
+mod stack;
+#[cfg(feature = "bpf")]
+mod symbols;
+#[cfg(feature = "bpf")]
+mod syscall;
+
+#[cfg(not(feature = "bpf"))]
+pub use absent::{CauseFinder, Causes, CostCounting, Histograms, facilities};
+#[cfg(feature = "bpf")]
+pub use causes::Causes;
+pub use decompose::{Surroundings, Window, decompose};
+pub use error::BpfError;
+#[cfg(feature = "bpf")]
+pub use facilities::facilities;
+#[cfg(feature = "bpf")]
+pub use finder::CauseFinder;
+#[cfg(feature = "bpf")]
+pub use histograms::Histograms;
+#[cfg(feature = "bpf")]
+pub use object::CostCounting;
+pub use settings::{HistogramsConfig, Measured, TaskFilter};
+pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::ExitCode;
+use whylate_bpf::BpfError;
 use whylate_probe::ProbeError;
 use whylate_treat::TreatError;
 
@@ -58,6 +59,7 @@ fn is_unavailable(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(ProbeError::Unavailable(_)))
             || matches!(cause.downcast_ref(), Some(TreatError::Impossible { .. }))
+            || cause.downcast_ref::<BpfError>().is_some_and(BpfError::is_unavailable)
     })
 }
 

@@ -1,15 +1,17 @@
 //! Collects what a probe hands over, for a result that is printed and not stored.
 
 use crate::hook::Hook;
+use crate::output;
 use crate::progress::{self, Meter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use whylate_core::record::{CounterRecord, InterruptRecord};
+use whylate_bpf::{BpfError, CauseFinder};
+use whylate_core::record::{CounterRecord, InterruptRecord, IpiRecord, SpikeRecord};
 use whylate_core::result::ProbeResult;
 use whylate_core::{CpuId, Facts, Nanos};
 use whylate_probe::{Batch, Observer, ProbeSpec, Progress};
 use whylate_stats::throttling::{self, Circumstances};
-use whylate_stats::{ProbeShape, Summary, largest_spikes};
+use whylate_stats::{ProbeShape, Summary, largest_spikes, number_events};
 
 /// Follows one probe.
 pub(crate) struct Figures {
@@ -18,6 +20,7 @@ pub(crate) struct Figures {
     counters: Vec<CounterRecord>,
     meter: Meter,
     hook: Hook,
+    causes: Option<CauseFinder>,
     asked_to_stop: Arc<AtomicBool>,
 }
 
@@ -35,7 +38,21 @@ impl Figures {
         };
         let summary = |cpu| (cpu, Summary::new(cpu, shape).with_spikes_kept(spikes_kept));
         let summaries = spec.cpus.iter().map(summary).collect();
-        Self { summaries, interrupts: Vec::new(), counters: Vec::new(), meter, hook, asked_to_stop }
+        Self {
+            summaries,
+            interrupts: Vec::new(),
+            counters: Vec::new(),
+            meter,
+            hook,
+            causes: None,
+            asked_to_stop,
+        }
+    }
+
+    /// Explains the spikes as they come.
+    pub(crate) fn with_causes(mut self, causes: Option<CauseFinder>) -> Self {
+        self.causes = causes;
+        self
     }
 
     /// The figures; the hook's command has ended or is left alone.
@@ -53,6 +70,9 @@ impl Figures {
         for (cpu, summary) in self.summaries {
             let measured = summary.measured();
             let (result, mut found) = summary.finish();
+            if let Some(causes) = &self.causes {
+                causes.label(&mut found);
+            }
             let counters = self.counters.iter().find(|counters| counters.cpu == cpu);
             throttling::label(
                 &mut found,
@@ -68,9 +88,19 @@ impl Figures {
             cpus.push(result);
             spikes.append(&mut found);
         }
-        let spikes = largest_spikes(spikes, spikes_kept);
+        let mut spikes = largest_spikes(spikes, spikes_kept);
+        number_events(&mut spikes);
+        let ipis = self.causes.as_mut().and_then(|causes| causes.ipis().ok()).unwrap_or_default();
         let probe = ProbeResult { probe: spec.name().to_owned(), cpus, spikes, rates: Vec::new() };
-        Collected { probe, interrupts: self.interrupts, counters: self.counters }
+        Collected { probe, interrupts: self.interrupts, counters: self.counters, ipis }
+    }
+
+    /// Causes that cannot be read any more are given up, which is said once.
+    fn note_failure(&mut self, outcome: Option<Result<(), BpfError>>) {
+        if let Some(Err(error)) = outcome {
+            output::message(&format!("warning: causes are no longer found: {error}"));
+            self.causes = None;
+        }
     }
 
     fn summary(&mut self, cpu: CpuId) -> Option<&mut Summary> {
@@ -110,6 +140,7 @@ pub(crate) struct Collected {
     pub(crate) probe: ProbeResult,
     pub(crate) interrupts: Vec<InterruptRecord>,
     pub(crate) counters: Vec<CounterRecord>,
+    pub(crate) ipis: Vec<IpiRecord>,
 }
 
 impl Observer for Figures {
@@ -131,6 +162,16 @@ impl Observer for Figures {
         batch.interrupts.into_iter().for_each(|record| self.add_interrupts(record));
         batch.counters.iter().for_each(|record| self.add_counters(record));
         Ok(())
+    }
+
+    fn armed(&mut self, process: u32) {
+        let outcome = self.causes.as_mut().map(|causes| causes.armed(process));
+        self.note_failure(outcome);
+    }
+
+    fn spikes(&mut self, spikes: &[SpikeRecord]) {
+        let outcome = self.causes.as_mut().map(|causes| causes.explain(spikes));
+        self.note_failure(outcome);
     }
 
     fn first_spike(&mut self, latency: Nanos) {

@@ -1,7 +1,9 @@
 //! JSON Schemas of the plan and of every JSON output.
 
 use crate::plan::Plan;
-use crate::result::{CheckResult, CpuTable, ExplainResult, LoadResult, MeasureResult, PlanList, RunResult, TreatResult};
+use crate::result::{
+    CheckResult, CpuTable, ExplainResult, LoadResult, MeasureResult, PlanList, RunResult, TreatResult,
+};
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.

@@ -54,6 +54,8 @@ pub trait Observer {
     /// # Errors
     /// Any reason to end the measurement, which is then its error.
     fn batch(&mut self, batch: Batch) -> Result<(), String>;
+    /// Called once, when the measuring process is ready, before it measures: its process id.
+    fn armed(&mut self, _process: u32) {}
     /// Called once, when the first latency above the break or gap above the threshold is seen.
     fn first_spike(&mut self, _latency: Nanos) {}
     /// Called with new spikes up to 20 times a second, so within about 50 ms of each; the same spikes come with the
@@ -86,6 +88,7 @@ pub fn measure(
 ) -> Result<Outcome, ProbeError> {
     let _elsewhere = Elsewhere::move_to(&spec.other_cpus);
     let mut session = Session::start(launcher, spec)?;
+    observer.armed(session.process());
     let mut warnings = std::mem::take(&mut session.warnings);
     let mut accounting = Accounting::start(&spec.cpus, &mut warnings);
     let end_ns = session.start_ns.saturating_add(spec.duration.0);

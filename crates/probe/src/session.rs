@@ -99,6 +99,11 @@ impl<'s> Session<'s> {
         Header::of(self.memory.words()).expect("the memory was made with room for the header")
     }
 
+    /// The id of the measuring process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks every thread to end.
     pub(crate) fn stop(&self) {
         self.header().stop().store(1, Relaxed);

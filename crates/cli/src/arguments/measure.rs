@@ -39,6 +39,9 @@ pub(crate) struct ProbeArguments {
     /// Leaves the idle states alone, instead of holding /dev/cpu_dma_latency at 0
     #[arg(long)]
     pub(crate) no_cpu_dma_latency: bool,
+    /// Says who caused each spike; needs root and a kernel with BPF and BTF
+    #[arg(long)]
+    pub(crate) causes: bool,
     /// Runs a shell command at the first spike; the latency is in WHYLATE_LATENCY_NS
     #[arg(long, value_name = "COMMAND")]
     pub(crate) on_threshold: Option<String>,

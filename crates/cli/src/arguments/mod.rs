@@ -1,8 +1,8 @@
 //! The command line: one file for the flags of each command.
 
-mod explain;
 mod check;
 mod cpus;
+mod explain;
 mod isolation;
 mod load;
 mod measure;
@@ -13,9 +13,9 @@ mod run;
 mod schema;
 mod treat;
 
-pub(crate) use explain::{ExplainArguments, ExportFormat};
 pub(crate) use check::CheckArguments;
 pub(crate) use cpus::CpusArguments;
+pub(crate) use explain::{ExplainArguments, ExportFormat};
 pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
 pub(crate) use measure::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
 pub(crate) use plans::PlansArguments;

@@ -7,10 +7,11 @@ use crate::hook::Hook;
 use crate::progress::Meter;
 use crate::{machine, output, signals};
 use anyhow::{Context, Result, bail};
-use whylate_core::plan::{ProbePlan, StallPlan, TimerPlan};
+use whylate_bpf::{CauseFinder, Measured};
+use whylate_core::plan::{Policy, ProbePlan, StallPlan, TimerPlan};
 use whylate_core::result::{MEASURE_FORMAT, MeasureResult};
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning};
-use whylate_probe::{Options, measure, resolve};
+use whylate_probe::{Options, ProbeSpec, measure, resolve};
 use whylate_sys::facts::preflight;
 
 /// "Until Ctrl-C": longer than any machine stays up, short enough for every sum.
@@ -45,7 +46,7 @@ pub(super) fn execute(command: MeasureCommand) -> Result<Ending> {
 }
 
 fn stall_plan(arguments: &StallArguments) -> Result<ProbePlan> {
-    if arguments.probe.policy == whylate_core::plan::Policy::Deadline {
+    if arguments.probe.policy == Policy::Deadline {
         bail!(
             "--policy deadline: a loop that never sleeps cannot run as SCHED_DEADLINE; choose fifo, rr or other"
         );
@@ -96,7 +97,12 @@ fn run(
     warnings.extend(more);
     let meter = Meter::new(arguments.printing.quiet || arguments.printing.json, duration);
     let hook = Hook::new(arguments.on_threshold);
-    let mut figures = Figures::new(&spec, arguments.spikes, meter, hook, signals::watch()?);
+    let causes = arguments.causes.then(|| cause_finder(&spec, &facts)).transpose()?;
+    if let Some(causes) = &causes {
+        warnings.extend_from_slice(causes.warnings());
+    }
+    let figures = Figures::new(&spec, arguments.spikes, meter, hook, signals::watch()?);
+    let mut figures = figures.with_causes(causes);
     let stored = Nanos((duration.0 / 60).clamp(1_000_000_000, 60_000_000_000));
     let outcome = measure(&machine::launcher()?, &spec, stored, &mut figures)
         .with_context(|| format!("measuring {} on CPU {}", spec.name(), spec.cpus))?;
@@ -108,16 +114,28 @@ fn run(
         known
     });
     let is_realtime = !warnings.iter().any(|warning| warning.code == "no-realtime-priority")
-        && matches!(spec.policy, whylate_core::plan::Policy::Fifo | whylate_core::plan::Policy::Rr);
-    let Collected { probe, interrupts, counters } =
+        && matches!(spec.policy, Policy::Fifo | Policy::Rr);
+    let Collected { probe, interrupts, counters, ipis } =
         figures.finish(&spec, &facts, is_realtime, arguments.spikes);
     let broke = outcome.broke.is_some();
     let format = MEASURE_FORMAT.to_owned();
-    let result = MeasureResult { format, facts, probe, interrupts, counters, warnings, broke };
+    let result = MeasureResult { format, facts, probe, interrupts, ipis, counters, warnings, broke };
     if arguments.printing.json {
         output::print_json(&result)?;
     } else {
         output::print(&whylate_report::terminal::measure(&result, output::style())?)?;
     }
     Ok(if broke { Ending::Exceeded } else { Ending::Pass })
+}
+
+/// Begins to record what takes the measured CPUs, which the user has asked for.
+fn cause_finder(spec: &ProbeSpec, facts: &Facts) -> Result<CauseFinder> {
+    let priority = match spec.policy {
+        Policy::Fifo | Policy::Rr => spec.priority as i32,
+        Policy::Deadline => 100,
+        Policy::Other => -21,
+    };
+    let is_timer = spec.period().is_some();
+    let measured = Measured { cpus: spec.cpus.clone(), is_timer, priority };
+    CauseFinder::start(&measured, facts).context("--causes")
 }

@@ -1,8 +1,8 @@
 //! What each command does.
 
-mod explain;
 mod check;
 mod cpus;
+mod explain;
 mod load;
 mod measure;
 mod plans;

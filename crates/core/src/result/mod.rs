@@ -4,21 +4,24 @@
 //! machine.
 
 mod cause;
-mod explain;
 mod check;
 mod cpu_table;
+mod explain;
+mod histograms;
 mod run;
 mod treat;
 
 pub use cause::{Cause, CauseKind};
-pub use explain::{
-    EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace, TimelineSegment,
-};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
 pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
     ThreadKind, ThreadRow, build as cpu_table,
 };
+pub use explain::{
+    EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace,
+    TimelineSegment,
+};
+pub use histograms::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
 pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
     Verdict,
@@ -55,6 +58,9 @@ pub struct MeasureResult {
     /// Interrupts on the measured CPUs while samples counted.
     #[serde(default)]
     pub interrupts: Vec<crate::record::InterruptRecord>,
+    /// Interrupts that other CPUs sent to the measured ones, by function and sender; only with causes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ipis: Vec<crate::record::IpiRecord>,
     /// What the kernel counted on each measured CPU, and for the measuring thread there.
     #[serde(default)]
     pub counters: Vec<crate::record::CounterRecord>,

@@ -2,8 +2,8 @@
 
 use super::{count, expected, moment, sentence, trace_of, traces};
 use crate::figure::{nanoseconds, share};
-use crate::terminal::page::{Colour, Page, clean};
 use crate::terminal::Style;
+use crate::terminal::page::{Colour, Page, clean};
 use crate::words;
 use whylate_core::CpuId;
 use whylate_core::result::{CauseKind, ExplainResult, ExplainedSpike, TimelineSegment};
@@ -21,7 +21,8 @@ pub fn terminal(result: &ExplainResult, style: Style) -> String {
     let mut page = Page::new(style);
     match result.spikes.first() {
         Some(spike) => {
-            let colour = if spike.cause.kind == CauseKind::Unattributed { Colour::Yellow } else { Colour::Red };
+            let colour =
+                if spike.cause.kind == CauseKind::Unattributed { Colour::Yellow } else { Colour::Red };
             page.coloured(&sentence::finding(spike), colour);
         }
         None => page.coloured(&count(result), Colour::Green),
@@ -146,7 +147,8 @@ fn bar(page: &Page, spike: &ExplainedSpike, cpu: CpuId, keys: &[Key<'_>], width:
     let mut text = String::new();
     for column in 0..width {
         let (from, to) = (edge(column), edge(column + 1).max(edge(column) + 1));
-        let overlap = |segment: &TimelineSegment| segment.to_ns.min(to).saturating_sub(segment.from_ns.max(from));
+        let overlap =
+            |segment: &TimelineSegment| segment.to_ns.min(to).saturating_sub(segment.from_ns.max(from));
         let here = spike.timeline.iter().filter(|segment| segment.cpu == cpu && overlap(segment) > 0);
         let most = here.max_by_key(|segment| overlap(segment));
         let key = most.and_then(|segment| keys.iter().find(|key| key.segment.what == segment.what));

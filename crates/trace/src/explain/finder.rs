@@ -118,7 +118,8 @@ impl<'o> Finder<'o> {
             }
             EventKind::TimerStart { function, expires_ns, .. } => {
                 self.seen.timer_starts += 1;
-                let sleeper = reader.symbol(function).is_some_and(|(name, _)| vocabulary::wakes_a_sleeper(name));
+                let sleeper =
+                    reader.symbol(function).is_some_and(|(name, _)| vocabulary::wakes_a_sleeper(name));
                 if let Some(pid) = event.pid.filter(|pid| sleeper && *pid != 0 && !event.context.hard_irq) {
                     self.task(pid, event.command, None).armed = Some((expires_ns, event.at_ns));
                 }
@@ -157,7 +158,8 @@ impl<'o> Finder<'o> {
         if let (Some(before), Some(pid)) = (before, event.pid)
             && before.pid.is_some_and(|old| old != pid)
         {
-            let task = |pid, command: Option<Name>| Task { pid, command: command.unwrap_or_default(), priority: 0 };
+            let task =
+                |pid, command: Option<Name>| Task { pid, command: command.unwrap_or_default(), priority: 0 };
             let state = if preempted { TaskState::Runnable } else { TaskState::Blocked('S') };
             let previous = task(before.pid.unwrap_or(0), before.command);
             self.leave(before.at_ns, previous.pid, before.command, None, state);
@@ -185,7 +187,14 @@ impl<'o> Finder<'o> {
         self.enter(event.at_ns, event.cpu, next.pid, Some(next.command), Some(next.priority));
     }
 
-    fn leave(&mut self, at_ns: u64, pid: u32, command: Option<Name>, priority: Option<i32>, state: TaskState) {
+    fn leave(
+        &mut self,
+        at_ns: u64,
+        pid: u32,
+        command: Option<Name>,
+        priority: Option<i32>,
+        state: TaskState,
+    ) {
         if pid != 0 {
             let track = self.task(pid, command, priority);
             track.out = Some((at_ns, state));
@@ -232,7 +241,8 @@ impl<'o> Finder<'o> {
     /// cyclictest's break marker says how late its thread was.
     fn print(&mut self, event: &Event, text: &str) {
         let Some((_, rest)) = text.split_once("hit latency threshold (") else { return };
-        let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u64>().ok());
+        let mut numbers =
+            rest.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u64>().ok());
         let (Some(latency_us), Some(pid)) = (numbers.next(), event.pid) else { return };
         self.marked = Some(pid);
         self.marked_threshold_ns = numbers.next().map(|us| us.saturating_mul(1000));
@@ -325,7 +335,7 @@ impl TaskTrack {
         let realtime = self.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
         if state == TaskState::Runnable {
             // Others share their CPU with whoever there is.
-            return realtime.then(||late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Preempted));
+            return realtime.then(|| late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Preempted));
         }
         let blocked = matches!(state, TaskState::Blocked('D')) || (timers && self.armed.is_none());
         let woken = self.wake.unwrap_or(actual_ns);
@@ -354,7 +364,8 @@ impl TaskTrack {
     fn period_ns(&self, options: &Options) -> Option<u64> {
         let Some(given) = options.period_ns else { return self.rhythm.period_ns() };
         let enough = self.rhythm.known() >= 8;
-        let misfit = self.rhythm.median_ns().is_some_and(|median| median > given.saturating_mul(PERIOD_MISFIT));
+        let misfit =
+            self.rhythm.median_ns().is_some_and(|median| median > given.saturating_mul(PERIOD_MISFIT));
         let normal = self.priority.is_some_and(|priority| priority >= PRIORITY_NORMAL);
         (!normal && !(enough && misfit)).then_some(given)
     }

@@ -131,9 +131,10 @@ struct Cpu {
 /// Sweeps over the window.
 pub(super) fn sweep(window: &Window, reader: &dyn Reader) -> States {
     let mut states = States {
-        irq_events: window.events.iter().any(|event| {
-            matches!(event.kind, EventKind::IrqsOff { .. } | EventKind::IrqsOn { .. })
-        }),
+        irq_events: window
+            .events
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::IrqsOff { .. } | EventKind::IrqsOn { .. })),
         has_switches: window.events.iter().any(|event| matches!(event.kind, EventKind::Switch { .. })),
         ..States::default()
     };
@@ -219,16 +220,21 @@ impl States {
     }
 
     /// Ends the span from `begin` to an event.
-    fn close(&mut self, cpu: &Cpu, window: &Window, begin: u64, (after, class): (&Event, Class), index: usize) {
+    fn close(
+        &mut self,
+        cpu: &Cpu,
+        window: &Window,
+        begin: u64,
+        (after, class): (&Event, Class),
+        index: usize,
+    ) {
         let before = &window.events[cpu.last];
         if after.at_ns <= begin {
             return;
         }
         let ends_in_interrupt = matches!(class, Class::InterruptEntry(_)) && cpu.hard.is_empty();
-        let enters_user = matches!(
-            after.kind,
-            EventKind::SyscallEnter { .. } | EventKind::PageFault { user: true, .. }
-        );
+        let enters_user =
+            matches!(after.kind, EventKind::SyscallEnter { .. } | EventKind::PageFault { user: true, .. });
         let irqs_off = match (cpu.thread_irqs_off, after.context.irqs_off) {
             _ if cpu.irqs_section.is_some() => Knowledge::ByEvent,
             _ if self.irq_events => Knowledge::Not,
@@ -263,8 +269,7 @@ impl States {
             remote: cpu.remote,
             idle_state: cpu.idle_state,
         };
-        let span =
-            Span { from: begin, to: after.at_ns, state, events: (cpu.last, index), ends_in_interrupt };
+        let span = Span { from: begin, to: after.at_ns, state, events: (cpu.last, index), ends_in_interrupt };
         self.spans.entry(after.cpu).or_default().push(span);
     }
 
@@ -294,12 +299,14 @@ impl States {
             EventKind::Noise { source: crate::event::NoiseSource::Thread { .. }, .. } => cpu.pid = None,
             EventKind::Idle { state } => cpu.idle_state = state,
             EventKind::IrqsOff { caller, parent } => {
-                let section = (event.at_ns, self.functions.id(caller, reader), self.functions.id(parent, reader));
+                let section =
+                    (event.at_ns, self.functions.id(caller, reader), self.functions.id(parent, reader));
                 cpu.irqs_section.get_or_insert(section);
             }
             EventKind::IrqsOn { .. } => cpu.irqs_section = None,
             EventKind::PreemptOff { caller, parent } => {
-                let section = (event.at_ns, self.functions.id(caller, reader), self.functions.id(parent, reader));
+                let section =
+                    (event.at_ns, self.functions.id(caller, reader), self.functions.id(parent, reader));
                 cpu.preempt_section.get_or_insert(section);
             }
             EventKind::PreemptOn { .. } => cpu.preempt_section = None,
@@ -419,7 +426,8 @@ impl States {
             // The scheduler holds a lock all along; a function of an unknown caller does not end it.
             _ => {
                 let flags = event.context;
-                let locked = flags.irqs_off == Some(true) && flags.preempt_depth.is_some_and(|depth| depth > 0);
+                let locked =
+                    flags.irqs_off == Some(true) && flags.preempt_depth.is_some_and(|depth| depth > 0);
                 let lost = locked && self.paths.functions(path).len() <= 2;
                 cpu.scheduling && (lost || self.is_called_by_scheduler(path))
             }
@@ -427,9 +435,11 @@ impl States {
     }
 
     fn is_called_by_scheduler(&self, path: PathId) -> bool {
-        self.paths.functions(path).iter().take(12).any(|id| {
-            matches!(self.functions.class(*id, None), Class::Scheduler | Class::Preemption)
-        })
+        self.paths
+            .functions(path)
+            .iter()
+            .take(12)
+            .any(|id| matches!(self.functions.class(*id, None), Class::Scheduler | Class::Preemption))
     }
 }
 
@@ -446,9 +456,14 @@ fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, reader: &dyn Reade
     let of_scheduler = cpu.scheduling
         || matches!(
             event.kind,
-            EventKind::Switch { .. } | EventKind::Waking { .. } | EventKind::Wakeup { .. }
-                | EventKind::Noise { .. } | EventKind::NoiseGap { .. } | EventKind::Timerlat { .. }
-                | EventKind::TimerStart { .. } | EventKind::Migrate { .. }
+            EventKind::Switch { .. }
+                | EventKind::Waking { .. }
+                | EventKind::Wakeup { .. }
+                | EventKind::Noise { .. }
+                | EventKind::NoiseGap { .. }
+                | EventKind::Timerlat { .. }
+                | EventKind::TimerStart { .. }
+                | EventKind::Migrate { .. }
         );
     match cpu.level() {
         Level::Thread if matches!(class, Class::InterruptEntry(_)) => {}

@@ -1,0 +1,77 @@
+#!/bin/sh
+# What the BPF programs cost: `perf bench sched pipe` alone, with whylate's histograms, with histograms and causes, with
+# bpftrace's run-queue latency script, and with `perf sched record`, in alternating rounds; then the mean time of each
+# program under a periodic real-time task, from the kernel's own statistics. Needs root, perf, bpftrace and cyclictest.
+#
+#     benches/bpf_cost.sh [ROUNDS] [PIPE_LOOPS]
+set -eu
+rounds=${1:-7}
+loops=${2:-30000}
+root=$(cd "$(dirname "$0")/.." && pwd)
+cargo build --quiet --release -p whylate-bpf --example hold --manifest-path "$root/Cargo.toml"
+hold=${CARGO_TARGET_DIR:-$root/target}/release/examples/hold
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# The script of bpftrace's tool runqlat, with what it does at each event.
+cat > "$scratch/runqlat.bt" <<'SCRIPT'
+tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new { @queued[args->pid] = nsecs; }
+tracepoint:sched:sched_switch {
+    if (args->prev_state == 0) { @queued[args->prev_pid] = nsecs; }
+    $at = @queued[args->next_pid];
+    if ($at) { @usecs = hist((nsecs - $at) / 1000); }
+    delete(@queued[args->next_pid]);
+}
+END { clear(@queued); }
+SCRIPT
+
+pipe() {
+    perf bench -f simple sched pipe -l "$loops" 2>/dev/null | tail -1
+}
+
+# Runs the pipe while a tool runs; the tool ends by SIGINT.
+beside() {
+    "$@" > "$scratch/tool" 2>&1 &
+    tool=$!
+    sleep 2
+    pipe
+    kill -INT "$tool" 2>/dev/null || true
+    wait "$tool" 2>/dev/null || true
+}
+
+echo "round alone histograms all bpftrace_runqlat perf_sched_record (seconds for $loops round trips)"
+round=0
+while [ "$round" -lt "$rounds" ]; do
+    round=$((round + 1))
+    alone=$(pipe)
+    histograms=$(beside "$hold" 600 histograms)
+    all=$(beside "$hold" 600 all)
+    runqlat=$(beside bpftrace "$scratch/runqlat.bt")
+    record=$(beside perf sched record -a -o "$scratch/perf.data")
+    echo "$round $alone $histograms $all $runqlat $record"
+done | tee "$scratch/rounds"
+
+awk '
+function median(values, count,    i, j, swap) {
+    for (i = 1; i <= count; i++) for (j = i + 1; j <= count; j++)
+        if (values[j] < values[i]) { swap = values[i]; values[i] = values[j]; values[j] = swap }
+    return count % 2 ? values[(count + 1) / 2] : (values[count / 2] + values[count / 2 + 1]) / 2
+}
+{ count++; for (tool = 3; tool <= 6; tool++) slower[tool, count] = $tool - $2; alone[count] = $2 }
+END {
+    split("x x histograms all bpftrace_runqlat perf_sched_record", names, " ")
+    printf "alone: median %.3f s\n", median(alone, count)
+    for (tool = 3; tool <= 6; tool++) {
+        for (i = 1; i <= count; i++) one[i] = slower[tool, i]
+        printf "%s: slower by median %.3f s\n", names[tool], median(one, count)
+    }
+}' "$scratch/rounds"
+
+for what in histograms all; do
+    echo "mean time of each program, $what, cyclictest at priority 95 with a period of 200 us on CPU 1, 4 s:"
+    cyclictest -q -m -t1 -a1 -p95 -i200 -D6 > /dev/null 2>&1 &
+    cyclic=$!
+    sleep 1
+    "$hold" 4 "$what" 1
+    wait "$cyclic"
+done

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What takes the CPUs that are watched: each with its begin and end, in a ring for each CPU that the loader reads when
+ * a probe has seen a spike. Nothing is sent and nobody is woken; on other CPUs a program ends after one comparison.
+ */
+#pragma once
+#include "histograms.h"
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct segment);
+} segments SECTION(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_STACK_TRACE);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64[SENDER_STACK_DEPTH]);
+} sender_stacks SECTION(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct stack);
+} late_stacks SECTION(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, SENDERS);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct sender);
+} senders SECTION(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_HASH);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, struct ipi_key);
+	MAP_TYPE(value, struct ipi_count);
+} ipis SECTION(".maps");
+
+/* 1 + the number of the CPU's ring; 0: it is not watched. */
+ALWAYS_INLINE u32 ring_of(u32 cpu)
+{
+	return config.rings[cpu & (CPUS_MAX - 1)];
+}
+
+/* The state of this CPU, if it is watched. */
+ALWAYS_INLINE struct cpu_state *watched(u32 *ring)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	*ring = ring_of(cpu);
+	return *ring ? state_of(cpu) : 0;
+}
+
+/* A place for a segment; complete() makes it count. An interrupt may take the next place in between. */
+ALWAYS_INLINE struct segment *begin(struct cpu_state *state, u32 ring, u64 *number)
+{
+	*number = __sync_fetch_and_add(&state->segments, 1);
+	u32 place = (ring - 1) * RING_SEGMENTS + ((u32)*number & (RING_SEGMENTS - 1));
+
+	return bpf_map_lookup_elem(&segments, &place);
+}
+
+ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64 start_ns, u64 end_ns, u32 id,
+			    u64 address, u64 number)
+{
+	segment->start_ns = start_ns;
+	segment->end_ns = end_ns;
+	segment->address = address;
+	segment->id = id;
+	segment->kind = kind;
+	BARRIER();
+	segment->number = number + 1;
+}
+
+/* A segment of which nothing else is to be said. */
+ALWAYS_INLINE void note(struct cpu_state *state, u32 ring, enum segment_kind kind, u64 start_ns, u64 end_ns, u32 id,
+			u64 address)
+{
+	u64 number;
+	struct segment *segment = begin(state, ring, &number);
+
+	if (!segment)
+		return;
+	segment->flags = 0;
+	complete(segment, kind, start_ns, end_ns, id, address, number);
+}
+
+/*
+ * Whether a lateness is worth a stack, which costs some 3 us: where everything is late, as in a virtual machine, only
+ * what is later than usual is.
+ */
+ALWAYS_INLINE bool is_unusual(u64 *typical_ns, u64 late_ns)
+{
+	s64 difference = (s64)(late_ns - *typical_ns);
+
+	*typical_ns += difference >> 6;
+	return late_ns >= config.late_ns && difference > (s64)*typical_ns;
+}
+
+/* Keeps the stack of this moment; returns 1 + its number, or 0. */
+ALWAYS_INLINE u32 keep_stack(void *ctx, struct cpu_state *state, u32 ring)
+{
+	u32 number = state->stacks++;
+	u32 place = (ring - 1) * RING_STACKS + (number & (RING_STACKS - 1));
+	struct stack *stack = bpf_map_lookup_elem(&late_stacks, &place);
+
+	if (!stack)
+		return 0;
+	stack->number = 0;
+	BARRIER();
+	long bytes = bpf_get_stack(ctx, stack->addresses, sizeof(stack->addresses), 0);
+
+	if (bytes < 0)
+		return 0;
+	stack->bytes = bytes;
+	BARRIER();
+	stack->number = 1 + (u64)number;
+	return 1 + number;
+}
+
+/* A step of a wake-up, with the stack of this moment when the step was later than usual. */
+ALWAYS_INLINE void note_step(void *ctx, struct cpu_state *state, u32 ring, enum segment_kind kind, u64 start_ns,
+			     u64 end_ns, struct task_struct *woken, struct task_struct *task, bool with_stack)
+{
+	u64 number;
+	struct segment *segment = begin(state, ring, &number);
+
+	if (!segment)
+		return;
+	segment->flags = 0;
+	segment->other = 0;
+	if (UNLIKELY(with_stack)) {
+		segment->other = keep_stack(ctx, state, ring);
+		bpf_probe_read_kernel(segment->command, COMMAND_BYTES, task->comm);
+	}
+	segment->prio = task->prio;
+	complete(segment, kind, start_ns, end_ns, task->pid, (u64)(u32)woken->tgid << 32 | (u32)woken->pid, number);
+}
+
+/* Whether the task would have run on. */
+ALWAYS_INLINE bool is_running(struct task_struct *task)
+{
+	if (FIELD_EXISTS(((struct task_struct___new *)0)->__state))
+		return !((struct task_struct___new *)(void *)task)->__state;
+	return !((struct task_struct___old *)(void *)task)->state;
+}
+
+/* A thread leaves a watched CPU. */
+ALWAYS_INLINE void note_thread(struct cpu_state *state, u32 ring, u64 now_ns, struct task_struct *previous,
+			       struct task_struct *next, bool is_runnable)
+{
+	u64 number;
+	u64 start_ns = state->thread_ns;
+
+	state->thread_ns = now_ns;
+	if (UNLIKELY(!start_ns))
+		return;
+	struct segment *segment = begin(state, ring, &number);
+
+	if (!segment)
+		return;
+	segment->flags = is_runnable ? SEGMENT_RUNNABLE : 0;
+	segment->other = previous->tgid;
+	segment->prio = previous->prio;
+	bpf_probe_read_kernel(segment->command, COMMAND_BYTES, previous->comm);
+	complete(segment, SEGMENT_THREAD, start_ns, now_ns, previous->pid, (u64)(s64)next->prio, number);
+}
+
+/* Counts an interrupt that this CPU sends to another one, and whose doing it is. */
+ALWAYS_INLINE void count_ipi(void *ctx, u32 cpu, u64 function, u64 call_site)
+{
+	struct ipi_key key = { .function = function, .call_site = call_site, .cpu = cpu };
+	struct ipi_count *found, fresh = { .count = 1 };
+
+	key.from_cpu = bpf_get_smp_processor_id();
+	/* Any interrupt may wake a task: the thread that it interrupts has nothing to do with it. */
+	if (function)
+		bpf_get_current_comm(key.command, COMMAND_BYTES);
+	found = bpf_map_lookup_elem(&ipis, &key);
+	if (LIKELY(found)) {
+		/* Only this CPU adds to it, but its interrupts may come in between. */
+		__sync_fetch_and_add(&found->count, 1);
+		return;
+	}
+	fresh.stack = bpf_get_stackid(ctx, &sender_stacks, 0);
+	if (bpf_map_update_elem(&ipis, &key, &fresh, BPF_NOEXIST)) {
+		struct cpu_state *state = state_of(key.from_cpu);
+
+		if (state)
+			state->counters.ipis_lost++;
+	}
+}
+
+/* Where the sender of a request is kept. */
+ALWAYS_INLINE struct sender *sender_of(u64 request)
+{
+	u32 place = (u32)(request >> 5) & (SENDERS - 1);
+
+	return bpf_map_lookup_elem(&senders, &place);
+}
+
+/* An argument that is a pointer, as a number that one can calculate with. */
+ALWAYS_INLINE u64 number_of(u64 *argument)
+{
+	u64 number = 0;
+
+	bpf_probe_read_kernel(&number, sizeof(number), argument);
+	return number;
+}

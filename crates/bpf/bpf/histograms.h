@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The latency histograms: from the programmed expiry of a timer over the wake-up to the task that runs.
+ *
+ * One clock read in each program at most, and none for tasks that do not count. A pending wake-up lies in a table
+ * that is indexed by the thread id, which is an addition and a comparison where a hash map costs a call.
+ */
+#pragma once
+#include "layout.h"
+
+struct config config SECTION(".data.config");
+
+/* Whether this kernel tells when a switch is over. */
+const volatile u32 sees_switch_end SECTION(".rodata");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct histogram);
+} histograms SECTION(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct cpu_state);
+} cpu_states SECTION(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, PENDING_SLOTS);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct pending);
+} pending_wakeups SECTION(".maps");
+
+ALWAYS_INLINE struct cpu_state *state_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpu_states, &cpu);
+}
+
+ALWAYS_INLINE struct pending *pending_of(u32 pid)
+{
+	u32 slot = pid & (PENDING_SLOTS - 1);
+
+	return bpf_map_lookup_elem(&pending_wakeups, &slot);
+}
+
+ALWAYS_INLINE bool priority_counts(s32 prio)
+{
+	return prio >= config.prio_min && prio <= config.prio_max;
+}
+
+/* Whether the task passes the filter by thread, process and name. */
+ALWAYS_INLINE bool task_counts(struct task_struct *task)
+{
+	if (LIKELY(!config.pid && !config.has_command))
+		return 1;
+	if (config.pid && config.pid != (u32)task->pid && config.pid != (u32)task->tgid)
+		return 0;
+	if (config.has_command) {
+		u64 name[2] = {};
+
+		bpf_probe_read_kernel(name, sizeof(name), task->comm);
+		/* The last byte is always 0; what follows an earlier 0 is no part of the name. */
+		for (int i = 0; i < COMMAND_BYTES; i++) {
+			u8 byte = ((u8 *)name)[i];
+
+			if (byte != config.command[i])
+				return 0;
+			if (!byte)
+				break;
+		}
+	}
+	return 1;
+}
+
+/* Position of the highest bit set, of a value that is not 0. */
+ALWAYS_INLINE u32 highest_bit(u64 value)
+{
+	u32 bit = 0;
+
+	if (UNLIKELY(value >> 32)) {
+		value >>= 32;
+		bit = 32;
+	}
+	if (value >> 16) {
+		value >>= 16;
+		bit += 16;
+	}
+	if (value >> 8) {
+		value >>= 8;
+		bit += 8;
+	}
+	if (value >> 4) {
+		value >>= 4;
+		bit += 4;
+	}
+	if (value >> 2) {
+		value >>= 2;
+		bit += 2;
+	}
+	return bit + (u32)(value >> 1);
+}
+
+ALWAYS_INLINE u32 bucket_of(u64 value)
+{
+	u32 shift = highest_bit(value | (1 << OCTAVE_BITS)) - OCTAVE_BITS;
+
+	return (shift << OCTAVE_BITS) + (u32)(value >> shift);
+}
+
+ALWAYS_INLINE bool is_enabled(u32 enabled, enum kind kind)
+{
+	return enabled & (1u << kind);
+}
+
+/* The histogram, emptied of its extremes when it has been reset. */
+ALWAYS_INLINE struct histogram *histogram_of(u32 cpu, enum kind kind)
+{
+	u32 key = cpu * KINDS_STRIDE + kind;
+	struct histogram *histogram = bpf_map_lookup_elem(&histograms, &key);
+
+	if (!histogram)
+		return 0;
+	u32 epoch = config.epochs[kind];
+	if (UNLIKELY(histogram->epoch != epoch)) {
+		histogram->min_ns = ~0ull;
+		histogram->max_ns = 0;
+		histogram->record.latency_ns = 0;
+		histogram->epoch = epoch;
+	}
+	return histogram;
+}
+
+/* Counts a latency; whether it is the largest since the last reset. */
+ALWAYS_INLINE bool count(struct histogram *histogram, u64 latency_ns)
+{
+	u32 bucket = bucket_of(latency_ns);
+
+	if (bucket < BUCKETS)
+		histogram->buckets[bucket]++;
+	histogram->samples++;
+	histogram->sum_ns += latency_ns;
+	if (UNLIKELY(latency_ns < histogram->min_ns))
+		histogram->min_ns = latency_ns;
+	if (LIKELY(latency_ns <= histogram->max_ns && histogram->record.latency_ns))
+		return 0;
+	histogram->max_ns = latency_ns;
+	return 1;
+}
+
+/* The system call that the task entered the kernel by; -1 for none or not known. */
+ALWAYS_INLINE s64 syscall_of(struct task_struct *task)
+{
+	if (!HELPER_EXISTS(task_pt_regs) || task->flags & PF_KTHREAD)
+		return -1;
+	void *regs = bpf_task_pt_regs(task);
+
+	if (FIELD_EXISTS(((struct pt_regs___x86 *)0)->orig_ax)) {
+		u64 number = 0;
+
+		bpf_probe_read_kernel(&number, sizeof(number), &((struct pt_regs___x86 *)regs)->orig_ax);
+		return (s64)number;
+	}
+	if (FIELD_EXISTS(((struct pt_regs___arm64 *)0)->syscallno)) {
+		s32 number = -1;
+
+		bpf_probe_read_kernel(&number, sizeof(number), &((struct pt_regs___arm64 *)regs)->syscallno);
+		return number;
+	}
+	return -1;
+}
+
+/* Who was late, in the record of a maximum. */
+ALWAYS_INLINE void name_task(struct record *record, struct task_struct *task)
+{
+	record->pid = task->pid;
+	record->prio = task->prio;
+	record->syscall = syscall_of(task);
+	bpf_probe_read_kernel(record->command, COMMAND_BYTES, task->comm);
+}
+
+/* Who ran before, in the record of a maximum. */
+ALWAYS_INLINE void name_previous(struct record *record, s32 pid, s32 prio, const void *comm)
+{
+	record->previous_pid = pid;
+	record->previous_prio = prio;
+	bpf_probe_read_kernel(record->previous_command, COMMAND_BYTES, comm);
+}
+
+ALWAYS_INLINE void set_parts(struct record *record, u64 latency_ns, u64 expires_ns, u64 waking_ns,
+			     u64 running_ns, u64 at_ns)
+{
+	record->latency_ns = latency_ns;
+	record->at_ns = at_ns;
+	record->is_timer = expires_ns != 0;
+	record->timer_offset_ns = expires_ns ? waking_ns - expires_ns : 0;
+	record->wakeup_ns = waking_ns ? running_ns - waking_ns : 0;
+	record->switch_ns = at_ns - running_ns;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What the programs use of the kernel's types: the members that they read and nothing else.
+ *
+ * `preserve_access_index` makes the compiler note each access, and the loader puts in the offset that the running
+ * kernel's BTF gives. Order and size here mean nothing. A name that ends in ___something stands for the same type
+ * with members that only some kernels or architectures have.
+ */
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int s32;
+typedef long long s64;
+typedef _Bool bool;
+
+#define SECTION(name) __attribute__((section(name), used))
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define NEVER_INLINE static __attribute__((noinline))
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+/* Keeps the compiler from moving memory accesses across it. */
+#define BARRIER() __asm__ volatile("" ::: "memory")
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct {
+	int pid;
+	int tgid;
+	int prio;
+	unsigned int flags;
+	char comm[16];
+};
+
+struct task_struct___old {
+	long state;
+};
+
+struct task_struct___new {
+	unsigned int __state;
+};
+
+struct rb_node {
+	unsigned long __rb_parent_color;
+};
+
+struct timerqueue_node {
+	struct rb_node node;
+	s64 expires;
+};
+
+struct hrtimer_clock_base {
+	s64 offset;
+};
+
+struct hrtimer {
+	struct timerqueue_node node;
+	struct hrtimer_clock_base *base;
+	u8 is_soft;
+};
+
+struct pt_regs;
+
+struct pt_regs___x86 {
+	unsigned long orig_ax;
+};
+
+struct pt_regs___arm64 {
+	s32 syscallno;
+};
+
+#pragma clang attribute pop
+
+/* Numbers of the kernel's helper functions, as in its uapi/linux/bpf.h. */
+enum bpf_func_id {
+	BPF_FUNC_get_current_task_btf = 158,
+	BPF_FUNC_task_pt_regs = 175,
+};
+
+static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
+static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
+static long (*bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*bpf_get_current_comm)(void *to, u32 size) = (void *)16;
+static long (*bpf_get_stackid)(void *ctx, void *map, u64 flags) = (void *)27;
+static long (*bpf_get_stack)(void *ctx, void *to, u32 size, u64 flags) = (void *)67;
+static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
+static struct pt_regs *(*bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
+
+#define FIELD_EXISTS(field) __builtin_preserve_field_info(field, 2)
+#define HELPER_EXISTS(name) \
+	__builtin_preserve_enum_value(*(typeof(enum bpf_func_id) *)BPF_FUNC_##name, 0)
+
+#define PF_KTHREAD 0x00200000
+
+/* Maps are described by a structure whose members' types carry the numbers. */
+#define MAP_NUMBER(name, value) int(*name)[value]
+#define MAP_TYPE(name, type) typeof(type) *name
+#define BPF_MAP_TYPE_HASH 1
+#define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_STACK_TRACE 7
+#define BPF_NOEXIST 1

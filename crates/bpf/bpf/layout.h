@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What programs and loader share: the counterpart of src/layout.rs, which asserts the same sizes.
+ */
+#pragma once
+#include "kernel.h"
+
+/* The bucket layout of every histogram: 256 exact values, then 128 buckets in each octave. */
+#define BUCKETS (256 + 56 * 128)
+#define OCTAVE_BITS 7
+#define CPUS_MAX 8192
+#define COMMAND_BYTES 16
+
+enum kind {
+	MISSED_TIMER_OFFSETS,
+	WAKEUP,
+	TIMER_AND_WAKEUP,
+	SWITCH_OFF,
+	TIMER_WAKEUP_SWITCH,
+	SHARED_PRIORITY,
+	KINDS,
+};
+/* Histograms lie in strides of a power of two in their map. */
+#define KINDS_STRIDE 8
+
+/* The loader writes it; it may change at any time. */
+struct config {
+	/* Which tasks count, as in task_struct: -1 deadline, 0..98 real time (99 - priority), 100.. others. */
+	s32 prio_min;
+	s32 prio_max;
+	/* Only this thread or process; 0 for all. */
+	u32 pid;
+	/* Whether only tasks of that name count. */
+	u32 has_command;
+	u8 command[COMMAND_BYTES];
+	/* Goes up by one with each reset of the kind. */
+	u32 epochs[KINDS_STRIDE];
+	/* From which lateness on the stack of the moment is kept, in the search for causes. */
+	u64 late_ns;
+	/* The process whose page faults are causes; 0 for none. */
+	u32 process;
+	u32 unused;
+	/* Per CPU, one bit for each kind that counts there. */
+	u8 enabled[CPUS_MAX];
+	/* Per CPU, 1 + the number of its ring of segments; 0: it has none. */
+	u16 rings[CPUS_MAX];
+};
+_Static_assert(sizeof(struct config) == 80 + 3 * CPUS_MAX, "layout.rs");
+
+/* The largest latency since the last reset. */
+struct record {
+	u64 latency_ns;
+	u64 at_ns;
+	/* Parts: programmed expiry to wake-up, wake-up to switch, switch to running. */
+	u64 timer_offset_ns;
+	u64 wakeup_ns;
+	u64 switch_ns;
+	/* Number of the system call that the task was in; -1 for none or not known. */
+	s64 syscall;
+	s32 pid;
+	s32 prio;
+	s32 previous_pid;
+	s32 previous_prio;
+	u8 command[COMMAND_BYTES];
+	u8 previous_command[COMMAND_BYTES];
+	/* Whether a timer woke the task. */
+	u32 is_timer;
+	u32 unused;
+};
+_Static_assert(sizeof(struct record) == 104, "layout.rs");
+
+/* One histogram of one CPU; written only on that CPU, with interrupts off. */
+struct histogram {
+	u32 epoch;
+	u32 unused;
+	u64 samples;
+	u64 sum_ns;
+	u64 min_ns;
+	u64 max_ns;
+	struct record record;
+	u64 buckets[BUCKETS];
+};
+_Static_assert(sizeof(struct histogram) == 40 + 104 + 8 * BUCKETS, "layout.rs");
+
+/* A wake-up that waits for its task to run. */
+struct pending {
+	u32 pid;
+	u32 unused;
+	/* 0: none. */
+	u64 waking_ns;
+	/* The programmed expiry of the timer that woke it, on CLOCK_MONOTONIC; 0 when it was no timer. */
+	u64 expires_ns;
+	u64 unused_end;
+};
+_Static_assert(sizeof(struct pending) == 32, "");
+#define PENDING_SLOTS 32768
+
+/* Counts of one CPU that the loader reads. */
+struct counters {
+	/* Wake-ups of tasks that count. */
+	u64 wakings;
+	/* Wake-ups of tasks that went on running: there was nothing to wait for. */
+	u64 without_switch;
+	/* Wake-ups that were forgotten because another task's took their slot. */
+	u64 collisions;
+	/* Wake-ups that ended on a CPU where nothing counts. */
+	u64 elsewhere;
+	/* Switches to a task that counts whose end was not seen: the first one of a new thread. */
+	u64 unfinished;
+	/* Interrupts sent that found no room in the table. */
+	u64 ipis_lost;
+};
+_Static_assert(sizeof(struct counters) == 48, "layout.rs");
+
+/* What one CPU is in the middle of. */
+struct cpu_state {
+	struct counters counters;
+	/* Programmed expiry of the timer whose handler runs: in a hard interrupt, in a softirq; 0 for none. */
+	u64 expires_hard_ns;
+	u64 expires_soft_ns;
+	/* The switch to a task that counts, from its decision to its end; switch_ns 0: none. */
+	u64 switch_ns;
+	u64 waking_ns;
+	u64 expires_ns;
+	u64 previous;
+	s32 previous_pid;
+	s32 previous_prio;
+	u32 is_shared;
+	/* The thread in which a timer's softirq handler runs. */
+	u32 soft_thread;
+	/* How many segments were written; the next one's place. */
+	u64 segments;
+	/* When what runs now began. */
+	u64 irq_ns;
+	u64 vector_ns;
+	u64 softirq_ns;
+	u64 function_ns;
+	u64 idle_ns;
+	u64 thread_ns;
+	u64 lock_ns;
+	u64 lock;
+	u32 lock_flags;
+	u32 lock_thread;
+	u32 idle_state;
+	/* How many stacks were kept. */
+	u32 stacks;
+	/* How late timers and switches are as a rule: means that forget. */
+	u64 timer_typical_ns;
+	u64 switch_typical_ns;
+	u64 padding[5];
+};
+_Static_assert(sizeof(struct cpu_state) == 256, "layout.rs");
+_Static_assert(__builtin_offsetof(struct cpu_state, segments) == 112, "layout.rs");
+
+/* Segments that a CPU's ring holds. */
+#define RING_SEGMENTS 16384
+
+enum segment_kind {
+	SEGMENT_NONE,
+	/* A device's interrupt handler: id is the line. */
+	SEGMENT_IRQ,
+	/* An interrupt that has a vector of its own: id is the vector. */
+	SEGMENT_VECTOR,
+	/* id is the vector. */
+	SEGMENT_SOFTIRQ,
+	/* address is the handler. */
+	SEGMENT_NMI,
+	/* A function that another CPU asked for: address is the function; id and command are the sender's thread. */
+	SEGMENT_FUNCTION,
+	/* id is the thread, other the process; address is the priority of the thread that ran next. */
+	SEGMENT_THREAD,
+	/* id is the idle state. */
+	SEGMENT_IDLE,
+	/* The thread id of the process prio waited for the lock at address; other is the kind of lock. */
+	SEGMENT_LOCK,
+	/* The thread id touched address; start and end are the moment. */
+	SEGMENT_PAGE_FAULT,
+	/*
+	 * From the programmed expiry of a timer to the wake-up of its thread, which is in address, with its process in
+	 * the upper half; other is 1 + the number of the stack of the wake-up, or 0.
+	 */
+	SEGMENT_TIMER,
+	/* From the wake-up of a thread, as above, to its CPU; other is 1 + the number of the stack of the thread before. */
+	SEGMENT_WAKEUP,
+};
+
+/* SEGMENT_THREAD: it would have run on. */
+#define SEGMENT_RUNNABLE 1
+/* The sender is known. */
+#define SEGMENT_HAS_SENDER 2
+
+/* What took a CPU, from when to when. */
+struct segment {
+	u64 start_ns;
+	u64 end_ns;
+	/* 1 + its number, written last. */
+	u64 number;
+	u64 address;
+	u32 id;
+	s32 other;
+	s32 prio;
+	u8 kind;
+	u8 flags;
+	u16 from_cpu;
+	u8 command[COMMAND_BYTES];
+};
+_Static_assert(sizeof(struct segment) == 64, "layout.rs");
+
+/* Who asked another CPU to run a function, by the address of the request. */
+struct sender {
+	u64 request;
+	u32 thread;
+	u32 cpu;
+	u8 command[COMMAND_BYTES];
+};
+#define SENDERS 4096
+
+/* Interrupts that other CPUs were sent. */
+struct ipi_key {
+	/* 0: the interrupt that makes a CPU look for a task to run. */
+	u64 function;
+	u64 call_site;
+	u32 cpu;
+	u32 from_cpu;
+	u8 command[COMMAND_BYTES];
+};
+_Static_assert(sizeof(struct ipi_key) == 40, "layout.rs");
+
+struct ipi_count {
+	u64 count;
+	/* The sender's stack when this was first seen; negative: not known. */
+	s64 stack;
+};
+_Static_assert(sizeof(struct ipi_count) == 16, "layout.rs");
+
+#define SENDER_STACK_DEPTH 127
+
+/* The stack of a moment at which something was late. */
+#define STACK_DEPTH 46
+struct stack {
+	/* 1 + its number on its CPU, written last. */
+	u64 number;
+	/* How long it is. */
+	u64 bytes;
+	u64 addresses[STACK_DEPTH];
+};
+_Static_assert(sizeof(struct stack) == 384, "layout.rs");
+/* Stacks that a CPU's ring holds. */
+#define RING_STACKS 64

@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * The programs, one for each event of the kernel. `cargo xtask bpf` compiles them into ../objects.
+ */
+#include "causes.h"
+
+/* The kernel offers what these programs call to programs under a licence that is compatible with the GPL. */
+char programs_license[] SECTION("license") = "Dual MIT/GPL";
+
+/* What this was compiled from and by, for the check that the object that is kept belongs to the sources. */
+#ifdef ORIGIN
+const char compiled_from[] SECTION("origin") = ORIGIN;
+#endif
+
+/* A timer's handler begins: from when on should it have? */
+SECTION("tp_btf/hrtimer_expire_entry")
+int timer_entry(u64 *ctx)
+{
+	struct hrtimer *timer = (void *)ctx[0];
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+
+	if (!state)
+		return 0;
+	/* An expiry of clocks other than CLOCK_MONOTONIC is brought to it by the clock's offset. */
+	u64 expires_ns = timer->node.expires - timer->base->offset;
+
+	if (UNLIKELY(timer->is_soft)) {
+		state->expires_soft_ns = expires_ns;
+		state->soft_thread = (u32)bpf_get_current_pid_tgid();
+	} else {
+		state->expires_hard_ns = expires_ns;
+	}
+	return 0;
+}
+
+/* A timer's handler is over: what is woken from here on was not woken by it. */
+SECTION("tp_btf/hrtimer_expire_exit")
+int timer_exit(u64 *ctx)
+{
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+
+	if (!state)
+		return 0;
+	/* A hard interrupt may come into a softirq, never the other way round. */
+	if (LIKELY(state->expires_hard_ns))
+		state->expires_hard_ns = 0;
+	else
+		state->expires_soft_ns = 0;
+	return 0;
+}
+
+ALWAYS_INLINE void count_offset(u32 cpu, struct task_struct *task, u64 expires_ns, u64 now_ns)
+{
+	struct histogram *histogram;
+	struct task_struct *current;
+	u64 offset_ns = now_ns - expires_ns;
+
+	histogram = histogram_of(cpu, MISSED_TIMER_OFFSETS);
+	if (!histogram || LIKELY(!count(histogram, offset_ns)))
+		return;
+	set_parts(&histogram->record, offset_ns, expires_ns, now_ns, now_ns, now_ns);
+	name_task(&histogram->record, task);
+	if (HELPER_EXISTS(get_current_task_btf)) {
+		current = bpf_get_current_task_btf();
+		name_previous(&histogram->record, current->pid, current->prio, current->comm);
+	}
+}
+
+/* A task is about to be woken. */
+ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
+{
+	struct task_struct *task = (void *)ctx[0];
+	s32 prio = task->prio;
+
+	if (LIKELY(!priority_counts(prio)) || !task_counts(task))
+		return 0;
+	u64 now_ns = bpf_ktime_get_ns();
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_state *state = state_of(cpu);
+	u32 pid = task->pid;
+	struct pending *pending = pending_of(pid);
+
+	if (!state || !pending)
+		return 0;
+	u64 expires_ns = state->expires_hard_ns;
+
+	/* Real-time kernels run softirqs in threads, and another thread may run before the handler goes on. */
+	if (UNLIKELY(!expires_ns && state->expires_soft_ns &&
+		     state->soft_thread == (u32)bpf_get_current_pid_tgid()))
+		expires_ns = state->expires_soft_ns;
+	/* Timers may expire early by their slack, which is no lateness. */
+	if (expires_ns > now_ns)
+		expires_ns = now_ns;
+	state->counters.wakings++;
+	if (UNLIKELY(pending->waking_ns)) {
+		if (pending->pid == pid)
+			state->counters.without_switch++;
+		else
+			state->counters.collisions++;
+	}
+	pending->pid = pid;
+	pending->expires_ns = expires_ns;
+	pending->waking_ns = now_ns;
+	if (!expires_ns)
+		return 0;
+	if (is_enabled(config.enabled[cpu & (CPUS_MAX - 1)], MISSED_TIMER_OFFSETS))
+		count_offset(cpu, task, expires_ns, now_ns);
+	u32 ring = with_causes ? ring_of(cpu) : 0;
+
+	if (ring)
+		note_step(ctx, state, ring, SEGMENT_TIMER, expires_ns, now_ns, task, task,
+			  is_unusual(&state->timer_typical_ns, now_ns - expires_ns));
+	return 0;
+}
+
+SECTION("tp_btf/sched_waking")
+int waking(u64 *ctx)
+{
+	return on_waking(ctx, 0);
+}
+
+/* The variant for watched CPUs: it needs kernels from 5.12 on, for an atomic instruction. */
+SECTION("tp_btf/sched_waking")
+int waking_watched(u64 *ctx)
+{
+	return on_waking(ctx, 1);
+}
+
+/* A latency that ends with the decision to run the task. */
+ALWAYS_INLINE void count_decided(u32 cpu, enum kind kind, u64 latency_ns, const struct pending *pending,
+				 u64 now_ns, struct task_struct *previous, struct task_struct *next)
+{
+	struct histogram *histogram = histogram_of(cpu, kind);
+
+	if (!histogram || LIKELY(!count(histogram, latency_ns)))
+		return;
+	set_parts(&histogram->record, latency_ns, pending->expires_ns, pending->waking_ns, now_ns, now_ns);
+	name_task(&histogram->record, next);
+	name_previous(&histogram->record, previous->pid, previous->prio, previous->comm);
+}
+
+/* The task that was woken gets its CPU. */
+ALWAYS_INLINE void woken_runs(u32 cpu, u32 enabled, struct cpu_state *state, const struct pending *pending,
+			      u64 now_ns, struct task_struct *previous, struct task_struct *next)
+{
+	u64 wakeup_ns = now_ns - pending->waking_ns;
+
+	state->waking_ns = pending->waking_ns;
+	state->expires_ns = pending->expires_ns;
+	/* It waited for a task that it could not have preempted. The idle task has the number of nice 0. */
+	state->is_shared = previous->pid && previous->prio <= next->prio;
+	if (state->is_shared) {
+		if (is_enabled(enabled, SHARED_PRIORITY))
+			count_decided(cpu, SHARED_PRIORITY, wakeup_ns, pending, now_ns, previous, next);
+		return;
+	}
+	if (is_enabled(enabled, WAKEUP))
+		count_decided(cpu, WAKEUP, wakeup_ns, pending, now_ns, previous, next);
+	if (!pending->expires_ns)
+		return;
+	if (is_enabled(enabled, TIMER_AND_WAKEUP))
+		count_decided(cpu, TIMER_AND_WAKEUP, now_ns - pending->expires_ns, pending, now_ns, previous,
+			      next);
+	if (!sees_switch_end && is_enabled(enabled, TIMER_WAKEUP_SWITCH))
+		count_decided(cpu, TIMER_WAKEUP_SWITCH, now_ns - pending->expires_ns, pending, now_ns, previous,
+			      next);
+}
+
+/* A task that counts leaves: a wake-up that came before it was gone led to nothing. */
+ALWAYS_INLINE void leaves(struct cpu_state *state, struct task_struct *previous)
+{
+	u32 pid = previous->pid;
+	struct pending *pending = pending_of(pid);
+
+	if (pending && UNLIKELY(pending->waking_ns) && pending->pid == pid) {
+		pending->waking_ns = 0;
+		state->counters.without_switch++;
+	}
+}
+
+/* A task that counts comes. The clock is read here unless that was done already. */
+ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, u64 now_ns,
+			 struct task_struct *previous, struct task_struct *next)
+{
+	u32 enabled = config.enabled[cpu & (CPUS_MAX - 1)];
+	u32 pid = next->pid;
+	struct pending *pending = pending_of(pid);
+
+	if (!pending)
+		return;
+	bool was_woken = pending->waking_ns && pending->pid == pid;
+
+	if (!was_woken && (!is_enabled(enabled, SWITCH_OFF) || !task_counts(next)))
+		return;
+	if (!now_ns)
+		now_ns = bpf_ktime_get_ns();
+	state->waking_ns = 0;
+	state->expires_ns = 0;
+	state->is_shared = 0;
+	if (was_woken) {
+		if (enabled)
+			woken_runs(cpu, enabled, state, pending, now_ns, previous, next);
+		else
+			state->counters.elsewhere++;
+		if (ring)
+			note_step(ctx, state, ring, SEGMENT_WAKEUP, pending->waking_ns, now_ns, next, previous,
+				  is_unusual(&state->switch_typical_ns, now_ns - pending->waking_ns) &&
+					  previous->pid);
+		pending->waking_ns = 0;
+	}
+	if (sees_switch_end && enabled) {
+		state->previous = (u64)previous;
+		state->previous_pid = previous->pid;
+		state->previous_prio = previous->prio;
+		state->switch_ns = now_ns;
+	}
+}
+
+/* The scheduler has decided which task runs next. */
+ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes)
+{
+	bool is_preempted = ctx[0];
+	struct task_struct *previous = (void *)ctx[1], *next = (void *)ctx[2];
+	bool previous_counts = priority_counts(previous->prio), next_counts = priority_counts(next->prio);
+	u32 cpu = bpf_get_smp_processor_id();
+	u32 ring = with_causes ? ring_of(cpu) : 0;
+
+	if (LIKELY(!previous_counts && !next_counts && !ring))
+		return 0;
+	struct cpu_state *state = state_of(cpu);
+	u64 now_ns = 0;
+
+	if (!state)
+		return 0;
+	if (ring) {
+		now_ns = bpf_ktime_get_ns();
+		note_thread(state, ring, now_ns, previous, next, is_preempted || is_running(previous));
+	}
+	if (UNLIKELY(state->switch_ns)) {
+		state->counters.unfinished++;
+		state->switch_ns = 0;
+	}
+	if (previous_counts)
+		leaves(state, previous);
+	if (next_counts)
+		comes(ctx, cpu, ring, state, now_ns, previous, next);
+	return 0;
+}
+
+SECTION("tp_btf/sched_switch")
+int task_switch(u64 *ctx)
+{
+	return on_switch(ctx, 0);
+}
+
+/* As waking_watched. */
+SECTION("tp_btf/sched_switch")
+int task_switch_watched(u64 *ctx)
+{
+	return on_switch(ctx, 1);
+}
+
+/* A latency that ends with the task that runs. */
+ALWAYS_INLINE void count_finished(u32 cpu, enum kind kind, u64 latency_ns, const struct cpu_state *state,
+				  u64 now_ns)
+{
+	struct histogram *histogram = histogram_of(cpu, kind);
+
+	if (!histogram || LIKELY(!count(histogram, latency_ns)))
+		return;
+	set_parts(&histogram->record, latency_ns, state->expires_ns, state->waking_ns, state->switch_ns, now_ns);
+	if (HELPER_EXISTS(get_current_task_btf))
+		name_task(&histogram->record, bpf_get_current_task_btf());
+	/* Its memory outlives the switch: the kernel frees a task's after a grace period. */
+	struct task_struct *previous = (void *)state->previous;
+
+	name_previous(&histogram->record, state->previous_pid, state->previous_prio, &previous->comm);
+}
+
+/* A call of the scheduler is over: from here on the new task runs. */
+SECTION("tp_btf/sched_exit_tp")
+int switch_end(u64 *ctx)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_state *state = state_of(cpu);
+
+	if (!state || LIKELY(!state->switch_ns))
+		return 0;
+	u64 now_ns = bpf_ktime_get_ns();
+	u32 enabled = config.enabled[cpu & (CPUS_MAX - 1)];
+
+	if (is_enabled(enabled, SWITCH_OFF))
+		count_finished(cpu, SWITCH_OFF, now_ns - state->switch_ns, state, now_ns);
+	if (state->expires_ns && !state->is_shared && is_enabled(enabled, TIMER_WAKEUP_SWITCH))
+		count_finished(cpu, TIMER_WAKEUP_SWITCH, now_ns - state->expires_ns, state, now_ns);
+	state->switch_ns = 0;
+	return 0;
+}
+
+/* ---- What takes a CPU ---- */
+
+SECTION("tp_btf/irq_handler_entry")
+int irq_entry(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (state)
+		state->irq_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SECTION("tp_btf/irq_handler_exit")
+int irq_exit(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (!state || !state->irq_ns)
+		return 0;
+	note(state, ring, SEGMENT_IRQ, state->irq_ns, bpf_ktime_get_ns(), (u32)ctx[0], 0);
+	state->irq_ns = 0;
+	return 0;
+}
+
+/* For every interrupt that has a vector of its own: attached to several events. */
+SECTION("raw_tp/vector_entry")
+int vector_entry(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (state)
+		state->vector_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SECTION("raw_tp/vector_exit")
+int vector_exit(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (!state || !state->vector_ns)
+		return 0;
+	note(state, ring, SEGMENT_VECTOR, state->vector_ns, bpf_ktime_get_ns(), (u32)ctx[0], 0);
+	state->vector_ns = 0;
+	return 0;
+}
+
+SECTION("tp_btf/softirq_entry")
+int softirq_entry(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (state)
+		state->softirq_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SECTION("tp_btf/softirq_exit")
+int softirq_exit(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (!state || !state->softirq_ns)
+		return 0;
+	note(state, ring, SEGMENT_SOFTIRQ, state->softirq_ns, bpf_ktime_get_ns(), (u32)ctx[0], 0);
+	state->softirq_ns = 0;
+	return 0;
+}
+
+/* One event after each handler, with how long it took. */
+SECTION("tp_btf/nmi_handler")
+int nmi_handler(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (!state)
+		return 0;
+	u64 now_ns = bpf_ktime_get_ns();
+
+	note(state, ring, SEGMENT_NMI, now_ns - ctx[1], now_ns, 0, ctx[0]);
+	return 0;
+}
+
+SECTION("tp_btf/cpu_idle")
+int idle(u64 *ctx)
+{
+	u32 ring, idle_state = (u32)ctx[0];
+	struct cpu_state *state = watched(&ring);
+
+	if (!state)
+		return 0;
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (idle_state != (u32)-1) {
+		state->idle_ns = now_ns;
+		state->idle_state = idle_state;
+	} else if (state->idle_ns) {
+		note(state, ring, SEGMENT_IDLE, state->idle_ns, now_ns, state->idle_state, 0);
+		state->idle_ns = 0;
+	}
+	return 0;
+}
+
+/* The process that is measured touches memory that is not there. */
+ALWAYS_INLINE int page_fault(u64 address)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (!state || !config.process)
+		return 0;
+	u64 task = bpf_get_current_pid_tgid();
+
+	if ((u32)(task >> 32) != config.process)
+		return 0;
+	u64 now_ns = bpf_ktime_get_ns();
+
+	note(state, ring, SEGMENT_PAGE_FAULT, now_ns, now_ns, (u32)task, address);
+	return 0;
+}
+
+SECTION("tp_btf/page_fault_user")
+int page_fault_user(u64 *ctx)
+{
+	return page_fault(ctx[0]);
+}
+
+SECTION("tp_btf/page_fault_kernel")
+int page_fault_kernel(u64 *ctx)
+{
+	return page_fault(ctx[0]);
+}
+
+/* A task has to wait for a lock. */
+SECTION("tp_btf/contention_begin")
+int lock_wait(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (!state)
+		return 0;
+	state->lock_ns = bpf_ktime_get_ns();
+	state->lock = ctx[0];
+	state->lock_flags = (u32)ctx[1];
+	state->lock_thread = (u32)bpf_get_current_pid_tgid();
+	return 0;
+}
+
+SECTION("tp_btf/contention_end")
+int lock_taken(u64 *ctx)
+{
+	u64 number;
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (!state || !state->lock_ns || state->lock != ctx[0])
+		return 0;
+	struct segment *segment = begin(state, ring, &number);
+
+	if (!segment)
+		return 0;
+	segment->flags = 0;
+	segment->other = (s32)state->lock_flags;
+	segment->prio = (s32)(bpf_get_current_pid_tgid() >> 32);
+	complete(segment, SEGMENT_LOCK, state->lock_ns, bpf_ktime_get_ns(), state->lock_thread, state->lock, number);
+	state->lock_ns = 0;
+	return 0;
+}
+
+/* ---- Interrupts from other CPUs ---- */
+
+/* This CPU asks another one to run a function. */
+SECTION("tp_btf/csd_queue_cpu")
+int function_asked(u64 *ctx)
+{
+	u32 cpu = (u32)ctx[0];
+
+	if (LIKELY(!ring_of(cpu)))
+		return 0;
+	u64 request = number_of(&ctx[3]);
+	struct sender *sender = sender_of(request);
+
+	if (sender) {
+		sender->request = request;
+		sender->thread = (u32)bpf_get_current_pid_tgid();
+		sender->cpu = bpf_get_smp_processor_id();
+		bpf_get_current_comm(sender->command, COMMAND_BYTES);
+	}
+	count_ipi(ctx, cpu, number_of(&ctx[2]), ctx[1]);
+	return 0;
+}
+
+/* This CPU sends an interrupt; those that ask for a function are counted above. */
+SECTION("tp_btf/ipi_send_cpu")
+int ipi_sent(u64 *ctx)
+{
+	u32 cpu = (u32)ctx[0];
+
+	if (LIKELY(!ring_of(cpu)) || number_of(&ctx[2]))
+		return 0;
+	count_ipi(ctx, cpu, 0, ctx[1]);
+	return 0;
+}
+
+/* This CPU runs a function that another one asked for. */
+SECTION("tp_btf/csd_function_entry")
+int function_entry(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (state)
+		state->function_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SECTION("tp_btf/csd_function_exit")
+int function_exit(u64 *ctx)
+{
+	u64 number;
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (!state || !state->function_ns)
+		return 0;
+	struct segment *segment = begin(state, ring, &number);
+
+	if (!segment)
+		return 0;
+	u64 request = number_of(&ctx[1]);
+	struct sender *sender = sender_of(request);
+	u32 thread = 0;
+
+	segment->flags = 0;
+	if (sender && sender->request == request) {
+		segment->flags = SEGMENT_HAS_SENDER;
+		segment->from_cpu = sender->cpu;
+		thread = sender->thread;
+		__builtin_memcpy(segment->command, sender->command, COMMAND_BYTES);
+	}
+	complete(segment, SEGMENT_FUNCTION, state->function_ns, bpf_ktime_get_ns(), thread, number_of(&ctx[0]),
+		 number);
+	state->function_ns = 0;
+	return 0;
+}

@@ -1,0 +1,40 @@
+//! Keeps the programs running for a while and prints what each event cost, for `benches/bpf_cost.sh`.
+//!
+//!     cargo run --release -p whylate-bpf --example hold -- SECONDS histograms|causes|all [CPUS]
+
+#![allow(clippy::print_stdout, reason = "an example that prints a table")]
+
+use std::time::Duration;
+use whylate_bpf::{BpfError, Causes, CostCounting, Histograms, HistogramsConfig, ProgramCost};
+use whylate_core::CpuSet;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let seconds: u64 = arguments.first().ok_or("how many seconds?")?.parse()?;
+    let what = arguments.get(1).map_or("all", String::as_str);
+    let cpus: CpuSet = arguments.get(2).map_or("0-1", String::as_str).parse()?;
+    let counting = CostCounting::start();
+    let costs = hold(Duration::from_secs(seconds), what, &cpus)?;
+    if counting.is_ok() {
+        for cost in costs {
+            let mean_ns = cost.time_ns as f64 / cost.runs.max(1) as f64;
+            println!("{:24} runs {:9} mean_ns {mean_ns:7.1} missed {}", cost.event, cost.runs, cost.missed);
+        }
+    }
+    Ok(())
+}
+
+fn hold(duration: Duration, what: &str, cpus: &CpuSet) -> Result<Vec<ProgramCost>, BpfError> {
+    let mut config = HistogramsConfig::new(cpus.clone());
+    if what == "histograms" {
+        let running = Histograms::start(&config)?;
+        std::thread::sleep(duration);
+        return Ok(running.costs());
+    }
+    if what == "causes" {
+        config.kinds.clear();
+    }
+    let mut running = Causes::start(cpus, &config)?;
+    std::thread::sleep(duration);
+    Ok(running.histograms().costs())
+}

@@ -1,0 +1,180 @@
+//! What stands for the programs in a build without the feature `bpf`: nothing that can be started.
+
+use crate::error::BpfError;
+use crate::segment::Recording;
+use crate::settings::{HistogramsConfig, Measured};
+use crate::snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
+use whylate_core::record::{IpiRecord, SpikeRecord};
+use whylate_core::result::{Cause, HistogramKind, Spike};
+use whylate_core::{CpuId, CpuSet, Facts, Warning};
+
+/// Histograms that cannot be started: this build has no programs.
+#[derive(Debug)]
+pub enum Histograms {}
+
+impl Histograms {
+    /// Says that this build has no programs.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn start(_config: &HistogramsConfig) -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// As in a build with programs.
+    pub fn enable(&mut self, _kinds: &[HistogramKind]) -> Result<(), BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn disable(&mut self, _kinds: &[HistogramKind]) -> Result<(), BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn reset(&mut self, _kinds: &[HistogramKind]) -> Result<(), BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn enabled(&self) -> impl Iterator<Item = HistogramKind> + '_ {
+        std::iter::empty()
+    }
+
+    /// As in a build with programs.
+    pub fn unavailable(&self) -> &[(HistogramKind, String)] {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn sees_switch_end(&self) -> bool {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn costs(&self) -> Vec<ProgramCost> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn read(&self) -> Result<HistogramsSnapshot, BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn counts(&self) -> Result<WakeupCounts, BpfError> {
+        match *self {}
+    }
+}
+
+/// A search for causes that cannot be started: this build has no programs.
+#[derive(Debug)]
+pub enum Causes {}
+
+impl Causes {
+    /// Says that this build has no programs.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn start(_cpus: &CpuSet, _histograms: &HistogramsConfig) -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// As in a build with programs.
+    pub fn facilities(&self) -> &[Facility] {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn histograms(&mut self) -> &mut Histograms {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn watch_process(&mut self, _process: u32) -> Result<(), BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn since(&self, _cpu: CpuId, _from_ns: u64) -> Result<Recording, BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
+        match *self {}
+    }
+}
+
+/// A search for causes that cannot be started: this build has no programs.
+#[derive(Debug)]
+pub enum CauseFinder {}
+
+impl CauseFinder {
+    /// Says that this build has no programs.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn start(_measured: &Measured, _facts: &Facts) -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// As in a build with programs.
+    pub fn warnings(&self) -> &[Warning] {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn facilities(&self) -> &[Facility] {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn costs(&mut self) -> Vec<ProgramCost> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn armed(&mut self, _process: u32) -> Result<(), BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn explain(&mut self, _spikes: &[SpikeRecord]) -> Result<(), BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn causes_of(&self, _cpu: CpuId, _at_ns: u64) -> Option<&[Cause]> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn label(&self, _spikes: &mut [Spike]) {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
+        match *self {}
+    }
+}
+
+/// Says that this build has no programs.
+pub fn facilities() -> Vec<Facility> {
+    vec![Facility { name: "BPF programs".to_owned(), missing: Some(BpfError::NotBuilt.to_string()) }]
+}
+
+/// A count of costs that cannot be started: this build has no programs.
+#[derive(Debug)]
+pub enum CostCounting {}
+
+impl CostCounting {
+    /// Says that this build has no programs.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn start() -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+}

@@ -1,0 +1,347 @@
+//! What took the watched CPUs: recorded by the programs, read for the window of a spike.
+
+use crate::error::BpfError;
+use crate::histograms::{Histograms, Watching};
+use crate::layout::{
+    CPU_STATE_BYTES, IPI_COUNT_BYTES, IPI_KEY_BYTES, RING_SEGMENTS, RING_STACKS, RawIpiCount, RawIpiKey,
+    RawSegment, RawStack, SEGMENT_BYTES, SEGMENTS_WRITTEN_AT, STACK_BYTES, text,
+};
+use crate::object::Event;
+use crate::segment::{Activity, Recording, Segment, Sender, Thread};
+use crate::settings::HistogramsConfig;
+use crate::snapshot::Facility;
+use crate::symbols::Symbols;
+use std::collections::HashMap;
+use whylate_core::record::IpiRecord;
+use whylate_core::{CpuId, CpuSet};
+use zerocopy::FromBytes as _;
+
+/// From which lateness on the stack of the moment is kept: such a stack costs about 3 us.
+const LATE_NS: u64 = 10_000;
+/// How many different stacks are kept.
+const STACKS: u32 = 2_048;
+/// How many different senders of interrupts are kept.
+const IPIS: u32 = 16_384;
+/// How much further than a window's begin is looked for what ends in it.
+const BEFORE_NS: u64 = 200_000;
+/// At most this many records are read for one window.
+const READ_MAX: u64 = 16_000;
+
+/// What the events are for, and the programs for them.
+const EVENTS: [(&str, &[Event]); 8] = [
+    (
+        "interrupts by line",
+        &[
+            Event { function: "irq_entry", tracepoint: "irq_handler_entry" },
+            Event { function: "irq_exit", tracepoint: "irq_handler_exit" },
+        ],
+    ),
+    (
+        "softirqs",
+        &[
+            Event { function: "softirq_entry", tracepoint: "softirq_entry" },
+            Event { function: "softirq_exit", tracepoint: "softirq_exit" },
+        ],
+    ),
+    ("non-maskable interrupts", &[Event { function: "nmi_handler", tracepoint: "nmi_handler" }]),
+    ("idle states", &[Event { function: "idle", tracepoint: "cpu_idle" }]),
+    (
+        "page faults",
+        &[
+            Event { function: "page_fault_user", tracepoint: "page_fault_user" },
+            Event { function: "page_fault_kernel", tracepoint: "page_fault_kernel" },
+        ],
+    ),
+    (
+        "locks",
+        &[
+            Event { function: "lock_wait", tracepoint: "contention_begin" },
+            Event { function: "lock_taken", tracepoint: "contention_end" },
+        ],
+    ),
+    (
+        "functions run for other CPUs",
+        &[
+            Event { function: "function_entry", tracepoint: "csd_function_entry" },
+            Event { function: "function_exit", tracepoint: "csd_function_exit" },
+        ],
+    ),
+    (
+        "senders of interrupts",
+        &[
+            Event { function: "function_asked", tracepoint: "csd_queue_cpu" },
+            Event { function: "ipi_sent", tracepoint: "ipi_send_cpu" },
+        ],
+    ),
+];
+
+/// Interrupts that have vectors and events of their own on x86.
+const VECTORS: [&str; 10] = [
+    "local_timer",
+    "reschedule",
+    "call_function",
+    "call_function_single",
+    "irq_work",
+    "x86_platform_ipi",
+    "spurious_apic",
+    "error_apic",
+    "thermal_apic",
+    "deferred_error_apic",
+];
+
+/// The search for causes, running. It ends when this is dropped.
+pub struct Causes {
+    histograms: Histograms,
+    cpus: CpuSet,
+    symbols: Symbols,
+    facilities: Vec<Facility>,
+    /// Interrupts that were counted up to the last call of [`Self::ipis`].
+    ipis_before: HashMap<[u8; IPI_KEY_BYTES], u64>,
+}
+
+impl Causes {
+    /// Begins to record what takes these CPUs. `histograms` says which tasks count as measured, and which
+    /// histograms are kept beside (none unless named).
+    ///
+    /// # Errors
+    /// When the kernel refuses programs, has no type information, or lacks the events of the scheduler.
+    pub fn start(cpus: &CpuSet, histograms: &HistogramsConfig) -> Result<Self, BpfError> {
+        let watching = Watching { cpus: cpus.clone(), late_ns: LATE_NS, stacks: STACKS, ipis: IPIS };
+        let histograms = Histograms::start_watching(histograms, Some(&watching))?;
+        let mut causes = Self {
+            histograms,
+            cpus: cpus.clone(),
+            symbols: Symbols::of_this_kernel(),
+            facilities: Vec::new(),
+            ipis_before: HashMap::new(),
+        };
+        for (name, events) in EVENTS {
+            let missing = causes.attach(events)?;
+            causes.facilities.push(Facility { name: name.to_owned(), missing });
+        }
+        let missing = causes.attach_vectors()?;
+        causes.facilities.push(Facility { name: "interrupts by vector".to_owned(), missing });
+        Ok(causes)
+    }
+
+    /// Attaches what belongs together; says what is missing.
+    fn attach(&mut self, events: &[Event]) -> Result<Option<String>, BpfError> {
+        let mut missing = None;
+        for event in events {
+            match self.histograms.object_mut().attach(*event) {
+                Ok(None) => {}
+                Ok(Some(reason)) => missing = Some(reason),
+                // One event that does not fit leaves the others.
+                Err(BpfError::Program { event, reason }) => missing = Some(format!("{event}: {reason}")),
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(missing)
+    }
+
+    fn attach_vectors(&mut self) -> Result<Option<String>, BpfError> {
+        let object = self.histograms.object_mut();
+        let present = |end: &str| -> Vec<String> {
+            let names = VECTORS.iter().map(|name| format!("{name}_{end}"));
+            names.filter(|name| object.has_tracepoint(name)).collect()
+        };
+        let (entries, exits) = (present("entry"), present("exit"));
+        if entries.is_empty() {
+            return Ok(Some("this kernel has no events for them".to_owned()));
+        }
+        for (function, tracepoints) in [("vector_exit", exits), ("vector_entry", entries)] {
+            match object.attach_raw(function, &tracepoints) {
+                Ok(()) => {}
+                Err(BpfError::Program { reason, .. }) => return Ok(Some(reason)),
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is recorded, and what is not, with the reason.
+    pub fn facilities(&self) -> &[Facility] {
+        &self.facilities
+    }
+
+    /// Whether the kernel does not tell the names of its functions.
+    pub(crate) fn lacks_symbols(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
+    /// The histograms that run beside.
+    pub fn histograms(&mut self) -> &mut Histograms {
+        &mut self.histograms
+    }
+
+    /// The process that is measured from now on: its page faults are recorded.
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub fn watch_process(&mut self, process: u32) -> Result<(), BpfError> {
+        self.histograms.watch_process(process)
+    }
+
+    /// What took a CPU since `from_ns`, as far as it has ended by now. Ask soon: the record holds the last 16,384
+    /// events of each CPU.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn since(&self, cpu: CpuId, from_ns: u64) -> Result<Recording, BpfError> {
+        let Some(ring) = self.cpus.iter().position(|one| one == cpu) else { return Ok(Recording::default()) };
+        let written = self.written(cpu)?;
+        let oldest = written.saturating_sub(READ_MAX);
+        let mut recording = Recording { segments: Vec::new(), complete_from_ns: u64::MAX, lost: 0 };
+        let mut reached_begin = oldest == 0;
+        for number in (oldest..written).rev() {
+            let place = ring as u64 * RING_SEGMENTS + number % RING_SEGMENTS;
+            let bytes: [u8; SEGMENT_BYTES] = self.histograms.object().get("segments", place as u32)?;
+            let raw = RawSegment::read_from_bytes(&bytes).expect("the size is asserted");
+            match raw.number {
+                complete if complete == number + 1 => {}
+                // Overwritten by a newer one: what is older is gone too.
+                newer if newer > number + 1 => break,
+                // Being written just now.
+                _ => continue,
+            }
+            recording.complete_from_ns = recording.complete_from_ns.min(raw.end_ns);
+            // Segments are in the order of their ends, but for what interrupts each other.
+            if raw.end_ns < from_ns.saturating_sub(BEFORE_NS) {
+                reached_begin = true;
+                break;
+            }
+            recording.segments.extend(self.segment(ring as u32, &raw));
+        }
+        if reached_begin {
+            recording.complete_from_ns = 0;
+        }
+        recording.segments.reverse();
+        Ok(recording)
+    }
+
+    /// The interrupts that other CPUs sent to the watched ones since the last call.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
+        let entries: Vec<([u8; IPI_KEY_BYTES], [u8; IPI_COUNT_BYTES])> =
+            self.histograms.object().entries("ipis")?;
+        let mut records = Vec::new();
+        for (key_bytes, count_bytes) in entries {
+            let key = RawIpiKey::read_from_bytes(&key_bytes).expect("the size is asserted");
+            let count = RawIpiCount::read_from_bytes(&count_bytes).expect("the size is asserted");
+            let before = self.ipis_before.insert(key_bytes, count.count).unwrap_or(0);
+            if count.count == before {
+                continue;
+            }
+            let function =
+                if key.function == 0 { "reschedule".to_owned() } else { self.symbols.name(key.function) };
+            let stack = self.sender_stack(count.stack);
+            let caller = asker(&stack).unwrap_or_else(|| self.symbols.name(key.call_site));
+            records.push(IpiRecord {
+                cpu: CpuId(key.cpu),
+                function,
+                caller: Some(caller),
+                from_cpu: Some(CpuId(key.from_cpu)),
+                from_task: Some(text(&key.command)).filter(|name| !name.is_empty()),
+                stack,
+                count: count.count - before,
+            });
+        }
+        records.sort_by(|one, other| {
+            let order = |record: &IpiRecord| (record.cpu, std::cmp::Reverse(record.count));
+            order(one).cmp(&order(other)).then_with(|| one.function.cmp(&other.function))
+        });
+        Ok(records)
+    }
+
+    /// How many segments were written for a CPU.
+    fn written(&self, cpu: CpuId) -> Result<u64, BpfError> {
+        let state: [u8; CPU_STATE_BYTES] = self.histograms.object().get("cpu_states", cpu.0)?;
+        let (_, rest) = state.split_at(SEGMENTS_WRITTEN_AT);
+        let (written, _) = u64::read_from_prefix(rest).expect("the state is longer");
+        Ok(written)
+    }
+
+    fn sender_stack(&self, number: i64) -> Vec<String> {
+        let addresses = self.histograms.object().stack("sender_stacks", number);
+        self.functions(addresses.into_iter())
+    }
+
+    /// The stack of a late moment; empty when it is not kept any more.
+    fn late_stack(&self, ring: u32, number: i32) -> Vec<String> {
+        let Some(before) = (number as u32).checked_sub(1) else { return Vec::new() };
+        let place = ring * RING_STACKS + before % RING_STACKS;
+        let bytes: Result<[u8; STACK_BYTES], _> = self.histograms.object().get("late_stacks", place);
+        let Some(raw) = bytes.ok().and_then(|bytes| RawStack::read_from_bytes(&bytes).ok()) else {
+            return Vec::new();
+        };
+        if raw.number != u64::from(number as u32) {
+            return Vec::new();
+        }
+        self.functions(raw.addresses.into_iter().take(raw.bytes as usize / 8))
+    }
+
+    /// Names of what is on a stack, without the programs that looked at it.
+    fn functions(&self, addresses: impl Iterator<Item = u64>) -> Vec<String> {
+        let names: Vec<String> = addresses.map(|address| self.symbols.name(address)).collect();
+        let own = names.iter().rposition(|name| name.starts_with("bpf_trace_run"));
+        names.into_iter().skip(own.map_or(0, |last| last + 1)).collect()
+    }
+
+    fn segment(&self, ring: u32, raw: &RawSegment) -> Option<Segment> {
+        let thread = || Thread { pid: raw.id, priority: 99 - raw.prio, command: text(&raw.command) };
+        // The thread that was woken: its process in the upper half.
+        let (pid, process) = (raw.address as u32, (raw.address >> 32) as u32);
+        let what = match raw.kind {
+            1 => Activity::Irq { line: raw.id },
+            2 => Activity::Vector { vector: raw.id },
+            3 => Activity::Softirq { number: raw.id },
+            4 => Activity::Nmi { handler: self.symbols.name(raw.address) },
+            5 => Activity::Function {
+                function: self.symbols.name(raw.address),
+                sender: (raw.flags & 2 != 0).then(|| Sender {
+                    cpu: CpuId(u32::from(raw.from_cpu)),
+                    pid: raw.id,
+                    command: text(&raw.command),
+                }),
+            },
+            6 => Activity::Thread {
+                thread: thread(),
+                process: raw.other as u32,
+                was_runnable: raw.flags & 1 != 0,
+                next_priority: 99 - raw.address as i32,
+            },
+            7 => Activity::Idle { state: raw.id },
+            8 => Activity::Lock { pid: raw.id, process: raw.prio as u32, flags: raw.other as u32 },
+            9 => Activity::PageFault { pid: raw.id, address: raw.address },
+            10 => Activity::Timer { pid, process, stack: self.late_stack(ring, raw.other) },
+            11 => {
+                Activity::Wakeup { pid, process, previous: thread(), stack: self.late_stack(ring, raw.other) }
+            }
+            _ => return None,
+        };
+        Some(Segment { from_ns: raw.start_ns, to_ns: raw.end_ns, what })
+    }
+}
+
+/// Who had a function run on other CPUs: the first one on the stack that is no part of the machinery for it.
+fn asker(stack: &[String]) -> Option<String> {
+    let machinery =
+        ["smp_call_", "__smp_call_", "on_each_cpu", "generic_exec_single", "__resched_curr", "resched_c"];
+    let is_machinery = |name: &&String| machinery.iter().any(|start| name.starts_with(start));
+    stack.iter().find(|name| !is_machinery(name)).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::asker;
+
+    #[test]
+    fn the_machinery_of_function_calls_asks_for_nothing() {
+        let stack =
+            ["smp_call_function_many_cond", "on_each_cpu_cond_mask", "flush_tlb_mm_range", "do_madvise"];
+        assert_eq!(asker(&stack.map(str::to_owned)).as_deref(), Some("flush_tlb_mm_range"));
+        assert_eq!(asker(&[]), None);
+    }
+}

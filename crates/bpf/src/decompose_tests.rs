@@ -1,0 +1,257 @@
+//! Planted recordings: each cause is named first, and as nothing else.
+
+use crate::decompose::{Surroundings, Window, decompose};
+use crate::segment::{Activity, Recording, Segment, Sender, Thread};
+use proptest::prelude::*;
+use whylate_core::CpuId;
+use whylate_core::result::{Cause, CauseKind};
+
+const OWN: u32 = 100;
+
+fn window(is_timer: bool, to_ns: u64) -> Window {
+    Window { cpu: CpuId(1), from_ns: 1_000_000, to_ns, is_timer, process: OWN, priority: 95 }
+}
+
+fn segment(from_ns: u64, to_ns: u64, what: Activity) -> Segment {
+    Segment { from_ns, to_ns, what }
+}
+
+fn thread(pid: u32, priority: i32, command: &str) -> Thread {
+    Thread { pid, priority, command: command.to_owned() }
+}
+
+fn ran(from_ns: u64, to_ns: u64, thread: Thread) -> Segment {
+    let process = thread.pid;
+    segment(from_ns, to_ns, Activity::Thread { thread, process, was_runnable: true, next_priority: 95 })
+}
+
+fn stack(names: &str) -> Vec<String> {
+    names.split_ascii_whitespace().map(str::to_owned).collect()
+}
+
+fn timer(to_ns: u64, names: &str) -> Segment {
+    segment(1_000_000, to_ns, Activity::Timer { pid: 101, process: OWN, stack: stack(names) })
+}
+
+fn wakeup(from_ns: u64, to_ns: u64, names: &str) -> Segment {
+    let previous = thread(7, -21, "other");
+    segment(from_ns, to_ns, Activity::Wakeup { pid: 101, process: OWN, previous, stack: stack(names) })
+}
+
+fn recording(segments: Vec<Segment>) -> Recording {
+    Recording { segments, ..Recording::default() }
+}
+
+fn first(window: &Window, segments: Vec<Segment>) -> Cause {
+    let causes = decompose(window, &recording(segments), &Surroundings::default());
+    causes[0].clone()
+}
+
+#[test]
+fn interrupts_kept_off_are_named_by_what_the_late_interrupt_interrupted() {
+    let segments = vec![
+        timer(
+            1_126_000,
+            "hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt unarm irq_handler",
+        ),
+        segment(1_125_000, 1_128_000, Activity::Vector { vector: 0xec }),
+        ran(900_000, 1_150_000, thread(489, 49, "irq/45-nvkm")),
+        wakeup(1_126_000, 1_150_000, ""),
+    ];
+    let cause = first(&window(true, 1_151_000), segments);
+    assert_eq!((cause.kind, cause.function.as_deref()), (CauseKind::IrqsOff, Some("unarm")));
+    assert_eq!((cause.actor.as_deref(), cause.pid), (Some("irq/45-nvkm"), Some(489)));
+    assert_eq!(cause.callers, ["irq_handler"]);
+    assert!((cause.share.unwrap() - 125.0 / 151.0).abs() < 1e-9, "{cause:?}");
+}
+
+#[test]
+fn a_lesser_thread_that_keeps_the_cpu_has_preemption_off() {
+    let segments = vec![
+        timer(1_003_000, ""),
+        ran(900_000, 1_200_000, thread(7, -21, "other")),
+        wakeup(
+            1_003_000,
+            1_200_000,
+            "__schedule preempt_schedule_common preempt_schedule_thunk stall kthread",
+        ),
+    ];
+    let cause = first(&window(true, 1_201_000), segments);
+    assert_eq!((cause.kind, cause.function.as_deref()), (CauseKind::PreemptOff, Some("stall")));
+    assert_eq!(cause.actor.as_deref(), Some("other"));
+}
+
+#[test]
+fn a_greater_thread_is_a_thread() {
+    let segments = vec![
+        timer(1_003_000, ""),
+        ran(900_000, 1_200_000, thread(8, 98, "greater")),
+        wakeup(1_003_000, 1_200_000, ""),
+    ];
+    let cause = first(&window(true, 1_201_000), segments);
+    assert_eq!(
+        (cause.kind, cause.actor.as_deref(), cause.pid),
+        (CauseKind::Thread, Some("greater"), Some(8))
+    );
+}
+
+#[test]
+fn a_lesser_thread_that_is_chosen_after_the_wakeup_is_throttling() {
+    let segments = vec![
+        timer(1_003_000, ""),
+        ran(900_000, 1_010_000, thread(8, 98, "greater")),
+        ran(1_010_000, 50_000_000, thread(7, -21, "other")),
+        wakeup(1_003_000, 50_000_000, ""),
+    ];
+    assert_eq!(first(&window(true, 50_001_000), segments).kind, CauseKind::Throttled);
+}
+
+#[test]
+fn a_loop_that_gives_way_to_a_lesser_thread_is_throttled() {
+    let own = Activity::Thread {
+        thread: thread(101, 95, "probe"),
+        process: OWN,
+        was_runnable: true,
+        next_priority: -21,
+    };
+    let segments = vec![segment(0, 1_001_000, own), ran(1_001_000, 50_000_000, thread(7, -21, "other"))];
+    assert_eq!(first(&window(false, 50_001_000), segments).kind, CauseKind::Throttled);
+}
+
+#[test]
+fn a_function_is_the_interrupt_that_asked_for_it() {
+    let sender = Some(Sender { cpu: CpuId(0), pid: 55, command: "unmapper".to_owned() });
+    let function = Activity::Function { function: "flush_tlb_func".to_owned(), sender };
+    let segments = vec![
+        segment(1_000_600, 1_001_000, function),
+        segment(1_000_500, 1_001_200, Activity::Vector { vector: 0xfc }),
+    ];
+    // The time of entering and leaving the kernel belongs to it.
+    let causes = decompose(&window(false, 1_002_000), &recording(segments), &Surroundings::default());
+    assert_eq!(causes.len(), 1, "{causes:?}");
+    assert_eq!((causes[0].kind, causes[0].function.as_deref()), (CauseKind::Ipi, Some("flush_tlb_func")));
+    assert_eq!((causes[0].actor.as_deref(), causes[0].pid), (Some("unmapper"), Some(55)));
+    assert_eq!(causes[0].share, Some(1.0));
+}
+
+#[test]
+fn what_is_inside_wins() {
+    let segments = vec![
+        segment(1_020_000, 1_080_000, Activity::Irq { line: 45 }),
+        segment(1_010_000, 1_090_000, Activity::Softirq { number: 3 }),
+        ran(1_000_000, 1_100_000, thread(8, 98, "greater")),
+    ];
+    let causes = decompose(&window(false, 1_100_000), &recording(segments), &Surroundings::default());
+    let kinds: Vec<(CauseKind, u64)> =
+        causes.iter().map(|cause| (cause.kind, (cause.share.unwrap() * 100.0).round() as u64)).collect();
+    assert_eq!(kinds, [(CauseKind::Irq, 60), (CauseKind::Softirq, 20), (CauseKind::Thread, 20)]);
+    assert_eq!(causes[1].actor.as_deref(), Some("NET_RX"));
+}
+
+#[test]
+fn nothing_recorded_in_user_mode_is_hardware_unless_somebody_counts_it() {
+    let whole = window(false, 1_100_000);
+    let kind =
+        |surroundings: &Surroundings| decompose(&whole, &recording(Vec::new()), surroundings)[0].clone();
+    let bare = kind(&Surroundings::default());
+    assert_eq!(bare.kind, CauseKind::Hardware);
+    let stolen = kind(&Surroundings { steal_ns: Some(10_000_000), ..Surroundings::default() });
+    assert_eq!(stolen.kind, CauseKind::Steal);
+    let firmware = kind(&Surroundings { smis: Some(1), steal_ns: Some(1), ..Surroundings::default() });
+    assert_eq!(firmware.kind, CauseKind::Smi);
+    let guest = kind(&Surroundings { is_virtual: true, smis: Some(0), ..Surroundings::default() });
+    assert_eq!(guest.kind, CauseKind::Hardware);
+    assert!(guest.confidence < bare.confidence);
+}
+
+#[test]
+fn losses_leave_the_unexplained_unattributed_and_lower_the_confidence() {
+    let lost = Recording { lost: 1, ..Recording::default() };
+    let causes = decompose(&window(false, 1_100_000), &lost, &Surroundings::default());
+    assert_eq!(causes[0].kind, CauseKind::Unattributed);
+    let part = segment(1_000_000, 1_100_000, Activity::Softirq { number: 3 });
+    let lossy = Recording { segments: vec![part], lost: 1, ..Recording::default() };
+    let cause = &decompose(&window(false, 1_100_000), &lossy, &Surroundings::default())[0];
+    assert_eq!((cause.kind, cause.confidence), (CauseKind::Softirq, Some(0.5)));
+}
+
+#[test]
+fn a_page_fault_takes_what_nobody_else_took() {
+    let fault = segment(1_010_000, 1_010_000, Activity::PageFault { pid: 101, address: 4096 });
+    assert_eq!(first(&window(false, 1_100_000), vec![fault]).kind, CauseKind::PageFault);
+}
+
+#[test]
+fn leaving_an_idle_state_is_named() {
+    let segments = vec![
+        timer(1_060_000, ""),
+        segment(500_000, 1_065_000, Activity::Idle { state: 2 }),
+        ran(400_000, 1_070_000, thread(0, -21, "swapper/1")),
+        wakeup(1_060_000, 1_070_000, ""),
+    ];
+    let cause = first(&window(true, 1_071_000), segments);
+    assert_eq!(cause.kind, CauseKind::IdleExit);
+    assert!(cause.evidence[0].contains("idle state 2"), "{:?}", cause.evidence);
+}
+
+#[test]
+fn only_the_own_locks_count() {
+    let wait = |process| segment(1_000_000, 1_090_000, Activity::Lock { pid: 101, process, flags: 32 });
+    let cause = first(&window(false, 1_100_000), vec![wait(OWN)]);
+    assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::Lock, Some("mutex")));
+    assert_ne!(first(&window(false, 1_100_000), vec![wait(OWN + 1)]).kind, CauseKind::Lock);
+}
+
+fn any_activity() -> impl Strategy<Value = Activity> {
+    prop_oneof![
+        (0u32..3).prop_map(|line| Activity::Irq { line }),
+        prop_oneof![Just(0xecu32), Just(0xfb), Just(0xfd)].prop_map(|vector| Activity::Vector { vector }),
+        (0u32..12).prop_map(|number| Activity::Softirq { number }),
+        Just(Activity::Nmi { handler: "watchdog".to_owned() }),
+        Just(Activity::Function { function: "flush".to_owned(), sender: None }),
+        (0u32..3).prop_map(|state| Activity::Idle { state }),
+        (0u32..200).prop_map(|address| Activity::PageFault { pid: 101, address: address.into() }),
+        (prop_oneof![Just(OWN), Just(7u32), Just(0)], -30i32..99, any::<bool>(), -30i32..99).prop_map(
+            |(pid, priority, was_runnable, next_priority)| Activity::Thread {
+                thread: thread(pid, priority, "some"),
+                process: pid,
+                was_runnable,
+                next_priority,
+            }
+        ),
+        (any::<bool>()).prop_map(|own| Activity::Timer {
+            pid: 101,
+            process: if own { OWN } else { 3 },
+            stack: stack("hrtimer_wakeup asm_sysvec_apic_timer_interrupt driver"),
+        }),
+        Just(Activity::Wakeup {
+            pid: 101,
+            process: OWN,
+            previous: thread(7, -21, "other"),
+            stack: stack("__schedule preempt_schedule stall"),
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn shares_are_parts_of_the_window(
+        parts in prop::collection::vec((0u64..3_000_000, 0u64..500_000, any_activity()), 0..12),
+        is_timer in any::<bool>(),
+        length_ns in 0u64..1_000_000,
+    ) {
+        let segments = parts.into_iter().map(|(from_ns, length, what)| segment(from_ns, from_ns + length, what));
+        let whole = window(is_timer, 1_000_000 + length_ns);
+        let causes = decompose(&whole, &recording(segments.collect()), &Surroundings::default());
+        prop_assert!(!causes.is_empty());
+        let shares: f64 = causes.iter().filter_map(|cause| cause.share).sum();
+        prop_assert!(shares <= 1.0 + 1e-9, "{shares}");
+        for cause in &causes {
+            if let (Some(from_ns), Some(to_ns)) = (cause.from_ns, cause.to_ns) {
+                prop_assert!(whole.from_ns <= from_ns && from_ns <= to_ns && to_ns <= whole.to_ns);
+            }
+            let claims = cause.kind != CauseKind::Unattributed;
+            prop_assert_eq!(claims, cause.confidence.is_some() && !cause.evidence.is_empty());
+        }
+    }
+}

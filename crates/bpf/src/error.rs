@@ -1,0 +1,76 @@
+//! What can go wrong with programs in the kernel.
+
+use std::io;
+use whylate_core::CpuId;
+
+/// Why the kernel does not report.
+#[derive(Debug, thiserror::Error)]
+pub enum BpfError {
+    /// The binary was built without the feature `bpf`.
+    #[error("this build of whylate has no BPF programs; build it with the feature `bpf`")]
+    NotBuilt,
+    /// The kernel refuses BPF programs to this process.
+    #[error("the kernel refuses BPF programs ({source}): {remedy}")]
+    Refused {
+        /// The kernel's answer.
+        source: io::Error,
+        /// What can be done.
+        remedy: String,
+    },
+    /// The kernel has no type information, which the programs need to find what they read.
+    #[error(
+        "the kernel has no type information (/sys/kernel/btf/vmlinux): use a kernel built with \
+         CONFIG_DEBUG_INFO_BTF=y ({0})"
+    )]
+    NoTypeInformation(
+        /// What was tried.
+        String,
+    ),
+    /// The compiled programs cannot be made fit for this kernel.
+    #[error("the BPF programs do not fit this kernel: {0}")]
+    Object(
+        /// The loader's words.
+        String,
+    ),
+    /// A program that nothing works without.
+    #[error("the BPF program for the event {event} cannot be loaded: {reason}")]
+    Program {
+        /// The event of the kernel.
+        event: String,
+        /// Why.
+        reason: String,
+    },
+    /// A map of the programs cannot be read or written.
+    #[error("the BPF map {name}: {reason}")]
+    Map {
+        /// Its name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// A CPU that the programs have no room for.
+    #[error("CPU {cpu} is beyond the {count} possible CPUs of this machine")]
+    NoSuchCpu {
+        /// The CPU.
+        cpu: CpuId,
+        /// How many there are.
+        count: usize,
+    },
+    /// Nothing was asked for.
+    #[error("no CPU and no histogram is left to measure: name at least one of each")]
+    Nothing,
+}
+
+impl BpfError {
+    /// Whether this machine or build lacks what is needed, so that nothing the user asks for would help.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(
+            self,
+            Self::NotBuilt
+                | Self::Refused { .. }
+                | Self::NoTypeInformation(_)
+                | Self::Object(_)
+                | Self::Program { .. }
+        )
+    }
+}

@@ -1,0 +1,314 @@
+//! Whom to blame for one piece of a spike's window, and what speaks for it.
+
+use crate::decompose::{Blame, Piece, Surroundings, Who, Window};
+use crate::segment::{Activity, Recording, Segment, Thread};
+use crate::stack::{Interrupted, interrupted, preempted};
+use whylate_core::result::CauseKind as Kind;
+
+/// The names of the softirqs, as in /proc/softirqs.
+const SOFTIRQS: [&str; 10] =
+    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+/// How sure a cause is whose begin and end were recorded.
+const RECORDED: f64 = 1.0;
+
+/// Who stops whom: at each moment what has the highest rank has the CPU. `None` for what is only a moment.
+pub(crate) fn rank(what: &Activity) -> Option<u32> {
+    Some(match what {
+        Activity::Nmi { .. } => 7,
+        Activity::Function { .. } => 6,
+        Activity::Irq { .. } => 5,
+        Activity::Vector { .. } => 4,
+        Activity::Softirq { .. } => 3,
+        Activity::Lock { .. } => 2,
+        Activity::Idle { .. } => 1,
+        Activity::Thread { .. } => 0,
+        Activity::PageFault { .. } | Activity::Timer { .. } | Activity::Wakeup { .. } => return None,
+    })
+}
+
+/// Whether it comes into a loop that never sleeps from outside.
+pub(crate) fn is_interrupt(what: &Activity) -> bool {
+    matches!(
+        what,
+        Activity::Nmi { .. } | Activity::Irq { .. } | Activity::Vector { .. } | Activity::Softirq { .. }
+    )
+}
+
+/// What the whole recording says, for the explanation of its pieces.
+pub(crate) struct Context<'r> {
+    window: &'r Window,
+    recording: &'r Recording,
+    surroundings: &'r Surroundings,
+    /// When the measured task was woken, and the stack of that moment.
+    woken: Option<(u64, &'r [String])>,
+    /// When it got the CPU after that, and the stack of the thread that had it.
+    running: Option<(u64, &'r [String])>,
+    /// From when on it could have run and the scheduler chose a lesser thread.
+    throttled_from_ns: Option<u64>,
+    first_fault_ns: Option<u64>,
+}
+
+impl<'r> Context<'r> {
+    pub(crate) fn of(window: &'r Window, recording: &'r Recording, surroundings: &'r Surroundings) -> Self {
+        let mut context = Self {
+            window,
+            recording,
+            surroundings,
+            woken: None,
+            running: None,
+            throttled_from_ns: None,
+            first_fault_ns: None,
+        };
+        for segment in &recording.segments {
+            context.look_at(segment);
+        }
+        context.throttled_from_ns = context.throttled();
+        context
+    }
+
+    fn look_at(&mut self, segment: &'r Segment) {
+        let inside = |at_ns: u64| (self.window.from_ns..=self.window.to_ns).contains(&at_ns);
+        match &segment.what {
+            Activity::Timer { process, stack, .. } if self.is_own(*process) && inside(segment.to_ns) => {
+                self.woken = Some((segment.to_ns, stack));
+            }
+            Activity::Wakeup { process, stack, .. } if self.is_own(*process) && inside(segment.to_ns) => {
+                self.woken.get_or_insert((segment.from_ns, &[]));
+                self.running = Some((segment.to_ns, stack));
+            }
+            Activity::PageFault { .. } if inside(segment.from_ns) => {
+                let first = self.first_fault_ns.unwrap_or(segment.from_ns);
+                self.first_fault_ns = Some(first.min(segment.from_ns));
+            }
+            _ => {}
+        }
+    }
+
+    fn is_own(&self, process: u32) -> bool {
+        self.window.process == 0 || process == self.window.process
+    }
+
+    /// When the scheduler first chose a thread of lower priority although the measured one could have run.
+    fn throttled(&self) -> Option<u64> {
+        let threads = self.recording.segments.iter().filter_map(|segment| match &segment.what {
+            Activity::Thread { thread, process, was_runnable, next_priority } => {
+                Some((segment, thread, *process, *was_runnable, *next_priority))
+            }
+            _ => None,
+        });
+        let mut first: Option<u64> = None;
+        for (segment, thread, process, was_runnable, next_priority) in threads {
+            let at_ns = if self.window.process != 0 && process == self.window.process {
+                // It gave way to a lesser one, unwillingly.
+                let gave_way = was_runnable && next_priority < self.window.priority;
+                Some(segment.to_ns).filter(|_| gave_way)
+            } else {
+                // A lesser one began after the wake-up.
+                let (woken_ns, _) = self.woken.unwrap_or((u64::MAX, &[]));
+                let is_lesser = thread.priority < self.window.priority;
+                Some(segment.from_ns).filter(|at_ns| is_lesser && *at_ns > woken_ns)
+            };
+            let at_ns = at_ns.filter(|at_ns| *at_ns < self.window.to_ns);
+            first = first.into_iter().chain(at_ns).min();
+        }
+        first
+    }
+
+    pub(crate) fn blame(&self, piece: &Piece<'_>) -> Blame {
+        let Some(segment) = piece.segment else { return self.nothing_recorded(piece) };
+        match &segment.what {
+            Activity::Idle { .. } => self.idle(piece, segment),
+            Activity::Thread { thread, .. } if thread.pid == 0 => self.idle(piece, segment),
+            Activity::Thread { thread, process, .. } => {
+                let is_own = self.window.process != 0 && *process == self.window.process;
+                if is_own { self.nothing_recorded(piece) } else { self.other_thread(piece, thread) }
+            }
+            Activity::Vector { .. } => self.vector(segment),
+            _ => self.recorded(segment),
+        }
+    }
+
+    /// What the kernel recorded with its begin and end.
+    fn recorded(&self, segment: &Segment) -> Blame {
+        let (who, evidence) = match &segment.what {
+            Activity::Irq { line } => {
+                let device = self.surroundings.lines.get(line);
+                let name =
+                    device.map_or_else(|| format!("irq/{line}"), |device| format!("irq/{line} {device}"));
+                (Who::new(Kind::Irq).actor(name), "its handler's begin and end were recorded")
+            }
+            Activity::Softirq { number } => {
+                let name =
+                    SOFTIRQS.get(*number as usize).map_or_else(|| number.to_string(), ToString::to_string);
+                (Who::new(Kind::Softirq).actor(name), "its begin and end were recorded")
+            }
+            Activity::Nmi { handler } => {
+                (Who::new(Kind::Nmi).function(handler.clone()), "the handler's time was recorded")
+            }
+            Activity::Function { function, sender } => {
+                let mut who = Who::new(Kind::Ipi).function(function.clone());
+                if let Some(sender) = sender {
+                    who = who.actor(sender.command.clone()).pid(sender.pid);
+                }
+                (who, "another CPU asked for this function, whose begin and end were recorded")
+            }
+            Activity::Lock { flags, .. } => {
+                (Who::new(Kind::Lock).actor(lock_name(*flags)), "the wait for the lock was recorded")
+            }
+            _ => return unknown(),
+        };
+        let evidence = match &segment.what {
+            Activity::Function { sender: Some(sender), .. } => {
+                format!("{evidence}; sent by CPU {}", sender.cpu)
+            }
+            _ => evidence.to_owned(),
+        };
+        Blame { who, confidence: RECORDED, callers: Vec::new(), evidence }
+    }
+
+    /// An interrupt of the processor's own: the local timer, or one that another CPU sent.
+    fn vector(&self, segment: &Segment) -> Blame {
+        let Activity::Vector { vector } = segment.what else { return unknown() };
+        let function = self.recording.segments.iter().find(|other| {
+            matches!(other.what, Activity::Function { .. })
+                && other.from_ns >= segment.from_ns
+                && other.to_ns <= segment.to_ns
+        });
+        let ipi = |function: &str| Who::new(Kind::Ipi).function(function);
+        let who = match (vector, function) {
+            // The time around the function belongs to it.
+            (0xfb | 0xfc, Some(function)) => return self.recorded(function),
+            (0xfb | 0xfc, None) => ipi("call_function"),
+            (0xfd, _) => ipi("reschedule"),
+            (0xf6, _) => ipi("irq_work"),
+            (0xec, _) => Who::new(Kind::Irq).actor("local timer"),
+            _ => Who::new(Kind::Irq).actor(format!("vector {vector:#x}")),
+        };
+        let evidence = "the interrupt's begin and end were recorded".to_owned();
+        Blame { who, confidence: RECORDED, callers: Vec::new(), evidence }
+    }
+
+    fn idle(&self, piece: &Piece<'_>, segment: &Segment) -> Blame {
+        if self.is_throttled(piece) {
+            return throttled("the CPU was idle although the task could have run");
+        }
+        if !self.window.is_timer {
+            return unknown();
+        }
+        let state = match segment.what {
+            Activity::Idle { state } => format!("idle state {state}"),
+            _ => "the idle task".to_owned(),
+        };
+        let (when, confidence) = match self.woken {
+            Some((woken_ns, _)) if piece.from_ns >= woken_ns => ("after the wake-up", 0.9),
+            _ => ("when the timer should have expired", 0.7),
+        };
+        let hypervisor = if self.surroundings.is_virtual { ", under a hypervisor" } else { "" };
+        let evidence = format!("the CPU was in {state} {when}{hypervisor}");
+        Blame { who: Who::new(Kind::IdleExit), confidence, callers: Vec::new(), evidence }
+    }
+
+    fn is_throttled(&self, piece: &Piece<'_>) -> bool {
+        self.throttled_from_ns.is_some_and(|from_ns| piece.from_ns >= from_ns)
+    }
+
+    fn other_thread(&self, piece: &Piece<'_>, thread: &Thread) -> Blame {
+        if thread.priority < self.window.priority && self.is_throttled(piece) {
+            return throttled("a thread of lower priority was chosen although the task could have run");
+        }
+        let who = Who::new(Kind::Thread).actor(thread.command.clone()).pid(thread.pid);
+        let ran = Blame {
+            who,
+            confidence: RECORDED,
+            callers: Vec::new(),
+            evidence: format!("it ran at priority {}", thread.priority),
+        };
+        if !self.window.is_timer {
+            return ran;
+        }
+        match self.woken {
+            Some((woken_ns, stack)) if piece.from_ns < woken_ns => self.timer_pending(stack, Some(thread)),
+            None => self.timer_pending(&[], Some(thread)),
+            Some(_) if thread.priority >= self.window.priority => ran,
+            Some(_) => self.preemption_off(thread),
+        }
+    }
+
+    /// The timer should have expired and its interrupt did not come.
+    fn timer_pending(&self, stack: &[String], thread: Option<&Thread>) -> Blame {
+        match interrupted(stack) {
+            Interrupted::Kernel { function, callers, is_release } => {
+                let mut who = Who::new(Kind::IrqsOff).function(function);
+                if let Some(thread) = thread {
+                    who = who.actor(thread.command.clone()).pid(thread.pid);
+                }
+                let confidence = if is_release { 0.95 } else { 0.8 };
+                let evidence = "the timer's interrupt was late, and this is what it interrupted".to_owned();
+                Blame { who, confidence, callers, evidence }
+            }
+            Interrupted::User => self.outside("the timer's interrupt was late, and it interrupted user mode"),
+            Interrupted::Unknown => unknown(),
+        }
+    }
+
+    /// A lesser thread went on running after the wake-up.
+    fn preemption_off(&self, thread: &Thread) -> Blame {
+        let who = Who::new(Kind::PreemptOff).actor(thread.command.clone()).pid(thread.pid);
+        let found = self.running.and_then(|(_, stack)| preempted(stack));
+        let (who, callers, confidence) = match found {
+            Some((function, callers)) => (who.function(function), callers, 0.9),
+            None => (who, Vec::new(), 0.7),
+        };
+        let priority = thread.priority;
+        let evidence = format!("it kept the CPU after the wake-up of the task, at priority {priority}");
+        Blame { who, confidence, callers, evidence }
+    }
+
+    /// Nothing but the measured task itself had the CPU as far as the kernel knows.
+    fn nothing_recorded(&self, piece: &Piece<'_>) -> Blame {
+        if self.first_fault_ns.is_some_and(|fault_ns| piece.from_ns >= fault_ns) {
+            let evidence = "the task touched memory that was not there".to_owned();
+            return Blame { who: Who::new(Kind::PageFault), confidence: 0.9, callers: Vec::new(), evidence };
+        }
+        if self.window.is_timer {
+            return match self.woken {
+                Some((woken_ns, stack)) if piece.from_ns < woken_ns => self.timer_pending(stack, None),
+                _ => unknown(),
+            };
+        }
+        if let Some(neighbour) = piece.neighbour {
+            return self.blame(&Piece { segment: Some(neighbour), neighbour: None, ..piece.clone() });
+        }
+        if self.recording.lost > 0 {
+            return unknown();
+        }
+        self.outside("the loop ran in user mode with interrupts on, and the kernel did nothing")
+    }
+
+    /// Neither the kernel nor the task had the CPU.
+    fn outside(&self, evidence: &str) -> Blame {
+        let (kind, confidence, more) = match (self.surroundings.smis, self.surroundings.steal_ns) {
+            (Some(1..), _) => (Kind::Smi, 0.9, "; a system-management interrupt was counted"),
+            (_, Some(1..)) => (Kind::Steal, 0.9, "; the hypervisor counted stolen time"),
+            _ if self.surroundings.is_virtual => (Kind::Hardware, 0.6, "; below it is a hypervisor"),
+            _ => (Kind::Hardware, 0.9, ""),
+        };
+        Blame { who: Who::new(kind), confidence, callers: Vec::new(), evidence: format!("{evidence}{more}") }
+    }
+}
+
+fn unknown() -> Blame {
+    Blame { who: Who::new(Kind::Unattributed), confidence: 0.0, callers: Vec::new(), evidence: String::new() }
+}
+
+fn throttled(evidence: &str) -> Blame {
+    let who = Who::new(Kind::Throttled).actor("real-time throttling or the fair server");
+    Blame { who, confidence: 0.95, callers: Vec::new(), evidence: evidence.to_owned() }
+}
+
+/// The kind of lock, by the kernel's flags.
+fn lock_name(flags: u32) -> String {
+    let kinds = [(8, "rt_mutex"), (32, "mutex"), (2, "read lock"), (4, "write lock"), (1, "spinlock")];
+    let name = kinds.iter().find(|(flag, _)| flags & flag != 0).map_or("lock", |(_, name)| name);
+    name.to_owned()
+}

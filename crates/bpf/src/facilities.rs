@@ -1,0 +1,45 @@
+//! What the kernel tells on this machine: each thing tried, not guessed.
+
+use crate::causes::Causes;
+use crate::settings::HistogramsConfig;
+use crate::snapshot::Facility;
+use whylate_core::CpuSet;
+use whylate_core::result::HistogramKind;
+use whylate_sys::host::HostRoot;
+use whylate_sys::schedule;
+
+/// Loads and attaches every program for a moment, and says of each thing that they tell whether this kernel tells it,
+/// and why not.
+pub fn facilities() -> Vec<Facility> {
+    let facility = |name: &str, missing| Facility { name: name.to_owned(), missing };
+    let cpus =
+        schedule::allowed_of_this_thread().unwrap_or_else(|_| CpuSet::from_iter([schedule::current_cpu()]));
+    let mut causes = match Causes::start(&cpus, &HistogramsConfig::new(cpus.clone())) {
+        Ok(causes) => causes,
+        Err(error) => return vec![facility("BPF programs", Some(error.to_string()))],
+    };
+    let mut found = vec![facility("BPF programs", None)];
+    let histograms = causes.histograms();
+    for kind in HistogramKind::ALL {
+        let missing = histograms.unavailable().iter().find(|(none, _)| *none == kind);
+        found.push(facility(&format!("histogram {kind}"), missing.map(|(_, reason)| reason.clone())));
+    }
+    found.extend_from_slice(causes.facilities());
+    found.push(facility("names of kernel functions", missing_names(&causes)));
+    found.push(facility("TLB flushes by interrupts", broadcast_flushes()));
+    found
+}
+
+fn missing_names(causes: &Causes) -> Option<String> {
+    let reason = "/proc/kallsyms shows no addresses: run it as root, with kernel.kptr_restrict below 2";
+    causes.lacks_symbols().then(|| reason.to_owned())
+}
+
+/// Why flushes of the TLB of other CPUs are not seen, where the processor does them without an interrupt.
+fn broadcast_flushes() -> Option<String> {
+    let text = HostRoot::real().read("/proc/cpuinfo").ok().flatten()?;
+    let flags = text.lines().find(|line| line.starts_with("flags"))?;
+    let reason =
+        "the processor broadcasts some of them (INVLPGB): they interrupt nobody, and are not counted";
+    flags.split_ascii_whitespace().any(|flag| flag == "invlpgb").then(|| reason.to_owned())
+}

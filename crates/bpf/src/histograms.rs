@@ -1,0 +1,365 @@
+//! Latency histograms that the kernel keeps while anything runs: started, switched, reset and read.
+
+use crate::error::BpfError;
+use crate::layout::{
+    CPU_STATE_BYTES, CPUS_MAX, Config, HISTOGRAM_BYTES, KINDS_STRIDE, RING_SEGMENTS, RING_STACKS,
+    RawCounters, RawHistogram, Record, text,
+};
+use crate::object::{Event, Object, Sizes, possible_cpus};
+use crate::settings::{HistogramsConfig, TaskFilter};
+use crate::snapshot::{HistogramsSnapshot, ProgramCost, WakeupCounts};
+use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::record::Interval;
+use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
+use whylate_core::{CpuId, CpuSet};
+use whylate_stats::Histogram;
+use whylate_stats::buckets::{BUCKETS, lower_edge};
+use zerocopy::{FromBytes as _, IntoBytes as _};
+
+/// How often a histogram that changes while it is read is read again.
+const READS_MAX: usize = 8;
+/// The event at which a switch is over.
+const SWITCH_END: Event = Event { function: "switch_end", tracepoint: "sched_exit_tp" };
+/// The events of timers.
+const TIMERS: [Event; 2] = [
+    Event { function: "timer_entry", tracepoint: "hrtimer_expire_entry" },
+    Event { function: "timer_exit", tracepoint: "hrtimer_expire_exit" },
+];
+/// The events without which there is no histogram.
+const TASKS: [Event; 2] = [
+    Event { function: "task_switch", tracepoint: "sched_switch" },
+    Event { function: "waking", tracepoint: "sched_waking" },
+];
+/// The same, where causes are looked for.
+const TASKS_WATCHED: [Event; 2] = [
+    Event { function: "task_switch_watched", tracepoint: "sched_switch" },
+    Event { function: "waking_watched", tracepoint: "sched_waking" },
+];
+
+/// What the search for causes needs beside the histograms.
+pub(crate) struct Watching {
+    /// The CPUs that have a ring of segments, in the order of their rings.
+    pub(crate) cpus: CpuSet,
+    /// From which lateness on the stack of the moment is kept.
+    pub(crate) late_ns: u64,
+    /// How many stacks are kept.
+    pub(crate) stacks: u32,
+    /// How many different senders of interrupts are kept.
+    pub(crate) ipis: u32,
+}
+
+/// What was counted before the last reset.
+struct Baseline {
+    samples: u64,
+    sum_ns: u64,
+    buckets: Box<[u64]>,
+}
+
+/// Running histograms. They end when this is dropped.
+pub struct Histograms {
+    object: Object,
+    cpus: CpuSet,
+    config: Config,
+    enabled: BTreeSet<HistogramKind>,
+    unavailable: Vec<(HistogramKind, String)>,
+    sees_switch_end: bool,
+    possible_cpus: usize,
+    baselines: BTreeMap<(CpuId, HistogramKind), Baseline>,
+}
+
+impl Histograms {
+    /// Starts the histograms.
+    ///
+    /// # Errors
+    /// When the kernel refuses programs, has no type information, lacks the events of the scheduler, or nothing is
+    /// left to measure.
+    pub fn start(config: &HistogramsConfig) -> Result<Self, BpfError> {
+        Self::start_watching(config, None)
+    }
+
+    /// As [`Self::start`]; with `watching`, the programs for causes have their maps, and there may be no histogram.
+    pub(crate) fn start_watching(
+        config: &HistogramsConfig,
+        watching: Option<&Watching>,
+    ) -> Result<Self, BpfError> {
+        let possible_cpus = possible_cpus()?;
+        if let Some(cpu) = config.cpus.iter().find(|cpu| cpu.0 as usize >= possible_cpus.min(CPUS_MAX)) {
+            return Err(BpfError::NoSuchCpu { cpu, count: possible_cpus });
+        }
+        let histograms = (possible_cpus * KINDS_STRIDE) as u32;
+        let mut maps = vec![("histograms", histograms), ("cpu_states", possible_cpus as u32)];
+        if let Some(watching) = watching {
+            maps.push(("segments", watching.cpus.len() as u32 * RING_SEGMENTS as u32));
+            maps.push(("late_stacks", watching.cpus.len() as u32 * RING_STACKS));
+            maps.extend([("sender_stacks", watching.stacks), ("ipis", watching.ipis)]);
+        }
+        let has_tracepoint = vec![("sees_switch_end", SWITCH_END.tracepoint)];
+        let object = Object::load(&Sizes { maps, has_tracepoint })?;
+        let mut running = Self {
+            object,
+            cpus: config.cpus.clone(),
+            config: raw_config(config, watching),
+            enabled: BTreeSet::new(),
+            unavailable: Vec::new(),
+            sees_switch_end: false,
+            possible_cpus,
+            baselines: BTreeMap::new(),
+        };
+        running.attach_parts()?;
+        running.enable(&config.kinds)?;
+        if watching.is_none() && (running.enabled.is_empty() || running.cpus.is_empty()) {
+            return Err(BpfError::Nothing);
+        }
+        running.attach_tasks(if watching.is_some() { TASKS_WATCHED } else { TASKS })?;
+        Ok(running)
+    }
+
+    /// Attaches what tells of timers and ends of switches, and notes what the kernel does not have.
+    fn attach_parts(&mut self) -> Result<(), BpfError> {
+        match self.object.attach(SWITCH_END)? {
+            None => self.sees_switch_end = true,
+            Some(reason) => self.unavailable.push((HistogramKind::SwitchOff, reason)),
+        }
+        for event in TIMERS {
+            if let Some(reason) = self.object.attach(event)? {
+                let kinds = [
+                    HistogramKind::MissedTimerOffsets,
+                    HistogramKind::TimerAndWakeup,
+                    HistogramKind::TimerWakeupSwitch,
+                ];
+                self.unavailable.extend(kinds.map(|kind| (kind, reason.clone())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Attaches what tells of tasks: counting begins.
+    fn attach_tasks(&mut self, events: [Event; 2]) -> Result<(), BpfError> {
+        for event in events {
+            if let Some(reason) = self.object.attach(event)? {
+                return Err(BpfError::Program { event: event.tracepoint.to_owned(), reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// Switches histograms on; those that this kernel cannot do stay off (see [`Self::unavailable`]).
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub fn enable(&mut self, kinds: &[HistogramKind]) -> Result<(), BpfError> {
+        let possible = kinds.iter().filter(|kind| !self.unavailable.iter().any(|(none, _)| none == *kind));
+        self.enabled.extend(possible.copied());
+        self.write_config()
+    }
+
+    /// Switches histograms off; what they hold stays.
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub fn disable(&mut self, kinds: &[HistogramKind]) -> Result<(), BpfError> {
+        self.enabled.retain(|kind| !kinds.contains(kind));
+        self.write_config()
+    }
+
+    /// Empties histograms, with their record of the largest latency.
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub fn reset(&mut self, kinds: &[HistogramKind]) -> Result<(), BpfError> {
+        for kind in kinds {
+            let epoch = &mut self.config.epochs[*kind as usize];
+            *epoch = epoch.wrapping_add(1);
+        }
+        self.write_config()?;
+        for cpu in self.cpus.iter().collect::<Vec<_>>() {
+            for kind in kinds {
+                let raw = self.raw(cpu, *kind)?;
+                let buckets = Box::from(raw.buckets.as_slice());
+                let baseline = Baseline { samples: raw.samples, sum_ns: raw.sum_ns, buckets };
+                self.baselines.insert((cpu, *kind), baseline);
+            }
+        }
+        Ok(())
+    }
+
+    /// The histograms that are on.
+    pub fn enabled(&self) -> impl Iterator<Item = HistogramKind> + '_ {
+        self.enabled.iter().copied()
+    }
+
+    /// The histograms that this kernel cannot do, each with the reason.
+    pub fn unavailable(&self) -> &[(HistogramKind, String)] {
+        &self.unavailable
+    }
+
+    /// Whether the kernel tells when a switch is over. Where it does not, `timerwakeupswitch` ends with the decision
+    /// to run the task.
+    pub fn sees_switch_end(&self) -> bool {
+        self.sees_switch_end
+    }
+
+    /// What the programs cost so far.
+    pub fn costs(&self) -> Vec<ProgramCost> {
+        self.object.costs()
+    }
+
+    /// Reads everything that is on.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn read(&self) -> Result<HistogramsSnapshot, BpfError> {
+        let mut cpus = Vec::with_capacity(self.cpus.len());
+        for cpu in self.cpus.iter() {
+            let mut histograms = Vec::with_capacity(self.enabled.len());
+            for kind in &self.enabled {
+                let raw = self.raw(cpu, *kind)?;
+                histograms.push(self.histogram(cpu, *kind, &raw)?);
+            }
+            cpus.push(CpuHistograms { cpu, histograms });
+        }
+        Ok(HistogramsSnapshot { cpus, counts: self.counts()? })
+    }
+
+    /// Where the wake-ups have gone.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn counts(&self) -> Result<WakeupCounts, BpfError> {
+        let mut counts = WakeupCounts::default();
+        for cpu in 0..self.possible_cpus as u32 {
+            let state: [u8; CPU_STATE_BYTES] = self.object.get("cpu_states", cpu)?;
+            let raw = RawCounters::read_from_prefix(&state)
+                .map(|(counters, _)| counters)
+                .expect("the counters are shorter than the state that they begin");
+            counts.wakeups += raw.wakings;
+            counts.without_switch += raw.without_switch;
+            counts.elsewhere += raw.elsewhere;
+            counts.lost += raw.collisions + raw.unfinished;
+        }
+        counts.lost += self.object.costs().iter().map(|cost| cost.missed).sum::<u64>();
+        Ok(counts)
+    }
+
+    /// Whose page faults are causes from now on.
+    pub(crate) fn watch_process(&mut self, process: u32) -> Result<(), BpfError> {
+        self.config.process = process;
+        self.write_config()
+    }
+
+    /// The programs and their maps.
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// The programs and their maps.
+    pub(crate) fn object_mut(&mut self) -> &mut Object {
+        &mut self.object
+    }
+
+    fn write_config(&mut self) -> Result<(), BpfError> {
+        let bits = self.enabled.iter().fold(0, |bits, kind| bits | 1 << (*kind as u8));
+        self.config.enabled.fill(0);
+        for cpu in self.cpus.iter() {
+            self.config.enabled[cpu.0 as usize] = bits;
+        }
+        let mut bytes = [0; size_of::<Config>()];
+        bytes.copy_from_slice(self.config.as_bytes());
+        self.object.set(".data.config", 0, &bytes)
+    }
+
+    /// A histogram as it lies in its map, read at a moment at which it agrees with itself.
+    fn raw(&self, cpu: CpuId, kind: HistogramKind) -> Result<Box<RawHistogram>, BpfError> {
+        let index = (cpu.0 as usize * KINDS_STRIDE + kind as usize) as u32;
+        let mut reads = 0;
+        loop {
+            let bytes: [u8; HISTOGRAM_BYTES] = self.object.get("histograms", index)?;
+            let raw = RawHistogram::read_from_bytes(&bytes).expect("the size is asserted");
+            reads += 1;
+            let agrees =
+                raw.buckets.iter().sum::<u64>() == raw.samples && raw.record.latency_ns == raw.max_ns;
+            if agrees || reads == READS_MAX {
+                return Ok(Box::new(raw));
+            }
+        }
+    }
+
+    fn histogram(
+        &self,
+        cpu: CpuId,
+        kind: HistogramKind,
+        raw: &RawHistogram,
+    ) -> Result<KernelHistogram, BpfError> {
+        let baseline = self.baselines.get(&(cpu, kind));
+        let before = |index: usize| baseline.map_or(0, |baseline| baseline.buckets[index]);
+        let differences = (0..BUCKETS).map(|index| (lower_edge(index), raw.buckets[index] - before(index)));
+        let is_current = raw.epoch == self.config.epochs[kind as usize];
+        let rows: Vec<(u64, u64)> = differences.filter(|(_, count)| *count > 0).collect();
+        let interval = Interval {
+            cpu,
+            samples: raw.samples - baseline.map_or(0, |baseline| baseline.samples),
+            sum_ns: raw.sum_ns - baseline.map_or(0, |baseline| baseline.sum_ns),
+            min_ns: Some(raw.min_ns).filter(|_| is_current && !rows.is_empty()),
+            max_ns: Some(raw.max_ns).filter(|_| is_current && !rows.is_empty()),
+            histogram: rows,
+            ..Interval::default()
+        };
+        let histogram = Histogram::from_interval(&interval)
+            .map_err(|error| BpfError::Map { name: "histograms".to_owned(), reason: error.to_string() })?;
+        let has_record = is_current && raw.record.latency_ns > 0;
+        Ok(KernelHistogram {
+            kind,
+            samples: histogram.count(),
+            quantiles: histogram.quantiles(),
+            max_record: has_record.then(|| latency_record(kind, &raw.record, self.sees_switch_end)),
+            histogram: interval.histogram,
+        })
+    }
+}
+
+/// What the programs are told, with nothing on yet.
+fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Config {
+    let mut raw = Config::nothing();
+    if let Some(watching) = watching {
+        raw.late_ns = watching.late_ns;
+        for (ring, cpu) in watching.cpus.iter().enumerate() {
+            raw.rings[cpu.0 as usize] = 1 + ring as u16;
+        }
+    }
+    // The kernel counts the other way round: 0 is the highest real-time priority.
+    raw.prio_min = 99i32.saturating_sub(config.priority_max);
+    raw.prio_max = 99i32.saturating_sub(config.priority_min);
+    match &config.task {
+        None => {}
+        Some(TaskFilter::Pid(pid)) => raw.pid = *pid,
+        Some(TaskFilter::Command(command)) => {
+            let kept = command.len().min(raw.command.len() - 1);
+            raw.command[..kept].copy_from_slice(&command.as_bytes()[..kept]);
+            raw.has_command = 1;
+        }
+    }
+    raw
+}
+
+/// The record with those parts that the kind's latency consists of.
+fn latency_record(kind: HistogramKind, raw: &Record, sees_switch_end: bool) -> LatencyRecord {
+    use HistogramKind as Kind;
+    let has_offset =
+        matches!(kind, Kind::MissedTimerOffsets | Kind::TimerAndWakeup | Kind::TimerWakeupSwitch);
+    let has_wakeup = !matches!(kind, Kind::MissedTimerOffsets | Kind::SwitchOff);
+    let has_switch = kind == Kind::SwitchOff || (kind == Kind::TimerWakeupSwitch && sees_switch_end);
+    LatencyRecord {
+        pid: raw.pid,
+        priority: 99 - raw.prio,
+        latency_ns: raw.latency_ns,
+        timer_offset_ns: Some(raw.timer_offset_ns).filter(|_| has_offset && raw.is_timer != 0),
+        wakeup_ns: Some(raw.wakeup_ns).filter(|_| has_wakeup),
+        switch_ns: Some(raw.switch_ns).filter(|_| has_switch),
+        command: text(&raw.command),
+        previous_pid: raw.previous_pid,
+        previous_priority: 99 - raw.previous_prio,
+        previous_command: text(&raw.previous_command),
+        at_ns: raw.at_ns,
+        syscall: crate::syscall::name(raw.syscall),
+    }
+}

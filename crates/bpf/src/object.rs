@@ -1,0 +1,264 @@
+//! The compiled programs: loaded, attached, and what they cost.
+//!
+//! The object is compiled from `bpf/*.bpf.c` by `cargo xtask bpf`, and holds the programs for every architecture: what
+//! they read of the kernel's structures is found through the running kernel's type information. Which programs
+//! attach is decided here, one by one; an event that the kernel does not have leaves out what depends on it.
+
+use crate::error::BpfError;
+use crate::snapshot::ProgramCost;
+use aya::maps::stack_trace::StackTraceMap;
+use aya::maps::{Array, HashMap, Map, MapData, MapError};
+use aya::programs::{Program, ProgramError};
+use aya::{Btf, Ebpf, EbpfError, EbpfLoader, Pod};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+
+/// The programs.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../objects/whylate.bpf.o");
+
+/// One program of the object, and the event that it is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    /// The C function.
+    pub(crate) function: &'static str,
+    /// The kernel's tracepoint.
+    pub(crate) tracepoint: &'static str,
+}
+
+/// What is set before loading.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sizes<'a> {
+    /// Entries of maps.
+    pub(crate) maps: Vec<(&'a str, u32)>,
+    /// Constants of the programs, as the tracepoints that a constant tells of: 1 where the kernel has it.
+    pub(crate) has_tracepoint: Vec<(&'a str, &'a str)>,
+}
+
+/// While this lives, the kernel counts what BPF programs cost, which itself costs each of them some 30 ns.
+#[derive(Debug)]
+pub struct CostCounting {
+    _statistics: OwnedFd,
+}
+
+impl CostCounting {
+    /// Switches the counting on, beside whoever else wants it.
+    ///
+    /// # Errors
+    /// When the kernel does not allow it (before 5.8 it is only `sysctl kernel.bpf_stats_enabled=1`).
+    pub fn start() -> Result<Self, BpfError> {
+        match aya::sys::enable_stats(aya::sys::Stats::RunTime) {
+            Ok(statistics) => Ok(Self { _statistics: statistics }),
+            Err(error) => Err(refused(&error.io_error).unwrap_or_else(|| BpfError::Object(one_line(&error)))),
+        }
+    }
+}
+
+/// Programs in the kernel; they go when this is dropped.
+pub(crate) struct Object {
+    ebpf: Ebpf,
+    btf: Btf,
+    attached: Vec<Event>,
+}
+
+impl Object {
+    /// Loads the maps and prepares the programs.
+    pub(crate) fn load(sizes: &Sizes<'_>) -> Result<Self, BpfError> {
+        let btf = Btf::from_sys_fs().map_err(|error| BpfError::NoTypeInformation(error.to_string()))?;
+        let constants: Vec<(&str, u32)> = sizes
+            .has_tracepoint
+            .iter()
+            .map(|(constant, tracepoint)| (*constant, u32::from(has_tracepoint(&btf, tracepoint))))
+            .collect();
+        let mut loader = EbpfLoader::new();
+        loader.btf(Some(&btf));
+        for (name, entries) in &sizes.maps {
+            loader.map_max_entries(name, *entries);
+        }
+        for (name, value) in &constants {
+            loader.override_global(name, value, true);
+        }
+        let ebpf = loader.load(OBJECT).map_err(|error| refused_or_unfit(&error))?;
+        Ok(Self { ebpf, btf, attached: Vec::new() })
+    }
+
+    /// Loads and attaches a program; `Ok(Some(reason))` when the kernel does not have its event.
+    pub(crate) fn attach(&mut self, event: Event) -> Result<Option<String>, BpfError> {
+        if !has_tracepoint(&self.btf, event.tracepoint) {
+            return Ok(Some(format!("this kernel has no event {}", event.tracepoint)));
+        }
+        let failed = |reason: String| BpfError::Program { event: event.tracepoint.to_owned(), reason };
+        let program = self.ebpf.program_mut(event.function);
+        let Some(Program::BtfTracePoint(program)) = program else {
+            return Err(failed("it is missing from the object".to_owned()));
+        };
+        program.load(event.tracepoint, &self.btf).map_err(|error| program_error(&error, event))?;
+        program.attach().map_err(|error| program_error(&error, event))?;
+        self.attached.push(event);
+        Ok(None)
+    }
+
+    /// Loads a program that knows nothing of its event's arguments, and attaches it to each of these events.
+    pub(crate) fn attach_raw(
+        &mut self,
+        function: &'static str,
+        tracepoints: &[String],
+    ) -> Result<(), BpfError> {
+        let failed = |reason: String| BpfError::Program { event: tracepoints.join(", "), reason };
+        let Some(Program::RawTracePoint(program)) = self.ebpf.program_mut(function) else {
+            return Err(failed("it is missing from the object".to_owned()));
+        };
+        program.load().map_err(|error| failed(program_reason(&error)))?;
+        for tracepoint in tracepoints {
+            program.attach(tracepoint).map_err(|error| failed(one_line(&error)))?;
+        }
+        self.attached.push(Event { function, tracepoint: function });
+        Ok(())
+    }
+
+    /// Whether the kernel has an event, with type information of what it passes.
+    pub(crate) fn has_tracepoint(&self, tracepoint: &str) -> bool {
+        has_tracepoint(&self.btf, tracepoint)
+    }
+
+    /// Everything in a hash map.
+    pub(crate) fn entries<K: Pod, V: Pod>(&self, name: &str) -> Result<Vec<(K, V)>, BpfError> {
+        let failed = |error: MapError| BpfError::Map { name: name.to_owned(), reason: error.to_string() };
+        let map = self.map(name)?;
+        let table: HashMap<&MapData, K, V> = HashMap::try_from(map).map_err(failed)?;
+        // An entry that goes while the map is walked is one that counts nothing any more.
+        Ok(table.iter().filter_map(Result::ok).collect())
+    }
+
+    /// The addresses of a stack, innermost first; empty for a stack that is not kept.
+    pub(crate) fn stack(&self, name: &str, number: i64) -> Vec<u64> {
+        let Ok(number) = u32::try_from(number) else { return Vec::new() };
+        let stacks = self.map(name).ok().and_then(|map| StackTraceMap::try_from(map).ok());
+        let trace = stacks.and_then(|stacks| stacks.get(&number, 0).ok());
+        trace.map(|trace| trace.frames().iter().map(|frame| frame.ip).collect()).unwrap_or_default()
+    }
+
+    fn map(&self, name: &str) -> Result<&Map, BpfError> {
+        let missing = || BpfError::Map { name: name.to_owned(), reason: "it is missing".to_owned() };
+        self.ebpf.map(name).ok_or_else(missing)
+    }
+
+    /// The value of an array map at `index`.
+    pub(crate) fn get<V: Pod>(&self, name: &str, index: u32) -> Result<V, BpfError> {
+        let failed = |reason: String| BpfError::Map { name: name.to_owned(), reason };
+        let array: Array<&MapData, V> =
+            Array::try_from(self.map(name)?).map_err(|error| failed(error.to_string()))?;
+        array.get(&index, 0).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Replaces the value of an array map at `index`.
+    pub(crate) fn set<V: Pod>(&mut self, name: &str, index: u32, value: &V) -> Result<(), BpfError> {
+        let failed = |reason: String| BpfError::Map { name: name.to_owned(), reason };
+        let map =
+            self.ebpf.map_mut(name).ok_or_else(|| failed("it is missing from the object".to_owned()))?;
+        let mut array = Array::<&mut MapData, V>::try_from(map).map_err(|error| failed(error.to_string()))?;
+        array.set(index, value, 0).map_err(|error| failed(error.to_string()))
+    }
+
+    /// What each attached program has cost, in the order in which they were attached. Times are counted only while
+    /// somebody has switched the kernel's BPF statistics on.
+    pub(crate) fn costs(&self) -> Vec<ProgramCost> {
+        self.attached.iter().filter_map(|event| self.cost(*event)).collect()
+    }
+
+    fn cost(&self, event: Event) -> Option<ProgramCost> {
+        let fd = match self.ebpf.program(event.function)? {
+            Program::BtfTracePoint(program) => program.fd(),
+            Program::RawTracePoint(program) => program.fd(),
+            _ => return None,
+        };
+        let fd = fd.ok()?.as_fd().as_raw_fd();
+        // What the kernel says of a program in the information about its file descriptor.
+        let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+        let fields: BTreeMap<&str, u64> = text
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .filter_map(|(name, value)| Some((name, value.trim().parse().ok()?)))
+            .collect();
+        let field = |name: &str| fields.get(name).copied().unwrap_or(0);
+        Some(ProgramCost {
+            event: event.tracepoint.to_owned(),
+            runs: field("run_cnt"),
+            time_ns: field("run_time_ns"),
+            missed: field("recursion_misses"),
+        })
+    }
+}
+
+/// Whether the kernel has a tracepoint, with type information of what it passes.
+fn has_tracepoint(btf: &Btf, tracepoint: &str) -> bool {
+    let name = format!("btf_trace_{tracepoint}");
+    btf.id_by_type_name_kind(&name, aya_obj::btf::BtfKind::Typedef).is_ok()
+}
+
+/// Number of possible CPUs.
+pub(crate) fn possible_cpus() -> Result<usize, BpfError> {
+    aya::util::nr_cpus().map_err(|(path, error)| BpfError::Object(format!("{path}: {error}")))
+}
+
+/// The innermost I/O error.
+fn io_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e io::Error> {
+    let mut next = Some(error);
+    let mut found = None;
+    while let Some(error) = next {
+        found = error.downcast_ref::<io::Error>().or(found);
+        next = error.source();
+    }
+    found
+}
+
+fn refused(error: &io::Error) -> Option<BpfError> {
+    let is_refusal = matches!(error.kind(), io::ErrorKind::PermissionDenied);
+    is_refusal.then(|| BpfError::Refused {
+        source: io::Error::from(error.kind()),
+        remedy:
+            "run it as root on the host (or with CAP_BPF and CAP_PERFMON), with the kernel's lockdown mode \
+                 not at `confidentiality`"
+                .to_owned(),
+    })
+}
+
+fn refused_or_unfit(error: &EbpfError) -> BpfError {
+    io_error(error).and_then(refused).unwrap_or_else(|| BpfError::Object(one_line(error)))
+}
+
+fn program_error(error: &ProgramError, event: Event) -> BpfError {
+    let refusal = io_error(error).filter(|_| !matches!(error, ProgramError::LoadError { .. }));
+    let unfit = || BpfError::Program { event: event.tracepoint.to_owned(), reason: program_reason(error) };
+    refusal.and_then(refused).unwrap_or_else(unfit)
+}
+
+/// Why a program was not loaded: the last line of the verifier that is not about its statistics says it.
+fn program_reason(error: &ProgramError) -> String {
+    let ProgramError::LoadError { io_error, verifier_log } = error else { return one_line(error) };
+    let log = verifier_log.to_string();
+    let said = log.lines().rev().find(|line| {
+        let line = line.trim();
+        let is_statistics = ["processed ", "verification time", "stack depth"];
+        !line.is_empty() && !is_statistics.iter().any(|start| line.starts_with(start))
+    });
+    match said {
+        Some(line) => format!("{io_error}; the verifier says: {}", line.trim()),
+        None => io_error.to_string(),
+    }
+}
+
+/// An error with its sources, on one line.
+fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let more = source.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        next = source.source();
+    }
+    text.replace('\n', " ")
+}

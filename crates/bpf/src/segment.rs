@@ -1,0 +1,145 @@
+//! What took a CPU, from when to when.
+
+use whylate_core::CpuId;
+
+/// Something that took a CPU, or a moment that tells of it. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its begin.
+    pub from_ns: u64,
+    /// Its end.
+    pub to_ns: u64,
+    /// What it was.
+    pub what: Activity,
+}
+
+/// What took a CPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// The handler of a device's interrupt.
+    Irq {
+        /// The line.
+        line: u32,
+    },
+    /// An interrupt that has a vector of its own (x86).
+    Vector {
+        /// The vector.
+        vector: u32,
+    },
+    /// A softirq.
+    Softirq {
+        /// Its number.
+        number: u32,
+    },
+    /// A handler of non-maskable interrupts.
+    Nmi {
+        /// The handler's name.
+        handler: String,
+    },
+    /// A function that another CPU asked for.
+    Function {
+        /// Its name.
+        function: String,
+        /// Who asked.
+        sender: Option<Sender>,
+    },
+    /// A thread that has left the CPU.
+    Thread {
+        /// Who.
+        thread: Thread,
+        /// Its process.
+        process: u32,
+        /// Whether it would have run on.
+        was_runnable: bool,
+        /// Priority of the thread that ran next.
+        next_priority: i32,
+    },
+    /// The CPU was idle.
+    Idle {
+        /// The number of the idle state.
+        state: u32,
+    },
+    /// A thread waited for a lock.
+    Lock {
+        /// The thread.
+        pid: u32,
+        /// Its process.
+        process: u32,
+        /// The kernel's flags of the kind of lock: 1 spin, 2 read, 4 write, 8 rt, 16 per-CPU, 32 mutex.
+        flags: u32,
+    },
+    /// A thread of the measured process touched memory that was not there.
+    PageFault {
+        /// The thread.
+        pid: u32,
+        /// The address.
+        address: u64,
+    },
+    /// From the programmed expiry of a timer to the wake-up of its thread.
+    Timer {
+        /// The thread that was woken.
+        pid: u32,
+        /// Its process.
+        process: u32,
+        /// Functions on the stack of the wake-up, innermost first: the interrupt, then what it interrupted. Kept only
+        /// when it was later than usual.
+        stack: Vec<String>,
+    },
+    /// From a wake-up to the thread that got the CPU.
+    Wakeup {
+        /// The thread that was woken.
+        pid: u32,
+        /// Its process.
+        process: u32,
+        /// The thread that had the CPU before.
+        previous: Thread,
+        /// Functions on that thread's stack when it gave the CPU up, innermost first. Kept only when it was later than
+        /// usual.
+        stack: Vec<String>,
+    },
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Its id; 0 is the idle task.
+    pub pid: u32,
+    /// Its priority: 99 minus the kernel's number.
+    pub priority: i32,
+    /// Its name.
+    pub command: String,
+}
+
+/// Who asked another CPU to run a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The CPU that asked.
+    pub cpu: CpuId,
+    /// The thread that ran there.
+    pub pid: u32,
+    /// Its name.
+    pub command: String,
+}
+
+/// What is known of a stretch of time on one CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// What took the CPU, in the order in which it ended.
+    pub segments: Vec<Segment>,
+    /// What ended before was not read or is gone; 0 when nothing of it is missing.
+    pub complete_from_ns: u64,
+    /// Records of that time that are gone.
+    pub lost: u64,
+}
+
+impl Recording {
+    /// What reaches into [`from_ns`, `to_ns`].
+    pub fn within(&self, from_ns: u64, to_ns: u64) -> Self {
+        let reaches = |segment: &&Segment| segment.to_ns >= from_ns && segment.from_ns <= to_ns;
+        Self {
+            segments: self.segments.iter().filter(reaches).cloned().collect(),
+            complete_from_ns: self.complete_from_ns,
+            lost: self.lost + u64::from(self.complete_from_ns > from_ns),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Compiles the BPF programs, and finds out whether the compiled object that is kept belongs to the sources.
+//!
+//! The object is kept in the source tree, so that building whylate needs no clang. It carries a hash of its sources
+//! and the version of the compiler: the hash is always checked, the bytes where the same compiler is there.
+
+use crate::process;
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The C sources.
+const SOURCES: &str = "crates/bpf/bpf";
+/// The compiled object.
+const OBJECT: &str = "crates/bpf/objects/whylate.bpf.o";
+/// The file that is compiled; it includes the others.
+const MAIN: &str = "whylate.bpf.c";
+/// Stands before the hash and the version in the object.
+const MARK: &str = "whylate-bpf sources ";
+
+/// Compiles the programs into the source tree.
+///
+/// # Errors
+/// When there is no clang for BPF, or the sources do not compile.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let version = compiler().context("compiling BPF programs needs clang and llvm-strip")?;
+    let object = compiled(root, &version)?;
+    std::fs::write(root.join(OBJECT), object).with_context(|| format!("cannot write {OBJECT}"))?;
+    println!("xtask: {OBJECT}, compiled by {version}");
+    Ok(())
+}
+
+/// Checks that the object belongs to the sources.
+///
+/// # Errors
+/// When it does not.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let kept = std::fs::read(root.join(OBJECT)).with_context(|| format!("cannot read {OBJECT}"))?;
+    let (hash, version) = origin(&kept).with_context(|| format!("{OBJECT} does not say what it is from"))?;
+    ensure!(
+        hash == source_hash(root)?,
+        "{OBJECT} was compiled from other sources than those in {SOURCES}: run `cargo xtask bpf`"
+    );
+    if compiler().ok().as_deref() != Some(version.as_str()) {
+        println!(
+            "xtask: {OBJECT} belongs to the sources by its hash; {version} is not here to compile again"
+        );
+        return Ok(());
+    }
+    ensure!(
+        compiled(root, &version)? == kept,
+        "{OBJECT} is not what {version} makes of the sources in {SOURCES}: run `cargo xtask bpf`"
+    );
+    Ok(())
+}
+
+/// The object that the compiler of that version makes of the sources.
+fn compiled(root: &Path, version: &str) -> Result<Vec<u8>> {
+    let path = std::env::temp_dir().join(format!("whylate-{}.bpf.o", std::process::id()));
+    let object = compile(root, version, &path)
+        .and_then(|()| std::fs::read(&path).with_context(|| format!("cannot read {}", path.display())));
+    // What is left in the folder for temporary files does no harm.
+    let _ = std::fs::remove_file(&path);
+    object
+}
+
+fn compile(root: &Path, version: &str, object: &Path) -> Result<()> {
+    let folder = root.join(SOURCES);
+    let origin = format!("-DORIGIN=\"{MARK}{} {version}\"", source_hash(root)?);
+    let mut clang = Command::new("clang");
+    clang.current_dir(&folder);
+    // -g for the type information; v3 is understood from Linux 5.3 on.
+    clang.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-Wno-unused-function"]);
+    // Where the sources lie must not change the object.
+    clang.arg(format!("-fdebug-prefix-map={}=.", folder.display()));
+    clang.arg(format!("-ffile-prefix-map={}=.", folder.display()));
+    clang.args([&origin, "-c", MAIN, "-o"]).arg(object);
+    process::run(&mut clang)?;
+    // The kernel's own type information stays: it is in sections of another name.
+    process::run(Command::new("llvm-strip").arg("-g").arg(object))
+}
+
+/// The first line of what clang says of itself.
+fn compiler() -> Result<String> {
+    let strip = process::output(Command::new("llvm-strip").arg("--version"))?;
+    ensure!(!strip.is_empty(), "llvm-strip says nothing");
+    let text = process::output(Command::new("clang").arg("--version"))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// FNV-1a over names and contents of the sources, in hexadecimal.
+fn source_hash(root: &Path) -> Result<String> {
+    let folder = root.join(SOURCES);
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot list {SOURCES}"))?;
+    let mut paths: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "c" || extension == "h"));
+    paths.sort();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        for byte in name.bytes().chain([0]).chain(text).chain([0]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    Ok(format!("{hash:016x}"))
+}
+
+/// The hash and the compiler's version that an object carries.
+fn origin(object: &[u8]) -> Option<(String, String)> {
+    let start = object.windows(MARK.len()).position(|window| window == MARK.as_bytes())? + MARK.len();
+    let rest = &object[start..];
+    let text = std::str::from_utf8(&rest[..rest.iter().position(|byte| *byte == 0)?]).ok()?;
+    let (hash, version) = text.split_once(' ')?;
+    Some((hash.to_owned(), version.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_object_belongs_to_the_sources() {
+        check(&root()).unwrap();
+    }
+
+    #[test]
+    fn an_object_says_what_it_is_from() {
+        let object = format!("ELF\0\0{MARK}0123 clang version 14\0rest");
+        assert_eq!(origin(object.as_bytes()), Some(("0123".to_owned(), "clang version 14".to_owned())));
+        assert_eq!(origin(b"ELF"), None);
+    }
+
+    #[test]
+    fn the_hash_changes_with_every_source() {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = folder.path().join(SOURCES);
+        std::fs::create_dir_all(&sources).unwrap();
+        std::fs::write(sources.join("a.h"), "1").unwrap();
+        let one = source_hash(folder.path()).unwrap();
+        std::fs::write(sources.join("b.c"), "2").unwrap();
+        let two = source_hash(folder.path()).unwrap();
+        std::fs::write(sources.join("notes.txt"), "3").unwrap();
+        assert_ne!(one, two);
+        assert_eq!(two, source_hash(folder.path()).unwrap());
+    }
+}
