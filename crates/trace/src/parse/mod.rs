@@ -6,6 +6,7 @@ pub mod format;
 pub mod input;
 mod lines;
 mod open;
+pub mod perf_data;
 pub mod ring_buffer;
 mod source;
 pub mod symbols;

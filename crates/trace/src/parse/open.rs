@@ -2,8 +2,7 @@
 
 use super::input::Input;
 use super::text::TextReader;
-use super::trace_dat;
-use super::{ParseError, Source};
+use super::{ParseError, Source, perf_data, trace_dat};
 use crate::reader::Reader;
 use std::io::Read;
 use std::path::Path;
@@ -35,8 +34,12 @@ pub fn from_source(source: Source) -> Result<Box<dyn Reader>, ParseError> {
     if head.is_empty() {
         return Err(foreign("it is empty".to_owned()));
     }
+    let binary = || Input::file(source.unpacked()?, source.path());
     if head.starts_with(&trace_dat::MAGIC) {
-        return Ok(Box::new(trace_dat::open(Input::file(source.unpacked()?, source.path())?)?));
+        return Ok(Box::new(trace_dat::open(binary()?)?));
+    }
+    if head.starts_with(&perf_data::MAGIC) || head.starts_with(&perf_data::MAGIC_SWAPPED) {
+        return Ok(Box::new(perf_data::open(binary()?)?));
     }
     if head.contains(&0) {
         return Err(foreign(format!("binary data that begins with {}", begin(&head))));

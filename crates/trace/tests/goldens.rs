@@ -1,4 +1,4 @@
-//! Real traces as text, compressed and not, against what was read of them when it was looked over.
+//! Real traces, compressed and not, against what was read of them when it was looked over.
 
 mod render;
 
@@ -59,6 +59,7 @@ goldens! {
     hwlat: "hwlat_6.1_rt.txt";
     hwlat_without_samples: "hwlat_empty_6.1_rt.txt";
     osnoise: "osnoise_6.1_rt.txt.zst";
+    perf: "perf_6.18.data.xz";
     report: "report_6.1_rt.txt.gz";
     timerlat_culprit: "timerlat_culprit_6.1_rt.txt.xz";
     timerlat_stop: "timerlat_stop_6.1_rt.txt";

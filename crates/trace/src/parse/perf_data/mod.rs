@@ -1,0 +1,302 @@
+//! perf.data, the file of `perf record`, with tracepoints.
+//!
+//! In: such a file, of either byte order, packed or not (`-z`). Out: a [`Reader`]: the records of tracepoints are
+//! decoded by the formats that the file has, call chains become stacks of the kernel's part, and losses are events.
+//! Samples of anything else (cycles, faults of the page counter) are events without meaning. What perf knows of
+//! processes beyond their commands (mappings, build ids, user-space stacks) is not read, nor are streams that
+//! `perf record -o -` writes.
+//!
+//! The file is walked here, and not by the crate `linux-perf-data`, since that takes memory as a damaged file claims,
+//! and keeps all records of a file without round marks in memory.
+
+mod header;
+mod order;
+mod records;
+mod sample;
+#[cfg(test)]
+mod tests;
+mod tracing;
+
+use super::ParseError;
+use super::bytes::{ByteOrder, until_nul};
+use super::input::Input;
+use super::symbols::Symbols;
+use super::tracepoint::{Decoder, Kernel, Release, Texts};
+use crate::event::{Context, Event, EventKind, Frames, Name, Names, Symbol};
+use crate::reader::{Reader, Selection, TraceInfo};
+use header::{Attribute, Header};
+pub use header::{MAGIC, MAGIC_SWAPPED};
+use order::Order;
+use records::{Records, kind};
+use sample::{Layout, kernel_frames};
+use std::collections::HashMap;
+use whylate_core::CpuId;
+
+/// Threads whose commands are kept.
+const THREADS_MAX: usize = 1 << 20;
+/// Rounds whose begins are kept, to find a moment.
+const ROUNDS_MAX: usize = 1 << 16;
+
+/// A reader of perf.data.
+pub struct PerfDataReader {
+    input: Input,
+    header: Header,
+    records: Records,
+    info: TraceInfo,
+    decoder: Decoder,
+    texts: Texts,
+    symbols: Symbols,
+    commands: HashMap<u32, Name>,
+    order: Order,
+    /// Begins of rounds, and the latest time before each.
+    rounds: Vec<(u64, u64)>,
+    latest_ns: u64,
+    /// How far losses are counted already, for a second reading.
+    losses_counted_to: u64,
+    wakeups: Vec<bool>,
+    selection: Selection,
+    from_ns: u64,
+    ended: bool,
+}
+
+/// Opens a perf.data.
+///
+/// # Errors
+/// [`ParseError::Foreign`] when it has no tracepoints; [`ParseError::Damaged`] when it is damaged or truncated, was
+/// recorded to a pipe, or without times or CPUs; [`ParseError::Read`] when it cannot be read.
+pub fn open(input: Input) -> Result<PerfDataReader, ParseError> {
+    let header = Header::read(&input)?;
+    let Some(section) = header.tracing else {
+        let found = "a perf.data without tracepoints".to_owned();
+        return Err(ParseError::Foreign { path: input.path().to_owned(), found });
+    };
+    let tracing = tracing::Tracing::read(&input, section, header.order)?;
+    if header.attributes.iter().any(|attribute| !attribute.layout.has_time_and_cpu()) {
+        return Err(input.damaged(16, "samples have no time or no CPU: record with `perf record -T -a`"));
+    }
+    let recorded = header.attributes.iter().filter_map(|attribute| attribute.tracepoint).filter_map(|id| {
+        let format = tracing.formats.iter().find(|format| u64::from(format.id) == id)?;
+        Some(format.full_name())
+    });
+    let info = TraceInfo {
+        format: "perf.data".to_owned(),
+        clock: header.attributes.first().map(Attribute::clock_name),
+        kernel: header.release.clone(),
+        cpus: header.cpus,
+        resolution_ns: 1,
+        recorded: recorded.collect(),
+        ..TraceInfo::default()
+    };
+    let mut texts = Texts::default();
+    texts.printk = tracing.printk;
+    texts.learn_commands(&tracing.commands);
+    let kernel = Kernel {
+        order: header.order,
+        long_bytes: tracing.long_bytes,
+        release: header.release.as_deref().and_then(Release::parse),
+        text_start: tracing.symbols.text_start(),
+    };
+    let decoder = Decoder::new(kernel, &tracing.formats, &mut texts);
+    let mut wakeups = vec![false; 1 << 16];
+    for id in decoder.wakeups() {
+        wakeups[usize::from(*id)] = true;
+    }
+    Ok(PerfDataReader {
+        records: Records::new(header.data, header.order),
+        input,
+        info,
+        decoder,
+        texts,
+        symbols: tracing.symbols,
+        commands: HashMap::new(),
+        order: Order::default(),
+        rounds: vec![(header.data.offset, 0)],
+        header,
+        latest_ns: 0,
+        losses_counted_to: 0,
+        wakeups,
+        selection: Selection::All,
+        from_ns: 0,
+        ended: false,
+    })
+}
+
+impl PerfDataReader {
+    fn byte_order(&self) -> ByteOrder {
+        self.header.order
+    }
+
+    /// The layout of records that are no samples: perf gives all events the same end.
+    fn common_layout(&self) -> Layout {
+        self.header.attributes.first().map_or(Layout::new(0, 0, false), |attribute| attribute.layout)
+    }
+
+    /// The layout of a sample.
+    fn layout(&self, body: &[u8]) -> Layout {
+        let common = self.common_layout();
+        if self.header.attributes.len() == 1 || !common.has_identifier() {
+            return common;
+        }
+        let id = self.byte_order().u64(body, 0);
+        let attribute =
+            id.and_then(|id| self.header.by_id.get(&id)).and_then(|at| self.header.attributes.get(*at));
+        attribute.map_or(common, |attribute| attribute.layout)
+    }
+
+    /// Takes a record; `false` when there is none.
+    fn advance(&mut self) -> Result<bool, ParseError> {
+        let Some(place) = self.records.next(&self.input)? else { return Ok(false) };
+        // Borrowed apart from the rest, so that texts can be learned while the record is looked at.
+        let records = std::mem::take(&mut self.records);
+        let record = records.record(place);
+        let taken = match record.kind {
+            kind::SAMPLE => self.sample(record.body, record.offset),
+            kind::LOST | kind::LOST_SAMPLES => {
+                self.lost(record.kind, record.body, record.offset);
+                Ok(())
+            }
+            kind::COMMAND => {
+                self.command(record.body);
+                Ok(())
+            }
+            kind::FINISHED_ROUND if !records.are_packed() => {
+                self.order.end_round();
+                let begin = records.restart_point().filter(|_| self.rounds.len() < ROUNDS_MAX);
+                if let Some(begin) =
+                    begin.filter(|begin| self.rounds.last().is_none_or(|last| last.0 < *begin))
+                {
+                    self.rounds.push((begin, self.latest_ns));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        self.records = records;
+        taken.map(|()| true)
+    }
+
+    fn sample(&mut self, body: &[u8], offset: u64) -> Result<(), ParseError> {
+        let order = self.byte_order();
+        let short = || self.input.damaged(offset, "a sample is shorter than its event says");
+        let sample = self.layout(body).sample(body, order).ok_or_else(short)?;
+        let (at_ns, cpu) = (sample.at_ns.ok_or_else(short)?, CpuId(sample.cpu.ok_or_else(short)?));
+        self.latest_ns = self.latest_ns.max(at_ns);
+        if at_ns < self.from_ns {
+            return Ok(());
+        }
+        let id = sample.raw.and_then(|raw| order.u16(raw, 0));
+        if self.selection == Selection::Wakeups && !id.is_some_and(|id| self.wakeups[usize::from(id)]) {
+            return Ok(());
+        }
+        let (pid, context, kind) = match sample.raw {
+            Some(raw) => {
+                let decoded = self.decoder.decode(raw, &mut self.texts);
+                let decoded = decoded.map_err(|message| self.input.damaged(offset, message))?;
+                (sample.thread.or(decoded.pid), decoded.context, decoded.kind)
+            }
+            None => {
+                let name = self.texts.names.intern("sample of no tracepoint");
+                (sample.thread, Context::default(), EventKind::Other { system: None, name })
+            }
+        };
+        let command = pid.and_then(|pid| self.commands.get(&pid).copied().or_else(|| self.texts.of_pid(pid)));
+        let event = Event { at_ns, cpu, pid, command, context, offset, kind };
+        self.order.push(event);
+        if self.selection == Selection::All {
+            let frames: Vec<Symbol> = kernel_frames(sample.chain, order).map(Symbol::Address).collect();
+            if !frames.is_empty() {
+                let kind = EventKind::Stack { frames: self.texts.stack(frames) };
+                self.order.push(Event { kind, ..event });
+            }
+        }
+        Ok(())
+    }
+
+    /// Events were lost: `LOST` has an id before the number, `LOST_SAMPLES` has not.
+    fn lost(&mut self, kind: u32, body: &[u8], offset: u64) {
+        let order = self.byte_order();
+        let Some(events) = order.u64(body, if kind == kind::LOST { 8 } else { 0 }) else { return };
+        let trailer = self.common_layout().trailer(body, order);
+        let (Some(at_ns), Some(cpu)) = (trailer.at_ns, trailer.cpu.map(CpuId)) else { return };
+        if offset >= self.losses_counted_to {
+            self.losses_counted_to = offset + 1;
+            match self.info.lost.iter_mut().find(|(known, _)| *known == cpu) {
+                Some((_, sum)) => *sum = sum.saturating_add(events),
+                None => self.info.lost.push((cpu, events)),
+            }
+        }
+        if at_ns >= self.from_ns {
+            let kind = EventKind::Lost { events: Some(events) };
+            let context = Context::default();
+            self.order.push(Event { at_ns, cpu, pid: None, command: None, context, offset, kind });
+        }
+    }
+
+    /// A thread has a command from now on.
+    fn command(&mut self, body: &[u8]) {
+        let Some(thread) = self.byte_order().u32(body, 4) else { return };
+        let Some(text) = body.get(8..) else { return };
+        if self.commands.len() < THREADS_MAX || self.commands.contains_key(&thread) {
+            let name = self.texts.command(until_nul(text));
+            self.commands.insert(thread, name);
+        }
+    }
+}
+
+impl Reader for PerfDataReader {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn names(&self) -> &Names {
+        &self.texts.names
+    }
+
+    /// Rounds that were read once and end before the moment are skipped; the rest is read without being decoded.
+    fn seek(&mut self, from_ns: Option<u64>, selection: Selection) -> Result<(), ParseError> {
+        self.from_ns = from_ns.unwrap_or(0);
+        self.selection = selection;
+        let after = self.rounds.partition_point(|(_, latest_ns)| *latest_ns < self.from_ns);
+        let (begin, latest_ns) = self.rounds[after.saturating_sub(1)];
+        self.records.go_to(begin);
+        self.latest_ns = latest_ns;
+        self.order = Order::default();
+        self.ended = false;
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Event>, ParseError> {
+        loop {
+            if let Some(event) = self.order.pop() {
+                return Ok(Some(event));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match self.advance() {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.ended = true;
+                    self.order.end();
+                }
+                Err(error) => {
+                    // What was read before the damage still comes.
+                    self.ended = true;
+                    self.order.end();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn symbol(&self, symbol: Symbol) -> Option<(&str, u64)> {
+        match symbol {
+            Symbol::Name(name) => Some((self.texts.names.text(name), 0)),
+            Symbol::Address(address) => self.symbols.of(address),
+        }
+    }
+
+    fn frames(&self, frames: Frames) -> &[Symbol] {
+        self.texts.frames(frames)
+    }
+}
