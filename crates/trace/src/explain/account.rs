@@ -50,7 +50,10 @@ impl Accountant<'_> {
         let who = Who { pid: self.late.pid, priority: self.late.priority };
         let (from, to) = (self.late.expected_ns, self.late.actual_ns);
         match self.late.kind {
-            LateKind::Preempted => self.walk(Phase::Runnable, who, self.late.cpu, from, to),
+            LateKind::Preempted { cpu, .. } => {
+                let out = Wake { at_ns: from, cpu, target: cpu, index: 0 };
+                self.until_run(who, out, self.late.cpu, from, to);
+            }
             LateKind::Blocked if self.fault_before(from).is_some() => {
                 self.walk(Phase::Fault, who, self.late.cpu, from, to);
             }

@@ -67,7 +67,7 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
     let needs = chosen.map(|index| &groups[index]).into_iter().flat_map(|group| &group.pieces);
     Judgement {
         also,
-        timeline: timeline(accountant),
+        timeline: timeline(accountant, chosen.map(|index| &groups[index]), &main),
         evidence: chosen.map(|index| evidence(&groups[index], accountant, reader)).unwrap_or_default(),
         needs: needs.filter_map(|piece| piece.label.need).chain(function_need(&main)).collect(),
         cause: main,
@@ -200,7 +200,7 @@ fn trimmed(mut callers: Vec<String>) -> Vec<String> {
 }
 
 /// Neighbours of the same meaning joined; the pieces lie side by side already.
-fn timeline(accountant: &Accountant<'_>) -> Vec<TimelineSegment> {
+fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Cause) -> Vec<TimelineSegment> {
     let states = accountant.states;
     let mut segments: Vec<TimelineSegment> = Vec::new();
     for piece in accountant.pieces.iter().filter(|piece| piece.to > piece.from) {
@@ -226,6 +226,13 @@ fn timeline(accountant: &Accountant<'_>) -> Vec<TimelineSegment> {
     }
     while segments.len() > SEGMENTS_MAX {
         shorten(&mut segments);
+    }
+    // A function that a stack told is not in the states.
+    let longest = chosen.and_then(|group| group.pieces.iter().max_by_key(|piece| piece.to - piece.from));
+    for segment in segments.iter_mut().filter(|segment| segment.function.is_none()) {
+        if longest.is_some_and(|piece| segment.from_ns <= piece.from && piece.to <= segment.to_ns) {
+            segment.function = main.function.clone();
+        }
     }
     segments
 }
