@@ -69,7 +69,8 @@ fn check(path: &Path) -> Result<(), String> {
     let trace = PathBuf::from(path.to_string_lossy().strip_suffix(ENDING).expect("the ending"));
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let answer: Answer = toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    let nanos = |text: &Option<String>| text.as_ref().map(|text| text.parse::<Nanos>().expect("a duration").0);
+    let nanos =
+        |text: &Option<String>| text.as_ref().map(|text| text.parse::<Nanos>().expect("a duration").0);
     let options = Options {
         task: answer.task.as_ref().map(|task| task.parse().expect("never fails")),
         period_ns: nanos(&answer.period),
@@ -126,12 +127,17 @@ fn compare(expected: &Expected, result: &ExplainResult) -> Vec<String> {
     if !cause.callers.starts_with(&expected.callers) {
         differences.push(format!("callers {:?}", cause.callers));
     }
-    let outside = |range: Option<[f64; 2]>, value: f64| range.is_some_and(|[low, high]| value < low || value > high);
+    let outside =
+        |range: Option<[f64; 2]>, value: f64| range.is_some_and(|[low, high]| value < low || value > high);
     let (share, latency) = (cause.share.unwrap_or(0.0), spike.latency_ns as f64 / 1000.0);
-    if outside(expected.share, share) || outside(expected.latency_us.map(|range| range.map(|us| us as f64)), latency) {
+    if outside(expected.share, share)
+        || outside(expected.latency_us.map(|range| range.map(|us| us as f64)), latency)
+    {
         differences.push(format!("share {share}, latency {latency} us"));
     }
-    if expected.pid.is_some_and(|pid| cause.pid != Some(pid)) || expected.cpu.is_some_and(|cpu| spike.cpu.0 != cpu) {
+    if expected.pid.is_some_and(|pid| cause.pid != Some(pid))
+        || expected.cpu.is_some_and(|cpu| spike.cpu.0 != cpu)
+    {
         differences.push(format!("pid {:?}, CPU {}", cause.pid, spike.cpu));
     }
     differences

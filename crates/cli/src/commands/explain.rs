@@ -134,7 +134,10 @@ fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -
     let mut reader = open(&arguments.input)?;
     let result = explain::explain(reader.as_mut(), options)?;
     if result.spikes.is_empty() {
-        bail!("{}: no late moment to export; lower --threshold, or name the --task", arguments.input.display());
+        bail!(
+            "{}: no late moment to export; lower --threshold, or name the --task",
+            arguments.input.display()
+        );
     }
     let form = match form {
         ExportFormat::Perfetto => Export::Perfetto,

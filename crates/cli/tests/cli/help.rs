@@ -13,7 +13,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 11] = [
+    let commands: [(&str, &[&str]); 12] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
@@ -23,6 +23,7 @@ fn help_of_every_command() {
         ("help_load", &["load"]),
         ("help_load_memory", &["load", "memory"]),
         ("help_load_exec", &["load", "exec"]),
+        ("help_explain", &["explain"]),
         ("help_report", &["report"]),
         ("help_schema", &["schema"]),
     ];

@@ -10,7 +10,8 @@ mod treat;
 
 pub use cause::{Cause, CauseKind};
 pub use explain::{
-    EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace, TimelineSegment,
+    EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace,
+    TimelineSegment,
 };
 pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,

@@ -83,7 +83,12 @@ pub fn html(result: &ExplainResult) -> Result<String, ReportError> {
     environment.add_template("explain.html", TEMPLATE)?;
     let measured = result.measured.iter().map(|spike| {
         let probe = spike.probe.as_deref().unwrap_or("probe");
-        format!("{} {probe} on CPU {}: {}", nanoseconds(spike.latency_ns), spike.cpu, words::cause(&spike.cause))
+        format!(
+            "{} {probe} on CPU {}: {}",
+            nanoseconds(spike.latency_ns),
+            spike.cpu,
+            words::cause(&spike.cause)
+        )
     });
     let page = Page {
         headline: result.spikes.first().map_or_else(|| count(result), sentence::finding),

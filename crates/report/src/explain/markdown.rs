@@ -30,7 +30,12 @@ pub fn markdown(result: &ExplainResult) -> String {
 
 fn spike_section(spike: &ExplainedSpike) -> String {
     let mut text = format!("#### {}\n\n", escape(&sentence::finding(spike)));
-    let expected = format!("expected {} s ({}), ran {} s", moment(spike.expected_ns), expected(spike), moment(spike.actual_ns));
+    let expected = format!(
+        "expected {} s ({}), ran {} s",
+        moment(spike.expected_ns),
+        expected(spike),
+        moment(spike.actual_ns)
+    );
     let _ = writeln!(text, "- {}", escape(&expected));
     if let Some(chain) = sentence::chain(&spike.cause) {
         let _ = writeln!(text, "- {}", code(&chain));
@@ -41,7 +46,9 @@ fn spike_section(spike: &ExplainedSpike) -> String {
     for cause in &spike.also {
         let _ = writeln!(text, "- also {}", escape(&sentence::contributor(cause, spike)));
     }
-    text.push_str("\n| from | time | share | CPU | what | function |\n| --: | --: | --: | --: | :-- | :-- |\n");
+    text.push_str(
+        "\n| from | time | share | CPU | what | function |\n| --: | --: | --: | --: | :-- | :-- |\n",
+    );
     for segment in spike.timeline.iter().take(SEGMENTS_MAX) {
         let time = segment.to_ns - segment.from_ns;
         let _ = writeln!(

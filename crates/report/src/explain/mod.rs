@@ -23,17 +23,23 @@ fn trace_of<'r>(result: &'r ExplainResult, spike: &ExplainedSpike) -> Option<&'r
 /// `492.318937`: seconds of the trace's clock.
 fn moment(at_ns: u64) -> String {
     let (whole, rest) = (at_ns / 1_000_000_000, at_ns % 1_000_000_000);
-    if rest.is_multiple_of(1000) { format!("{whole}.{:06}", rest / 1000) } else { format!("{whole}.{rest:09}") }
+    if rest.is_multiple_of(1000) {
+        format!("{whole}.{:06}", rest / 1000)
+    } else {
+        format!("{whole}.{rest:09}")
+    }
 }
 
 /// What was looked at, a sentence for each trace.
 fn traces(result: &ExplainResult) -> Vec<String> {
-    result.traces.iter().map(|trace| described(trace)).collect()
+    result.traces.iter().map(described).collect()
 }
 
 fn described(trace: &ExplainedTrace) -> String {
     let mut parts = vec![format!("{}: {}", trace.path, trace.format)];
-    parts.extend(trace.tracer.iter().filter(|tracer| *tracer != "nop").map(|tracer| format!("{tracer} tracer")));
+    parts.extend(
+        trace.tracer.iter().filter(|tracer| *tracer != "nop").map(|tracer| format!("{tracer} tracer")),
+    );
     parts.extend(trace.kernel.iter().map(|kernel| format!("Linux {kernel}")));
     let task = match &trace.task {
         Some(task) => format!("task {task} ({})", trace.task_reason),

@@ -20,7 +20,8 @@ fn extent(cause: &Cause, spike: &ExplainedSpike) -> String {
     let Some(part) = cause.share.filter(|part| *part > 0.0) else { return String::new() };
     let time = (part * spike.latency_ns as f64).round() as u64;
     let early = cause.from_ns.map_or(0, |from| spike.expected_ns.saturating_sub(from));
-    let early = if cause.kind == CauseKind::IrqsOff || cause.kind == CauseKind::PreemptOff { early } else { 0 };
+    let early =
+        if cause.kind == CauseKind::IrqsOff || cause.kind == CauseKind::PreemptOff { early } else { 0 };
     format!(" for {} ({} of the latency)", nanoseconds(time + early), share(part))
 }
 

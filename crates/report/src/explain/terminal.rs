@@ -2,8 +2,8 @@
 
 use super::{count, expected, moment, sentence, trace_of, traces};
 use crate::figure::{nanoseconds, share};
-use crate::terminal::page::{Colour, Page, clean};
 use crate::terminal::Style;
+use crate::terminal::page::{Colour, Page, clean};
 use crate::words;
 use whylate_core::CpuId;
 use whylate_core::result::{CauseKind, ExplainResult, ExplainedSpike, TimelineSegment};
@@ -21,7 +21,8 @@ pub fn terminal(result: &ExplainResult, style: Style) -> String {
     let mut page = Page::new(style);
     match result.spikes.first() {
         Some(spike) => {
-            let colour = if spike.cause.kind == CauseKind::Unattributed { Colour::Yellow } else { Colour::Red };
+            let colour =
+                if spike.cause.kind == CauseKind::Unattributed { Colour::Yellow } else { Colour::Red };
             page.coloured(&sentence::finding(spike), colour);
         }
         None => page.coloured(&count(result), Colour::Green),
@@ -63,7 +64,8 @@ fn measured(page: &mut Page, result: &ExplainResult) {
 fn draw(page: &mut Page, spike: &ExplainedSpike, result: &ExplainResult, style: Style) {
     let task = if spike.task.is_empty() { "hardware".to_owned() } else { spike.task.clone() };
     let pid = spike.pid.map(|pid| format!("-{pid}")).unwrap_or_default();
-    page.heading(&format!("{task}{pid} on CPU {}: {} late", spike.cpu, nanoseconds(spike.latency_ns)));
+    let heading = format!("{task}{pid} on CPU {}: {} late", spike.cpu, nanoseconds(spike.latency_ns));
+    page.heading(&clean(&heading));
     let (expected_at, actual_at) = (moment(spike.expected_ns), moment(spike.actual_ns));
     page.item(&format!("expected {expected_at} s ({}), ran {actual_at} s", expected(spike)), None);
     page.item(&format!("{}.", sentence::deed(&spike.cause)), None);
@@ -146,7 +148,8 @@ fn bar(page: &Page, spike: &ExplainedSpike, cpu: CpuId, keys: &[Key<'_>], width:
     let mut text = String::new();
     for column in 0..width {
         let (from, to) = (edge(column), edge(column + 1).max(edge(column) + 1));
-        let overlap = |segment: &TimelineSegment| segment.to_ns.min(to).saturating_sub(segment.from_ns.max(from));
+        let overlap =
+            |segment: &TimelineSegment| segment.to_ns.min(to).saturating_sub(segment.from_ns.max(from));
         let here = spike.timeline.iter().filter(|segment| segment.cpu == cpu && overlap(segment) > 0);
         let most = here.max_by_key(|segment| overlap(segment));
         let key = most.and_then(|segment| keys.iter().find(|key| key.segment.what == segment.what));

@@ -5,7 +5,8 @@
 
 use super::label::{Label, Labeller, Phase, Who};
 use super::late::{Late, LateKind};
-use super::states::{Level, Span, State, States};
+use super::state::{Level, Span, State};
+use super::states::States;
 use super::window::Window;
 use crate::event::{Event, EventKind};
 use whylate_core::CpuId;
@@ -82,7 +83,9 @@ impl Accountant<'_> {
         for (index, event) in before.filter(|(_, event)| own(event)).take(4096) {
             match event.kind {
                 EventKind::LockWait { .. } => return Some(index),
-                EventKind::PriorityInherited { task, .. } if Some(task.pid) != self.late.pid => return Some(index),
+                EventKind::PriorityInherited { task, .. } if Some(task.pid) != self.late.pid => {
+                    return Some(index);
+                }
                 EventKind::LockWaitEnd { .. } => return None,
                 EventKind::Switch { next, .. } if Some(next.pid) == self.late.pid => return None,
                 _ => {}
@@ -135,10 +138,9 @@ impl Accountant<'_> {
     /// A timer interrupt of the CPU between two moments: the last one, or the first.
     fn timer_entry(&self, cpu: CpuId, from: u64, to: u64, last: bool) -> Option<u64> {
         let moments = self.states.timer_entries.iter().filter(|(own, _)| *own == cpu);
-        let mut moments = moments
-            .map(|(_, index)| self.window.events[*index].at_ns)
-            .filter(|at| (from..=to).contains(at));
-        if last { moments.last() } else { moments.next() }
+        let mut moments =
+            moments.map(|(_, index)| self.window.events[*index].at_ns).filter(|at| (from..=to).contains(at));
+        if last { moments.next_back() } else { moments.next() }
     }
 
     /// From the expected moment to the wake-up.
@@ -146,7 +148,8 @@ impl Accountant<'_> {
         let event = &self.window.events[wake.index];
         let waker = event.pid.filter(|pid| *pid != 0 && Some(*pid) != who.pid);
         let state = self.state_at(wake.cpu, wake.index);
-        let in_interrupt = event.context.hard_irq || state.is_some_and(|state| matches!(state.level, Level::HardIrq(_)));
+        let in_interrupt =
+            event.context.hard_irq || state.is_some_and(|state| matches!(state.level, Level::HardIrq(_)));
         let serves_softirqs = |pid: u32| {
             let name = self.labeller.thread(Some(pid));
             name.starts_with("ktimers/") || name.starts_with("ksoftirqd/") || name.starts_with("ktimersoftd/")
@@ -168,7 +171,16 @@ impl Accountant<'_> {
 
     /// A thread woke the task: what kept it from doing so earlier.
     #[allow(clippy::too_many_arguments, reason = "two tasks, two moments and the wake-up between them")]
-    fn behind_waker(&mut self, who: Who, pid: u32, owner: bool, wake: Wake, from: u64, woken: u64, depth: u32) {
+    fn behind_waker(
+        &mut self,
+        who: Who,
+        pid: u32,
+        owner: bool,
+        wake: Wake,
+        from: u64,
+        woken: u64,
+        depth: u32,
+    ) {
         let phase = Phase::Waker { pid, owner };
         let ran = self.window.events[..wake.index].iter().rev().find_map(|event| match event.kind {
             EventKind::Switch { next, .. } if next.pid == pid => Some(event.at_ns),
@@ -187,7 +199,9 @@ impl Accountant<'_> {
     /// From the wake-up to the moment at which the task ran, on the CPUs that it was queued on.
     fn until_run(&mut self, who: Who, wake: Wake, cpu: CpuId, woken: u64, to: u64) {
         let moves = self.window.events.iter().filter_map(|event| match event.kind {
-            EventKind::Migrate { task, to_cpu, .. } if Some(task.pid) == who.pid => Some((event.at_ns, to_cpu)),
+            EventKind::Migrate { task, to_cpu, .. } if Some(task.pid) == who.pid => {
+                Some((event.at_ns, to_cpu))
+            }
             _ => None,
         });
         let moves: Vec<(u64, CpuId)> = moves.filter(|(at, _)| (woken..to).contains(at)).collect();

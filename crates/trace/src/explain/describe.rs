@@ -1,7 +1,9 @@
 //! Events as text: for evidence and for `--export text`. The form is that of the kernel's own trace files, so that
 //! other tools read it too; fields that the event model does not keep are not there.
 
-use crate::event::{Context, Event, EventKind, NoiseSource, Symbol, Task, TaskState, TimerlatContext, Vector};
+use crate::event::{
+    Context, Event, EventKind, NoiseSource, Symbol, Task, TaskState, TimerlatContext, Vector,
+};
 use crate::reader::Reader;
 
 /// The event and its fields, as behind the timestamp of a trace line.
@@ -27,8 +29,12 @@ pub(super) fn event(event: &Event, reader: &dyn Reader) -> String {
         EventKind::GraphExit { function, duration_ns, .. } => {
             format!("funcgraph_exit: func={} duration_ns={duration_ns}", at(function))
         }
-        EventKind::IrqsOff { caller, parent } => format!("irq_disable: caller={} parent={}", at(caller), at(parent)),
-        EventKind::IrqsOn { caller, parent } => format!("irq_enable: caller={} parent={}", at(caller), at(parent)),
+        EventKind::IrqsOff { caller, parent } => {
+            format!("irq_disable: caller={} parent={}", at(caller), at(parent))
+        }
+        EventKind::IrqsOn { caller, parent } => {
+            format!("irq_enable: caller={} parent={}", at(caller), at(parent))
+        }
         EventKind::PreemptOff { caller, parent } => {
             format!("preempt_disable: caller={} parent={}", at(caller), at(parent))
         }
@@ -70,18 +76,27 @@ fn scheduler(event: &Event, reader: &dyn Reader) -> String {
             };
             format!(
                 "sched_switch: prev_comm={} prev_pid={} prev_prio={} prev_state={state} ==> next_comm={} next_pid={} next_prio={}",
-                name(previous), previous.pid, previous.priority, name(next), next.pid, next.priority
+                name(previous),
+                previous.pid,
+                previous.priority,
+                name(next),
+                next.pid,
+                next.priority
             )
         }
         EventKind::Waking { task, target_cpu } => woken("sched_waking", task, target_cpu.0),
         EventKind::Wakeup { task, target_cpu } => woken("sched_wakeup", task, target_cpu.0),
         EventKind::Migrate { task, from_cpu, to_cpu } => format!(
             "sched_migrate_task: comm={} pid={} prio={} orig_cpu={from_cpu} dest_cpu={to_cpu}",
-            name(task), task.pid, task.priority
+            name(task),
+            task.pid,
+            task.priority
         ),
         EventKind::PriorityInherited { task, new_priority } => format!(
             "sched_pi_setprio: comm={} pid={} oldprio={} newprio={new_priority}",
-            name(task), task.pid, task.priority
+            name(task),
+            task.pid,
+            task.priority
         ),
         _ => String::new(),
     }
@@ -92,7 +107,9 @@ fn tracers(event: &Event, reader: &dyn Reader) -> String {
     match event.kind {
         EventKind::Hwlat { sequence, inner_ns, outer_ns, count, .. } => format!(
             "#{sequence} inner/outer(us): {}/{} count:{}",
-            inner_ns / 1000, outer_ns / 1000, count.unwrap_or(0)
+            inner_ns / 1000,
+            outer_ns / 1000,
+            count.unwrap_or(0)
         ),
         EventKind::Timerlat { sequence, context, latency_ns } => {
             let context = match context {
@@ -107,7 +124,10 @@ fn tracers(event: &Event, reader: &dyn Reader) -> String {
             sample.runtime_ns, sample.noise_ns, sample.noise_max_ns
         ),
         EventKind::NoiseGap { start_ns, duration_ns, interference } => {
-            format!("sample_threshold: start {} duration {duration_ns} ns interference {interference}", seconds(start_ns))
+            format!(
+                "sample_threshold: start {} duration {duration_ns} ns interference {interference}",
+                seconds(start_ns)
+            )
         }
         EventKind::Noise { source, start_ns, duration_ns } => {
             let (kind, who) = match source {
@@ -126,7 +146,9 @@ fn interrupts(event: &Event, reader: &dyn Reader) -> String {
     let name = |name| reader.names().text(name);
     let at = |function: Symbol| symbol(function, reader);
     match event.kind {
-        EventKind::IrqEntry { irq, name: device } => format!("irq_handler_entry: irq={irq} name={}", name(device)),
+        EventKind::IrqEntry { irq, name: device } => {
+            format!("irq_handler_entry: irq={irq} name={}", name(device))
+        }
         EventKind::IrqExit { irq } => format!("irq_handler_exit: irq={irq}"),
         EventKind::SoftirqRaise { vector } => format!("softirq_raise: vec={vector}"),
         EventKind::SoftirqEntry { vector } => format!("softirq_entry: vec={vector}"),
@@ -172,7 +194,11 @@ fn vector_name(vector: Vector, reader: &dyn Reader) -> &str {
 /// `492.292582`, with as many digits as are not zero.
 pub(super) fn seconds(at_ns: u64) -> String {
     let (whole, rest) = (at_ns / 1_000_000_000, at_ns % 1_000_000_000);
-    if rest.is_multiple_of(1000) { format!("{whole}.{:06}", rest / 1000) } else { format!("{whole}.{rest:09}") }
+    if rest.is_multiple_of(1000) {
+        format!("{whole}.{:06}", rest / 1000)
+    } else {
+        format!("{whole}.{rest:09}")
+    }
 }
 
 /// The flags of the common header, in the seven columns of a real-time kernel.

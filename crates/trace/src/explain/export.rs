@@ -4,7 +4,8 @@
 use super::describe;
 use super::late::{Late, LateKind};
 use super::stacks::{FunctionId, PathId};
-use super::states::{self, Level, Span, States};
+use super::state::{Level, Span};
+use super::states::{self, States};
 use super::window::{self, Window};
 use crate::event::EventKind;
 use crate::parse::ParseError;
@@ -33,11 +34,16 @@ pub enum Export {
 ///
 /// # Errors
 /// Those of the reader.
-pub fn export(reader: &mut dyn Reader, spikes: &[ExplainedSpike], form: Export) -> Result<String, ParseError> {
+pub fn export(
+    reader: &mut dyn Reader,
+    spikes: &[ExplainedSpike],
+    form: Export,
+) -> Result<String, ParseError> {
     let mut ordered: Vec<&ExplainedSpike> = spikes.iter().collect();
     ordered.sort_by_key(|spike| spike.expected_ns);
     let mut perfetto = Perfetto::default();
-    let mut text = String::from("# tracer: nop\n#\n#           TASK-PID     CPU#  |||||||  TIMESTAMP  FUNCTION\n");
+    let mut text =
+        String::from("# tracer: nop\n#\n#           TASK-PID     CPU#  |||||||  TIMESTAMP  FUNCTION\n");
     let mut shown = None;
     for spike in ordered {
         let window = window_of(reader, spike)?;
@@ -97,9 +103,15 @@ impl Perfetto {
         for event in window.events.iter().filter(|event| fresh(event.at_ns)) {
             let shown = matches!(
                 event.kind,
-                EventKind::Waking { .. } | EventKind::Wakeup { .. } | EventKind::TimerExpire { .. }
-                    | EventKind::TimerStart { .. } | EventKind::Print { .. } | EventKind::Lost { .. }
-                    | EventKind::Migrate { .. } | EventKind::IpiSend { .. } | EventKind::PageFault { .. }
+                EventKind::Waking { .. }
+                    | EventKind::Wakeup { .. }
+                    | EventKind::TimerExpire { .. }
+                    | EventKind::TimerStart { .. }
+                    | EventKind::Print { .. }
+                    | EventKind::Lost { .. }
+                    | EventKind::Migrate { .. }
+                    | EventKind::IpiSend { .. }
+                    | EventKind::PageFault { .. }
             );
             if shown {
                 let text = describe::event(event, reader);
@@ -166,7 +178,14 @@ impl Perfetto {
             }
             let kept = open.iter().zip(&chain).take_while(|((open, _), next)| open == *next).count();
             for (function, from) in open.drain(kept..).rev() {
-                self.slice(process, FUNCTION_ROW, states.functions.name(function), from, span.from, &Value::Null);
+                self.slice(
+                    process,
+                    FUNCTION_ROW,
+                    states.functions.name(function),
+                    from,
+                    span.from,
+                    &Value::Null,
+                );
             }
             open.extend(chain[kept..].iter().map(|function| (*function, span.from)));
             end = span.to;
@@ -200,9 +219,7 @@ impl Perfetto {
 
     /// With the names of the rows before all else.
     fn finish(self) -> Vec<Value> {
-        let named = |what: &str, pid: u64, tid: u64, name: &str| {
-            json!({ "ph": "M", "name": what, "pid": pid, "tid": tid, "args": { "name": name } })
-        };
+        let named = |what: &str, pid: u64, tid: u64, name: &str| json!({ "ph": "M", "name": what, "pid": pid, "tid": tid, "args": { "name": name } });
         let mut events = vec![
             named("process_name", SPIKES_PROCESS, 0, "late moments"),
             named("thread_name", SPIKES_PROCESS, 1, "late"),
@@ -211,7 +228,9 @@ impl Perfetto {
         for cpu in &self.cpus {
             let process = u64::from(*cpu) + 1;
             events.push(named("process_name", process, 0, &format!("CPU {cpu}")));
-            for (row, name) in [(THREAD_ROW, "threads"), (INTERRUPT_ROW, "interrupts"), (FUNCTION_ROW, "functions")] {
+            for (row, name) in
+                [(THREAD_ROW, "threads"), (INTERRUPT_ROW, "interrupts"), (FUNCTION_ROW, "functions")]
+            {
                 events.push(named("thread_name", process, row, name));
             }
         }

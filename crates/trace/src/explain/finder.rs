@@ -128,7 +128,8 @@ impl<'o> Finder<'o> {
             }
             EventKind::TimerStart { function, expires_ns, .. } => {
                 self.seen.timer_starts += 1;
-                let sleeper = reader.symbol(function).is_some_and(|(name, _)| vocabulary::wakes_a_sleeper(name));
+                let sleeper =
+                    reader.symbol(function).is_some_and(|(name, _)| vocabulary::wakes_a_sleeper(name));
                 if let Some(pid) = event.pid.filter(|pid| sleeper && *pid != 0 && !event.context.hard_irq) {
                     self.task(pid, event.command, None).armed = Some((expires_ns, event.at_ns));
                 }
@@ -248,7 +249,8 @@ impl<'o> Finder<'o> {
     /// cyclictest's break marker says how late its thread was.
     fn print(&mut self, event: &Event, text: &str) {
         let Some((_, rest)) = text.split_once("hit latency threshold (") else { return };
-        let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u64>().ok());
+        let mut numbers =
+            rest.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u64>().ok());
         let (Some(latency_us), Some(pid)) = (numbers.next(), event.pid) else { return };
         self.marked = Some(pid);
         self.marked_threshold_ns = numbers.next().map(|us| us.saturating_mul(1000));
@@ -342,7 +344,14 @@ impl TaskTrack {
         let realtime = self.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
         if state == TaskState::Runnable {
             // Others share their CPU with whoever there is.
-            return realtime.then(||late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Preempted { cpu: out.cpu, for_lesser: out.for_lesser }));
+            return realtime.then(|| {
+                late(
+                    out_ns,
+                    ExpectedFrom::Interrupted,
+                    0,
+                    LateKind::Preempted { cpu: out.cpu, for_lesser: out.for_lesser },
+                )
+            });
         }
         let blocked = matches!(state, TaskState::Blocked('D')) || (timers && self.armed.is_none());
         let woken = self.wake.unwrap_or(actual_ns);
@@ -371,8 +380,10 @@ impl TaskTrack {
     fn period_ns(&self, options: &Options) -> Option<u64> {
         let Some(given) = options.period_ns else { return self.rhythm.period_ns() };
         let enough = self.rhythm.known() >= 8;
-        let misfit = self.rhythm.median_ns().is_some_and(|median| median > given.saturating_mul(PERIOD_MISFIT));
+        let misfit =
+            self.rhythm.median_ns().is_some_and(|median| median > given.saturating_mul(PERIOD_MISFIT));
         let normal = self.priority.is_some_and(|priority| priority >= PRIORITY_NORMAL);
-        (!normal && !(enough && misfit)).then_some(given)
+        let fits = !enough || !misfit;
+        (fits && !normal).then_some(given)
     }
 }

@@ -49,20 +49,27 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
         .iter()
         .map(|group| (cause(group, accountant, latency), group.time as f64 / latency as f64))
         .collect();
-    let unattributed: f64 =
-        causes.iter().filter(|(cause, _)| cause.kind == CauseKind::Unattributed).map(|(_, share)| share).sum();
+    let unattributed: f64 = causes
+        .iter()
+        .filter(|(cause, _)| cause.kind == CauseKind::Unattributed)
+        .map(|(_, share)| share)
+        .sum();
     let first = causes.iter().position(|(cause, share)| {
         cause.kind != CauseKind::Unattributed && *share >= CAUSE_LEAST && *share >= unattributed
     });
     let main = match first {
         Some(index) => causes[index].0.clone(),
-        None => causes.first().filter(|(cause, _)| cause.kind == CauseKind::Unattributed).map_or_else(
-            Cause::unattributed,
-            |(cause, _)| cause.clone(),
-        ),
+        None => causes
+            .first()
+            .filter(|(cause, _)| cause.kind == CauseKind::Unattributed)
+            .map_or_else(Cause::unattributed, |(cause, _)| cause.clone()),
     };
-    let chosen = first.or_else(|| groups.first().filter(|group| group.kind == CauseKind::Unattributed).map(|_| 0));
-    let others = causes.iter().enumerate().filter(|(index, (_, share))| Some(*index) != chosen && *share >= ALSO_LEAST);
+    let chosen =
+        first.or_else(|| groups.first().filter(|group| group.kind == CauseKind::Unattributed).map(|_| 0));
+    let others = causes
+        .iter()
+        .enumerate()
+        .filter(|(index, (_, share))| Some(*index) != chosen && *share >= ALSO_LEAST);
     let also = others.map(|(_, (cause, _))| cause.clone()).collect();
     let needs = chosen.map(|index| &groups[index]).into_iter().flat_map(|group| &group.pieces);
     Judgement {
@@ -142,7 +149,8 @@ fn extent(group: &Group<'_>) -> (u64, u64) {
             _ => stretches.push((piece.began, piece.to, piece.to - piece.from)),
         }
     }
-    let all = stretches.iter().map(|stretch| stretch.0).min().zip(stretches.iter().map(|stretch| stretch.1).max());
+    let all =
+        stretches.iter().map(|stretch| stretch.0).min().zip(stretches.iter().map(|stretch| stretch.1).max());
     let longest = stretches.iter().max_by_key(|stretch| stretch.2);
     match longest.filter(|(_, _, time)| *time as f64 >= STRETCH_LEAST * group.time as f64) {
         Some((from, to, _)) => (*from, *to),
@@ -173,9 +181,10 @@ fn function(group: &Group<'_>, accountant: &Accountant<'_>) -> (Option<String>, 
         .iter()
         .filter_map(|piece| Some((piece.span?.state.path, piece.to - piece.from)))
         .collect();
-    let in_kernel = |span: &super::states::Span| !span.state.user;
+    let in_kernel = |span: &super::state::Span| !span.state.user;
     if span.as_ref().is_some_and(in_kernel)
-        && let Some((function, callers)) = stacks::covering(&times, FUNCTION_LEAST, &states.paths, &states.functions)
+        && let Some((function, callers)) =
+            stacks::covering(&times, FUNCTION_LEAST, &states.paths, &states.functions)
     {
         return (Some(name(function)), trimmed(callers.into_iter().map(name).collect()));
     }
@@ -204,7 +213,8 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
     let states = accountant.states;
     let mut segments: Vec<TimelineSegment> = Vec::new();
     for piece in accountant.pieces.iter().filter(|piece| piece.to > piece.from) {
-        let innermost = piece.span.filter(|span| !span.state.user).and_then(|span| states.paths.split(span.state.path));
+        let innermost =
+            piece.span.filter(|span| !span.state.user).and_then(|span| states.paths.split(span.state.path));
         let segment = TimelineSegment {
             from_ns: piece.from,
             to_ns: piece.to,
@@ -214,7 +224,9 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
             function: innermost.map(|(_, function)| states.functions.name(function).to_owned()),
         };
         match segments.last_mut() {
-            Some(last) if last.what == segment.what && last.cpu == segment.cpu && last.kind == segment.kind => {
+            Some(last)
+                if last.what == segment.what && last.cpu == segment.cpu && last.kind == segment.kind =>
+            {
                 // The longer part's function stands for both.
                 if segment.to_ns - segment.from_ns > last.to_ns - last.from_ns {
                     last.function = segment.function;
@@ -245,7 +257,9 @@ fn shorten(segments: &mut Vec<TimelineSegment>) {
     let mut joined: Vec<TimelineSegment> = Vec::with_capacity(segments.len());
     for (index, segment) in segments.drain(..).enumerate() {
         match joined.last_mut() {
-            Some(last) if segment.to_ns - segment.from_ns <= limit || index % 2 == 1 => last.to_ns = segment.to_ns,
+            Some(last) if segment.to_ns - segment.from_ns <= limit || index % 2 == 1 => {
+                last.to_ns = segment.to_ns;
+            }
             _ => joined.push(segment),
         }
     }
@@ -254,14 +268,19 @@ fn shorten(segments: &mut Vec<TimelineSegment>) {
 
 /// The events at the begin and the end of the cause's largest piece, and the one that ended the wait.
 fn evidence(group: &Group<'_>, accountant: &Accountant<'_>, reader: &dyn Reader) -> Vec<EvidenceLine> {
-    let Some(span) = group.pieces.iter().max_by_key(|piece| piece.to - piece.from).and_then(|piece| piece.span) else {
+    let Some(span) =
+        group.pieces.iter().max_by_key(|piece| piece.to - piece.from).and_then(|piece| piece.span)
+    else {
         return Vec::new();
     };
     let late = accountant.late;
-    let mut places = vec![(span.events.0, "the last event before it"), (span.events.1, "the first event after it")];
-    let ran = accountant.window.events.iter().position(|event| {
-        event.at_ns >= late.actual_ns.saturating_sub(1) && event.cpu == late.cpu
-    });
+    let mut places =
+        vec![(span.events.0, "the last event before it"), (span.events.1, "the first event after it")];
+    let ran = accountant
+        .window
+        .events
+        .iter()
+        .position(|event| event.at_ns >= late.actual_ns.saturating_sub(1) && event.cpu == late.cpu);
     places.extend(ran.map(|index| (index, "the task runs")));
     places.sort_by_key(|(index, _)| *index);
     places.dedup_by_key(|(index, _)| *index);

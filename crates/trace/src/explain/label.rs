@@ -4,7 +4,8 @@
 //! and a thread of low priority does; but once the task is runnable, the same thread must hold it up by other means.
 
 use super::late::LateKind;
-use super::states::{Knowledge, Level, Span, State, States};
+use super::state::{Knowledge, Level, Span, State};
+use super::states::States;
 use super::vocabulary;
 use super::window::Window;
 use crate::event::EventKind;
@@ -141,12 +142,17 @@ impl Labeller<'_> {
         let own = state.pid == who.pid || (state.pid.is_none() && !matches!(phase, Phase::TimerDue));
         if own && matches!(self.late, LateKind::NoiseGap { .. }) {
             let what = "nothing that the tracer knows of: hardware, firmware or a hypervisor";
-            return Label { actor: None, what: what.to_owned(), ..plain(CauseKind::Unattributed, "", 0.3, "") };
+            return Label {
+                actor: None,
+                what: what.to_owned(),
+                ..plain(CauseKind::Unattributed, "", 0.3, "")
+            };
         }
         if state.pid.is_none() && phase == Phase::Runnable && length_ns <= SWITCH_MAX_NS {
             return self.nobody("context switch".to_owned());
         }
-        if state.pid == who.pid && state.pid.is_some() && !matches!(phase, Phase::Waker { .. } | Phase::Fault) {
+        if state.pid == who.pid && state.pid.is_some() && !matches!(phase, Phase::Waker { .. } | Phase::Fault)
+        {
             return self.nobody(format!("{} gets the CPU", self.thread(state.pid)));
         }
         match phase {
@@ -154,7 +160,8 @@ impl Labeller<'_> {
             Phase::Handling | Phase::Runnable => self.runnable(who, state, length_ns),
             Phase::Waker { pid, owner } => self.waker(pid, owner, span, length_ns),
             Phase::Fault => {
-                let mut label = plain(CauseKind::PageFault, "", 0.8, "the task had a page fault and slept on it");
+                let mut label =
+                    plain(CauseKind::PageFault, "", 0.8, "the task had a page fault and slept on it");
                 label.actor = None;
                 label.what = format!("page fault; meanwhile {}", self.thread(state.pid));
                 label
@@ -182,7 +189,9 @@ impl Labeller<'_> {
             let deep = state.idle_state.is_some_and(|index| index > 0);
             let reason = "the CPU was idle, where an interrupt is taken as soon as it comes";
             let label = match deep && length_ns <= IDLE_EXIT_MAX_NS {
-                true => self.by(IdleExit, state, "", 0.7, "the CPU was in an idle state that takes time to leave"),
+                true => {
+                    self.by(IdleExit, state, "", 0.7, "the CPU was in an idle state that takes time to leave")
+                }
                 false => self.by(TimerLate, state, "the timer interrupt came late", 0.6, reason),
             };
             let what = if deep { "leaving an idle state" } else { "idle, the timer interrupt does not come" };
@@ -196,8 +205,12 @@ impl Labeller<'_> {
         let traced = self.states.has_functions && state.path != super::stacks::PathId::ROOT;
         let in_kernel = traced || !self.interrupted(span).is_empty();
         match state.irqs_off {
-            Knowledge::ByEvent => self.by(IrqsOff, state, OFF, 0.95, "events say when interrupts went off and on"),
-            Knowledge::ByFlags => self.by(IrqsOff, state, OFF, 0.9, "flags of the events around say interrupts were off"),
+            Knowledge::ByEvent => {
+                self.by(IrqsOff, state, OFF, 0.95, "events say when interrupts went off and on")
+            }
+            Knowledge::ByFlags => {
+                self.by(IrqsOff, state, OFF, 0.9, "flags of the events around say interrupts were off")
+            }
             Knowledge::Not if self.states.irq_events => {
                 self.by(TimerLate, state, "interrupts on", 0.8, "events say that interrupts were on")
             }
@@ -240,7 +253,13 @@ impl Labeller<'_> {
         }
         if state.irqs_off.holds() {
             let certainty = if state.irqs_off == Knowledge::ByEvent { 0.95 } else { 0.85 };
-            return self.by(IrqsOff, state, "interrupts off", certainty, "interrupts were off while the task could run");
+            return self.by(
+                IrqsOff,
+                state,
+                "interrupts off",
+                certainty,
+                "interrupts were off while the task could run",
+            );
         }
         self.behind_thread(who, state, length_ns, taken_off, asked)
     }
@@ -256,21 +275,44 @@ impl Labeller<'_> {
         let certainty = if state.preempt_off == Knowledge::ByEvent { 0.95 } else { 0.9 };
         let off = state.preempt_off.holds();
         match (priority, who.priority) {
-            (Some(other), Some(own)) if other <= own => {
-                self.by(Thread, state, &format!("priority {other}, not below {own}"), 0.9,
-                    "a thread ran that the task may not preempt")
-            }
-            _ if off => self.by(PreemptOff, state, "preemption off", certainty,
-                "the task could run and the running thread had preemption off"),
-            (Some(_), Some(_)) if taken_off => self.by(Throttled, state, "runs; the task is throttled", 0.8,
-                "the task was taken off for one of lower priority: real-time throttling"),
-            (Some(_), Some(_)) if !asked && length_ns > THROTTLED_LEAST_NS && state.preempt_off == Knowledge::Not => {
-                self.by(Throttled, state, "runs; the task is throttled", 0.6,
-                    "a thread of lower priority ran, and nobody asked it to make room: real-time throttling")
+            (Some(other), Some(own)) if other <= own => self.by(
+                Thread,
+                state,
+                &format!("priority {other}, not below {own}"),
+                0.9,
+                "a thread ran that the task may not preempt",
+            ),
+            _ if off => self.by(
+                PreemptOff,
+                state,
+                "preemption off",
+                certainty,
+                "the task could run and the running thread had preemption off",
+            ),
+            (Some(_), Some(_)) if taken_off => self.by(
+                Throttled,
+                state,
+                "runs; the task is throttled",
+                0.8,
+                "the task was taken off for one of lower priority: real-time throttling",
+            ),
+            (Some(_), Some(_))
+                if !asked && length_ns > THROTTLED_LEAST_NS && state.preempt_off == Knowledge::Not =>
+            {
+                self.by(
+                    Throttled,
+                    state,
+                    "runs; the task is throttled",
+                    0.6,
+                    "a thread of lower priority ran, and nobody asked it to make room: real-time throttling",
+                )
             }
             (Some(_), Some(_)) => {
                 let reason = "the task could run and the running thread of lower priority was not preempted";
-                Label { need: Some(Need::Sections), ..self.by(PreemptOff, state, "not preempted", 0.5, reason) }
+                Label {
+                    need: Some(Need::Sections),
+                    ..self.by(PreemptOff, state, "not preempted", 0.5, reason)
+                }
             }
             _ => {
                 let reason = "another thread ran; the trace does not tell all priorities";
@@ -297,11 +339,27 @@ impl Labeller<'_> {
             return inner;
         }
         let what = format!("{name}, which holds the lock, waits: {}", inner.what);
-        Label { kind: Some(kind), actor: Some(name), pid: Some(pid), what, certainty: 0.75, reason, need: inner.need }
+        Label {
+            kind: Some(kind),
+            actor: Some(name),
+            pid: Some(pid),
+            what,
+            certainty: 0.75,
+            reason,
+            need: inner.need,
+        }
     }
 }
 
 fn plain(kind: CauseKind, actor: &str, certainty: f64, reason: &'static str) -> Label {
     let actor = actor.to_owned();
-    Label { kind: Some(kind), what: actor.clone(), actor: Some(actor), pid: None, certainty, reason, need: None }
+    Label {
+        kind: Some(kind),
+        what: actor.clone(),
+        actor: Some(actor),
+        pid: None,
+        certainty,
+        reason,
+        need: None,
+    }
 }

@@ -7,6 +7,7 @@
 
 mod account;
 mod clock;
+mod cpu;
 mod describe;
 mod export;
 mod finder;
@@ -16,6 +17,7 @@ mod late;
 mod rhythm;
 mod spike;
 mod stacks;
+mod state;
 mod states;
 mod subject;
 mod vocabulary;
@@ -150,7 +152,11 @@ fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, ParseError>
     let threshold_ns = options.threshold_ns.or(finder.marked_threshold_ns).unwrap_or(THRESHOLD_NS);
     lates.retain(|late| late.latency_ns() > threshold_ns);
     let all = lates.len() >= options.top;
-    let spikes = if all { subject.late.found } else { subject.late.iter().filter(|late| late.latency_ns() > threshold_ns).count() as u64 };
+    let spikes = if all {
+        subject.late.found
+    } else {
+        subject.late.iter().filter(|late| late.latency_ns() > threshold_ns).count() as u64
+    };
     Ok(Found { lates, seen: finder.seen, period_ns, threshold_ns, spikes, subject })
 }
 

@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn late_moments_do_not_change_the_period() {
-        let intervals = (0..40).map(|index| if index % 10 == 5 { 3_000_000 } else { 1_000_000 + index * 100 });
+        let intervals =
+            (0..40).map(|index| if index % 10 == 5 { 3_000_000 } else { 1_000_000 + index * 100 });
         assert_eq!(rhythm(intervals).period_ns().unwrap() / 10_000, 100);
     }
 

@@ -58,7 +58,8 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement
     let priority = late.priority.or_else(|| late.pid.and_then(|pid| people.get(&pid)?.1));
     let late = &Late { priority, ..*late };
     let labeller = Labeller { window, states: &states, reader, people: &people, late: late.kind };
-    let mut accountant = Accountant { window, states: &states, labeller: &labeller, late, pieces: Vec::new() };
+    let mut accountant =
+        Accountant { window, states: &states, labeller: &labeller, late, pieces: Vec::new() };
     if late.kind == LateKind::Blocked
         && accountant.fault_before(late.expected_ns).is_none()
         && accountant.lock_before(late.expected_ns).is_none()
@@ -91,7 +92,10 @@ fn hwlat(late: &Late, nmi_ns: u64, window: &Window, reader: &dyn Reader) -> Judg
     let mut also = Vec::new();
     if nmi_ns > 0 {
         let share = (nmi_ns as f64 / late.latency_ns().max(1) as f64).min(1.0);
-        let nmi = Cause { share: Some(share), ..whole(CauseKind::Nmi, late, 0.9, "the tracer counted time in NMIs") };
+        let nmi = Cause {
+            share: Some(share),
+            ..whole(CauseKind::Nmi, late, 0.9, "the tracer counted time in NMIs")
+        };
         cause.share = Some(1.0 - share);
         if share > 0.5 { also.push(std::mem::replace(&mut cause, nmi)) } else { also.push(nmi) }
     }

@@ -135,7 +135,12 @@ impl Paths {
         let chain: Vec<PathId> =
             std::iter::successors(Some(path), |at| self.split(*at).map(|(parent, _)| parent)).collect();
         // The root is the last of the chain and has depth 0.
-        chain.len().checked_sub(1 + depth as usize).and_then(|index| chain.get(index)).copied().unwrap_or(path)
+        chain
+            .len()
+            .checked_sub(1 + depth as usize)
+            .and_then(|index| chain.get(index))
+            .copied()
+            .unwrap_or(path)
     }
 }
 
@@ -198,7 +203,10 @@ mod tests {
             ("nvkm_mc_intr_unarm", "nvkm_pci_intr"),
             ("gf100_mc_intr_unarm", "nvkm_pci_intr"),
         ]);
-        assert_eq!(stack, ["gf100_mc_intr_unarm", "nvkm_mc_intr_unarm", "nvkm_pci_intr", "irq_forced_thread_fn"]);
+        assert_eq!(
+            stack,
+            ["gf100_mc_intr_unarm", "nvkm_mc_intr_unarm", "nvkm_pci_intr", "irq_forced_thread_fn"]
+        );
         assert_eq!(run(&[("should_stop", "loop"), ("stall", "loop")]), ["stall", "loop"]);
     }
 
@@ -224,7 +232,8 @@ mod tests {
     #[test]
     fn depths_of_the_graph_tracer_cut_the_stack() {
         let (mut functions, mut paths) = (Functions::default(), Paths::default());
-        let id: Vec<FunctionId> = ["a", "b", "c"].iter().map(|name| functions.named((*name).into())).collect();
+        let id: Vec<FunctionId> =
+            ["a", "b", "c"].iter().map(|name| functions.named((*name).into())).collect();
         let a = paths.enter_at(PathId::ROOT, id[0], 0);
         let b = paths.enter_at(a, id[1], 1);
         assert_eq!(paths.enter_at(b, id[2], 1), paths.push(a, id[2]));

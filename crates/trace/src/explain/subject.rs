@@ -47,7 +47,8 @@ pub(super) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader
             let mut subject = samples.unwrap_or_default();
             let named = || finder.tasks.values().filter(|track| text(track) == *name);
             // The threads of a measuring tool that only wait for the others are no real-time tasks.
-            let realtime = named().any(|track| track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL));
+            let realtime =
+                named().any(|track| track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL));
             for track in named().filter(|track| !realtime || is_realtime(track)) {
                 subject.add(track, options.top);
                 subject.task = Some(name.clone());
@@ -75,7 +76,8 @@ fn sampled(
     wanted: impl Fn(u32, &str) -> bool,
     reader: &dyn Reader,
 ) -> Option<Subject> {
-    let mut subject = Subject { reason: "its tracer measured the latencies itself".to_owned(), ..Subject::default() };
+    let mut subject =
+        Subject { reason: "its tracer measured the latencies itself".to_owned(), ..Subject::default() };
     for (pid, (command, largest)) in &finder.samples {
         let name = command.map_or("", |name| reader.names().text(name));
         if wanted(*pid, name) {
@@ -84,9 +86,10 @@ fn sampled(
             subject.task = subject.task.or(family.map(str::to_owned));
         }
     }
-    let any = finder.samples.iter().any(|(pid, (command, _))| {
-        wanted(*pid, command.map_or("", |name| reader.names().text(name)))
-    });
+    let any = finder
+        .samples
+        .iter()
+        .any(|(pid, (command, _))| wanted(*pid, command.map_or("", |name| reader.names().text(name))));
     if any && subject.task.is_none() {
         subject.task = reader.info().tracer.clone();
     }
@@ -117,13 +120,22 @@ fn automatic(
     let slept = |track: &&TaskTrack| track.wakeups > 0 || track.late.found > 0;
     let candidates = finder.tasks.iter().filter(|(_, track)| slept(track));
     let best = candidates.max_by_key(|(pid, track)| {
-        (rank(**pid, track).0, track.late.worst_ns(), track.blocked.worst_ns(), track.wakeups, u32::MAX - **pid)
+        (
+            rank(**pid, track).0,
+            track.late.worst_ns(),
+            track.blocked.worst_ns(),
+            track.wakeups,
+            u32::MAX - **pid,
+        )
     });
     let Some((pid, track)) = best else {
         if let Some(tracer @ ("hwlat" | "osnoise" | "timerlat")) = reader.info().tracer.as_deref() {
             return Subject { reason: format!("the {tracer} tracer took no sample"), ..Subject::default() };
         }
-        return Subject { reason: "no task was seen to sleep and run again".to_owned(), ..Subject::default() };
+        return Subject {
+            reason: "no task was seen to sleep and run again".to_owned(),
+            ..Subject::default()
+        };
     };
     let (rank_of_best, reason) = rank(*pid, track);
     let name = text(track);

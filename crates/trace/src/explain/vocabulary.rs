@@ -59,14 +59,18 @@ impl Interrupt {
 fn interrupt(name: &str) -> Option<Interrupt> {
     let name = name.trim_start_matches("asm_").trim_start_matches("__");
     Some(match name {
-        "sysvec_apic_timer_interrupt" | "smp_apic_timer_interrupt" | "apic_timer_interrupt" => Interrupt::Timer,
+        "sysvec_apic_timer_interrupt" | "smp_apic_timer_interrupt" | "apic_timer_interrupt" => {
+            Interrupt::Timer
+        }
         "hrtimer_interrupt" | "local_apic_timer_interrupt" | "timerlat_irq" => Interrupt::Timer,
         "arch_timer_handler_virt" | "arch_timer_handler_phys" => Interrupt::Timer,
         "sysvec_reschedule_ipi" | "smp_reschedule_interrupt" => Interrupt::Reschedule,
         "sysvec_call_function" | "sysvec_call_function_single" => Interrupt::CallFunction,
         "smp_call_function_interrupt" | "smp_call_function_single_interrupt" => Interrupt::CallFunction,
         "sysvec_irq_work" | "smp_irq_work_interrupt" => Interrupt::IrqWork,
-        "common_interrupt" | "do_IRQ" | "gic_handle_irq" | "el1_interrupt" | "el0_interrupt" => Interrupt::Device,
+        "common_interrupt" | "do_IRQ" | "gic_handle_irq" | "el1_interrupt" | "el0_interrupt" => {
+            Interrupt::Device
+        }
         "el1h_64_irq_handler" | "el0t_64_irq_handler" | "el1h_64_irq" | "el0t_64_irq" => Interrupt::Device,
         "exc_nmi" | "nmi_handle" | "default_do_nmi" => Interrupt::Nmi,
         _ => return None,
@@ -84,37 +88,88 @@ pub(super) fn class(function: &str, caller: &str) -> Class {
     class_of(function)
 }
 
+/// The way to user mode.
+const USER_EDGE: &[&str] = &[
+    "exit_to_user_mode_prepare",
+    "exit_to_user_mode_loop",
+    "syscall_exit_to_user_mode",
+    "syscall_exit_to_user_mode_prepare",
+    "irqentry_exit_to_user_mode",
+    "arch_exit_to_user_mode",
+    "fpregs_assert_state_consistent",
+    "switch_fpu_return",
+    "user_enter",
+    "__context_tracking_enter",
+    "do_notify_resume",
+    "prepare_exit_to_usermode",
+];
+
+/// The scheduler's own.
+const SCHEDULER: &[&str] = &[
+    "__schedule",
+    "schedule",
+    "schedule_idle",
+    "finish_task_switch",
+    "__switch_to",
+    "switch_mm_irqs_off",
+    "enter_lazy_tlb",
+    "save_fpregs_to_fpstate",
+    "xfd_validate_state",
+    "raw_spin_rq_unlock",
+    "pick_next_task_fair",
+    "pick_next_task_rt",
+    "put_prev_task_rt",
+    "put_prev_task_fair",
+    "rcu_note_context_switch",
+    "psi_task_switch",
+    "balance_fair",
+    "balance_rt",
+    "pick_next_task_idle",
+];
+
+/// What others call, and are to be blamed for.
+const HELPERS: &[&str] = &[
+    "mutex_lock",
+    "mutex_unlock",
+    "rt_spin_lock",
+    "rt_spin_unlock",
+    "__const_udelay",
+    "__udelay",
+    "__ndelay",
+    "delay_tsc",
+    "delay_loop",
+    "delay_tpause",
+    "delay_halt",
+    "read_tsc",
+    "read_hpet",
+    "cpu_relax",
+    "ktime_get",
+    "ktime_get_mono_fast_ns",
+    "ktime_get_raw",
+    "ktime_get_with_offset",
+    "sched_clock",
+    "local_clock",
+    "preempt_count_add",
+    "preempt_count_sub",
+    "__preempt_count_add",
+    "migrate_disable",
+    "migrate_enable",
+    "trace_hardirqs_off",
+    "trace_hardirqs_on",
+    "tracer_hardirqs_off",
+    "queued_spin_lock_slowpath",
+    "native_queued_spin_lock_slowpath",
+    "do_raw_spin_lock",
+    "do_raw_spin_unlock",
+    "do_raw_spin_trylock",
+    "touch_softlockup_watchdog",
+    "__local_bh_enable_ip",
+    "__local_bh_disable_ip",
+    "debug_smp_processor_id",
+];
+
 /// What the function's name alone says.
 pub(super) fn class_of(function: &str) -> Class {
-    const USER_EDGE: &[&str] = &[
-        "exit_to_user_mode_prepare",
-        "exit_to_user_mode_loop",
-        "syscall_exit_to_user_mode",
-        "syscall_exit_to_user_mode_prepare",
-        "irqentry_exit_to_user_mode",
-        "arch_exit_to_user_mode",
-        "fpregs_assert_state_consistent",
-        "switch_fpu_return",
-        "user_enter",
-        "__context_tracking_enter",
-        "do_notify_resume",
-        "prepare_exit_to_usermode",
-    ];
-    const SCHEDULER: &[&str] = &[
-        "__schedule", "schedule", "schedule_idle", "finish_task_switch", "__switch_to", "switch_mm_irqs_off",
-        "enter_lazy_tlb", "save_fpregs_to_fpstate", "xfd_validate_state", "raw_spin_rq_unlock",
-        "pick_next_task_fair", "pick_next_task_rt", "put_prev_task_rt", "put_prev_task_fair",
-        "rcu_note_context_switch", "psi_task_switch", "balance_fair", "balance_rt", "pick_next_task_idle",
-    ];
-    const HELPERS: &[&str] = &[
-        "mutex_lock", "mutex_unlock", "rt_spin_lock", "rt_spin_unlock", "__const_udelay", "__udelay", "__ndelay",
-        "delay_tsc", "delay_loop", "delay_tpause", "delay_halt", "read_tsc", "read_hpet", "cpu_relax",
-        "ktime_get", "ktime_get_mono_fast_ns", "ktime_get_raw", "ktime_get_with_offset", "sched_clock",
-        "local_clock", "preempt_count_add", "preempt_count_sub", "__preempt_count_add", "migrate_disable",
-        "migrate_enable", "trace_hardirqs_off", "trace_hardirqs_on", "tracer_hardirqs_off", "queued_spin_lock_slowpath",
-        "native_queued_spin_lock_slowpath", "do_raw_spin_lock", "do_raw_spin_unlock", "do_raw_spin_trylock",
-        "touch_softlockup_watchdog", "__local_bh_enable_ip", "__local_bh_disable_ip", "debug_smp_processor_id",
-    ];
     let plain = function.split('.').next().unwrap_or(function);
     match plain {
         name if USER_EDGE.contains(&name) => Class::UserEdge,
@@ -126,9 +181,13 @@ pub(super) fn class_of(function: &str) -> Class {
         name if name.starts_with("_raw_spin_") || name.starts_with("_raw_read_") => Class::Helper,
         name if name.starts_with("_raw_write_") || name.starts_with("__rcu_read_") => Class::Helper,
         name if name.starts_with("__traceiter_") || name.starts_with("trace_") => Class::Helper,
-        "do_idle" | "cpu_startup_entry" | "default_idle_call" | "cpuidle_enter" | "cpuidle_enter_state" => Class::Idle,
+        "do_idle" | "cpu_startup_entry" | "default_idle_call" | "cpuidle_enter" | "cpuidle_enter_state" => {
+            Class::Idle
+        }
         "native_safe_halt" | "acpi_idle_enter" | "intel_idle" | "tick_nohz_idle_exit" => Class::Idle,
-        "arch_cpu_idle_enter" | "arch_cpu_idle_exit" | "cpuidle_idle_call" | "pv_native_safe_halt" => Class::Idle,
+        "arch_cpu_idle_enter" | "arch_cpu_idle_exit" | "cpuidle_idle_call" | "pv_native_safe_halt" => {
+            Class::Idle
+        }
         _ => Class::Ordinary,
     }
 }
@@ -146,8 +205,22 @@ pub(super) fn wakes_a_sleeper(timer_function: &str) -> bool {
 /// Names of threads that are part of the kernel's own work and never the one that was late.
 pub(super) fn is_kernel_housekeeping(command: &str) -> bool {
     const STARTS: &[&str] = &[
-        "migration/", "ksoftirqd/", "ktimers/", "ktimersoftd/", "rcu", "irq/", "irq_work/", "watchdog", "cpuhp/",
-        "stopper/", "kworker/", "swapper/", "idle_inject/", "posixcputmr/", "backlog_napi/", "<",
+        "migration/",
+        "ksoftirqd/",
+        "ktimers/",
+        "ktimersoftd/",
+        "rcu",
+        "irq/",
+        "irq_work/",
+        "watchdog",
+        "cpuhp/",
+        "stopper/",
+        "kworker/",
+        "swapper/",
+        "idle_inject/",
+        "posixcputmr/",
+        "backlog_napi/",
+        "<",
     ];
     STARTS.iter().any(|start| command.starts_with(start))
 }

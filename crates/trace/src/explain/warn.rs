@@ -21,7 +21,11 @@ pub(super) fn warnings(
     let sampled = matches!(trace.tracer.as_deref(), Some("hwlat" | "osnoise" | "timerlat"));
     if seen.switches == 0 && seen.samples == 0 && !sampled {
         let text = "the trace has no sched_switch events: switches are taken from the threads of its lines";
-        warnings.push(Warning::new("no-switches", text, "record sched:sched_switch and sched:sched_waking too"));
+        warnings.push(Warning::new(
+            "no-switches",
+            text,
+            "record sched:sched_switch and sched:sched_waking too",
+        ));
     }
     let is = |from| spikes.iter().any(|spike| spike.expected_from == from);
     if is(ExpectedFrom::Period) {
@@ -61,7 +65,11 @@ pub(super) fn warnings(
     }
     if trace.task.is_none() && !sampled {
         let text = format!("no task to look at: {}", trace.task_reason);
-        warnings.push(Warning::new("no-task", text, "name the task with --task, and record sched:sched_switch"));
+        warnings.push(Warning::new(
+            "no-task",
+            text,
+            "name the task with --task, and record sched:sched_switch",
+        ));
     }
     warnings
 }

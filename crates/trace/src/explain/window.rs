@@ -71,7 +71,9 @@ impl Window {
                     self.meet(task.pid, Some(task.command), Some(task.priority));
                 }
             }
-            EventKind::Waking { task, .. } | EventKind::Wakeup { task, .. } | EventKind::Migrate { task, .. } => {
+            EventKind::Waking { task, .. }
+            | EventKind::Wakeup { task, .. }
+            | EventKind::Migrate { task, .. } => {
                 self.meet(task.pid, Some(task.command), Some(task.priority));
             }
             _ => {}
@@ -93,7 +95,9 @@ impl Window {
             let event = self.events[index];
             let EventKind::Noise { source, start_ns, .. } = event.kind else { continue };
             let (pid, kind) = match source {
-                NoiseSource::Irq { name, .. } => (event.pid, EventKind::VectorEntry { vector: Vector::Other(name) }),
+                NoiseSource::Irq { name, .. } => {
+                    (event.pid, EventKind::VectorEntry { vector: Vector::Other(name) })
+                }
                 NoiseSource::Softirq { vector } => (event.pid, EventKind::SoftirqEntry { vector }),
                 // From here on it ran.
                 NoiseSource::Thread { pid, command } => {

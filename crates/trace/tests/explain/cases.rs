@@ -33,7 +33,9 @@ fn functions_alone_name_the_driver_that_kept_interrupts_off() {
 
 #[test]
 fn a_quiet_trace_has_no_spike() {
-    assert!(explained_with(&CASE_1.replace("531 5", "510 5"), &periodic("cyclictest", 200)).spikes.is_empty());
+    assert!(
+        explained_with(&CASE_1.replace("531 5", "510 5"), &periodic("cyclictest", 200)).spikes.is_empty()
+    );
     assert!(explained("").spikes.is_empty());
 }
 
@@ -234,7 +236,9 @@ fn tracers_that_measure_themselves() {
 
 #[test]
 fn the_largest_are_shown_and_all_are_counted() {
-    let sample = |index: u64| format!("{} 0 osnoise/0-9 ....... gap {} {} 0", index * 5000, index * 5000 - 900, 200 + index);
+    let sample = |index: u64| {
+        format!("{} 0 osnoise/0-9 ....... gap {} {} 0", index * 5000, index * 5000 - 900, 200 + index)
+    };
     let lines: Vec<String> = (1..30).map(sample).collect();
     let result = explained_with(&lines.join("\n"), &Options { top: 3, ..Options::default() });
     let latencies: Vec<u64> = result.spikes.iter().map(|spike| spike.latency_ns / 1000).collect();

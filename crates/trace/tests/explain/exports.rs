@@ -33,16 +33,23 @@ fn perfetto_gets_trace_events() {
         assert!(event["name"].is_string() && event["pid"].is_u64() && event["tid"].is_u64(), "{event}");
         match phase {
             "M" => assert!(event["args"]["name"].is_string(), "{event}"),
-            "X" => assert!(event["ts"].as_f64().unwrap() >= 0.0 && event["dur"].as_f64().unwrap() >= 0.0, "{event}"),
+            "X" => assert!(
+                event["ts"].as_f64().unwrap() >= 0.0 && event["dur"].as_f64().unwrap() >= 0.0,
+                "{event}"
+            ),
             "i" => assert!(event["ts"].is_f64() && event["s"] == "t", "{event}"),
             _ => panic!("{event}"),
         }
     }
-    let slice = |name: &str| events.iter().find(|event| event["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+    let slice =
+        |name: &str| events.iter().find(|event| event["name"] == name).unwrap_or_else(|| panic!("no {name}"));
     let stall = slice("stall");
     assert_eq!((stall["ts"].as_f64(), stall["dur"].as_f64()), (Some(800.0), Some(3210.0)));
     let late = slice("rt is late");
-    assert_eq!((late["dur"].as_f64(), late["args"]["cause"]["kind"].as_str()), (Some(3023.0), Some("irqs_off")));
+    assert_eq!(
+        (late["dur"].as_f64(), late["args"]["cause"]["kind"].as_str()),
+        (Some(3023.0), Some("irqs_off"))
+    );
     slice("local timer");
     slice("stalld-9");
 }

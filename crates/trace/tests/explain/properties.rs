@@ -7,16 +7,17 @@ use whylate_trace::explain::{Export, Options, explain, export};
 
 /// Threads that appear, with priorities; 0 is idle.
 const TASKS: [&str; 5] = ["idle-0:120", "rt-7:10", "cyclictest-8:0", "low-9:120", "ktimers/1-3:98"];
-const FLAGS: [&str; 8] =
-    [".......", "d......", "dn.h1..", "d..h2.1", ".n..1..", "d...2..", "dnLs3.2", "x"];
+const FLAGS: [&str; 8] = [".......", "d......", "dn.h1..", "d..h2.1", ".n..1..", "d...2..", "dnLs3.2", "x"];
 
 fn task() -> impl Strategy<Value = &'static str> {
     prop::sample::select(&TASKS[..])
 }
 
 fn event() -> impl Strategy<Value = String> {
-    let function = || prop::sample::select(vec!["a", "b_c_d", "x_c_d", "__schedule", "irq_enter_rcu", "_raw_spin_lock"]);
-    let caller = || prop::sample::select(vec!["a", "b_c_d", "sysvec_apic_timer_interrupt", "do_idle", "main"]);
+    let function =
+        || prop::sample::select(vec!["a", "b_c_d", "x_c_d", "__schedule", "irq_enter_rcu", "_raw_spin_lock"]);
+    let caller =
+        || prop::sample::select(vec!["a", "b_c_d", "sysvec_apic_timer_interrupt", "do_idle", "main"]);
     prop_oneof![
         4 => (task(), prop::sample::select(vec!["S", "R", "D", "X"]), task())
             .prop_map(|(from, state, to)| format!("switch {from} {state} > {to}")),

@@ -25,7 +25,8 @@ pub(crate) struct Script {
 
 impl Script {
     pub(crate) fn new(lines: &str) -> Self {
-        let mut script = Self { info: TraceInfo { resolution_ns: 1000, ..TraceInfo::default() }, ..Self::default() };
+        let mut script =
+            Self { info: TraceInfo { resolution_ns: 1000, ..TraceInfo::default() }, ..Self::default() };
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             script.line(line);
         }
@@ -99,9 +100,11 @@ impl Script {
                 function: self.symbol_of("hrtimer_wakeup"),
                 expires_ns: us(expires),
             },
-            ["expire", now] => {
-                EventKind::TimerExpire { timer: 1, function: self.symbol_of("hrtimer_wakeup"), now_ns: us(now) }
-            }
+            ["expire", now] => EventKind::TimerExpire {
+                timer: 1,
+                function: self.symbol_of("hrtimer_wakeup"),
+                now_ns: us(now),
+            },
             ["fn", function, "<-", caller] => {
                 EventKind::Function { function: self.symbol_of(function), caller: self.symbol_of(caller) }
             }

@@ -13,7 +13,8 @@ fn a_waker_that_is_late_is_followed_to_its_cpu() {
                 "{at} 2 driver-5 d..1... waking control-7:10 1
                  {} 1 idle-0 d...2.. switch idle-0:120 R > control-7:10
                  {} 1 control-7 d...2.. switch control-7:10 S > idle-0:120\n",
-                at + 5, at + 20
+                at + 5,
+                at + 20
             )
         })
         .collect();
