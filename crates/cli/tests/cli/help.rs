@@ -13,7 +13,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 17] = [
+    let commands: [(&str, &[&str]); 18] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
@@ -25,6 +25,7 @@ fn help_of_every_command() {
         ("help_load_exec", &["load", "exec"]),
         ("help_check", &["check"]),
         ("help_cpus", &["cpus"]),
+        ("help_explain", &["explain"]),
         ("help_report", &["report"]),
         ("help_schema", &["schema"]),
         ("help_treat", &["treat"]),

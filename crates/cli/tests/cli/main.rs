@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod experiment;
+mod explain;
 mod fields;
 mod help;
 mod interruption;

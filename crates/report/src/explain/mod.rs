@@ -32,7 +32,7 @@ fn moment(at_ns: u64) -> String {
 
 /// What was looked at, a sentence for each trace.
 fn traces(result: &ExplainResult) -> Vec<String> {
-    result.traces.iter().map(|trace| described(trace)).collect()
+    result.traces.iter().map(described).collect()
 }
 
 fn described(trace: &ExplainedTrace) -> String {

@@ -64,7 +64,8 @@ fn measured(page: &mut Page, result: &ExplainResult) {
 fn draw(page: &mut Page, spike: &ExplainedSpike, result: &ExplainResult, style: Style) {
     let task = if spike.task.is_empty() { "hardware".to_owned() } else { spike.task.clone() };
     let pid = spike.pid.map(|pid| format!("-{pid}")).unwrap_or_default();
-    page.heading(&format!("{task}{pid} on CPU {}: {} late", spike.cpu, nanoseconds(spike.latency_ns)));
+    let heading = format!("{task}{pid} on CPU {}: {} late", spike.cpu, nanoseconds(spike.latency_ns));
+    page.heading(&clean(&heading));
     let (expected_at, actual_at) = (moment(spike.expected_ns), moment(spike.actual_ns));
     page.item(&format!("expected {expected_at} s ({}), ran {actual_at} s", expected(spike)), None);
     page.item(&format!("{}.", sentence::deed(&spike.cause)), None);

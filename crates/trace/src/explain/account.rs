@@ -5,7 +5,8 @@
 
 use super::label::{Label, Labeller, Phase, Who};
 use super::late::{Late, LateKind};
-use super::states::{Level, Span, State, States};
+use super::state::{Level, Span, State};
+use super::states::States;
 use super::window::Window;
 use crate::event::{Event, EventKind};
 use whylate_core::CpuId;
@@ -50,7 +51,10 @@ impl Accountant<'_> {
         let who = Who { pid: self.late.pid, priority: self.late.priority };
         let (from, to) = (self.late.expected_ns, self.late.actual_ns);
         match self.late.kind {
-            LateKind::Preempted => self.walk(Phase::Runnable, who, self.late.cpu, from, to),
+            LateKind::Preempted { cpu, .. } => {
+                let out = Wake { at_ns: from, cpu, target: cpu, index: 0 };
+                self.until_run(who, out, self.late.cpu, from, to);
+            }
             LateKind::Blocked if self.fault_before(from).is_some() => {
                 self.walk(Phase::Fault, who, self.late.cpu, from, to);
             }
@@ -136,7 +140,7 @@ impl Accountant<'_> {
         let moments = self.states.timer_entries.iter().filter(|(own, _)| *own == cpu);
         let mut moments =
             moments.map(|(_, index)| self.window.events[*index].at_ns).filter(|at| (from..=to).contains(at));
-        if last { moments.last() } else { moments.next() }
+        if last { moments.next_back() } else { moments.next() }
     }
 
     /// From the expected moment to the wake-up.

@@ -4,7 +4,8 @@
 use super::describe;
 use super::late::{Late, LateKind};
 use super::stacks::{FunctionId, PathId};
-use super::states::{self, Level, Span, States};
+use super::state::{Level, Span};
+use super::states::{self, States};
 use super::window::{self, Window};
 use crate::event::EventKind;
 use crate::parse::ParseError;

@@ -35,10 +35,19 @@ pub(super) struct TaskTrack {
     /// Times that it blocked in the middle of its work.
     pub(super) blocked: Largest,
     pub(super) wakeups: u64,
-    out: Option<(u64, TaskState)>,
+    out: Option<Out>,
     wake: Option<u64>,
     armed: Option<(u64, u64)>,
     last_in: Option<(u64, CpuId, u64)>,
+}
+
+/// How a task left the CPU.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    at_ns: u64,
+    state: TaskState,
+    cpu: CpuId,
+    for_lesser: bool,
 }
 
 /// The last event of a CPU.
@@ -110,6 +119,7 @@ impl<'o> Finder<'o> {
             }
             EventKind::Waking { task, .. } | EventKind::Wakeup { task, .. } => {
                 self.seen.wakeups += 1;
+                // It holds no lock for whose sake another lends it a priority: this is its own.
                 let track = self.task(task.pid, Some(task.command), Some(task.priority));
                 // One that never ran so far slept since before the trace.
                 if track.out.is_some() || track.last_in.is_none() {
@@ -146,8 +156,11 @@ impl<'o> Finder<'o> {
     fn task(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>) -> &mut TaskTrack {
         let track = self.tasks.entry(pid).or_default();
         track.command = command.or(track.command);
-        // What priority inheritance lends is not the task's own: the first one stays.
-        track.priority = track.priority.or(priority);
+        // It may have become a real-time task after its start, and ceased to be one before its end.
+        track.priority = match (track.priority, priority) {
+            (Some(known), Some(new)) => Some(known.min(new)),
+            (known, new) => known.or(new),
+        };
         track
     }
 
@@ -158,11 +171,9 @@ impl<'o> Finder<'o> {
         if let (Some(before), Some(pid)) = (before, event.pid)
             && before.pid.is_some_and(|old| old != pid)
         {
-            let task =
-                |pid, command: Option<Name>| Task { pid, command: command.unwrap_or_default(), priority: 0 };
             let state = if preempted { TaskState::Runnable } else { TaskState::Blocked('S') };
-            let previous = task(before.pid.unwrap_or(0), before.command);
-            self.leave(before.at_ns, previous.pid, before.command, None, state);
+            let out = Out { at_ns: before.at_ns, state, cpu: event.cpu, for_lesser: false };
+            self.leave(before.pid.unwrap_or(0), before.command, None, out);
             self.enter(event.at_ns, event.cpu, pid, event.command, None);
             preempted = false;
         }
@@ -183,21 +194,18 @@ impl<'o> Finder<'o> {
     }
 
     fn switched(&mut self, event: &Event, previous: Task, state: TaskState, next: Task) {
-        self.leave(event.at_ns, previous.pid, Some(previous.command), Some(previous.priority), state);
-        self.enter(event.at_ns, event.cpu, next.pid, Some(next.command), Some(next.priority));
+        let for_lesser = next.pid == 0 || next.priority > previous.priority;
+        let out = Out { at_ns: event.at_ns, state, cpu: event.cpu, for_lesser };
+        let own = Some(previous.priority).filter(|_| state != TaskState::Runnable);
+        self.leave(previous.pid, Some(previous.command), own, out);
+        self.enter(event.at_ns, event.cpu, next.pid, Some(next.command), None);
     }
 
-    fn leave(
-        &mut self,
-        at_ns: u64,
-        pid: u32,
-        command: Option<Name>,
-        priority: Option<i32>,
-        state: TaskState,
-    ) {
+    /// `priority` is the task's own.
+    fn leave(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>, out: Out) {
         if pid != 0 {
             let track = self.task(pid, command, priority);
-            track.out = Some((at_ns, state));
+            track.out = Some(out);
             track.wake = None;
         }
     }
@@ -210,13 +218,13 @@ impl<'o> Finder<'o> {
         let clock = std::mem::take(&mut self.clock);
         let track = self.task(pid, command, priority);
         let out = track.out.take();
-        if let Some((out_ns, state)) = out {
-            let slept = state != TaskState::Runnable;
+        if let Some(out) = out {
+            let slept = out.state != TaskState::Runnable;
             if slept {
                 track.wakeups += 1;
                 track.rhythm.beat(at_ns);
             }
-            if let Some(late) = track.late(pid, cpu, at_ns, (out_ns, state), &clock, options, timers) {
+            if let Some(late) = track.late(pid, cpu, at_ns, out, &clock, options, timers) {
                 let list = if late.kind == LateKind::Blocked { &mut track.blocked } else { &mut track.late };
                 if late.latency_ns() > options.least_ns() {
                     list.push(late, options.top);
@@ -227,13 +235,13 @@ impl<'o> Finder<'o> {
             }
         } else if let Some(wake) = track.wake {
             track.wakeups += 1;
-            let woken = (wake, TaskState::Blocked('S'));
+            let woken = Out { at_ns: wake, state: TaskState::Blocked('S'), cpu, for_lesser: false };
             let late = track.late(pid, cpu, at_ns, woken, &clock, options, false);
             if let Some(late) = late.filter(|late| late.latency_ns() > options.least_ns()) {
                 track.late.push(late, options.top);
             }
         }
-        track.last_in = Some((at_ns, cpu, out.map_or(0, |out| out.0)));
+        track.last_in = Some((at_ns, cpu, out.map_or(0, |out| out.at_ns)));
         track.wake = None;
         self.clock = clock;
     }
@@ -315,11 +323,12 @@ impl TaskTrack {
         pid: u32,
         cpu: CpuId,
         actual_ns: u64,
-        (out_ns, state): (u64, TaskState),
+        out: Out,
         clock: &Alignment,
         options: &Options,
         timers: bool,
     ) -> Option<Late> {
+        let Out { at_ns: out_ns, state, .. } = out;
         let late = |expected_ns: u64, from, error_ns, kind| Late {
             pid: Some(pid),
             command: self.command,
@@ -335,7 +344,14 @@ impl TaskTrack {
         let realtime = self.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
         if state == TaskState::Runnable {
             // Others share their CPU with whoever there is.
-            return realtime.then(|| late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Preempted));
+            return realtime.then(|| {
+                late(
+                    out_ns,
+                    ExpectedFrom::Interrupted,
+                    0,
+                    LateKind::Preempted { cpu: out.cpu, for_lesser: out.for_lesser },
+                )
+            });
         }
         let blocked = matches!(state, TaskState::Blocked('D')) || (timers && self.armed.is_none());
         let woken = self.wake.unwrap_or(actual_ns);
@@ -367,6 +383,7 @@ impl TaskTrack {
         let misfit =
             self.rhythm.median_ns().is_some_and(|median| median > given.saturating_mul(PERIOD_MISFIT));
         let normal = self.priority.is_some_and(|priority| priority >= PRIORITY_NORMAL);
-        (!normal && !(enough && misfit)).then_some(given)
+        let fits = !enough || !misfit;
+        (fits && !normal).then_some(given)
     }
 }

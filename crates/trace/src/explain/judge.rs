@@ -74,7 +74,7 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
     let needs = chosen.map(|index| &groups[index]).into_iter().flat_map(|group| &group.pieces);
     Judgement {
         also,
-        timeline: timeline(accountant),
+        timeline: timeline(accountant, chosen.map(|index| &groups[index]), &main),
         evidence: chosen.map(|index| evidence(&groups[index], accountant, reader)).unwrap_or_default(),
         needs: needs.filter_map(|piece| piece.label.need).chain(function_need(&main)).collect(),
         cause: main,
@@ -181,7 +181,7 @@ fn function(group: &Group<'_>, accountant: &Accountant<'_>) -> (Option<String>, 
         .iter()
         .filter_map(|piece| Some((piece.span?.state.path, piece.to - piece.from)))
         .collect();
-    let in_kernel = |span: &super::states::Span| !span.state.user;
+    let in_kernel = |span: &super::state::Span| !span.state.user;
     if span.as_ref().is_some_and(in_kernel)
         && let Some((function, callers)) =
             stacks::covering(&times, FUNCTION_LEAST, &states.paths, &states.functions)
@@ -209,7 +209,7 @@ fn trimmed(mut callers: Vec<String>) -> Vec<String> {
 }
 
 /// Neighbours of the same meaning joined; the pieces lie side by side already.
-fn timeline(accountant: &Accountant<'_>) -> Vec<TimelineSegment> {
+fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Cause) -> Vec<TimelineSegment> {
     let states = accountant.states;
     let mut segments: Vec<TimelineSegment> = Vec::new();
     for piece in accountant.pieces.iter().filter(|piece| piece.to > piece.from) {
@@ -239,6 +239,13 @@ fn timeline(accountant: &Accountant<'_>) -> Vec<TimelineSegment> {
     while segments.len() > SEGMENTS_MAX {
         shorten(&mut segments);
     }
+    // A function that a stack told is not in the states.
+    let longest = chosen.and_then(|group| group.pieces.iter().max_by_key(|piece| piece.to - piece.from));
+    for segment in segments.iter_mut().filter(|segment| segment.function.is_none()) {
+        if longest.is_some_and(|piece| segment.from_ns <= piece.from && piece.to <= segment.to_ns) {
+            segment.function = main.function.clone();
+        }
+    }
     segments
 }
 
@@ -251,7 +258,7 @@ fn shorten(segments: &mut Vec<TimelineSegment>) {
     for (index, segment) in segments.drain(..).enumerate() {
         match joined.last_mut() {
             Some(last) if segment.to_ns - segment.from_ns <= limit || index % 2 == 1 => {
-                last.to_ns = segment.to_ns
+                last.to_ns = segment.to_ns;
             }
             _ => joined.push(segment),
         }

@@ -4,7 +4,8 @@
 //! and a thread of low priority does; but once the task is runnable, the same thread must hold it up by other means.
 
 use super::late::LateKind;
-use super::states::{Knowledge, Level, Span, State, States};
+use super::state::{Knowledge, Level, Span, State};
+use super::states::States;
 use super::vocabulary;
 use super::window::Window;
 use crate::event::EventKind;
@@ -235,7 +236,7 @@ impl Labeller<'_> {
             return self.nobody("context switch".to_owned());
         }
         let asked = state.need_resched || state.need_resched_lazy;
-        let taken_off = self.late == LateKind::Preempted;
+        let taken_off = matches!(self.late, LateKind::Preempted { for_lesser: true, .. });
         if state.pid == Some(0) {
             if taken_off || (!asked && length_ns > IDLE_EXIT_MAX_NS) {
                 let reason = "the CPU was idle while the task could run: real-time throttling";

@@ -10,7 +10,12 @@ pub(super) enum LateKind {
     /// The task slept, and ran later than it should have.
     Wakeup,
     /// The task was taken off the CPU though it wanted to go on.
-    Preempted,
+    Preempted {
+        /// That CPU.
+        cpu: CpuId,
+        /// For a task of lower priority, or for none.
+        for_lesser: bool,
+    },
     /// The task blocked in the middle of its work; whether that was a lock or a page fault, the window tells.
     Blocked,
     /// The timerlat tracer's sample; with moment and latency of the one in its interrupt.

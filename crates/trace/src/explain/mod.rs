@@ -7,6 +7,7 @@
 
 mod account;
 mod clock;
+mod cpu;
 mod describe;
 mod export;
 mod finder;
@@ -16,6 +17,7 @@ mod late;
 mod rhythm;
 mod spike;
 mod stacks;
+mod state;
 mod states;
 mod subject;
 mod vocabulary;

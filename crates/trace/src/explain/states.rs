@@ -4,90 +4,15 @@
 //! In go the events of a window; out come, for each CPU, spans without a gap between its first and its last event.
 //! What the trace does not tell stays [`Knowledge::Unknown`]; nothing here decides who is to blame.
 
-use super::stacks::{FunctionId, Functions, PathId, Paths};
+use super::cpu::{Cpu, remember_flags};
+use super::stacks::{Functions, PathId, Paths};
+use super::state::{IrqLabel, Knowledge, Level, Span, State};
 use super::vocabulary::{Class, Interrupt};
 use super::window::Window;
 use crate::event::{Context, Event, EventKind, TaskState, Vector};
 use crate::reader::Reader;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use whylate_core::CpuId;
-
-/// How something is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knowledge {
-    /// An event said so.
-    ByEvent,
-    /// The flags of the events around say so.
-    ByFlags,
-    /// It is not so.
-    Not,
-    /// The trace does not tell.
-    Unknown,
-}
-
-impl Knowledge {
-    pub(super) fn holds(self) -> bool {
-        matches!(self, Self::ByEvent | Self::ByFlags)
-    }
-}
-
-/// What the CPU was in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Level {
-    /// A thread, the idle one included.
-    Thread,
-    /// A softirq; its vector, when it is known.
-    Softirq(Option<u32>),
-    /// A hard interrupt, by its place in [`States::labels`].
-    HardIrq(usize),
-    /// A non-maskable interrupt.
-    Nmi,
-}
-
-/// A hard interrupt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct IrqLabel {
-    pub(super) text: String,
-    /// Another CPU sent it.
-    pub(super) ipi: bool,
-    pub(super) timer: bool,
-}
-
-/// State of a CPU.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct State {
-    pub(super) pid: Option<u32>,
-    pub(super) level: Level,
-    pub(super) irqs_off: Knowledge,
-    pub(super) preempt_off: Knowledge,
-    pub(super) need_resched: bool,
-    pub(super) need_resched_lazy: bool,
-    /// The thread was in user mode.
-    pub(super) user: bool,
-    /// The last function that was seen belongs to the scheduler.
-    pub(super) scheduling: bool,
-    /// Functions of the level.
-    pub(super) path: PathId,
-    /// Begin of a section of interrupts off that an event told, and who began it.
-    pub(super) irqs_section: Option<(u64, FunctionId, FunctionId)>,
-    /// The same for preemption.
-    pub(super) preempt_section: Option<(u64, FunctionId, FunctionId)>,
-    /// Function that another CPU asked for.
-    pub(super) remote: Option<FunctionId>,
-    pub(super) idle_state: Option<u32>,
-}
-
-/// A state that lasted from one event of its CPU to the next.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) state: State,
-    /// Places of the events at its begin and end in the window.
-    pub(super) events: (usize, usize),
-    /// The event at its end is the entry of an interrupt.
-    pub(super) ends_in_interrupt: bool,
-}
 
 /// All that the sweep gives.
 #[derive(Debug, Default)]
@@ -104,28 +29,6 @@ pub(super) struct States {
     pub(super) has_functions: bool,
     /// Whether the scheduler's switches were traced.
     has_switches: bool,
-}
-
-/// What the sweep remembers of a CPU.
-struct Cpu {
-    last: usize,
-    pid: Option<u32>,
-    hard: Vec<usize>,
-    softirq: Option<Option<u32>>,
-    nmi: bool,
-    /// What the flags alone told of interrupts and softirqs: it holds as long as the next event's flags say so too.
-    by_flags: bool,
-    user: bool,
-    scheduling: bool,
-    /// Interrupts off and depth of disabled preemption in the thread, as the flags tell.
-    thread_irqs_off: Option<bool>,
-    thread_depth: Option<u8>,
-    irqs_section: Option<(u64, FunctionId, FunctionId)>,
-    preempt_section: Option<(u64, FunctionId, FunctionId)>,
-    remote: Option<FunctionId>,
-    idle_state: Option<u32>,
-    stacks: HashMap<(Option<u32>, u8), PathId>,
-    last_entry: bool,
 }
 
 /// Sweeps over the window.
@@ -154,47 +57,6 @@ pub(super) fn sweep(window: &Window, reader: &dyn Reader) -> States {
         states.close(cpu, window, last.at_ns, (&end, Class::Ordinary), cpu.last);
     }
     states
-}
-
-impl Cpu {
-    fn new(index: usize, event: &Event) -> Self {
-        Self {
-            last: index,
-            pid: event.pid,
-            hard: Vec::new(),
-            softirq: None,
-            nmi: false,
-            by_flags: false,
-            user: false,
-            scheduling: false,
-            thread_irqs_off: None,
-            thread_depth: None,
-            irqs_section: None,
-            preempt_section: None,
-            remote: None,
-            idle_state: None,
-            stacks: HashMap::new(),
-            last_entry: false,
-        }
-    }
-
-    fn level(&self) -> Level {
-        match (self.nmi, self.hard.last(), self.softirq) {
-            (true, ..) => Level::Nmi,
-            (_, Some(label), _) => Level::HardIrq(*label),
-            (_, _, Some(vector)) => Level::Softirq(vector),
-            _ => Level::Thread,
-        }
-    }
-
-    fn stack_key(&self) -> (Option<u32>, u8) {
-        match self.level() {
-            Level::Nmi => (None, 3),
-            Level::HardIrq(_) => (None, 2),
-            Level::Softirq(_) => (self.pid, 1),
-            Level::Thread => (self.pid, 0),
-        }
-    }
 }
 
 impl States {
@@ -443,51 +305,6 @@ impl States {
     }
 }
 
-/// What the flags say of the thread itself. The scheduler's own events are recorded with interrupts off and in
-/// nested sections: they tell nothing of the code before or after.
-fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, reader: &dyn Reader) {
-    let flags = event.context;
-    let opens = match event.kind {
-        EventKind::Function { function, .. } => reader.symbol(function).is_some_and(|(name, _)| {
-            name.contains("unlock") || name.contains("irqrestore") || name.contains("_enable")
-        }),
-        _ => false,
-    };
-    let of_scheduler = cpu.scheduling
-        || matches!(
-            event.kind,
-            EventKind::Switch { .. }
-                | EventKind::Waking { .. }
-                | EventKind::Wakeup { .. }
-                | EventKind::Noise { .. }
-                | EventKind::NoiseGap { .. }
-                | EventKind::Timerlat { .. }
-                | EventKind::TimerStart { .. }
-                | EventKind::Migrate { .. }
-        );
-    match cpu.level() {
-        Level::Thread if matches!(class, Class::InterruptEntry(_)) => {}
-        Level::Thread | Level::Softirq(_) if of_scheduler || opens => {
-            cpu.thread_irqs_off = None;
-            cpu.thread_depth = None;
-        }
-        Level::Thread | Level::Softirq(_) => {
-            let left = matches!(event.kind, EventKind::VectorExit { .. } | EventKind::IrqExit { .. });
-            cpu.thread_irqs_off = if left { None } else { flags.irqs_off };
-            cpu.thread_depth = flags.preempt_depth;
-        }
-        Level::HardIrq(_) => {
-            cpu.thread_irqs_off = None;
-            let entry = matches!(class, Class::InterruptEntry(_));
-            cpu.thread_depth = match (cpu.thread_depth, flags.preempt_depth) {
-                (_, depth) if entry => depth,
-                (Some(before), Some(depth)) => Some(before.min(depth)),
-                (before, depth) => before.or(depth),
-            };
-        }
-        Level::Nmi => {}
-    }
-}
 fn interrupt_of(vector: Vector, reader: &dyn Reader) -> Interrupt {
     match vector {
         Vector::LocalTimer => Interrupt::Timer,

@@ -45,7 +45,11 @@ pub(super) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader
         Some(TaskChoice::Name(name)) => {
             let samples = sampled(finder, options, |_, command| command.starts_with(name.as_str()), reader);
             let mut subject = samples.unwrap_or_default();
-            for track in finder.tasks.values().filter(|track| text(track) == *name) {
+            let named = || finder.tasks.values().filter(|track| text(track) == *name);
+            // The threads of a measuring tool that only wait for the others are no real-time tasks.
+            let realtime =
+                named().any(|track| track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL));
+            for track in named().filter(|track| !realtime || is_realtime(track)) {
                 subject.add(track, options.top);
                 subject.task = Some(name.clone());
             }
@@ -106,7 +110,7 @@ fn automatic(
         let own = !vocabulary::is_kernel_housekeeping(&name);
         match () {
             () if finder.marked == Some(pid) => (5, "it stopped the trace because it was late"),
-            () if vocabulary::is_measuring(&name) => (4, "it measures latency"),
+            () if vocabulary::is_measuring(&name) && is_realtime(track) => (4, "it measures latency"),
             () if realtime && own && track.rhythm.period_ns().is_some() => (3, "a periodic real-time task"),
             () if realtime && own => (2, "the real-time task that was latest"),
             () if realtime => (1, "the real-time task that was latest"),

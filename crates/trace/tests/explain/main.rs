@@ -1,6 +1,8 @@
 //! Traces written by hand, and what the explanation makes of them.
 
 mod cases;
+mod exports;
 mod found;
+mod properties;
 mod script;
 mod waits;

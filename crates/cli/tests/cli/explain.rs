@@ -1,0 +1,138 @@
+//! `whylate explain`.
+
+use crate::fields::{list, word};
+use crate::json::validate;
+use crate::tool::{SMALL_PLAN, alone, command, finish, folder, text, whylate, write};
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+const CASE_1: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/traces/published/graphics_irq_thread_5.15_rt.txt");
+
+/// The arguments that a reader of case 1 knows.
+fn case_1<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["explain", CASE_1, "--task", "cyclictest", "--period", "200us"], more].concat()
+}
+
+#[test]
+fn the_culprit_is_named_and_drawn() {
+    // From the file's folder: the lines must not depend on where the sources are.
+    let path = Path::new(CASE_1);
+    let mut arguments = case_1(&[]);
+    arguments[1] = text(Path::new(path.file_name().expect("a file")));
+    let mut here = command(&arguments);
+    here.current_dir(path.parent().expect("a folder"));
+    let said = finish(here);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    assert!(said.stdout.lines().all(|line| line.chars().count() <= 100), "wider than 100 columns");
+    insta::assert_snapshot!("explain", said.stdout);
+}
+
+#[test]
+fn the_document_is_as_promised() {
+    let document = whylate(&case_1(&["--json"])).json();
+    validate("explain", &document);
+    assert_eq!(word(&document, "format"), "whylate.explain/1");
+    let spike = &list(&document, "spikes")[0];
+    assert_eq!(
+        (word(spike, "task"), spike["pid"].as_u64(), spike["cpu"].as_u64()),
+        ("cyclictest", Some(390_094), Some(5))
+    );
+    assert_eq!(spike["latency_ns"], 112_000);
+    assert_eq!(spike["actual_ns"].as_u64().unwrap() - spike["expected_ns"].as_u64().unwrap(), 112_000);
+    let cause = &spike["cause"];
+    assert_eq!(
+        (word(cause, "kind"), word(cause, "actor"), cause["pid"].as_u64()),
+        ("irqs_off", "irq/45-nvkm", Some(489))
+    );
+    assert_eq!(word(cause, "function"), "gf100_mc_intr_unarm");
+    assert_eq!(list(cause, "callers")[..2], ["nvkm_mc_intr_unarm", "nvkm_pci_intr"]);
+    assert!(list(spike, "timeline").iter().all(|segment| !word(segment, "what").is_empty()));
+}
+
+#[test]
+fn a_trace_comes_from_standard_input_too() {
+    let mut from_input = command(&["explain", "-", "--task", "cyclictest", "--period", "200us", "--json"]);
+    from_input.stdin(Stdio::from(fs::File::open(CASE_1).unwrap()));
+    let document = finish_with_input(from_input);
+    assert_eq!(document["spikes"], whylate(&case_1(&["--json"])).json()["spikes"]);
+}
+
+/// As [`finish`], which would close the input.
+fn finish_with_input(mut command: std::process::Command) -> serde_json::Value {
+    let output = command.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("a document")
+}
+
+#[test]
+fn files_of_every_form_are_written_once() {
+    let folder = folder();
+    for (name, begin) in [
+        ("a.html", "<!doctype html>"),
+        ("a.md", "### cyclictest was 112 us late"),
+        ("a.txt", "cyclictest was 112 us late"),
+    ] {
+        let path = folder.path().join(name);
+        let said = whylate(&case_1(&["-o", text(&path)]));
+        assert_eq!((said.code, said.stdout.as_str()), (Some(0), ""), "{said:?}");
+        let written = fs::read_to_string(&path).unwrap();
+        assert!(written.starts_with(begin), "{written}");
+        assert!(whylate(&case_1(&["-o", text(&path)])).error().contains("exists"));
+    }
+}
+
+#[test]
+fn windows_are_exported() {
+    let document = whylate(&case_1(&["--export", "perfetto"])).json();
+    assert!(list(&document, "traceEvents").iter().any(|event| word(event, "name") == "cyclictest is late"));
+    let lines = whylate(&case_1(&["--export", "text"]));
+    assert!(lines.stdout.contains("gf100_mc_intr_unarm <-nvkm_pci_intr"), "{lines:?}");
+    let quiet = whylate(&case_1(&["--export", "text", "--threshold", "1ms"]));
+    assert!(quiet.error().contains("no late moment to export"));
+}
+
+#[test]
+fn a_quiet_trace_says_so() {
+    let said = whylate(&case_1(&["--threshold", "1ms"]));
+    assert_eq!(said.code, Some(0));
+    assert!(said.stdout.starts_with("No latency above 1.00 ms was found."), "{said:?}");
+    let unknown = whylate(&["explain", CASE_1, "--task", "nobody"]);
+    assert!(unknown.stdout.contains("as asked for, but it is not in the trace"), "{unknown:?}");
+}
+
+#[test]
+fn what_is_no_trace_is_one_clear_line() {
+    let folder = folder();
+    let empty = write(&folder, "empty", "");
+    assert!(whylate(&["explain", &empty]).error().contains("is empty"));
+    let absent = folder.path().join("absent");
+    assert!(whylate(&["explain", text(&absent)]).error().contains("absent"));
+    assert!(whylate(&["explain", text(folder.path())]).error().contains("run.json"));
+}
+
+#[test]
+fn a_run_shows_its_spikes_and_explains_its_traces() {
+    let folder = folder();
+    let plan = write(&folder, "small.toml", SMALL_PLAN);
+    let run = folder.path().join("run");
+    let done = {
+        let _alone = alone();
+        finish(command(&["run", &plan, "-o", text(&run), "--quiet", "--set", "repeats=1"]))
+    };
+    assert!(matches!(done.code, Some(0 | 2)), "{done:?}");
+    let without = whylate(&["explain", text(&run), "--json"]).json();
+    validate("explain", &without);
+    assert!(list(&without, "warnings").iter().any(|warning| word(warning, "code") == "no-traces"));
+    fs::create_dir_all(run.join("traces")).unwrap();
+    fs::copy(CASE_1, run.join("traces/spike.txt")).unwrap();
+    fs::write(run.join("traces/torn.dat"), [0u8; 64]).unwrap();
+    let with = whylate(&["explain", text(&run), "--period", "200us", "--json"]).json();
+    validate("explain", &with);
+    assert_eq!(word(&list(&with, "spikes")[0]["cause"], "function"), "gf100_mc_intr_unarm");
+    assert!(list(&with, "warnings").iter().any(|warning| word(warning, "code") == "unreadable-trace"));
+    assert!(
+        whylate(&["explain", text(&run), "--export", "text"]).error().contains("--export takes one trace")
+    );
+}

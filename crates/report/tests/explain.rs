@@ -1,0 +1,99 @@
+//! Explanations as text and as a page: they say what the result says, fit their width, and are safe.
+
+use whylate_core::result::ExplainResult;
+use whylate_report::explain::{html, markdown, terminal};
+use whylate_report::terminal::Style;
+
+fn result(name: &str) -> ExplainResult {
+    let document = serde_json::json!({
+        "format": "whylate.explain/1",
+        "events": 21,
+        "traces": [{
+            "path": "trace.txt", "format": "tracefs text", "task": name, "task_reason": "as asked for",
+            "period_ns": 200_000, "threshold_ns": 100_000, "wakeups": 1, "spikes_found": 1
+        }],
+        "spikes": [{
+            "task": name, "pid": 7, "cpu": 5, "expected_ns": 1_000_000, "actual_ns": 1_112_000, "latency_ns": 112_000,
+            "expected_from": "period", "expected_error_ns": 1000,
+            "cause": {
+                "kind": "irqs_off", "actor": name, "pid": 489, "function": "gf100_mc_intr_unarm",
+                "callers": ["nvkm_mc_intr_unarm"], "from_ns": 961_000, "to_ns": 1_087_000, "share": 0.78,
+                "confidence": 0.75, "evidence": [format!("the timer did not come in {name}")]
+            },
+            "also": [{ "kind": "irq", "actor": "local timer", "share": 0.2 }],
+            "timeline": [
+                { "from_ns": 1_000_000, "to_ns": 1_087_000, "cpu": 5, "what": format!("{name}: interrupts off"),
+                  "kind": "irqs_off", "function": "gf100_mc_intr_unarm" },
+                { "from_ns": 1_087_000, "to_ns": 1_112_000, "cpu": 2, "what": "local timer", "kind": "irq" }
+            ],
+            "evidence": [{ "at_ns": 961_000, "cpu": 5, "offset": 77, "text": format!("{name}-489 [005]"),
+                           "meaning": "the last event before it" }]
+        }],
+        "warnings": [{ "code": "lost-events", "text": name, "fix": "record with a larger buffer" }]
+    });
+    serde_json::from_value(document).expect("a result")
+}
+
+#[test]
+fn the_text_begins_with_the_culprit_and_fits() {
+    for width in [60, 80, 100, 200] {
+        let text = terminal(&result("irq/45-nvkm"), Style { color: false, width });
+        assert!(
+            text.starts_with("irq/45-nvkm was 112 us late on CPU 5: irq/45-nvkm (thread"),
+            "{text}"
+        );
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= width.clamp(80, 100), "{widest} columns of {width}:\n{text}");
+        for part in
+            ["gf100_mc_intr_unarm <- nvkm_mc_intr_unarm", "byte 77", "also the handler of local timer"]
+        {
+            assert!(text.contains(part), "`{part}` is missing:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn the_bars_are_proportional() {
+    let text = terminal(&result("task"), Style { color: false, width: 100 });
+    let bar =
+        |cpu: &str| text.lines().find(|line| line.trim_start().starts_with(cpu)).expect("a bar").to_owned();
+    assert_eq!(bar("CPU 5").matches('a').count(), (88.0f64 * 87.0 / 112.0).ceil() as usize);
+    assert_eq!(bar("CPU 2").matches('b').count(), (88.0f64 * 25.0 / 112.0).round() as usize);
+}
+
+#[test]
+fn names_stay_text() {
+    const EVIL: &str =
+        "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" onload=\"x\u{1b}[2J|*x*";
+    let page = html(&result(EVIL)).unwrap();
+    for forbidden in ["<script>alert", "<img", "\" onload=\""] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+    assert_eq!(page.matches("</script>").count(), 1);
+    assert!(!terminal(&result(EVIL), Style { color: false, width: 100 }).contains('\u{1b}'));
+    let text = markdown(&result(EVIL));
+    let outside: String = text.split('`').step_by(2).collect();
+    assert!(!outside.contains("<script") && !outside.contains("<img"), "{outside}");
+}
+
+#[test]
+fn the_page_stands_alone_and_shows_the_time() {
+    let page = html(&result("task")).unwrap();
+    for resource in [" src=", " href=", "<link", "@import", "fetch("] {
+        assert!(!page.contains(resource), "{resource}");
+    }
+    assert!(page.contains("data-from=\"0\" data-to=\"87000\""));
+    assert!(page.contains("left:77.6786%;width:22.3214%"));
+    assert_eq!(page.matches("class=\"lane\"").count(), 2);
+    assert_eq!(page.matches("<section").count(), page.matches("</section>").count());
+}
+
+#[test]
+fn nothing_late_is_said_so() {
+    let mut quiet = result("task");
+    quiet.spikes.clear();
+    quiet.traces[0].spikes_found = 0;
+    assert!(terminal(&quiet, Style::default()).starts_with("No latency above 100 us was found."));
+    assert!(html(&quiet).unwrap().contains("No latency above 100 us was found."));
+    assert!(markdown(&quiet).starts_with("### No latency above 100 us was found."));
+}
