@@ -122,6 +122,7 @@ fn undo_entry(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Fat
 
 fn try_undo(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Result<Fate, TreatError> {
     let (target, old) = (&entry.change.target, entry.old_normal());
+    target.clean(root)?;
     let found = match target.read(root)? {
         Found::Ended => return Ok(Fate::Ended),
         Found::Nothing => return Ok(Fate::LeftAlone { found: None }),
