@@ -112,7 +112,7 @@ fn tasks_moved_back(journal: &Journal) -> HashSet<Task> {
 }
 
 fn undo_entry(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Fate {
-    match try_undo(entry, root, moved_back) {
+    match entry.change.target.clean(root).and_then(|()| try_undo(entry, root, moved_back)) {
         Ok(fate) => fate,
         // A task may end at any moment.
         Err(_) if entry.change.target.task().is_some_and(|task| !task.is_alive(root)) => Fate::Ended,
@@ -122,7 +122,6 @@ fn undo_entry(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Fat
 
 fn try_undo(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Result<Fate, TreatError> {
     let (target, old) = (&entry.change.target, entry.old_normal());
-    target.clean(root)?;
     let found = match target.read(root)? {
         Found::Ended => return Ok(Fate::Ended),
         Found::Nothing => return Ok(Fate::LeftAlone { found: None }),

@@ -30,6 +30,8 @@ fn place() -> JournalPlace {
 fn apply(command: ApplyCommand) -> Result<Ending> {
     let (kind, applying) = command.into_parts();
     let root = machine::root();
+    // What a killed run left is not what the treatment shall be planned on.
+    let recovered = if applying.dry_run { None } else { whylate_runner::recover_treatments(&root) };
     let (facts, _) = facts::collect(&root);
     let surroundings = Surroundings::new(root.clone(), &facts, None);
     let treatment = kind.kind();
@@ -40,7 +42,8 @@ fn apply(command: ApplyCommand) -> Result<Ending> {
         let changes = preview(treatment, &planned.changes, &root)?;
         return print(&applying.printing, "dry_run", changes, None, planned.warnings);
     }
-    make(&kind, &planned.changes, planned.warnings, &root, applying)
+    let warnings = recovered.into_iter().chain(planned.warnings).collect();
+    make(&kind, &planned.changes, warnings, &root, applying)
 }
 
 fn preview(treatment: &str, changes: &[Change], root: &HostRoot) -> Result<Vec<TreatChange>> {

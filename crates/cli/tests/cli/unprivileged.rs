@@ -114,9 +114,8 @@ fn treatments_are_refused_and_their_cells_skipped() {
     );
     let treatment = "[[treatment]]\nname = \"slow\"\nkind = \"sysctl\"\nkey = \"vm.stat_interval\"\nvalue = \"9\"\n[[cell]]\ntreatments = [\"slow\"]\n[[cell]]";
     fs::write(user.path().join("plan.toml"), SMALL_PLAN.replacen("[[cell]]", treatment, 1)).unwrap();
-    let said = user
-        .shell("./whylate run plan.toml --set duration=100ms --set repeats=1 -o kept --json")
-        .unwrap();
+    let said =
+        user.shell("./whylate run plan.toml --set duration=100ms --set repeats=1 -o kept --json").unwrap();
     let result = said.json();
     let reason = result["cells"][0]["skipped"].as_str().unwrap();
     assert!(reason.contains("run as root"), "{reason}");
