@@ -35,15 +35,15 @@ fn apply(command: ApplyCommand) -> Result<Ending> {
     let (facts, _) = facts::collect(&root);
     let surroundings = Surroundings::new(root.clone(), &facts, None);
     let treatment = kind.kind();
-    let planned = kind
+    let mut planned = kind
         .plan(&surroundings)
         .map_err(|source| TreatError::Impossible { treatment: treatment.to_owned(), source })?;
+    planned.warnings.extend(recovered);
     if applying.dry_run {
         let changes = preview(treatment, &planned.changes, &root)?;
         return print(&applying.printing, "dry_run", changes, None, planned.warnings);
     }
-    let warnings = recovered.into_iter().chain(planned.warnings).collect();
-    make(&kind, &planned.changes, warnings, &root, applying)
+    make(&kind, &planned.changes, planned.warnings, &root, applying)
 }
 
 fn preview(treatment: &str, changes: &[Change], root: &HostRoot) -> Result<Vec<TreatChange>> {
