@@ -1,7 +1,7 @@
 //! What a treatment does to the machine, as data: a list of changes, each of one value at one place.
 //!
 //! A planner makes such a list and writes nothing. Writing, verifying, journaling and undoing are the same for every
-//! change, whichever treatment wants it; they are in [`crate::place`], [`crate::journal`] and [`crate::guard`].
+//! change, whichever treatment wants it; a [`Guard`](crate::Guard) does them.
 
 use crate::reading::Reading;
 use serde::{Deserialize, Serialize};

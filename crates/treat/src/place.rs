@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use whylate_core::CpuSet;
 use whylate_sys::host::HostRoot;
@@ -105,7 +106,7 @@ impl Target {
             return Err(TreatError::NotThisMachine { target: self.to_string() });
         }
         let outcome = match self {
-            Self::File { path, reading: Reading::Text } => write_whole(root, path, text),
+            Self::File { path, .. } if self.is_on_disk(root) => write_whole(root, path, text),
             Self::File { path, .. } => write_file(root, path, text),
             Self::Directory { path } if text == Self::PRESENT => fs::create_dir(root.path(path)),
             Self::Directory { path } => remove_group(root, path),
@@ -117,6 +118,30 @@ impl Target {
             }
         };
         outcome.map_err(|source| self.refusal(text, source))
+    }
+
+    /// Whether it is an ordinary file, which a kill could leave half written. Below another root than / all settings
+    /// are; a setting of the kernel takes a value whole.
+    fn is_on_disk(&self, root: &HostRoot) -> bool {
+        match self {
+            Self::File { reading: Reading::Text, .. } => true,
+            Self::File { path, .. } if !root.is_real() => {
+                fs::symlink_metadata(root.path(path)).is_ok_and(|file| file.is_file())
+            }
+            _ => false,
+        }
+    }
+
+    /// Removes what a write left that was cut off.
+    pub(crate) fn clean(&self, root: &HostRoot) -> Result<(), TreatError> {
+        let Self::File { path, .. } = self else { return Ok(()) };
+        if !self.is_on_disk(root) {
+            return Ok(());
+        }
+        match fs::remove_file(temporary(&root.path(path))) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(self.refusal("nothing", source)),
+            _ => Ok(()),
+        }
     }
 
     /// A signal takes effect a moment later; whether it did is for the caller to see.
@@ -165,13 +190,11 @@ fn write_file(root: &HostRoot, path: &str, text: &str) -> io::Result<()> {
 /// A file on disk, all or nothing and safe from a power cut; or its removal.
 fn write_whole(root: &HostRoot, path: &str, text: &str) -> io::Result<()> {
     let path = root.path(path);
-    let folder = path.parent().map_or_else(|| root.path("/"), std::path::Path::to_owned);
+    let folder = path.parent().map_or_else(|| root.path("/"), Path::to_owned);
     if text == Target::ABSENT {
         fs::remove_file(&path)?;
     } else {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".whylate-new");
-        let temporary = path.with_file_name(name);
+        let temporary = temporary(&path);
         let mut file = File::create(&temporary)?;
         if let Ok(before) = fs::metadata(&path) {
             file.set_permissions(before.permissions())?;
@@ -181,6 +204,13 @@ fn write_whole(root: &HostRoot, path: &str, text: &str) -> io::Result<()> {
         fs::rename(&temporary, &path)?;
     }
     File::open(folder)?.sync_all()
+}
+
+/// What a file is called until it is whole.
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".whylate-new");
+    path.with_file_name(name)
 }
 
 fn set_affinity(task: &Task, list: &str) -> io::Result<()> {

@@ -112,7 +112,7 @@ fn tasks_moved_back(journal: &Journal) -> HashSet<Task> {
 }
 
 fn undo_entry(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Fate {
-    match try_undo(entry, root, moved_back) {
+    match entry.change.target.clean(root).and_then(|()| try_undo(entry, root, moved_back)) {
         Ok(fate) => fate,
         // A task may end at any moment.
         Err(_) if entry.change.target.task().is_some_and(|task| !task.is_alive(root)) => Fate::Ended,

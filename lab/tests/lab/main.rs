@@ -7,11 +7,13 @@ mod devices;
 mod measure;
 mod plant;
 mod trace;
+mod treat;
 
 fn main() -> std::process::ExitCode {
     let mut tests = boot::tests();
     tests.extend(plant::machines().iter().flat_map(plant::tests));
     tests.extend(measure::tests());
     tests.extend(devices::tests());
+    tests.extend(treat::tests());
     suite::run(tests)
 }

@@ -30,12 +30,15 @@ fn place() -> JournalPlace {
 fn apply(command: ApplyCommand) -> Result<Ending> {
     let (kind, applying) = command.into_parts();
     let root = machine::root();
+    // What a killed run left is not what the treatment shall be planned on.
+    let recovered = if applying.dry_run { None } else { whylate_runner::recover_treatments(&root) };
     let (facts, _) = facts::collect(&root);
     let surroundings = Surroundings::new(root.clone(), &facts, None);
     let treatment = kind.kind();
-    let planned = kind
+    let mut planned = kind
         .plan(&surroundings)
         .map_err(|source| TreatError::Impossible { treatment: treatment.to_owned(), source })?;
+    planned.warnings.extend(recovered);
     if applying.dry_run {
         let changes = preview(treatment, &planned.changes, &root)?;
         return print(&applying.printing, "dry_run", changes, None, planned.warnings);

@@ -237,6 +237,13 @@ fn what_a_killed_run_left_is_undone_by_the_next_one() {
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
     let status = fake.whylate(&["treat", "status"]).stdout;
     assert!(status.contains("which was killed:") && status.contains(text(&path)), "{status}");
+    let refused = fake.whylate(&["treat", "apply", "ksm"]);
+    assert_eq!(refused.code, Some(69), "{refused:?}");
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n", "also by what cannot be applied itself");
+    let another = crate::tool::folder();
+    let (mut child, _path) = treated_run(&fake, &another);
+    child.kill().unwrap();
+    child.wait().unwrap();
     let plan = write(&folder, "plain.toml", &PLAN.replace("[[], [\"swap\"], [\"absent\"]]", "[[]]"));
     let next = folder.path().join("next");
     let result = fake.whylate(&["run", &plan, "-o", text(&next), "--json"]).json();

@@ -97,3 +97,28 @@ fn strict_refuses_in_one_line() {
         assert!(!user.path().join("kept").exists(), "{line}: a directory was made");
     }
 }
+
+#[test]
+fn treatments_are_refused_and_their_cells_skipped() {
+    let _alone = alone();
+    let user = match Unprivileged::new() {
+        Ok(user) => user,
+        Err(reason) => return skipped(&reason),
+    };
+    let before = fs::read_to_string("/proc/sys/vm/stat_interval").unwrap();
+    let said = user.shell("./whylate treat apply sysctl vm.stat_interval 9").unwrap();
+    assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{said:?}");
+    assert_eq!(
+        said.stderr,
+        "whylate: sysctl: cannot write /proc/sys/vm/stat_interval: Permission denied (os error 13); run as root\n"
+    );
+    let treatment = "[[treatment]]\nname = \"slow\"\nkind = \"sysctl\"\nkey = \"vm.stat_interval\"\nvalue = \"9\"\n[[cell]]\ntreatments = [\"slow\"]\n[[cell]]";
+    fs::write(user.path().join("plan.toml"), SMALL_PLAN.replacen("[[cell]]", treatment, 1)).unwrap();
+    let said =
+        user.shell("./whylate run plan.toml --set duration=100ms --set repeats=1 -o kept --json").unwrap();
+    let result = said.json();
+    let reason = result["cells"][0]["skipped"].as_str().unwrap();
+    assert!(reason.contains("run as root"), "{reason}");
+    assert!(result["cells"][1]["skipped"].is_null());
+    assert_eq!(fs::read_to_string("/proc/sys/vm/stat_interval").unwrap(), before);
+}

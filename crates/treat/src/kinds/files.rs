@@ -1,7 +1,7 @@
 //! Treatments that name their file: `sysfs`, `sysctl`, `module-parameter`.
 
 use crate::change::{Change, Target};
-use crate::kinds::{required_file, sysctl_path};
+use crate::kinds::{offline, required_file, sysctl_path};
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use whylate_core::plan::{ModuleParameterPlan, SysctlPlan, SysfsPlan};
@@ -25,7 +25,16 @@ impl Planner for SysfsPlan {
             let effect = "set by hand".to_owned();
             Ok(Change::required(Target::File { path, reading }, reading.normal(&self.value), effect))
         };
-        Ok(Planned::changes(paths.into_iter().map(change).collect::<Result<_, Impossible>>()?))
+        let written: Vec<Change> = paths.into_iter().map(change).collect::<Result<_, Impossible>>()?;
+        // A CPU is not switched off like any other setting: much goes with it that does not come back by itself.
+        let off = offline::switched_off(&written).intersection(&surroundings.cpus.online);
+        let mut changes = Vec::new();
+        if !off.is_empty() {
+            offline::check(surroundings, &off)?;
+            changes = offline::preparation(surroundings, &off)?;
+        }
+        changes.extend(written);
+        Ok(Planned::changes(changes))
     }
 }
 

@@ -208,6 +208,8 @@ fn a_core_to_itself_and_what_the_kernel_would_forget() {
     ];
     assert_eq!(lines(&planned), expected);
     assert_eq!(whylate_treat::kinds::offline::switched_off(&planned.changes).to_string(), "9");
+    let by_hand = "kind = \"sysfs\"\npath = \"/sys/devices/system/cpu/cpu9/online\"\nvalue = \"0\"";
+    assert_eq!(lines(&plan(&machine, Some("1"), by_hand).unwrap()), expected, "by any way");
 }
 
 #[test]

@@ -32,6 +32,9 @@ fn cpus_that_are_not_there_or_have_to_stay() {
     refuse("desktop-smt", Some("1"), &smt("9"), &["CPU 1 is measured"]);
     refuse("desktop-smt", None, &smt("1,9"), &["is a sibling of another CPU"]);
     refuse("vm-1cpu", None, "kind = \"smt-off\"", &["there is no SMT here"]);
+    let sysfs = "kind = \"sysfs\"\npath = \"/sys/devices/system/cpu/cpu{cpu}/online\"\nvalue = \"0\"";
+    refuse("desktop-smt", None, &format!("{sysfs}\ncpus = \"0\""), &["cannot read", "cpu0/online"]);
+    refuse("desktop-smt", Some("3"), &format!("{sysfs}\ncpus = \"3\""), &["CPU 3 is measured"]);
 }
 
 #[test]
