@@ -9,7 +9,7 @@ use whylate_core::plan::{
 use whylate_core::warning::push_once;
 use whylate_core::{Bytes, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_load::{ExecSpec, LoadSpec, LoadWork, MemorySpec};
-use whylate_probe::{Options, ProbeSpec, resolve};
+use whylate_probe::{LaneSpec, Options, ProbeSpec, resolve};
 
 /// From which length on the noise-floor check counts a gap.
 pub const NOISE_FLOOR_THRESHOLD: Nanos = Nanos::from_micros(10);
@@ -73,8 +73,8 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
         let (spec, more) =
             resolve(probe, &target, &facts, &options).map_err(|source| RunError::Probe { index, source })?;
         let same_kind = probes.iter().filter(|other| other.name() == spec.name());
-        let twice = same_kind.flat_map(|other| other.cpus.intersection(&spec.cpus).first()).next();
-        if let Some(cpu) = twice {
+        let known: Vec<LaneSpec> = same_kind.flat_map(ProbeSpec::lanes).collect();
+        if let Some(LaneSpec { cpu, .. }) = spec.lanes().into_iter().find(|lane| known.contains(lane)) {
             return Err(RunError::ProbeTwice { index, kind: probe.kind(), cpu });
         }
         more.into_iter().for_each(|warning| push_once(&mut warnings, warning));

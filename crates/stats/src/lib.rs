@@ -21,5 +21,5 @@ pub use error::StatsError;
 pub use format::format_ns;
 pub use histogram::Histogram;
 pub use omission::corrected;
-pub use summary::{ProbeShape, Summary, largest_spikes, repeat_probe};
+pub use summary::{ProbeShape, Summary, join_parts, largest_spikes, repeat_probe};
 pub use verdict::verdict;

@@ -9,7 +9,9 @@ mod run;
 mod schema;
 
 pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
-pub(crate) use measure::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
+pub(crate) use measure::{
+    DispatchArguments, MeasureCommand, ProbeArguments, RoundtripArguments, StallArguments, TimerArguments,
+};
 pub(crate) use plans::PlansArguments;
 pub(crate) use report::{ReportArguments, ReportFormat};
 pub(crate) use run::RunArguments;

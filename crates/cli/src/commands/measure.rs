@@ -1,13 +1,15 @@
 //! `whylate measure`.
 
-use crate::arguments::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
+use crate::arguments::{
+    DispatchArguments, MeasureCommand, ProbeArguments, RoundtripArguments, StallArguments, TimerArguments,
+};
 use crate::exit::Ending;
 use crate::figures::{Collected, Figures};
 use crate::hook::Hook;
 use crate::progress::Meter;
 use crate::{machine, output, signals};
 use anyhow::{Context, Result, bail};
-use whylate_core::plan::{ProbePlan, StallPlan, TimerPlan};
+use whylate_core::plan::{DispatchPlan, Policy, ProbePlan, RoundtripPlan, StallPlan, TimerPlan};
 use whylate_core::result::{MEASURE_FORMAT, MeasureResult};
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning};
 use whylate_probe::{Options, measure, resolve};
@@ -41,11 +43,62 @@ pub(super) fn execute(command: MeasureCommand) -> Result<Ending> {
             let plan = stall_plan(&arguments)?;
             run(&plan, &cpus, facts, warnings, None, arguments.probe)
         }
+        MeasureCommand::Dispatch(arguments) => {
+            let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
+            let plan = dispatch_plan(&arguments)?;
+            run(&plan, &cpus, facts, warnings, Some(arguments.samples), arguments.probe)
+        }
+        MeasureCommand::Roundtrip(arguments) => {
+            let target = machine::cpus("--cpus", &CpuSelector::Last, &facts)?;
+            let plan = roundtrip_plan(&arguments)?;
+            run(&plan, &target, facts, warnings, arguments.samples, arguments.probe)
+        }
     }
 }
 
+/// Only the timer probe can run as SCHED_DEADLINE.
+fn check_policy(policy: Policy) -> Result<()> {
+    if policy == Policy::Deadline {
+        bail!("--policy deadline: only the timer probe can run as SCHED_DEADLINE; choose fifo, rr or other");
+    }
+    Ok(())
+}
+
+fn dispatch_plan(arguments: &DispatchArguments) -> Result<ProbePlan> {
+    check_policy(arguments.probe.policy)?;
+    let plan = DispatchPlan {
+        cpus: None,
+        source: arguments.source,
+        interval: arguments.interval,
+        samples: None,
+        priority: arguments.probe.priority,
+        policy: arguments.probe.policy,
+        break_above: arguments.break_above,
+        hold_cpu_dma_latency: !arguments.probe.no_cpu_dma_latency,
+    };
+    if let Err(reason) = plan.period() {
+        bail!("--interval: {reason}");
+    }
+    Ok(ProbePlan::Dispatch(plan))
+}
+
+fn roundtrip_plan(arguments: &RoundtripArguments) -> Result<ProbePlan> {
+    check_policy(arguments.probe.policy)?;
+    if arguments.probe.on_threshold.is_some() {
+        bail!("--on-threshold: a round trip has no threshold");
+    }
+    Ok(ProbePlan::Roundtrip(RoundtripPlan {
+        cpus: arguments.cpus,
+        method: arguments.method.clone(),
+        samples: None,
+        priority: arguments.probe.priority,
+        policy: arguments.probe.policy,
+        hold_cpu_dma_latency: !arguments.probe.no_cpu_dma_latency,
+    }))
+}
+
 fn stall_plan(arguments: &StallArguments) -> Result<ProbePlan> {
-    if arguments.probe.policy == whylate_core::plan::Policy::Deadline {
+    if arguments.probe.policy == Policy::Deadline {
         bail!(
             "--policy deadline: a loop that never sleeps cannot run as SCHED_DEADLINE; choose fifo, rr or other"
         );
@@ -108,7 +161,7 @@ fn run(
         known
     });
     let is_realtime = !warnings.iter().any(|warning| warning.code == "no-realtime-priority")
-        && matches!(spec.policy, whylate_core::plan::Policy::Fifo | whylate_core::plan::Policy::Rr);
+        && matches!(spec.policy, Policy::Fifo | Policy::Rr);
     let Collected { probe, interrupts, counters } =
         figures.finish(&spec, &facts, is_realtime, arguments.spikes);
     let broke = outcome.broke.is_some();

@@ -221,7 +221,9 @@ impl<'a> Document<'a> {
         let (kind, value) = self.take_kind(value, key, &ProbePlan::KINDS)?;
         match kind.as_str() {
             "timer" => self.value(value, key, &["kind"]).map(ProbePlan::Timer),
-            _ => self.value(value, key, &["kind"]).map(ProbePlan::Stall),
+            "stall" => self.value(value, key, &["kind"]).map(ProbePlan::Stall),
+            "dispatch" => self.value(value, key, &["kind"]).map(ProbePlan::Dispatch),
+            _ => self.value(value, key, &["kind"]).map(ProbePlan::Roundtrip),
         }
     }
 

@@ -4,18 +4,22 @@
 //! checked without knowing the machine; each error says file, line, column, key and what would be right.
 
 mod check;
+mod dispatch;
 mod document;
 mod head;
 mod load;
 mod overrides;
 mod probe;
+mod roundtrip;
 mod size;
 
 pub mod builtin;
 
+pub use dispatch::{DispatchPlan, DispatchSource};
 pub use document::{Place, PlanError, Source};
 pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
+pub use roundtrip::{CpuPair, RoundtripMethod, RoundtripMethods, RoundtripPlan};
 pub use size::{Size, SizeError};
 
 use crate::cpus::CpuSelector;
