@@ -87,6 +87,9 @@ fn roundtrip_plan(arguments: &RoundtripArguments) -> Result<ProbePlan> {
     if arguments.probe.on_threshold.is_some() {
         bail!("--on-threshold: a round trip has no threshold");
     }
+    if arguments.probe.duration.0 == 0 && arguments.samples.is_none() && arguments.method.iter().count() > 1 {
+        bail!("--duration 0: several methods share the duration; give --samples, or one --method");
+    }
     Ok(ProbePlan::Roundtrip(RoundtripPlan {
         cpus: arguments.cpus,
         method: arguments.method.clone(),

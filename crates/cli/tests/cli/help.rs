@@ -13,13 +13,15 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 11] = [
+    let commands: [(&str, &[&str]); 13] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
         ("help_measure", &["measure"]),
         ("help_measure_timer", &["measure", "timer"]),
         ("help_measure_stall", &["measure", "stall"]),
+        ("help_measure_dispatch", &["measure", "dispatch"]),
+        ("help_measure_roundtrip", &["measure", "roundtrip"]),
         ("help_load", &["load"]),
         ("help_load_memory", &["load", "memory"]),
         ("help_load_exec", &["load", "exec"]),

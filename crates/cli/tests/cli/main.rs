@@ -10,5 +10,6 @@ mod interruption;
 mod json;
 mod load;
 mod measure;
+mod measure_series;
 mod tool;
 mod unprivileged;
