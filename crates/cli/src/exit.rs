@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::ExitCode;
+use whylate_load::LoadError;
 use whylate_probe::ProbeError;
 
 /// Something went wrong, usage included.
@@ -49,7 +50,10 @@ fn one_line(error: &anyhow::Error) -> String {
 }
 
 fn is_unavailable(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(ProbeError::Unavailable(_))))
+    error.chain().any(|cause| {
+        matches!(cause.downcast_ref(), Some(ProbeError::Unavailable(_)))
+            || matches!(cause.downcast_ref(), Some(LoadError::Unavailable(_)))
+    })
 }
 
 /// Whoever read our output has seen enough.

@@ -13,7 +13,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 13] = [
+    let commands: [(&str, &[&str]); 18] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
@@ -25,6 +25,11 @@ fn help_of_every_command() {
         ("help_load", &["load"]),
         ("help_load_memory", &["load", "memory"]),
         ("help_load_exec", &["load", "exec"]),
+        ("help_load_tlb", &["load", "tlb"]),
+        ("help_load_ipi", &["load", "ipi"]),
+        ("help_load_pageattr", &["load", "pageattr"]),
+        ("help_load_softirq", &["load", "softirq"]),
+        ("help_load_irq_thread", &["load", "irq-thread"]),
         ("help_report", &["report"]),
         ("help_schema", &["schema"]),
     ];

@@ -240,6 +240,11 @@ impl<'a> Document<'a> {
         let name = self.value(name, &format!("{key}.name"), &[])?;
         let kind = match kind.as_str() {
             "memory" => LoadKind::Memory(self.value(value, key, &["kind", "name"])?),
+            "tlb" => LoadKind::Tlb(self.value(value, key, &["kind", "name"])?),
+            "ipi" => LoadKind::Ipi(self.value(value, key, &["kind", "name"])?),
+            "pageattr" => LoadKind::Pageattr(self.value(value, key, &["kind", "name"])?),
+            "softirq" => LoadKind::Softirq(self.value(value, key, &["kind", "name"])?),
+            "irq-thread" => LoadKind::IrqThread(self.value(value, key, &["kind", "name"])?),
             _ => LoadKind::Exec(self.value(value, key, &["kind", "name"])?),
         };
         Ok(LoadPlan { name, kind })

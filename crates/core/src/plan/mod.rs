@@ -6,6 +6,7 @@
 mod check;
 mod dispatch;
 mod document;
+mod event_load;
 mod head;
 mod load;
 mod overrides;
@@ -17,6 +18,9 @@ pub mod builtin;
 
 pub use dispatch::{DispatchPlan, DispatchSource};
 pub use document::{Place, PlanError, Source};
+pub use event_load::{
+    BarrierReach, EventPace, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan,
+};
 pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
 pub use roundtrip::{CpuPair, RoundtripMethod, RoundtripMethods, RoundtripPlan};

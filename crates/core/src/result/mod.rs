@@ -247,10 +247,16 @@ pub struct PlanLine {
 pub struct LoadResult {
     /// [`LOAD_FORMAT`].
     pub format: String,
-    /// `memory` or `exec`.
+    /// The kind of load: `memory`, `exec`, `tlb`, `ipi`, `pageattr`, `softirq` or `irq-thread`.
     pub load: String,
     /// CPUs that it ran on.
     pub cpus: crate::cpus::CpuSet,
+    /// CPUs that it is to disturb from there (tlb and ipi).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victims: Option<crate::cpus::CpuSet>,
+    /// How it is done, for people: instruction set, device.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
     /// What was in each buffer, when it is a memory load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_set_bytes: Option<u64>,
