@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 use whylate_bpf::BpfError;
+use whylate_load::LoadError;
 use whylate_probe::ProbeError;
 use whylate_treat::TreatError;
 
@@ -60,6 +61,7 @@ fn is_unavailable(error: &anyhow::Error) -> bool {
         matches!(cause.downcast_ref(), Some(ProbeError::Unavailable(_)))
             || matches!(cause.downcast_ref(), Some(TreatError::Impossible { .. }))
             || cause.downcast_ref::<BpfError>().is_some_and(BpfError::is_unavailable)
+            || matches!(cause.downcast_ref(), Some(LoadError::Unavailable(_)))
     })
 }
 

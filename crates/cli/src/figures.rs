@@ -8,14 +8,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use whylate_bpf::{BpfError, CauseFinder};
 use whylate_core::record::{CounterRecord, InterruptRecord, IpiRecord, SpikeRecord};
 use whylate_core::result::ProbeResult;
-use whylate_core::{CpuId, Facts, Nanos};
-use whylate_probe::{Batch, Observer, ProbeSpec, Progress};
+use whylate_core::{CpuId, Facts, Nanos, SeriesName};
+use whylate_probe::{Batch, LaneSpec, Observer, ProbeKind, ProbeSpec, Progress};
 use whylate_stats::throttling::{self, Circumstances};
-use whylate_stats::{ProbeShape, Summary, largest_spikes, number_events};
+use whylate_stats::{ProbeShape, Summary, join_parts, largest_spikes, number_events};
+
+/// One series of the probe on one CPU.
+struct Series {
+    lane: LaneSpec,
+    /// As results name it.
+    name: String,
+    summary: Summary,
+}
+
+impl Series {
+    fn new(spec: &ProbeSpec, lane: LaneSpec, spikes_kept: usize) -> Self {
+        let period = spec.period();
+        let shape = match spec.kind {
+            ProbeKind::Timer { .. } => ProbeShape::Timer { period },
+            ProbeKind::Stall { .. } => ProbeShape::Stall,
+            ProbeKind::Dispatch { .. } => ProbeShape::Dispatch { period },
+            ProbeKind::Roundtrip { .. } => ProbeShape::Roundtrip,
+        };
+        let name = SeriesName::in_probe(spec.name(), lane.series.as_deref());
+        let summary = Summary::new(lane.cpu, shape).of_series(name).with_spikes_kept(spikes_kept);
+        Self { name: name.to_string(), lane, summary }
+    }
+}
 
 /// Follows one probe.
 pub(crate) struct Figures {
-    summaries: Vec<(CpuId, Summary)>,
+    summaries: Vec<Series>,
     interrupts: Vec<InterruptRecord>,
     counters: Vec<CounterRecord>,
     meter: Meter,
@@ -32,12 +55,7 @@ impl Figures {
         hook: Hook,
         asked_to_stop: Arc<AtomicBool>,
     ) -> Self {
-        let shape = match spec.period() {
-            Some(period) => ProbeShape::Timer { period: Some(period) },
-            None => ProbeShape::Stall,
-        };
-        let summary = |cpu| (cpu, Summary::new(cpu, shape).with_spikes_kept(spikes_kept));
-        let summaries = spec.cpus.iter().map(summary).collect();
+        let summaries = spec.lanes().into_iter().map(|lane| Series::new(spec, lane, spikes_kept)).collect();
         Self {
             summaries,
             interrupts: Vec::new(),
@@ -65,9 +83,9 @@ impl Figures {
     ) -> Collected {
         self.meter.finish();
         self.hook.wait();
-        let mut cpus = Vec::new();
+        let mut results = Vec::new();
         let mut spikes = Vec::new();
-        for (cpu, summary) in self.summaries {
+        for Series { lane: LaneSpec { cpu, .. }, name, summary } in self.summaries {
             let measured = summary.measured();
             let (result, mut found) = summary.finish();
             if let Some(causes) = &self.causes {
@@ -85,13 +103,14 @@ impl Figures {
                     involuntary_switches: counters.and_then(|counters| counters.involuntary_switches),
                 },
             );
-            cpus.push(result);
+            results.push((name, result));
             spikes.append(&mut found);
         }
         let mut spikes = largest_spikes(spikes, spikes_kept);
         number_events(&mut spikes);
         let ipis = self.causes.as_mut().and_then(|causes| causes.ipis().ok()).unwrap_or_default();
-        let probe = ProbeResult { probe: spec.name().to_owned(), cpus, spikes, rates: Vec::new() };
+        let (probe, cpus) = (spec.name().to_owned(), join_parts(results));
+        let probe = ProbeResult { probe, cpus, spikes, rates: Vec::new() };
         Collected { probe, interrupts: self.interrupts, counters: self.counters, ipis }
     }
 
@@ -103,8 +122,9 @@ impl Figures {
         }
     }
 
-    fn summary(&mut self, cpu: CpuId) -> Option<&mut Summary> {
-        self.summaries.iter_mut().find(|(of, _)| *of == cpu).map(|(_, summary)| summary)
+    fn summary(&mut self, cpu: CpuId, series: Option<&str>) -> Option<&mut Summary> {
+        let is_it = |known: &&mut Series| known.lane.cpu == cpu && known.lane.series.as_deref() == series;
+        self.summaries.iter_mut().find(is_it).map(|known| &mut known.summary)
     }
 }
 
@@ -150,12 +170,12 @@ impl Observer for Figures {
 
     fn batch(&mut self, batch: Batch) -> Result<(), String> {
         for interval in &batch.intervals {
-            if let Some(summary) = self.summary(interval.cpu) {
+            if let Some(summary) = self.summary(interval.cpu, interval.series.as_deref()) {
                 summary.add_interval(interval, None).map_err(|error| error.to_string())?;
             }
         }
         for spike in &batch.spikes {
-            if let Some(summary) = self.summary(spike.cpu) {
+            if let Some(summary) = self.summary(spike.cpu, spike.series.as_deref()) {
                 summary.add_spike(spike, None).map_err(|error| error.to_string())?;
             }
         }

@@ -11,11 +11,13 @@ pub mod plan;
 pub mod record;
 pub mod result;
 pub mod schema;
+pub mod series;
 pub mod units;
 pub mod warning;
 
 pub use cpus::{CpuContext, CpuSelector, CpuSet};
 pub use facts::Facts;
 pub use plan::Plan;
+pub use series::SeriesName;
 pub use units::{Bytes, BytesPerSec, CpuId, Cycles, Hz, MonoTime, Nanos, NanosDelta, TscTime};
 pub use warning::Warning;

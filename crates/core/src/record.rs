@@ -15,6 +15,16 @@ pub struct Interval {
     pub start_ns: u64,
     /// End of the interval.
     pub end_ns: u64,
+    /// Which of several series of the probe it is of, joined to its part with a `/` if it is one: `futex`,
+    /// `futex/there`; absent for probes with one series.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<String>,
+    /// The other CPU of a round trip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_cpu: Option<CpuId>,
+    /// Ticks per second of the counter that took the times (roundtrip only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counter_hz: Option<u64>,
     /// Samples in the interval (timer: periods that ran; stall: loop turns).
     pub samples: u64,
     /// Sum of the samples' values; `sum_ns / samples` is the exact mean.
@@ -42,10 +52,13 @@ pub struct Interval {
 }
 
 /// One moment above the threshold, as recorded by the measuring thread.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SpikeRecord {
     /// The measured CPU.
     pub cpu: CpuId,
+    /// Which of several series of the probe it is of; absent for probes with one series.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<String>,
     /// When it ended: the moment at which the task ran again.
     pub at_ns: u64,
     /// How late the task was, or how long the gap was.

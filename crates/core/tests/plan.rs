@@ -95,6 +95,26 @@ fn errors_say_where_and_what_would_be_right() {
             "plan.toml:9:12: probe[0].interval: `200 lightyears`: unknown unit `lightyears`; the units are ns, us, ms, s, m, h, d",
         ),
         (
+            "kind = \"timer\"\ninterval = \"200us\"",
+            "kind = \"dispatch\"\nsource = \"uio0\"",
+            "plan.toml:7:1: probe[0].interval: the probe cannot know how often uio0 interrupts; say so with `interval`, for example `1ms`",
+        ),
+        (
+            "kind = \"timer\"\ninterval = \"200us\"",
+            "kind = \"dispatch\"\nsource = \"timer\"",
+            "plan.toml:9:10: probe[0].source: `timer` is not a source of interrupts; choose timerfd, nanosleep, rtc, rtc-update, hpet or uio0",
+        ),
+        (
+            "kind = \"timer\"\ninterval = \"200us\"",
+            "kind = \"roundtrip\"\ncpus = \"1\"",
+            "plan.toml:9:8: probe[0].cpus: `1` is not two CPUs; write for example `1,2`, the asking CPU first",
+        ),
+        (
+            "kind = \"timer\"\ninterval = \"200us\"",
+            "kind = \"roundtrip\"\ncpus = \"1,1\"\nmethod = \"spin\"",
+            "plan.toml:10:10: probe[0].method: spin needs two CPUs: on one, the loop that waits keeps the one that answers from running",
+        ),
+        (
             "priority = 95",
             "priority = 100",
             "plan.toml:10:12: probe[0].priority: 100 is out of range; a real-time priority is 1 to 99",

@@ -3,7 +3,7 @@
 use crate::error::LoadError;
 use crate::protocol::{Message, Reporter};
 use crate::spec::{LoadSpec, LoadWork};
-use crate::{exec, memory};
+use crate::{events, exec, memory};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -20,7 +20,9 @@ pub(crate) enum Event {
     Stop,
     /// A memory thread has its buffer.
     Prepared(HugePages),
-    /// A memory thread cannot run.
+    /// A thread is ready to act, or to be hit.
+    Ready,
+    /// A thread cannot run.
     Failed(LoadError),
     /// A child process ended, in words.
     Exited {
@@ -97,6 +99,7 @@ pub fn child_main<R: Read + Send + 'static, W: Write>(stdin: R, stdout: W) -> Ex
     let done = match &spec.work {
         LoadWork::Memory(memory) => memory::run(memory, &mut context),
         LoadWork::Exec(exec) => exec::run(exec, &mut context),
+        LoadWork::Events(spec) => events::run(spec, &mut context),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -106,7 +109,11 @@ pub fn child_main<R: Read + Send + 'static, W: Write>(stdin: R, stdout: W) -> Ex
 
 fn fail<W: Write>(reporter: &mut Reporter<W>, error: &LoadError) -> ExitCode {
     // Without a listener the exit status says enough.
-    let _ = reporter.send(&Message::Error(error.to_string()));
+    let message = match error {
+        LoadError::Unavailable(what) => Message::Unavailable(what.clone()),
+        error => Message::Error(error.to_string()),
+    };
+    let _ = reporter.send(&message);
     ExitCode::FAILURE
 }
 

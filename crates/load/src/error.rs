@@ -9,7 +9,7 @@ use whylate_sys::memory::BufferError;
 /// Why a load cannot start, or did not last.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A memory load without CPUs.
+    /// A load without CPUs.
     #[error("the load has no CPU to run on; name at least one")]
     NoCpus,
     /// A working set of 0 bytes, or smaller than what the access needs.
@@ -138,6 +138,12 @@ pub enum LoadError {
     /// The process of the load did not understand what it was asked for (another version of the binary?).
     #[error("the load's process got a request that it cannot read: {0}")]
     Request(String),
+    /// The machine lacks what the load needs.
+    #[error("{0}")]
+    Unavailable(
+        /// What, and what to do.
+        String,
+    ),
     /// The process of the load reported an error and ended. The text is the child's own.
     #[error("{0}")]
     Reported(String),

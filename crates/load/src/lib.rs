@@ -1,4 +1,4 @@
-//! What disturbs: memory traffic, and any command.
+//! What disturbs: memory traffic, single acts that interrupt CPUs, and any command.
 //!
 //! A load runs in a process of its own (the same binary with a hidden subcommand), so that its mappings, page
 //! faults and unmappings never reach the runner or the probe. [`Load`] is the side of the runner: it starts the
@@ -12,14 +12,16 @@
 
 mod child;
 mod error;
+mod events;
 mod exec;
 mod memory;
 mod parent;
 pub mod protocol;
+mod rates;
 pub mod spec;
 
 pub use child::child_main;
 pub use error::LoadError;
 pub use exec::exec_main;
 pub use parent::{Load, LoadOutcome, LoadStatus, StoppedBy};
-pub use spec::{ExecSpec, LoadSpec, LoadWork, MemorySpec};
+pub use spec::{EventKind, EventSpec, ExecSpec, LoadSpec, LoadWork, MemorySpec};

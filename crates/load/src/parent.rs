@@ -69,6 +69,8 @@ struct Heard {
     rates: Vec<RateRecord>,
     warnings: Vec<Warning>,
     error: Option<String>,
+    /// Whether that is because the machine lacks something.
+    is_unavailable: bool,
     /// Last lines that were no message, and those of standard error.
     words: VecDeque<String>,
     /// Streams that are still open.
@@ -274,7 +276,11 @@ impl Load {
     fn last_words(&self) -> LoadError {
         let heard = self.mailbox.wait(LAST_WORDS, |heard| heard.open == 0);
         if let Some(error) = &heard.error {
-            return LoadError::Reported(error.clone());
+            let error = error.clone();
+            return match heard.is_unavailable {
+                true => LoadError::Unavailable(error),
+                false => LoadError::Reported(error),
+            };
         }
         let how = self.exit.map_or_else(|| "its output is closed".to_owned(), describe);
         let words: Vec<&str> = heard.words.iter().map(String::as_str).collect();
@@ -301,6 +307,9 @@ fn hear_message(heard: &mut Heard, line: &str) {
         Ok(Message::Rate(rate)) => heard.rates.push(rate),
         Ok(Message::Warning(warning)) => whylate_core::warning::push_once(&mut heard.warnings, warning),
         Ok(Message::Error(error)) => heard.error = Some(error),
+        Ok(Message::Unavailable(error)) => {
+            (heard.error, heard.is_unavailable) = (Some(error), true);
+        }
         Err(_) => hear_words(heard, line),
     }
 }

@@ -17,6 +17,8 @@ pub enum Message {
     Warning(Warning),
     /// The load cannot run, or no longer; the process ends with status 1.
     Error(String),
+    /// The same because the machine lacks what the load needs.
+    Unavailable(String),
 }
 
 /// Said once, when the load is running.

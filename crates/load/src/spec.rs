@@ -1,10 +1,11 @@
 //! What a load is asked to do: resolved to this machine's CPUs and bytes.
 
 use crate::error::LoadError;
+use crate::events;
 use crate::exec::pattern;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use whylate_core::plan::{MemoryAccess, Pace};
+use whylate_core::plan::{BarrierReach, EventPace, IrqSource, MemoryAccess, Pace};
 use whylate_core::{Bytes, BytesPerSec, CpuSet, Nanos};
 
 /// One load.
@@ -36,6 +37,7 @@ impl LoadSpec {
         match &self.work {
             LoadWork::Memory(memory) => memory.validate(),
             LoadWork::Exec(exec) => exec.validate(),
+            LoadWork::Events(events) => events.validate(),
         }
     }
 }
@@ -48,6 +50,8 @@ pub enum LoadWork {
     Memory(MemorySpec),
     /// Any command.
     Exec(ExecSpec),
+    /// Single acts that interrupt CPUs.
+    Events(EventSpec),
 }
 
 /// Memory traffic: one thread on each CPU, each with a buffer of random data of its own.
@@ -81,12 +85,88 @@ impl MemorySpec {
             let access = self.access.name();
             return Err(LoadError::WorkingSet { working_set: self.working_set, access, smallest });
         }
-        let possible = match self.pace {
-            Pace::Full => true,
-            Pace::Rate(BytesPerSec(rate)) => rate.is_finite() && rate > 0.0,
-            Pace::DutyCycle(share) => share > 0.0 && share <= 1.0,
-        };
-        if possible { Ok(()) } else { Err(LoadError::Pace { pace: self.pace.to_string() }) }
+        check_pace(self.pace)
+    }
+}
+
+fn check_pace(pace: Pace) -> Result<(), LoadError> {
+    let possible = match pace {
+        Pace::Full => true,
+        Pace::Rate(BytesPerSec(rate)) => rate.is_finite() && rate > 0.0,
+        Pace::DutyCycle(share) => share > 0.0 && share <= 1.0,
+    };
+    if possible { Ok(()) } else { Err(LoadError::Pace { pace: pace.to_string() }) }
+}
+
+/// Single acts that interrupt CPUs, one thread on each of `cpus`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventSpec {
+    /// Which acts.
+    pub kind: EventKind,
+    /// Where they are done.
+    pub cpus: CpuSet,
+    /// Where threads of the load's process run so that the acts reach them; empty for kinds that need none.
+    pub victims: CpuSet,
+    /// How many.
+    pub pace: EventPace,
+}
+
+/// Kinds of acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventKind {
+    /// Changes of mappings.
+    Tlb,
+    /// Memory barriers.
+    Ipi(BarrierReach),
+    /// Write-combining buffers.
+    Pageattr,
+    /// Loopback packets.
+    Softirq,
+    /// Interrupts of a device or timer.
+    IrqThread(IrqSource),
+}
+
+impl EventKind {
+    /// The name in plans.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tlb => "tlb",
+            Self::Ipi(_) => "ipi",
+            Self::Pageattr => "pageattr",
+            Self::Softirq => "softirq",
+            Self::IrqThread(_) => "irq-thread",
+        }
+    }
+
+    /// What its rate counts.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Tlb => "flushes_per_s",
+            Self::Ipi(_) => "barriers_per_s",
+            Self::Pageattr => "buffers_per_s",
+            Self::Softirq => "packets_per_s",
+            Self::IrqThread(_) => "interrupts_per_s",
+        }
+    }
+
+    /// Whether only CPUs that run the load's process are reached.
+    pub fn needs_victims(self) -> bool {
+        matches!(self, Self::Tlb | Self::Ipi(_))
+    }
+}
+
+impl EventSpec {
+    fn validate(&self) -> Result<(), LoadError> {
+        if self.cpus.is_empty() || (self.kind.needs_victims() && self.victims.is_empty()) {
+            return Err(LoadError::NoCpus);
+        }
+        check_pace(self.pace.as_pace())?;
+        match self.kind {
+            EventKind::Pageattr => events::check_pageattr(),
+            EventKind::IrqThread(source) => events::check_irq_source(source),
+            EventKind::Tlb | EventKind::Ipi(_) | EventKind::Softirq => Ok(()),
+        }
     }
 }
 

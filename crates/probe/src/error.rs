@@ -1,9 +1,9 @@
 //! What can go wrong with a probe.
 
 use std::io;
-use whylate_core::CpuSet;
 use whylate_core::cpus::CpuError;
-use whylate_core::plan::SizeError;
+use whylate_core::plan::{DispatchSource, SizeError};
+use whylate_core::{CpuId, CpuSet};
 
 /// Why a probe could not measure.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +14,29 @@ pub enum ProbeError {
     /// The working set has no size on that CPU.
     #[error(transparent)]
     Size(#[from] SizeError),
+    /// The source of interrupts cannot have the period that was asked for.
+    #[error("interval: {0}")]
+    Period(
+        /// Why, and what it can have.
+        String,
+    ),
+    /// A device interrupts one CPU at a time.
+    #[error("{source_of_interrupts} can be waited for on one CPU only, not on {cpus}; name one")]
+    OneCpuOnly {
+        /// The device.
+        source_of_interrupts: DispatchSource,
+        /// The CPUs asked for.
+        cpus: CpuSet,
+    },
+    /// Two threads on one CPU, one of which would wait for the other without ever letting it run.
+    #[error(
+        "spin needs two CPUs: on CPU {cpu} alone, the loop that waits keeps the one that answers from running; name \
+         two CPUs, or a method that sleeps (futex, eventfd, pipe, unix, udp)"
+    )]
+    SpinOnOneCpu {
+        /// The CPU.
+        cpu: CpuId,
+    },
     /// A busy loop on these CPUs would leave the rest of the system no CPU.
     #[error(
         "a stall probe on CPU {cpus} at real-time priority would leave no housekeeping CPU for the rest of the \

@@ -1,6 +1,7 @@
 //! One measuring thread as seen by the reader: differences of its growing counts, and its spikes.
 
 use crate::layout::{CYCLE_BUCKETS, Lane, RingRecord};
+use crate::spec::LaneSpec;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,6 +16,9 @@ const LARGEST_KEPT: usize = 32;
 /// One measuring thread as seen by the reader.
 pub(crate) struct LaneReader {
     pub(crate) cpu: CpuId,
+    series: Option<String>,
+    /// Whether samples have a period, so that some can be missed.
+    has_period: bool,
     cycles: Vec<u64>,
     buckets: Vec<u64>,
     sum_ns: u64,
@@ -39,9 +43,11 @@ pub(crate) struct LaneReader {
 }
 
 impl LaneReader {
-    pub(crate) fn new(cpu: CpuId, gaps_kept: usize) -> Self {
+    pub(crate) fn new(lane: LaneSpec, has_period: bool, gaps_kept: usize) -> Self {
         Self {
-            cpu,
+            cpu: lane.cpu,
+            series: lane.series,
+            has_period,
             cycles: vec![0; CYCLE_BUCKETS],
             buckets: vec![0; buckets::BUCKETS],
             sum_ns: 0,
@@ -80,7 +86,8 @@ impl LaneReader {
         }
         if is_large || (anchor.is_some() && self.kept < self.gaps_kept) {
             self.kept += 1;
-            self.fresh.push(SpikeRecord { cpu: self.cpu, at_ns, latency_ns, sample: record.sample });
+            let (cpu, series, sample) = (self.cpu, self.series.clone(), record.sample);
+            self.fresh.push(SpikeRecord { cpu, series, at_ns, latency_ns, sample });
         } else if anchor.is_some() {
             self.left_out += 1;
         }
@@ -91,7 +98,7 @@ impl LaneReader {
         self.largest.last().map(|(latency, ..)| *latency)
     }
 
-    /// From which latency on the timer probe's thread has to make a record.
+    /// From which latency on a thread (not stall) has to make a record.
     pub(crate) fn floor(&self) -> u64 {
         match self.largest.first() {
             Some((least, ..)) if self.largest.len() >= LARGEST_KEPT => least + 1,
@@ -105,7 +112,7 @@ impl LaneReader {
         &self.fresh[from..]
     }
 
-    /// The spikes since the last interval; of a timer probe only those that are among the largest by now.
+    /// The spikes since the last interval; of all but the stall probe only those that are among the largest by now.
     pub(crate) fn new_spikes(&mut self) -> Vec<SpikeRecord> {
         let mut fresh = std::mem::take(&mut self.fresh);
         self.shown = 0;
@@ -123,7 +130,7 @@ impl LaneReader {
         for (place, count) in take_differences(&mut self.buckets, lane.buckets) {
             counts[place] += count;
         }
-        let is_timer = calibration.is_none();
+        let keeps_min = calibration.is_none();
         let samples = counts.iter().sum();
         let sum_ns = take_difference(&mut self.sum_ns, lane.sum_ns().load(Relaxed)) + short.sum_ns;
         let min_word = lane.interval_min_ns().swap(u64::MAX, Relaxed);
@@ -131,7 +138,7 @@ impl LaneReader {
         let edge = |place: Option<usize>| place.map(buckets::lower_edge);
         let lowest = edge(counts.iter().position(|count| *count > 0));
         let highest = edge(counts.iter().rposition(|count| *count > 0));
-        let min_ns = if is_timer && min_word != u64::MAX { Some(min_word) } else { short.min_ns.or(lowest) };
+        let min_ns = if keeps_min && min_word != u64::MAX { Some(min_word) } else { short.min_ns.or(lowest) };
         let max_ns = if max_word > 0 { Some(max_word) } else { short.max_ns.or(highest) };
         let dropped = take_difference(&mut self.dropped, lane.ring_dropped().load(Relaxed));
         let gaps = take_difference(&mut self.gaps, lane.gaps().load(Relaxed));
@@ -142,13 +149,16 @@ impl LaneReader {
         let occupied = counts.iter().enumerate().filter(|(_, count)| **count > 0);
         Interval {
             cpu: self.cpu,
+            series: self.series.clone(),
+            peer_cpu: None,
+            counter_hz: None,
             start_ns: 0,
             end_ns: 0,
             samples,
             sum_ns,
             min_ns: min_ns.filter(|_| samples > 0),
             max_ns: max_ns.filter(|_| samples > 0),
-            overruns: is_timer.then_some(overruns),
+            overruns: self.has_period.then_some(overruns),
             gaps: calibration.map(|_| gaps),
             lost_ns: calibration.map(|calibration| calibration.nanos(Cycles(lost)).0),
             spikes_dropped: dropped + std::mem::take(&mut self.left_out),

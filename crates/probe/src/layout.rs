@@ -75,9 +75,9 @@ pub(crate) struct Lane<'a> {
 /// One entry of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingRecord {
-    /// When it ended: CLOCK_MONOTONIC (timer) or the counter (stall).
+    /// When it ended: the counter (stall) or CLOCK_MONOTONIC.
     pub(crate) at: u64,
-    /// How late or how long: nanoseconds (timer) or cycles (stall).
+    /// How late or how long: cycles (stall) or nanoseconds.
     pub(crate) value: u64,
     /// Number of the sample.
     pub(crate) sample: u64,
@@ -107,11 +107,11 @@ impl<'a> Lane<'a> {
     }
 
     words! {
-        /// Samples so far (timer only; the reader sums the stall probe's buckets).
+        /// Samples so far (the reader sums the stall probe's buckets instead).
         samples = 0;
         /// Sum of the samples counted in `buckets`, in nanoseconds.
         sum_ns = 1;
-        /// Smallest since the last reading (timer only).
+        /// Smallest since the last reading (not stall).
         interval_min_ns = 2;
         /// Largest since the last reading; 0 when none went into `buckets`.
         interval_max_ns = 3;
@@ -121,7 +121,7 @@ impl<'a> Lane<'a> {
         ring_head = 5;
         /// Records that found the ring full.
         ring_dropped = 6;
-        /// Written by the reader: samples below it need no record (timer only).
+        /// Written by the reader: samples below it need no record (not stall).
         floor = 8;
         /// Written by the reader: records taken from the ring so far.
         ring_tail = 9;
@@ -139,6 +139,14 @@ impl<'a> Lane<'a> {
         gaps = 21;
         /// Sum of those gaps, in cycles.
         lost_cycles = 22;
+        /// Round trips whose answer was stamped outside of them: the two CPUs' counters disagree (roundtrip only).
+        disorder = 23;
+        /// As `page_faults`, of the thread that answers (roundtrip only).
+        peer_page_faults = 24;
+        /// As `involuntary_switches`, of the thread that answers (roundtrip only).
+        peer_involuntary_switches = 25;
+        /// As `allocations`, of the thread that answers (roundtrip only).
+        peer_allocations = 26;
     }
 
     /// Makes an untouched lane ready for its first sample.
@@ -156,6 +164,18 @@ impl<'a> Lane<'a> {
         if nanos > self.interval_max_ns().load(Relaxed) {
             self.interval_max_ns().store(nanos, Relaxed);
         }
+    }
+
+    /// Counts a sample of `buckets` with its number and smallest value; gives the number of samples so far.
+    #[inline(always)]
+    pub(crate) fn count_sample(&self, nanos: u64) -> u64 {
+        self.count_nanos(nanos);
+        if nanos < self.interval_min_ns().load(Relaxed) {
+            self.interval_min_ns().store(nanos, Relaxed);
+        }
+        let samples = self.samples().load(Relaxed) + 1;
+        self.samples().store(samples, Relaxed);
+        samples
     }
 
     /// Puts a record into the ring, or counts that it found no place.

@@ -1,4 +1,4 @@
-//! What measures: the timer probe, the stall probe, and the counters of the kernel beside them.
+//! What measures: the timer, stall, dispatch and round-trip probes, and the counters of the kernel beside them.
 //!
 //! A probe runs in a process of its own, so that whatever the caller allocates, writes or unmaps never reaches the
 //! measured CPUs. The caller side is [`resolve`] (a probe of a plan, on this machine) and [`measure::measure`]; the
@@ -17,10 +17,12 @@ pub mod spec;
 pub use error::ProbeError;
 pub use measure::{Batch, Observer, Outcome, Progress, measure};
 pub use resolve::{Options, resolve};
-pub use spec::{ProbeKind, ProbeSpec};
+pub use spec::{LaneSpec, ProbeKind, ProbeSpec};
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_roundtrip;
 
 /// Counts what each thread allocates, for the test that a measuring thread allocates nothing.
 #[cfg(test)]

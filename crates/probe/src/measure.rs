@@ -118,6 +118,16 @@ pub fn measure(
             "save /sys/kernel/tracing/trace, then `echo 1 > /sys/kernel/tracing/tracing_on`",
         ));
     }
+    let disorder = session.disorder();
+    if disorder > 0 {
+        warnings.push(Warning::without_fix(
+            "counters-disagree",
+            format!(
+                "the counters of the two CPUs disagree: {disorder} answers were stamped outside of their round \
+                 trip, and the times of each way are wrong by as much"
+            ),
+        ));
+    }
     Ok(Outcome { warnings, broke, stopped: follow.stopped })
 }
 

@@ -1,8 +1,10 @@
 //! From a probe in a plan to one on this machine.
 
+mod roundtrip;
+
 use crate::error::ProbeError;
 use crate::spec::{ProbeKind, ProbeSpec};
-use whylate_core::plan::{Policy, ProbePlan, StallPlan, Threshold, TimerPlan};
+use whylate_core::plan::{DispatchPlan, DispatchSource, Policy, ProbePlan, StallPlan, Threshold, TimerPlan};
 use whylate_core::{CpuSet, Facts, Nanos, Warning};
 use whylate_sys::counter::CounterKind;
 
@@ -13,7 +15,7 @@ pub struct Options {
     pub warmup: Nanos,
     /// How long the samples count.
     pub duration: Nanos,
-    /// Ends earlier, after that many samples on a CPU (timer only).
+    /// Ends earlier, after that many samples of a series on a CPU (not stall); goes before the plan's own number.
     pub samples_max: Option<u64>,
     /// Fail instead of warn when the policy or locked memory is refused.
     pub strict: bool,
@@ -22,7 +24,7 @@ pub struct Options {
 }
 
 /// How long the time-stamp counter is compared with the kernel's clock.
-const CALIBRATION: Nanos = Nanos::from_millis(50);
+pub(super) const CALIBRATION: Nanos = Nanos::from_millis(50);
 
 /// Resolves CPUs, threshold and sizes on the machine of `facts`, and decides what is safe there.
 ///
@@ -35,36 +37,41 @@ pub fn resolve(
     options: &Options,
 ) -> Result<(ProbeSpec, Vec<Warning>), ProbeError> {
     let context = facts.cpu_context();
-    let cpus = match plan.cpus() {
-        Some(selector) => selector.resolve(&context, Some(target))?,
-        None => target.clone(),
+    let cpus = plan.cpus(&context, target)?;
+    let (mut policy, priority) = plan.scheduling();
+    let mut warnings = Vec::new();
+    let (kind, samples, hold_cpu_dma_latency) = match plan {
+        ProbePlan::Timer(timer) => (timer_kind(timer), None, timer.hold_cpu_dma_latency),
+        ProbePlan::Stall(stall) => {
+            let kind = stall_kind(stall, &cpus, facts, &mut warnings)?;
+            policy = stall_policy(stall.policy, &cpus, facts, &mut warnings)?;
+            (kind, None, stall.hold_cpu_dma_latency)
+        }
+        ProbePlan::Dispatch(dispatch) => {
+            let kind = dispatch_kind(dispatch, &cpus, facts, &mut warnings)?;
+            (kind, dispatch.samples, dispatch.hold_cpu_dma_latency)
+        }
+        ProbePlan::Roundtrip(roundtrip) => {
+            let pair = roundtrip.pair(&context, target)?;
+            let kind = roundtrip::kind(roundtrip, pair, facts, &mut warnings)?;
+            policy = roundtrip::policy(policy, pair, &context, &mut warnings);
+            (kind, roundtrip.samples, roundtrip.hold_cpu_dma_latency)
+        }
     };
-    let other_cpus = other_cpus(&context, &cpus);
-    let spec = |kind, policy, priority, hold_cpu_dma_latency| ProbeSpec {
+    let spec = ProbeSpec {
         kind,
-        cpus: cpus.clone(),
-        other_cpus: other_cpus.clone(),
+        other_cpus: other_cpus(&context, &cpus),
+        cpus,
         policy,
         priority,
         warmup: options.warmup,
         duration: options.duration,
-        samples_max: options.samples_max,
+        samples_max: options.samples_max.or(samples),
         strict: options.strict,
         lock_memory: options.lock_memory,
         hold_cpu_dma_latency,
     };
-    match plan {
-        ProbePlan::Timer(timer) => {
-            let spec = spec(timer_kind(timer), timer.policy, timer.priority, timer.hold_cpu_dma_latency);
-            Ok((spec, Vec::new()))
-        }
-        ProbePlan::Stall(stall) => {
-            let mut warnings = Vec::new();
-            let kind = stall_kind(stall, &cpus, facts, &mut warnings)?;
-            let policy = stall_policy(stall.policy, &cpus, facts, &mut warnings)?;
-            Ok((spec(kind, policy, stall.priority, stall.hold_cpu_dma_latency), warnings))
-        }
-    }
+    Ok((spec, warnings))
 }
 
 /// Where the threads that do not measure run: housekeeping CPUs if there are any, else whatever is left.
@@ -80,6 +87,43 @@ fn timer_kind(timer: &TimerPlan) -> ProbeKind {
         method: timer.method,
         break_above: timer.break_above,
     }
+}
+
+fn dispatch_kind(
+    dispatch: &DispatchPlan,
+    cpus: &CpuSet,
+    facts: &Facts,
+    warnings: &mut Vec<Warning>,
+) -> Result<ProbeKind, ProbeError> {
+    let source = dispatch.source;
+    let interval = dispatch.period().map_err(ProbeError::Period)?;
+    let is_own_timer = matches!(source, DispatchSource::Timerfd | DispatchSource::Nanosleep);
+    if !is_own_timer && cpus.len() > 1 {
+        return Err(ProbeError::OneCpuOnly { source_of_interrupts: source, cpus: cpus.clone() });
+    }
+    warnings.push(Warning::without_fix(
+        "dispatch-whole-only",
+        "only the whole dispatch latency is measured: how it is divided between the interrupt's entry, the wake-up \
+         and the switch is not known without kernel events",
+    ));
+    if source == DispatchSource::Timerfd && facts.kernel.preemption == "PREEMPT_RT" {
+        warnings.push(Warning::new(
+            "expiry-in-softirq",
+            "a PREEMPT_RT kernel handles the expiry of a timerfd in its timer softirq thread: the latency includes \
+             waking that thread",
+            "use `nanosleep`, whose expiry is handled in the hard interrupt for real-time tasks",
+        ));
+    }
+    if !source.tells_expiry() {
+        warnings.push(Warning::without_fix(
+            "expiry-unknown",
+            format!(
+                "{source} does not tell for which moment its interrupt was programmed: a latency is how much later \
+                 than the earliest of the last 64 interrupts the process ran, and the smallest latency is not in it"
+            ),
+        ));
+    }
+    Ok(ProbeKind::Dispatch { source, interval, break_above: dispatch.break_above })
 }
 
 fn stall_kind(

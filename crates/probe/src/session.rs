@@ -7,6 +7,7 @@ use crate::layout::{self, Header, Lane};
 use crate::spec::{ProbeKind, ProbeSpec};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ impl<'s> Session<'s> {
     /// Starts the process and returns when all its threads are ready.
     pub(crate) fn start(launcher: &Launcher, spec: &'s ProbeSpec) -> Result<Self, ProbeError> {
         let memory =
-            SharedWords::create(layout::words_needed(spec.cpus.len())).map_err(ProbeError::Memory)?;
+            SharedWords::create(layout::words_needed(spec.lanes().len())).map_err(ProbeError::Memory)?;
         let file = memory.file().try_clone_to_owned().map_err(ProbeError::Memory)?;
         let failed = |source| ProbeError::Start { program: launcher.program.display().to_string(), source };
         let text = serde_json::to_string(spec).map_err(|error| failed(error.into()))?;
@@ -52,14 +53,16 @@ impl<'s> Session<'s> {
             .map_err(failed)?;
         let messages = receive(&mut child);
         let calibration = match spec.kind {
-            ProbeKind::Timer { .. } => None,
+            ProbeKind::Timer { .. } | ProbeKind::Dispatch { .. } | ProbeKind::Roundtrip { .. } => None,
             ProbeKind::Stall { hardware_counter, multiplier, .. } => {
                 let counter = if hardware_counter { CounterKind::Hardware } else { CounterKind::KernelClock };
                 Some((counter, Calibration::of_multiplier(multiplier)))
             }
         };
         let gaps_kept = GAPS_KEPT / spec.cpus.len().max(1);
-        let lanes = spec.cpus.iter().map(|cpu| LaneReader::new(cpu, gaps_kept)).collect();
+        let has_period = spec.period().is_some();
+        let lanes =
+            spec.lanes().into_iter().map(|lane| LaneReader::new(lane, has_period, gaps_kept)).collect();
         let mut session = Self {
             spec,
             child,
@@ -157,29 +160,53 @@ impl<'s> Session<'s> {
     pub(crate) fn interval(&mut self, end_ns: u64) -> (Vec<Interval>, Vec<SpikeRecord>) {
         let start_ns = std::mem::replace(&mut self.interval_start_ns, end_ns);
         let calibration = self.calibration.map(|(_, calibration)| calibration);
+        let counter_hz = self.counter_hz();
         let mut spikes = Vec::new();
         let mut intervals = Vec::with_capacity(self.lanes.len());
         for (index, reader) in self.lanes.iter_mut().enumerate() {
             let lane = lane_of(&self.memory, index);
             let mut interval = reader.interval(&lane, calibration.as_ref());
             (interval.start_ns, interval.end_ns) = (start_ns, end_ns);
+            (interval.peer_cpu, interval.counter_hz) = (self.spec.peer_cpu(), counter_hz);
             spikes.append(&mut reader.new_spikes());
             intervals.push(interval);
         }
         (intervals, spikes)
     }
 
-    /// Page faults and involuntary switches of each measuring thread; complete once it has ended.
-    pub(crate) fn usage(&self) -> impl Iterator<Item = CounterRecord> + '_ {
-        self.lanes.iter().enumerate().map(|(index, reader)| {
-            let lane = lane_of(&self.memory, index);
-            CounterRecord {
-                cpu: reader.cpu,
-                page_faults: Some(lane.page_faults().load(Relaxed)),
-                involuntary_switches: Some(lane.involuntary_switches().load(Relaxed)),
-                ..CounterRecord::default()
+    /// Ticks per second of the counter that took the times (roundtrip only).
+    fn counter_hz(&self) -> Option<u64> {
+        match self.spec.kind {
+            ProbeKind::Roundtrip { multiplier, .. } => {
+                Some(Calibration::of_multiplier(multiplier).frequency.0)
             }
-        })
+            _ => None,
+        }
+    }
+
+    /// Page faults and involuntary switches of each measuring thread; complete once it has ended.
+    pub(crate) fn usage(&self) -> Vec<CounterRecord> {
+        let record = |cpu, page_faults: &AtomicU64, switches: &AtomicU64| CounterRecord {
+            cpu,
+            page_faults: Some(page_faults.load(Relaxed)),
+            involuntary_switches: Some(switches.load(Relaxed)),
+            ..CounterRecord::default()
+        };
+        let own = |(index, reader): (usize, &LaneReader)| {
+            let lane = lane_of(&self.memory, index);
+            record(reader.cpu, lane.page_faults(), lane.involuntary_switches())
+        };
+        let Some(peer) = self.spec.peer_cpu() else {
+            return self.lanes.iter().enumerate().map(own).collect();
+        };
+        let lane = lane_of(&self.memory, 0);
+        let answering = record(peer, lane.peer_page_faults(), lane.peer_involuntary_switches());
+        self.lanes.iter().enumerate().take(1).map(own).chain([answering]).collect()
+    }
+
+    /// Round trips whose two ways could not be told apart because the CPUs' counters disagree.
+    pub(crate) fn disorder(&self) -> u64 {
+        (0..self.lanes.len()).map(|index| lane_of(&self.memory, index).disorder().load(Relaxed)).sum()
     }
 
     /// Whether the process has ended without having finished.

@@ -1,8 +1,12 @@
 //! What a measuring process is told: a probe with everything resolved for this machine.
 
 use serde::{Deserialize, Serialize};
-use whylate_core::plan::{Policy, TimerMethod};
-use whylate_core::{CpuSet, Nanos};
+use whylate_core::plan::{CpuPair, DispatchSource, Policy, RoundtripMethod, TimerMethod};
+use whylate_core::{CpuId, CpuSet, Nanos};
+
+/// The part of a round trip from the asking CPU to the answering one, and the way back.
+pub(crate) const THERE: &str = "there";
+pub(crate) const BACK: &str = "back";
 
 /// One probe on one or several CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,7 +25,7 @@ pub struct ProbeSpec {
     pub warmup: Nanos,
     /// How long the samples count.
     pub duration: Nanos,
-    /// Ends earlier, after that many samples on a CPU (timer only).
+    /// Ends earlier, after that many samples of a series on a CPU (not stall).
     pub samples_max: Option<u64>,
     /// Fail instead of warn when the policy or locked memory is refused.
     pub strict: bool,
@@ -56,6 +60,39 @@ pub enum ProbeKind {
         /// Size of the buffer that each turn also reads a line of; 0 is none.
         working_set_bytes: u64,
     },
+    /// The dispatch probe.
+    Dispatch {
+        /// What interrupts.
+        source: DispatchSource,
+        /// Time between two interrupts.
+        interval: Nanos,
+        /// A latency above it stops everything.
+        break_above: Option<Nanos>,
+    },
+    /// The round-trip probe.
+    Roundtrip {
+        /// The asking CPU and the answering one.
+        pair: CpuPair,
+        /// How messages travel, one method after another.
+        methods: Vec<RoundtripMethod>,
+        /// Whether spinning is done as an ordinary task, since it would take the last housekeeping CPU otherwise.
+        spin_ordinary: bool,
+        /// Which counter is read.
+        hardware_counter: bool,
+        /// Nanoseconds per tick of that counter, times 2^32.
+        multiplier: u64,
+        /// Whether the counters of both CPUs agree, so that each way has a time of its own.
+        halves: bool,
+    },
+}
+
+/// What one lane of the shared memory holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneSpec {
+    /// The measured CPU.
+    pub cpu: CpuId,
+    /// As [`whylate_core::record::Interval::series`].
+    pub series: Option<String>,
 }
 
 impl ProbeSpec {
@@ -64,14 +101,47 @@ impl ProbeSpec {
         match self.kind {
             ProbeKind::Timer { .. } => "timer",
             ProbeKind::Stall { .. } => "stall",
+            ProbeKind::Dispatch { .. } => "dispatch",
+            ProbeKind::Roundtrip { .. } => "roundtrip",
         }
     }
 
     /// The period; `None` for a probe without one.
     pub fn period(&self) -> Option<Nanos> {
         match self.kind {
-            ProbeKind::Timer { interval, .. } => Some(interval),
-            ProbeKind::Stall { .. } => None,
+            ProbeKind::Timer { interval, .. } | ProbeKind::Dispatch { interval, .. } => Some(interval),
+            ProbeKind::Stall { .. } | ProbeKind::Roundtrip { .. } => None,
+        }
+    }
+
+    /// What each lane holds, in order: one for each CPU; for the round-trip probe one for each method, followed by
+    /// those of its two ways if they are measured.
+    pub fn lanes(&self) -> Vec<LaneSpec> {
+        match &self.kind {
+            ProbeKind::Roundtrip { pair, methods, halves, .. } => {
+                let parts: &[&str] = if *halves { &[THERE, BACK] } else { &[] };
+                let names = methods.iter().flat_map(|method| {
+                    let name = method.name();
+                    let parts = parts.iter().map(move |part| format!("{name}/{part}"));
+                    std::iter::once(name.to_owned()).chain(parts)
+                });
+                names.map(|name| LaneSpec { cpu: pair.from, series: Some(name) }).collect()
+            }
+            kind => {
+                let series = match kind {
+                    ProbeKind::Dispatch { source, .. } => Some(source.to_string()),
+                    _ => None,
+                };
+                self.cpus.iter().map(|cpu| LaneSpec { cpu, series: series.clone() }).collect()
+            }
+        }
+    }
+
+    /// The CPU that answers a round trip; `None` for other probes.
+    pub fn peer_cpu(&self) -> Option<CpuId> {
+        match self.kind {
+            ProbeKind::Roundtrip { pair, .. } => Some(pair.to),
+            _ => None,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::layout::{Header, Lane, words_needed};
 use crate::spec::{ProbeKind, ProbeSpec};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
-use whylate_core::plan::{Policy, TimerMethod};
+use whylate_core::plan::{DispatchSource, Policy, TimerMethod};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::{CpuSet, Cycles, MonoTime, Nanos};
 use whylate_sys::counter::{Calibration, CounterKind};
@@ -17,7 +17,7 @@ use whylate_sys::shared::SharedWords;
 use whylate_sys::{allocation, clock};
 
 /// One test at a time: each wants the last CPU for itself.
-static ALONE: Mutex<()> = Mutex::new(());
+pub(crate) static ALONE: Mutex<()> = Mutex::new(());
 
 /// What one measurement on one CPU brought.
 struct Measured {
@@ -80,7 +80,7 @@ fn measure(spec: &ProbeSpec, calibration: Option<&Calibration>) -> Measured {
         scope.spawn(|| child::measure(spec, memory.words(), &send).unwrap()).join().unwrap();
     });
     let lane = Lane::of(memory.words(), 0).unwrap();
-    let mut reader = LaneReader::new(spec.cpus.first().unwrap(), 1_000_000);
+    let mut reader = LaneReader::new(spec.lanes().remove(0), spec.period().is_some(), 1_000_000);
     let anchor = calibration.map(|calibration| (CounterKind::Hardware.anchor(), *calibration));
     lane.drain(|record| reader.take(record, anchor.as_ref()));
     Measured {
@@ -114,6 +114,38 @@ fn every_period_is_a_sample_or_missed_whatever_wakes_the_task() {
     }
 }
 
+fn dispatch(source: DispatchSource, interval: Nanos) -> ProbeKind {
+    ProbeKind::Dispatch { source, interval, break_above: None }
+}
+
+#[test]
+fn every_interrupt_is_a_sample_or_missed_whatever_the_source() {
+    let _alone = ALONE.lock();
+    for source in [DispatchSource::Timerfd, DispatchSource::Nanosleep] {
+        let kind = dispatch(source, Nanos::from_millis(1));
+        let measured = measure(&spec(kind, Nanos::from_millis(300)), None);
+        let interval = &measured.interval;
+        let interrupts = interval.samples + interval.overruns.unwrap();
+        assert!((300..320).contains(&interrupts), "{source}: {interrupts}");
+        assert_eq!(interval.series.as_deref(), Some(source.to_string().as_str()));
+        assert_eq!(histogram_count(interval), interval.samples, "{source}");
+        let largest = measured.spikes.iter().map(|spike| spike.latency_ns).max();
+        assert_eq!(largest, interval.max_ns, "{source}");
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_unavailable() {
+    let _alone = ALONE.lock();
+    let spec = spec(dispatch(DispatchSource::Uio(99_999), Nanos::from_millis(1)), Nanos::from_millis(10));
+    let memory = SharedWords::create(words_needed(1)).unwrap();
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| child::measure(&spec, memory.words(), &|_| {})).join().unwrap()
+    });
+    let Failure::Unavailable(reason) = outcome.unwrap_err() else { panic!("not a missing device") };
+    assert!(reason.contains("/dev/uio99999"), "{reason}");
+}
+
 #[test]
 fn the_counting_allocator_counts() {
     let before = allocation::allocations_of_this_thread();
@@ -129,6 +161,8 @@ fn measuring_threads_allocate_nothing_and_take_no_page_fault() {
         (timer(Nanos::from_micros(500), TimerMethod::Nanosleep), None),
         (timer(Nanos::from_micros(500), TimerMethod::Timerfd), None),
         (timer(Nanos::from_micros(500), TimerMethod::PosixTimer), None),
+        (dispatch(DispatchSource::Timerfd, Nanos::from_micros(500)), None),
+        (dispatch(DispatchSource::Nanosleep, Nanos::from_micros(500)), None),
         (stall(calibration.cycles(Nanos::from_micros(1)).0, &calibration), Some(&calibration)),
     ];
     for (kind, calibration) in probes {

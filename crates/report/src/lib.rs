@@ -5,6 +5,7 @@
 //! in the result, and histograms and time series are only thinned to what a picture can show.
 
 pub mod explain;
+mod dispatch;
 mod figure;
 pub mod html;
 pub mod markdown;

@@ -2,8 +2,8 @@
 
 use crate::figure::MISSING;
 use crate::table::{Field, Group, Line, LineKind, run_groups};
-use crate::words;
 use crate::{ReportError, require_run_samples};
+use crate::{dispatch, words};
 use std::fmt::Write as _;
 use whylate_core::result::{Outcome, RunResult, Verdict};
 
@@ -17,6 +17,7 @@ pub fn run(run: &RunResult) -> Result<String, ReportError> {
     let mut sections = vec![headline(run)];
     sections.extend(list(words::failures(run).iter().map(|failure| escape(failure))));
     sections.extend(groups.iter().map(group_table));
+    sections.extend(dispatch_rows(run));
     if groups.iter().any(Group::has_corrected) {
         sections.push(escape(words::CORRECTED_NOTE));
     }
@@ -52,12 +53,20 @@ fn headline(run: &RunResult) -> String {
     text
 }
 
+/// The rows of 10 us of every dispatch series, folded away.
+fn dispatch_rows(run: &RunResult) -> Option<String> {
+    let texts: Vec<String> = dispatch::of_run(run).into_iter().flatten().collect();
+    (!texts.is_empty())
+        .then(|| details("Dispatch latency in rows of 10 us", &format!("```\n{}\n```", texts.join("\n"))))
+}
+
 fn group_table(group: &Group) -> String {
     let fields: Vec<Field> = Field::ALL.into_iter().filter(|field| group.uses(*field)).collect();
     let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
     let titles = fields.iter().map(|field| group.title(*field).to_owned()).collect();
     let rule =
-        fields.iter().map(|field| if *field == Field::Cell { ":--" } else { "--:" }.to_owned()).collect();
+        fields.iter().map(|field| if matches!(field, Field::Cell | Field::Series) { ":--" } else { "--:" });
+    let rule = rule.map(str::to_owned).collect();
     let mut lines = vec![
         format!("**{}**: {}\n", escape(&group.probe), words::probe_meaning(&group.probe)),
         row(titles),
@@ -68,10 +77,10 @@ fn group_table(group: &Group) -> String {
 }
 
 fn cell(line: &Line, field: Field) -> String {
-    let missing = if line.kind == LineKind::Corrected { "" } else { MISSING };
+    let missing = if line.kind == LineKind::Recorded { MISSING } else { "" };
     let text = escape(line.cells.get(field as usize).and_then(Option::as_deref).unwrap_or(missing).trim());
     match (field, line.kind) {
-        (Field::Cell, LineKind::Corrected) => format!("↳ *{text}*"),
+        (Field::Cell, LineKind::Corrected) | (Field::Series, LineKind::Part) => format!("↳ *{text}*"),
         (Field::Max, _) if line.over_limit => format!("**{text}**"),
         _ => text,
     }

@@ -8,6 +8,8 @@ use whylate_core::{CpuId, CpuSet, Nanos};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Cell,
+    /// The method of a round trip, what interrupts in a dispatch, or a part of either.
+    Series,
     Cpu,
     Samples,
     Min,
@@ -17,6 +19,8 @@ pub(crate) enum Field {
     P999,
     P9999,
     Max,
+    /// Median in ticks of the time-stamp counter.
+    Cycles,
     /// Missed periods of `timer`, gaps of `stall`.
     Missed,
     /// Share of the time that went into gaps.
@@ -28,8 +32,9 @@ pub(crate) enum Field {
 
 impl Field {
     /// From left to right.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Cell,
+        Self::Series,
         Self::Cpu,
         Self::Samples,
         Self::Min,
@@ -39,6 +44,7 @@ impl Field {
         Self::P999,
         Self::P9999,
         Self::Max,
+        Self::Cycles,
         Self::Missed,
         Self::Lost,
         Self::LoadRate,
@@ -49,6 +55,8 @@ impl Field {
     fn title(self, probe: &str) -> &'static str {
         match self {
             Self::Cell => "cell",
+            Self::Series if probe == "roundtrip" => "method",
+            Self::Series => "source",
             Self::Cpu => "CPU",
             Self::Samples => "samples",
             Self::Min => "min",
@@ -58,6 +66,7 @@ impl Field {
             Self::P999 => "p99.9",
             Self::P9999 => "p99.99",
             Self::Max => "max",
+            Self::Cycles => "median cycles",
             Self::Missed if probe == "stall" => "gaps",
             Self::Missed => "missed",
             Self::Lost => "lost",
@@ -70,8 +79,8 @@ impl Field {
     /// Where there is no room for every column, those with the smallest number go first; 9 never goes.
     pub(crate) fn importance(self) -> u8 {
         match self {
-            Self::Cell | Self::Cpu | Self::Max | Self::P99 | Self::Median => 9,
-            Self::P999 => 8,
+            Self::Cell | Self::Series | Self::Cpu | Self::Max | Self::P99 | Self::Median => 9,
+            Self::P999 | Self::Cycles => 8,
             Self::Missed => 7,
             Self::Samples => 6,
             Self::Min => 5,
@@ -96,6 +105,8 @@ pub(crate) enum LineKind {
     Recorded,
     /// Coordinated omission undone.
     Corrected,
+    /// A part of the samples of the line before.
+    Part,
 }
 
 /// One line.
@@ -148,6 +159,17 @@ pub(crate) fn probe_names(run: &RunResult) -> Vec<&str> {
     for probe in run.cells.iter().flat_map(|cell| &cell.probes) {
         if !names.contains(&probe.probe.as_str()) {
             names.push(&probe.probe);
+        }
+    }
+    names
+}
+
+/// The series of a probe, in the order in which they appear; `None` where it has but one.
+pub(crate) fn series_names<'r>(run: &'r RunResult, probe: &str) -> Vec<Option<&'r str>> {
+    let mut names = Vec::new();
+    for cpu in run.cells.iter().filter_map(|cell| cell_probe(cell, probe)).flat_map(|probe| &probe.cpus) {
+        if !names.contains(&cpu.series.as_deref()) {
+            names.push(cpu.series.as_deref());
         }
     }
     names
@@ -215,13 +237,25 @@ fn push_lines(
     // Without missed periods the corrected figures are the recorded ones.
     let Some(corrected) = cpu.corrected.as_ref().filter(|_| cpu.overruns.is_some_and(|missed| missed > 0))
     else {
-        return;
+        return push_parts(lines, cpu);
     };
     let cells = Field::ALL.map(|field| match field {
         Field::Cell => Some("  corrected".to_owned()),
         _ => quantile_text(field, corrected),
     });
     lines.push(Line { kind: LineKind::Corrected, cells: cells.to_vec(), over_limit: above(Some(corrected)) });
+    push_parts(lines, cpu);
+}
+
+fn push_parts(lines: &mut Vec<Line>, cpu: &CpuResult) {
+    for part in &cpu.parts {
+        let cells = Field::ALL.map(|field| match field {
+            Field::Series => Some(format!("  {}", part.part)),
+            Field::Samples => Some(count(part.samples)),
+            _ => part.quantiles.as_ref().and_then(|figures| quantile_text(field, figures)),
+        });
+        lines.push(Line { kind: LineKind::Part, cells: cells.to_vec(), over_limit: false });
+    }
 }
 
 fn quantile_text(field: Field, figures: &Quantiles) -> Option<String> {
@@ -245,7 +279,12 @@ fn recorded_text(
 ) -> Option<String> {
     match field {
         Field::Cell => cell.map(|cell| cell.name.clone()),
-        Field::Cpu => Some(cpu.cpu.to_string()),
+        Field::Series => cpu.series.clone(),
+        Field::Cpu => Some(match cpu.peer_cpu {
+            Some(peer) => format!("{}->{peer}", cpu.cpu),
+            None => cpu.cpu.to_string(),
+        }),
+        Field::Cycles => cpu.cycles.map(|cycles| count(cycles.p50)),
         Field::Samples => Some(count(cpu.samples)),
         Field::Missed => cpu.overruns.or(cpu.gaps).map(count),
         Field::Lost => cpu.lost_share.map(share),

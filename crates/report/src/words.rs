@@ -7,7 +7,7 @@ use whylate_core::result::{
     Cause, CauseKind, CellResult, Comparison, NoiseFloor, Outcome, ProbeResult, RunResult, RunState, Spike,
     Verdict,
 };
-use whylate_core::{CpuSet, Facts};
+use whylate_core::{CpuSet, Facts, SeriesName};
 
 /// What recorded and corrected figures are.
 pub(crate) const CORRECTED_NOTE: &str = "Lines marked corrected count each missed period as late as it would have \
@@ -23,6 +23,8 @@ pub(crate) fn probe_meaning(probe: &str) -> &'static str {
     match probe {
         "timer" => "how late a periodic task wakes up",
         "stall" => "how long a task that never sleeps is interrupted",
+        "dispatch" => "from an interrupt's moment to the process that waits for it",
+        "roundtrip" => "a message to another CPU and back",
         _ => "latency",
     }
 }
@@ -264,7 +266,9 @@ pub(crate) fn spikes(run: &RunResult) -> Vec<(&CellResult, &Spike)> {
 pub(crate) fn largest_spikes(run: &RunResult) -> Vec<String> {
     let all = spikes(run);
     let lines = probe_names(run).into_iter().filter_map(|probe| {
-        let (cell, spike) = all.iter().find(|(_, spike)| spike.probe.as_deref() == Some(probe))?;
+        let name = |spike: &Spike| spike.probe.as_deref().map(|name| SeriesName::of(name).probe.to_owned());
+        let (cell, spike) = all.iter().find(|(_, spike)| name(spike).as_deref() == Some(probe))?;
+        let probe = spike.probe.as_deref().unwrap_or(probe);
         let repeat = spike.repeat.map(|repeat| format!(", repeat {repeat}")).unwrap_or_default();
         Some(format!(
             "largest {probe} spike: {} in {} on CPU {}{repeat}: {}",

@@ -7,9 +7,9 @@ use whylate_core::plan::{
     CellPlan, ExecPlan, LoadKind, LoadPlan, MemoryPlan, Policy, ProbePlan, SizeError, StallPlan, Threshold,
 };
 use whylate_core::warning::push_once;
-use whylate_core::{Bytes, CpuSet, Facts, Nanos, Plan, Warning};
-use whylate_load::{ExecSpec, LoadSpec, LoadWork, MemorySpec};
-use whylate_probe::{Options, ProbeSpec, resolve};
+use whylate_core::{Bytes, CpuSelector, CpuSet, Facts, Nanos, Plan, Warning};
+use whylate_load::{EventKind, EventSpec, ExecSpec, LoadSpec, LoadWork, MemorySpec};
+use whylate_probe::{LaneSpec, Options, ProbeSpec, resolve};
 
 /// From which length on the noise-floor check counts a gap.
 pub const NOISE_FLOOR_THRESHOLD: Nanos = Nanos::from_micros(10);
@@ -90,8 +90,8 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
         let (spec, more) =
             resolve(probe, &target, &facts, &options).map_err(|source| RunError::Probe { index, source })?;
         let same_kind = probes.iter().filter(|other| other.name() == spec.name());
-        let twice = same_kind.flat_map(|other| other.cpus.intersection(&spec.cpus).first()).next();
-        if let Some(cpu) = twice {
+        let known: Vec<LaneSpec> = same_kind.flat_map(ProbeSpec::lanes).collect();
+        if let Some(LaneSpec { cpu, .. }) = spec.lanes().into_iter().find(|lane| known.contains(lane)) {
             return Err(RunError::ProbeTwice { index, kind: probe.kind(), cpu });
         }
         more.into_iter().for_each(|warning| push_once(&mut warnings, warning));
@@ -173,6 +173,11 @@ fn prepare_load(load: &LoadPlan, target: &CpuSet, facts: &Facts) -> Result<Prepa
             let spec = exec_spec(exec, target, facts).map_err(|error| error.to_string())?;
             (LoadWork::Exec(spec), exec.rate_unit.clone())
         }
+        kind => {
+            let spec = event_spec(kind, target, facts)?;
+            let unit = spec.kind.unit().to_owned();
+            (LoadWork::Events(spec), unit)
+        }
     };
     Ok(PreparedLoad { name: load.name.clone(), spec: LoadSpec::new(work), unit })
 }
@@ -189,6 +194,25 @@ fn memory_spec(memory: &MemoryPlan, target: &CpuSet, facts: &Facts) -> Result<Me
     })
 }
 
+/// Loads of single acts; the others have been taken already.
+fn event_spec(load: &LoadKind, target: &CpuSet, facts: &Facts) -> Result<EventSpec, String> {
+    let (kind, cpus, victims, pace) = match load {
+        LoadKind::Tlb(tlb) => (EventKind::Tlb, &tlb.cpus, Some(&tlb.victims), tlb.rate),
+        LoadKind::Ipi(ipi) => (EventKind::Ipi(ipi.reach), &ipi.cpus, Some(&ipi.victims), ipi.rate),
+        LoadKind::Pageattr(buffers) => (EventKind::Pageattr, &buffers.cpus, None, buffers.rate),
+        LoadKind::Softirq(packets) => (EventKind::Softirq, &packets.cpus, None, packets.rate),
+        LoadKind::IrqThread(irq) => (EventKind::IrqThread(irq.source), &irq.cpus, None, irq.rate),
+        LoadKind::Memory(_) | LoadKind::Exec(_) => {
+            return Err(format!("`{}` is not made of single acts", load.kind()));
+        }
+    };
+    let context = facts.cpu_context();
+    let resolve =
+        |cpus: &CpuSelector| cpus.resolve(&context, Some(target)).map_err(|error| error.to_string());
+    let victims = victims.map(resolve).transpose()?.unwrap_or_default();
+    Ok(EventSpec { kind, cpus: resolve(cpus)?, victims, pace })
+}
+
 /// The size on the CPU where it is largest: on a hybrid processor `l3*4` has to be above every L3 that is loaded.
 fn working_set(memory: &MemoryPlan, cpus: &CpuSet, facts: &Facts) -> Result<Bytes, SizeError> {
     let mut largest = Bytes(0);
@@ -201,7 +225,7 @@ fn working_set(memory: &MemoryPlan, cpus: &CpuSet, facts: &Facts) -> Result<Byte
 }
 
 fn exec_spec(exec: &ExecPlan, target: &CpuSet, facts: &Facts) -> Result<ExecSpec, CpuError> {
-    let resolve = |cpus: &whylate_core::CpuSelector| cpus.resolve(&facts.cpu_context(), Some(target));
+    let resolve = |cpus: &CpuSelector| cpus.resolve(&facts.cpu_context(), Some(target));
     Ok(ExecSpec {
         command: exec.command.clone(),
         cpus: exec.cpus.as_ref().map(resolve).transpose()?,

@@ -1,11 +1,15 @@
 //! Pass or fail against the plan's limit.
 //!
-//! The limit is about the largest value that was seen: the lateness of the `timer` probe, the gap of the `stall`
-//! probe. A pass says that nothing was above the limit while it was measured, not that nothing ever will be.
+//! The limit is about the largest value that was seen: the lateness of the `timer` and `dispatch` probes, the gap of
+//! the `stall` probe. A pass says that nothing was above the limit while it was measured, not that nothing ever will be.
 
 use crate::format::{format_apart, format_ns};
 use whylate_core::result::{CellResult, Verdict};
 use whylate_core::{CpuId, Nanos};
+
+/// The probes whose values are latencies of the machine. A round trip takes the time that its method takes, and says
+/// nothing about a limit.
+const JUDGED: [&str; 3] = ["timer", "stall", "dispatch"];
 
 /// The largest value of one probe on one CPU in one cell.
 struct Worst<'a> {
@@ -52,7 +56,7 @@ impl Worst<'_> {
 fn worst(cells: &[CellResult]) -> Option<Worst<'_>> {
     let mut worst: Option<Worst<'_>> = None;
     for cell in cells {
-        for probe in cell.probes.iter().filter(|probe| ["timer", "stall"].contains(&probe.probe.as_str())) {
+        for probe in cell.probes.iter().filter(|probe| JUDGED.contains(&probe.probe.as_str())) {
             for cpu in &probe.cpus {
                 let Some(quantiles) = cpu.quantiles else { continue };
                 if worst.as_ref().is_none_or(|worst| worst.value_ns < quantiles.max_ns) {
@@ -128,7 +132,7 @@ mod tests {
 
     #[test]
     fn other_probes_are_not_judged() {
-        let foreign = [cell("idle", "dispatch", Some(1_000_000)), cell("l3", "timer", Some(10))];
+        let foreign = [cell("idle", "roundtrip", Some(1_000_000)), cell("l3", "timer", Some(10))];
         assert_eq!(verdict(&foreign, Some(Nanos(100)), true).0, Verdict::Pass);
     }
 }

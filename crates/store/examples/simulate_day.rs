@@ -107,6 +107,7 @@ impl Machine {
             if self.random.below(20) == 0 {
                 let at_ns = span.start_ns + self.random.below(INTERVAL_NS);
                 let spike = SpikeRecord {
+                    series: None,
                     cpu: CpuId(cpu),
                     at_ns,
                     latency_ns: 100_000 + self.random.below(400_000),
@@ -180,6 +181,7 @@ impl Machine {
             lost_ns: None,
             spikes_dropped: 0,
             histogram,
+            ..Interval::default()
         }
     }
 

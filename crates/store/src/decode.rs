@@ -183,10 +183,15 @@ pub(crate) fn intervals(batch: &Batch) -> Result<Vec<(Arc<RowKey>, Interval)>, D
     let overruns = named.optionals("overruns")?;
     let (gaps, lost_ns) = (named.optionals("gaps")?, named.optionals("lost_ns")?);
     let spikes_dropped = named.ints("spikes_dropped")?;
+    let (peer_cpu, counter_hz) = (named.optionals("peer_cpu")?, named.optionals("counter_hz")?);
     let interval = |row| {
         let Span { start_ns, end_ns } = span.get(row)?;
         let interval = Interval {
             cpu: probe.cpu(row)?,
+            // Part of the key.
+            series: None,
+            peer_cpu: peer_cpu.get(row)?.and_then(|cpu| u32::try_from(cpu).ok()).map(CpuId),
+            counter_hz: counter_hz.get(row)?,
             start_ns,
             end_ns,
             samples: samples.get(row)?,
@@ -212,6 +217,7 @@ pub(crate) fn spikes(batch: &Batch) -> Result<Vec<(Arc<RowKey>, SpikeRecord)>, D
     let spike = |row| {
         let spike = SpikeRecord {
             cpu: probe.cpu(row)?,
+            series: None,
             at_ns: at_ns.get(row)?,
             latency_ns: latency_ns.get(row)?,
             sample: sample.get(row)?,

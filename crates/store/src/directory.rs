@@ -13,10 +13,12 @@ use crate::table::{
     Batch, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, RATES, SPIKES, TABLES, Table, segment_name,
     segment_number,
 };
+use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use whylate_core::SeriesName;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::RunResult;
 
@@ -105,12 +107,22 @@ impl RunDirectory {
 
     /// Keeps intervals of a probe, with their histograms, for the next flush.
     pub fn add_intervals(&mut self, key: &Arc<RowKey>, intervals: impl IntoIterator<Item = Interval>) {
-        self.pending.intervals.extend(intervals.into_iter().map(|interval| (Arc::clone(key), interval)));
+        let mut keys = SeriesKeys::new(key);
+        let keyed = intervals.into_iter().map(|mut interval| {
+            let series = interval.series.take();
+            (keys.of(series.as_deref()), interval)
+        });
+        self.pending.intervals.extend(keyed);
     }
 
     /// Keeps spikes of a probe for the next flush.
     pub fn add_spikes(&mut self, key: &Arc<RowKey>, spikes: impl IntoIterator<Item = SpikeRecord>) {
-        self.pending.spikes.extend(spikes.into_iter().map(|spike| (Arc::clone(key), spike)));
+        let mut keys = SeriesKeys::new(key);
+        let keyed = spikes.into_iter().map(|mut spike| {
+            let series = spike.series.take();
+            (keys.of(series.as_deref()), spike)
+        });
+        self.pending.spikes.extend(keyed);
     }
 
     /// Keeps rates of a load for the next flush.
@@ -196,6 +208,27 @@ impl RunDirectory {
     /// The folder for recorded traces.
     pub fn traces_path(&self) -> PathBuf {
         self.path.join(TRACES_FOLDER)
+    }
+}
+
+/// The keys of a probe's series: the series becomes part of the probe's name.
+struct SeriesKeys<'k> {
+    probe: &'k Arc<RowKey>,
+    series: HashMap<String, Arc<RowKey>>,
+}
+
+impl<'k> SeriesKeys<'k> {
+    fn new(probe: &'k Arc<RowKey>) -> Self {
+        Self { probe, series: HashMap::new() }
+    }
+
+    fn of(&mut self, series: Option<&str>) -> Arc<RowKey> {
+        let Some(series) = series else { return Arc::clone(self.probe) };
+        let known = self.series.entry(series.to_owned()).or_insert_with(|| {
+            let probe = SeriesName::in_probe(&self.probe.probe, Some(series)).to_string();
+            Arc::new(RowKey { probe, ..RowKey::clone(self.probe) })
+        });
+        Arc::clone(known)
     }
 }
 

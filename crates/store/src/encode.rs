@@ -95,6 +95,8 @@ impl Rows {
         columns.push(optionals(rows().map(|row| row.gaps)));
         columns.push(optionals(rows().map(|row| row.lost_ns)));
         columns.push(ints(rows().map(|row| row.spikes_dropped)));
+        columns.push(optionals(rows().map(|row| row.peer_cpu.map(|cpu| u64::from(cpu.0)))));
+        columns.push(optionals(rows().map(|row| row.counter_hz)));
         Batch { columns }
     }
 

@@ -13,7 +13,7 @@ pub struct RowKey {
     pub repeat: u32,
     /// Number of the attempt at that repeat, from 1.
     pub attempt: u32,
-    /// `timer`, `stall`, or [`NOISE_FLOOR`].
+    /// The probe, joined to its series if it has several (`timer`, `roundtrip/futex`); or [`NOISE_FLOOR`].
     pub probe: String,
 }
 

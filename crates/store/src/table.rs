@@ -96,6 +96,8 @@ pub(crate) const INTERVALS: Table = Table {
         optional("gaps"),
         optional("lost_ns"),
         int("spikes_dropped", Layout::Dictionary),
+        optional("peer_cpu"),
+        optional("counter_hz"),
     ],
 };
 

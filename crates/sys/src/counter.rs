@@ -12,6 +12,12 @@ pub trait Counter: Copy + Send + 'static {
     const NAME: &'static str;
     /// Now.
     fn now() -> TscTime;
+    /// Now, after everything that stands before it in the program: neither earlier loads nor earlier stores' own
+    /// execution are overtaken. Costs a few nanoseconds more.
+    #[inline(always)]
+    fn now_in_order() -> TscTime {
+        Self::now()
+    }
 }
 
 /// The CPU's own counter.
@@ -30,6 +36,22 @@ impl Counter for Hardware {
     fn now() -> TscTime {
         // SAFETY: rdtsc exists on every x86-64 CPU; `select` has checked that user mode may read it by reading it.
         TscTime(unsafe { core::arch::x86_64::_rdtsc() })
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn now_in_order() -> TscTime {
+        // SAFETY: lfence is part of SSE2, which every x86-64 CPU has; it has no effect but on order.
+        unsafe { core::arch::x86_64::_mm_lfence() };
+        Self::now()
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    fn now_in_order() -> TscTime {
+        // SAFETY: the barrier has no effect but on order.
+        unsafe { core::arch::asm!("isb", options(nostack)) };
+        Self::now()
     }
 
     #[cfg(target_arch = "aarch64")]

@@ -19,6 +19,16 @@ pub fn start(first: MonoTime, period: Nanos) -> io::Result<OwnedFd> {
     Ok(timer)
 }
 
+/// Waits for the next expiry: one system call; how many there were since the last call, 0 after a signal.
+#[inline(always)]
+pub fn wait_counted(timer: &OwnedFd) -> u64 {
+    let mut expiries = [0u8; 8];
+    match rustix::io::read(timer, &mut expiries) {
+        Ok(_) => u64::from_ne_bytes(expiries),
+        Err(_) => 0,
+    }
+}
+
 /// Waits for the next expiry: one system call. An interrupted wait only makes the caller look at the clock early.
 #[inline(always)]
 pub fn wait(timer: &OwnedFd) {

@@ -3,7 +3,7 @@
 use super::Printing;
 use super::parsers::{count, microseconds, seconds, threshold};
 use clap::{Args, Subcommand};
-use whylate_core::plan::{Policy, Size, Threshold, TimerMethod};
+use whylate_core::plan::{CpuPair, DispatchSource, Policy, RoundtripMethods, Size, Threshold, TimerMethod};
 use whylate_core::{CpuSelector, Nanos};
 
 /// `whylate measure`.
@@ -13,9 +13,13 @@ pub(crate) enum MeasureCommand {
     Timer(TimerArguments),
     /// Which time is taken from a task that never sleeps (what oslat measures)
     Stall(StallArguments),
+    /// From an interrupt to the process that waits for it (process dispatch latency)
+    Dispatch(DispatchArguments),
+    /// A message from one CPU to another and back, by shared memory, futex, pipe, socket, …
+    Roundtrip(RoundtripArguments),
 }
 
-/// Flags of both probes.
+/// Flags of every probe.
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArguments {
     /// Scheduling policy: fifo, rr, other, or (timer only) deadline
@@ -116,6 +120,66 @@ pub(crate) struct StallArguments {
     /// Each turn also reads a line of a buffer of this size: 256KiB, l2/2
     #[arg(long, value_name = "SIZE")]
     pub(crate) working_set: Option<Size>,
+    #[command(flatten)]
+    pub(crate) probe: ProbeArguments,
+}
+
+/// `whylate measure dispatch`.
+#[derive(Debug, Args)]
+#[command(mut_arg("duration", |duration| duration.default_value("0").help(
+    "How long to measure at most; a bare number is seconds, 0 is until --samples"
+)))]
+#[command(after_help = "\
+Examples:
+  whylate measure dispatch --cpu 1
+  whylate measure dispatch --cpu isolated --source nanosleep --samples 10000
+  whylate measure dispatch --cpu 3 --source rtc --interval 500us --duration 1m --json
+  whylate measure dispatch --cpu 3 --source uio0 --interval 1ms
+
+The table is followed by rows of 10 us with bars of stars. timerfd, nanosleep and rtc tell for which
+moment they were programmed; the latency of the others is counted from the earliest of their last
+interrupts.")]
+pub(crate) struct DispatchArguments {
+    /// CPUs to measure, one thread on each: a list, or all, isolated, housekeeping, last
+    #[arg(short = 'a', long = "cpu", alias = "cpus", value_name = "LIST", default_value = "last")]
+    pub(crate) cpu: CpuSelector,
+    /// What interrupts: timerfd, nanosleep, rtc, rtc-update, hpet, or a UIO device such as uio0
+    #[arg(long, default_value = "timerfd")]
+    pub(crate) source: DispatchSource,
+    /// Time between two interrupts; a bare number is microseconds [default: 1ms]
+    #[arg(short, long, value_name = "TIME", value_parser = microseconds)]
+    pub(crate) interval: Option<Nanos>,
+    /// Ends after that many samples on a CPU
+    #[arg(short = 'l', long, value_name = "N", default_value_t = 60_000, value_parser = count)]
+    pub(crate) samples: u64,
+    /// Ends at the first latency above this; a bare number is microseconds
+    #[arg(short = 'b', long = "break", value_name = "TIME", value_parser = microseconds)]
+    pub(crate) break_above: Option<Nanos>,
+    #[command(flatten)]
+    pub(crate) probe: ProbeArguments,
+}
+
+/// `whylate measure roundtrip`.
+#[derive(Debug, Args)]
+#[command(mut_arg("on_threshold", |hook| hook.hide(true)))]
+#[command(after_help = "\
+Examples:
+  whylate measure roundtrip --cpus 1,2
+  whylate measure roundtrip --cpus 1,2 --method futex --samples 100000
+  whylate measure roundtrip --cpus 2,2 --method pipe,unix --json
+
+The methods share the duration. Where both CPUs have the same clock, each way is measured too (there
+and back). Both CPUs may be the same for methods that sleep.")]
+pub(crate) struct RoundtripArguments {
+    /// The two CPUs, the asking one first [default: the last CPU and another one]
+    #[arg(short = 'a', long = "cpus", alias = "cpu", value_name = "A,B")]
+    pub(crate) cpus: Option<CpuPair>,
+    /// How the message travels: all, or some of spin, futex, eventfd, pipe, unix, udp
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub(crate) method: RoundtripMethods,
+    /// Ends each method after that many round trips
+    #[arg(short = 'l', long, value_name = "N", value_parser = count)]
+    pub(crate) samples: Option<u64>,
     #[command(flatten)]
     pub(crate) probe: ProbeArguments,
 }

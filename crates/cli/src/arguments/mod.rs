@@ -17,7 +17,9 @@ pub(crate) use check::CheckArguments;
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
 pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
-pub(crate) use measure::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
+pub(crate) use measure::{
+    DispatchArguments, MeasureCommand, ProbeArguments, RoundtripArguments, StallArguments, TimerArguments,
+};
 pub(crate) use plans::PlansArguments;
 pub(crate) use report::{ReportArguments, ReportFormat};
 pub(crate) use run::RunArguments;

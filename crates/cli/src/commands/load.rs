@@ -9,10 +9,11 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use whylate_core::plan::EventPace;
 use whylate_core::record::RateRecord;
 use whylate_core::result::{LOAD_FORMAT, LoadResult, RateResult};
-use whylate_core::{Bytes, BytesPerSec, CpuSet, Facts, Nanos};
-use whylate_load::{ExecSpec, Load, LoadSpec, LoadStatus, LoadWork, MemorySpec};
+use whylate_core::{Bytes, BytesPerSec, CpuSelector, CpuSet, Facts, Nanos};
+use whylate_load::{EventKind, EventSpec, ExecSpec, Load, LoadSpec, LoadStatus, LoadWork, MemorySpec};
 
 /// How long a load may take to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -24,11 +25,66 @@ pub(super) fn execute(command: LoadCommand) -> Result<Ending> {
     match command {
         LoadCommand::Memory(arguments) => {
             let spec = memory_spec(&arguments, &facts)?;
-            let (cpus, bytes) = (spec.cpus.clone(), Some(spec.working_set));
-            run("memory", LoadWork::Memory(spec), cpus, bytes, "bytes_per_s", arguments.run)
+            let what = What {
+                kind: "memory",
+                cpus: spec.cpus.clone(),
+                victims: None,
+                working_set: Some(spec.working_set),
+                unit: "bytes_per_s",
+            };
+            run(&what, LoadWork::Memory(spec), arguments.run)
         }
         LoadCommand::Exec(arguments) => exec(&arguments, &facts),
+        LoadCommand::Tlb(tlb) => {
+            events(EventKind::Tlb, &tlb.cpus, Some(&tlb.victims), tlb.rate, tlb.run, &facts)
+        }
+        LoadCommand::Ipi(ipi) => {
+            let kind = EventKind::Ipi(ipi.reach);
+            events(kind, &ipi.cpus, Some(&ipi.victims), ipi.rate, ipi.run, &facts)
+        }
+        LoadCommand::Pageattr(load) => {
+            events(EventKind::Pageattr, &load.cpus, None, load.rate, load.run, &facts)
+        }
+        LoadCommand::Softirq(load) => {
+            events(EventKind::Softirq, &load.cpus, None, load.rate, load.run, &facts)
+        }
+        LoadCommand::IrqThread(load) => {
+            let kind = EventKind::IrqThread(load.source);
+            events(kind, &load.cpus, None, load.rate, load.run, &facts)
+        }
     }
+}
+
+/// A load that is made of single acts.
+fn events(
+    kind: EventKind,
+    cpus: &CpuSelector,
+    victims: Option<&CpuSelector>,
+    pace: EventPace,
+    arguments: LoadArguments,
+    facts: &Facts,
+) -> Result<Ending> {
+    let victims = victims.map(|victims| machine::cpus("--victims", victims, facts)).transpose()?;
+    let cpus =
+        cpus.resolve(&facts.cpu_context(), victims.as_ref()).with_context(|| format!("--cpus {cpus}"))?;
+    let what = What {
+        kind: kind.name(),
+        cpus: cpus.clone(),
+        victims: victims.clone(),
+        working_set: None,
+        unit: kind.unit(),
+    };
+    let spec = EventSpec { kind, cpus, victims: victims.unwrap_or_default(), pace };
+    run(&what, LoadWork::Events(spec), arguments)
+}
+
+/// What a result says of a load besides its rate.
+struct What<'a> {
+    kind: &'a str,
+    cpus: CpuSet,
+    victims: Option<CpuSet>,
+    working_set: Option<Bytes>,
+    unit: &'a str,
 }
 
 fn memory_spec(arguments: &MemoryArguments, facts: &Facts) -> Result<MemorySpec> {
@@ -58,8 +114,14 @@ fn exec(arguments: &ExecArguments, facts: &Facts) -> Result<Ending> {
         rate_unit: arguments.rate_unit.clone(),
     };
     let anywhere = || facts.cpu_context().usable();
-    let unit = arguments.rate_unit.clone();
-    run("exec", LoadWork::Exec(spec), cpus.unwrap_or_else(anywhere), None, &unit, arguments.run)
+    let what = What {
+        kind: "exec",
+        cpus: cpus.unwrap_or_else(anywhere),
+        victims: None,
+        working_set: None,
+        unit: &arguments.rate_unit,
+    };
+    run(&what, LoadWork::Exec(spec), arguments.run)
 }
 
 /// The file for a command's output: the user's, or one that is removed afterwards.
@@ -91,18 +153,12 @@ impl Drop for Scratch {
     }
 }
 
-fn run(
-    kind: &str,
-    work: LoadWork,
-    cpus: CpuSet,
-    working_set: Option<Bytes>,
-    unit: &str,
-    arguments: LoadArguments,
-) -> Result<Ending> {
+fn run(what: &What<'_>, work: LoadWork, arguments: LoadArguments) -> Result<Ending> {
+    let What { kind, unit, .. } = *what;
     let asked_to_stop = signals::watch()?;
     let spec = LoadSpec::new(work);
     let mut load = Load::start(&machine::launcher()?, &spec)?;
-    load.wait_ready(READY_WITHIN)?;
+    let ready = load.wait_ready(READY_WITHIN)?;
     let started = Instant::now();
     let endless = arguments.duration.0 == 0;
     let end = started + Duration::from_nanos(arguments.duration.0);
@@ -128,8 +184,10 @@ fn run(
     let result = LoadResult {
         format: LOAD_FORMAT.to_owned(),
         load: kind.to_owned(),
-        cpus,
-        working_set_bytes: working_set.map(|bytes| bytes.0),
+        cpus: what.cpus.clone(),
+        victims: what.victims.clone(),
+        detail: ready.detail,
+        working_set_bytes: what.working_set.map(|bytes| bytes.0),
         rate: mean(&rates).map(|mean| RateResult {
             load: kind.to_owned(),
             mean,
@@ -175,5 +233,14 @@ fn print(result: &LoadResult) -> Result<()> {
         None => "no rate in its output".to_owned(),
     };
     let seconds = Nanos(result.duration_ns).as_secs_f64();
-    output::print(&format!("{} on CPU {}{size}, {seconds:.1} s: {rate}", result.load, result.cpus))
+    let victims = result.victims.as_ref().map(|cpus| format!(", against CPU {cpus}")).unwrap_or_default();
+    let how = match result.load.as_str() {
+        // How a command is done is the command itself.
+        "exec" => String::new(),
+        _ => format!("\n    {}", result.detail),
+    };
+    output::print(&format!(
+        "{} on CPU {}{victims}{size}, {seconds:.1} s: {rate}{how}",
+        result.load, result.cpus
+    ))
 }

@@ -1,6 +1,8 @@
 //! `whylate measure`.
 
-use crate::arguments::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
+use crate::arguments::{
+    DispatchArguments, MeasureCommand, ProbeArguments, RoundtripArguments, StallArguments, TimerArguments,
+};
 use crate::exit::Ending;
 use crate::figures::{Collected, Figures};
 use crate::hook::Hook;
@@ -8,7 +10,7 @@ use crate::progress::Meter;
 use crate::{machine, output, signals};
 use anyhow::{Context, Result, bail};
 use whylate_bpf::{CauseFinder, Measured};
-use whylate_core::plan::{Policy, ProbePlan, StallPlan, TimerPlan};
+use whylate_core::plan::{DispatchPlan, Policy, ProbePlan, RoundtripPlan, StallPlan, TimerPlan};
 use whylate_core::result::{MEASURE_FORMAT, MeasureResult};
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning};
 use whylate_probe::{Options, ProbeSpec, measure, resolve};
@@ -42,7 +44,61 @@ pub(super) fn execute(command: MeasureCommand) -> Result<Ending> {
             let plan = stall_plan(&arguments)?;
             run(&plan, &cpus, facts, warnings, None, arguments.probe)
         }
+        MeasureCommand::Dispatch(arguments) => {
+            let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
+            let plan = dispatch_plan(&arguments)?;
+            run(&plan, &cpus, facts, warnings, Some(arguments.samples), arguments.probe)
+        }
+        MeasureCommand::Roundtrip(arguments) => {
+            let target = machine::cpus("--cpus", &CpuSelector::Last, &facts)?;
+            let plan = roundtrip_plan(&arguments)?;
+            run(&plan, &target, facts, warnings, arguments.samples, arguments.probe)
+        }
     }
+}
+
+/// Only the timer probe can run as SCHED_DEADLINE.
+fn check_policy(policy: Policy) -> Result<()> {
+    if policy == Policy::Deadline {
+        bail!("--policy deadline: only the timer probe can run as SCHED_DEADLINE; choose fifo, rr or other");
+    }
+    Ok(())
+}
+
+fn dispatch_plan(arguments: &DispatchArguments) -> Result<ProbePlan> {
+    check_policy(arguments.probe.policy)?;
+    let plan = DispatchPlan {
+        cpus: None,
+        source: arguments.source,
+        interval: arguments.interval,
+        samples: None,
+        priority: arguments.probe.priority,
+        policy: arguments.probe.policy,
+        break_above: arguments.break_above,
+        hold_cpu_dma_latency: !arguments.probe.no_cpu_dma_latency,
+    };
+    if let Err(reason) = plan.period() {
+        bail!("--interval: {reason}");
+    }
+    Ok(ProbePlan::Dispatch(plan))
+}
+
+fn roundtrip_plan(arguments: &RoundtripArguments) -> Result<ProbePlan> {
+    check_policy(arguments.probe.policy)?;
+    if arguments.probe.on_threshold.is_some() {
+        bail!("--on-threshold: a round trip has no threshold");
+    }
+    if arguments.probe.duration.0 == 0 && arguments.samples.is_none() && arguments.method.iter().count() > 1 {
+        bail!("--duration 0: several methods share the duration; give --samples, or one --method");
+    }
+    Ok(ProbePlan::Roundtrip(RoundtripPlan {
+        cpus: arguments.cpus,
+        method: arguments.method.clone(),
+        samples: None,
+        priority: arguments.probe.priority,
+        policy: arguments.probe.policy,
+        hold_cpu_dma_latency: !arguments.probe.no_cpu_dma_latency,
+    }))
 }
 
 fn stall_plan(arguments: &StallArguments) -> Result<ProbePlan> {

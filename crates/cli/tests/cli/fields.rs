@@ -80,6 +80,8 @@ pub(crate) fn cpu(probe: &str, cpu: &Value) {
     match probe {
         "timer" => timer(cpu),
         "stall" => stall(cpu),
+        "dispatch" => dispatch(cpu),
+        "roundtrip" => roundtrip(cpu),
         other => panic!("an unknown probe `{other}`"),
     }
 }
@@ -103,6 +105,31 @@ fn stall(cpu: &Value) {
     assert!((0.0..=1.0).contains(&real(cpu, "lost_share")));
     for key in ["overruns", "corrected"] {
         assert!(cpu.get(key).is_none(), "`{key}` is of the timer probe");
+    }
+}
+
+fn dispatch(cpu: &Value) {
+    number(cpu, "overruns");
+    assert!(!word(cpu, "series").is_empty());
+    quantiles(&cpu["corrected"]);
+    for key in ["loop_ns", "gaps", "cycles", "peer_cpu"] {
+        assert!(cpu.get(key).is_none(), "`{key}` is of another probe");
+    }
+}
+
+fn roundtrip(cpu: &Value) {
+    number(cpu, "peer_cpu");
+    assert!(["spin", "futex", "eventfd", "pipe", "unix", "udp"].contains(&word(cpu, "series")));
+    let cycles = &cpu["cycles"];
+    assert!(number(cycles, "counter_hz") > 0);
+    assert!(number(cycles, "min") <= number(cycles, "p50") && number(cycles, "p50") <= number(cycles, "max"));
+    for part in cpu["parts"].as_array().into_iter().flatten() {
+        assert!(["there", "back"].contains(&word(part, "part")));
+        assert!(number(part, "samples") <= number(cpu, "samples"));
+        quantiles(part);
+    }
+    for key in ["overruns", "corrected", "loop_ns", "gaps"] {
+        assert!(cpu.get(key).is_none(), "`{key}` is of another probe");
     }
 }
 
@@ -166,7 +193,7 @@ fn cell(cell: &Value, repeats: usize) {
         let in_repeats: u64 = list(cell, "repeats")
             .iter()
             .flat_map(|repeat| list(repeat, "probes"))
-            .filter(|it| it["probe"] == of["probe"])
+            .filter(|it| word(it, "probe").split('/').next() == of["probe"].as_str())
             .map(|it| number(it, "samples"))
             .sum();
         let whole: u64 = list(of, "cpus").iter().map(|cpu| number(cpu, "samples")).sum();

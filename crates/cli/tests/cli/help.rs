@@ -13,19 +13,26 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 18] = [
+    let commands: [(&str, &[&str]); 25] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
         ("help_measure", &["measure"]),
         ("help_measure_timer", &["measure", "timer"]),
         ("help_measure_stall", &["measure", "stall"]),
+        ("help_measure_dispatch", &["measure", "dispatch"]),
+        ("help_measure_roundtrip", &["measure", "roundtrip"]),
         ("help_load", &["load"]),
         ("help_load_memory", &["load", "memory"]),
         ("help_load_exec", &["load", "exec"]),
         ("help_check", &["check"]),
         ("help_cpus", &["cpus"]),
         ("help_explain", &["explain"]),
+        ("help_load_tlb", &["load", "tlb"]),
+        ("help_load_ipi", &["load", "ipi"]),
+        ("help_load_pageattr", &["load", "pageattr"]),
+        ("help_load_softirq", &["load", "softirq"]),
+        ("help_load_irq_thread", &["load", "irq-thread"]),
         ("help_report", &["report"]),
         ("help_schema", &["schema"]),
         ("help_treat", &["treat"]),

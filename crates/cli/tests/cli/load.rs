@@ -25,6 +25,53 @@ fn memory_traffic_of_every_kind_has_a_rate() {
 }
 
 #[test]
+fn loads_of_single_acts_have_a_rate_and_say_how_they_do_it() {
+    let _alone = alone();
+    let usable = crate::measure::usable();
+    let mut kinds = vec![
+        (&["softirq"][..], "packets_per_s"),
+        (&["irq-thread"], "interrupts_per_s"),
+        (&["irq-thread", "--source", "timer"], "interrupts_per_s"),
+    ];
+    if usable.len() > 1 {
+        kinds.push((&["tlb"], "flushes_per_s"));
+        kinds.push((&["ipi"], "barriers_per_s"));
+        kinds.push((&["ipi", "--reach", "global"], "barriers_per_s"));
+    }
+    for (kind, unit) in kinds {
+        let mut arguments = vec!["load"];
+        arguments.extend(kind);
+        arguments.extend(["-D", "1", "--json"]);
+        let result = whylate(&arguments).json();
+        validate("load", &result);
+        assert_eq!((word(&result, "load"), word(&result["rate"], "unit")), (kind[0], unit));
+        assert!(real(&result["rate"], "mean") > 0.0, "{result}");
+        assert!(!word(&result, "detail").is_empty());
+        assert_eq!(result.get("victims").is_some(), ["tlb", "ipi"].contains(&kind[0]));
+        warnings(&result);
+    }
+}
+
+#[test]
+fn a_paced_load_of_acts_keeps_its_rate() {
+    let _alone = alone();
+    let result = whylate(&["load", "softirq", "--rate", "2000/s", "-D", "2", "--json"]).json();
+    let mean = real(&result["rate"], "mean");
+    // A machine that stands still may be below it, and catches up a tenth of a second at most.
+    assert!((500.0..2_300.0).contains(&mean), "{mean}");
+}
+
+#[test]
+fn without_a_graphics_device_write_combining_buffers_are_unavailable() {
+    if std::fs::exists("/dev/dri").unwrap() {
+        return crate::tool::skipped("there is a graphics device");
+    }
+    let said = whylate(&["load", "pageattr", "-D", "1"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{said:?}");
+    assert!(said.stderr.contains("/dev/dri") && said.stderr.lines().count() == 1, "{said:?}");
+}
+
+#[test]
 fn the_output_of_a_command_becomes_a_rate() {
     let _alone = alone();
     let folder = folder();

@@ -12,6 +12,7 @@ mod json;
 mod load;
 mod looks;
 mod measure;
+mod measure_series;
 mod tool;
 mod treat;
 mod treat_crashes;

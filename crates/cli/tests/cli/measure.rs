@@ -5,11 +5,12 @@ use crate::json::validate;
 use crate::tool::{alone, command, folder, skipped, start, text, until, wait, whylate};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
 /// Measures, checks every field, and gives the document.
-fn measured(arguments: &[&str]) -> Value {
+pub(crate) fn measured(arguments: &[&str]) -> Value {
     let mut all = vec!["measure"];
     all.extend(arguments);
     all.push("--json");
@@ -28,7 +29,9 @@ fn checked(result: Value, name: &str) -> Value {
     interrupts(&result);
     let counted: Vec<u64> =
         list(&result, "counters").iter().map(|counters| number(counters, "cpu")).collect();
-    assert_eq!(counted, cpus(&result), "the kernel's counters of each measured CPU");
+    let peers = list(&result, "cpus").iter().filter_map(|cpu| cpu.get("peer_cpu")?.as_u64());
+    let measured: BTreeSet<u64> = cpus(&result).into_iter().chain(peers).collect();
+    assert_eq!(counted, Vec::from_iter(measured), "the kernel's counters of each measured CPU");
     result
 }
 
@@ -37,7 +40,7 @@ fn cpus(result: &Value) -> Vec<u64> {
 }
 
 /// CPUs that this process may use.
-fn usable() -> Vec<u64> {
+pub(crate) fn usable() -> Vec<u64> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
     list.trim().parse::<whylate_core::CpuSet>().unwrap().iter().map(|cpu| u64::from(cpu.0)).collect()

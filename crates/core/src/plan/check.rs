@@ -1,7 +1,7 @@
 //! What the types of a plan cannot say: names that refer to each other, ranges, nonsense.
 
 use super::document::{Document, PlanError, suggestion};
-use super::{LoadKind, Plan, Policy, ProbePlan, TreatmentKind};
+use super::{LoadKind, Plan, Policy, ProbePlan, RoundtripMethod, RoundtripPlan, TreatmentKind};
 use crate::cpus::CpuSelector;
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 pub(super) fn check(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     check_head(plan, document)?;
     if plan.probe.is_empty() {
-        let message = "a plan needs at least one [[probe]]; the kinds are timer, stall";
+        let message = "a plan needs at least one [[probe]]; the kinds are timer, stall, dispatch, roundtrip";
         return Err(document.error_at("probe", message));
     }
     for (index, probe) in plan.probe.iter().enumerate() {
@@ -53,10 +53,7 @@ fn check_head(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
 }
 
 fn check_probe(probe: &ProbePlan, key: &str, document: &Document<'_>) -> Result<(), PlanError> {
-    let (policy, priority) = match probe {
-        ProbePlan::Timer(timer) => (timer.policy, timer.priority),
-        ProbePlan::Stall(stall) => (stall.policy, stall.priority),
-    };
+    let (policy, priority) = probe.scheduling();
     if !(1..=99).contains(&priority) {
         let message = format!("{priority} is out of range; a real-time priority is 1 to 99");
         return Err(document.error_at(&format!("{key}.priority"), message));
@@ -72,8 +69,29 @@ fn check_probe(probe: &ProbePlan, key: &str, document: &Document<'_>) -> Result<
         ProbePlan::Timer(timer) if timer.interval.0 > 3_600_000_000_000 => {
             Err(document.error_at(&format!("{key}.interval"), "must be at most 1h"))
         }
+        ProbePlan::Dispatch(_) | ProbePlan::Roundtrip(_) if policy == Policy::Deadline => {
+            let message = "only the timer probe can run as SCHED_DEADLINE; choose fifo, rr or other";
+            Err(document.error_at(&format!("{key}.policy"), message))
+        }
+        ProbePlan::Dispatch(dispatch) => match dispatch.period() {
+            Ok(_) if dispatch.samples == Some(0) => Err(no_samples(key, document)),
+            Ok(_) => Ok(()),
+            Err(message) => Err(document.error_at(&format!("{key}.interval"), message)),
+        },
+        ProbePlan::Roundtrip(roundtrip) if roundtrip.samples == Some(0) => Err(no_samples(key, document)),
+        ProbePlan::Roundtrip(RoundtripPlan { cpus: Some(pair), method, .. })
+            if pair.is_one_cpu() && !method.is_all() && method.contains(RoundtripMethod::Spin) =>
+        {
+            let message =
+                "spin needs two CPUs: on one, the loop that waits keeps the one that answers from running";
+            Err(document.error_at(&format!("{key}.method"), message))
+        }
         _ => Ok(()),
     }
+}
+
+fn no_samples(key: &str, document: &Document<'_>) -> PlanError {
+    document.error_at(&format!("{key}.samples"), "must be above 0; leave it out for no bound")
 }
 
 fn check_loads(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {

@@ -218,7 +218,9 @@ impl<'a> Document<'a> {
         let (kind, value) = self.take_kind(value, key, &ProbePlan::KINDS)?;
         match kind.as_str() {
             "timer" => self.value(value, key, &["kind"]).map(ProbePlan::Timer),
-            _ => self.value(value, key, &["kind"]).map(ProbePlan::Stall),
+            "stall" => self.value(value, key, &["kind"]).map(ProbePlan::Stall),
+            "dispatch" => self.value(value, key, &["kind"]).map(ProbePlan::Dispatch),
+            _ => self.value(value, key, &["kind"]).map(ProbePlan::Roundtrip),
         }
     }
 
@@ -227,6 +229,11 @@ impl<'a> Document<'a> {
         let (name, value) = self.take_name(value, key)?;
         let kind = match kind.as_str() {
             "memory" => LoadKind::Memory(self.value(value, key, &["kind", "name"])?),
+            "tlb" => LoadKind::Tlb(self.value(value, key, &["kind", "name"])?),
+            "ipi" => LoadKind::Ipi(self.value(value, key, &["kind", "name"])?),
+            "pageattr" => LoadKind::Pageattr(self.value(value, key, &["kind", "name"])?),
+            "softirq" => LoadKind::Softirq(self.value(value, key, &["kind", "name"])?),
+            "irq-thread" => LoadKind::IrqThread(self.value(value, key, &["kind", "name"])?),
             _ => LoadKind::Exec(self.value(value, key, &["kind", "name"])?),
         };
         Ok(LoadPlan { name, kind })

@@ -1,7 +1,7 @@
 //! The loads of a plan.
 
 use crate::cpus::CpuSelector;
-use crate::plan::Size;
+use crate::plan::{IpiPlan, IrqThreadPlan, PageattrPlan, Size, SoftirqPlan, TlbPlan};
 use crate::units::{BytesPerSec, UnitError, as_text};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -27,17 +27,32 @@ pub enum LoadKind {
     Memory(MemoryPlan),
     /// Any command.
     Exec(ExecPlan),
+    /// Changes of mappings, which flush translations on other CPUs.
+    Tlb(TlbPlan),
+    /// Memory barriers, which interrupt other CPUs.
+    Ipi(IpiPlan),
+    /// Write-combining buffers, which flush every CPU.
+    Pageattr(PageattrPlan),
+    /// Loopback packets, received in softirqs.
+    Softirq(SoftirqPlan),
+    /// Real interrupts of a device or timer.
+    IrqThread(IrqThreadPlan),
 }
 
 impl LoadKind {
     /// The names of the loads there are.
-    pub const KINDS: [&str; 2] = ["memory", "exec"];
+    pub const KINDS: [&str; 7] = ["memory", "exec", "tlb", "ipi", "pageattr", "softirq", "irq-thread"];
 
-    /// `memory` or `exec`.
+    /// One of [`LoadKind::KINDS`].
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Memory(_) => "memory",
             Self::Exec(_) => "exec",
+            Self::Tlb(_) => "tlb",
+            Self::Ipi(_) => "ipi",
+            Self::Pageattr(_) => "pageattr",
+            Self::Softirq(_) => "softirq",
+            Self::IrqThread(_) => "irq-thread",
         }
     }
 }

@@ -5,21 +5,29 @@
 
 mod check;
 mod decode;
+mod dispatch;
 mod document;
+mod event_load;
 mod head;
 mod isolation;
 mod load;
 mod overrides;
 mod probe;
+mod roundtrip;
 mod size;
 mod treatment;
 
 pub mod builtin;
 
+pub use dispatch::{DispatchPlan, DispatchSource};
 pub use document::{Place, PlanError, Source};
 pub use isolation::{CachePartitionPlan, GpuPowerPlan, ShieldMethod, ShieldPlan};
+pub use event_load::{
+    BarrierReach, EventPace, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan,
+};
 pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
+pub use roundtrip::{CpuPair, RoundtripMethod, RoundtripMethods, RoundtripPlan};
 pub use size::{Size, SizeError};
 pub use treatment::{
     AffinityPlan, GovernorPlan, IdlePlan, IrqAffinityPlan, KsmPlan, ModuleParameterPlan, RtThrottlingPlan,

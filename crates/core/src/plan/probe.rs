@@ -1,7 +1,7 @@
 //! The probes of a plan.
 
-use crate::cpus::CpuSelector;
-use crate::plan::Size;
+use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
+use crate::plan::{DispatchPlan, RoundtripPlan, Size};
 use crate::units::{Cycles, Nanos, UnitError, as_text};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -17,26 +17,48 @@ pub enum ProbePlan {
     Timer(TimerPlan),
     /// A loop that reads the time-stamp counter and records every gap.
     Stall(StallPlan),
+    /// A process that waits for an interrupt, from the interrupt's programmed moment to its first instruction.
+    Dispatch(DispatchPlan),
+    /// A message from one CPU to another and back.
+    Roundtrip(RoundtripPlan),
 }
 
 impl ProbePlan {
     /// The names of the probes there are.
-    pub const KINDS: [&str; 2] = ["timer", "stall"];
+    pub const KINDS: [&str; 4] = ["timer", "stall", "dispatch", "roundtrip"];
 
-    /// `timer` or `stall`.
+    /// `timer`, `stall`, `dispatch` or `roundtrip`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Timer(_) => "timer",
             Self::Stall(_) => "stall",
+            Self::Dispatch(_) => "dispatch",
+            Self::Roundtrip(_) => "roundtrip",
         }
     }
 
-    /// Where it measures; `None` is the plan's target.
-    pub fn cpus(&self) -> Option<&CpuSelector> {
+    /// Scheduling policy and real-time priority of its threads.
+    pub fn scheduling(&self) -> (Policy, u32) {
         match self {
-            Self::Timer(timer) => timer.cpus.as_ref(),
-            Self::Stall(stall) => stall.cpus.as_ref(),
+            Self::Timer(timer) => (timer.policy, timer.priority),
+            Self::Stall(stall) => (stall.policy, stall.priority),
+            Self::Dispatch(dispatch) => (dispatch.policy, dispatch.priority),
+            Self::Roundtrip(roundtrip) => (roundtrip.policy, roundtrip.priority),
         }
+    }
+
+    /// Where it measures, given the plan's target CPUs.
+    ///
+    /// # Errors
+    /// As [`CpuSelector::resolve`].
+    pub fn cpus(&self, context: &CpuContext, target: &CpuSet) -> Result<CpuSet, CpuError> {
+        let selector = match self {
+            Self::Timer(timer) => &timer.cpus,
+            Self::Stall(stall) => &stall.cpus,
+            Self::Dispatch(dispatch) => &dispatch.cpus,
+            Self::Roundtrip(roundtrip) => return Ok(roundtrip.pair(context, target)?.cpus()),
+        };
+        selector.as_ref().map_or_else(|| Ok(target.clone()), |cpus| cpus.resolve(context, Some(target)))
     }
 }
 

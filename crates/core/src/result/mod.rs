@@ -77,9 +77,9 @@ pub struct MeasureResult {
 /// What one probe measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeResult {
-    /// `timer` or `stall`.
+    /// `timer`, `stall`, `dispatch` or `roundtrip`.
     pub probe: String,
-    /// One entry per measured CPU.
+    /// One entry per measured CPU, and per series where the probe has several (roundtrip: each method).
     pub cpus: Vec<CpuResult>,
     /// The largest spikes, largest first.
     pub spikes: Vec<Spike>,
@@ -110,9 +110,15 @@ pub struct Quantiles {
 /// What one probe measured on one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuResult {
-    /// The CPU.
+    /// The CPU (roundtrip: the asking one).
     pub cpu: CpuId,
-    /// Number of samples (timer: periods that ran; stall: loop turns).
+    /// The series (roundtrip: the method; dispatch: what interrupts); absent for probes with one series.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<String>,
+    /// The CPU that answers (roundtrip only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_cpu: Option<CpuId>,
+    /// Number of samples (timer, dispatch: periods that ran; stall: loop turns; roundtrip: round trips).
     pub samples: u64,
     /// Absent without samples.
     #[serde(flatten)]
@@ -120,11 +126,11 @@ pub struct CpuResult {
     /// When the largest sample ended; absent when no spike record holds it (stall: nothing above the threshold).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_at_ns: Option<u64>,
-    /// Periods that the task missed because it was still late from an earlier one (timer only).
+    /// Periods that the task missed because it was still late from an earlier one (timer and dispatch).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overruns: Option<u64>,
     /// The same quantiles with each missed period counted as late as it would have been: coordinated omission
-    /// undone (timer only).
+    /// undone (timer and dispatch).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected: Option<Quantiles>,
     /// Median time of one loop turn (stall only).
@@ -139,6 +145,13 @@ pub struct CpuResult {
     /// That sum as a share of the measured time, in [0, 1] (stall only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_share: Option<f64>,
+    /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<CycleFigures>,
+    /// What a sample is made of, where that can be measured (dispatch: `interrupt`, `wakeup`, `run`; roundtrip:
+    /// `there`, `back`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartResult>,
     /// Spike records that did not fit the buffer; their values are in the histogram all the same.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub spikes_dropped: u64,
@@ -147,6 +160,35 @@ pub struct CpuResult {
     /// The course over time, oldest first; consecutive repeats follow each other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<TimelinePoint>,
+}
+
+/// Figures in ticks of the time-stamp counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CycleFigures {
+    /// Ticks per second.
+    pub counter_hz: u64,
+    /// Smallest sample.
+    pub min: u64,
+    /// Median.
+    pub p50: u64,
+    /// 0.99 quantile.
+    pub p99: u64,
+    /// Largest sample.
+    pub max: u64,
+}
+
+/// One part of the samples of a probe.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PartResult {
+    /// Its name.
+    pub part: String,
+    /// Number of samples.
+    pub samples: u64,
+    /// Absent without samples.
+    #[serde(flatten)]
+    pub quantiles: Option<Quantiles>,
+    /// `[lower edge in ns, count]` of every bucket with samples, ascending.
+    pub histogram: Vec<(u64, u64)>,
 }
 
 fn is_zero(value: &u64) -> bool {
@@ -182,9 +224,10 @@ pub struct Spike {
     pub at_ns: u64,
     /// How late it was, or how long the gap was.
     pub latency_ns: u64,
-    /// Number of the sample (timer: period, missed ones included; stall: gap), from 0.
+    /// Number of the sample (timer, dispatch: period, missed ones included; stall: gap; roundtrip: round trip),
+    /// from 0.
     pub sample: u64,
-    /// The probe that saw it.
+    /// The probe that saw it, joined to its series with a `/` if it has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<String>,
     /// The repeat that it belongs to, from 1.
@@ -228,10 +271,16 @@ pub struct PlanLine {
 pub struct LoadResult {
     /// [`LOAD_FORMAT`].
     pub format: String,
-    /// `memory` or `exec`.
+    /// The kind of load: `memory`, `exec`, `tlb`, `ipi`, `pageattr`, `softirq` or `irq-thread`.
     pub load: String,
     /// CPUs that it ran on.
     pub cpus: crate::cpus::CpuSet,
+    /// CPUs that it is to disturb from there (tlb and ipi).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victims: Option<crate::cpus::CpuSet>,
+    /// How it is done, for people: instruction set, device.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
     /// What was in each buffer, when it is a memory load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_set_bytes: Option<u64>,

@@ -115,7 +115,7 @@ pub struct RepeatResult {
 /// One probe on one CPU in one repeat.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RepeatProbe {
-    /// The probe.
+    /// The probe, joined to its series with a `/` if it has several.
     pub probe: String,
     /// The CPU.
     pub cpu: CpuId,
@@ -164,7 +164,7 @@ pub struct Comparison {
     pub baseline: String,
     /// The cell.
     pub cell: String,
-    /// The probe.
+    /// The probe, joined to its series with a `/` if it has several.
     pub probe: String,
     /// `p50`, `p99` or `max`.
     pub statistic: String,

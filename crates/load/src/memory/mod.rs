@@ -3,13 +3,14 @@
 //! The rate is payload: bytes that the workers read plus bytes that they write (a copy counts both; a step of a
 //! chase counts the 8 bytes of the word that it reads). Write-allocate, prefetches and evictions are not counted.
 
-mod pace;
+pub(crate) mod pace;
 mod traffic;
 mod worker;
 
 use crate::child::{Context, Event, after, pin};
 use crate::error::LoadError;
 use crate::protocol::{Message, Ready};
+use crate::rates::report;
 use crate::spec::MemorySpec;
 use std::io::Write;
 use std::sync::Arc;
@@ -17,7 +18,6 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use traffic::Way;
 use whylate_core::plan::{MemoryAccess, Pace};
-use whylate_core::record::RateRecord;
 use whylate_core::{Bytes, CpuId, MonoTime, Warning};
 use whylate_sys::clock;
 use whylate_sys::host::HostRoot;
@@ -30,8 +30,6 @@ const TRIAL_ROUNDS: usize = 3;
 const TRIAL_NS: u64 = 30_000_000;
 /// Time after a change that does not count: the turn that is still running.
 const TRIAL_SETTLE_NS: u64 = 3_000_000;
-/// A last interval shorter than this is not worth a rate.
-const LAST_INTERVAL_NS_MIN: u64 = 10_000_000;
 
 /// The threads, and what lets them begin.
 struct Crew {
@@ -185,34 +183,8 @@ fn work<W: Write>(
     if !context.tell(&Message::Ready(ready)) {
         return Ok(());
     }
-    let end = context.end(begin);
-    let mut last = (begin, shared.bytes());
-    let mut tick = after(begin, context.interval.0);
-    loop {
-        let stop = match context.event_until(tick.min(end)) {
-            Some(Event::Failed(error)) => return Err(error),
-            Some(Event::Stop) => true,
-            Some(_) => continue,
-            None => clock::now() >= end,
-        };
-        let now = (clock::now(), shared.bytes());
-        let interval_ns = now.0.0 - last.0.0;
-        if !stop || interval_ns >= LAST_INTERVAL_NS_MIN {
-            let value = (now.1 - last.1) as f64 * 1e9 / interval_ns.max(1) as f64;
-            let listened = context.tell(&Message::Rate(RateRecord { at_ns: now.0.0, interval_ns, value }));
-            if !listened {
-                return Ok(());
-            }
-            last = now;
-        }
-        if stop {
-            return Ok(());
-        }
-        if let Some((cpu, _)) = crew.threads.iter().find(|(_, thread)| thread.is_finished()) {
-            return Err(LoadError::Worker { cpu: *cpu });
-        }
-        tick = after(tick, context.interval.0).max(now.0);
-    }
+    let ended = || crew.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(cpu, _)| *cpu);
+    report(context, begin, &|| shared.bytes(), &ended)
 }
 
 /// Lets the running workers try each way in turn and keeps the best; `false` when the load was stopped.

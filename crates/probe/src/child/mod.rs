@@ -6,7 +6,11 @@
 //! make no system call but the measured one, and no thread ends (its stack would be unmapped, and every other CPU
 //! of the process interrupted for it) before all have measured to the end.
 
+mod dispatch;
+mod grid;
 mod prepare;
+mod recorder;
+mod roundtrip;
 mod stall;
 mod timer;
 mod watchdog;
@@ -21,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Barrier, Mutex};
-use whylate_core::{MonoTime, Nanos, Warning};
+use whylate_core::{CpuId, MonoTime, Nanos, Warning};
 use whylate_sys::counter::{Hardware, KernelClock};
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{allocation, clock, process, schedule};
@@ -128,21 +132,23 @@ pub(crate) fn measure(
 ) -> Result<(), Failure> {
     let too_short = || "the shared memory is too short".to_owned();
     let header = Header::of(words).ok_or_else(too_short)?;
-    let lanes: Option<Vec<Lane<'_>>> = (0..spec.cpus.len()).map(|index| Lane::of(words, index)).collect();
+    let lanes: Option<Vec<Lane<'_>>> = (0..spec.lanes().len()).map(|index| Lane::of(words, index)).collect();
     let lanes = lanes.ok_or_else(too_short)?;
+    let roles = roles(spec);
     let team = Team {
         spec,
         header,
-        barrier: Barrier::new(lanes.len() + 1),
+        barrier: Barrier::new(roles.len() + 1),
         warnings: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
     };
     let _request = prepare::process(&team);
+    let exchange = roundtrip::Exchange::new(&team);
     let watchdog = watchdog::Watchdog::default();
     std::thread::scope(|scope| {
-        for (index, (cpu, lane)) in spec.cpus.iter().zip(&lanes).enumerate() {
-            let team = &team;
-            scope.spawn(move || thread(team, index, cpu, *lane));
+        for (cpu, role) in roles {
+            let (team, lanes, exchange) = (&team, &lanes, exchange.as_ref());
+            scope.spawn(move || thread(team, cpu, role, lanes, exchange));
         }
         team.barrier.wait();
         if let Ok(warnings) = team.warnings.lock() {
@@ -152,7 +158,9 @@ pub(crate) fn measure(
             let start = start_of(&team);
             if watchdog::is_needed(spec) {
                 let (watchdog, end) = (&watchdog, end_of(start, spec.duration));
-                scope.spawn(move || watchdog.watch(header, end));
+                let exchange = exchange.as_ref();
+                let release = move || exchange.into_iter().for_each(roundtrip::Exchange::release);
+                scope.spawn(move || watchdog.watch(header, end, release));
             }
             send(&Message::Armed { start_ns: start.0 });
             header.start_ns().store(start.0, Release);
@@ -175,17 +183,24 @@ fn start_of(team: &Team<'_>) -> MonoTime {
 }
 
 /// One measuring thread, from set-up to end.
-fn thread(team: &Team<'_>, index: usize, cpu: whylate_core::CpuId, lane: Lane<'_>) {
+fn thread<'a>(
+    team: &'a Team<'a>,
+    cpu: CpuId,
+    role: Role,
+    lanes: &'a [Lane<'a>],
+    exchange: Option<&'a roundtrip::Exchange>,
+) {
     let prepared = prepare::thread(team, cpu);
     if let Err(reason) = &prepared {
         team.fail(reason.clone());
     }
-    let mut state = State::new(team.spec, index, lane, team.header);
+    let state = State::new(team, role, lanes, exchange);
     team.barrier.wait();
     team.barrier.wait();
     let start = MonoTime(team.header.start_ns().load(Acquire));
     if start.0 != 0
-        && let Err(reason) = state.measure(team.spec, start)
+        && let Some(mut state) = state
+        && let Err(reason) = state.measure(team, start)
     {
         team.fail(reason);
         team.header.stop().store(1, Relaxed);
@@ -195,33 +210,75 @@ fn thread(team: &Team<'_>, index: usize, cpu: whylate_core::CpuId, lane: Lane<'_
     team.barrier.wait();
 }
 
+/// What a measuring thread is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Measures into the lane of that number.
+    Lane(usize),
+    /// Asks, and measures into all lanes (roundtrip only).
+    Ask,
+    /// Answers (roundtrip only).
+    Answer,
+}
+
+/// The threads, with their CPUs.
+fn roles(spec: &ProbeSpec) -> Vec<(CpuId, Role)> {
+    match spec.kind {
+        ProbeKind::Roundtrip { pair, .. } => vec![(pair.from, Role::Ask), (pair.to, Role::Answer)],
+        _ => spec.cpus.iter().enumerate().map(|(index, cpu)| (cpu, Role::Lane(index))).collect(),
+    }
+}
+
 /// What one measuring thread needs while it measures, all allocated before.
 enum State<'a> {
     Timer(timer::Timer<'a>),
     Stall(stall::Stall<'a>),
+    Dispatch(dispatch::Dispatch<'a>),
+    Asker(roundtrip::Asker<'a>),
+    Answerer(&'a roundtrip::Exchange, Lane<'a>),
 }
 
 impl<'a> State<'a> {
-    fn new(spec: &ProbeSpec, index: usize, lane: Lane<'a>, header: Header<'a>) -> Self {
-        lane.reset();
-        match &spec.kind {
-            ProbeKind::Timer { .. } => Self::Timer(timer::Timer::new(spec, index, lane, header)),
-            ProbeKind::Stall { .. } => Self::Stall(stall::Stall::new(spec, lane, header)),
-        }
+    /// `None` when there is no lane for the thread, which [`measure`] has made sure of.
+    fn new(
+        team: &'a Team<'a>,
+        role: Role,
+        lanes: &'a [Lane<'a>],
+        exchange: Option<&'a roundtrip::Exchange>,
+    ) -> Option<Self> {
+        let (spec, header) = (team.spec, team.header);
+        Some(match role {
+            Role::Ask => {
+                lanes.iter().for_each(Lane::reset);
+                Self::Asker(roundtrip::Asker::new(spec, exchange?, lanes, header))
+            }
+            Role::Answer => Self::Answerer(exchange?, *lanes.first()?),
+            Role::Lane(index) => {
+                let lane = *lanes.get(index)?;
+                lane.reset();
+                match &spec.kind {
+                    ProbeKind::Timer { .. } => Self::Timer(timer::Timer::new(spec, index, lane, header)),
+                    ProbeKind::Dispatch { .. } => Self::Dispatch(dispatch::Dispatch::new(spec, lane, header)),
+                    _ => Self::Stall(stall::Stall::new(spec, lane, header)),
+                }
+            }
+        })
     }
 
-    fn measure(&mut self, spec: &ProbeSpec, start: MonoTime) -> Result<(), String> {
-        match (self, &spec.kind) {
-            (Self::Timer(timer), _) => timer.measure(start),
-            (Self::Stall(stall), ProbeKind::Stall { hardware_counter: true, .. }) => {
-                stall.measure::<Hardware>(start);
-                Ok(())
+    fn measure(&mut self, team: &Team<'_>, start: MonoTime) -> Result<(), Failure> {
+        match self {
+            Self::Timer(timer) => timer.measure(start)?,
+            Self::Dispatch(dispatch) => dispatch.measure(start)?,
+            Self::Stall(stall) if stall.reads_hardware() => stall.measure::<Hardware>(start),
+            Self::Stall(stall) => stall.measure::<KernelClock>(start),
+            Self::Asker(asker) if asker.reads_hardware() => asker.measure::<Hardware>(team, start),
+            Self::Asker(asker) => asker.measure::<KernelClock>(team, start),
+            Self::Answerer(exchange, lane) if exchange.hardware_counter => {
+                exchange.answer::<Hardware>(team, lane);
             }
-            (Self::Stall(stall), _) => {
-                stall.measure::<KernelClock>(start);
-                Ok(())
-            }
+            Self::Answerer(exchange, lane) => exchange.answer::<KernelClock>(team, lane),
         }
+        Ok(())
     }
 }
 
@@ -240,11 +297,20 @@ impl Usage {
     }
 
     fn end(&self, lane: &Lane<'_>) {
+        self.store([lane.page_faults(), lane.involuntary_switches(), lane.allocations()]);
+    }
+
+    /// The same for the thread that answers.
+    fn end_of_peer(&self, lane: &Lane<'_>) {
+        self.store([lane.peer_page_faults(), lane.peer_involuntary_switches(), lane.peer_allocations()]);
+    }
+
+    fn store(&self, [page_faults, involuntary_switches, allocations]: [&AtomicU64; 3]) {
         let now = Self::begin();
-        lane.page_faults().store(now.thread.page_faults - self.thread.page_faults, Relaxed);
+        page_faults.store(now.thread.page_faults - self.thread.page_faults, Relaxed);
         let switches = now.thread.involuntary_switches - self.thread.involuntary_switches;
-        lane.involuntary_switches().store(switches, Relaxed);
-        lane.allocations().store(now.allocations - self.allocations, Relaxed);
+        involuntary_switches.store(switches, Relaxed);
+        allocations.store(now.allocations - self.allocations, Relaxed);
     }
 }
 

@@ -79,6 +79,13 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Gives the calling measuring thread its policy again, or makes it an ordinary task. What is refused now was refused
+/// before, and has been said.
+pub(super) fn reschedule(team: &Team<'_>, as_ordinary: bool) {
+    let wanted = if as_ordinary { Scheduling::Other } else { scheduling(team) };
+    let _ = schedule::schedule_this_thread(wanted);
+}
+
 fn scheduling(team: &Team<'_>) -> Scheduling {
     match (team.spec.policy, &team.spec.kind) {
         (Policy::Fifo, _) => Scheduling::Fifo(team.spec.priority),

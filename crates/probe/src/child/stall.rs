@@ -19,6 +19,7 @@ const CHECK_EVERY: Nanos = Nanos::from_micros(200);
 pub(super) struct Stall<'a> {
     lane: Lane<'a>,
     header: Header<'a>,
+    hardware_counter: bool,
     calibration: Calibration,
     threshold: u64,
     warmup: Nanos,
@@ -29,15 +30,16 @@ pub(super) struct Stall<'a> {
 
 impl<'a> Stall<'a> {
     pub(super) fn new(spec: &ProbeSpec, lane: Lane<'a>, header: Header<'a>) -> Self {
-        let (multiplier, threshold, bytes) = match spec.kind {
-            ProbeKind::Stall { multiplier, threshold_cycles, working_set_bytes, .. } => {
-                (multiplier, threshold_cycles, working_set_bytes)
+        let (hardware_counter, multiplier, threshold, bytes) = match spec.kind {
+            ProbeKind::Stall { hardware_counter, multiplier, threshold_cycles, working_set_bytes } => {
+                (hardware_counter, multiplier, threshold_cycles, working_set_bytes)
             }
-            ProbeKind::Timer { .. } => (1 << 32, u64::MAX, 0),
+            _ => (false, 1 << 32, u64::MAX, 0),
         };
         Self {
             lane,
             header,
+            hardware_counter,
             calibration: Calibration::of_multiplier(multiplier),
             threshold,
             warmup: spec.warmup,
@@ -45,6 +47,11 @@ impl<'a> Stall<'a> {
             // Ones, so that every page is there before the loop begins.
             working_set: vec![[1; 8]; (bytes / 64) as usize],
         }
+    }
+
+    /// Whether the CPU's own counter is to be read.
+    pub(super) fn reads_hardware(&self) -> bool {
+        self.hardware_counter
     }
 
     /// Measures from `start` on; the warm-up lies before it.

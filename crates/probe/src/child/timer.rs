@@ -4,8 +4,9 @@
 //! interrupt, wake-up and context switch included. What it does not: the time in which periods were missed altogether
 //! (they are counted as overruns; the correction for them is made afterwards).
 
+use super::recorder::Recorder;
 use super::{Usage, end_of};
-use crate::layout::{Header, Lane, RingRecord, add};
+use crate::layout::{Header, Lane};
 use crate::spec::{ProbeKind, ProbeSpec};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +15,6 @@ use whylate_core::{MonoTime, Nanos};
 use whylate_sys::clock;
 use whylate_sys::posix_timer::PosixTimer;
 use whylate_sys::timer_file;
-use whylate_sys::tracing::BreakTracing;
 
 /// What wakes the thread.
 trait Wake {
@@ -47,17 +47,13 @@ impl Wake for PosixTimer {
 
 /// Everything the thread needs while it measures.
 pub(super) struct Timer<'a> {
-    lane: Lane<'a>,
-    header: Header<'a>,
+    recorder: Recorder<'a>,
     interval: Nanos,
     /// By how much this CPU's periods begin later than the common start.
     offset: Nanos,
     method: TimerMethod,
-    break_above_ns: u64,
     warmup: Nanos,
     duration: Nanos,
-    samples_max: u64,
-    tracing: Option<BreakTracing>,
 }
 
 impl<'a> Timer<'a> {
@@ -66,19 +62,15 @@ impl<'a> Timer<'a> {
             ProbeKind::Timer { interval, distance, method, break_above } => {
                 (interval, distance, method, break_above)
             }
-            ProbeKind::Stall { .. } => (Nanos::from_millis(1), Nanos(0), TimerMethod::Nanosleep, None),
+            _ => (Nanos::from_millis(1), Nanos(0), TimerMethod::Nanosleep, None),
         };
         Self {
-            lane,
-            header,
+            recorder: Recorder::new(lane, header, break_above, spec.samples_max),
             interval,
             offset: Nanos(distance.0 * index as u64),
             method,
-            break_above_ns: break_above.map_or(u64::MAX, |limit| limit.0),
             warmup: spec.warmup,
             duration: spec.duration,
-            samples_max: spec.samples_max.unwrap_or(u64::MAX),
-            tracing: break_above.and_then(|_| BreakTracing::open()),
         }
     }
 
@@ -107,10 +99,10 @@ impl<'a> Timer<'a> {
     fn both<W: Wake>(&mut self, wake: &mut W, first: MonoTime, start: MonoTime) {
         let next = self.periods::<W, false>(wake, first, start);
         let usage = Usage::begin();
-        self.lane.begin().store(start.0, Relaxed);
+        self.recorder.lane.begin().store(start.0, Relaxed);
         self.periods::<W, true>(wake, next, end_of(start, self.duration));
-        self.lane.end().store(clock::now().0, Relaxed);
-        usage.end(&self.lane);
+        self.recorder.lane.end().store(clock::now().0, Relaxed);
+        usage.end(&self.recorder.lane);
     }
 
     /// Runs the periods that begin before `end`; returns the begin of the next one.
@@ -132,7 +124,7 @@ impl<'a> Timer<'a> {
                 continue;
             }
             let latency = now - next;
-            if COUNTED && self.count(now, latency, period) {
+            if COUNTED && self.recorder.count(now, latency, period) {
                 break;
             }
             next += interval;
@@ -142,44 +134,13 @@ impl<'a> Timer<'a> {
                 next += missed * interval;
                 period += missed;
                 if COUNTED {
-                    add(self.lane.overruns(), missed);
+                    self.recorder.miss(missed);
                 }
             }
-            if self.header.stop().load(Relaxed) != 0 {
+            if self.recorder.is_stopped() {
                 break;
             }
         }
         MonoTime(next)
-    }
-
-    /// Counts one sample; whether it was the last.
-    #[inline(always)]
-    fn count(&mut self, now: u64, latency: u64, period: u64) -> bool {
-        let lane = &self.lane;
-        lane.count_nanos(latency);
-        if latency < lane.interval_min_ns().load(Relaxed) {
-            lane.interval_min_ns().store(latency, Relaxed);
-        }
-        let samples = lane.samples().load(Relaxed) + 1;
-        lane.samples().store(samples, Relaxed);
-        if latency >= lane.floor().load(Relaxed) || latency > self.break_above_ns {
-            lane.push(RingRecord { at: now, value: latency, sample: period });
-        }
-        if latency > self.break_above_ns {
-            self.break_off(latency);
-            return true;
-        }
-        samples >= self.samples_max
-    }
-
-    /// Stops tracing first, so that the trace ends with the spike, then everything else.
-    #[cold]
-    fn break_off(&mut self, latency: u64) {
-        if let Some(tracing) = &mut self.tracing {
-            let limit = self.break_above_ns;
-            tracing.mark_and_stop(&format!("hit latency threshold ({latency} ns > {limit} ns)\n"));
-        }
-        self.header.broke_ns().store(latency, Relaxed);
-        self.header.stop().store(1, Relaxed);
     }
 }

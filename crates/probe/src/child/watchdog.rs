@@ -2,7 +2,7 @@
 //! when the measuring threads do not end by themselves.
 
 use crate::layout::Header;
-use crate::spec::ProbeSpec;
+use crate::spec::{ProbeKind, ProbeSpec};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -24,14 +24,19 @@ pub(super) struct Watchdog {
     changed: Condvar,
 }
 
-/// Whether the measuring threads can keep a CPU from everybody else, and there is a CPU to watch them from.
+/// Whether the measuring threads can keep a CPU from everybody else, and there is a CPU to watch them from; or wait
+/// for each other, so that one that is stuck has to be released.
 pub(super) fn is_needed(spec: &ProbeSpec) -> bool {
+    if let ProbeKind::Roundtrip { .. } = spec.kind {
+        return true;
+    }
     !spec.other_cpus.is_empty() && matches!(spec.policy, Policy::Fifo | Policy::Rr)
 }
 
 impl Watchdog {
-    /// Sleeps until the measurement is over, or overdue.
-    pub(super) fn watch(&self, header: Header<'_>, end: MonoTime) {
+    /// Sleeps until the measurement is over, or overdue: then asks the threads to stop and calls `release`, which
+    /// wakes those that wait for each other.
+    pub(super) fn watch(&self, header: Header<'_>, end: MonoTime, release: impl Fn()) {
         // Above every measuring thread; where that is refused, so was the measuring threads' own priority.
         let _ = schedule::schedule_this_thread(Scheduling::Fifo(99));
         schedule::prefault_stack::<16>();
@@ -40,6 +45,7 @@ impl Watchdog {
             return;
         }
         header.stop().store(1, Relaxed);
+        release();
         if !self.is_done_within(GRACE) {
             process::exit_now(WATCHDOG_STATUS);
         }

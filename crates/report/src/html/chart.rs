@@ -3,7 +3,7 @@
 //! Nothing here is a figure to quote: the table holds those. Buckets are joined into bins of equal width on the
 //! logarithmic axis, and neighbouring intervals are joined by their maximum, so that no outlier disappears.
 
-use crate::table::{cell_probe, measured_cpus, probe_names};
+use crate::table::{cell_probe, measured_cpus, probe_names, series_names};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::CpuId;
@@ -44,6 +44,8 @@ struct Panel {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PanelKey<'a> {
     pub(super) probe: &'a str,
+    /// Which of its series, where it has several.
+    pub(super) series: Option<&'a str>,
     /// `None`: every measured CPU.
     pub(super) cpu: Option<CpuId>,
 }
@@ -114,11 +116,18 @@ struct RateSeries {
 pub(super) fn panel_keys(run: &RunResult) -> Vec<PanelKey<'_>> {
     let cpus = measured_cpus(run);
     let split = (2..=PANEL_CPUS_MAX).contains(&cpus.len());
-    let keys = probe_names(run).into_iter().flat_map(|probe| match split {
-        true => cpus.iter().map(|cpu| PanelKey { probe, cpu: Some(cpu) }).collect(),
-        false => vec![PanelKey { probe, cpu: None }],
-    });
-    keys.collect()
+    let mut keys = Vec::new();
+    for probe in probe_names(run) {
+        for series in series_names(run, probe) {
+            let of = |cpu| PanelKey { probe, series, cpu };
+            match split {
+                // A round trip has one asking CPU.
+                true if probe != "roundtrip" => keys.extend(cpus.iter().map(|cpu| of(Some(cpu)))),
+                _ => keys.push(of(None)),
+            }
+        }
+    }
+    keys
 }
 
 /// The data of every chart.
@@ -177,7 +186,8 @@ fn time_span(run: &RunResult) -> (u64, u64) {
 /// The results of one cell that belong to a panel.
 fn panel_cpus<'a>(cell: &'a CellResult, key: PanelKey<'a>) -> impl Iterator<Item = &'a CpuResult> {
     let cpus = cell_probe(cell, key.probe).into_iter().flat_map(|probe| &probe.cpus);
-    cpus.filter(move |result| key.cpu.is_none_or(|cpu| cpu == result.cpu))
+    let of_series = cpus.filter(move |result| result.series.as_deref() == key.series);
+    of_series.filter(move |result| key.cpu.is_none_or(|cpu| cpu == result.cpu))
 }
 
 fn panel(run: &RunResult, key: PanelKey<'_>, clock: Clock) -> Panel {

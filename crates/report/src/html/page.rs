@@ -216,7 +216,11 @@ fn group_view(group: &Group, keys: &[PanelKey<'_>]) -> GroupView {
         panels: panels
             .map(|(index, key)| PanelView {
                 index,
-                suffix: key.cpu.map(|cpu| format!(", CPU {cpu}")).unwrap_or_default(),
+                suffix: [key.series.map(str::to_owned), key.cpu.map(|cpu| format!("CPU {cpu}"))]
+                    .into_iter()
+                    .flatten()
+                    .map(|part| format!(", {part}"))
+                    .collect(),
             })
             .collect(),
     }
@@ -225,7 +229,7 @@ fn group_view(group: &Group, keys: &[PanelKey<'_>]) -> GroupView {
 /// The style of a column; a narrow screen leaves `minor` ones out.
 fn class(field: Field) -> &'static str {
     match field {
-        Field::Cell => "name",
+        Field::Cell | Field::Series => "name",
         Field::Mean | Field::P9999 => "number minor",
         _ => "number",
     }
@@ -239,7 +243,7 @@ fn line_view(line: &Line, fields: &[Field]) -> LineView {
             field => class(*field),
         },
     });
-    LineView { corrected: line.kind == LineKind::Corrected, cells: cells.collect() }
+    LineView { corrected: line.kind != LineKind::Recorded, cells: cells.collect() }
 }
 
 fn spikes(run: &RunResult) -> Vec<SpikeView> {

@@ -48,14 +48,14 @@ fn push_group(page: &mut Page, group: &Group, columns: &[Column], style: Style) 
     page.line(&"─".repeat(total.min(style.width)), "2");
     for line in &group.lines {
         let text = line_text(page, line, columns);
-        page.line(&text, if line.kind == LineKind::Corrected { "3" } else { "" });
+        page.line(&text, if line.kind == LineKind::Recorded { "" } else { "3" });
     }
 }
 
 fn line_text(page: &Page, line: &Line, columns: &[Column]) -> String {
     let cells = columns.iter().map(|column| {
         let value = line.cells.get(column.field as usize).cloned().flatten();
-        let blank = if line.kind == LineKind::Corrected { "" } else { MISSING };
+        let blank = if line.kind == LineKind::Recorded { MISSING } else { "" };
         let text = aligned(column, &clean(value.as_deref().unwrap_or(blank)));
         match column.field {
             Field::Max if line.over_limit => page.paint(&text, "31"),
@@ -69,7 +69,7 @@ fn line_text(page: &Page, line: &Line, columns: &[Column]) -> String {
 fn aligned(column: &Column, text: &str) -> String {
     let padding = " ".repeat(column.width.saturating_sub(length(text)));
     match column.field {
-        Field::Cell => format!("{text}{padding}"),
+        Field::Cell | Field::Series => format!("{text}{padding}"),
         _ => format!("{padding}{text}"),
     }
 }

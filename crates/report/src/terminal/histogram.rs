@@ -16,7 +16,11 @@ pub(super) fn push(page: &mut Page, cpus: &[CpuResult], width: usize) {
     let lowest = buckets().map(|(edge, _)| *edge).min();
     let highest = buckets().map(|(edge, _)| *edge).max();
     let (Some(lowest), Some(highest)) = (lowest, highest) else { return };
-    let labels: Vec<String> = cpus.iter().map(|cpu| format!("CPU {}", cpu.cpu)).collect();
+    let label = |cpu: &CpuResult| match (&cpu.series, cpu.peer_cpu) {
+        (Some(series), Some(_)) => series.clone(),
+        _ => format!("CPU {}", cpu.cpu),
+    };
+    let labels: Vec<String> = cpus.iter().map(label).collect();
     let label_width = labels.iter().map(|label| length(label)).max().unwrap_or(0);
     let axis = Axis::new(lowest, highest, width.saturating_sub(label_width + 2).clamp(20, 100));
     let count_max = buckets().map(|(_, count)| *count).max().unwrap_or(1);

@@ -11,7 +11,7 @@ pub(crate) mod page;
 
 use crate::table::{measure_group, run_groups};
 use crate::words;
-use crate::{ReportError, has_samples, require_run_samples};
+use crate::{ReportError, dispatch, has_samples, require_run_samples};
 pub use check::check;
 pub use cpus::cpus;
 use page::{Colour, Page};
@@ -47,6 +47,10 @@ pub fn run(run: &RunResult, style: Style) -> Result<String, ReportError> {
     page.blank();
 
     columns::push_groups(&mut page, &run_groups(run), style);
+    for rows in dispatch::of_run(run) {
+        page.blank();
+        rows.iter().for_each(|line| page.line(line, ""));
+    }
 
     push_findings(&mut page, run);
     push_spikes_and_noise(&mut page, run);
@@ -129,6 +133,10 @@ pub fn measure(measure: &MeasureResult, style: Style) -> Result<String, ReportEr
     columns::push_groups(&mut page, &[measure_group(probe)], style);
     page.blank();
     histogram::push(&mut page, &probe.cpus, style.width);
+    for rows in dispatch::of_probe(probe) {
+        page.blank();
+        rows.iter().for_each(|line| page.line(line, ""));
+    }
     if measure.broke {
         page.blank();
         page.coloured("a sample was above the break threshold: the measurement ended there", Colour::Red);

@@ -318,6 +318,7 @@ fn batch(spec: &ProbeSpec) -> Batch {
         lost_ns: spec.period().is_none().then_some(0),
         spikes_dropped: 0,
         histogram: vec![(100, SAMPLES)],
+        ..Interval::default()
     };
     let interrupt =
         |cpu| InterruptRecord { cpu, line: "LOC".to_owned(), description: String::new(), count: 3 };
@@ -325,7 +326,7 @@ fn batch(spec: &ProbeSpec) -> Batch {
         start_ns: 1_000,
         end_ns: 2_000,
         intervals: spec.cpus.iter().map(interval).collect(),
-        spikes: vec![SpikeRecord { cpu: CpuId(3), at_ns: 1_500, latency_ns: 100, sample: 1 }],
+        spikes: vec![SpikeRecord { cpu: CpuId(3), series: None, at_ns: 1_500, latency_ns: 100, sample: 1 }],
         interrupts: spec.cpus.iter().map(interrupt).collect(),
         counters: Vec::new(),
     }

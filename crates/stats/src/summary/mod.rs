@@ -12,8 +12,8 @@ use crate::{Histogram, StatsError, corrected};
 use spikes::SpikeKeeper;
 use timeline::Timeline;
 use whylate_core::record::{Interval, SpikeRecord};
-use whylate_core::result::{CpuResult, RepeatProbe, Spike};
-use whylate_core::{CpuId, Nanos};
+use whylate_core::result::{CpuResult, CycleFigures, PartResult, Quantiles, RepeatProbe, Spike};
+use whylate_core::{CpuId, Nanos, SeriesName};
 
 /// How many spikes are kept unless asked otherwise.
 pub const SPIKES_KEPT: usize = 32;
@@ -30,14 +30,23 @@ pub enum ProbeShape {
     },
     /// Durations of the turns of a loop that never sleeps.
     Stall,
+    /// Latenesses of a process that waits for a periodic interrupt.
+    Dispatch {
+        /// As for the timer.
+        period: Option<Nanos>,
+    },
+    /// Durations of round trips, or of one of their ways.
+    Roundtrip,
 }
 
 impl ProbeShape {
-    /// The probe's name in results: `timer` or `stall`.
+    /// The probe's name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Timer { .. } => "timer",
             Self::Stall => "stall",
+            Self::Dispatch { .. } => "dispatch",
+            Self::Roundtrip => "roundtrip",
         }
     }
 }
@@ -47,6 +56,10 @@ impl ProbeShape {
 pub struct Summary {
     cpu: CpuId,
     shape: ProbeShape,
+    /// The probe's name, with its series if it has several.
+    name: String,
+    peer_cpu: Option<CpuId>,
+    counter_hz: Option<u64>,
     histogram: Histogram,
     samples: u64,
     measured_ns: u64,
@@ -64,6 +77,9 @@ impl Summary {
         Self {
             cpu,
             shape,
+            name: shape.name().to_owned(),
+            peer_cpu: None,
+            counter_hz: None,
             histogram: Histogram::new(),
             samples: 0,
             measured_ns: 0,
@@ -74,6 +90,13 @@ impl Summary {
             timeline: Timeline::new(TIMELINE_POINTS_MAX),
             spikes: SpikeKeeper::new(SPIKES_KEPT),
         }
+    }
+
+    /// Of the series of that name (`roundtrip/futex`); a part (`roundtrip/futex/there`) is one too.
+    #[must_use]
+    pub fn of_series(mut self, name: SeriesName<'_>) -> Self {
+        self.name = name.to_string();
+        self
     }
 
     /// Keeps that many of the largest spikes instead of [`SPIKES_KEPT`]; before anything is added.
@@ -101,6 +124,8 @@ impl Summary {
         let histogram = Histogram::from_interval(interval)?;
         self.timeline.push(interval, &histogram, repeat);
         self.histogram.merge(&histogram);
+        self.peer_cpu = self.peer_cpu.or(interval.peer_cpu);
+        self.counter_hz = self.counter_hz.or(interval.counter_hz);
         self.samples = self.samples.saturating_add(interval.samples);
         self.measured_ns = self.measured_ns.saturating_add(interval.end_ns.saturating_sub(interval.start_ns));
         self.overruns = self.overruns.saturating_add(interval.overruns.unwrap_or(0));
@@ -130,6 +155,8 @@ impl Summary {
         let max_at_ns = self.histogram.max().and_then(|max| self.spikes.moment_of(max));
         let mut result = CpuResult {
             cpu: self.cpu,
+            series: SeriesName::of(&self.name).series.map(str::to_owned),
+            peer_cpu: self.peer_cpu,
             samples: self.samples,
             quantiles: self.histogram.quantiles(),
             max_at_ns,
@@ -139,7 +166,7 @@ impl Summary {
             ..CpuResult::default()
         };
         match self.shape {
-            ProbeShape::Timer { period } => {
+            ProbeShape::Timer { period } | ProbeShape::Dispatch { period } => {
                 result.overruns = Some(self.overruns);
                 result.corrected = period
                     .filter(|period| period.0 > 0)
@@ -153,8 +180,12 @@ impl Summary {
                 result.lost_share =
                     (self.measured_ns > 0).then(|| (self.lost_ns as f64 / self.measured_ns as f64).min(1.0));
             }
+            ProbeShape::Roundtrip => {
+                result.cycles =
+                    self.counter_hz.zip(result.quantiles).map(|(hz, figures)| cycles(hz, &figures));
+            }
         }
-        (result, self.spikes.into_spikes(self.shape.name()))
+        (result, self.spikes.into_spikes(&self.name))
     }
 
     fn check_cpu(&self, found: CpuId) -> Result<(), StatsError> {
@@ -162,10 +193,45 @@ impl Summary {
     }
 }
 
+/// The figures in ticks of a counter.
+fn cycles(counter_hz: u64, figures: &Quantiles) -> CycleFigures {
+    let ticks = |ns: u64| {
+        let rounded = u128::from(ns) * u128::from(counter_hz) + 500_000_000;
+        u64::try_from(rounded / 1_000_000_000).unwrap_or(u64::MAX)
+    };
+    CycleFigures {
+        counter_hz,
+        min: ticks(figures.min_ns),
+        p50: ticks(figures.p50_ns),
+        p99: ticks(figures.p99_ns),
+        max: ticks(figures.max_ns),
+    }
+}
+
+/// Puts parts (`roundtrip/futex/there`) into the series that they are parts of, which come before them; the rest stays
+/// as it is.
+pub fn join_parts(results: impl IntoIterator<Item = (String, CpuResult)>) -> Vec<CpuResult> {
+    let mut joined: Vec<CpuResult> = Vec::new();
+    for (name, result) in results {
+        let name = SeriesName::of(&name);
+        let Some(part) = name.part else {
+            joined.push(result);
+            continue;
+        };
+        let whole = |of: &&mut CpuResult| of.cpu == result.cpu && of.series.as_deref() == name.series;
+        // A part without its whole cannot be shown as what it is.
+        if let Some(whole) = joined.iter_mut().find(whole) {
+            let CpuResult { samples, quantiles, histogram, .. } = result;
+            whole.parts.push(PartResult { part: part.to_owned(), samples, quantiles, histogram });
+        }
+    }
+    joined
+}
+
 /// What a repeat keeps of one CPU: the figures that cells are compared by.
-pub fn repeat_probe(shape: ProbeShape, result: &CpuResult) -> RepeatProbe {
+pub fn repeat_probe(name: SeriesName<'_>, result: &CpuResult) -> RepeatProbe {
     RepeatProbe {
-        probe: shape.name().to_owned(),
+        probe: name.to_string(),
         cpu: result.cpu,
         samples: result.samples,
         quantiles: result.quantiles,

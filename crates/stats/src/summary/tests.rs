@@ -22,7 +22,7 @@ fn interval(number: u64, values: &[u64]) -> Interval {
 }
 
 fn spike(at_ns: u64, latency_ns: u64) -> SpikeRecord {
-    SpikeRecord { cpu: CPU, at_ns, latency_ns, sample: at_ns / 1000 }
+    SpikeRecord { cpu: CPU, series: None, at_ns, latency_ns, sample: at_ns / 1000 }
 }
 
 fn timer() -> Summary {
@@ -75,6 +75,44 @@ fn a_stall_is_summarised() {
     assert!((result.loop_ns.unwrap() - 14.0).abs() < 0.5);
     assert_eq!((result.overruns, result.corrected, result.max_at_ns), (None, None, None));
     assert!(spikes.is_empty());
+}
+
+#[test]
+fn a_round_trip_has_its_method_its_ways_and_cycles() {
+    let name = SeriesName::of("roundtrip/futex");
+    let there = SeriesName::of("roundtrip/futex/there");
+    let mut whole = Summary::new(CPU, ProbeShape::Roundtrip).of_series(name);
+    let trips = Interval {
+        peer_cpu: Some(CpuId(9)),
+        counter_hz: Some(2_500_000_000),
+        ..interval(0, &[4_000, 5_000, 200])
+    };
+    whole.add_interval(&trips, None).unwrap();
+    whole.add_spike(&spike(1_000, 5_000), None).unwrap();
+    let mut way = Summary::new(CPU, ProbeShape::Roundtrip).of_series(there);
+    way.add_interval(&interval(0, &[1_000, 1_500, 90]), None).unwrap();
+    let ((whole, spikes), (way, _)) = (whole.finish(), way.finish());
+    assert_eq!(spikes[0].probe.as_deref(), Some("roundtrip/futex"));
+    let cycles = whole.cycles.unwrap();
+    assert_eq!((cycles.min, cycles.max), (500, 12_500));
+    let joined = join_parts([(name.to_string(), whole), (there.to_string(), way)]);
+    let [result] = joined.as_slice() else { panic!("{joined:?}") };
+    assert_eq!((result.series.as_deref(), result.peer_cpu), (Some("futex"), Some(CpuId(9))));
+    assert_eq!((result.overruns, result.corrected), (None, None));
+    let part = &result.parts[0];
+    assert_eq!((part.part.as_str(), part.samples, part.quantiles.unwrap().max_ns), ("there", 3, 1_500));
+}
+
+#[test]
+fn a_dispatch_is_summarised_as_a_timer_is() {
+    let shape = ProbeShape::Dispatch { period: Some(Nanos(1000)) };
+    let mut summary = Summary::new(CPU, shape).of_series(SeriesName::of("dispatch/timerfd"));
+    let mut latenesses = interval(0, &[10, 3500]);
+    latenesses.overruns = Some(3);
+    summary.add_interval(&latenesses, None).unwrap();
+    let (result, _) = summary.finish();
+    assert_eq!((result.series.as_deref(), result.overruns), (Some("timerfd"), Some(3)));
+    assert_eq!(result.corrected.unwrap().max_ns, 3500);
 }
 
 #[test]
@@ -167,7 +205,7 @@ fn a_repeat_keeps_the_figures() {
     let mut summary = timer();
     summary.add_interval(&interval(0, &[5, 6]), None).unwrap();
     let result = summary.finish().0;
-    let kept = repeat_probe(ProbeShape::Timer { period: None }, &result);
+    let kept = repeat_probe(SeriesName::of("timer"), &result);
     assert_eq!(
         (kept.probe.as_str(), kept.cpu, kept.samples, kept.quantiles),
         ("timer", CPU, 2, result.quantiles)

@@ -5,14 +5,14 @@ use crate::info::RunInfo;
 use crate::rows::{CounterRow, InterruptRow, NOISE_FLOOR, RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use whylate_core::CpuId;
 use whylate_core::record::{InterruptRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::{
-    CellResult, NoiseFloor, ProbeResult, RateResult, RepeatProbe, RepeatResult, Spike,
+    CellResult, CpuResult, NoiseFloor, ProbeResult, RateResult, RepeatProbe, RepeatResult, Spike,
 };
+use whylate_core::{CpuId, SeriesName};
 use whylate_stats::summary::SPIKES_KEPT;
 use whylate_stats::throttling::{Circumstances, fair_server_in, label};
-use whylate_stats::{ProbeShape, Summary, largest_spikes, repeat_probe};
+use whylate_stats::{ProbeShape, Summary, join_parts, largest_spikes, repeat_probe};
 
 /// A probe on a CPU, in the order in which results list them: position in the plan, name, CPU.
 type Place = (usize, String, CpuId);
@@ -71,7 +71,8 @@ impl CellData {
             return Ok(());
         }
         let first = (interval.start_ns, interval.end_ns);
-        let (start_ns, end_ns) = self.spans.entry((key.probe.clone(), key.repeat)).or_insert(first);
+        let probe = SeriesName::of(&key.probe).probe.to_owned();
+        let (start_ns, end_ns) = self.spans.entry((probe, key.repeat)).or_insert(first);
         (*start_ns, *end_ns) = ((*start_ns).min(first.0), (*end_ns).max(first.1));
         let (whole, repeat) = self.summaries(key, interval.cpu, shapes)?;
         whole.add_interval(interval, Some(key.repeat)).map_err(|error| error.to_string())?;
@@ -100,14 +101,15 @@ impl CellData {
         cpu: CpuId,
         shapes: &Shapes,
     ) -> Result<(&mut Summary, &mut Summary), String> {
-        let shape = shapes
-            .shape(&key.probe, cpu)
-            .ok_or_else(|| format!("this version knows no probe `{}`", key.probe))?;
-        let place = (shapes.position(&key.probe), key.probe.clone(), cpu);
+        let name = SeriesName::of(&key.probe);
+        let shape =
+            shapes.shape(name, cpu).ok_or_else(|| format!("this version knows no probe `{}`", key.probe))?;
+        let place = (shapes.position(name), key.probe.clone(), cpu);
         // A repeat keeps figures only: no spikes, one point of the timeline.
-        let brief = || Summary::new(cpu, shape).with_spikes_kept(0).with_timeline_points_max(1);
+        let new = || Summary::new(cpu, shape).of_series(name);
+        let brief = || new().with_spikes_kept(0).with_timeline_points_max(1);
         let (_, repeat) = self.repeats.entry((key.repeat, place.clone())).or_insert_with(|| (shape, brief()));
-        let (_, whole) = self.probes.entry(place).or_insert_with(|| (shape, Summary::new(cpu, shape)));
+        let (_, whole) = self.probes.entry(place).or_insert_with(|| (shape, new()));
         Ok((whole, repeat))
     }
 
@@ -187,26 +189,31 @@ fn finish_probes(
     shapes: &Shapes,
 ) -> Vec<ProbeResult> {
     let mut probes: Vec<ProbeResult> = Vec::new();
-    for ((_, probe, cpu), (_, summary)) in summaries {
+    let mut results: Vec<(String, CpuResult)> = Vec::new();
+    for ((_, full_name, cpu), (_, summary)) in summaries {
+        let name = SeriesName::of(&full_name);
         let circumstances = Circumstances {
             rt_runtime_us: info.facts.settings.rt_runtime_us,
             rt_period_us: info.facts.settings.rt_period_us,
             fair_server: fair_server_in(&info.facts.kernel.release),
             measured: summary.measured(),
-            realtime: shapes.is_realtime(&probe, cpu),
-            involuntary_switches: switches.get(&(probe.clone(), cpu)).copied(),
+            realtime: shapes.is_realtime(name, cpu),
+            involuntary_switches: switches.get(&(name.probe.to_owned(), cpu)).copied(),
         };
         let (result, mut spikes) = summary.finish();
         label(&mut spikes, &circumstances);
-        match probes.last_mut() {
-            Some(last) if last.probe == probe => {
-                last.cpus.push(result);
-                last.spikes.extend(spikes);
+        match probes.iter_mut().find(|known| known.probe == name.probe) {
+            Some(known) => known.spikes.extend(spikes),
+            None => {
+                let probe = name.probe.to_owned();
+                probes.push(ProbeResult { probe, cpus: Vec::new(), spikes, rates: Vec::new() });
             }
-            _ => probes.push(ProbeResult { probe, cpus: vec![result], spikes, rates: Vec::new() }),
         }
+        results.push((full_name, result));
     }
     for probe in &mut probes {
+        probe.cpus =
+            join_parts(results.extract_if(.., |(name, _)| SeriesName::of(name).probe == probe.probe));
         let spikes: Vec<Spike> = std::mem::take(&mut probe.spikes);
         probe.spikes = largest_spikes(spikes, SPIKES_KEPT);
     }
@@ -219,9 +226,12 @@ fn finish_repeats(
     executions: impl Iterator<Item = (u32, Option<String>)>,
 ) -> Vec<RepeatResult> {
     let mut probes: BTreeMap<u32, Vec<RepeatProbe>> = BTreeMap::new();
-    for ((repeat, _), (shape, summary)) in summaries {
-        let (result, _) = summary.finish();
-        probes.entry(repeat).or_default().push(repeat_probe(shape, &result));
+    for ((repeat, (_, name, _)), (_, summary)) in summaries {
+        let name = SeriesName::of(&name);
+        if name.part.is_none() {
+            let (result, _) = summary.finish();
+            probes.entry(repeat).or_default().push(repeat_probe(name, &result));
+        }
     }
     let result =
         |(repeat, error)| RepeatResult { repeat, error, probes: probes.remove(&repeat).unwrap_or_default() };

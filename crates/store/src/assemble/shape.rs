@@ -2,8 +2,8 @@
 
 use crate::info::RunInfo;
 use std::collections::HashMap;
-use whylate_core::plan::{Policy, ProbePlan};
-use whylate_core::{CpuId, CpuSet, Nanos};
+use whylate_core::plan::{Policy, ProbePlan, RoundtripMethod};
+use whylate_core::{CpuId, CpuSet, Nanos, SeriesName};
 use whylate_stats::ProbeShape;
 
 /// `code` of the runner's warning that probes could not run with real-time priority.
@@ -11,10 +11,11 @@ const NO_REALTIME_PRIORITY: &str = "no-realtime-priority";
 
 /// The probes of the plan.
 pub(super) struct Shapes {
-    /// Kinds in the plan's order.
-    kinds: Vec<&'static str>,
-    /// By kind and CPU: the periods of the timer probes there, and whether all probes there have a real-time policy.
-    known: HashMap<(&'static str, CpuId), Known>,
+    /// Names of their series in the plan's order.
+    names: Vec<String>,
+    /// By name of the series and CPU: the periods of the probes there, and whether all of them have a real-time
+    /// policy.
+    known: HashMap<(String, CpuId), Known>,
 }
 
 #[derive(Default)]
@@ -28,55 +29,75 @@ impl Shapes {
         let context = info.facts.cpu_context();
         let target = info.plan.target.cpus.resolve(&context, None).unwrap_or_default();
         let refused = info.warnings.iter().any(|warning| warning.code == NO_REALTIME_PRIORITY);
-        let mut shapes = Self { kinds: Vec::new(), known: HashMap::new() };
+        let mut shapes = Self { names: Vec::new(), known: HashMap::new() };
         for probe in &info.plan.probe {
-            if !shapes.kinds.contains(&probe.kind()) {
-                shapes.kinds.push(probe.kind());
+            let cpus = probe.cpus(&context, &target).unwrap_or_default();
+            for name in series(probe) {
+                shapes.add(name, probe, &cpus, refused);
             }
-            let cpus = match probe.cpus() {
-                Some(selector) => selector.resolve(&context, Some(&target)).unwrap_or_default(),
-                None => target.clone(),
-            };
-            shapes.add(probe, &cpus, refused);
         }
         shapes
     }
 
-    fn add(&mut self, probe: &ProbePlan, cpus: &CpuSet, refused: bool) {
-        let (period, policy) = match probe {
-            ProbePlan::Timer(timer) => (Some(timer.interval), timer.policy),
-            ProbePlan::Stall(stall) => (None, stall.policy),
+    fn add(&mut self, name: String, probe: &ProbePlan, cpus: &CpuSet, refused: bool) {
+        let period = match probe {
+            ProbePlan::Timer(timer) => Some(timer.interval),
+            ProbePlan::Dispatch(dispatch) => dispatch.period().ok(),
+            ProbePlan::Stall(_) | ProbePlan::Roundtrip(_) => None,
         };
+        let (policy, _) = probe.scheduling();
         for cpu in cpus.iter() {
-            let known = self.known.entry((probe.kind(), cpu)).or_default();
+            let known = self.known.entry((name.clone(), cpu)).or_default();
             known.periods.extend(period);
             known.ordinary |= refused || !matches!(policy, Policy::Fifo | Policy::Rr);
         }
+        if !self.names.contains(&name) {
+            self.names.push(name);
+        }
     }
 
-    /// The shape of a probe's samples; `None` for a probe that this version does not know. The period is known when
-    /// all timer probes on that CPU have the same.
-    pub(super) fn shape(&self, probe: &str, cpu: CpuId) -> Option<ProbeShape> {
-        match probe {
-            "timer" => {
-                let known = self.known.get(&("timer", cpu));
-                let periods = known.map_or(&[][..], |known| &known.periods);
-                let same = periods.windows(2).all(|pair| pair[0] == pair[1]);
-                Some(ProbeShape::Timer { period: periods.first().copied().filter(|_| same) })
-            }
-            "stall" => Some(ProbeShape::Stall),
+    fn known(&self, name: SeriesName<'_>, cpu: CpuId) -> Option<&Known> {
+        self.known.get(&(name.whole().to_string(), cpu))
+    }
+
+    /// The shape of a series' samples; `None` for a probe that this version does not know. The period is known when
+    /// all probes on that CPU have the same.
+    pub(super) fn shape(&self, name: SeriesName<'_>, cpu: CpuId) -> Option<ProbeShape> {
+        let period = || {
+            let periods = self.known(name, cpu).map_or(&[][..], |known| &known.periods);
+            let same = periods.windows(2).all(|pair| pair[0] == pair[1]);
+            periods.first().copied().filter(|_| same)
+        };
+        match (name.probe, name.part) {
+            // The parts of a dispatch are durations, without periods that could be missed.
+            ("roundtrip", _) | ("dispatch", Some(_)) => Some(ProbeShape::Roundtrip),
+            ("timer", _) => Some(ProbeShape::Timer { period: period() }),
+            ("dispatch", None) => Some(ProbeShape::Dispatch { period: period() }),
+            ("stall", _) => Some(ProbeShape::Stall),
             _ => None,
         }
     }
 
     /// Whether the probe's thread ran as SCHED_FIFO or SCHED_RR there.
-    pub(super) fn is_realtime(&self, probe: &str, cpu: CpuId) -> bool {
-        let mut here = self.known.iter().filter(|((kind, on), _)| *kind == probe && *on == cpu);
-        here.next().is_some_and(|(_, known)| !known.ordinary)
+    pub(super) fn is_realtime(&self, name: SeriesName<'_>, cpu: CpuId) -> bool {
+        self.known(name, cpu).is_some_and(|known| !known.ordinary)
     }
 
-    /// Where a probe stands in the plan; unknown ones come last.
-    pub(super) fn position(&self, probe: &str) -> usize {
-        self.kinds.iter().position(|kind| *kind == probe).unwrap_or(self.kinds.len())
+    /// Where a series stands in the plan, parts where their whole does; unknown ones come last.
+    pub(super) fn position(&self, name: SeriesName<'_>) -> usize {
+        let whole = name.whole().to_string();
+        self.names.iter().position(|known| *known == whole).unwrap_or(self.names.len())
+    }
+}
+
+/// Names of the series of a probe.
+fn series(probe: &ProbePlan) -> Vec<String> {
+    let name = |series: &str| SeriesName::in_probe(probe.kind(), Some(series)).to_string();
+    match probe {
+        ProbePlan::Timer(_) | ProbePlan::Stall(_) => vec![probe.kind().to_owned()],
+        ProbePlan::Dispatch(dispatch) => vec![name(&dispatch.source.to_string())],
+        ProbePlan::Roundtrip(roundtrip) => {
+            roundtrip.method.iter().map(RoundtripMethod::name).map(name).collect()
+        }
     }
 }

@@ -195,6 +195,7 @@ fn throttling_is_labelled_from_the_stored_counters() {
     let fill = |directory: &mut RunDirectory| {
         let stall = key("idle", 1, 1, "stall");
         let gap = |second| SpikeRecord {
+            series: None,
             cpu: CpuId(0),
             at_ns: second * SECOND,
             latency_ns: 50_000_000,

@@ -79,6 +79,7 @@ pub(crate) fn interval(cpu: u32, second: u64, values: &[u64]) -> Interval {
         lost_ns: None,
         spikes_dropped: 0,
         histogram,
+        ..Interval::default()
     }
 }
 
@@ -87,7 +88,13 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
     let timer = key(cell, repeat, 1, "timer");
     let stall = key(cell, repeat, 1, "stall");
     let span = Span { start_ns: second * SECOND, end_ns: (second + 1) * SECOND };
-    let spike = SpikeRecord { cpu: CpuId(1), at_ns: second * SECOND + 7, latency_ns: 120_000, sample: 3 };
+    let spike = SpikeRecord {
+        cpu: CpuId(1),
+        series: None,
+        at_ns: second * SECOND + 7,
+        latency_ns: 120_000,
+        sample: 3,
+    };
     let rate = RateRecord { at_ns: (second + 1) * SECOND, interval_ns: SECOND, value: 1.25e9 };
     let line = |line: &str, description: &str, count| InterruptRecord {
         cpu: CpuId(0),

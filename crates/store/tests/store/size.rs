@@ -37,6 +37,7 @@ fn minute(cpu: u32, minute: u64, random: &mut u64) -> Interval {
         lost_ns: None,
         spikes_dropped: 0,
         histogram,
+        ..Interval::default()
     }
 }
 

@@ -1,0 +1,50 @@
+//! Reports what the threads of a load achieve, interval by interval, until the end.
+
+use crate::child::{Context, Event, after};
+use crate::error::LoadError;
+use crate::protocol::Message;
+use std::io::Write;
+use whylate_core::record::RateRecord;
+use whylate_core::{CpuId, MonoTime};
+use whylate_sys::clock;
+
+/// A last interval shorter than this is not worth a rate.
+const LAST_INTERVAL_NS_MIN: u64 = 10_000_000;
+
+/// Sends a rate per interval until the load is stopped or its duration is over. `total` is what was done so far;
+/// `ended` names a thread that ended on its own.
+pub(crate) fn report<W: Write>(
+    context: &mut Context<W>,
+    begin: MonoTime,
+    total: &dyn Fn() -> u64,
+    ended: &dyn Fn() -> Option<CpuId>,
+) -> Result<(), LoadError> {
+    let end = context.end(begin);
+    let mut last = (begin, total());
+    let mut tick = after(begin, context.interval.0);
+    loop {
+        let stop = match context.event_until(tick.min(end)) {
+            Some(Event::Failed(error)) => return Err(error),
+            Some(Event::Stop) => true,
+            Some(_) => continue,
+            None => clock::now() >= end,
+        };
+        let now = (clock::now(), total());
+        let interval_ns = now.0.0 - last.0.0;
+        if !stop || interval_ns >= LAST_INTERVAL_NS_MIN {
+            let value = (now.1 - last.1) as f64 * 1e9 / interval_ns.max(1) as f64;
+            let listened = context.tell(&Message::Rate(RateRecord { at_ns: now.0.0, interval_ns, value }));
+            if !listened {
+                return Ok(());
+            }
+            last = now;
+        }
+        if stop {
+            return Ok(());
+        }
+        if let Some(cpu) = ended() {
+            return Err(LoadError::Worker { cpu });
+        }
+        tick = after(tick, context.interval.0).max(now.0);
+    }
+}

@@ -1,0 +1,131 @@
+//! Loads of single acts really make what they promise: seen in /proc/interrupts and /proc/softirqs.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use whylate_core::plan::{BarrierReach, EventPace, IrqSource};
+use whylate_core::{CpuId, CpuSet, Nanos};
+use whylate_load::{EventKind, EventSpec, Load, LoadError, LoadOutcome, LoadSpec, LoadWork};
+use whylate_sys::host::HostRoot;
+use whylate_sys::host::interrupts::Counts;
+use whylate_sys::process::Launcher;
+use whylate_sys::schedule::allowed_of_this_thread;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_whylate-load-child");
+const READY: Duration = Duration::from_secs(20);
+
+/// Last and first usable CPU; `None` when they are the same.
+fn two_cpus() -> Option<(CpuId, CpuId)> {
+    let cpus = allowed_of_this_thread().unwrap();
+    let (last, first) = (cpus.last().unwrap(), cpus.first().unwrap());
+    if last == first {
+        println!("skipped: there is only one usable CPU");
+        return None;
+    }
+    Some((last, first))
+}
+
+fn start(spec: EventSpec) -> Result<Load, LoadError> {
+    let spec = LoadSpec { interval: Nanos::from_millis(50), ..LoadSpec::new(LoadWork::Events(spec)) };
+    let mut load = Load::start(&Launcher { program: CHILD.into() }, &spec)?;
+    load.wait_ready(READY)?;
+    Ok(load)
+}
+
+/// One load at a time: they would take the CPU from each other's threads.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// How often the lines of these tests have to be counted: far more than a machine at rest does meanwhile.
+const ENOUGH: u64 = 3_000;
+
+/// Runs the load until `line` has grown by [`ENOUGH`] on `cpu`; how many events that took.
+fn until_counted(spec: EventSpec, line: &str, cpu: CpuId) -> f64 {
+    let _alone = ALONE.lock();
+    let read = || Counts::read(&HostRoot::real()).unwrap().of(line, cpu).unwrap_or(0);
+    let before = read();
+    let mut load = start(spec).unwrap();
+    let limit = Instant::now() + Duration::from_secs(60);
+    while read() - before < ENOUGH {
+        assert!(Instant::now() < limit, "{line} on CPU {cpu} grew by {} only", read() - before);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    events(&load.stop().unwrap())
+}
+
+fn events(outcome: &LoadOutcome) -> f64 {
+    outcome.rates.iter().map(|rate| rate.value * rate.interval_ns as f64 / 1e9).sum()
+}
+
+fn spec(kind: EventKind, cpu: CpuId, victim: Option<CpuId>) -> EventSpec {
+    let victims = victim.map(CpuSet::single).unwrap_or_default();
+    EventSpec { kind, cpus: CpuSet::single(cpu), victims, pace: EventPace::Full }
+}
+
+#[test]
+fn changed_mappings_shoot_down_translations_on_the_victim() {
+    let Some((victim, doer)) = two_cpus() else { return };
+    if cfg!(target_arch = "aarch64") {
+        println!("skipped: arm64 flushes by broadcast instructions, without interrupts");
+        return;
+    }
+    assert!(until_counted(spec(EventKind::Tlb, doer, Some(victim)), "TLB", victim) > 0.0);
+}
+
+#[test]
+fn barriers_call_a_function_on_the_victim() {
+    let Some((victim, doer)) = two_cpus() else { return };
+    for reach in [BarrierReach::Private, BarrierReach::Global] {
+        let line = if cfg!(target_arch = "aarch64") { "IPI1" } else { "CAL" };
+        assert!(until_counted(spec(EventKind::Ipi(reach), doer, Some(victim)), line, victim) > 0.0);
+    }
+}
+
+#[test]
+fn packets_are_received_in_softirqs_of_their_cpu() {
+    let cpu = allowed_of_this_thread().unwrap().last().unwrap();
+    assert!(until_counted(spec(EventKind::Softirq, cpu, None), "softirq:NET_RX", cpu) > 0.0);
+}
+
+#[test]
+fn timers_interrupt_their_cpu() {
+    let cpu = allowed_of_this_thread().unwrap().last().unwrap();
+    if cfg!(target_arch = "x86_64") {
+        assert!(until_counted(spec(EventKind::IrqThread(IrqSource::Timer), cpu, None), "LOC", cpu) > 0.0);
+    }
+}
+
+#[test]
+fn disk_reads_interrupt_some_cpu() {
+    let cpu = allowed_of_this_thread().unwrap().last().unwrap();
+    let kind = EventKind::IrqThread(IrqSource::Disk);
+    let all = || {
+        let counts = Counts::read(&HostRoot::real()).unwrap();
+        let cpus = allowed_of_this_thread().unwrap();
+        let records = Counts::delta(&Counts::default(), &counts, &cpus);
+        // Device lines have numbers.
+        let devices = records.iter().filter(|record| record.line.parse::<u32>().is_ok());
+        devices.map(|record| record.count).sum::<u64>()
+    };
+    let _alone = ALONE.lock();
+    let before = all();
+    match start(spec(kind, cpu, None)) {
+        Ok(mut load) => {
+            std::thread::sleep(Duration::from_millis(500));
+            let outcome = load.stop().unwrap();
+            let reads: f64 =
+                outcome.rates.iter().map(|rate| rate.value * rate.interval_ns as f64 / 1e9).sum();
+            let interrupts = all() - before;
+            assert!(
+                reads > 0.0 && interrupts as f64 > reads / 20.0,
+                "{interrupts} interrupts for {reads} reads"
+            );
+        }
+        Err(LoadError::Unavailable(reason)) => println!("skipped: {reason}"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_load_without_victims_is_refused() {
+    let spec = spec(EventKind::Tlb, CpuId(0), None);
+    assert!(matches!(LoadSpec::new(LoadWork::Events(spec)).validate(), Err(LoadError::NoCpus)));
+}

@@ -1,0 +1,166 @@
+//! The round-trip probe on this machine: which methods two CPUs can use, with which counter, at which priority.
+
+use super::CALIBRATION;
+use crate::error::ProbeError;
+use crate::spec::ProbeKind;
+use whylate_core::plan::{CpuPair, Policy, RoundtripMethod, RoundtripPlan};
+use whylate_core::{CpuContext, Facts, Warning};
+use whylate_sys::counter::CounterKind;
+
+pub(super) fn kind(
+    plan: &RoundtripPlan,
+    pair: CpuPair,
+    facts: &Facts,
+    warnings: &mut Vec<Warning>,
+) -> Result<ProbeKind, ProbeError> {
+    let methods = methods(plan, pair, warnings)?;
+    let leaves_cpu = !facts.cpu_context().housekeeping().difference(&pair.cpus()).is_empty();
+    let is_realtime = plan.policy != Policy::Other;
+    let spin_ordinary = !leaves_cpu && is_realtime && methods.contains(&RoundtripMethod::Spin);
+    if spin_ordinary {
+        warnings.push(Warning::without_fix(
+            "spin-without-priority",
+            format!(
+                "spinning on CPUs {} at real-time priority would leave no housekeeping CPU: it runs as SCHED_OTHER, \
+                 and the time that other tasks take is in its figures",
+                pair.cpus()
+            ),
+        ));
+    }
+    let counter = CounterKind::select(facts);
+    let halves = counters_agree(counter, pair, facts);
+    if !halves {
+        warnings.push(Warning::without_fix(
+            "no-one-way-times",
+            format!(
+                "the kernel does not use the time-stamp counter as its clock source ({}), so that the counters of CPU \
+                 {} and CPU {} may differ: only whole round trips are measured",
+                facts.clock.source.as_deref().unwrap_or("unknown"),
+                pair.from,
+                pair.to
+            ),
+        ));
+    }
+    Ok(ProbeKind::Roundtrip {
+        pair,
+        methods,
+        spin_ordinary,
+        hardware_counter: counter == CounterKind::Hardware,
+        multiplier: counter.calibrate(CALIBRATION).multiplier,
+        halves,
+    })
+}
+
+/// The methods in order; on one CPU without spinning, which is an error if it is all that was asked for.
+fn methods(
+    plan: &RoundtripPlan,
+    pair: CpuPair,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<RoundtripMethod>, ProbeError> {
+    let spins = plan.method.contains(RoundtripMethod::Spin);
+    if !pair.is_one_cpu() || !spins {
+        return Ok(plan.method.iter().collect());
+    }
+    if !plan.method.is_all() {
+        return Err(ProbeError::SpinOnOneCpu { cpu: pair.from });
+    }
+    warnings.push(Warning::without_fix(
+        "no-spin-on-one-cpu",
+        format!(
+            "spin is left out: on CPU {} alone, the loop that waits keeps the one that answers from running",
+            pair.from
+        ),
+    ));
+    Ok(plan.method.iter().filter(|method| *method != RoundtripMethod::Spin).collect())
+}
+
+/// Whether a moment on one CPU can be compared with one on the other: the kernel uses the counter as its clock source
+/// only after having found it in step on all CPUs; the kernel's own clock is in step by definition.
+fn counters_agree(counter: CounterKind, pair: CpuPair, facts: &Facts) -> bool {
+    let source = facts.clock.source.as_deref();
+    pair.is_one_cpu()
+        || counter == CounterKind::KernelClock
+        || source.is_some_and(|source| source == "tsc" || source.starts_with("arch_sys_counter"))
+}
+
+/// Two threads on one CPU that never sleep both at once are a busy loop: not at real-time priority on the last
+/// housekeeping CPU.
+pub(super) fn policy(
+    policy: Policy,
+    pair: CpuPair,
+    context: &CpuContext,
+    warnings: &mut Vec<Warning>,
+) -> Policy {
+    let leaves_cpu = !context.housekeeping().difference(&pair.cpus()).is_empty();
+    if leaves_cpu || !pair.is_one_cpu() || policy == Policy::Other {
+        return policy;
+    }
+    warnings.push(Warning::without_fix(
+        "roundtrip-without-priority",
+        format!(
+            "CPU {} is the last housekeeping CPU: both threads run there as SCHED_OTHER, and the time that other tasks \
+             take is in the figures",
+            pair.from
+        ),
+    ));
+    Policy::Other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::CpuSet;
+    use whylate_core::facts::{ClockFacts, CpuSetFacts};
+
+    fn facts(online: &str, source: &str) -> Facts {
+        let cpus: CpuSet = online.parse().unwrap();
+        let cpu_sets = CpuSetFacts {
+            present: cpus.clone(),
+            online: cpus.clone(),
+            allowed: cpus,
+            ..CpuSetFacts::default()
+        };
+        let source = Some(source.to_owned());
+        let clock = ClockFacts { source, counter_invariant: true, ..ClockFacts::default() };
+        Facts { cpu_sets, clock, ..Facts::default() }
+    }
+
+    fn resolved(online: &str, source: &str, pair: &str, method: &str) -> (ProbeKind, Vec<String>) {
+        let plan = RoundtripPlan { method: method.parse().unwrap(), ..RoundtripPlan::default() };
+        let mut warnings = Vec::new();
+        let kind = kind(&plan, pair.parse().unwrap(), &facts(online, source), &mut warnings).unwrap();
+        (kind, warnings.into_iter().map(|warning| warning.code).collect())
+    }
+
+    #[test]
+    fn ways_are_timed_only_where_the_counters_are_in_step() {
+        let halves = |kind| matches!(kind, ProbeKind::Roundtrip { halves: true, .. });
+        assert!(halves(resolved("0-3", "tsc", "1,2", "pipe").0));
+        let (kind, warnings) = resolved("0-3", "hpet", "1,2", "pipe");
+        assert!(!halves(kind) && warnings == ["no-one-way-times"]);
+        assert!(halves(resolved("0-3", "hpet", "2,2", "pipe").0), "one CPU has one counter");
+    }
+
+    #[test]
+    fn spinning_never_takes_the_last_housekeeping_cpu_at_real_time_priority() {
+        let ordinary = |kind| matches!(kind, ProbeKind::Roundtrip { spin_ordinary: true, .. });
+        assert!(!ordinary(resolved("0-2", "tsc", "1,2", "spin").0));
+        let (kind, warnings) = resolved("0-1", "tsc", "0,1", "all");
+        assert!(ordinary(kind) && warnings == ["spin-without-priority"]);
+        let mut warnings = Vec::new();
+        let context = facts("0", "tsc").cpu_context();
+        assert_eq!(policy(Policy::Fifo, "0,0".parse().unwrap(), &context, &mut warnings), Policy::Other);
+        assert_eq!(warnings.len(), 1);
+    }
+
+    #[test]
+    fn one_cpu_has_every_method_but_spinning() {
+        let (kind, warnings) = resolved("0-3", "tsc", "2,2", "all");
+        let ProbeKind::Roundtrip { methods, .. } = kind else { panic!("another probe") };
+        assert_eq!(methods.len(), RoundtripMethod::ALL.len() - 1);
+        assert_eq!(warnings, ["no-spin-on-one-cpu"]);
+        let plan = RoundtripPlan { method: "spin".parse().unwrap(), ..RoundtripPlan::default() };
+        let refused = super::kind(&plan, "2,2".parse().unwrap(), &facts("0-3", "tsc"), &mut Vec::new());
+        assert!(refused.unwrap_err().to_string().contains("name two CPUs"));
+    }
+}
