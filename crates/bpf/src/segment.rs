@@ -91,7 +91,7 @@ pub enum Activity {
         pid: u32,
         /// Its process.
         process: u32,
-        /// The thread that had the CPU before.
+        /// The thread that had the CPU before; its name is known only with the stack.
         previous: Thread,
         /// Functions on that thread's stack when it gave the CPU up, innermost first. Kept only when it was later than
         /// usual.

@@ -56,7 +56,8 @@ fn a_thread_is_recorded_for_as_long_as_it_ran() {
     let begin_ns = clock::now().0;
     let (pid, used_ns) = spin(cpu, Duration::from_millis(5));
     let recording = causes.since(cpu, begin_ns).unwrap().within(begin_ns, clock::now().0);
-    let is_own = |segment: &&Segment| matches!(&segment.what, Activity::Thread { thread, .. } if thread.pid == pid);
+    let is_own =
+        |segment: &&Segment| matches!(&segment.what, Activity::Thread { thread, .. } if thread.pid == pid);
     let recorded_ns: u64 =
         recording.segments.iter().filter(is_own).map(|segment| segment.to_ns - segment.from_ns).sum();
     // What the hypervisor takes is in the one and not in the other; interrupts may be, or not.
@@ -64,9 +65,10 @@ fn a_thread_is_recorded_for_as_long_as_it_ran() {
     for segment in &recording.segments {
         assert!(segment.from_ns <= segment.to_ns, "{segment:?}");
     }
-    let timers = recording.segments.iter().filter(|segment| {
-        matches!(segment.what, Activity::Vector { vector: 0xec } | Activity::Irq { .. })
-    });
+    let timers = recording
+        .segments
+        .iter()
+        .filter(|segment| matches!(segment.what, Activity::Vector { vector: 0xec } | Activity::Irq { .. }));
     assert!(timers.count() > 0, "no timer interrupt in {} segments", recording.segments.len());
 }
 

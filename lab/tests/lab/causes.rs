@@ -25,7 +25,8 @@ const PLANTS: [Planted; 4] = [
     Planted { plant: "rt-thread 3ms cpu=0", kind: "thread", names_function: false },
 ];
 /// On a real-time kernel a tasklet runs in a thread that gives way to the probe.
-const PLANT_OF_PLAIN: Planted = Planted { plant: "softirq 3ms cpu=0", kind: "softirq", names_function: false };
+const PLANT_OF_PLAIN: Planted =
+    Planted { plant: "softirq 3ms cpu=0", kind: "softirq", names_function: false };
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
