@@ -4,12 +4,17 @@
 # program under a periodic real-time task, from the kernel's own statistics. Needs root, perf, bpftrace and cyclictest.
 #
 #     benches/bpf_cost.sh [ROUNDS] [PIPE_LOOPS]
+#
+# HOLD names the example `hold` where it is built already.
 set -eu
 rounds=${1:-7}
 loops=${2:-30000}
 root=$(cd "$(dirname "$0")/.." && pwd)
-cargo build --quiet --release -p whylate-bpf --example hold --manifest-path "$root/Cargo.toml"
-hold=${CARGO_TARGET_DIR:-$root/target}/release/examples/hold
+hold=${HOLD:-}
+if [ -z "$hold" ]; then
+    cargo build --quiet --release -p whylate-bpf --example hold --manifest-path "$root/Cargo.toml"
+    hold=${CARGO_TARGET_DIR:-$root/target}/release/examples/hold
+fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 

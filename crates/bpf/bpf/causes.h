@@ -167,7 +167,9 @@ ALWAYS_INLINE void note_thread(struct cpu_state *state, u32 ring, u64 now_ns, st
 	segment->flags = is_runnable ? SEGMENT_RUNNABLE : 0;
 	segment->other = previous->tgid;
 	segment->prio = previous->prio;
-	bpf_probe_read_kernel(segment->command, COMMAND_BYTES, previous->comm);
+	/* Everybody knows the idle task's name. */
+	if (previous->pid)
+		bpf_probe_read_kernel(segment->command, COMMAND_BYTES, previous->comm);
 	complete(segment, SEGMENT_THREAD, start_ns, now_ns, previous->pid, (u64)(s64)next->prio, number);
 }
 

@@ -290,7 +290,11 @@ impl Causes {
     }
 
     fn segment(&self, ring: u32, raw: &RawSegment) -> Option<Segment> {
-        let thread = || Thread { pid: raw.id, priority: 99 - raw.prio, command: text(&raw.command) };
+        let thread = || Thread {
+            pid: raw.id,
+            priority: 99 - raw.prio,
+            command: if raw.id == 0 { "swapper".to_owned() } else { text(&raw.command) },
+        };
         // The thread that was woken: its process in the upper half.
         let (pid, process) = (raw.address as u32, (raw.address >> 32) as u32);
         let what = match raw.kind {

@@ -56,6 +56,12 @@ pub enum BpfError {
         /// How many there are.
         count: usize,
     },
+    /// The process ids that this process sees are not the kernel's.
+    #[error(
+        "this process is in a process-id namespace of its own (a container), where the kernel's records cannot be \
+         told apart by process: run whylate on the host"
+    )]
+    Namespace,
     /// Nothing was asked for.
     #[error("no CPU and no histogram is left to measure: name at least one of each")]
     Nothing,
@@ -71,6 +77,7 @@ impl BpfError {
                 | Self::NoTypeInformation(_)
                 | Self::Object(_)
                 | Self::Program { .. }
+                | Self::Namespace
         )
     }
 }

@@ -43,8 +43,11 @@ impl CauseFinder {
     /// Begins to record what takes the measured CPUs.
     ///
     /// # Errors
-    /// As [`Causes::start`].
+    /// As [`Causes::start`], and in a container whose process ids are not the kernel's.
     pub fn start(measured: &Measured, facts: &Facts) -> Result<Self, BpfError> {
+        if !sees_all_processes() {
+            return Err(BpfError::Namespace);
+        }
         let mut config = HistogramsConfig::new(measured.cpus.clone());
         config.kinds.clear();
         config.priority_min = config.priority_min.min(measured.priority);
@@ -188,6 +191,12 @@ impl CauseFinder {
     pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
         self.causes.ipis()
     }
+}
+
+/// Whether the process ids that this process sees are those of the kernel.
+fn sees_all_processes() -> bool {
+    // The first namespace has a number of its own in every kernel (PROC_PID_INIT_INO).
+    HostRoot::real().read_link("/proc/self/ns/pid").is_none_or(|name| name == "pid:[4026531836]")
 }
 
 /// The devices of a line, without its chip: what follows the last word of several that name how it is wired.

@@ -83,7 +83,9 @@ impl Histograms {
         watching: Option<&Watching>,
     ) -> Result<Self, BpfError> {
         let possible_cpus = possible_cpus()?;
-        if let Some(cpu) = config.cpus.iter().find(|cpu| cpu.0 as usize >= possible_cpus.min(CPUS_MAX)) {
+        let watched = watching.iter().flat_map(|watching| watching.cpus.iter());
+        let mut cpus = config.cpus.iter().chain(watched);
+        if let Some(cpu) = cpus.find(|cpu| cpu.0 as usize >= possible_cpus.min(CPUS_MAX)) {
             return Err(BpfError::NoSuchCpu { cpu, count: possible_cpus });
         }
         let histograms = (possible_cpus * KINDS_STRIDE) as u32;

@@ -91,7 +91,7 @@ pub enum Activity {
         pid: u32,
         /// Its process.
         process: u32,
-        /// The thread that had the CPU before.
+        /// The thread that had the CPU before; its name is known only with the stack.
         previous: Thread,
         /// Functions on that thread's stack when it gave the CPU up, innermost first. Kept only when it was later than
         /// usual.
@@ -141,5 +141,28 @@ impl Recording {
             complete_from_ns: self.complete_from_ns,
             lost: self.lost + u64::from(self.complete_from_ns > from_ns),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn softirq(from_ns: u64, to_ns: u64) -> Segment {
+        Segment { from_ns, to_ns, what: Activity::Softirq { number: 3 } }
+    }
+
+    #[test]
+    fn a_window_has_what_reaches_into_it() {
+        let segments = vec![softirq(0, 9), softirq(5, 10), softirq(12, 14), softirq(20, 21), softirq(0, 30)];
+        let within = Recording { segments, ..Recording::default() }.within(10, 19);
+        assert_eq!(within.segments, [softirq(5, 10), softirq(12, 14), softirq(0, 30)]);
+        assert_eq!(within.lost, 0);
+    }
+
+    #[test]
+    fn a_window_whose_begin_is_gone_says_so() {
+        let recording = Recording { complete_from_ns: 10, ..Recording::default() };
+        assert_eq!((recording.within(9, 20).lost, recording.within(10, 20).lost), (1, 0));
     }
 }

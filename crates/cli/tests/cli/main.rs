@@ -3,6 +3,7 @@
 //! No latency is asserted anywhere: these tests run on whatever machine, under whatever load.
 
 mod bad_input;
+mod causes;
 mod experiment;
 mod explain;
 mod fields;

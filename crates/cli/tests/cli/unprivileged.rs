@@ -122,3 +122,16 @@ fn treatments_are_refused_and_their_cells_skipped() {
     assert!(result["cells"][1]["skipped"].is_null());
     assert_eq!(fs::read_to_string("/proc/sys/vm/stat_interval").unwrap(), before);
 }
+
+#[test]
+fn causes_are_refused_in_one_line() {
+    let _alone = alone();
+    let user = match Unprivileged::new() {
+        Ok(user) => user,
+        Err(reason) => return skipped(&reason),
+    };
+    let said = user.shell("./whylate measure timer -D 100ms --causes --json").unwrap();
+    assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{}", said.stderr);
+    assert_eq!(said.stderr.trim().lines().count(), 1, "{}", said.stderr);
+    assert!(said.stderr.contains("--causes"), "{}", said.stderr);
+}

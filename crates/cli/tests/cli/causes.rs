@@ -1,0 +1,37 @@
+//! `whylate measure --causes`: causes with their evidence where the kernel tells them, and a clear refusal elsewhere.
+
+use crate::fields::{list, word};
+use crate::json::validate;
+use crate::tool::{alone, skipped, whylate};
+use serde_json::Value;
+
+#[test]
+fn causes_have_evidence_and_parts_of_the_window() {
+    let _alone = alone();
+    for probe in [["timer", "--interval=500us"], ["stall", "--threshold=1us"]] {
+        let said = whylate(&["measure", probe[0], probe[1], "-D", "700ms", "--causes", "--json"]);
+        if said.code == Some(69) {
+            assert!(said.stderr.contains("--causes"), "{}", said.stderr);
+            return skipped(said.stderr.trim());
+        }
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+        let result = said.document();
+        validate("measure", &result);
+        let spikes = list(&result, "spikes");
+        assert!(!spikes.is_empty());
+        let causes: Vec<&Value> = spikes.iter().flat_map(|spike| causes_of(spike)).collect();
+        assert!(causes.iter().any(|cause| word(cause, "kind") != "unattributed"), "{causes:?}");
+        for spike in spikes {
+            let shares: f64 = causes_of(spike).iter().filter_map(|cause| cause["share"].as_f64()).sum();
+            assert!(shares <= 1.000_001, "{spike}");
+        }
+        for cause in causes.iter().filter(|cause| word(cause, "kind") != "unattributed") {
+            assert!(!list(cause, "evidence").is_empty(), "{cause}");
+        }
+    }
+}
+
+fn causes_of(spike: &Value) -> Vec<&Value> {
+    let also = spike["also"].as_array().into_iter().flatten();
+    std::iter::once(&spike["cause"]).chain(also).collect()
+}
