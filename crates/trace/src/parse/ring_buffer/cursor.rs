@@ -39,6 +39,8 @@ impl Item {
 pub struct Cursor {
     /// The CPU.
     pub cpu: CpuId,
+    /// Which of the merge's files its pages are in.
+    pub input: usize,
     layout: PageLayout,
     pages: Pages,
     /// Index of the current page, and of the next one to be read.
@@ -49,9 +51,9 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Before the first event.
-    pub fn new(cpu: CpuId, layout: PageLayout, pages: Pages) -> Self {
-        Self { cpu, layout, pages, page: 0, next_page: 0, walk: Walk::default(), item: None }
+    /// Before the first event; the pages are in the file number `input` of the merge.
+    pub fn new(cpu: CpuId, input: usize, layout: PageLayout, pages: Pages) -> Self {
+        Self { cpu, input, layout, pages, page: 0, next_page: 0, walk: Walk::default(), item: None }
     }
 
     /// What it stands at; `None` before the first [`Cursor::advance`] and at the end.

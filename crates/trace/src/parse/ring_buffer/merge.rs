@@ -45,7 +45,7 @@ impl Wanted {
 /// Merges the CPUs. The one whose item is the earliest is current; the others wait in a heap.
 #[derive(Debug)]
 pub struct Merge {
-    input: Input,
+    inputs: Vec<Input>,
     unpacker: Unpacker,
     cursors: Vec<Cursor>,
     wanted: Wanted,
@@ -56,16 +56,26 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// All events of the cursors.
-    pub fn new(input: Input, unpacker: Unpacker, cursors: Vec<Cursor>) -> Self {
+    /// All events of the cursors, whose files are at their places in `inputs`.
+    pub fn new(inputs: Vec<Input>, unpacker: Unpacker, cursors: Vec<Cursor>) -> Self {
         let unprimed = (0..cursors.len()).collect();
         let waiting = BinaryHeap::with_capacity(cursors.len());
-        Self { input, unpacker, cursors, wanted: Wanted::all(), waiting, current: None, unprimed }
+        Self { inputs, unpacker, cursors, wanted: Wanted::all(), waiting, current: None, unprimed }
     }
 
-    /// The file.
-    pub fn input(&self) -> &Input {
-        &self.input
+    /// The file of a cursor.
+    pub fn input(&self, cursor: usize) -> &Input {
+        &self.inputs[self.cursors[cursor].input]
+    }
+
+    /// The cursor that [`Merge::take`] went to.
+    pub fn cursor(&self, cursor: usize) -> &Cursor {
+        &self.cursors[cursor]
+    }
+
+    fn advance(&mut self, cursor: usize) -> Result<(), ParseError> {
+        let cursor = &mut self.cursors[cursor];
+        cursor.advance(&self.wanted, &self.inputs[cursor.input], &mut self.unpacker)
     }
 
     /// Goes to where the times for which `before` is true end (whole pages: some earlier events may come first), or
@@ -79,27 +89,27 @@ impl Merge {
         self.current = None;
         self.unprimed = (0..self.cursors.len()).collect();
         for cursor in &mut self.cursors {
-            cursor.seek(|time| before.is_some_and(|before| before(time)), &self.input, &mut self.unpacker)?;
+            let before = |time| before.is_some_and(|before| before(time));
+            cursor.seek(before, &self.inputs[cursor.input], &mut self.unpacker)?;
         }
         Ok(())
     }
 
-    /// Goes to the next item: its CPU's cursor, or `None` at the end.
+    /// Goes to the next item: the number of its CPU's cursor, or `None` at the end.
     ///
     /// # Errors
     /// [`ParseError`] for damage; the next call goes on behind it.
     #[inline]
-    pub fn take(&mut self) -> Result<Option<(&Cursor, Item)>, ParseError> {
+    pub fn take(&mut self) -> Result<Option<(usize, Item)>, ParseError> {
         while let Some(index) = self.unprimed.last().copied() {
-            self.cursors[index].advance(&self.wanted, &self.input, &mut self.unpacker)?;
+            self.advance(index)?;
             self.unprimed.pop();
             if let Some(item) = self.cursors[index].item() {
                 self.waiting.push(Reverse((item.time(), index)));
             }
         }
         if let Some(index) = self.current.take() {
-            let advanced = self.cursors[index].advance(&self.wanted, &self.input, &mut self.unpacker);
-            if let Err(error) = advanced {
+            if let Err(error) = self.advance(index) {
                 self.unprimed.push(index);
                 return Err(error);
             }
@@ -108,10 +118,7 @@ impl Merge {
         if self.current.is_none() {
             self.current = self.waiting.pop().map(|Reverse((_, index))| index);
         }
-        Ok(self.current.and_then(|index| {
-            let cursor = &self.cursors[index];
-            Some((cursor, cursor.item()?))
-        }))
+        Ok(self.current.and_then(|index| Some((index, self.cursors[index].item()?))))
     }
 
     /// Which is the earliest: the cursor `index` at `time`, or the first of those that wait; the other one waits.

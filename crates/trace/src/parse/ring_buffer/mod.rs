@@ -5,6 +5,7 @@
 //! [`super::tracepoint`].
 
 mod cursor;
+pub mod directory;
 mod layout;
 mod merge;
 mod page;

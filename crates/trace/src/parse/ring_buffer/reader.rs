@@ -75,6 +75,7 @@ impl Reader for BufferReader {
             Selection::All => Wanted::all(),
             Selection::Wakeups => Wanted::only(self.decoder.wakeups().iter().copied()),
         };
+        self.texts.forget_learned();
         let clock = self.clock;
         self.from_ns = from_ns.unwrap_or(0);
         let before = from_ns.map(|from_ns| move |time| clock.nanos(time) < from_ns);
@@ -83,18 +84,19 @@ impl Reader for BufferReader {
 
     fn next(&mut self) -> Result<Option<Event>, ParseError> {
         loop {
-            let Some((cursor, item)) = self.merge.take()? else { return Ok(None) };
+            let Some((index, item)) = self.merge.take()? else { return Ok(None) };
             let at_ns = self.clock.nanos(item.time());
             if at_ns < self.from_ns {
                 continue;
             }
+            let cursor = self.merge.cursor(index);
             let (cpu, offset) = (cursor.cpu, cursor.offset());
             if let Item::Lost { events, .. } = item {
                 let (context, kind) = (Context::default(), EventKind::Lost { events });
                 return Ok(Some(Event { at_ns, cpu, pid: None, command: None, context, offset, kind }));
             }
             let decoded = self.decoder.decode(cursor.data(), &mut self.texts);
-            let decoded = decoded.map_err(|message| self.merge.input().damaged(offset, message))?;
+            let decoded = decoded.map_err(|message| self.merge.input(index).damaged(offset, message))?;
             let command = decoded.pid.and_then(|pid| self.texts.of_pid(pid));
             return Ok(Some(Event {
                 at_ns,

@@ -76,6 +76,10 @@ pub fn open(input: Input) -> Result<BufferReader, ParseError> {
             "a trace.dat that keeps the trace as text, as trace-cmd does for latency tracers: give the output of `trace-cmd report` instead",
         ));
     }
+    if contents.buffers.is_empty() {
+        let message = "the file tells of no buffer with events: trace-cmd was stopped before it wrote them";
+        return Err(input.damaged(input.length(), message));
+    }
     let Contents { order, algorithm, metadata, options, buffers, page_bytes, .. } = contents;
     let layout =
         PageLayout::parse(&metadata.header_page, order).map_err(|message| input.damaged(0, message))?;
@@ -89,7 +93,7 @@ pub fn open(input: Input) -> Result<BufferReader, ParseError> {
             } else {
                 Pages::plain(&input, data.offset, data.bytes, layout.page_bytes)?
             };
-            cursors.push(Cursor::new(data.cpu, layout, pages));
+            cursors.push(Cursor::new(data.cpu, 0, layout, pages));
         }
     }
     let recorded = metadata.formats.iter().map(|format| format.full_name()).collect();
@@ -113,7 +117,7 @@ pub fn open(input: Input) -> Result<BufferReader, ParseError> {
         text_start: metadata.symbols.text_start(),
     };
     let decoder = Decoder::new(kernel, &metadata.formats, &mut texts);
-    let merge = Merge::new(input, Unpacker::new(algorithm), cursors);
+    let merge = Merge::new(vec![input], Unpacker::new(algorithm), cursors);
     let clock = options.times(clock.as_deref());
     Ok(BufferReader::new(Parts { info, merge, decoder, texts, symbols: metadata.symbols, clock }))
 }
@@ -188,4 +192,9 @@ fn plausible(scan: &Scan<'_>, count: u32, bytes_each: u64) -> Result<u32, ParseE
         return Err(scan.damaged(format!("{count} entries do not fit into the {left} bytes that are left")));
     }
     Ok(count)
+}
+
+/// The clock that `trace_clock` of tracefs has selected.
+pub(crate) fn selected_clock(text: &str) -> Option<String> {
+    options::selected(text)
 }

@@ -70,8 +70,7 @@ impl Decoder {
     /// A decoder for events of these formats.
     pub fn new(kernel: Kernel, formats: &[EventFormat], texts: &mut Texts) -> Self {
         // Switches call it `swapper/N`; lines of its own are under this name in every report.
-        let idle = texts.names.intern("<idle>");
-        texts.learn(0, idle);
+        texts.save_command(0, "<idle>");
         let mut decoder = Self {
             order: kernel.order,
             long_bytes: if kernel.long_bytes == 4 { 4 } else { 8 },

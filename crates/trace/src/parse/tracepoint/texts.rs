@@ -16,6 +16,14 @@ const PIDS: u32 = 1 << 22;
 const MARKER_BYTES_MAX: usize = 64 << 20;
 const FRAMES_MAX: usize = 8 << 20;
 
+/// What a thread is called.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    command: Name,
+    /// The file says so.
+    saved: bool,
+}
+
 /// The texts of a trace.
 #[derive(Debug, Default)]
 pub struct Texts {
@@ -24,7 +32,9 @@ pub struct Texts {
     /// `printk_formats`.
     pub printk: PrintkFormats,
     cache: Vec<Option<([u8; COMMAND_BYTES], Name)>>,
-    by_pid: Vec<Option<Name>>,
+    by_pid: Vec<Option<Known>>,
+    /// Threads whose commands were learned from events.
+    learned: Vec<u32>,
     markers: HashMap<Box<[u8]>, Name>,
     marker_bytes: usize,
     stacks: Vec<Box<[Symbol]>>,
@@ -54,9 +64,25 @@ impl Texts {
         name
     }
 
-    /// Learns the command of a thread, unless one is known already.
+    /// Learns from an event what a thread is called from now on; what the file says of it otherwise goes before.
     #[inline]
     pub fn learn(&mut self, pid: u32, command: Name) {
+        let place = pid as usize;
+        match self.by_pid.get_mut(place) {
+            Some(Some(known)) if known.saved || known.command == command => {}
+            Some(entry @ Some(_)) => *entry = Some(Known { command, saved: false }),
+            _ => self.note(pid, Known { command, saved: false }),
+        }
+    }
+
+    /// Forgets what was learned from events: what is read next may come before them.
+    pub fn forget_learned(&mut self) {
+        for pid in self.learned.drain(..) {
+            self.by_pid[pid as usize] = None;
+        }
+    }
+
+    fn note(&mut self, pid: u32, known: Known) {
         if pid >= PIDS {
             return;
         }
@@ -64,13 +90,22 @@ impl Texts {
         if place >= self.by_pid.len() {
             self.by_pid.resize(place + 1, None);
         }
-        self.by_pid[place].get_or_insert(command);
+        self.by_pid[place] = Some(known);
+        if !known.saved {
+            self.learned.push(pid);
+        }
+    }
+
+    /// Keeps what the file says that a thread is called.
+    pub fn save_command(&mut self, pid: u32, command: &str) {
+        let command = self.names.intern(command);
+        self.note(pid, Known { command, saved: true });
     }
 
     /// The command of a thread, when the trace told.
     #[inline]
     pub fn of_pid(&self, pid: u32) -> Option<Name> {
-        self.by_pid.get(pid as usize).copied().flatten()
+        self.by_pid.get(pid as usize).copied().flatten().map(|known| known.command)
     }
 
     /// Reads `saved_cmdlines`: a thread id and its command on each line.
@@ -79,8 +114,7 @@ impl Texts {
             let Some((pid, command)) = line.trim_start().split_once(' ') else { continue };
             let Ok(pid) = pid.parse() else { continue };
             if command != "<...>" {
-                let name = self.names.intern(command);
-                self.learn(pid, name);
+                self.save_command(pid, command);
             }
         }
     }

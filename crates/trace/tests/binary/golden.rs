@@ -149,13 +149,7 @@ fn fields(reader: &dyn Reader, event: &Event, line: &Line<'_>) {
     let text = line.text;
     let field = |name: &str| *line.fields.get(name).unwrap_or_else(|| panic!("no {name}: {text}"));
     let value = |name: &str| number(field(name));
-    let symbol = |symbol: Symbol, name: &str| {
-        let shown = field(name);
-        match (shown.strip_prefix("0x"), symbol) {
-            (Some(_), Symbol::Address(address)) => assert_eq!(address as i64, number(shown), "{text}"),
-            _ => assert_eq!(reader.symbol(symbol).unwrap().0, shown, "{text}"),
-        }
-    };
+    let symbol = |symbol: Symbol, name: &str| check_symbol(reader, symbol, field(name), text);
     let task = |task: Task, prefix: &str| {
         assert_eq!(reader.names().text(task.command), field(&format!("{prefix}comm")), "{text}");
         assert_eq!(i64::from(task.pid), value(&format!("{prefix}pid")), "{text}");
@@ -190,6 +184,19 @@ fn fields(reader: &dyn Reader, event: &Event, line: &Line<'_>) {
         EventKind::TimerCancel { timer } | EventKind::TimerExpireExit { timer } => {
             assert_eq!(timer as i64, value("hrtimer"), "{text}");
         }
+        EventKind::Print { text: marker } => assert_eq!(reader.names().text(marker), field("buf"), "{text}"),
+        EventKind::Other { name, .. } => assert_eq!(reader.names().text(name), line.name, "{text}"),
+        _ => interrupt_fields(reader, event, line),
+    }
+}
+
+/// Fields of interrupts, system calls and functions.
+fn interrupt_fields(reader: &dyn Reader, event: &Event, line: &Line<'_>) {
+    let text = line.text;
+    let field = |name: &str| *line.fields.get(name).unwrap_or_else(|| panic!("no {name}: {text}"));
+    let value = |name: &str| number(field(name));
+    let symbol = |symbol: Symbol, name: &str| check_symbol(reader, symbol, field(name), text);
+    match event.kind {
         EventKind::IrqEntry { irq, name } => {
             assert_eq!(i64::from(irq), value("irq"), "{text}");
             assert_eq!(reader.names().text(name), field("name"), "{text}");
@@ -199,7 +206,7 @@ fn fields(reader: &dyn Reader, event: &Event, line: &Line<'_>) {
         | EventKind::SoftirqExit { vector }
         | EventKind::SoftirqRaise { vector } => assert_eq!(i64::from(vector), value("vec"), "{text}"),
         EventKind::VectorEntry { vector } | EventKind::VectorExit { vector } => {
-            assert_eq!(reader_vector(vector), line.name.rsplit_once('_').unwrap().0, "{text}");
+            assert_eq!(vector_name(vector), line.name.rsplit_once('_').unwrap().0, "{text}");
         }
         EventKind::Idle { state } => {
             let shown = value("state") as u32;
@@ -216,13 +223,19 @@ fn fields(reader: &dyn Reader, event: &Event, line: &Line<'_>) {
             symbol(function, "func");
             assert_eq!(i64::from(depth), value("depth"), "{text}");
         }
-        EventKind::Print { text: marker } => assert_eq!(reader.names().text(marker), field("buf"), "{text}"),
-        EventKind::Other { name, .. } => assert_eq!(reader.names().text(name), line.name, "{text}"),
         _ => {}
     }
 }
 
-fn reader_vector(vector: Vector) -> &'static str {
+/// The report prints a function's name where it knows that a field is one.
+fn check_symbol(reader: &dyn Reader, symbol: Symbol, shown: &str, text: &str) {
+    match (shown.strip_prefix("0x"), symbol) {
+        (Some(_), Symbol::Address(address)) => assert_eq!(address as i64, number(shown), "{text}"),
+        _ => assert_eq!(reader.symbol(symbol).unwrap().0, shown, "{text}"),
+    }
+}
+
+fn vector_name(vector: Vector) -> &'static str {
     match vector {
         Vector::LocalTimer => "local_timer",
         Vector::Reschedule => "reschedule",

@@ -1,8 +1,6 @@
 //! trace.dat against `trace-cmd report` of the same files.
 
-mod golden;
-
-use golden::{compare, events, open, unpacked};
+use crate::golden::{compare, events, open, unpacked};
 use whylate_trace::event::EventKind;
 use whylate_trace::reader::{Reader, Selection};
 

@@ -1,0 +1,191 @@
+//! A folder of raw pages: what one copies from tracefs by hand, without trace-cmd.
+//!
+//! | in the folder | copied from tracefs | |
+//! |---|---|---|
+//! | `cpuN.raw`, or `per_cpu/cpuN/trace_pipe_raw` | `per_cpu/cpuN/trace_pipe_raw`, any number of pages | at least one |
+//! | `events/header_page` | the same | required |
+//! | `events/SYSTEM/EVENT/format` | the same | required for events to be known |
+//! | `kallsyms` | `/proc/kallsyms` | names of functions |
+//! | `saved_cmdlines`, `printk_formats`, `trace_clock` | the same | commands, texts, clock |
+//! | `osrelease` | `/proc/sys/kernel/osrelease` | which flags mean what |
+//!
+//! Files of the traced machine's byte order are recognised by the pages' headers.
+
+use super::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages, Parts};
+use crate::parse::ParseError;
+use crate::parse::bytes::ByteOrder;
+use crate::parse::format::EventFormat;
+use crate::parse::input::Input;
+use crate::parse::symbols::Symbols;
+use crate::parse::tracepoint::{Decoder, Kernel, PrintkFormats, Release, Texts};
+use crate::parse::unpack::{Algorithm, Unpacker};
+use crate::reader::TraceInfo;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use whylate_core::CpuId;
+
+/// Files of texts that are larger than this are not read: no kernel writes such ones.
+const TEXT_BYTES_MAX: u64 = 256 << 20;
+/// Pages that are looked at for the byte order.
+const PAGES_TRIED: u64 = 16;
+
+/// Whether `path` is such a folder.
+pub fn is(path: &Path) -> bool {
+    path.join("events/header_page").is_file()
+}
+
+/// Opens a folder of raw pages.
+///
+/// # Errors
+/// [`ParseError::Foreign`] when it has no pages, [`ParseError::Damaged`] when a file cannot be understood,
+/// [`ParseError::Read`] when one cannot be read.
+pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
+    let header = path.join("events/header_page");
+    let text = optional(&header)?.ok_or_else(|| foreign(path, "a folder without `events/header_page`"))?;
+    let files = raw_files(path)?;
+    if files.is_empty() {
+        return Err(foreign(path, "a folder without raw pages (`cpuN.raw`)"));
+    }
+    let mut inputs = Vec::new();
+    for (_, file) in &files {
+        inputs.push(Input::open(file)?);
+    }
+    let layout = |order| {
+        PageLayout::parse(&text, order).map_err(|message| ParseError::Damaged {
+            path: header.clone(),
+            offset: 0,
+            message,
+        })
+    };
+    let (little, big) = (layout(ByteOrder::Little)?, layout(ByteOrder::Big)?);
+    let layout = if filled_pages(&inputs, &big) > filled_pages(&inputs, &little) { big } else { little };
+    let mut cursors = Vec::new();
+    for (place, (cpu, _)) in files.iter().enumerate() {
+        let input = &inputs[place];
+        let pages = Pages::plain(input, 0, input.length(), layout.page_bytes)?;
+        cursors.push(Cursor::new(*cpu, place, layout, pages));
+    }
+    let formats = formats(path)?;
+    let symbols = Symbols::parse(&optional(&path.join("kallsyms"))?.unwrap_or_default());
+    let release = optional(&path.join("osrelease"))?.map(|release| release.trim().to_owned());
+    let clock = optional(&path.join("trace_clock"))?;
+    let info = TraceInfo {
+        format: "ring-buffer pages".to_owned(),
+        clock: clock.as_deref().and_then(crate::parse::trace_dat::selected_clock),
+        kernel: release.clone(),
+        cpus: None,
+        resolution_ns: 1,
+        recorded: formats.iter().map(EventFormat::full_name).collect(),
+        ..TraceInfo::default()
+    };
+    let mut texts = Texts::default();
+    texts.printk = PrintkFormats::parse(&optional(&path.join("printk_formats"))?.unwrap_or_default());
+    texts.learn_commands(&optional(&path.join("saved_cmdlines"))?.unwrap_or_default());
+    let kernel = Kernel {
+        order: layout.order,
+        long_bytes: layout.commit_width,
+        release: release.as_deref().and_then(Release::parse),
+        text_start: symbols.text_start(),
+    };
+    let decoder = Decoder::new(kernel, &formats, &mut texts);
+    let merge = Merge::new(inputs, Unpacker::new(Algorithm::None), cursors);
+    Ok(BufferReader::new(Parts { info, merge, decoder, texts, symbols, clock: Clock::default() }))
+}
+
+fn foreign(path: &Path, found: &str) -> ParseError {
+    ParseError::Foreign { path: path.to_owned(), found: found.to_owned() }
+}
+
+fn failed(path: &Path, source: std::io::Error) -> ParseError {
+    ParseError::Read { path: path.to_owned(), source }
+}
+
+/// A file's text; `None` when there is no such file.
+fn optional(path: &Path) -> Result<Option<String>, ParseError> {
+    let length = match std::fs::metadata(path) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(failed(path, error)),
+    };
+    if length > TEXT_BYTES_MAX {
+        let message = format!("{length} bytes are too many for this file");
+        return Err(ParseError::Damaged { path: path.to_owned(), offset: 0, message });
+    }
+    let bytes = std::fs::read(path).map_err(|error| failed(path, error))?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Names in a folder, sorted; none when there is no such folder.
+fn names(path: &Path) -> Result<Vec<String>, ParseError> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(failed(path, error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(|error| failed(path, error))?.file_name();
+        names.extend(name.into_string());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The files of pages with their CPUs, in the order of CPUs.
+fn raw_files(path: &Path) -> Result<Vec<(CpuId, PathBuf)>, ParseError> {
+    let number = |name: &str| name.strip_prefix("cpu")?.parse().ok().map(CpuId);
+    let mut files = Vec::new();
+    for name in names(path)? {
+        if let Some(cpu) = name.strip_suffix(".raw").and_then(number) {
+            files.push((cpu, path.join(name)));
+        }
+    }
+    for name in names(&path.join("per_cpu"))? {
+        let file = path.join("per_cpu").join(&name).join("trace_pipe_raw");
+        if let Some(cpu) = number(&name).filter(|_| file.is_file()) {
+            files.push((cpu, file));
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// How many of the first pages have events in them under a layout.
+fn filled_pages(inputs: &[Input], layout: &PageLayout) -> usize {
+    let mut filled = 0;
+    let mut page = vec![0; layout.page_bytes];
+    for input in inputs {
+        for index in 0..PAGES_TRIED {
+            if input.fill(index * layout.page_bytes as u64, &mut page).is_err() {
+                break;
+            }
+            filled +=
+                usize::from(layout.header(&page).is_ok_and(|header| header.data_end > layout.data_offset));
+        }
+    }
+    filled
+}
+
+/// The formats of all events.
+fn formats(path: &Path) -> Result<Vec<EventFormat>, ParseError> {
+    let events = path.join("events");
+    let mut formats = Vec::new();
+    for system in names(&events)? {
+        for event in names(&events.join(&system))? {
+            let file = events.join(&system).join(&event).join("format");
+            if let Some(text) = optional(&file)? {
+                let format = EventFormat::parse(&system, &text);
+                formats.push(format.map_err(|error| ParseError::Damaged {
+                    path: file,
+                    offset: 0,
+                    message: error.to_string(),
+                })?);
+            }
+        }
+    }
+    Ok(formats)
+}

@@ -1,0 +1,99 @@
+//! Damaged, truncated and foreign files: an error with the place, never a panic, and never more events than there are.
+
+use crate::golden::fixture;
+use crate::made::{LITTLE, file, read};
+use whylate_trace::parse::ParseError;
+use whylate_trace::parse::input::Input;
+use whylate_trace::parse::trace_dat;
+use whylate_trace::parse::unpack::Algorithm;
+use whylate_trace::reader::Reader;
+
+/// Reads to the end, over errors; how many events and errors there were.
+fn drain(reader: &mut dyn Reader) -> (usize, Vec<ParseError>) {
+    let (mut events, mut errors) = (0, Vec::new());
+    loop {
+        match reader.next() {
+            Ok(Some(_)) => events += 1,
+            Ok(None) => return (events, errors),
+            Err(error) => errors.push(error),
+        }
+        assert!(events + errors.len() < 10_000, "no end");
+    }
+}
+
+#[test]
+fn a_file_cut_off_anywhere_is_refused() {
+    for bytes in [file(LITTLE, Algorithm::None).version6(), file(LITTLE, Algorithm::Zstandard).version7()] {
+        for length in (0..bytes.len()).rev().step_by(7) {
+            let error = read(bytes[..length].to_vec()).expect_err("a cut file was opened").to_string();
+            assert!(error.contains("at byte") || error.contains("no trace.dat"), "{length}: {error}");
+        }
+    }
+}
+
+#[test]
+fn any_changed_byte_is_survived() {
+    for bytes in [file(LITTLE, Algorithm::None).version6(), file(LITTLE, Algorithm::Zlib).version7()] {
+        for at in 0..bytes.len() {
+            // Most zeros are the empty rest of pages.
+            let changes: &[u8] = if bytes[at] == 0 && at % 64 != 0 { &[] } else { &[0xff, 0x01] };
+            for change in changes {
+                let mut changed = bytes.clone();
+                changed[at] ^= change;
+                if let Ok(mut reader) = read(changed) {
+                    let (events, errors) = drain(&mut reader);
+                    assert!(events <= 400 && errors.len() < 50, "byte {at}: {events} events, {errors:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_in_a_page_names_its_place_and_the_rest_is_read() {
+    let mut bytes = file(LITTLE, Algorithm::None).version6();
+    // The first entry of the first page becomes an event that is longer than the page.
+    let page = bytes.len() - 4 * 4096;
+    bytes[page + 16] = 28;
+    bytes[page + 8..page + 10].copy_from_slice(&60u16.to_le_bytes());
+    let (events, errors) = drain(&mut read(bytes).unwrap());
+    assert_eq!((events, errors.len()), (10, 1), "{errors:?}");
+    let shown = errors[0].to_string();
+    assert!(shown.contains(&format!("at byte {}:", page + 16)) && shown.contains("does not fit"), "{shown}");
+}
+
+#[test]
+fn foreign_files_and_versions_are_named() {
+    let error = read(b"# tracer: nop\n#\n".to_vec()).unwrap_err();
+    assert!(matches!(error, ParseError::Foreign { .. }), "{error}");
+    let mut bytes = file(LITTLE, Algorithm::None).version6();
+    bytes[10] = b'5';
+    assert!(read(bytes).unwrap_err().to_string().contains("must be 6 or 7"));
+    let bytes = file(LITTLE, Algorithm::None).version7();
+    let at = bytes.windows(4).position(|window| window == b"none").unwrap();
+    let mut changed = bytes.clone();
+    changed[at..at + 4].copy_from_slice(b"lzma");
+    assert!(read(changed).unwrap_err().to_string().contains("\"lzma\""));
+    let mut wrong_order = bytes;
+    wrong_order[12] = 1;
+    let error = read(wrong_order).unwrap_err().to_string();
+    assert!(error.contains("at byte"), "{error}");
+}
+
+#[test]
+fn a_file_without_buffers_is_refused() {
+    let mut made = file(LITTLE, Algorithm::Zlib);
+    made.instances.clear();
+    let error = read(made.version7()).unwrap_err().to_string();
+    assert!(error.contains("no buffer with events"), "{error}");
+}
+
+#[test]
+fn a_real_file_cut_off_is_refused() {
+    let bytes = std::fs::read(fixture("events-rt-6.1.dat")).unwrap();
+    for length in [20, 1000, 300_000, 946_482, 1_082_574, 1_082_600] {
+        let input = Input::memory(std::path::Path::new("cut.dat"), bytes[..length].to_vec());
+        let error = trace_dat::open(input).expect_err("a cut file was opened").to_string();
+        assert!(error.starts_with("cut.dat: at byte "), "{length}: {error}");
+    }
+}
