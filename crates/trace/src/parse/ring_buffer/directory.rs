@@ -66,7 +66,7 @@ pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
         cursors.push(Cursor::new(*cpu, place, layout, pages));
     }
     let formats = formats(path)?;
-    let symbols = Symbols::parse(&optional(&path.join("kallsyms"))?.unwrap_or_default());
+    let symbols = Symbols::parse(optional(&path.join("kallsyms"))?.unwrap_or_default());
     let release = optional(&path.join("osrelease"))?.map(|release| release.trim().to_owned());
     let clock = optional(&path.join("trace_clock"))?.unwrap_or_default();
     let (name, clock, resolution_ns) = crate::parse::trace_dat::selected_clock(&clock);
