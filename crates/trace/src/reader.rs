@@ -18,7 +18,8 @@ pub struct TraceInfo {
     pub kernel: Option<String>,
     /// CPUs of the traced machine, when the file tells.
     pub cpus: Option<u32>,
-    /// Smallest step of the timestamps: 1000 where text has microseconds.
+    /// Smallest step of the timestamps: 1000 where text has microseconds. 0 where they are no times: a clock that
+    /// counts events (`counter`), or cycles of which the file does not tell how long they are (`x86-tsc`).
     pub resolution_ns: u64,
     /// Events that the kernel overwrote or dropped, per CPU; only CPUs with a loss.
     pub lost: Vec<(CpuId, u64)>,

@@ -11,7 +11,7 @@
 //!
 //! Files of the traced machine's byte order are recognised by the pages' headers.
 
-use super::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages, Parts};
+use super::{BufferReader, Cursor, Merge, PageLayout, Pages, Parts};
 use crate::parse::ParseError;
 use crate::parse::bytes::ByteOrder;
 use crate::parse::format::EventFormat;
@@ -66,15 +66,16 @@ pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
         cursors.push(Cursor::new(*cpu, place, layout, pages));
     }
     let formats = formats(path)?;
-    let symbols = Symbols::parse(&optional(&path.join("kallsyms"))?.unwrap_or_default());
+    let symbols = Symbols::parse(optional(&path.join("kallsyms"))?.unwrap_or_default());
     let release = optional(&path.join("osrelease"))?.map(|release| release.trim().to_owned());
-    let clock = optional(&path.join("trace_clock"))?;
+    let clock = optional(&path.join("trace_clock"))?.unwrap_or_default();
+    let (name, clock, resolution_ns) = crate::parse::trace_dat::selected_clock(&clock);
     let info = TraceInfo {
         format: "ring-buffer pages".to_owned(),
-        clock: clock.as_deref().and_then(crate::parse::trace_dat::selected_clock),
+        clock: name,
         kernel: release.clone(),
         cpus: None,
-        resolution_ns: 1,
+        resolution_ns,
         recorded: formats.iter().map(EventFormat::full_name).collect(),
         ..TraceInfo::default()
     };
@@ -89,7 +90,7 @@ pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
     };
     let decoder = Decoder::new(kernel, &formats, &mut texts);
     let merge = Merge::new(inputs, Unpacker::new(Algorithm::None), cursors);
-    Ok(BufferReader::new(Parts { info, merge, decoder, texts, symbols, clock: Clock::default() }))
+    Ok(BufferReader::new(Parts { info, merge, decoder, texts, symbols, clock }))
 }
 
 fn foreign(path: &Path, found: &str) -> ParseError {

@@ -61,7 +61,7 @@ impl Metadata {
 
     pub(super) fn symbols(&mut self, scan: &mut Scan<'_>) -> Result<(), ParseError> {
         let length = scan.u32()?;
-        self.symbols = Symbols::parse(&scan.text(u64::from(length))?);
+        self.symbols = Symbols::parse(scan.text(u64::from(length))?);
         Ok(())
     }
 

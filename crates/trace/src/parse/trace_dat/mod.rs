@@ -17,7 +17,7 @@ mod version7;
 use super::ParseError;
 use super::bytes::ByteOrder;
 use super::input::{Input, Scan};
-use super::ring_buffer::{BufferReader, Cursor, Merge, PageLayout, Pages};
+use super::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages};
 use super::tracepoint::{Decoder, Kernel, Release, Texts};
 use super::unpack::{Algorithm, Unpacker};
 use crate::parse::ring_buffer::Parts;
@@ -102,7 +102,7 @@ pub fn open(input: Input) -> Result<BufferReader, ParseError> {
         clock: clock.clone(),
         kernel: options.release.clone(),
         cpus: options.cpus,
-        resolution_ns: 1,
+        resolution_ns: options.resolution_ns(clock.as_deref()),
         lost: options.lost.clone(),
         recorded,
         ..TraceInfo::default()
@@ -194,7 +194,10 @@ fn plausible(scan: &Scan<'_>, count: u32, bytes_each: u64) -> Result<u32, ParseE
     Ok(count)
 }
 
-/// The clock that `trace_clock` of tracefs has selected.
-pub(crate) fn selected_clock(text: &str) -> Option<String> {
-    options::selected(text)
+/// The clock that `trace_clock` of tracefs has selected, how its times become nanoseconds, and their smallest step.
+pub(crate) fn selected_clock(text: &str) -> (Option<String>, Clock, u64) {
+    let clock = options::selected(text);
+    let options = Options::default();
+    let (times, resolution_ns) = (options.times(clock.as_deref()), options.resolution_ns(clock.as_deref()));
+    (clock, times, resolution_ns)
 }

@@ -83,9 +83,26 @@ impl Options {
                 scale: Some((multiplier, shift)),
                 offset_ns: self.offset_ns.wrapping_sub(offset as i64),
             },
-            None => Clock { scale: None, offset_ns: self.offset_ns },
+            None => Clock { scale: unit(clock), offset_ns: self.offset_ns },
         }
     }
+
+    /// Smallest step of the times under `clock`; 0 when they are no times but counts or cycles.
+    pub(super) fn resolution_ns(&self, clock: Option<&str>) -> u64 {
+        match (clock, self.times(clock).scale) {
+            (Some("counter"), _) | (Some("x86-tsc"), None) => 0,
+            (Some("uptime"), _) => UPTIME_TICK_NS.into(),
+            _ => 1,
+        }
+    }
+}
+
+/// What a time of the clock `uptime` counts: hundredths of a second, on every machine.
+const UPTIME_TICK_NS: u32 = 10_000_000;
+
+/// What makes nanoseconds of the times of a clock that does not count nanoseconds.
+pub(super) fn unit(clock: Option<&str>) -> Option<(u32, u32)> {
+    (clock == Some("uptime")).then_some((UPTIME_TICK_NS, 0))
 }
 
 /// The word in brackets of `trace_clock`: `local [global] counter`; the whole text when it is a single word.
@@ -150,5 +167,14 @@ mod tests {
         assert_eq!(options.times(Some("x86-tsc")).nanos(200), 207);
         assert_eq!(options.times(Some("local")).nanos(200), 207);
         assert_eq!(options.times(Some("x86-tsc")).nanos(300), 357);
+        assert_eq!((options.resolution_ns(Some("x86-tsc")), options.resolution_ns(Some("mono"))), (1, 1));
+    }
+
+    #[test]
+    fn clocks_that_do_not_count_nanoseconds_are_told() {
+        let options = Options::default();
+        assert_eq!(options.times(Some("uptime")).nanos(3), 30_000_000);
+        let steps = ["uptime", "counter", "x86-tsc", "boot"].map(|clock| options.resolution_ns(Some(clock)));
+        assert_eq!(steps, [10_000_000, 0, 0, 1]);
     }
 }

@@ -1,0 +1,85 @@
+//! Raw pages with the formats of a real kernel: what is in them may be anything.
+//!
+//! Input: a byte (1: big-endian, 2: 32-bit longs, 4: pages of 4 KiB instead of 128 bytes), then pages.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+use std::sync::LazyLock;
+use whylate_core::CpuId;
+use whylate_trace::parse::bytes::ByteOrder;
+use whylate_trace::parse::format::EventFormat;
+use whylate_trace::parse::input::Input;
+use whylate_trace::parse::ring_buffer::{Cursor, Item, Merge, PageLayout, Pages, Wanted};
+use whylate_trace::parse::tracepoint::{Decoder, Kernel, Texts};
+use whylate_trace::parse::unpack::{Algorithm, Unpacker};
+
+macro_rules! formats {
+    ($($system:literal / $event:literal),* $(,)?) => {
+        [$(($system, include_str!(concat!(
+            "../../fixtures/traces/raw-6.18-4k/events/", $system, "/", $event, "/format"
+        )))),*]
+    };
+}
+
+static FORMATS: LazyLock<Vec<EventFormat>> = LazyLock::new(|| {
+    formats![
+        "sched" / "sched_switch",
+        "sched" / "sched_wakeup",
+        "sched" / "sched_migrate_task",
+        "timer" / "hrtimer_start",
+        "timer" / "hrtimer_expire_entry",
+        "irq" / "irq_handler_entry",
+        "irq" / "softirq_entry",
+        "ipi" / "ipi_send_cpumask",
+        "power" / "cpu_idle",
+        "raw_syscalls" / "sys_enter",
+        "ftrace" / "print",
+        "ftrace" / "bprint",
+        "ftrace" / "bputs",
+        "ftrace" / "kernel_stack",
+    ]
+    .iter()
+    .map(|(system, text)| EventFormat::parse(system, text).expect("a real format"))
+    .collect()
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((flags, pages)) = bytes.split_first() else { return };
+    let order = if flags & 1 == 0 { ByteOrder::Little } else { ByteOrder::Big };
+    let long = if flags & 2 == 0 { 8 } else { 4 };
+    let page_bytes = if flags & 4 == 0 { 128 } else { 4096 };
+    let header = format!(
+        "field: u64 timestamp; offset:0; size:8; signed:0;\nfield: local_t commit; offset:8; size:{long}; signed:1;\nfield: char data; offset:{}; size:{}; signed:0;",
+        8 + long,
+        page_bytes - 8 - long
+    );
+    let layout = PageLayout::parse(&header, order).expect("a page");
+    let half = pages.len() / page_bytes / 2 * page_bytes;
+    let rest = (pages.len() - half) / page_bytes * page_bytes;
+    let input = Input::memory(Path::new("fuzz.raw"), pages);
+    let cursors = [(0, half), (half, rest)].iter().enumerate().map(|(cpu, (offset, length))| {
+        let pages = Pages::plain(&input, *offset as u64, *length as u64, page_bytes).expect("whole pages");
+        Cursor::new(CpuId(cpu as u32), 0, layout, pages)
+    });
+    let cursors = cursors.collect();
+    let mut merge = Merge::new(vec![input], Unpacker::new(Algorithm::None), cursors);
+    let mut texts = Texts::default();
+    let kernel = Kernel { order, long_bytes: long, release: None, text_start: None };
+    let decoder = Decoder::new(kernel, &FORMATS, &mut texts);
+    let mut seen = 0;
+    loop {
+        assert!(seen <= pages.len(), "more items than bytes");
+        seen += 1;
+        match merge.take() {
+            Ok(Some((cursor, Item::Record(_)))) => {
+                let _ = decoder.decode(merge.cursor(cursor).data(), &mut texts);
+            }
+            Ok(Some(_)) | Err(_) => {}
+            Ok(None) => break,
+        }
+    }
+    let wanted = Wanted::only(decoder.wakeups().iter().copied());
+    merge.seek(Some(&|time| time < 1 << 40), wanted).expect("memory can be read");
+});

@@ -1,0 +1,36 @@
+//! trace.dat: no file may panic the reader, make it hang or take memory that the file does not justify.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+use whylate_trace::parse::input::Input;
+use whylate_trace::parse::trace_dat;
+use whylate_trace::reader::{Reader, Selection};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(mut reader) = trace_dat::open(Input::memory(Path::new("fuzz.dat"), bytes)) else { return };
+    let (steps, middle) = read(&mut reader);
+    // Each event and each error is something in the file; it may be packed.
+    assert!(steps <= 64 + bytes.len() * 1200, "{steps} of {} bytes", bytes.len());
+    if reader.seek(middle, Selection::Wakeups).is_ok() {
+        read(&mut reader);
+    }
+});
+
+/// Reads to the end, over errors; how many steps that took, and the time of an event in the middle.
+fn read(reader: &mut dyn Reader) -> (usize, Option<u64>) {
+    let (mut steps, mut middle) = (0usize, None);
+    loop {
+        steps += 1;
+        match reader.next() {
+            Ok(Some(event)) => {
+                if steps.is_power_of_two() {
+                    middle = Some(event.at_ns);
+                }
+            }
+            Ok(None) => return (steps, middle),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+}
