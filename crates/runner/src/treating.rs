@@ -179,6 +179,7 @@ fn uses(cell: &PreparedCell, probe_cpus: &CpuSet, off: &CpuSet) -> Option<String
     let cpus_of = |work: &LoadWork| match work {
         LoadWork::Memory(memory) => Some(memory.cpus.clone()),
         LoadWork::Exec(exec) => exec.cpus.clone(),
+        LoadWork::Events(events) => Some(events.cpus.clone()),
     };
     loads
         .filter_map(|load| Some((load, cpus_of(&load.spec.work)?.intersection(off).first()?)))

@@ -23,6 +23,5 @@ pub use format::format_ns;
 pub use histogram::Histogram;
 pub use omission::corrected;
 pub use simultaneity::number_events;
-pub use summary::{ProbeShape, Summary, largest_spikes, repeat_probe};
 pub use summary::{ProbeShape, Summary, join_parts, largest_spikes, repeat_probe};
 pub use verdict::verdict;

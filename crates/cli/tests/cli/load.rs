@@ -63,7 +63,7 @@ fn a_paced_load_of_acts_keeps_its_rate() {
 
 #[test]
 fn without_a_graphics_device_write_combining_buffers_are_unavailable() {
-    if std::fs::exists("/dev/dri").unwrap() {
+    if fs::exists("/dev/dri").unwrap() {
         return crate::tool::skipped("there is a graphics device");
     }
     let said = whylate(&["load", "pageattr", "-D", "1"]);

@@ -16,9 +16,6 @@ pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
 pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
     ThreadKind, ThreadRow, build as cpu_table,
-pub use explain::{
-    EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace,
-    TimelineSegment,
 };
 pub use explain::{
     EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace,

@@ -266,6 +266,7 @@ impl Machine for MockMachine {
             LoadWork::Memory(memory) if memory.working_set.0 == 1 << 20 => "a".to_owned(),
             LoadWork::Memory(_) => "b".to_owned(),
             LoadWork::Exec(exec) => exec.output.display().to_string(),
+            LoadWork::Events(events) => format!("{:?}", events.kind),
         };
         self.record.say(format!("start {name}"));
         if self.record.step() {

@@ -43,7 +43,7 @@ impl Tracing {
             tracing.formats(&mut scan, &system, count)?;
         }
         let length = scan.u32()?;
-        tracing.symbols = Symbols::parse(&scan.text(u64::from(length))?);
+        tracing.symbols = Symbols::parse(scan.text(u64::from(length))?);
         let length = scan.u32()?;
         tracing.printk = PrintkFormats::parse(&scan.text(u64::from(length))?);
         // Version 0.6 and later.
