@@ -1,6 +1,7 @@
 //! Opens a trace of any format, which its content tells.
 
 use super::input::Input;
+use super::ring_buffer::directory;
 use super::text::TextReader;
 use super::trace_dat;
 use super::{ParseError, Source};
@@ -11,12 +12,16 @@ use std::path::Path;
 /// Bytes that are looked at.
 const SNIFFED_BYTES: u64 = 4096;
 
-/// A reader for the trace at `path`, by its content; gzip, Zstandard and xz are unpacked.
+/// A reader for the trace at `path`, by its content; gzip, Zstandard and xz are unpacked. A folder is one of raw pages:
+/// [`directory`].
 ///
 /// # Errors
 /// [`ParseError::Read`] when it cannot be read, [`ParseError::Foreign`] when it is no trace, [`ParseError::Damaged`] when
 /// it is one and its head is damaged.
 pub fn open(path: &Path) -> Result<Box<dyn Reader>, ParseError> {
+    if path.is_dir() {
+        return Ok(Box::new(directory::open(path)?));
+    }
     from_source(Source::open(path)?)
 }
 
