@@ -156,3 +156,23 @@ fn commands_are_learned_from_switches_alike_in_each_pass() {
     reader.seek(None, Selection::All).unwrap();
     assert!(events(&mut reader) == first, "the second pass differs");
 }
+
+#[test]
+fn folders_are_opened_as_any_trace() {
+    let reader = whylate_trace::parse::open(&fixture("raw-6.18-16k")).unwrap();
+    assert_eq!(reader.info().format, "ring-buffer pages");
+}
+
+#[test]
+fn the_model_has_a_word_for_what_was_recorded() {
+    let mut reader = directory::open(&fixture("raw-6.18-4k")).unwrap();
+    let events = events(&mut reader);
+    let others = events.iter().filter_map(|event| match event.kind {
+        EventKind::Other { name, .. } => Some(reader.names().text(name)),
+        _ => None,
+    });
+    let others: std::collections::BTreeSet<&str> = others.collect();
+    let known_to_be_without: std::collections::BTreeSet<&str> =
+        ["csd_queue_cpu", "tasklet_entry", "tasklet_exit"].into();
+    assert!(others.is_subset(&known_to_be_without), "{others:?}");
+}

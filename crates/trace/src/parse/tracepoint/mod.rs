@@ -11,6 +11,8 @@ mod numbers;
 mod plan;
 mod printk;
 mod slot;
+#[cfg(test)]
+mod tests;
 mod texts;
 
 pub use context::Release;
