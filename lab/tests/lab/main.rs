@@ -6,6 +6,7 @@ mod boot;
 mod devices;
 mod measure;
 mod plant;
+mod series;
 mod trace;
 
 fn main() -> std::process::ExitCode {
@@ -13,5 +14,6 @@ fn main() -> std::process::ExitCode {
     tests.extend(plant::machines().iter().flat_map(plant::tests));
     tests.extend(measure::tests());
     tests.extend(devices::tests());
+    tests.extend(series::tests());
     suite::run(tests)
 }
