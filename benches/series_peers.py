@@ -5,8 +5,8 @@
 
 dispatch: `measure dispatch` (timerfd, 1 ms) against `measure timer --method timerfd`, and `measure dispatch --source
 nanosleep` against cyclictest, both at 1 ms. futex, pipe: `measure roundtrip --cpus 1,0` against
-benches/roundtrip_peer.c. one-cpu-pipe: `measure roundtrip --cpus 1,1 --method pipe --policy other` against
-`taskset -c 1 perf bench sched pipe`, whose operation is a round trip too.
+benches/roundtrip_peer.c. one-cpu-pipe: `measure roundtrip --cpus 1,1 --method pipe` against
+`taskset -c 1 chrt -f 95 perf bench sched pipe -T` (threads), whose operation is a round trip too.
 
 Prints a Markdown table: each round, then the median of the ratios with their range. Needs root for SCHED_FIFO.
 """
@@ -53,7 +53,7 @@ def peer(method):
 
 
 def perf_pipe(_binary):
-    text = output_of(["taskset", "-c", "1", "perf", "bench", "-f", "simple", "sched", "pipe", "-l", "100000"])
+    text = output_of(["taskset", "-c", "1", "chrt", "-f", "95", "perf", "bench", "-f", "simple", "sched", "pipe", "-T", "-l", "100000"])
     return {"mean": float(text.split()[0]) * 1e9 / 100000}
 
 
@@ -69,8 +69,8 @@ PAIRS = {
     "pipe": [("roundtrip pipe", lambda b: whylate(b, "roundtrip", "--cpus", "1,0", "--method", "pipe", "-D", "2"),
               "roundtrip_peer pipe", lambda b: peer("pipe"))],
     "one-cpu-pipe": [("roundtrip pipe on one CPU",
-                      lambda b: whylate(b, "roundtrip", "--cpus", "1,1", "--method", "pipe", "--policy", "other", "-D", "2"),
-                      "perf bench sched pipe", perf_pipe)],
+                      lambda b: whylate(b, "roundtrip", "--cpus", "1,1", "--method", "pipe", "-D", "2"),
+                      "perf bench sched pipe -T", perf_pipe)],
 }
 
 

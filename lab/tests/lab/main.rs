@@ -8,6 +8,7 @@ mod devices;
 mod measure;
 mod plant;
 mod shield;
+mod series;
 mod trace;
 mod treat;
 
@@ -19,5 +20,6 @@ fn main() -> std::process::ExitCode {
     tests.extend(devices::tests());
     tests.extend(treat::tests());
     tests.extend(shield::tests());
+    tests.extend(series::tests());
     suite::run(tests)
 }
