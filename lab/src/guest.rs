@@ -14,9 +14,9 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// A guest that is not ready after this time is given up. A busy host needs several times the usual ten seconds.
-const BOOT_LIMIT: Duration = Duration::from_secs(150);
+const BOOT_LIMIT: Duration = Duration::from_secs(240);
 /// A script may take this long unless it is given another limit.
-const SCRIPT_LIMIT: Duration = Duration::from_secs(180);
+const SCRIPT_LIMIT: Duration = Duration::from_secs(240);
 /// How often the guest's process is looked at while waiting for the agent.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// A socket waits at least this long: zero would mean for ever.
