@@ -52,6 +52,7 @@ pub fn resolve(
         strict: options.strict,
         lock_memory: options.lock_memory,
         hold_cpu_dma_latency,
+        trace_folder: None,
     };
     match plan {
         ProbePlan::Timer(timer) => {

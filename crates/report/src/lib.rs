@@ -8,6 +8,7 @@ pub mod explain;
 mod figure;
 pub mod html;
 pub mod markdown;
+pub mod recording;
 mod table;
 pub mod terminal;
 mod words;

@@ -12,6 +12,7 @@ mod load;
 mod overrides;
 mod probe;
 mod size;
+mod tracer;
 mod treatment;
 
 pub mod builtin;
@@ -21,6 +22,7 @@ pub use isolation::{CachePartitionPlan, GpuPowerPlan, ShieldMethod, ShieldPlan};
 pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
 pub use size::{Size, SizeError};
+pub use tracer::{Tracer, TracerPlan};
 pub use treatment::{
     AffinityPlan, GovernorPlan, IdlePlan, IrqAffinityPlan, KsmPlan, ModuleParameterPlan, RtThrottlingPlan,
     SmtOffPlan, SwitchPlan, SysctlPlan, SysfsPlan, ThpPlan, TreatmentKind, TreatmentPlan,

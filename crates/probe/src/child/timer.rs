@@ -78,7 +78,7 @@ impl<'a> Timer<'a> {
             warmup: spec.warmup,
             duration: spec.duration,
             samples_max: spec.samples_max.unwrap_or(u64::MAX),
-            tracing: break_above.and_then(|_| BreakTracing::open()),
+            tracing: break_above.and_then(|_| BreakTracing::open(spec.trace_folder.as_deref())),
         }
     }
 
