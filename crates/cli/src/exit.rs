@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use whylate_bpf::BpfError;
 use whylate_load::LoadError;
 use whylate_probe::ProbeError;
+use whylate_trace::record::RecordError;
 use whylate_treat::TreatError;
 
 /// Something went wrong, usage included.
@@ -60,6 +61,7 @@ fn is_unavailable(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(ProbeError::Unavailable(_)))
             || matches!(cause.downcast_ref(), Some(TreatError::Impossible { .. }))
+            || matches!(cause.downcast_ref(), Some(RecordError::Unavailable(_)))
             || cause.downcast_ref::<BpfError>().is_some_and(BpfError::is_unavailable)
             || matches!(cause.downcast_ref(), Some(LoadError::Unavailable(_)))
     })

@@ -2,12 +2,14 @@
 
 use crate::plan::Plan;
 use crate::result::{
-    CheckResult, CpuTable, ExplainResult, LoadResult, MeasureResult, PlanList, RunResult, TreatResult,
+    CheckResult, CpuTable, ExplainResult, LoadResult, MeasureResult, PlanList, RecordingResult, RunResult,
+    TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 9] = ["plan", "measure", "run", "load", "plans", "treat", "explain", "cpus", "check"];
+pub const NAMES: [&str; 10] =
+    ["plan", "measure", "run", "load", "plans", "treat", "explain", "cpus", "check", "recording"];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
 pub fn schema(name: &str) -> Option<Schema> {
@@ -21,6 +23,7 @@ pub fn schema(name: &str) -> Option<Schema> {
         "explain" => Some(schema_for!(ExplainResult)),
         "check" => Some(schema_for!(CheckResult)),
         "cpus" => Some(schema_for!(CpuTable)),
+        "recording" => Some(schema_for!(RecordingResult)),
         _ => None,
     }
 }

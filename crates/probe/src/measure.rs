@@ -111,7 +111,7 @@ pub fn measure(
     batch.counters.extend(session.usage());
     observer.batch(batch).map_err(ProbeError::Observer)?;
     let broke = session.broke_ns().map(Nanos);
-    if broke.is_some() && BreakTracing::open().is_some() {
+    if broke.is_some() && spec.trace_folder.is_none() && BreakTracing::open(None).is_some() {
         warnings.push(Warning::new(
             "tracing-stopped",
             "tracing was stopped at the break, so that the trace ends with the spike; it stays off",

@@ -70,6 +70,7 @@ pub fn resolve(
         strict: options.strict,
         lock_memory: options.lock_memory,
         hold_cpu_dma_latency,
+        trace_folder: None,
     };
     Ok((spec, warnings))
 }

@@ -1,6 +1,7 @@
 //! What a measuring process is told: a probe with everything resolved for this machine.
 
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use whylate_core::plan::{CpuPair, DispatchSource, Policy, RoundtripMethod, TimerMethod};
 use whylate_core::{CpuId, CpuSet, Nanos};
 
@@ -33,6 +34,9 @@ pub struct ProbeSpec {
     pub lock_memory: bool,
     /// Whether `/dev/cpu_dma_latency` is held at 0.
     pub hold_cpu_dma_latency: bool,
+    /// Folder of the trace buffer in tracefs that a break marks and stops; by default the top-level one.
+    #[serde(default)]
+    pub trace_folder: Option<PathBuf>,
 }
 
 /// What measures, with its own parameters.

@@ -47,6 +47,7 @@ fn spec(kind: ProbeKind, duration: Nanos) -> ProbeSpec {
         strict: false,
         lock_memory: true,
         hold_cpu_dma_latency: true,
+        trace_folder: None,
     }
 }
 

@@ -31,6 +31,7 @@ fn spec(pair: CpuPair, methods: &[RoundtripMethod]) -> ProbeSpec {
         strict: false,
         lock_memory: true,
         hold_cpu_dma_latency: true,
+        trace_folder: None,
     }
 }
 

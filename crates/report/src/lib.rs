@@ -9,6 +9,7 @@ mod dispatch;
 mod figure;
 pub mod html;
 pub mod markdown;
+pub mod recording;
 mod table;
 pub mod terminal;
 mod words;

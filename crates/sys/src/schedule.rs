@@ -94,6 +94,20 @@ pub fn current_cpu() -> CpuId {
 /// EPERM without CAP_SYS_NICE and a sufficient RLIMIT_RTPRIO, in a cgroup without real-time budget, and for
 /// [`Scheduling::Deadline`] when the thread is pinned to fewer CPUs than its root domain has.
 pub fn schedule_this_thread(scheduling: Scheduling) -> io::Result<()> {
+    schedule(0, scheduling)
+}
+
+/// Gives another thread a scheduling policy; threads of the kernel too.
+///
+/// # Errors
+/// As [`schedule_this_thread`]; ESRCH when there is no such thread.
+pub fn schedule_thread(tid: u32, scheduling: Scheduling) -> io::Result<()> {
+    let tid = i32::try_from(tid).ok().filter(|tid| *tid > 0);
+    schedule(tid.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?, scheduling)
+}
+
+/// Thread 0 is the calling one.
+fn schedule(tid: i32, scheduling: Scheduling) -> io::Result<()> {
     let mut attributes = SchedAttr { size: size_of::<SchedAttr>() as u32, ..SchedAttr::default() };
     match scheduling {
         Scheduling::Other => attributes.policy = libc::SCHED_OTHER as u32,
@@ -111,7 +125,7 @@ pub fn schedule_this_thread(scheduling: Scheduling) -> io::Result<()> {
     }
     // SAFETY: sched_setattr reads `size` bytes from the pointer, which points to a structure of that size; musl's
     // own wrapper for policies answers ENOSYS, hence the bare system call.
-    let outcome = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    let outcome = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attributes, 0) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

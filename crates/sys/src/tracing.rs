@@ -1,9 +1,10 @@
-//! The two files of tracefs that a break needs: the marker and the switch.
+//! The two files of a trace buffer that a break needs: the marker and the switch.
 
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 
-/// Open files of the top-level trace buffer, ready to be written from a measuring thread.
+/// Open files of a trace buffer, ready to be written from a measuring thread.
 #[derive(Debug)]
 pub struct BreakTracing {
     marker: File,
@@ -11,12 +12,20 @@ pub struct BreakTracing {
 }
 
 impl BreakTracing {
-    /// Opens them where tracefs is mounted and may be written; `None` elsewhere.
-    pub fn open() -> Option<Self> {
-        ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].iter().find_map(|root| {
-            let open = |name: &str| File::options().write(true).open(format!("{root}/{name}")).ok();
+    /// Opens those of the buffer in `folder`, or of the top-level one where tracefs is mounted; `None` where they
+    /// may not be written.
+    pub fn open(folder: Option<&Path>) -> Option<Self> {
+        let open_in = |folder: &Path| {
+            let open = |name: &str| File::options().write(true).open(folder.join(name)).ok();
             Some(Self { marker: open("trace_marker")?, switch: open("tracing_on")? })
-        })
+        };
+        match folder {
+            Some(folder) => open_in(folder),
+            None => {
+                let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+                places.iter().find_map(|place| open_in(Path::new(place)))
+            }
+        }
     }
 
     /// Writes `text` into the trace and stops tracing, so that the trace ends with the spike.

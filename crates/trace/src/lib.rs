@@ -6,3 +6,4 @@ pub mod event;
 pub mod explain;
 pub mod parse;
 pub mod reader;
+pub mod record;

@@ -96,6 +96,17 @@ pub enum Target {
         /// Where they are mounted: `/sys/fs/cgroup/cpuset`.
         mount: String,
     },
+    /// A file system of the kernel's own (`tracefs`, `resctrl`, `cgroup` with an option), which is unmounted on undo
+    /// when it was not mounted before. Its values are [`Target::PRESENT`] and [`Target::ABSENT`].
+    Mount {
+        /// Where: a folder that is there.
+        path: String,
+        /// Its type.
+        filesystem: String,
+        /// Options of the mount: `cpuset`; mostly empty.
+        #[serde(default)]
+        options: String,
+    },
     /// Whether a process is stopped (SIGSTOP); its values are [`Target::STOPPED`] and [`Target::RUNNING`].
     Stopped {
         /// The process.
@@ -104,9 +115,9 @@ pub enum Target {
 }
 
 impl Target {
-    /// Value of a folder that is there.
+    /// Value of a folder or mount that is there.
     pub const PRESENT: &str = "present";
-    /// Value of a folder, or of a file with [`Reading::Text`], that is not there.
+    /// Value of a folder, or of a file with [`Reading::Text`], or of a mount, that is not there.
     pub const ABSENT: &str = "absent";
     /// Value of a process that is stopped.
     pub const STOPPED: &str = "stopped";
@@ -129,14 +140,16 @@ impl Target {
             Self::File { path, .. } | Self::Directory { path } => {
                 ["/proc/", "/sys/", "/dev/", "/run/"].iter().any(|start| path.starts_with(start))
             }
-            Self::Affinity { .. } | Self::Membership { .. } | Self::Stopped { .. } => true,
+            Self::Mount { .. } | Self::Affinity { .. } | Self::Membership { .. } | Self::Stopped { .. } => {
+                true
+            }
         }
     }
 
     /// The task that it is about.
     pub fn task(&self) -> Option<&Task> {
         match self {
-            Self::File { .. } | Self::Directory { .. } => None,
+            Self::File { .. } | Self::Directory { .. } | Self::Mount { .. } => None,
             Self::Affinity { task } | Self::Membership { task, .. } | Self::Stopped { task } => Some(task),
         }
     }
@@ -146,6 +159,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, .. } | Self::Directory { path } => f.write_str(path),
+            Self::Mount { path, filesystem, .. } => write!(f, "{filesystem} at {path}"),
             Self::Affinity { task } => write!(f, "affinity of {task}"),
             Self::Membership { task, mount, .. } => write!(f, "group of {task} in {mount}"),
             Self::Stopped { task } => write!(f, "state of {task}"),

@@ -4,7 +4,9 @@ use crate::change::{Hierarchy, Target, Task};
 use crate::error::TreatError;
 use crate::reading::Reading;
 use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, Signal};
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -36,7 +38,9 @@ impl Target {
         match self {
             Self::File { reading, .. } => reading.normal(value),
             Self::Affinity { .. } => Reading::CpuList.normal(value),
-            Self::Directory { .. } | Self::Membership { .. } | Self::Stopped { .. } => value.to_owned(),
+            Self::Directory { .. } | Self::Mount { .. } | Self::Membership { .. } | Self::Stopped { .. } => {
+                value.to_owned()
+            }
         }
     }
 
@@ -45,7 +49,9 @@ impl Target {
         match self {
             Self::File { reading, .. } => reading.is_reached(new, found),
             Self::Affinity { .. } => Reading::CpuList.is_reached(new, found),
-            Self::Directory { .. } | Self::Membership { .. } | Self::Stopped { .. } => new == found,
+            Self::Directory { .. } | Self::Mount { .. } | Self::Membership { .. } | Self::Stopped { .. } => {
+                new == found
+            }
         }
     }
 
@@ -59,6 +65,10 @@ impl Target {
             Self::File { path, reading } => self.read_file(root, path, *reading),
             Self::Directory { path } => {
                 let is_there = root.path(path).is_dir();
+                Ok(Found::Value(if is_there { Self::PRESENT } else { Self::ABSENT }.to_owned()))
+            }
+            Self::Mount { path, filesystem, .. } => {
+                let is_there = is_mounted(root, path, filesystem);
                 Ok(Found::Value(if is_there { Self::PRESENT } else { Self::ABSENT }.to_owned()))
             }
             Self::Affinity { task } => Ok(value_or_ended(task.affinity(root).map(|cpus| cpus.to_string()))),
@@ -102,7 +112,8 @@ impl Target {
     }
 
     fn write_text(&self, root: &HostRoot, text: &str) -> Result<(), TreatError> {
-        if self.task().is_some() && !root.is_real() {
+        let is_mount = matches!(self, Self::Mount { .. });
+        if (is_mount || self.task().is_some()) && !root.is_real() {
             return Err(TreatError::NotThisMachine { target: self.to_string() });
         }
         let outcome = match self {
@@ -110,6 +121,10 @@ impl Target {
             Self::File { path, .. } => write_file(root, path, text),
             Self::Directory { path } if text == Self::PRESENT => fs::create_dir(root.path(path)),
             Self::Directory { path } => remove_group(root, path),
+            Self::Mount { path, filesystem, options } if text == Self::PRESENT => {
+                mount(path, filesystem, options)
+            }
+            Self::Mount { path, .. } => unmount(path).map_err(io::Error::from),
             Self::Affinity { task } => set_affinity(task, text),
             Self::Membership { task, hierarchy, mount } => move_to_group(root, task, hierarchy, mount, text),
             Self::Stopped { task } => {
@@ -170,6 +185,25 @@ impl Target {
         let value = text.trim_end().replace('\n', "; ");
         TreatError::Write { target: self.to_string(), value, source, remedy }
     }
+}
+
+/// Whether a file system of that type is mounted exactly at `path`.
+fn is_mounted(root: &HostRoot, path: &str, filesystem: &str) -> bool {
+    let mounts = root.read("/proc/mounts").ok().flatten().unwrap_or_default();
+    mounts.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        words.next() == Some(path) && words.next() == Some(filesystem)
+    })
+}
+
+fn mount(path: &str, filesystem: &str, options: &str) -> io::Result<()> {
+    let options = CString::new(options)?;
+    rustix::mount::mount(filesystem, path, filesystem, MountFlags::empty(), Some(options.as_c_str()))?;
+    Ok(())
+}
+
+fn unmount(path: &str) -> Result<(), Errno> {
+    rustix::mount::unmount(path, UnmountFlags::empty())
 }
 
 /// Whether the kernel's answer means that there is no such setting (now).

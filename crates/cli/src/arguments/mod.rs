@@ -11,6 +11,7 @@ mod plans;
 mod report;
 mod run;
 mod schema;
+mod trace;
 mod treat;
 
 pub(crate) use check::CheckArguments;
@@ -24,6 +25,7 @@ pub(crate) use plans::PlansArguments;
 pub(crate) use report::{ReportArguments, ReportFormat};
 pub(crate) use run::RunArguments;
 pub(crate) use schema::SchemaArguments;
+pub(crate) use trace::{TraceCommand, TraceRecordArguments};
 pub(crate) use treat::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
 
 use clap::{Args, Parser, Subcommand};
@@ -72,6 +74,9 @@ pub(crate) enum Command {
     /// Changes settings of the machine by hand, and takes them back
     #[command(subcommand)]
     Treat(TreatCommand),
+    /// Records what the kernel does until something is late, and says who did it
+    #[command(subcommand)]
+    Trace(TraceCommand),
     /// Says who made a task late: from a trace, or of a run
     Explain(ExplainArguments),
     /// Says whether this machine is fit for real time, and what to do about it

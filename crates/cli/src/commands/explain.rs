@@ -84,15 +84,19 @@ fn of_run(directory: &Path, options: &Options) -> Result<ExplainResult> {
         all.warnings.push(Warning::without_fix("no-traces", text));
     }
     for path in paths {
-        match open(&path).and_then(|mut reader| Ok(explain::explain(reader.as_mut(), options)?)) {
-            Ok(result) => add(&mut all, named(result, &path)),
-            // The others are worth showing.
-            Err(error) => all.warnings.push(Warning::without_fix("unreadable-trace", format!("{error:#}"))),
-        }
+        add_trace(&mut all, &path, options);
     }
     all.spikes.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
     all.spikes.truncate(options.top);
     Ok(all)
+}
+
+/// Explains one trace more; one that cannot be read is a warning, since the others are worth showing.
+pub(super) fn add_trace(all: &mut ExplainResult, path: &Path, options: &Options) {
+    match open(path).and_then(|mut reader| Ok(explain::explain(reader.as_mut(), options)?)) {
+        Ok(result) => add(all, named(result, path)),
+        Err(error) => all.warnings.push(Warning::without_fix("unreadable-trace", format!("{error:#}"))),
+    }
 }
 
 fn add(all: &mut ExplainResult, result: ExplainResult) {

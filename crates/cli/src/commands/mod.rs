@@ -9,6 +9,7 @@ mod plans;
 mod report;
 mod run;
 mod schema;
+mod trace;
 mod treat;
 
 use crate::arguments::Command;
@@ -26,6 +27,7 @@ pub(crate) fn execute(command: Command) -> Result<Ending> {
         Command::Explain(arguments) => explain::execute(&arguments),
         Command::Check(arguments) => check::execute(&arguments),
         Command::Cpus(arguments) => cpus::execute(&arguments),
+        Command::Trace(command) => trace::execute(command),
         Command::Report(arguments) => report::execute(&arguments),
         Command::Schema(arguments) => schema::execute(&arguments),
     }

@@ -15,6 +15,7 @@ mod overrides;
 mod probe;
 mod roundtrip;
 mod size;
+mod tracer;
 mod treatment;
 
 pub mod builtin;
@@ -29,6 +30,7 @@ pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
 pub use roundtrip::{CpuPair, RoundtripMethod, RoundtripMethods, RoundtripPlan};
 pub use size::{Size, SizeError};
+pub use tracer::{Tracer, TracerPlan};
 pub use treatment::{
     AffinityPlan, GovernorPlan, IdlePlan, IrqAffinityPlan, KsmPlan, ModuleParameterPlan, RtThrottlingPlan,
     SmtOffPlan, SwitchPlan, SysctlPlan, SysfsPlan, ThpPlan, TreatmentKind, TreatmentPlan,

@@ -8,6 +8,7 @@ mod check;
 mod cpu_table;
 mod explain;
 mod histograms;
+mod recording;
 mod run;
 mod treat;
 
@@ -22,6 +23,7 @@ pub use explain::{
     TimelineSegment,
 };
 pub use histograms::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
+pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
     Verdict,

@@ -78,7 +78,7 @@ impl<'a> Dispatch<'a> {
             _ => (DispatchSource::Timerfd, Nanos::from_millis(1), None),
         };
         Self {
-            recorder: Recorder::new(lane, header, break_above, spec.samples_max),
+            recorder: Recorder::new(lane, header, break_above, spec),
             source,
             interval,
             warmup: spec.warmup,

@@ -2,6 +2,7 @@
 
 use crate::layout::{Header, add};
 use crate::layout::{Lane, RingRecord};
+use crate::spec::ProbeSpec;
 use std::sync::atomic::Ordering::Relaxed;
 use whylate_core::Nanos;
 use whylate_sys::tracing::BreakTracing;
@@ -20,14 +21,14 @@ impl<'a> Recorder<'a> {
         lane: Lane<'a>,
         header: Header<'a>,
         break_above: Option<Nanos>,
-        samples_max: Option<u64>,
+        spec: &ProbeSpec,
     ) -> Self {
         Self {
             lane,
             header,
             break_above_ns: break_above.map_or(u64::MAX, |limit| limit.0),
-            samples_max: samples_max.unwrap_or(u64::MAX),
-            tracing: break_above.and_then(|_| BreakTracing::open()),
+            samples_max: spec.samples_max.unwrap_or(u64::MAX),
+            tracing: break_above.and_then(|_| BreakTracing::open(spec.trace_folder.as_deref())),
         }
     }
 

@@ -65,7 +65,7 @@ impl<'a> Timer<'a> {
             _ => (Nanos::from_millis(1), Nanos(0), TimerMethod::Nanosleep, None),
         };
         Self {
-            recorder: Recorder::new(lane, header, break_above, spec.samples_max),
+            recorder: Recorder::new(lane, header, break_above, spec),
             interval,
             offset: Nanos(distance.0 * index as u64),
             method,

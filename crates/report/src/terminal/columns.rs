@@ -15,7 +15,7 @@ struct Column {
 }
 
 /// Prints every group under the same columns, which columns had no room, and what must be known to read the rest.
-pub(super) fn push_groups(page: &mut Page, groups: &[Group], style: Style) {
+pub(crate) fn push_groups(page: &mut Page, groups: &[Group], style: Style) {
     let used = used_fields(groups).into_iter();
     let mut columns: Vec<Column> =
         used.map(|field| Column { field, width: width_of(field, groups) }).collect();

@@ -4,7 +4,7 @@
 //! and the report says which.
 
 mod check;
-mod columns;
+pub(crate) mod columns;
 mod cpus;
 mod histogram;
 pub(crate) mod page;

@@ -1,0 +1,62 @@
+//! Flags of `whylate trace`.
+
+use super::Printing;
+use super::parsers::{microseconds, seconds};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use whylate_core::units::Bytes;
+use whylate_core::{CpuSelector, Nanos};
+use whylate_trace::record::Profile;
+
+/// `whylate trace`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Records until a periodic task is late, then says who did it
+    Record(TraceRecordArguments),
+}
+
+/// `whylate trace record`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate trace record --until 100us                        ends with the first latency above 100us
+  whylate trace record --until 100us --profile functions -a 1
+  whylate trace record --until 50us --worst 3 -D 10m -o night.dat
+
+The trace is taken in a buffer of its own (an instance of tracefs), so other users of tracing are
+not disturbed. The file is a trace.dat: whylate explain, trace-cmd and KernelShark open it.
+Exit code 2 when something was late.")]
+pub(crate) struct TraceRecordArguments {
+    /// Records until a latency above this; a bare number is microseconds
+    #[arg(short, long, visible_alias = "break", short_alias = 'b', value_name = "TIME", value_parser = microseconds)]
+    pub(crate) until: Nanos,
+    /// CPUs to measure: a list, or all, isolated, housekeeping, last
+    #[arg(short = 'a', long = "cpu", alias = "cpus", value_name = "LIST", default_value = "last")]
+    pub(crate) cpu: CpuSelector,
+    /// Period of the task; a bare number is microseconds
+    #[arg(short, long, value_name = "TIME", default_value = "200us", value_parser = microseconds)]
+    pub(crate) interval: Nanos,
+    /// Real-time priority, 1 to 99
+    #[arg(short, long, default_value_t = 95, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) priority: u32,
+    /// Gives up after this time; a bare number is seconds, 0 is until Ctrl-C
+    #[arg(short = 'D', long, value_name = "TIME", default_value = "0", value_parser = seconds)]
+    pub(crate) duration: Nanos,
+    /// light (scheduler, interrupts, timers), functions (every kernel function too), graph (with durations)
+    #[arg(long, default_value = "light")]
+    pub(crate) profile: Profile,
+    /// Goes on after the first one, and keeps the traces of the N largest until --duration is over
+    #[arg(long, value_name = "N")]
+    pub(crate) worst: Option<usize>,
+    /// Size of each CPU's ring [default: 4MiB, or 16MiB with functions]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) buffer: Option<Bytes>,
+    /// Records this event too, for example raw_syscalls/sys_enter; may be repeated
+    #[arg(long = "event", value_name = "SYSTEM/NAME")]
+    pub(crate) events: Vec<String>,
+    /// File for the trace; must not exist [default: whylate-TIME.dat here]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+}

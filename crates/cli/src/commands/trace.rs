@@ -1,0 +1,201 @@
+//! `whylate trace`.
+
+use crate::arguments::{TraceCommand, TraceRecordArguments};
+use crate::exit::Ending;
+use crate::figures::{Collected, Figures};
+use crate::hook::Hook;
+use crate::progress::Meter;
+use crate::{machine, output, signals};
+use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
+use std::time::SystemTime;
+use whylate_core::moment::utc_text;
+use whylate_core::plan::{Policy, ProbePlan, TimerPlan};
+use whylate_core::record::SpikeRecord;
+use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, RECORDING_FORMAT, RecordedTrace, RecordingResult};
+use whylate_core::{Facts, Nanos, Warning};
+use whylate_probe::{Batch, Observer, Outcome, ProbeSpec, Progress, measure, resolve};
+use whylate_sys::facts::preflight;
+use whylate_sys::host::HostRoot;
+use whylate_trace::explain::Options;
+use whylate_trace::record::{Keeper, Kept, RecordError, Recorder, Request, default_buffer};
+
+/// "Until Ctrl-C": longer than any machine stays up, short enough for every sum.
+const ENDLESS: Nanos = Nanos::from_secs(400 * 86_400);
+
+pub(super) fn execute(command: TraceCommand) -> Result<Ending> {
+    match command {
+        TraceCommand::Record(arguments) => record(&arguments),
+    }
+}
+
+fn record(arguments: &TraceRecordArguments) -> Result<Ending> {
+    let (facts, mut warnings) = machine::facts();
+    let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
+    check(arguments)?;
+    let path = output_path(arguments)?;
+    let (mut spec, more) = resolve(&plan(arguments), &cpus, &facts, &probe_options(arguments))?;
+    warnings.extend(preflight(&facts, &spec.cpus));
+    warnings.extend(more);
+    let asked_to_stop = signals::watch()?;
+    let request = Request {
+        profile: arguments.profile,
+        cpus: facts.cpu_context().online,
+        buffer: arguments.buffer.unwrap_or_else(|| default_buffer(arguments.profile)),
+        events: arguments.events.clone(),
+    };
+    let (recorder, more) = Recorder::start(&HostRoot::real(), &request)?;
+    warnings.extend(more);
+    let keeper = Keeper::new(recorder, arguments.until, arguments.worst.unwrap_or(1), path);
+    spec.trace_folder = Some(keeper.folder().to_owned());
+    let meter = Meter::new(arguments.printing.quiet || arguments.printing.json, spec.duration);
+    let figures = Figures::new(&spec, KEPT_SPIKES, meter, Hook::new(None), asked_to_stop);
+    let mut watch = Watch { figures, keeper, failed: None };
+    let stored = Nanos::from_secs(1);
+    let outcome = measure(&machine::launcher()?, &spec, stored, &mut watch);
+    finish(arguments, watch, outcome.map_err(anyhow::Error::from), &spec, facts, warnings)
+}
+
+/// How many of the largest spikes are listed.
+const KEPT_SPIKES: usize = 32;
+
+fn finish(
+    arguments: &TraceRecordArguments,
+    watch: Watch,
+    outcome: Result<Outcome>,
+    spec: &ProbeSpec,
+    facts: Facts,
+    mut warnings: Vec<Warning>,
+) -> Result<Ending> {
+    let Watch { figures, keeper, failed } = watch;
+    // Whatever happened, the machine comes first.
+    let ended = keeper.finish();
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    let outcome = outcome.with_context(|| format!("measuring on CPU {}", spec.cpus))?;
+    let (kept, missed) = ended?;
+    warnings.extend(outcome.warnings);
+    let Collected { probe, .. } = figures.finish(spec, &facts, true, KEPT_SPIKES);
+    let explained = explain(&kept, arguments.until);
+    let result = RecordingResult {
+        format: RECORDING_FORMAT.to_owned(),
+        facts,
+        probe,
+        traces: kept.iter().map(trace).collect(),
+        explained,
+        missed,
+        warnings,
+    };
+    if arguments.printing.json {
+        output::print_json(&result)?;
+    } else {
+        output::print(&whylate_report::recording::terminal(&result, arguments.until, output::style())?)?;
+    }
+    Ok(if result.traces.is_empty() { Ending::Pass } else { Ending::Exceeded })
+}
+
+/// Who made the task late, for each trace: its largest spike is the one that it was kept for.
+fn explain(kept: &[Kept], until: Nanos) -> ExplainResult {
+    let mut all = ExplainResult { format: EXPLAIN_FORMAT.to_owned(), ..ExplainResult::default() };
+    let options = Options { threshold_ns: Some(until.0), top: 1, ..Options::default() };
+    for kept in kept {
+        super::explain::add_trace(&mut all, &kept.path, &options);
+    }
+    all
+}
+
+fn trace(kept: &Kept) -> RecordedTrace {
+    RecordedTrace {
+        path: kept.path.display().to_string(),
+        cpu: kept.cpu,
+        at_ns: kept.at_ns,
+        latency_ns: kept.latency_ns,
+    }
+}
+
+fn check(arguments: &TraceRecordArguments) -> Result<()> {
+    if arguments.interval.0 < 1_000 || arguments.interval.0 > 3_600_000_000_000 {
+        bail!("--interval {} is out of range; a period is 1us to 1h", arguments.interval);
+    }
+    if arguments.until.0 == 0 {
+        bail!("--until 0: give the latency that ends the recording, for example --until 100us");
+    }
+    match arguments.worst {
+        Some(0) => bail!("--worst 0: give how many of the largest latencies to keep a trace of, from 1"),
+        Some(_) if arguments.duration.0 == 0 => {
+            bail!("--worst needs --duration: it goes on until that is over, for example -D 10m")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn plan(arguments: &TraceRecordArguments) -> ProbePlan {
+    ProbePlan::Timer(TimerPlan {
+        cpus: None,
+        interval: arguments.interval,
+        priority: arguments.priority,
+        policy: Policy::Fifo,
+        break_above: arguments.worst.is_none().then_some(arguments.until),
+        ..TimerPlan::default()
+    })
+}
+
+fn probe_options(arguments: &TraceRecordArguments) -> whylate_probe::Options {
+    whylate_probe::Options {
+        warmup: Nanos::from_millis(50),
+        duration: if arguments.duration.0 == 0 { ENDLESS } else { arguments.duration },
+        samples_max: None,
+        strict: false,
+        lock_memory: true,
+    }
+}
+
+/// Where the first trace goes; a path that exists is refused before anything is measured.
+fn output_path(arguments: &TraceRecordArguments) -> Result<PathBuf> {
+    let default = || PathBuf::from(format!("whylate-{}.dat", utc_text(SystemTime::now()).replace(':', "")));
+    let path = arguments.output.clone().unwrap_or_else(default);
+    if path.exists() {
+        bail!("{} exists; remove it or give another name (-o)", path.display());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder
+        && !folder.is_dir()
+    {
+        bail!("-o {}: there is no folder {}", path.display(), folder.display());
+    }
+    Ok(path)
+}
+
+/// Follows the probe, and keeps traces of what was late.
+struct Watch {
+    figures: Figures,
+    keeper: Keeper,
+    failed: Option<RecordError>,
+}
+
+impl Observer for Watch {
+    fn progress(&mut self, progress: &Progress) {
+        self.figures.progress(progress);
+    }
+
+    fn batch(&mut self, batch: Batch) -> Result<(), String> {
+        self.figures.batch(batch)
+    }
+
+    fn spikes(&mut self, spikes: &[SpikeRecord]) {
+        if self.failed.is_none()
+            && let Err(error) = self.keeper.spikes(spikes)
+        {
+            self.failed = Some(error);
+        }
+    }
+
+    fn first_spike(&mut self, latency: Nanos) {
+        self.figures.first_spike(latency);
+    }
+
+    fn should_stop(&self) -> bool {
+        self.failed.is_some() || self.figures.should_stop()
+    }
+}

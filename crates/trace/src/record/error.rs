@@ -1,0 +1,53 @@
+//! What can go wrong when recording.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why nothing is recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The kernel does not offer it, or not to this user.
+    #[error("{0}")]
+    Unavailable(
+        /// What is missing, why, and what to do.
+        String,
+    ),
+    /// A file of tracefs cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A file of tracefs refuses a value.
+    #[error("cannot write `{value}` to {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What was to be written.
+        value: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The journal refuses, or a change through it failed.
+    #[error(transparent)]
+    Journal(
+        /// Why.
+        whylate_treat::TreatError,
+    ),
+    /// Something could not be put back as it was.
+    #[error("not everything of the recording could be put back: {0}; `whylate treat restore` tries again")]
+    LeftBehind(
+        /// What.
+        String,
+    ),
+    /// The trace cannot be written to disk.
+    #[error("cannot save the trace as {}: {source}", path.display())]
+    Save {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}

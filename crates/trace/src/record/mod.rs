@@ -1,0 +1,18 @@
+//! Records traces: a buffer of its own in tracefs, filled until something is late, saved as `trace.dat`.
+
+mod buffer;
+mod error;
+mod keep;
+mod profile;
+mod recorder;
+mod trace_dat;
+mod tracefs;
+mod tracer;
+
+pub use error::RecordError;
+pub use keep::{Keeper, Kept};
+pub use profile::Profile;
+pub use recorder::{Recorder, Request, default_buffer};
+pub use trace_dat::Saved;
+pub use tracefs::Tracefs;
+pub use tracer::{Sample, TracerSession};

@@ -1,0 +1,98 @@
+//! What is recorded: which events, and which tracer.
+
+use super::tracefs::Tracefs;
+use std::str::FromStr;
+
+/// How much is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Events of the scheduler, interrupts, timers and interprocessor interrupts: what names most causes.
+    #[default]
+    Light,
+    /// The same and every kernel function (the function tracer): names the function that held the CPU.
+    Functions,
+    /// The same and every kernel function with its duration (the function-graph tracer).
+    Graph,
+}
+
+impl Profile {
+    /// Its tracer.
+    pub fn tracer(self) -> &'static str {
+        match self {
+            Self::Light => "nop",
+            Self::Functions => "function",
+            Self::Graph => "function_graph",
+        }
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "light" => Ok(Self::Light),
+            "functions" => Ok(Self::Functions),
+            "graph" => Ok(Self::Graph),
+            _ => Err(format!("`{text}` is not a profile; choose light, functions or graph")),
+        }
+    }
+}
+
+/// Events that explain a late wake-up; what a kernel does not have is left out and said.
+const EVENTS: &[&str] = &[
+    "sched/sched_switch",
+    "sched/sched_waking",
+    "sched/sched_wakeup",
+    "sched/sched_wakeup_new",
+    "sched/sched_migrate_task",
+    "sched/sched_pi_setprio",
+    "irq/irq_handler_entry",
+    "irq/irq_handler_exit",
+    "irq/softirq_raise",
+    "irq/softirq_entry",
+    "irq/softirq_exit",
+    "timer/hrtimer_start",
+    "timer/hrtimer_cancel",
+    "timer/hrtimer_expire_entry",
+    "timer/hrtimer_expire_exit",
+    "nmi/nmi_handler",
+    "exceptions/page_fault_user",
+    "exceptions/page_fault_kernel",
+    "power/cpu_idle",
+    "lock/contention_begin",
+    "lock/contention_end",
+];
+
+/// Systems of which every event is recorded, where the kernel has them.
+const SYSTEMS: &[&str] = &["irq_vectors", "ipi", "csd", "tlb"];
+
+/// Events of the systems above that say nothing of a delay and come too often.
+const LEFT_OUT: &[&str] = &[
+    "irq_vectors/vector_activate",
+    "irq_vectors/vector_alloc",
+    "irq_vectors/vector_alloc_managed",
+    "irq_vectors/vector_clear",
+    "irq_vectors/vector_config",
+    "irq_vectors/vector_deactivate",
+    "irq_vectors/vector_free_moved",
+    "irq_vectors/vector_reserve",
+    "irq_vectors/vector_reserve_managed",
+    "irq_vectors/vector_setup",
+    "irq_vectors/vector_teardown",
+    "irq_vectors/vector_update",
+];
+
+/// The events to record on this kernel, and those of [`EVENTS`] that it lacks.
+pub(super) fn events(tracefs: &Tracefs, more: &[String]) -> (Vec<String>, Vec<&'static str>) {
+    let (there, missing): (Vec<&str>, Vec<&str>) =
+        EVENTS.iter().copied().partition(|event| tracefs.has_event(event));
+    let systems = SYSTEMS.iter().flat_map(|system| tracefs.events(system));
+    let mut events: Vec<String> = there.into_iter().map(str::to_owned).collect();
+    events.extend(systems.filter(|event| !LEFT_OUT.contains(&event.as_str())));
+    for event in more {
+        if !events.contains(event) {
+            events.push(event.clone());
+        }
+    }
+    (events, missing)
+}
