@@ -13,7 +13,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 25] = [
+    let commands: [(&str, &[&str]); 27] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
@@ -33,6 +33,8 @@ fn help_of_every_command() {
         ("help_load_pageattr", &["load", "pageattr"]),
         ("help_load_softirq", &["load", "softirq"]),
         ("help_load_irq_thread", &["load", "irq-thread"]),
+        ("help_trace", &["trace"]),
+        ("help_trace_record", &["trace", "record"]),
         ("help_report", &["report"]),
         ("help_schema", &["schema"]),
         ("help_treat", &["treat"]),
