@@ -20,6 +20,9 @@ enum Evidence {
     InterruptsOnly,
     /// An entry with this text and its exit enclose the time.
     Enclosed([&'static str; 2], &'static str),
+    /// As `Enclosed`; or nothing is traced in that time and the entry comes after it: a CPU that leaves its idle state
+    /// looks for functions to call before it handles the interrupt that was sent for them.
+    Called([&'static str; 2]),
     /// An event with this text on the CPU, nearer to this stall than to another one.
     Seen(&'static str, &'static str),
 }
@@ -55,8 +58,8 @@ const LOCAL: [Row; 8] = [
 const REMOTE: [Row; 2] = [
     (
         "ipi",
-        &["irq_vectors:call_function_single_entry", "irq_vectors:call_function_single_exit"],
-        Evidence::Enclosed(["call_function_single_entry", "call_function_single_exit"], ""),
+        &["irq_vectors:call_function_single_entry", "irq_vectors:call_function_single_exit", SWITCH],
+        Evidence::Called(["call_function_single_entry", "call_function_single_exit"]),
     ),
     ("raw-spinlock", &[TIMER, SWITCH], Evidence::Silence),
 ];
@@ -155,6 +158,13 @@ fn assert_evidence(stall: &Stall, all: &[Stall], evidence: &Evidence, trace: &[E
         Evidence::Enclosed(names, text) => {
             let enclosed = trace::enclosed(trace, *names, text, stall);
             assert!(enclosed, "{stall:?}: {trace:?}");
+        }
+        Evidence::Called(names) => {
+            let is_entry_after = |event: &&Event| event.name == names[0] && event.at_ns >= stall.end_ns;
+            let comes_after =
+                trace::around(trace, stall, all).into_iter().any(|event| is_entry_after(&event));
+            let called = trace::enclosed(trace, *names, "", stall) || (within.is_empty() && comes_after);
+            assert!(called, "{stall:?}: {trace:?}");
         }
         Evidence::Seen(name, text) => {
             let around = trace::around(trace, stall, all);
