@@ -6,6 +6,7 @@
 pub mod allocation;
 pub mod clock;
 pub mod counter;
+pub mod cpu_table;
 pub mod facts;
 pub mod host;
 pub mod latency_request;

@@ -1,5 +1,6 @@
 //! The command line: one file for the flags of each command.
 
+mod cpus;
 mod load;
 mod measure;
 mod parsers;
@@ -9,6 +10,7 @@ mod run;
 mod schema;
 mod treat;
 
+pub(crate) use cpus::CpusArguments;
 pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
 pub(crate) use measure::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
 pub(crate) use plans::PlansArguments;
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     /// Changes settings of the machine by hand, and takes them back
     #[command(subcommand)]
     Treat(TreatCommand),
+    /// Shows each CPU: topology, shielding, and what is on it now
+    Cpus(CpusArguments),
     /// Draws a run as HTML, Markdown or text
     Report(ReportArguments),
     /// Prints the JSON Schema of the plan or of an output

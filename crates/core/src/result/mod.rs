@@ -4,10 +4,15 @@
 //! machine.
 
 mod cause;
+mod cpu_table;
 mod run;
 mod treat;
 
 pub use cause::{Cause, CauseKind};
+pub use cpu_table::{
+    CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
+    ThreadKind, ThreadRow, build as cpu_table,
+};
 pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
     Verdict,

@@ -4,12 +4,14 @@
 //! and the report says which.
 
 mod columns;
+mod cpus;
 mod histogram;
 mod page;
 
 use crate::table::{measure_group, run_groups};
 use crate::words;
 use crate::{ReportError, has_samples, require_run_samples};
+pub use cpus::cpus;
 use page::{Colour, Page};
 use whylate_core::Warning;
 use whylate_core::result::{MeasureResult, Outcome, RunResult, Verdict};

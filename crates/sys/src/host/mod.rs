@@ -4,11 +4,15 @@
 //! be understood. The submodules parse single files. Nothing here changes a machine.
 
 pub mod archive;
+pub mod cpu_frequency;
 pub mod cpu_stat;
 pub mod cpuinfo;
 pub mod interrupts;
+pub mod irq_lines;
 pub mod smi;
 pub mod task;
+pub mod threads;
+pub mod tick;
 
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};

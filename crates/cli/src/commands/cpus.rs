@@ -1,0 +1,90 @@
+//! `whylate cpus`.
+
+use crate::arguments::CpusArguments;
+use crate::exit::Ending;
+use crate::{machine, output, signals};
+use anyhow::{Context, Result, bail};
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use whylate_core::result::CpuTable;
+use whylate_core::{CpuSelector, CpuSet, Facts};
+use whylate_report::terminal;
+use whylate_sys::cpu_table::Sampler;
+use whylate_sys::host::HostRoot;
+
+/// Moves to the top left and clears from there.
+const CLEAR: &str = "\u{1b}[H\u{1b}[J";
+
+pub(super) fn execute(arguments: &CpusArguments) -> Result<Ending> {
+    if arguments.interval.0 < 10_000_000 || arguments.interval.0 > 3_600_000_000_000 {
+        bail!("--interval {} is out of range; it is 10ms to 1h", arguments.interval);
+    }
+    let interval = Duration::from_nanos(arguments.interval.0);
+    let stop = signals::watch()?;
+    let (facts, _) = machine::facts();
+    let wanted = wanted(arguments.cpus.as_ref(), &facts)?;
+    let mut sampler = Sampler::start(&HostRoot::real()).context("counting interrupts")?;
+    loop {
+        let stopped = pause(interval, &stop);
+        if stopped && arguments.watch {
+            return Ok(Ending::Pass);
+        }
+        // CPUs come and go, settings change: the facts are read anew each time.
+        let (facts, unread) = machine::facts();
+        let mut table = sampler.table(&facts).context("reading what runs on the CPUs")?;
+        table.warnings.extend(unread.into_iter().filter(|warning| warning.code == "fact-unreadable"));
+        if let Some(wanted) = &wanted {
+            keep(&mut table, wanted);
+        }
+        print(&table, arguments)?;
+        if !arguments.watch {
+            return Ok(Ending::Pass);
+        }
+    }
+}
+
+/// The CPUs to show: offline ones may be named too.
+fn wanted(selector: Option<&CpuSelector>, facts: &Facts) -> Result<Option<CpuSet>> {
+    let Some(selector) = selector else { return Ok(None) };
+    let mut context = facts.cpu_context();
+    if let CpuSelector::List(_) = selector {
+        context.online = context.present.clone();
+        context.allowed = context.present.clone();
+    }
+    Ok(Some(selector.resolve(&context, None).with_context(|| format!("--cpus {selector}"))?))
+}
+
+/// Leaves only those CPUs, with the threads and lines that may reach them.
+fn keep(table: &mut CpuTable, wanted: &CpuSet) {
+    table.cpus.retain(|row| wanted.contains(row.cpu));
+    table.threads.retain(|thread| !thread.cpus.intersection(wanted).is_empty());
+    table.lines.retain(|line| wanted.iter().any(|cpu| line.reaches(cpu)));
+}
+
+fn print(table: &CpuTable, arguments: &CpusArguments) -> Result<()> {
+    if arguments.json {
+        return output::print_json(table);
+    }
+    let text = terminal::cpus(table, arguments.verbose, output::style());
+    match (arguments.watch, std::io::stdout().is_terminal()) {
+        (true, true) => output::print(&format!("{CLEAR}{text}")),
+        (true, false) => output::print(&format!("{text}\n")),
+        (false, _) => output::print(&text),
+    }
+}
+
+/// Waits; whether the user wants to stop.
+fn pause(time: Duration, stop: &AtomicBool) -> bool {
+    let end = Instant::now() + time;
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return true;
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}

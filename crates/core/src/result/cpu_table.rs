@@ -1,0 +1,215 @@
+//! The CPU table: what `whylate cpus` prints.
+//!
+//! One row for each present CPU: where it is, from what it is shielded, and what is on it now. Threads and interrupt
+//! lines are listed once, with the CPUs that they may use; the rows hold counts. What the machine does not offer is
+//! absent, and a warning says what is missing and why. [`build`] makes the table out of what was read; it does no I/O.
+
+mod build;
+
+pub use build::{Observed, build};
+
+use crate::cpus::CpuSet;
+use crate::record::InterruptRecord;
+use crate::units::CpuId;
+use crate::warning::Warning;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `format` of [`CpuTable`].
+pub const CPUS_FORMAT: &str = "whylate.cpus/1";
+
+/// What `whylate cpus` prints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuTable {
+    /// [`CPUS_FORMAT`].
+    pub format: String,
+    /// The time over which interrupts were counted.
+    pub interval_ns: u64,
+    /// Every present CPU, ascending.
+    pub cpus: Vec<CpuRow>,
+    /// Every thread that this process could look at.
+    pub threads: Vec<ThreadRow>,
+    /// Every numbered interrupt line.
+    pub lines: Vec<LineRow>,
+    /// What could not be found out.
+    pub warnings: Vec<Warning>,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuRow {
+    /// Its number.
+    pub cpu: CpuId,
+    /// Package (socket).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chip: Option<u32>,
+    /// Core within the package.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<u32>,
+    /// Number of this hardware thread within its core, from 0; absent where the core has only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware_thread: Option<u32>,
+    /// The other hardware threads of its core.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub siblings: CpuSet,
+    /// NUMA node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// `performance` or `efficiency` on hybrid processors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Whether it is switched on.
+    pub online: bool,
+    /// What is kept away from it.
+    pub shielding: Shielding,
+    /// Threads that may run on it; absent while it is offline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<ThreadCounts>,
+    /// Interrupts that it handled in the interval, the most frequent first; softirqs are left out.
+    #[serde(default)]
+    pub interrupts: Vec<InterruptRecord>,
+    /// Whether the periodic tick was stopped at that moment; absent where the kernel does not show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tick_stopped: Option<bool>,
+    /// Frequency at that moment, as the kernel states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequency_hz: Option<u64>,
+    /// Frequency governor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    /// The deepest idle state that it may enter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_limit: Option<IdleLimit>,
+    /// Its last-level cache of level 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l3: Option<L3Domain>,
+}
+
+/// What is kept away from a CPU; absent where it cannot be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Shielding {
+    /// No thread that may run on unshielded CPUs may run here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<bool>,
+    /// No interrupt line that could be moved is allowed here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<bool>,
+    /// The periodic tick stops while a single task runs (`nohz_full`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_timer: Option<bool>,
+}
+
+/// How many threads may run on a CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadCounts {
+    /// Those that may also run elsewhere, or anywhere: they are here by chance.
+    pub movable: u64,
+    /// Those that somebody confined to this CPU, or to shielded ones.
+    pub bound: u64,
+    /// Those that the kernel pinned to this CPU for good.
+    pub pinned: u64,
+    /// Workers of the kernel's workqueues that may run on several CPUs: they follow the masks of their queues.
+    pub workers: u64,
+}
+
+/// How a thread stands to the CPUs that it may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadKind {
+    /// Its CPUs can be changed, and it may use unshielded ones.
+    Movable,
+    /// Its CPUs can be changed, and somebody confined it to one CPU or to shielded ones.
+    Bound,
+    /// It has one CPU, and the kernel refuses to change that (`PF_NO_SETAFFINITY`).
+    Pinned,
+    /// It may use several CPUs, and the kernel refuses to change that thread by thread: a worker of a workqueue
+    /// without a CPU of its own, or the rescuer of one, which runs when memory is short.
+    Worker,
+}
+
+/// One thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadRow {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// How it stands to its CPUs.
+    pub kind: ThreadKind,
+    /// Whether it is a thread of the kernel.
+    pub kernel: bool,
+    /// Scheduling policy: `other`, `fifo`, `rr`, `batch`, `idle`, `deadline`.
+    pub policy: String,
+    /// Real-time priority; absent for the other policies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u32>,
+    /// CPUs that it may use.
+    pub cpus: CpuSet,
+}
+
+/// One numbered interrupt line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LineRow {
+    /// Its number.
+    pub line: u32,
+    /// Chip and device, as in /proc/interrupts.
+    pub description: String,
+    /// CPUs that it may interrupt.
+    pub cpus: CpuSet,
+    /// CPUs that it is sent to now; absent on kernels that do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective: Option<CpuSet>,
+    /// Whether its CPUs can be changed from user space; managed and per-CPU lines cannot be moved. Kernels before 6.11
+    /// do not say, and then it counts as movable unless debugfs shows otherwise.
+    pub movable: bool,
+}
+
+/// The deepest idle state of a CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IdleLimit {
+    /// Its name.
+    pub name: String,
+    /// Worst time to leave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_latency_ns: Option<u64>,
+}
+
+/// A cache of level 3.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct L3Domain {
+    /// The kernel's number of it, the one that resctrl uses; absent where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u32>,
+    /// CPUs that share it.
+    pub cpus: CpuSet,
+}
+
+impl CpuTable {
+    /// The row of one CPU.
+    pub fn row(&self, cpu: CpuId) -> Option<&CpuRow> {
+        self.cpus.iter().find(|row| row.cpu == cpu)
+    }
+
+    /// Threads of that kind that may run on `cpu`.
+    pub fn threads_on(&self, cpu: CpuId, kind: ThreadKind) -> impl Iterator<Item = &ThreadRow> {
+        self.threads.iter().filter(move |thread| thread.kind == kind && thread.cpus.contains(cpu))
+    }
+
+    /// Interrupt lines that can be moved, or that cannot, and may interrupt `cpu`.
+    pub fn lines_on(&self, cpu: CpuId, movable: bool) -> impl Iterator<Item = &LineRow> {
+        self.lines.iter().filter(move |line| line.movable == movable && line.reaches(cpu))
+    }
+}
+
+impl LineRow {
+    /// Whether the line may interrupt `cpu`. A line that cannot be moved counts only where it is sent to now: its
+    /// mask says what the kernel may choose from.
+    pub fn reaches(&self, cpu: CpuId) -> bool {
+        match &self.effective {
+            Some(effective) if !self.movable => effective.contains(cpu),
+            _ => self.cpus.contains(cpu),
+        }
+    }
+}

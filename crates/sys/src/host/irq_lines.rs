@@ -1,0 +1,94 @@
+//! The numbered interrupt lines: which CPUs they may interrupt, and whether that can be changed.
+//!
+//! From /proc/irq and /proc/interrupts. Lines of the architecture (timer, inter-processor interrupts) have no number
+//! and are not here: no line of theirs can be moved.
+
+use super::{HostError, HostRoot};
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use whylate_core::result::LineRow;
+
+/// Reads every line below /proc/irq; empty where there is none (a container may hide it).
+///
+/// # Errors
+/// As [`HostRoot::list`] and [`HostRoot::read_cpus`].
+pub fn read(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
+    let interrupts = root.read("/proc/interrupts")?.unwrap_or_default();
+    let descriptions = descriptions(&interrupts);
+    let mut lines = Vec::new();
+    for line in root.list_numbered("/proc/irq", "")? {
+        let folder = format!("/proc/irq/{line}");
+        let Some(cpus) = root.read_cpus(&format!("{folder}/smp_affinity_list"))? else { continue };
+        // A line without a handler is free: nothing can come from it.
+        let Some(description) = descriptions.get(&line).cloned() else { continue };
+        let effective = root.read_cpus(&format!("{folder}/effective_affinity_list"))?;
+        let effective = effective.filter(|cpus| !cpus.is_empty());
+        lines.push(LineRow { line, description, cpus, effective, movable: is_movable(root, line) });
+    }
+    Ok(lines)
+}
+
+/// Linux 6.11 and newer give the file no write permission when the line is managed or belongs to one CPU; before that,
+/// only debugfs tells (`/sys/kernel/debug/irq/irqs`, with CONFIG_GENERIC_IRQ_DEBUGFS).
+fn is_movable(root: &HostRoot, line: u32) -> bool {
+    let file = root.path(&format!("/proc/irq/{line}/smp_affinity"));
+    let unwritable = std::fs::metadata(file).is_ok_and(|file| file.permissions().mode() & 0o222 == 0);
+    let state = root.read(&format!("/sys/kernel/debug/irq/irqs/{line}")).ok().flatten().unwrap_or_default();
+    let fixed = ["IRQD_AFFINITY_MANAGED", "IRQD_PER_CPU", "IRQD_NO_BALANCING"];
+    !unwritable && !fixed.iter().any(|flag| state.contains(flag))
+}
+
+/// What stands behind the counts of each numbered line.
+fn descriptions(interrupts: &str) -> BTreeMap<u32, String> {
+    let mut lines = interrupts.lines();
+    let cpus = lines.next().unwrap_or_default().split_ascii_whitespace().count();
+    let described = lines.filter_map(|line| {
+        let (number, rest) = line.split_once(':')?;
+        let words: Vec<&str> = rest.split_ascii_whitespace().skip(cpus).collect();
+        Some((number.trim().parse().ok()?, words.join(" ")))
+    });
+    described.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::archive;
+
+    const MACHINE: &str = "\
+== proc/interrupts
+           CPU0       CPU1
+ 24:          1          0  IO-APIC   5-edge      acpi
+ 36:          0         14  PCI-MSIX-0000:00:02.0   1-edge      nvme0q1
+LOC:          9          9  Local timer interrupts
+== proc/irq/{24,36,40}/smp_affinity_list := 0-1
+== proc/irq/{24,36,40}/smp_affinity := 3
+== proc/irq/24/effective_affinity_list := 0
+== proc/irq/default_smp_affinity := 3
+== sys/kernel/debug/irq/irqs/36
+handler:  handle_edge_irq
+dstate:   0x37408200
+            IRQD_ACTIVATED
+            IRQD_AFFINITY_MANAGED
+";
+
+    #[test]
+    fn managed_lines_are_not_movable_and_free_ones_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        archive::unpack(MACHINE, folder.path()).unwrap();
+        let root = HostRoot::at(folder.path());
+        let lines = read(&root).unwrap();
+        let seen: Vec<_> = lines
+            .iter()
+            .map(|line| (line.line, line.description.as_str(), line.movable, line.effective.is_some()))
+            .collect();
+        let expected = [
+            (24, "IO-APIC 5-edge acpi", true, true),
+            (36, "PCI-MSIX-0000:00:02.0 1-edge nvme0q1", false, false),
+        ];
+        assert_eq!(seen, expected);
+        let file = folder.path().join("proc/irq/24/smp_affinity");
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o444)).unwrap();
+        assert!(!read(&root).unwrap()[0].movable, "as Linux 6.11 and newer show it");
+    }
+}
