@@ -7,7 +7,7 @@ use whylate_treat::TreatError;
 
 /// Something went wrong, usage included.
 pub(crate) const ERROR: u8 = 1;
-/// A limit was exceeded.
+/// A limit was exceeded, or the machine is unfit.
 pub(crate) const EXCEEDED: u8 = 2;
 /// A setting is not what it was before.
 pub(crate) const NOT_RESTORED: u8 = 3;
@@ -19,7 +19,7 @@ pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) enum Ending {
     /// All is well.
     Pass,
-    /// A latency was above the limit or the break threshold.
+    /// A latency was above the limit or the break threshold, or the machine is unfit for real time.
     Exceeded,
     /// A setting of the machine is not what it was before, which has been said already.
     NotRestored,

@@ -6,7 +6,7 @@ use whylate_core::cpus::CpuSet;
 use whylate_core::facts::{ClockFacts, CpuFacts, EnvironmentFacts, GpuFacts, PrivilegeFacts};
 use whylate_core::units::{CpuId, Nanos};
 use whylate_core::warning::Warning;
-use whylate_sys::facts::{Finding, collect, preflight};
+use whylate_sys::facts::{FindingCode as Finding, collect, preflight};
 use whylate_sys::host::cpu_stat::StealTimes;
 use whylate_sys::host::interrupts::Counts;
 use whylate_sys::host::smi::SmiCounter;

@@ -1,5 +1,6 @@
 //! The command line: one file for the flags of each command.
 
+mod check;
 mod cpus;
 mod load;
 mod measure;
@@ -10,6 +11,7 @@ mod run;
 mod schema;
 mod treat;
 
+pub(crate) use check::CheckArguments;
 pub(crate) use cpus::CpusArguments;
 pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
 pub(crate) use measure::{MeasureCommand, ProbeArguments, StallArguments, TimerArguments};
@@ -38,9 +40,10 @@ Examples:
   whylate treat apply governor --governor performance
                                                a setting changed until `whylate treat restore`
   whylate report RUN -o report.html            a picture of a run
+  whylate check --cpus 1                       is this machine fit for real time on CPU 1?
 
-Exit codes: 0 pass, 1 error, 2 limit exceeded, 3 a setting is not as it was before, 69 a facility
-that was asked for is not available."
+Exit codes: 0 pass, 1 error, 2 limit exceeded or unfit, 3 a setting is not as it was before, 69 a
+facility that was asked for is not available."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -63,6 +66,8 @@ pub(crate) enum Command {
     /// Changes settings of the machine by hand, and takes them back
     #[command(subcommand)]
     Treat(TreatCommand),
+    /// Says whether this machine is fit for real time, and what to do about it
+    Check(CheckArguments),
     /// Shows each CPU: topology, shielding, and what is on it now
     Cpus(CpusArguments),
     /// Draws a run as HTML, Markdown or text

@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod check;
 mod cpus;
 mod load;
 mod measure;
@@ -21,6 +22,7 @@ pub(crate) fn execute(command: Command) -> Result<Ending> {
         Command::Measure(command) => measure::execute(command),
         Command::Load(command) => load::execute(command),
         Command::Treat(command) => treat::execute(command),
+        Command::Check(arguments) => check::execute(&arguments),
         Command::Cpus(arguments) => cpus::execute(&arguments),
         Command::Report(arguments) => report::execute(&arguments),
         Command::Schema(arguments) => schema::execute(&arguments),

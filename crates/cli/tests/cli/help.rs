@@ -13,7 +13,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 15] = [
+    let commands: [(&str, &[&str]); 17] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
@@ -23,6 +23,8 @@ fn help_of_every_command() {
         ("help_load", &["load"]),
         ("help_load_memory", &["load", "memory"]),
         ("help_load_exec", &["load", "exec"]),
+        ("help_check", &["check"]),
+        ("help_cpus", &["cpus"]),
         ("help_report", &["report"]),
         ("help_schema", &["schema"]),
         ("help_treat", &["treat"]),

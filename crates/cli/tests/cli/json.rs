@@ -18,7 +18,7 @@ fn each_name_has_a_schema() {
     let names = whylate(&["schema"]).stdout;
     assert_eq!(
         names.split_whitespace().collect::<Vec<_>>(),
-        ["plan", "measure", "run", "load", "plans", "treat"]
+        ["plan", "measure", "run", "load", "plans", "treat", "cpus", "check"]
     );
     for name in names.split_whitespace() {
         let schema = whylate(&["schema", name]).json();

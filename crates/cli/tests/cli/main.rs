@@ -9,6 +9,7 @@ mod help;
 mod interruption;
 mod json;
 mod load;
+mod looks;
 mod measure;
 mod tool;
 mod treat;

@@ -4,11 +4,13 @@
 //! machine.
 
 mod cause;
+mod check;
 mod cpu_table;
 mod run;
 mod treat;
 
 pub use cause::{Cause, CauseKind};
+pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
 pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
     ThreadKind, ThreadRow, build as cpu_table,

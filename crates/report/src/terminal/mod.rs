@@ -1,8 +1,9 @@
-//! Reports as text for a terminal: of a run, and of one measurement.
+//! Reports as text for a terminal: of a run, of one measurement, of the CPUs, and of the findings of a check.
 //!
 //! Never wider than [`Style::width`] as long as that is at least 60 columns: less important columns are left out,
 //! and the report says which.
 
+mod check;
 mod columns;
 mod cpus;
 mod histogram;
@@ -11,6 +12,7 @@ mod page;
 use crate::table::{measure_group, run_groups};
 use crate::words;
 use crate::{ReportError, has_samples, require_run_samples};
+pub use check::check;
 pub use cpus::cpus;
 use page::{Colour, Page};
 use whylate_core::Warning;

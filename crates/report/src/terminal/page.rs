@@ -103,6 +103,21 @@ impl Page {
         }
     }
 
+    /// A coloured word in a column of its own, and a sentence beside it.
+    pub(super) fn labelled(&mut self, word: &str, text: &str, column: usize, colour: Colour) {
+        let width = self.style.width.min(TEXT_WIDTH_MAX).saturating_sub(column + 2);
+        for (index, line) in wrap(text, width).into_iter().enumerate() {
+            let padded = format!("{word:column$}");
+            let first = if index == 0 { self.paint(&padded, codes(colour)) } else { " ".repeat(column) };
+            self.line(&format!("  {first}{line}"), "");
+        }
+    }
+
+    /// A paragraph that begins at that column.
+    pub(super) fn indented(&mut self, text: &str, column: usize) {
+        self.wrapped(&format!("{}{text}", " ".repeat(column)), column + 2, "2");
+    }
+
     /// Every warning with its remedy, under one heading.
     pub(super) fn warnings(&mut self, warnings: &[Warning]) {
         if warnings.is_empty() {

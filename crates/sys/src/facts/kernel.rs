@@ -1,6 +1,6 @@
 //! The running kernel: version, preemption model, command line, mitigations, lockdown.
 
-use super::{Finding, Reader, kernel_options};
+use super::{FindingCode, Reader, kernel_options};
 use crate::host::cpuinfo::CpuInfo;
 use whylate_core::facts::KernelFacts;
 
@@ -71,7 +71,7 @@ fn preemption_mode(reader: &Reader, command_line: &str) -> Option<String> {
 pub(super) fn warn_of_lockdown(reader: &Reader) {
     let levels = reader.text("/sys/kernel/security/lockdown").unwrap_or_default();
     if levels.contains("[confidentiality]") {
-        reader.warn(Finding::KernelLockdown.warning(
+        reader.warn(FindingCode::KernelLockdown.warning(
             "the kernel is locked down (confidentiality): tracing and reading kernel memory by BPF are refused, so \
              spikes can only be counted, not explained",
             "boot without lockdown=confidentiality (with Secure Boot, the distribution may set it)",

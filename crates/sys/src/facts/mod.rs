@@ -5,13 +5,13 @@
 //! measured: a fact is what the kernel states.
 
 mod environment;
+mod findings;
 mod kernel;
-mod preflight;
 mod privileges;
 mod processor;
 mod settings;
 
-pub use preflight::{Finding, preflight};
+pub use findings::{FindingCode, check, preflight};
 
 use crate::host::cpuinfo::CpuInfo;
 use crate::host::{HostError, HostRoot};
@@ -63,7 +63,7 @@ impl Reader<'_> {
 
     fn warn_of_unreadable(&self, problem: &str) {
         let text = format!("{problem}; this fact is missing from the result");
-        self.warn(Finding::FactUnreadable.warning_without_fix(text));
+        self.warn(FindingCode::FactUnreadable.warning_without_fix(text));
     }
 
     fn warn(&self, warning: Warning) {

@@ -4,11 +4,13 @@
 //! be understood. The submodules parse single files. Nothing here changes a machine.
 
 pub mod archive;
+pub mod cgroup;
 pub mod cpu_frequency;
 pub mod cpu_stat;
 pub mod cpuinfo;
 pub mod interrupts;
 pub mod irq_lines;
+pub mod mask;
 pub mod smi;
 pub mod task;
 pub mod threads;

@@ -1,0 +1,38 @@
+//! `whylate check`.
+
+use crate::arguments::CheckArguments;
+use crate::exit::Ending;
+use crate::{machine, output};
+use anyhow::{Context, Result};
+use whylate_core::CpuSelector;
+use whylate_report::terminal;
+use whylate_sys::cpu_table::Sampler;
+use whylate_sys::facts::check;
+use whylate_sys::host::HostRoot;
+
+pub(super) fn execute(arguments: &CheckArguments) -> Result<Ending> {
+    let root = HostRoot::real();
+    let (facts, warnings) = machine::facts();
+    let default = if facts.cpu_sets.isolated.intersection(&facts.cpu_sets.online).is_empty() {
+        CpuSelector::Last
+    } else {
+        CpuSelector::List(facts.cpu_sets.isolated.intersection(&facts.cpu_sets.online))
+    };
+    let selector = arguments.cpus.as_ref().unwrap_or(&default);
+    // A target may be kept away from this process: it only looks.
+    let mut context = facts.cpu_context();
+    if matches!(selector, CpuSelector::List(_)) {
+        context.allowed = context.online.clone();
+    }
+    let targets = selector.resolve(&context, None).with_context(|| format!("--cpus {selector}"))?;
+    let table = Sampler::start(&root)
+        .and_then(|mut sampler| sampler.table(&facts))
+        .context("reading what runs on the CPUs")?;
+    let result = check(&root, &facts, &targets, &table, warnings).context("checking this machine")?;
+    if arguments.json {
+        output::print_json(&result)?;
+    } else {
+        output::print(&terminal::check(&result, arguments.verbose, output::style()))?;
+    }
+    Ok(if result.fit { Ending::Pass } else { Ending::Exceeded })
+}

@@ -1,0 +1,247 @@
+//! Findings about a machine: what `whylate check` prints, and where the warnings before a measurement come from.
+
+use crate::cpus::CpuSet;
+use crate::facts::Facts;
+use crate::warning::Warning;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `format` of [`CheckResult`].
+pub const CHECK_FORMAT: &str = "whylate.check/1";
+
+/// What `whylate check` prints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckResult {
+    /// [`CHECK_FORMAT`].
+    pub format: String,
+    /// The CPUs that a real-time task shall run on.
+    pub cpus: CpuSet,
+    /// Whether nothing serious was found.
+    pub fit: bool,
+    /// The findings by theme; within a theme the most serious first.
+    pub findings: Vec<Finding>,
+    /// The machine.
+    pub facts: Facts,
+    /// What could not be read, and why.
+    pub warnings: Vec<Warning>,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// No real-time promise can be made with it.
+    Serious,
+    /// It lengthens latencies, and can be changed.
+    Advice,
+    /// Worth knowing; not wrong by itself.
+    Info,
+    /// As it should be.
+    Ok,
+}
+
+impl Severity {
+    /// Its name, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Serious => "serious",
+            Self::Advice => "advice",
+            Self::Info => "info",
+            Self::Ok => "ok",
+        }
+    }
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Theme {
+    /// What this process may do.
+    Rights,
+    /// Where the kernel runs: hypervisor, firmware, clock.
+    Platform,
+    /// The kernel and how it was booted.
+    Kernel,
+    /// What else may run on the target CPUs.
+    Isolation,
+    /// What may interrupt them.
+    Interrupts,
+    /// Frequency and idle states.
+    Power,
+    /// Memory and caches.
+    Memory,
+    /// Graphics devices.
+    Graphics,
+}
+
+impl Theme {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 8] = [
+        Self::Platform,
+        Self::Kernel,
+        Self::Rights,
+        Self::Isolation,
+        Self::Interrupts,
+        Self::Power,
+        Self::Memory,
+        Self::Graphics,
+    ];
+
+    /// Its heading.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Rights => "Rights",
+            Self::Platform => "Platform",
+            Self::Kernel => "Kernel",
+            Self::Isolation => "Isolation of the target CPUs",
+            Self::Interrupts => "Interrupts",
+            Self::Power => "Power",
+            Self::Memory => "Memory and caches",
+            Self::Graphics => "Graphics",
+        }
+    }
+}
+
+/// Where something was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Evidence {
+    /// File or folder.
+    pub path: String,
+    /// What it holds.
+    pub value: String,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// Stable name for scripts, in kebab case: `kernel-not-realtime`.
+    pub id: String,
+    /// What it is about.
+    pub theme: Theme,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What is so.
+    pub text: String,
+    /// Its effect on latency; absent when all is well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<String>,
+    /// Where it was seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
+    /// Where that effect is described: a document of the kernel, a manual page or a paper, by its title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What to do on the running machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix_now: Option<String>,
+    /// What to do for the next boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix_boot: Option<String>,
+    /// The treatment that does it and gives it back (`whylate treat apply KIND`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub treatment: Option<String>,
+}
+
+impl Finding {
+    /// Adds the effect on latency.
+    #[must_use]
+    pub fn effect(mut self, effect: impl Into<String>) -> Self {
+        self.effect = Some(effect.into());
+        self
+    }
+
+    /// Adds what to do on the running machine.
+    #[must_use]
+    pub fn now(mut self, fix: impl Into<String>) -> Self {
+        self.fix_now = Some(fix.into());
+        self
+    }
+
+    /// Adds what to do for the next boot.
+    #[must_use]
+    pub fn boot(mut self, fix: impl Into<String>) -> Self {
+        self.fix_boot = Some(fix.into());
+        self
+    }
+
+    /// Adds where it was seen.
+    #[must_use]
+    pub fn seen(mut self, path: impl Into<String>, value: impl Into<String>) -> Self {
+        self.evidence.push(Evidence { path: path.into(), value: value.into() });
+        self
+    }
+
+    /// The same as a warning of a measurement: what is so and its effect in one sentence, both remedies in another.
+    pub fn warning(&self) -> Warning {
+        let text = match &self.effect {
+            Some(effect) => format!("{}: {effect}", self.text),
+            None => self.text.clone(),
+        };
+        let fix = match (&self.fix_now, &self.fix_boot) {
+            (Some(now), Some(boot)) => Some(format!("{now}; or {boot}")),
+            (now, boot) => now.clone().or_else(|| boot.clone()),
+        };
+        Warning { code: self.id.clone(), text, fix }
+    }
+}
+
+impl CheckResult {
+    /// The result for these findings, sorted by theme and severity.
+    pub fn new(cpus: CpuSet, mut findings: Vec<Finding>, facts: Facts, warnings: Vec<Warning>) -> Self {
+        let order = |theme: Theme| Theme::ALL.iter().position(|known| *known == theme);
+        findings.sort_by_key(|finding| (order(finding.theme), finding.severity));
+        let fit = !findings.iter().any(|finding| finding.severity == Severity::Serious);
+        Self { format: CHECK_FORMAT.to_owned(), cpus, fit, findings, facts, warnings }
+    }
+
+    /// How many findings there are of that severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == severity).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(id: &str, theme: Theme, severity: Severity) -> Finding {
+        Finding {
+            id: id.to_owned(),
+            theme,
+            severity,
+            text: format!("{id} is so"),
+            effect: None,
+            evidence: Vec::new(),
+            source: None,
+            fix_now: None,
+            fix_boot: None,
+            treatment: None,
+        }
+    }
+
+    #[test]
+    fn sorted_by_theme_then_severity_and_unfit_with_something_serious() {
+        let findings = vec![
+            finding("d", Theme::Graphics, Severity::Serious),
+            finding("b", Theme::Kernel, Severity::Ok),
+            finding("a", Theme::Kernel, Severity::Advice),
+        ];
+        let result = CheckResult::new(CpuSet::default(), findings.clone(), Facts::default(), Vec::new());
+        let ids: Vec<&str> = result.findings.iter().map(|finding| finding.id.as_str()).collect();
+        assert_eq!(ids, ["a", "b", "d"]);
+        assert!(!result.fit);
+        assert_eq!(result.count(Severity::Advice), 1);
+        let fit = CheckResult::new(CpuSet::default(), findings[1..].to_vec(), Facts::default(), Vec::new());
+        assert!(fit.fit);
+    }
+
+    #[test]
+    fn warnings_say_both_remedies() {
+        let found =
+            finding("x", Theme::Power, Severity::Advice).effect("slow").now("do").boot("boot with `y`");
+        let warning = found.warning();
+        assert_eq!((warning.code.as_str(), warning.text.as_str()), ("x", "x is so: slow"));
+        assert_eq!(warning.fix.as_deref(), Some("do; or boot with `y`"));
+        assert_eq!(finding("x", Theme::Power, Severity::Ok).warning().fix, None);
+    }
+}

@@ -1,0 +1,136 @@
+//! Findings about the CPUs to be measured: who else is on them and beside them.
+
+use super::{FindingCode, Inquiry, named, verb};
+use std::collections::BTreeSet;
+use whylate_core::cpus::CpuSet;
+use whylate_core::result::Finding;
+use whylate_core::units::CpuId;
+
+pub(super) fn isolation(inquiry: &Inquiry) -> Option<Finding> {
+    let (facts, code) = (inquiry.facts, FindingCode::NotIsolated);
+    // What runs where says more than what was asked for at boot: a shield may be made by hand.
+    let open: CpuSet = inquiry.targets.difference(&facts.cpu_sets.isolated);
+    let is_open = |cpu: &CpuId| {
+        let row = inquiry.live.as_ref().and_then(|live| live.table.row(*cpu));
+        row.and_then(|row| row.shielding.processes) != Some(true)
+    };
+    let open: CpuSet = open.iter().filter(is_open).collect();
+    if open.is_empty() {
+        let text = format!("{} {} isolated", named(inquiry.targets), verb(inquiry.targets, "is", "are"));
+        let isolated = facts.cpu_sets.isolated.to_string();
+        return Some(code.fine(text).seen("/sys/devices/system/cpu/isolated and partitions", isolated));
+    }
+    let text = format!("{} {} not isolated", named(&open), verb(&open, "is", "are"));
+    let effect = "other tasks, kernel threads and interrupts may run there and delay the measured task";
+    let seen = "/sys/devices/system/cpu/isolated";
+    let isolated = facts.cpu_sets.isolated.to_string();
+    let left = facts.cpu_sets.online.difference(&facts.cpu_sets.isolated).difference(&open);
+    if facts.cpu_sets.online.len() == 1 {
+        let effect = format!("{effect}; it is the only CPU");
+        let finding = code.serious(text).effect(effect).seen(seen, isolated);
+        return Some(Finding { treatment: None, ..finding });
+    }
+    let fewer = if left.is_empty() { "leave at least one CPU out of the targets, then " } else { "" };
+    let example = if left.is_empty() { "LIST".to_owned() } else { open.to_string() };
+    Some(
+        code.serious(text)
+            .effect(effect)
+            .seen(seen, isolated)
+            .now(format!("{fewer}put the targets into an isolated cpuset partition"))
+            .boot(format!(
+                "boot with `isolcpus=managed_irq,domain,{example} nohz_full={example} rcu_nocbs={example}`"
+            )),
+    )
+}
+
+/// Documentation/timers/no_hz.rst: CPUs outside `nohz_full` take the tick HZ times a second while they are busy.
+/// Before a measurement this is worth a word only where somebody took care to isolate the CPU.
+pub(super) fn tick(inquiry: &Inquiry) -> Option<Finding> {
+    let (sets, code) = (&inquiry.facts.cpu_sets, FindingCode::TickOnTarget);
+    let asked = if inquiry.live.is_some() {
+        inquiry.targets.clone()
+    } else {
+        inquiry.targets.intersection(&sets.isolated)
+    };
+    let ticking = asked.difference(&sets.nohz_full);
+    let seen = "/sys/devices/system/cpu/nohz_full";
+    if ticking.is_empty() {
+        let text = format!("the tick of {} can stop", named(inquiry.targets));
+        return Some(code.fine(text).seen(seen, sets.nohz_full.to_string()));
+    }
+    let isolated = if ticking.intersection(&sets.isolated) == ticking { "isolated but " } else { "" };
+    let is = if isolated.is_empty() { String::new() } else { format!("{} ", verb(&ticking, "is", "are")) };
+    let keeps = verb(&ticking, "keeps", "keep");
+    Some(
+        code.advice(format!("{} {is}{isolated}{keeps} the periodic timer tick while busy", named(&ticking)))
+            .effect("each tick is a short interruption")
+            .seen(seen, sets.nohz_full.to_string())
+            .boot(format!("boot with `nohz_full={ticking}` on a kernel with CONFIG_NO_HZ_FULL")),
+    )
+}
+
+pub(super) fn first_cpu(inquiry: &Inquiry) -> Option<Finding> {
+    if !inquiry.targets.contains(CpuId(0)) {
+        return None;
+    }
+    let finding = FindingCode::CpuZeroTarget.advice("CPU 0 is a target");
+    let effect =
+        "unless told otherwise it keeps the time and handles many of the interrupts for the whole machine";
+    Some(if inquiry.facts.cpu_sets.online.len() > 1 {
+        finding.effect(effect).now("measure another CPU (`--cpu last`)")
+    } else {
+        finding.effect(format!("{effect}; it is the only CPU"))
+    })
+}
+
+pub(super) fn siblings(inquiry: &Inquiry) -> Option<Finding> {
+    let (facts, targets, code) = (inquiry.facts, inquiry.targets, FindingCode::SmtSiblingOnline);
+    let mut shared = BTreeSet::new();
+    let mut siblings = BTreeSet::new();
+    for cpu in targets.iter() {
+        let known = facts.cpu(cpu).map(|cpu| cpu.siblings.clone()).unwrap_or_default();
+        let others = known.intersection(&facts.cpu_sets.online).difference(&CpuSet::single(cpu));
+        if !others.is_empty() {
+            shared.insert(cpu);
+            siblings.extend(others.iter());
+        }
+    }
+    let shared: CpuSet = shared.into_iter().collect();
+    let siblings: CpuSet = siblings.into_iter().collect();
+    let seen = "/sys/devices/system/cpu/cpuN/topology/core_cpus_list";
+    if shared.is_empty() {
+        let known = targets.iter().any(|cpu| facts.cpu(cpu).is_some_and(|cpu| !cpu.siblings.is_empty()));
+        return known.then(|| code.fine("no target shares its core (SMT)").seen(seen, targets.to_string()));
+    }
+    // A sibling that is itself measured is switched off only after dropping it from the targets.
+    let unmeasured = siblings.difference(targets);
+    let finding = code
+        .serious(format!(
+            "{} {} the core with {} (SMT)",
+            named(&shared),
+            verb(&shared, "shares", "share"),
+            named(&siblings)
+        ))
+        .effect("what runs there takes execution units and caches from the measured task")
+        .seen(seen, shared.union(&siblings).to_string());
+    let finding = if unmeasured.is_empty() {
+        finding.now("measure one CPU of each core and switch its sibling off")
+    } else {
+        finding.now(format!(
+            "switch the sibling off (`echo 0 | sudo tee /sys/devices/system/cpu/cpuN/online` for {})",
+            named(&unmeasured)
+        ))
+    };
+    Some(finding.boot("boot with `nosmt`"))
+}
+
+pub(super) fn kinds(inquiry: &Inquiry) -> Option<Finding> {
+    let kinds: BTreeSet<&str> =
+        inquiry.targets.iter().filter_map(|cpu| inquiry.facts.cpu(cpu)?.kind.as_deref()).collect();
+    (kinds.len() > 1).then(|| {
+        FindingCode::MixedCoreKinds
+            .info("the targets are performance and efficiency cores")
+            .effect("figures of one kind do not hold for the other")
+            .now("read the figures per CPU, or measure each kind by itself")
+    })
+}

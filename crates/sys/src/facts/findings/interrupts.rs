@@ -1,0 +1,122 @@
+//! Findings about interrupts of devices on the targets.
+
+use super::{FindingCode, Inquiry, listed, named};
+use std::collections::BTreeSet;
+use whylate_core::cpus::CpuSet;
+use whylate_core::result::{Finding, LineRow};
+
+fn lines(inquiry: &Inquiry, movable: bool) -> Option<Vec<LineRow>> {
+    let live = inquiry.live.as_ref()?;
+    if live.table.lines.is_empty() {
+        return None;
+    }
+    let numbers: BTreeSet<u32> = inquiry
+        .targets
+        .iter()
+        .flat_map(|cpu| live.table.lines_on(cpu, movable).map(|line| line.line).collect::<Vec<_>>())
+        .collect();
+    Some(live.table.lines.iter().filter(|line| numbers.contains(&line.line)).cloned().collect())
+}
+
+/// `125 nvme0q3` for each.
+fn names(lines: &[LineRow]) -> String {
+    let name = |line: &LineRow| {
+        let device = line.description.split_whitespace().last().unwrap_or_default();
+        format!("{} {device}", line.line).trim_end().to_owned()
+    };
+    listed(&lines.iter().map(name).collect::<Vec<_>>())
+}
+
+pub(super) fn movable(inquiry: &Inquiry) -> Option<Finding> {
+    let lines = lines(inquiry, true)?;
+    let code = FindingCode::InterruptsOnTarget;
+    let seen = "/proc/irq/N/smp_affinity_list";
+    if lines.is_empty() {
+        return Some(code.fine("no interrupt that could be moved may reach the targets").seen(seen, "none"));
+    }
+    let others = inquiry.facts.cpu_sets.online.difference(inquiry.targets);
+    let finding = code
+        .advice(format!(
+            "{} interrupt lines may reach {}: {}",
+            lines.len(),
+            named(inquiry.targets),
+            names(&lines)
+        ))
+        .effect("the handler, its softirqs and often its thread run there before or beside the task")
+        .seen(seen, names(&lines));
+    Some(if others.is_empty() {
+        Finding { treatment: None, ..finding }
+    } else {
+        finding
+            .now(format!("write {others} to /proc/irq/N/smp_affinity_list of each"))
+            .boot(format!("boot with `irqaffinity={others}`"))
+    })
+}
+
+pub(super) fn managed(inquiry: &Inquiry) -> Option<Finding> {
+    let lines = lines(inquiry, false)?;
+    let code = FindingCode::ManagedInterrupts;
+    if lines.is_empty() {
+        return Some(code.fine("no managed or per-CPU interrupt line is sent to the targets"));
+    }
+    let online = &inquiry.facts.cpu_sets.online;
+    let already = inquiry.facts.kernel.command_line.contains("managed_irq");
+    let finding = code
+        .info(format!("lines that cannot be moved are sent to {}: {}", named(inquiry.targets), names(&lines)))
+        .effect("the driver sends them where the request came from: a target is interrupted when it uses the device")
+        .seen("/proc/irq/N/effective_affinity_list", names(&lines));
+    Some(if already || online.len() == 1 {
+        finding
+    } else {
+        finding.boot(format!("boot with `isolcpus=managed_irq,{}`", inquiry.targets))
+    })
+}
+
+pub(super) fn later(inquiry: &Inquiry) -> Option<Finding> {
+    const PATH: &str = "/proc/irq/default_smp_affinity";
+    let mask = inquiry.live.as_ref()?.mask(PATH)?;
+    let open = mask.intersection(inquiry.targets);
+    let code = FindingCode::DefaultIrqAffinity;
+    if open.is_empty() {
+        return Some(
+            code.fine("interrupts that are set up later stay off the targets").seen(PATH, mask.to_string()),
+        );
+    }
+    let others = inquiry.facts.cpu_sets.online.difference(inquiry.targets);
+    let finding = code
+        .advice(format!("interrupts that are set up later may reach {}", named(&open)))
+        .effect("a driver that is loaded, or a link that comes up, brings new ones")
+        .seen(PATH, mask.to_string());
+    Some(if others.is_empty() { finding } else { finding.boot(format!("boot with `irqaffinity={others}`")) })
+}
+
+/// irqbalance leaves isolated and `nohz_full` CPUs alone unless told otherwise (irqbalance(1)).
+pub(super) fn irqbalance(inquiry: &Inquiry) -> Option<Finding> {
+    let live = inquiry.live.as_ref()?;
+    let code = FindingCode::IrqBalance;
+    let mut running = live.table.threads.iter().filter(|thread| thread.name == "irqbalance");
+    let Some(daemon) = running.next() else {
+        return (!live.table.threads.is_empty()).then(|| code.fine("irqbalance does not run"));
+    };
+    let path = format!("/proc/{}/environ", daemon.pid);
+    let environment = live.text(&path).unwrap_or_default();
+    let banned = environment.split('\0').find_map(|variable| {
+        variable.strip_prefix("IRQBALANCE_BANNED_CPULIST=").and_then(|list| list.parse::<CpuSet>().ok())
+    });
+    let left_alone =
+        banned.unwrap_or_else(|| inquiry.facts.cpu_sets.isolated.union(&inquiry.facts.cpu_sets.nohz_full));
+    let open = inquiry.targets.difference(&left_alone);
+    if open.is_empty() {
+        return Some(code.fine("irqbalance leaves the targets alone").seen(path, left_alone.to_string()));
+    }
+    Some(
+        code.advice(format!("irqbalance may move interrupts to {}", named(&open)))
+            .effect("it spreads interrupts over all CPUs again every ten seconds")
+            .seen(path, "runs")
+            .now("sudo systemctl stop irqbalance")
+            .boot(format!(
+                "put `IRQBALANCE_BANNED_CPULIST={}` into /etc/default/irqbalance",
+                inquiry.targets
+            )),
+    )
+}

@@ -1,0 +1,125 @@
+//! Findings about frequency and idle states of the targets.
+
+use super::{FindingCode, Inquiry, named, verb};
+use std::collections::BTreeSet;
+use whylate_core::cpus::CpuSet;
+use whylate_core::facts::CpuFacts;
+use whylate_core::result::{Finding, Severity};
+use whylate_core::units::Nanos;
+
+/// States that take longer to leave count as deep; shallow ones (`POLL`, x86 `C1`, Arm `WFI`) state about 1 us.
+const EXIT_LATENCY_SHALLOW_NS: u64 = 10_000;
+/// Above this, leaving an idle state alone is more than the usual limit of a real-time task.
+const EXIT_LATENCY_SERIOUS_NS: u64 = 100_000;
+
+fn targets_where(inquiry: &Inquiry, wanted: impl Fn(&CpuFacts) -> bool) -> CpuSet {
+    inquiry.targets.iter().filter(|&cpu| inquiry.facts.cpu(cpu).is_some_and(&wanted)).collect()
+}
+
+pub(super) fn governor(inquiry: &Inquiry) -> Option<Finding> {
+    let code = FindingCode::GovernorNotPerformance;
+    let seen = "/sys/devices/system/cpu/cpuN/cpufreq/scaling_governor";
+    let governor = |cpu| inquiry.facts.cpu(cpu)?.governor.as_deref();
+    let other = |cpu: &CpuFacts| cpu.governor.as_deref().is_some_and(|governor| governor != "performance");
+    let changing = targets_where(inquiry, other);
+    if changing.is_empty() {
+        let known = inquiry.targets.iter().any(|cpu| governor(cpu).is_some());
+        return known.then(|| code.fine("the frequency governor is performance").seen(seen, "performance"));
+    }
+    let governors: BTreeSet<&str> = changing.iter().filter_map(governor).collect();
+    let governors = governors.into_iter().collect::<Vec<_>>().join(", ");
+    Some(
+        code.advice(format!(
+            "{} {} the frequency governor {governors}",
+            named(&changing),
+            verb(&changing, "uses", "use"),
+        ))
+        .effect("after a pause the core may run slower for a while, which lengthens latencies at low load")
+        .seen(seen, governors)
+        .now(format!("sudo cpupower -c {changing} frequency-set -g performance")),
+    )
+}
+
+/// Before a measurement silent where `/dev/cpu_dma_latency` can be written: the probes then keep deep states off while
+/// they measure. A real-time task has to do that for itself, so `check` looks at what is allowed now.
+pub(super) fn idle_states(inquiry: &Inquiry) -> Option<Finding> {
+    let deepest = |cpu: &CpuFacts| match &inquiry.live {
+        None => cpu.idle_states.iter().filter_map(|state| state.exit_latency_ns).max(),
+        Some(live) => live.table.row(cpu.cpu)?.idle_limit.as_ref()?.exit_latency_ns,
+    };
+    if inquiry.live.is_none() && inquiry.facts.privileges.cpu_dma_latency {
+        return None;
+    }
+    let code = FindingCode::DeepIdleStates;
+    let seen = "/sys/devices/system/cpu/cpuN/cpuidle";
+    let sleepy = targets_where(inquiry, |cpu| deepest(cpu).is_some_and(|ns| ns > EXIT_LATENCY_SHALLOW_NS));
+    let Some(worst) = sleepy.iter().filter_map(|cpu| deepest(inquiry.facts.cpu(cpu)?)).max() else {
+        let shallow = inquiry.targets.iter().filter_map(|cpu| deepest(inquiry.facts.cpu(cpu)?)).max()?;
+        let text = format!("idle states are left within {} (as the kernel states)", Nanos(shallow));
+        return Some(code.fine(text).seen(seen, Nanos(shallow).to_string()));
+    };
+    let severity = if worst > EXIT_LATENCY_SERIOUS_NS { Severity::Serious } else { Severity::Advice };
+    let finding = code
+        .found(
+            severity,
+            format!(
+                "{} may enter idle states that take up to {} to leave (as the kernel states)",
+                named(&sleepy),
+                Nanos(worst)
+            ),
+        )
+        .effect("a wake-up from idle is late by that")
+        .seen(seen, format!("exit latency {}", Nanos(worst)))
+        .now(format!("sudo cpupower -c {sleepy} idle-set -D {}", EXIT_LATENCY_SHALLOW_NS / 1_000));
+    let is_x86 = super::super::processor::is_x86(&inquiry.facts.kernel.architecture);
+    let boot = if is_x86 {
+        "boot with `intel_idle.max_cstate=1 processor.max_cstate=1`"
+    } else {
+        "boot with `cpuidle.off=1`"
+    };
+    Some(if inquiry.live.is_some() { finding.boot(boot) } else { finding })
+}
+
+pub(super) fn frequency_range(inquiry: &Inquiry) -> Option<Finding> {
+    inquiry.live.as_ref()?;
+    let code = FindingCode::FrequencyRange;
+    let seen = "/sys/devices/system/cpu/cpuN/cpufreq/scaling_{min,max}_freq";
+    let limits = |cpu: &CpuFacts| cpu.frequency_min_hz.zip(cpu.frequency_max_hz);
+    let known = targets_where(inquiry, |cpu| limits(cpu).is_some());
+    let (min, max) = inquiry.facts.cpu(known.first()?).and_then(limits)?;
+    let value = format!("{} to {} MHz", min / 1_000_000, max / 1_000_000);
+    let moving = targets_where(inquiry, |cpu| limits(cpu).is_some_and(|(min, max)| min < max));
+    if moving.is_empty() {
+        return Some(code.fine("the targets run at one frequency").seen(seen, value));
+    }
+    Some(
+        code.info(format!("the frequency of {} may change ({value})", named(&moving)))
+            .effect(
+                "each change stops the core for a moment on some processors, and code takes a varying time",
+            )
+            .seen(seen, value)
+            .now(format!(
+                "sudo cpupower -c {moving} frequency-set -d MAX (the highest one that holds under load)"
+            )),
+    )
+}
+
+pub(super) fn turbo(inquiry: &Inquiry) -> Option<Finding> {
+    let live = inquiry.live.as_ref()?;
+    let code = FindingCode::Turbo;
+    let files = [
+        ("/sys/devices/system/cpu/intel_pstate/no_turbo", 0, "1"),
+        ("/sys/devices/system/cpu/cpufreq/boost", 1, "0"),
+    ];
+    let (path, is_on, off) =
+        files.into_iter().find_map(|(path, on, off)| Some((path, live.number(path)? == on, off)))?;
+    if !is_on {
+        return Some(code.fine("no frequency above the nominal one is used").seen(path, off));
+    }
+    Some(
+        code.info("frequencies above the nominal one are used while heat and current allow")
+            .effect("what other cores do changes the speed of this one")
+            .seen(path, if off == "1" { "0" } else { "1" })
+            .now(format!("echo {off} | sudo tee {path}")),
+    )
+}

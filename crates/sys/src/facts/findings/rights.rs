@@ -1,0 +1,141 @@
+//! Findings about what this process may do.
+
+use super::{FindingCode, Inquiry};
+use whylate_core::Facts;
+use whylate_core::result::Finding;
+use whylate_core::units::Bytes;
+
+/// The probes' default priority; a plan may ask for another.
+const PRIORITY_DEFAULT: u32 = 95;
+
+/// Enough for the measuring process: its code, its stacks and the preallocated buffers.
+const LOCKED_BYTES_ENOUGH: u64 = 64 << 20;
+
+const LIMITS: &str = "/proc/self/limits";
+
+/// limits.conf(5), setcap(8): the ways to the rights without being root.
+const FIX_RIGHTS: &str = "run it with sudo; or put `@realtime - rtprio 99` and `@realtime - memlock unlimited` into \
+     /etc/security/limits.d/99-realtime.conf, join the group `realtime` and log in again; or `sudo setcap \
+     cap_sys_nice,cap_ipc_lock+ep $(command -v whylate)`";
+
+const FIX_RIGHTS_CONTAINER: &str = "start the container with `--cap-add=SYS_NICE --cap-add=IPC_LOCK --ulimit \
+     rtprio=99 --ulimit memlock=-1`; in a rootless container only the limits help";
+
+fn fix_rights(facts: &Facts) -> &'static str {
+    if facts.environment.container.is_some() { FIX_RIGHTS_CONTAINER } else { FIX_RIGHTS }
+}
+
+pub(super) fn realtime_priority(inquiry: &Inquiry) -> Option<Finding> {
+    let max = inquiry.facts.privileges.realtime_priority_max;
+    let finding = match max {
+        0 => FindingCode::NoRealtimePriority.serious("this process may not use real-time priorities").effect(
+            "probes run as ordinary tasks (SCHED_OTHER), and their latencies include waiting for every other task",
+        ),
+        max if max < PRIORITY_DEFAULT => FindingCode::RealtimePriorityLimited
+            .advice(format!("this process may use real-time priorities up to {max} only"))
+            .effect("tasks above that priority delay the probes"),
+        _ => FindingCode::NoRealtimePriority.fine(format!("real-time priorities up to {max} may be used")),
+    };
+    let finding = finding.seen(LIMITS, format!("highest real-time priority {max}"));
+    Some(if max < PRIORITY_DEFAULT { finding.now(fix_rights(inquiry.facts)) } else { finding })
+}
+
+/// Documentation/scheduler/sched-rt-group.rst: a group without budget cannot hold real-time tasks, not even of root;
+/// the check is skipped while `sched_rt_runtime_us` is -1.
+pub(super) fn group_budget(inquiry: &Inquiry) -> Option<Finding> {
+    let facts = inquiry.facts;
+    let budget = facts.privileges.cgroup_rt_runtime_us?;
+    let unlimited = facts.settings.rt_runtime_us == Some(-1);
+    let period = facts.settings.rt_period_us.unwrap_or(1_000_000);
+    let leave = if facts.environment.cgroup_version == Some(1) {
+        "move this shell to the root group (`echo $$ | sudo tee /sys/fs/cgroup/cpu/tasks`) and start again from it"
+    } else {
+        "move this shell to the root group (`echo $$ | sudo tee /sys/fs/cgroup/cgroup.procs`) and start again from it"
+    };
+    let code = FindingCode::RtGroupBudget;
+    let finding = match budget {
+        0 if !unlimited => code
+            .serious(
+                "this kernel gives real-time time by control group (RT_GROUP_SCHED), and this process's group has none",
+            )
+            .effect("real-time priorities are refused, even to root")
+            .now(format!(
+                "{leave}; or `sudo sysctl -w kernel.sched_rt_runtime_us=-1`, which lifts the limit everywhere"
+            )),
+        1.. if budget < period => code
+            .advice(format!(
+                "the real-time tasks of this process's control group may together use {budget} us of each of their \
+                 periods on a CPU (RT_GROUP_SCHED)"
+            ))
+            .effect("after that they are stopped until the next one")
+            .now(leave),
+        _ => code.fine("the control group of this process does not limit real-time tasks"),
+    };
+    Some(finding.seen("cpu.rt_runtime_us of this process's group", budget.to_string()))
+}
+
+pub(super) fn memory_lock(inquiry: &Inquiry) -> Option<Finding> {
+    let facts = inquiry.facts;
+    let code = FindingCode::NoMemoryLock;
+    let Some(bytes) = facts.privileges.lockable_bytes.filter(|&bytes| bytes < LOCKED_BYTES_ENOUGH) else {
+        let known = !facts.kernel.version.is_empty();
+        return known.then(|| code.fine("memory may be locked").seen(LIMITS, "enough"));
+    };
+    let fix = if facts.environment.container.is_some() {
+        FIX_RIGHTS_CONTAINER
+    } else {
+        "run it with sudo, or put `@realtime - memlock unlimited` into /etc/security/limits.d/99-realtime.conf, join \
+         the group `realtime` and log in again"
+    };
+    Some(
+        code.advice(format!("this process may lock {} of memory only", Bytes(bytes)))
+            .effect(
+                "where that is not enough, the measuring thread can meet page faults, and its latencies include them",
+            )
+            .seen(LIMITS, format!("locked memory {bytes}"))
+            .now(fix),
+    )
+}
+
+/// Documentation/power/pm_qos_interface.rst: holding the file open with 0 keeps idle states with an exit latency off.
+pub(super) fn latency_request(inquiry: &Inquiry) -> Option<Finding> {
+    const PATH: &str = "/dev/cpu_dma_latency";
+    let facts = inquiry.facts;
+    let code = FindingCode::NoCpuDmaLatency;
+    if facts.privileges.cpu_dma_latency {
+        return Some(
+            code.fine("deep idle states can be kept off while measuring").seen(PATH, "can be written"),
+        );
+    }
+    let fix = if facts.environment.container.is_some() {
+        "start the container with `--device /dev/cpu_dma_latency`, as a user who may write it"
+    } else {
+        "run it as root, or give the file to your group with a udev rule"
+    };
+    Some(
+        code.advice("/dev/cpu_dma_latency cannot be written")
+            .effect("idle states stay as they are, and latencies include leaving them")
+            .seen(PATH, "refused")
+            .now(fix),
+    )
+}
+
+pub(super) fn tracing(inquiry: &Inquiry) -> Option<Finding> {
+    const PATH: &str = "/sys/kernel/tracing/tracing_on";
+    let privileges = &inquiry.facts.privileges;
+    let code = FindingCode::NoTracefs;
+    if privileges.tracefs {
+        return Some(code.fine("spikes can be traced").seen(PATH, "can be written"));
+    }
+    let fix = if privileges.root {
+        "mount -t tracefs nodev /sys/kernel/tracing"
+    } else {
+        "run it as root, with tracefs mounted (`sudo mount -t tracefs nodev /sys/kernel/tracing`)"
+    };
+    Some(
+        code.info("tracefs is not mounted or cannot be written")
+            .effect("spikes cannot be marked in a trace, and a trace cannot be stopped at one")
+            .seen(PATH, "refused")
+            .now(fix),
+    )
+}
