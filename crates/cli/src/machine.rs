@@ -6,10 +6,10 @@ use whylate_sys::facts;
 use whylate_sys::host::HostRoot;
 use whylate_sys::process::Launcher;
 
-/// Environment variable with a folder that stands for `/` when settings are changed: for tests.
+/// Environment variable with a folder that stands for `/` when settings are looked at or changed: for tests.
 const ROOT_VARIABLE: &str = "WHYLATE_HOST_ROOT";
 
-/// The machine whose settings are changed.
+/// The machine whose settings are looked at or changed.
 pub(crate) fn root() -> HostRoot {
     std::env::var_os(ROOT_VARIABLE).filter(|path| !path.is_empty()).map_or_else(HostRoot::real, HostRoot::at)
 }

@@ -16,5 +16,6 @@ pub mod posix_timer;
 pub mod process;
 pub mod schedule;
 pub mod shared;
+pub mod shield;
 pub mod timer_file;
 pub mod tracing;

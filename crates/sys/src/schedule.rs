@@ -39,12 +39,18 @@ struct SchedAttr {
 
 const _: () = assert!(size_of::<SchedAttr>() == 48);
 
-/// Pins the calling thread to `cpus`.
+/// Pins the calling thread to `cpus`. When they are shielded by a cpuset, it enters the group of the shield.
 ///
 /// # Errors
-/// When none of the CPUs is online and allowed (EINVAL), or one is beyond what the interface can name.
+/// When none of the CPUs is online and allowed (EINVAL), or one is beyond what the interface can name; when the kernel
+/// refuses the thread in the group of the shield.
 pub fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
-    pin(None, cpus)
+    match pin(None, cpus) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput && crate::shield::enter(cpus)? => {
+            pin(None, cpus)
+        }
+        other => other,
+    }
 }
 
 /// Sets the CPUs that another thread may use.

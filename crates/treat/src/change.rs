@@ -19,17 +19,41 @@ pub struct Change {
     /// Whether the treatment is worth nothing without it: then everything is undone when it fails. Otherwise the
     /// failure becomes a warning.
     pub required: bool,
+    /// What undoing it means.
+    #[serde(default)]
+    pub undoing: Undoing,
+}
+
+/// What undoing a change means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Undoing {
+    /// The former value is written, unless somebody else has changed it since.
+    #[default]
+    IfUnchanged,
+    /// The former value is written whatever is found, and noted down even when the new value is there already: the
+    /// kernel changes this one along with something that the treatment changes (affinities along with cpusets).
+    Always,
+    /// Nothing: the value goes with the folder that the treatment made before it.
+    WithFolder,
 }
 
 impl Change {
     /// A change without which the treatment is worth nothing.
     pub fn required(target: Target, new: impl Into<String>, effect: impl Into<String>) -> Self {
-        Self { target, new: new.into(), effect: effect.into(), required: true }
+        Self { target, new: new.into(), effect: effect.into(), required: true, undoing: Undoing::IfUnchanged }
     }
 
     /// A change that may fail: the treatment is less thorough without it.
     pub fn optional(target: Target, new: impl Into<String>, effect: impl Into<String>) -> Self {
         Self { required: false, ..Self::required(target, new, effect) }
+    }
+
+    /// The same change, undone in that way.
+    #[must_use]
+    pub fn undone(mut self, undoing: Undoing) -> Self {
+        self.undoing = undoing;
+        self
     }
 }
 

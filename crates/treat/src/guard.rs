@@ -1,6 +1,6 @@
 //! Changes that are undone when their guard is dropped, and by anybody when its process is killed.
 
-use crate::change::{Change, Target};
+use crate::change::{Change, Target, Undoing};
 use crate::error::TreatError;
 use crate::journal::{Entry, Holder, Journal, JournalPlace, Record};
 use crate::place::Found;
@@ -191,7 +191,7 @@ impl Guard {
                 // A value that the kernel may round is compared exactly: whether it rounds shows only by writing.
                 let is_there = normal == change.new
                     || (!matches!(target, Target::File { .. }) && target.is_reached(&change.new, &normal));
-                Ok((!is_there).then_some(old))
+                Ok((!is_there || change.undoing == Undoing::Always).then_some(old))
             }
         }
     }
@@ -199,6 +199,13 @@ impl Guard {
     /// Writes and reads back; `None` when the task ended meanwhile.
     fn make(&self, change: &Change) -> Result<Option<String>, TreatError> {
         let (target, root) = (&change.target, &self.root);
+        // Only noted down: setting an affinity again makes the kernel remember it as one that was asked for.
+        if change.undoing == Undoing::Always
+            && let Found::Value(found) = target.read(root)?
+            && target.normal(&found) == change.new
+        {
+            return Ok(Some(change.new.clone()));
+        }
         if let Err(error) = target.write(root, &change.new) {
             return if matches!(target.read(root), Ok(Found::Ended)) { Ok(None) } else { Err(error) };
         }

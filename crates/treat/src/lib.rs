@@ -18,7 +18,7 @@ mod result;
 pub mod tasks;
 mod undo;
 
-pub use change::{Change, Hierarchy, Target, Task};
+pub use change::{Change, Hierarchy, Target, Task, Undoing};
 pub use error::TreatError;
 pub use guard::Guard;
 pub use journal::{Fate, Holder, JournalPlace};

@@ -296,7 +296,7 @@ fn remove_group(root: &HostRoot, path: &str) -> io::Result<()> {
 
 fn evacuate(root: &HostRoot, path: &str) {
     let Some((parent, _)) = path.trim_end_matches('/').rsplit_once('/') else { return };
-    for name in ["cgroup.procs", "tasks"] {
+    for name in ["cgroup.procs", "cgroup.threads", "tasks"] {
         let text = fs::read_to_string(root.path(&format!("{path}/{name}"))).unwrap_or_default();
         for number in text.split_ascii_whitespace() {
             // One that has ended needs no move, and one that stays makes the removal fail, which is reported.

@@ -30,6 +30,8 @@ pub enum Reading {
     /// Lines of `RESOURCE:DOMAIN=VALUE;…` of resctrl. A value may name a part of them, and is there when each of its
     /// domains has its value; a share of memory bandwidth may be rounded up by the kernel.
     Schemata,
+    /// Whether the cpuset controller is among those of `cgroup.subtree_control`: `+cpuset` or `-cpuset`.
+    CpusetController,
     /// A text file on disk: every byte counts, and it may be absent.
     Text,
 }
@@ -53,6 +55,10 @@ impl Reading {
             },
             Self::CpuList => trimmed.parse::<CpuSet>().map_or(trimmed.to_owned(), |cpus| cpus.to_string()),
             Self::CpuMask => cpus_of_mask(trimmed).map_or(trimmed.to_owned(), |cpus| cpus.to_string()),
+            Self::CpusetController => {
+                let is_on = trimmed.split_whitespace().any(|name| matches!(name, "cpuset" | "+cpuset"));
+                if is_on { "+cpuset" } else { "-cpuset" }.to_owned()
+            }
             Self::Schemata => {
                 let mut lines: Vec<String> = trimmed.lines().map(|line| line.trim().to_owned()).collect();
                 lines.sort_unstable();
@@ -76,7 +82,7 @@ impl Reading {
     /// The text to write so that the file holds again what was read from it.
     pub fn restoring(self, text: &str) -> String {
         match self {
-            Self::Bracketed => self.written(&self.normal(text)),
+            Self::Bracketed | Self::CpusetController => self.written(&self.normal(text)),
             _ => text.to_owned(),
         }
     }
@@ -153,12 +159,15 @@ mod tests {
             (Reading::CpuMask, "1,80000001\n", "0,31-32"),
             (Reading::CpuMask, "3\n", "0-1"),
             (Reading::Schemata, "    MB:0=100\n    L3:0=ff;1=f\n", "L3:0=ff;1=f\nMB:0=100"),
+            (Reading::CpusetController, "cpuset cpu io\n", "+cpuset"),
+            (Reading::CpusetController, "cpu io\n", "-cpuset"),
             (Reading::Text, " a\n", " a\n"),
         ];
         for (reading, text, normal) in cases {
             assert_eq!(reading.normal(text), normal, "{reading:?}");
         }
         assert_eq!(Reading::Bracketed.restoring("always [madvise] never\n"), "madvise\n");
+        assert_eq!(Reading::CpusetController.restoring("cpu io\n"), "-cpuset\n");
         assert_eq!(Reading::CpuMask.written("0,33"), "00000002,00000001\n");
         assert_eq!(Reading::CpuMask.written(""), "00000000\n");
     }

@@ -1,6 +1,6 @@
 //! Undoing what a journal says, backwards, and what came of it.
 
-use crate::change::{Target, Task};
+use crate::change::{Target, Task, Undoing};
 use crate::error::TreatError;
 use crate::journal::{Entry, Fate, Holder, Journal, JournalPlace, Record, State, boot_id};
 use crate::place::Found;
@@ -122,6 +122,9 @@ fn undo_entry(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Fat
 
 fn try_undo(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Result<Fate, TreatError> {
     let (target, old) = (&entry.change.target, entry.old_normal());
+    if entry.change.undoing == Undoing::WithFolder {
+        return Ok(Fate::Restored);
+    }
     let found = match target.read(root)? {
         Found::Ended => return Ok(Fate::Ended),
         Found::Nothing => return Ok(Fate::LeftAlone { found: None }),
@@ -139,7 +142,7 @@ fn try_undo(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Resul
         State::Intended | State::Closed(_) => target.is_reached(&entry.change.new, &found),
     };
     let is_moved = matches!(target, Target::Affinity { task } if moved_back.contains(task));
-    if !is_ours && !is_moved {
+    if !is_ours && !is_moved && entry.change.undoing != Undoing::Always {
         return Ok(Fate::LeftAlone { found: Some(found) });
     }
     target.restore(root, &entry.old)?;

@@ -2,6 +2,7 @@
 
 mod check;
 mod cpus;
+mod isolation;
 mod load;
 mod measure;
 mod parsers;

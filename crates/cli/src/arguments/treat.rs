@@ -1,5 +1,6 @@
 //! Flags of `whylate treat`.
 
+use super::isolation::{CachePartitionArguments, GpuPowerArguments, ShieldArguments};
 use clap::{Args, Subcommand, ValueEnum};
 use whylate_core::CpuSelector;
 use whylate_core::plan::{
@@ -15,6 +16,7 @@ Every change is in a journal (/var/lib/whylate/journal, or $WHYLATE_STATE_DIR/jo
 is made. A setting that somebody else has changed since is left alone, and the exit code is 3.
 
 Examples:
+  whylate treat apply shield --cpus 1                    keeps everything else away from CPU 1
   whylate treat apply irq-affinity --cpus 0 --dry-run    what would be written
   whylate treat apply governor --governor performance    changes it until `restore`
   whylate treat status                                   what is changed, and by whom
@@ -59,6 +61,8 @@ pub(crate) struct Treatment<T: Args> {
 /// `whylate treat apply`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApplyCommand {
+    /// Keeps processes, interrupts and timers of others away from CPUs
+    Shield(Treatment<ShieldArguments>),
     /// Moves interrupts to other CPUs
     IrqAffinity(Treatment<IrqAffinityArguments>),
     /// Moves a process with all its threads to certain CPUs
@@ -69,6 +73,10 @@ pub(crate) enum ApplyCommand {
     SmtOff(Treatment<SmtOffArguments>),
     /// Disables idle states that take long to leave
     Idle(Treatment<IdleArguments>),
+    /// Gives CPUs a part of the last-level cache to themselves
+    CachePartition(Treatment<CachePartitionArguments>),
+    /// Keeps graphics devices powered, and at one clock
+    GpuPower(Treatment<GpuPowerArguments>),
     /// Sets transparent huge pages
     Thp(Treatment<ThpArguments>),
     /// Sets the merging of equal pages
@@ -91,6 +99,9 @@ impl ApplyCommand {
     /// The treatment, and how to go about it.
     pub(crate) fn into_parts(self) -> (TreatmentKind, Applying) {
         match self {
+            Self::Shield(it) => (it.parameters.into(), it.applying),
+            Self::CachePartition(it) => (it.parameters.into(), it.applying),
+            Self::GpuPower(it) => (it.parameters.into(), it.applying),
             Self::IrqAffinity(it) => (it.parameters.into(), it.applying),
             Self::Affinity(it) => (it.parameters.into(), it.applying),
             Self::Governor(it) => (it.parameters.into(), it.applying),

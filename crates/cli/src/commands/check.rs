@@ -7,12 +7,11 @@ use anyhow::{Context, Result};
 use whylate_core::CpuSelector;
 use whylate_report::terminal;
 use whylate_sys::cpu_table::Sampler;
-use whylate_sys::facts::check;
-use whylate_sys::host::HostRoot;
+use whylate_sys::facts;
 
 pub(super) fn execute(arguments: &CheckArguments) -> Result<Ending> {
-    let root = HostRoot::real();
-    let (facts, warnings) = machine::facts();
+    let root = machine::root();
+    let (facts, warnings) = facts::collect(&root);
     let default = if facts.cpu_sets.isolated.intersection(&facts.cpu_sets.online).is_empty() {
         CpuSelector::Last
     } else {
@@ -28,7 +27,7 @@ pub(super) fn execute(arguments: &CheckArguments) -> Result<Ending> {
     let table = Sampler::start(&root)
         .and_then(|mut sampler| sampler.table(&facts))
         .context("reading what runs on the CPUs")?;
-    let result = check(&root, &facts, &targets, &table, warnings).context("checking this machine")?;
+    let result = facts::check(&root, &facts, &targets, &table, warnings).context("checking this machine")?;
     if arguments.json {
         output::print_json(&result)?;
     } else {

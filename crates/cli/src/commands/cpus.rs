@@ -11,7 +11,7 @@ use whylate_core::result::CpuTable;
 use whylate_core::{CpuSelector, CpuSet, Facts};
 use whylate_report::terminal;
 use whylate_sys::cpu_table::Sampler;
-use whylate_sys::host::HostRoot;
+use whylate_sys::facts;
 
 /// Moves to the top left and clears from there.
 const CLEAR: &str = "\u{1b}[H\u{1b}[J";
@@ -22,16 +22,17 @@ pub(super) fn execute(arguments: &CpusArguments) -> Result<Ending> {
     }
     let interval = Duration::from_nanos(arguments.interval.0);
     let stop = signals::watch()?;
-    let (facts, _) = machine::facts();
+    let root = machine::root();
+    let (facts, _) = facts::collect(&root);
     let wanted = wanted(arguments.cpus.as_ref(), &facts)?;
-    let mut sampler = Sampler::start(&HostRoot::real()).context("counting interrupts")?;
+    let mut sampler = Sampler::start(&root).context("counting interrupts")?;
     loop {
         let stopped = pause(interval, &stop);
         if stopped && arguments.watch {
             return Ok(Ending::Pass);
         }
         // CPUs come and go, settings change: the facts are read anew each time.
-        let (facts, unread) = machine::facts();
+        let (facts, unread) = facts::collect(&root);
         let mut table = sampler.table(&facts).context("reading what runs on the CPUs")?;
         table.warnings.extend(unread.into_iter().filter(|warning| warning.code == "fact-unreadable"));
         if let Some(wanted) = &wanted {

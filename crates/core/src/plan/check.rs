@@ -96,6 +96,16 @@ fn check_treatments(plan: &Plan, document: &Document<'_>) -> Result<(), PlanErro
     for (index, treatment) in plan.treatment.iter().enumerate() {
         let key = format!("treatment[{index}]");
         check_name(&treatment.name, &mut names, &format!("{key}.name"), document)?;
+        if let TreatmentKind::CachePartition(plan) = &treatment.kind {
+            for (name, percent) in [
+                ("share_percent", Some(plan.share_percent)),
+                ("others_bandwidth_percent", plan.others_bandwidth_percent),
+            ] {
+                if percent.is_some_and(|percent| !(1..=99).contains(&percent)) {
+                    return Err(document.error_at(&format!("{key}.{name}"), "is out of range; it is 1 to 99"));
+                }
+            }
+        }
         if let TreatmentKind::IrqAffinity(plan) = &treatment.kind
             && plan.interrupts.is_empty()
         {

@@ -17,6 +17,9 @@ impl<'a> Document<'a> {
         let (name, value) = self.take_name(value, key)?;
         let taken = &["kind", "name"];
         let kind = match kind.as_str() {
+            "shield" => Kind::Shield(self.value(value, key, taken)?),
+            "cache-partition" => Kind::CachePartition(self.value(value, key, taken)?),
+            "gpu-power" => Kind::GpuPower(self.value(value, key, taken)?),
             "irq-affinity" => Kind::IrqAffinity(self.value(value, key, taken)?),
             "affinity" => Kind::Affinity(self.value(value, key, taken)?),
             "governor" => Kind::Governor(self.value(value, key, taken)?),

@@ -7,6 +7,7 @@ mod check;
 mod decode;
 mod document;
 mod head;
+mod isolation;
 mod load;
 mod overrides;
 mod probe;
@@ -16,6 +17,7 @@ mod treatment;
 pub mod builtin;
 
 pub use document::{Place, PlanError, Source};
+pub use isolation::{CachePartitionPlan, GpuPowerPlan, ShieldMethod, ShieldPlan};
 pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
 pub use size::{Size, SizeError};

@@ -1,5 +1,6 @@
 //! The treatments of a plan: changes to the machine that are undone afterwards.
 
+use super::isolation::{CachePartitionPlan, GpuPowerPlan, ShieldPlan};
 use crate::cpus::CpuSelector;
 use crate::units::{Hz, Nanos};
 use schemars::JsonSchema;
@@ -19,6 +20,8 @@ pub struct TreatmentPlan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum TreatmentKind {
+    /// Keeps processes, interrupts and timers of others away from CPUs.
+    Shield(ShieldPlan),
     /// Moves interrupts to other CPUs.
     IrqAffinity(IrqAffinityPlan),
     /// Moves a process with all its threads to certain CPUs.
@@ -29,6 +32,10 @@ pub enum TreatmentKind {
     SmtOff(SmtOffPlan),
     /// Limits how deep CPUs sleep.
     Idle(IdlePlan),
+    /// Gives CPUs a part of the last-level cache to themselves.
+    CachePartition(CachePartitionPlan),
+    /// Keeps graphics devices powered, and at one clock.
+    GpuPower(GpuPowerPlan),
     /// Sets transparent huge pages.
     Thp(ThpPlan),
     /// Sets the merging of equal pages.
@@ -49,12 +56,15 @@ pub enum TreatmentKind {
 
 impl TreatmentKind {
     /// The names of the treatments there are.
-    pub const KINDS: [&str; 13] = [
+    pub const KINDS: [&str; 16] = [
+        "shield",
         "irq-affinity",
         "affinity",
         "governor",
         "smt-off",
         "idle",
+        "cache-partition",
+        "gpu-power",
         "thp",
         "ksm",
         "numa-balancing",
@@ -68,6 +78,9 @@ impl TreatmentKind {
     /// Its name among [`TreatmentKind::KINDS`].
     pub fn kind(&self) -> &'static str {
         match self {
+            Self::Shield(_) => "shield",
+            Self::CachePartition(_) => "cache-partition",
+            Self::GpuPower(_) => "gpu-power",
             Self::IrqAffinity(_) => "irq-affinity",
             Self::Affinity(_) => "affinity",
             Self::Governor(_) => "governor",

@@ -2,6 +2,7 @@
 
 use super::{Reader, value_of};
 use crate::host::cpuinfo::CpuInfo;
+use crate::shield;
 use whylate_core::cpus::CpuSet;
 use whylate_core::facts::{CacheFacts, CpuFacts, CpuSetFacts, IdleStateFacts, ProcessorFacts};
 use whylate_core::units::CpuId;
@@ -64,10 +65,14 @@ pub(super) fn cpu_sets(reader: &Reader, info: &CpuInfo) -> CpuSetFacts {
         .iter()
         .filter_map(|mount| reader.cpus(&format!("{mount}/cpuset.cpus.isolated")))
         .fold(CpuSet::default(), |all, cpus| all.union(&cpus));
+    // A shield that a treatment made: isolated, and open to threads that enter its group.
+    let shielded = reader.kept(shield::shielded(reader.root)).unwrap_or_default();
+    let open =
+        reader.kept(shield::open_to_this_process(reader.root)).unwrap_or_default().intersection(&online);
     CpuSetFacts {
-        isolated: boot_isolated.union(&partitions).intersection(&present),
+        isolated: boot_isolated.union(&partitions).union(&shielded).intersection(&present),
         nohz_full: reader.cpus(&format!("{CPUS}/nohz_full")).unwrap_or_default().intersection(&present),
-        allowed: allowed(reader).unwrap_or_else(|| online.clone()),
+        allowed: allowed(reader).unwrap_or_else(|| online.clone()).union(&open),
         present,
         online,
     }

@@ -15,6 +15,7 @@ use whylate_core::result::LineRow;
 pub fn read(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
     let interrupts = root.read("/proc/interrupts")?.unwrap_or_default();
     let descriptions = descriptions(&interrupts);
+    let shows_which = kernel_shows_which(root)?;
     let mut lines = Vec::new();
     for line in root.list_numbered("/proc/irq", "")? {
         let folder = format!("/proc/irq/{line}");
@@ -23,9 +24,30 @@ pub fn read(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
         let Some(description) = descriptions.get(&line).cloned() else { continue };
         let effective = root.read_cpus(&format!("{folder}/effective_affinity_list"))?;
         let effective = effective.filter(|cpus| !cpus.is_empty());
-        lines.push(LineRow { line, description, cpus, effective, movable: is_movable(root, line) });
+        let movable = is_movable(root, line) && (shows_which || !is_managed_by_name(&description));
+        lines.push(LineRow { line, description, cpus, effective, movable });
     }
     Ok(lines)
+}
+
+/// Whether the files' permissions say which lines can be moved (since Linux 6.15 at the latest).
+fn kernel_shows_which(root: &HostRoot) -> Result<bool, HostError> {
+    let release = root.read_trimmed("/proc/sys/kernel/osrelease")?.unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse::<u32>().ok());
+    Ok(numbers.next().flatten().zip(numbers.next().flatten()) >= Some((6, 15)))
+}
+
+/// Lines that Linux manages itself or keeps on a CPU, by the names that their drivers give them: request queues of
+/// virtio disks and of NVMe disks but the first, and timers. For kernels that do not show it.
+fn is_managed_by_name(description: &str) -> bool {
+    let device = description.split_whitespace().last().unwrap_or_default();
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let virtio_disk = device.strip_prefix("virtio").and_then(|rest| rest.split_once("-req."));
+    let nvme = device.strip_prefix("nvme").and_then(|rest| rest.split_once('q'));
+    virtio_disk.is_some_and(|(disk, queue)| is_number(disk) && is_number(queue))
+        || nvme.is_some_and(|(disk, queue)| is_number(disk) && is_number(queue) && queue != "0")
+        || device == "timer"
+        || device.strip_prefix("hpet").is_some_and(is_number)
 }
 
 /// Linux 6.11 and newer give the file no write permission when the line is managed or belongs to one CPU; before that,
@@ -54,6 +76,24 @@ fn descriptions(interrupts: &str) -> BTreeMap<u32, String> {
 mod tests {
     use super::*;
     use crate::host::archive;
+
+    #[test]
+    fn kernels_that_do_not_show_managed_lines_are_guessed_by_name() {
+        let managed =
+            ["PCI-MSI 16386-edge virtio0-req.1", "IR-PCI-MSIX 3-edge nvme1q3", "IO-APIC 2-edge timer"];
+        assert!(managed.iter().all(|line| is_managed_by_name(line)));
+        let movable = ["nvme0q0", "virtio1-req", "virtio2-input.0", "eth0-rx-1", "rtc0", ""];
+        assert!(!movable.iter().any(|line| is_managed_by_name(line)));
+        let folder = tempfile::tempdir().unwrap();
+        let root = HostRoot::at(folder.path());
+        for (release, shows) in
+            [("6.1.0-37-rt", false), ("6.14.1", false), ("6.15.0", true), ("7.0-rc1", true)]
+        {
+            let text = format!("== proc/sys/kernel/osrelease := {release}\n");
+            archive::unpack(&text, folder.path()).unwrap();
+            assert_eq!(kernel_shows_which(&root).unwrap(), shows, "{release}");
+        }
+    }
 
     const MACHINE: &str = "\
 == proc/interrupts

@@ -4,11 +4,14 @@
 //! root.
 
 mod affinity;
+mod cache;
 mod files;
 mod governor;
+mod gpu;
 mod idle;
 pub mod interrupts;
 pub mod offline;
+mod shield;
 mod smt;
 mod switches;
 
@@ -18,6 +21,9 @@ use whylate_core::plan::TreatmentKind;
 impl Planner for TreatmentKind {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         match self {
+            Self::Shield(plan) => plan.plan(surroundings),
+            Self::CachePartition(plan) => plan.plan(surroundings),
+            Self::GpuPower(plan) => plan.plan(surroundings),
             Self::Thp(plan) => plan.plan(surroundings),
             Self::Ksm(plan) => plan.plan(surroundings),
             Self::NumaBalancing(plan) => switches::numa_balancing(plan.enabled, surroundings),

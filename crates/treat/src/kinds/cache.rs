@@ -1,0 +1,260 @@
+//! `cache-partition`: a part of the last-level cache, and of the memory bandwidth, for the target CPUs alone.
+//!
+//! By resctrl: a group of its own gets the CPUs and some ways of the cache in each domain where they are, and the default
+//! group, in which everything else is, loses those ways. Masks are contiguous at one end of the cache, so that what is
+//! left is contiguous, too, and away from the ways that devices share (`shareable_bits`). With code and data apart (CDP)
+//! both get the same ways.
+
+use crate::change::{Change, Target, Undoing};
+use crate::kinds::writable;
+use crate::planner::{Impossible, Planned, Planner, Surroundings};
+use crate::reading::Reading;
+use std::collections::BTreeSet;
+use whylate_core::plan::CachePartitionPlan;
+use whylate_core::{CpuSet, Warning};
+use whylate_sys::host::HostRoot;
+use whylate_sys::host::cpuinfo::CpuInfo;
+
+const MOUNT: &str = "/sys/fs/resctrl";
+/// Name of the group of the targets.
+const GROUP: &str = "whylate";
+
+/// What the kernel says of one cache resource.
+struct Cache {
+    /// `L3`, or `L3CODE` and `L3DATA`.
+    resources: Vec<String>,
+    level: u32,
+    /// Every way.
+    mask: u64,
+    /// Least ways of a group.
+    ways_min: u32,
+    /// Ways that devices use, too.
+    shared: u64,
+    groups_max: usize,
+}
+
+/// The ways of the targets and those of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Split {
+    target: u64,
+    others: u64,
+}
+
+impl Planner for CachePartitionPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let root = &surroundings.root;
+        let cpus = surroundings.resolve("cpus", &self.cpus)?;
+        if surroundings.cpus.online.difference(&cpus).is_empty() {
+            return Err(Impossible::new(
+                "cpus: they are all that are online; there is nobody to part the cache from",
+            ));
+        }
+        let cache = cache(root)?;
+        let schemata = format!("{MOUNT}/schemata");
+        writable(surroundings, &schemata)?;
+        let group = format!("{MOUNT}/{GROUP}");
+        let others = groups(root)?;
+        if root.exists(&group) {
+            return Err(Impossible::new(format!("{group} is there already; see `whylate treat status`")));
+        }
+        if others.len() + 1 >= cache.groups_max {
+            let reason = format!(
+                "the processor has {} groups, and all are taken: remove one in {MOUNT}",
+                cache.groups_max
+            );
+            return Err(Impossible::new(reason));
+        }
+        let domains = domains(root, &cpus, cache.level)?;
+        let split = split(&cache, self.share_percent)?;
+        let lines = |ways: u64| schema(&cache.resources, &domains, &format!("{ways:x}"));
+        let file = |path: String, reading| Target::file_with(path, reading);
+        let inside = |target, new: String, effect: String| {
+            Change::required(target, new, effect).undone(Undoing::WithFolder)
+        };
+        let count = split.target.count_ones();
+        let of = cache.mask.count_ones();
+        let directory = Target::Directory { path: group.clone() };
+        let mut planned = Planned::changes(vec![
+            Change::required(directory, Target::PRESENT, format!("a group for CPU {cpus}")),
+            inside(
+                file(format!("{group}/schemata"), Reading::Schemata),
+                lines(split.target),
+                format!("CPU {cpus} gets {count} of {of} ways"),
+            ),
+            Change::required(
+                file(schemata.clone(), Reading::Schemata),
+                lines(split.others),
+                "everything else gets the other ways",
+            ),
+            inside(
+                file(format!("{group}/cpus_list"), Reading::CpuList),
+                cpus.to_string(),
+                format!("what runs on CPU {cpus} uses them"),
+            ),
+        ]);
+        planned.warnings = warnings(&cache, split, &others, &domains, root)?;
+        if let Some(percent) = self.others_bandwidth_percent {
+            let value = bandwidth(root, percent)?;
+            let new = schema(&["MB".to_owned()], &domains, &value);
+            let effect = format!("everything else gets {value} % of the memory bandwidth");
+            planned.changes.insert(3, Change::required(file(schemata, Reading::Schemata), new, effect));
+        }
+        Ok(planned)
+    }
+}
+
+fn cache(root: &HostRoot) -> Result<Cache, Impossible> {
+    if !root.exists(&format!("{MOUNT}/schemata")) {
+        let can = CpuInfo::read(root)?;
+        return Err(Impossible::new(if can.has_flag("cat_l3") || can.has_flag("cat_l2") {
+            "resctrl is not mounted: `sudo mount -t resctrl resctrl /sys/fs/resctrl`"
+        } else {
+            "this processor or kernel cannot part caches (no `cat_l3` in /proc/cpuinfo, no resctrl)"
+        }));
+    }
+    for level in [3, 2] {
+        let names = [vec![format!("L{level}")], vec![format!("L{level}CODE"), format!("L{level}DATA")]];
+        for resources in names {
+            let folder = format!("{MOUNT}/info/{}", resources[0]);
+            let hex = |name: &str| -> Result<Option<u64>, Impossible> {
+                let text = root.read_trimmed(&format!("{folder}/{name}"))?;
+                Ok(text.and_then(|text| u64::from_str_radix(&text, 16).ok()))
+            };
+            if let Some(mask) = hex("cbm_mask")? {
+                return Ok(Cache {
+                    resources,
+                    level,
+                    mask,
+                    ways_min: root.read_number(&format!("{folder}/min_cbm_bits"))?.unwrap_or(1),
+                    shared: hex("shareable_bits")?.unwrap_or(0),
+                    groups_max: root.read_number(&format!("{folder}/num_closids"))?.unwrap_or(usize::MAX),
+                });
+            }
+        }
+    }
+    Err(Impossible::new(format!(
+        "{MOUNT}/info names no cache that can be parted, only bandwidth or monitoring"
+    )))
+}
+
+/// Groups that somebody made.
+fn groups(root: &HostRoot) -> Result<Vec<String>, Impossible> {
+    let names = root.list(MOUNT)?.into_iter();
+    let fixed = ["info", "mon_data", "mon_groups"];
+    Ok(names
+        .filter(|name| !fixed.contains(&name.as_str()) && root.exists(&format!("{MOUNT}/{name}/schemata")))
+        .collect())
+}
+
+/// Numbers of the caches of that level that the CPUs use.
+fn domains(root: &HostRoot, cpus: &CpuSet, level: u32) -> Result<Vec<u32>, Impossible> {
+    let mut domains = BTreeSet::new();
+    for cpu in cpus.iter() {
+        let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
+        for index in root.list_numbered(&folder, "index")? {
+            let number = |name: &str| root.read_number::<u32>(&format!("{folder}/index{index}/{name}"));
+            if number("level")? == Some(level) {
+                domains.extend(number("id")?);
+            }
+        }
+    }
+    if domains.is_empty() {
+        return Err(Impossible::new(format!("CPU {cpus} names no cache of level {level} with a number")));
+    }
+    Ok(domains.into_iter().collect())
+}
+
+/// The lowest ways for the targets, or the highest where devices share the lowest.
+fn split(cache: &Cache, percent: u32) -> Result<Split, Impossible> {
+    let ways = cache.mask.count_ones();
+    let least = cache.ways_min.max(1);
+    if cache.mask == 0 || ways < 2 * least {
+        return Err(Impossible::new(format!(
+            "the cache has {ways} ways, and a group needs {least}: it cannot be parted"
+        )));
+    }
+    let wanted = (u64::from(ways) * u64::from(percent) + 50) / 100;
+    let count = u32::try_from(wanted).unwrap_or(ways).clamp(least, ways - least);
+    let first = cache.mask.trailing_zeros();
+    let block = |count: u32| if count >= 64 { u64::MAX } else { (1u64 << count) - 1 };
+    let low = block(count) << first;
+    let high = block(count) << (first + ways - count);
+    let overlap = |ways: u64| (ways & cache.shared).count_ones();
+    let target = if overlap(low) <= overlap(high) { low } else { high };
+    Ok(Split { target, others: cache.mask & !target })
+}
+
+/// `L3:0=f;1=f` for each resource.
+fn schema(resources: &[String], domains: &[u32], value: &str) -> String {
+    let parts = domains.iter().map(|domain| format!("{domain}={value}"));
+    let parts = parts.collect::<Vec<_>>().join(";");
+    let lines = resources.iter().map(|resource| format!("{resource}:{parts}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A share of the bandwidth that the hardware offers.
+fn bandwidth(root: &HostRoot, percent: u32) -> Result<String, Impossible> {
+    let folder = format!("{MOUNT}/info/MB");
+    let Some(least) = root.read_number::<u32>(&format!("{folder}/min_bandwidth"))? else {
+        return Err(Impossible::new(
+            "this processor cannot limit memory bandwidth (no MB in /sys/fs/resctrl/info)",
+        ));
+    };
+    let step = root.read_number::<u32>(&format!("{folder}/bandwidth_gran"))?.unwrap_or(1).max(1);
+    let stepped = percent.div_ceil(step) * step;
+    Ok(stepped.clamp(least, 100).to_string())
+}
+
+fn warnings(
+    cache: &Cache,
+    split: Split,
+    groups: &[String],
+    domains: &[u32],
+    root: &HostRoot,
+) -> Result<Vec<Warning>, Impossible> {
+    let mut warnings = Vec::new();
+    if split.target & cache.shared != 0 {
+        let text = format!(
+            "devices use ways {:x} of the cache, too: they overlap those of the targets",
+            cache.shared
+        );
+        warnings.push(Warning::new("cache-shared-with-devices", text, "give the targets a smaller share"));
+    }
+    let mut overlapping = Vec::new();
+    for group in groups {
+        let schemata = root.read(&format!("{MOUNT}/{group}/schemata"))?.unwrap_or_default();
+        if masks(&schemata, cache, domains).iter().any(|mask| mask & split.target != 0) {
+            overlapping.push(group.clone());
+        }
+    }
+    if !overlapping.is_empty() {
+        let text = format!(
+            "the groups {} keep their ways, which overlap those of the targets",
+            overlapping.join(", ")
+        );
+        warnings.push(Warning::new("cache-groups-overlap", text, format!("narrow their masks in {MOUNT}")));
+    }
+    Ok(warnings)
+}
+
+/// The masks of a schemata text in those domains.
+fn masks(schemata: &str, cache: &Cache, domains: &[u32]) -> Vec<u64> {
+    let mut masks = Vec::new();
+    for line in schemata.lines() {
+        let Some((resource, parts)) = line.trim().split_once(':') else { continue };
+        if !cache.resources.iter().any(|name| name == resource) {
+            continue;
+        }
+        for part in parts.split(';') {
+            let Some((domain, mask)) = part.split_once('=') else { continue };
+            if domain.trim().parse().is_ok_and(|domain: u32| domains.contains(&domain)) {
+                masks.extend(u64::from_str_radix(mask.trim(), 16));
+            }
+        }
+    }
+    masks
+}
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

@@ -1,0 +1,63 @@
+//! Interrupts of devices, away from shielded CPUs.
+
+use super::{Sides, listed, without};
+use crate::change::{Change, Target};
+use crate::kinds::interrupts::stop_irqbalance;
+use crate::planner::{Impossible, Planned, Surroundings};
+use crate::reading::Reading;
+use whylate_core::Warning;
+use whylate_core::result::LineRow;
+use whylate_sys::host::{irq_lines, mask};
+
+const DEFAULT: &str = "/proc/irq/default_smp_affinity";
+
+pub(super) fn plan(sides: &Sides, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+    let root = &surroundings.root;
+    let lines = irq_lines::read(root)?;
+    let mut planned = Planned::default();
+    let (movable, fixed): (Vec<&LineRow>, Vec<&LineRow>) = lines.iter().partition(|line| line.movable);
+    let hits = |line: &&&LineRow| sides.shielded.iter().any(|cpu| line.reaches(cpu));
+    let moves: Vec<Change> = movable.iter().filter(hits).map(|line| away(line, sides)).collect();
+    if !moves.is_empty() {
+        // Stopped first, and going on only when everything is back.
+        planned.changes.extend(stop_irqbalance(surroundings)?);
+    }
+    planned.changes.extend(moves);
+    if let Some(cpus) = root.read_trimmed(DEFAULT)?.as_deref().and_then(mask::parse) {
+        let new = without(&cpus, sides);
+        if new != cpus {
+            let effect = format!("interrupts that are set up later go to CPU {new}");
+            let target = Target::file_with(DEFAULT, Reading::CpuMask);
+            planned.changes.push(Change::optional(target, new.to_string(), effect));
+        }
+    }
+    let stay: Vec<String> = fixed.iter().filter(hits).map(|line| name(line)).collect();
+    if !stay.is_empty() {
+        let text = format!(
+            "the kernel does not let these interrupts be moved from CPU {}: {}",
+            sides.shielded,
+            listed(&stay)
+        );
+        let fix = format!(
+            "boot with `isolcpus=managed_irq,{}`; a managed interrupt comes only when the CPU itself uses the device",
+            sides.shielded
+        );
+        planned.warnings.push(Warning::new("interrupts-stay", text, fix));
+    }
+    Ok(planned)
+}
+
+fn away(line: &LineRow, sides: &Sides) -> Change {
+    let new = without(&line.cpus, sides);
+    let target = Target::file_with(format!("/proc/irq/{}/smp_affinity_list", line.line), Reading::CpuList);
+    // Kernels before 6.15 do not show which lines they keep for themselves; they refuse those.
+    Change::optional(target, new.to_string(), format!("interrupt {} goes to CPU {new}", name(line)))
+}
+
+/// `36 (nvme0q3)`.
+fn name(line: &LineRow) -> String {
+    match line.description.split_whitespace().last() {
+        Some(device) => format!("{} ({device})", line.line),
+        None => line.line.to_string(),
+    }
+}

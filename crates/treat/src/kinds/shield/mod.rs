@@ -1,0 +1,90 @@
+//! `shield`: CPUs without the tasks, interrupts and timers of others.
+//!
+//! In this order: interrupts that can be moved go to the other CPUs, the kernel's own work that can be kept away is,
+//! and then processes: by an isolated partition of cgroup v2, by cpusets of cgroup v1, or by the affinity of each
+//! thread. What has to stay is named in warnings: managed interrupts, and what only the boot line decides. Threads that
+//! the kernel pins to a CPU stay there, too; `whylate cpus` lists them.
+//!
+//! Whoever is meant to run on a shielded CPU enters the group [`whylate_sys::shield::GROUP`]; the probes and loads of
+//! whylate do so by themselves.
+
+mod interrupts;
+mod noise;
+mod processes;
+
+use crate::planner::{Impossible, Planned, Planner, Surroundings};
+use whylate_core::plan::ShieldPlan;
+use whylate_core::{CpuId, CpuSet, Warning};
+
+/// The two sides of a shield.
+struct Sides {
+    /// Which CPUs are shielded.
+    shielded: CpuSet,
+    /// Where everything else goes: the other online CPUs.
+    others: CpuSet,
+}
+
+impl Planner for ShieldPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let sides = sides(self, surroundings)?;
+        let mut planned = Planned::default();
+        if !self.processes && !self.interrupts && !self.local_timer {
+            return Err(Impossible::new(
+                "nothing is shielded: leave `processes`, `interrupts` or `local_timer` on",
+            ));
+        }
+        if sides.shielded.contains(CpuId(0)) {
+            let text = "CPU 0 keeps work that the kernel gives to the first CPU, whatever is shielded";
+            planned.warnings.push(Warning::new("cpu-0-shielded", text, "shield another CPU"));
+        }
+        let mut add = |part: Planned| {
+            planned.changes.extend(part.changes);
+            planned.warnings.extend(part.warnings);
+        };
+        if self.interrupts {
+            add(interrupts::plan(&sides, surroundings)?);
+        }
+        if self.local_timer {
+            add(noise::timers(&sides, surroundings)?);
+        }
+        if self.processes {
+            add(noise::work(&sides, surroundings)?);
+            add(processes::plan(&sides, self.method, surroundings)?);
+        }
+        Ok(planned)
+    }
+}
+
+fn sides(plan: &ShieldPlan, surroundings: &Surroundings) -> Result<Sides, Impossible> {
+    let shielded = surroundings.resolve("cpus", &plan.cpus)?;
+    let online = &surroundings.cpus.online;
+    // CPUs that were set apart before are no place for what has to leave.
+    let others = online.difference(&surroundings.cpus.isolated).difference(&shielded);
+    let others = if others.is_empty() { online.difference(&shielded) } else { others };
+    if others.is_empty() {
+        let reason = format!(
+            "cpus: {shielded} are all CPUs that are online; leave at least one to the rest of the system"
+        );
+        return Err(Impossible::new(reason));
+    }
+    Ok(Sides { shielded, others })
+}
+
+/// What is left of `cpus` without the shielded ones; the others when nothing is left.
+fn without(cpus: &CpuSet, sides: &Sides) -> CpuSet {
+    let left = cpus.difference(&sides.shielded);
+    if left.is_empty() { sides.others.clone() } else { left }
+}
+
+/// `a, b and 3 more`.
+fn listed(names: &[String]) -> String {
+    const MAX: usize = 12;
+    let shown = names.iter().take(MAX).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

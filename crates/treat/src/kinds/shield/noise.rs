@@ -1,0 +1,85 @@
+//! The kernel's own work: unbound work items, RCU callbacks, statistics, watchdogs, timers, the tick.
+
+use super::Sides;
+use crate::change::{Change, Target};
+use crate::planner::{Impossible, Planned, Surroundings};
+use crate::reading::Reading;
+use whylate_core::{CpuSet, Warning};
+use whylate_sys::host::{HostError, HostRoot, mask};
+
+const WORKQUEUES: &str = "/sys/devices/virtual/workqueue/cpumask";
+
+/// How often statistics of memory are folded on each CPU while a shield is up, in seconds; the default is 1.
+const STAT_INTERVAL_S: u64 = 120;
+
+/// Work items without a CPU of their own, and RCU callbacks.
+pub(super) fn work(sides: &Sides, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+    let root = &surroundings.root;
+    let mut planned = Planned::default();
+    // The mask bounds those of all unbound workqueues, so the masks of single ones can stay as they are.
+    if let Some(cpus) = root.read_trimmed(WORKQUEUES)?.as_deref().and_then(mask::parse) {
+        let left = cpus.difference(&sides.shielded);
+        if left != cpus && !left.is_empty() {
+            let effect = format!("work items without a CPU of their own run on CPU {left}");
+            let target = Target::file_with(WORKQUEUES, Reading::CpuMask);
+            planned.changes.push(Change::optional(target, left.to_string(), effect));
+        }
+    }
+    let kept = sides.shielded.difference(&offloaded(root)?);
+    if !kept.is_empty() {
+        let text = format!("RCU callbacks of CPU {kept} are run there: only the boot line can change that");
+        planned.warnings.push(Warning::new(
+            "rcu-callbacks-stay",
+            text,
+            format!("boot with `rcu_nocbs={kept}`"),
+        ));
+    }
+    Ok(planned)
+}
+
+/// CPUs whose RCU callbacks are run by threads that can be moved.
+fn offloaded(root: &HostRoot) -> Result<CpuSet, HostError> {
+    let line = root.read_trimmed("/proc/cmdline")?.unwrap_or_default();
+    let present = root.read_cpus("/sys/devices/system/cpu/present")?.unwrap_or_default();
+    let lists = line.split_whitespace().filter_map(|word| word.strip_prefix("rcu_nocbs="));
+    let named =
+        lists.map(|list| if list == "all" { present.clone() } else { list.parse().unwrap_or_default() });
+    Ok(named.fold(tickless(root)?, |all, cpus| all.union(&cpus)))
+}
+
+fn tickless(root: &HostRoot) -> Result<CpuSet, HostError> {
+    Ok(root.read_cpus("/sys/devices/system/cpu/nohz_full")?.unwrap_or_default())
+}
+
+/// Timers that interrupt every CPU, as far as the running kernel allows.
+pub(super) fn timers(sides: &Sides, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+    let root = &surroundings.root;
+    let mut planned = Planned::default();
+    let watched = "/proc/sys/kernel/watchdog_cpumask";
+    if let Some(cpus) = root.read_cpus(watched)? {
+        let left = cpus.difference(&sides.shielded);
+        if left != cpus && !left.is_empty() {
+            let effect = format!("lockup detectors watch CPU {left} only");
+            let target = Target::file_with(watched, Reading::CpuList);
+            planned.changes.push(Change::optional(target, left.to_string(), effect));
+        }
+    }
+    let interval = "/proc/sys/vm/stat_interval";
+    if root.read_number::<u64>(interval)?.is_some_and(|seconds| seconds < STAT_INTERVAL_S) {
+        let effect = "statistics of memory are folded on each CPU every two minutes";
+        planned.changes.push(Change::optional(Target::file(interval), STAT_INTERVAL_S.to_string(), effect));
+    }
+    let migration = "/proc/sys/kernel/timer_migration";
+    if root.read_trimmed(migration)?.as_deref() == Some("1") {
+        let effect = "timers stay on the CPU that armed them, instead of going to one that is awake";
+        planned.changes.push(Change::optional(Target::file(migration), "0", effect));
+    }
+    let ticking = sides.shielded.difference(&tickless(root)?);
+    if !ticking.is_empty() {
+        let text =
+            format!("CPU {ticking} keeps the periodic tick while busy: only the boot line can change that");
+        let fix = format!("boot with `nohz_full={ticking}` on a kernel with CONFIG_NO_HZ_FULL");
+        planned.warnings.push(Warning::new("local-timer-stays", text, fix));
+    }
+    Ok(planned)
+}

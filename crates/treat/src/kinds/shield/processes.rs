@@ -1,0 +1,249 @@
+//! Tasks and threads of the kernel, away from shielded CPUs: by cpusets, or one by one.
+
+use super::{Sides, listed, without};
+use crate::change::{Change, Hierarchy as Groups, Target, Task, Undoing};
+use crate::kinds::writable;
+use crate::planner::{Impossible, Planned, Surroundings};
+use crate::reading::Reading;
+use whylate_core::plan::ShieldMethod;
+use whylate_core::result::{ThreadKind, ThreadRow};
+use whylate_core::{CpuSet, Warning};
+use whylate_sys::host::threads::Threads;
+use whylate_sys::shield::{GROUP, Hierarchy, OTHERS_GROUP};
+
+pub(super) fn plan(
+    sides: &Sides,
+    method: ShieldMethod,
+    surroundings: &Surroundings,
+) -> Result<Planned, Impossible> {
+    let threads = movable(surroundings)?;
+    let hierarchy = Hierarchy::find(&surroundings.root)?;
+    match (method, hierarchy) {
+        (ShieldMethod::Auto | ShieldMethod::Cpuset, Some(hierarchy)) => {
+            by_cpuset(sides, &hierarchy, &threads, surroundings)
+        }
+        (ShieldMethod::Cpuset, None) => Err(Impossible::new(
+            "method: there is no cpuset controller here (cgroup v1 `cpuset` or cgroup v2 is not mounted, or this \
+                 is a container); use `affinity`",
+        )),
+        (ShieldMethod::Auto | ShieldMethod::Affinity, _) => by_affinity(sides, &threads, surroundings),
+    }
+}
+
+/// Whether somebody put a task on the shielded CPUs alone: it belongs there.
+fn belongs(thread: &ThreadRow, sides: &Sides) -> bool {
+    !thread.kernel && !thread.cpus.is_empty() && thread.cpus.difference(&sides.shielded).is_empty()
+}
+
+/// Threads whose CPUs can be changed.
+fn movable(surroundings: &Surroundings) -> Result<Vec<ThreadRow>, Impossible> {
+    let threads = Threads::read(&surroundings.root)?;
+    Ok(threads.rows.into_iter().filter(|thread| thread.kind != ThreadKind::Pinned).collect())
+}
+
+fn task(thread: &ThreadRow, surroundings: &Surroundings) -> Option<Task> {
+    Task::find(&surroundings.root, thread.pid, thread.tid).ok().flatten()
+}
+
+/// Without groups: each thread is confined to the other CPUs.
+fn by_affinity(
+    sides: &Sides,
+    threads: &[ThreadRow],
+    surroundings: &Surroundings,
+) -> Result<Planned, Impossible> {
+    let is_astray = |thread: &&ThreadRow| {
+        !thread.cpus.intersection(&sides.shielded).is_empty() && !belongs(thread, sides)
+    };
+    let touching = threads.iter().filter(is_astray);
+    let change = |thread: &ThreadRow| {
+        let new = without(&thread.cpus, sides);
+        let effect = format!("{} runs on CPU {new}", thread.name);
+        Some(Change::optional(
+            Target::Affinity { task: task(thread, surroundings)? },
+            new.to_string(),
+            effect,
+        ))
+    };
+    let mut planned = Planned::changes(touching.filter_map(change).collect());
+    let text = "processes are kept away by the affinity of each thread: threads of the kernel that start later, and \
+                programs that set their own affinity, can still use the shielded CPUs";
+    planned.warnings.push(Warning::without_fix("shield-by-affinity", text));
+    Ok(planned)
+}
+
+fn by_cpuset(
+    sides: &Sides,
+    hierarchy: &Hierarchy,
+    threads: &[ThreadRow],
+    surroundings: &Surroundings,
+) -> Result<Planned, Impossible> {
+    let group = hierarchy.group();
+    if surroundings.root.exists(&group) {
+        let reason = format!("{group} is there already: another shield is up; see `whylate treat status`");
+        return Err(Impossible::new(reason));
+    }
+    let mut planned = Planned::changes(remember(threads, surroundings));
+    planned.changes.extend(if hierarchy.version == 1 {
+        let members = threads.iter().filter_map(|thread| Some((thread, task(thread, surroundings)?)));
+        v1(sides, hierarchy, members, surroundings)?
+    } else {
+        v2(sides, hierarchy, surroundings)?
+    });
+    if hierarchy.version == 2 {
+        members(sides, hierarchy, threads, surroundings, &mut planned);
+    }
+    Ok(planned)
+}
+
+/// Notes down the affinity of every thread that has one of its own: the kernel changes it along with cpusets, and does
+/// not always bring it back.
+fn remember(threads: &[ThreadRow], surroundings: &Surroundings) -> Vec<Change> {
+    let online = &surroundings.cpus.online;
+    let own = threads.iter().filter(|thread| !online.difference(&thread.cpus).is_empty());
+    let change = |thread: &ThreadRow| {
+        let target = Target::Affinity { task: task(thread, surroundings)? };
+        let effect = format!("{} gets its CPUs back afterwards", thread.name);
+        Some(Change::optional(target, thread.cpus.to_string(), effect).undone(Undoing::Always))
+    };
+    own.filter_map(change).collect()
+}
+
+/// An isolated partition: the kernel itself keeps everything else away, also what is started later. Its group takes
+/// single threads, so that a measuring process can have its other threads elsewhere.
+fn v2(sides: &Sides, hierarchy: &Hierarchy, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
+    let (mount, group, cpus) = (&hierarchy.mount, hierarchy.group(), &sides.shielded);
+    let controllers = format!("{mount}/cgroup.subtree_control");
+    writable(surroundings, &controllers)?;
+    let file = |name: &str| Target::file(format!("{group}/{name}"));
+    let inside =
+        |target, new: &str, effect: String| Change::required(target, new, effect).undone(Undoing::WithFolder);
+    Ok(vec![
+        Change::required(
+            Target::file_with(controllers, Reading::CpusetController),
+            "+cpuset",
+            "groups have cpusets",
+        ),
+        Change::required(
+            Target::Directory { path: group.clone() },
+            Target::PRESENT,
+            "a group for what may run on the shielded CPUs",
+        ),
+        inside(file("cgroup.type"), "threaded", "single threads can enter the group".to_owned()),
+        inside(
+            Target::file_with(format!("{group}/cpuset.cpus"), Reading::CpuList),
+            &cpus.to_string(),
+            format!("its CPUs are {cpus}"),
+        ),
+        inside(
+            file("cpuset.cpus.partition"),
+            "isolated",
+            format!("nothing else runs on CPU {cpus}, and no load is balanced there"),
+        ),
+    ])
+}
+
+/// Processes whose threads all belong on the shielded CPUs enter the group; single threads have to leave, since only
+/// their own process could take them into it.
+fn members(
+    sides: &Sides,
+    hierarchy: &Hierarchy,
+    threads: &[ThreadRow],
+    surroundings: &Surroundings,
+    planned: &mut Planned,
+) {
+    let mut leaving = Vec::new();
+    for thread in threads.iter().filter(|thread| belongs(thread, sides)) {
+        let is_whole =
+            threads.iter().filter(|other| other.pid == thread.pid).all(|other| belongs(other, sides));
+        if !is_whole {
+            leaving.push(format!("{} ({})", thread.name, thread.tid));
+        } else if let Some(task) = task(thread, surroundings).filter(|task| task.tid == task.pid) {
+            let target =
+                Target::Membership { task, hierarchy: Groups::CgroupV2, mount: hierarchy.mount.clone() };
+            let effect = format!("{} stays on CPU {}", thread.name, thread.cpus);
+            planned.changes.push(Change::optional(target, format!("/{GROUP}"), effect));
+        }
+    }
+    if !leaving.is_empty() {
+        let text = format!(
+            "threads that were bound to CPU {} have to leave, since the rest of their process runs elsewhere: {}",
+            sides.shielded,
+            listed(&leaving)
+        );
+        let fix = "start them again after the shield, and let them enter its group (`whylate treat apply shield --help`)";
+        planned.warnings.push(Warning::new("threads-evicted", text, fix));
+    }
+}
+
+/// Two groups: every thread that can be moved goes to the one, the other is for the shielded CPUs.
+fn v1<'t>(
+    sides: &Sides,
+    hierarchy: &Hierarchy,
+    members: impl Iterator<Item = (&'t ThreadRow, Task)>,
+    surroundings: &Surroundings,
+) -> Result<Vec<Change>, Impossible> {
+    let mount = &hierarchy.mount;
+    let balance = format!("{mount}/cpuset.sched_load_balance");
+    writable(surroundings, &balance)?;
+    let memory = surroundings.root.read_trimmed(&format!("{mount}/cpuset.mems"))?.unwrap_or_default();
+    let mut changes = Vec::new();
+    let groups =
+        [(format!("{mount}/{OTHERS_GROUP}"), &sides.others, "1"), (hierarchy.group(), &sides.shielded, "0")];
+    for (group, cpus, balanced) in groups {
+        let effect = format!("a group for what may run on CPU {cpus}");
+        changes.push(Change::required(Target::Directory { path: group.clone() }, Target::PRESENT, effect));
+        let file = |name: &str, reading| Target::file_with(format!("{group}/{name}"), reading);
+        let files = [
+            (file("cpuset.mems", Reading::CpuList), memory.clone(), "it may use all memory"),
+            (file("cpuset.cpus", Reading::CpuList), cpus.to_string(), "its CPUs"),
+            (
+                file("cpuset.sched_load_balance", Reading::Whole),
+                balanced.to_owned(),
+                "whether load is balanced in it",
+            ),
+        ];
+        let inside = files
+            .into_iter()
+            .map(|(target, new, effect)| Change::required(target, new, effect).undone(Undoing::WithFolder));
+        changes.extend(inside);
+    }
+    let effect = "load is balanced within groups only";
+    changes.push(Change::required(Target::file(balance), "0", effect));
+    let joins = members.filter_map(|(thread, task)| join(thread, task, sides, mount, surroundings));
+    changes.extend(joins.collect::<Vec<_>>());
+    Ok(changes)
+}
+
+/// A thread that is in the root group goes to one of the two; the kernel's thread that starts all others has
+/// to stay there, and threads in groups of their own are confined where they are.
+fn join(
+    thread: &ThreadRow,
+    task: Task,
+    sides: &Sides,
+    mount: &str,
+    surroundings: &Surroundings,
+) -> Option<Change> {
+    let groups =
+        surroundings.root.read(&format!("/proc/{}/task/{}/cgroup", thread.pid, thread.tid)).ok()??;
+    let controller = "cpuset";
+    let group = groups.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        controllers.split(',').any(|name| name == controller).then_some(path)
+    })?;
+    let is_first_kernel_thread = thread.kernel && thread.name == "kthreadd";
+    let is_member = belongs(thread, sides);
+    if group == "/" && !is_first_kernel_thread {
+        let hierarchy = Groups::CgroupV1(controller.to_owned());
+        let target = Target::Membership { task, hierarchy, mount: mount.to_owned() };
+        let (name, cpus) = if is_member { (GROUP, &thread.cpus) } else { (OTHERS_GROUP, &sides.others) };
+        let effect = format!("{} runs on CPU {cpus}", thread.name);
+        return Some(Change::optional(target, format!("/{name}"), effect));
+    }
+    if is_member || thread.cpus.intersection(&sides.shielded).is_empty() {
+        return None;
+    }
+    let new: CpuSet = without(&thread.cpus, sides);
+    let effect = format!("{} runs on CPU {new}", thread.name);
+    Some(Change::optional(Target::Affinity { task }, new.to_string(), effect))
+}
