@@ -4,9 +4,13 @@ use crate::change::{Change, Target, Undoing};
 use crate::error::TreatError;
 use crate::journal::{Entry, Holder, Journal, JournalPlace, Record};
 use crate::place::Found;
+use crate::planner::{Planner, Surroundings};
 use crate::undo::{Report, undo};
-use whylate_core::Warning;
+use whylate_core::warning::{Warning, push_once};
 use whylate_sys::host::HostRoot;
+
+/// How often tasks that were started meanwhile are looked for: each round is much shorter than the one before.
+const ROUNDS_MAX: usize = 5;
 
 /// Most changes whose intention is brought to the disk at once.
 const BATCH_MAX: usize = 512;
@@ -97,6 +101,31 @@ impl Guard {
                 Err(TreatError::NotApplied { treatment, source: Box::new(source), aftermath })
             }
         }
+    }
+
+    /// Makes the changes for what appeared while those of `planner` were made, until nothing more does.
+    ///
+    /// # Errors
+    /// As [`Guard::apply`].
+    pub fn settle(
+        &mut self,
+        treatment: &str,
+        planner: &impl Planner,
+        surroundings: &Surroundings,
+    ) -> Result<Vec<Warning>, TreatError> {
+        let mut warnings = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            let more = planner.again(surroundings);
+            let more =
+                more.map_err(|source| TreatError::Impossible { treatment: treatment.to_owned(), source })?;
+            if more.is_empty() {
+                break;
+            }
+            for warning in self.apply(treatment, &more)? {
+                push_once(&mut warnings, warning);
+            }
+        }
+        Ok(warnings)
     }
 
     /// Undoes every change of this guard, newest first.

@@ -76,4 +76,14 @@ pub trait Planner {
     /// # Errors
     /// [`Impossible`] when the treatment cannot be applied here.
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible>;
+
+    /// What else has to be changed once the changes of [`Planner::plan`] are made, because it appeared meanwhile: tasks
+    /// that were started by others which had not been moved yet. Nothing for most treatments.
+    ///
+    /// # Errors
+    /// As [`Planner::plan`].
+    fn again(&self, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
+        let _ = surroundings;
+        Ok(Vec::new())
+    }
 }

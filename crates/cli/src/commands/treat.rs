@@ -12,7 +12,7 @@ use whylate_sys::facts;
 use whylate_sys::host::HostRoot;
 use whylate_treat::journal::TREATMENTS;
 use whylate_treat::{
-    Before, Change, Guard, Holder, JournalPlace, Planner, Surroundings, TreatError, restore,
+    Before, Change, Guard, Holder, JournalPlace, Planned, Planner, Surroundings, TreatError, restore,
 };
 
 pub(super) fn execute(command: TreatCommand) -> Result<Ending> {
@@ -43,7 +43,7 @@ fn apply(command: ApplyCommand) -> Result<Ending> {
         let changes = preview(treatment, &planned.changes, &root)?;
         return print(&applying.printing, "dry_run", changes, None, planned.warnings);
     }
-    make(&kind, &planned.changes, planned.warnings, &root, applying)
+    make(&kind, planned, &surroundings, applying)
 }
 
 fn preview(treatment: &str, changes: &[Change], root: &HostRoot) -> Result<Vec<TreatChange>> {
@@ -68,17 +68,19 @@ fn preview(treatment: &str, changes: &[Change], root: &HostRoot) -> Result<Vec<T
 
 fn make(
     kind: &TreatmentKind,
-    changes: &[Change],
-    mut warnings: Vec<Warning>,
-    root: &HostRoot,
+    planned: Planned,
+    surroundings: &Surroundings,
     applying: Applying,
 ) -> Result<Ending> {
     // From here on Ctrl-C ends in order.
     let asked_to_stop = signals::watch()?;
     let command = format!("whylate treat apply {}", kind.kind());
+    let root = &surroundings.root;
+    let mut warnings = planned.warnings;
     let mut guard = Guard::begin(&place(), root, Holder::this_process(&command, None, true, root))?;
     warnings.extend(whylate_runner::recovery(guard.recovered()));
-    warnings.extend(guard.apply(kind.kind(), changes)?);
+    warnings.extend(guard.apply(kind.kind(), &planned.changes)?);
+    warnings.extend(guard.settle(kind.kind(), kind, surroundings)?);
     if asked_to_stop.load(Ordering::Relaxed) {
         let report = guard.undo();
         bail!("stopped by the user; {}", report.aftermath());

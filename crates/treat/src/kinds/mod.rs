@@ -15,6 +15,7 @@ mod shield;
 mod smt;
 mod switches;
 
+use crate::change::Change;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::TreatmentKind;
 
@@ -37,6 +38,13 @@ impl Planner for TreatmentKind {
             Self::Governor(plan) => plan.plan(surroundings),
             Self::SmtOff(plan) => plan.plan(surroundings),
             Self::Idle(plan) => plan.plan(surroundings),
+        }
+    }
+
+    fn again(&self, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
+        match self {
+            Self::Shield(plan) => plan.again(surroundings),
+            _ => Ok(Vec::new()),
         }
     }
 }

@@ -48,7 +48,7 @@ pub fn build(facts: &Facts, observed: Observed) -> CpuTable {
         thread.kind = match thread.kind {
             ThreadKind::Pinned if cpus.len() > 1 => ThreadKind::Worker,
             ThreadKind::Pinned => ThreadKind::Pinned,
-            _ => kind(&cpus, online, &open),
+            _ => kind(&cpus, &open),
         };
     }
     let table =
@@ -78,9 +78,9 @@ fn open_cpus(threads: &[ThreadRow], online: &CpuSet) -> CpuSet {
     }
 }
 
-/// A thread on one CPU of several was put there; so was one that may use shielded CPUs only.
-fn kind(cpus: &CpuSet, online: &CpuSet, open: &CpuSet) -> ThreadKind {
-    let alone = cpus.len() == 1 && online.len() > 1;
+/// A thread on one of several open CPUs was put there; so was one that may use shielded CPUs only.
+fn kind(cpus: &CpuSet, open: &CpuSet) -> ThreadKind {
+    let alone = cpus.len() == 1 && open.len() > 1;
     if alone || cpus.intersection(open).is_empty() { ThreadKind::Bound } else { ThreadKind::Movable }
 }
 
@@ -212,6 +212,15 @@ mod tests {
             table.row(CpuId(2)).unwrap().threads.unwrap(),
             ThreadCounts { movable: 0, bound: 1, pinned: 0, workers: 0 }
         );
+    }
+
+    #[test]
+    fn threads_on_the_only_open_cpu_are_there_by_chance() {
+        let table =
+            table("0-1", vec![thread(1, "0", false), thread(2, "0", false), thread(3, "1", false)], vec![]);
+        assert_eq!(shielded(&table), "1");
+        let counts = |cpu| table.row(CpuId(cpu)).unwrap().threads.unwrap();
+        assert_eq!((counts(0).movable, counts(1).movable, counts(1).bound), (2, 0, 1));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod interrupts;
 mod noise;
 mod processes;
 
+use crate::change::Change;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::ShieldPlan;
 use whylate_core::{CpuId, CpuSet, Warning};
@@ -52,6 +53,13 @@ impl Planner for ShieldPlan {
             add(processes::plan(&sides, self.method, surroundings)?);
         }
         Ok(planned)
+    }
+
+    fn again(&self, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
+        if !self.processes {
+            return Ok(Vec::new());
+        }
+        processes::stragglers(&sides(self, surroundings)?, self.method, surroundings)
     }
 }
 

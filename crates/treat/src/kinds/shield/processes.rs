@@ -30,6 +30,24 @@ pub(super) fn plan(
     }
 }
 
+/// Tasks that were started while the others were being moved; an isolated partition leaves none.
+pub(super) fn stragglers(
+    sides: &Sides,
+    method: ShieldMethod,
+    surroundings: &Surroundings,
+) -> Result<Vec<Change>, Impossible> {
+    let threads = movable(surroundings)?;
+    let hierarchy = Hierarchy::find(&surroundings.root)?.filter(|_| method != ShieldMethod::Affinity);
+    Ok(match hierarchy {
+        Some(Hierarchy { version: 1, mount }) => {
+            let members = threads.iter().filter_map(|thread| Some((thread, task(thread, surroundings)?)));
+            members.filter_map(|(thread, task)| join(thread, task, sides, &mount, surroundings)).collect()
+        }
+        Some(_) => Vec::new(),
+        None => by_affinity(sides, &threads, surroundings)?.changes,
+    })
+}
+
 /// Whether somebody put a task on the shielded CPUs alone: it belongs there.
 fn belongs(thread: &ThreadRow, sides: &Sides) -> bool {
     !thread.kernel && !thread.cpus.is_empty() && thread.cpus.difference(&sides.shielded).is_empty()
