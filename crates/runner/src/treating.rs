@@ -102,6 +102,7 @@ impl Treating for RealTreating {
             .map_err(|source| TreatError::Impossible { treatment: name.to_owned(), source })?;
         let mut warnings = planned.warnings;
         warnings.extend(self.guard.apply(name, &planned.changes)?);
+        warnings.extend(self.guard.settle(name, kind, &surroundings)?);
         for warning in &mut warnings {
             warning.text = format!("treatment `{name}`: {}", warning.text);
         }
