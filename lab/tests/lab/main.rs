@@ -6,6 +6,7 @@ mod boot;
 mod devices;
 mod measure;
 mod plant;
+mod shield;
 mod trace;
 mod treat;
 
@@ -15,5 +16,6 @@ fn main() -> std::process::ExitCode {
     tests.extend(measure::tests());
     tests.extend(devices::tests());
     tests.extend(treat::tests());
+    tests.extend(shield::tests());
     suite::run(tests)
 }

@@ -1,0 +1,115 @@
+//! The treatment `shield` on a real kernel with cgroup v2: what is left on the CPU, how a probe gets there, hotplug, and
+//! that everything is as it was afterwards.
+
+use serde_json::Value;
+use whylate_lab::suite::LabTest;
+use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
+
+/// Every setting and every thread's CPUs; threads of workqueues come and go.
+const SNAPSHOT: &str = r#"
+snapshot() {
+    for file in /proc/irq/*/smp_affinity_list /proc/irq/default_smp_affinity /proc/sys/kernel/watchdog_cpumask \
+        /proc/sys/vm/stat_interval /proc/sys/kernel/timer_migration /sys/devices/virtual/workqueue/cpumask \
+        /sys/fs/cgroup/cgroup.subtree_control; do
+        [ ! -e "$file" ] || echo "$file $(cat "$file")"
+    done
+    find /sys/fs/cgroup -mindepth 1 -type d
+    for task in /proc/[0-9]*/task/[0-9]*; do
+        name=$(cat "$task/comm" 2>/dev/null) || continue
+        case $name in kworker*|cat|sh|bash) continue ;; esac
+        echo "$task $name $(grep Cpus_allowed_list "$task/status" 2>/dev/null)"
+    done
+}
+export WHYLATE_STATE_DIR=/tmp/whylate-state
+"#;
+
+/// A loop on CPU 0, and a task that somebody put on CPU 1.
+const LOAD: &str = "taskset -c 0 sh -c 'while :; do :; done' & load=$!\n\
+                    taskset -c 1 sleep 1000 & member=$!\n\
+                    sleep 0.5\n";
+
+pub(crate) fn tests() -> Vec<LabTest> {
+    let mut tests = Vec::new();
+    for kernel in Kernel::ALL {
+        let machine = Machine::new(Profile::Threads, kernel);
+        tests.extend([
+            LabTest::new("shield_by_a_partition_leaves_nothing_movable", machine.clone(), by_partition),
+            LabTest::new("shield_by_affinity_leaves_nothing_movable", machine, by_affinity),
+        ]);
+    }
+    tests
+}
+
+fn by_partition(guest: &mut Guest) -> Result<(), LabError> {
+    let table = shielded(guest, "")?;
+    let bound = names(&table, "bound");
+    assert_eq!(bound, ["sleep"], "who was put there stays");
+    Ok(())
+}
+
+fn by_affinity(guest: &mut Guest) -> Result<(), LabError> {
+    shielded(guest, "--method affinity").map(drop)
+}
+
+/// Shields CPU 1, looks at it, measures on it, takes it offline and back, and restores; gives the table.
+fn shielded(guest: &mut Guest, flags: &str) -> Result<Value, LabError> {
+    let script = format!(
+        "{SNAPSHOT}{LOAD}snapshot >$OUT/before\n\
+         whylate treat apply shield --cpus 1 {flags} >$OUT/apply 2>&1 || exit 11\n\
+         whylate cpus --interval 500ms --json >$OUT/cpus.json || exit 12\n\
+         whylate measure timer --cpu 1 -D 1s -q --json >$OUT/timer.json || exit 13\n\
+         echo 0 >/sys/devices/system/cpu/cpu1/online || exit 14\n\
+         whylate cpus --interval 100ms --json >$OUT/offline.json || exit 15\n\
+         echo 1 >/sys/devices/system/cpu/cpu1/online || exit 16\n\
+         whylate cpus --interval 100ms --json >$OUT/online.json || exit 17\n\
+         whylate treat restore >$OUT/restore 2>&1 || exit 18\n\
+         snapshot >$OUT/after\nkill $load $member\n\
+         diff $OUT/before $OUT/after"
+    );
+    let output = guest.run(&script)?;
+    let file = |name: &str| std::fs::read_to_string(output.files.join(name)).unwrap_or_default();
+    let (said, given_back) = (file("apply"), file("restore"));
+    assert_eq!(output.status, 0, "{}{}\n{said}\n{given_back}", output.stdout, output.stderr);
+    assert!(given_back.contains("as they were before"), "{given_back}");
+
+    let table = json(&file("cpus.json"));
+    assert_shielded(&table);
+    let timer = json(&file("timer.json"));
+    assert!(timer["cpus"][0]["samples"].as_u64().is_some_and(|samples| samples > 0), "{timer}");
+    assert_eq!(row(&json(&file("offline.json")))["online"], Value::Bool(false));
+    let online = json(&file("online.json"));
+    if flags.is_empty() {
+        assert_shielded(&online);
+    }
+    Ok(table)
+}
+
+/// No thread and no interrupt line that could be moved may use CPU 1; what remains has a name.
+fn assert_shielded(table: &Value) {
+    let row = row(table);
+    assert_eq!(row["shielding"]["processes"], Value::Bool(true), "movable: {:?}", names(table, "movable"));
+    assert_eq!(row["shielding"]["interrupts"], Value::Bool(true), "{}", table["lines"]);
+    assert_eq!(row["threads"]["movable"], 0);
+    let pinned = names(table, "pinned");
+    for thread in ["migration/1", "cpuhp/1", "ksoftirqd/1"] {
+        assert!(pinned.iter().any(|name| name == thread), "no {thread} in {pinned:?}");
+    }
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn row(table: &Value) -> &Value {
+    let rows = table["cpus"].as_array().map(Vec::as_slice).unwrap_or_default();
+    rows.iter().find(|row| row["cpu"] == 1).expect("CPU 1 is there")
+}
+
+/// Names of the threads of that kind that may use CPU 1.
+fn names(table: &Value, kind: &str) -> Vec<String> {
+    let threads = table["threads"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let here = threads.iter().filter(|thread| {
+        thread["kind"] == kind && thread["cpus"].as_str().is_some_and(|cpus| cpus == "1" || cpus == "0-1")
+    });
+    here.filter_map(|thread| Some(thread["name"].as_str()?.to_owned())).collect()
+}
