@@ -154,7 +154,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "[[cell]]",
             "[[treatment]]\nname = \"s\"\n[[cell]]",
-            "plan.toml:20:1: treatment[0]: has no `kind`; the kinds are irq-affinity, affinity, governor, smt-off, idle, thp, ksm, numa-balancing, watchdog, rt-throttling, sysfs, sysctl, module-parameter",
+            "plan.toml:20:1: treatment[0]: has no `kind`; the kinds are shield, irq-affinity, affinity, governor, smt-off, idle, cache-partition, gpu-power, thp, ksm, numa-balancing, watchdog, rt-throttling, sysfs, sysctl, module-parameter",
         ),
         (
             "[[cell]]",

@@ -42,7 +42,7 @@ impl Sampler {
         self.since = Instant::now();
         let interrupts = Counts::delta(&self.before, &after, &facts.cpu_sets.online);
         self.before = after;
-        Ok(cpu_table(facts, Observed { interrupts, ..observe(&self.root, facts, elapsed)? }))
+        Ok(cpu_table(facts, &Observed { interrupts, ..observe(&self.root, facts, elapsed)? }))
     }
 }
 

@@ -17,6 +17,9 @@ pub const GROUP: &str = "whylate-shield";
 /// Name of the group of everybody else, in cgroup v1.
 pub const OTHERS_GROUP: &str = "whylate-others";
 
+/// Holds the shielded CPUs while a shield by affinity is up: nothing else in the machine shows it.
+pub const MARK: &str = "/run/whylate-shield.cpus";
+
 /// Where the cpuset controller of cgroup v1 is usually mounted.
 const MOUNTS_V1: [&str; 2] = ["/sys/fs/cgroup/cpuset", "/dev/cpuset"];
 /// Where cgroup v2 is usually mounted.
@@ -67,22 +70,32 @@ impl Hierarchy {
     }
 }
 
-/// CPUs that are shielded by a group now.
+/// CPUs that are shielded now, by a group or by affinity.
 ///
 /// # Errors
 /// As [`HostRoot::read_cpus`].
 pub fn shielded(root: &HostRoot) -> Result<CpuSet, HostError> {
+    Ok(by_group(root)?.union(&by_affinity(root)?))
+}
+
+fn by_group(root: &HostRoot) -> Result<CpuSet, HostError> {
     let Some(hierarchy) = Hierarchy::find(root)? else { return Ok(CpuSet::default()) };
     Ok(root.read_cpus(&format!("{}/cpuset.cpus", hierarchy.group()))?.unwrap_or_default())
 }
 
-/// Those of the shielded CPUs that this process could use by entering the group.
+fn by_affinity(root: &HostRoot) -> Result<CpuSet, HostError> {
+    Ok(root.read_cpus(MARK)?.unwrap_or_default())
+}
+
+/// Those of the shielded CPUs that this process could use: by entering the group, or just by setting its affinity.
 ///
 /// # Errors
 /// As [`shielded`].
 pub fn open_to_this_process(root: &HostRoot) -> Result<CpuSet, HostError> {
-    let Some(hierarchy) = Hierarchy::find(root)? else { return Ok(CpuSet::default()) };
-    if root.is_writable(&hierarchy.members_file()) { shielded(root) } else { Ok(CpuSet::default()) }
+    let by_affinity = by_affinity(root)?;
+    let Some(hierarchy) = Hierarchy::find(root)? else { return Ok(by_affinity) };
+    let is_open = root.is_writable(&hierarchy.members_file());
+    Ok(if is_open { by_group(root)?.union(&by_affinity) } else { by_affinity })
 }
 
 /// Brings the calling thread into the group of the shield when all of `cpus` belong to it. Says whether it did.
@@ -96,7 +109,7 @@ pub(crate) fn enter(cpus: &CpuSet) -> io::Result<bool> {
     // Threads of one process enter one after another: moving the process would take those out again that are in.
     static ENTERING: Mutex<()> = Mutex::new(());
     let root = HostRoot::real();
-    let shielded = shielded(&root).unwrap_or_default();
+    let shielded = by_group(&root).unwrap_or_default();
     if shielded.is_empty() || !cpus.difference(&shielded).is_empty() {
         return Ok(false);
     }
@@ -156,5 +169,9 @@ mod tests {
         let open = format!("{text}== sys/fs/cgroup/whylate-shield/cgroup.threads :=\n");
         with_root(&open, |root| assert_eq!(open_to_this_process(root).unwrap().to_string(), "2-3"));
         with_root("", |root| assert!(shielded(root).unwrap().is_empty()));
+        with_root("== run/whylate-shield.cpus := 1\n", |root| {
+            assert_eq!(open_to_this_process(root).unwrap(), shielded(root).unwrap());
+            assert_eq!(shielded(root).unwrap().to_string(), "1", "by affinity");
+        });
     }
 }

@@ -21,7 +21,7 @@ fn checked(text: &str, targets: &str) -> CheckResult {
     check(&root, &facts, &targets.parse().unwrap(), &table, warnings).unwrap()
 }
 
-fn found<'a>(result: &'a CheckResult, code: FindingCode) -> &'a Finding {
+fn found(result: &CheckResult, code: FindingCode) -> &Finding {
     let finding = result.findings.iter().find(|finding| finding.id == code.code());
     finding.unwrap_or_else(|| panic!("no `{}` in {:#?}", code.code(), result.findings))
 }

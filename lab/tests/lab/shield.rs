@@ -2,8 +2,12 @@
 //! that everything is as it was afterwards.
 
 use serde_json::Value;
+use std::time::Duration;
 use whylate_lab::suite::LabTest;
 use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
+
+/// Both CPUs of the guest are busy while this runs.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Every setting and every thread's CPUs; threads of workqueues come and go.
 const SNAPSHOT: &str = r#"
@@ -66,7 +70,7 @@ fn shielded(guest: &mut Guest, flags: &str) -> Result<Value, LabError> {
          snapshot >$OUT/after\nkill $load $member\n\
          diff $OUT/before $OUT/after"
     );
-    let output = guest.run(&script)?;
+    let output = guest.start(&script)?.wait(LIMIT)?;
     let file = |name: &str| std::fs::read_to_string(output.files.join(name)).unwrap_or_default();
     let (said, given_back) = (file("apply"), file("restore"));
     assert_eq!(output.status, 0, "{}{}\n{said}\n{given_back}", output.stdout, output.stderr);

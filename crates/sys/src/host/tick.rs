@@ -36,10 +36,10 @@ pub fn parse(text: &str) -> BTreeMap<CpuId, CpuTimers> {
         let line = line.trim();
         if let Some((_, value)) = line.strip_prefix(".tick_stopped").and_then(|rest| rest.split_once(':')) {
             timers.tick_stopped = value.trim().parse::<u64>().ok().map(|value| value != 0);
-        } else if let Some(function) = function(line) {
-            if !timers.functions.contains(&function) {
-                timers.functions.push(function);
-            }
+        } else if let Some(function) = function(line)
+            && !timers.functions.contains(&function)
+        {
+            timers.functions.push(function);
         }
     }
     cpus

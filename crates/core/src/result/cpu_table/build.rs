@@ -39,7 +39,7 @@ pub struct Observed {
 }
 
 /// The table of a machine.
-pub fn build(facts: &Facts, observed: Observed) -> CpuTable {
+pub fn build(facts: &Facts, observed: &Observed) -> CpuTable {
     let Observed { interval_ns, mut threads, lines, warnings, .. } = observed.clone();
     let online = &facts.cpu_sets.online;
     let open = open_cpus(&threads, online);
@@ -53,7 +53,7 @@ pub fn build(facts: &Facts, observed: Observed) -> CpuTable {
     }
     let table =
         CpuTable { format: CPUS_FORMAT.to_owned(), interval_ns, cpus: Vec::new(), threads, lines, warnings };
-    let rows = facts.cpus.iter().map(|cpu| row(cpu, facts, &observed, &table, &open));
+    let rows = facts.cpus.iter().map(|cpu| row(cpu, facts, observed, &table, &open));
     CpuTable { cpus: rows.collect(), ..table }
 }
 
@@ -178,7 +178,7 @@ mod tests {
     fn table(online: &str, threads: Vec<ThreadRow>, lines: Vec<LineRow>) -> CpuTable {
         let observed =
             Observed { threads, lines, threads_known: true, lines_known: true, ..Observed::default() };
-        build(&machine(online), observed)
+        build(&machine(online), &observed)
     }
 
     fn shielded(table: &CpuTable) -> String {

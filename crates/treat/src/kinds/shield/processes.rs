@@ -9,7 +9,7 @@ use whylate_core::plan::ShieldMethod;
 use whylate_core::result::{ThreadKind, ThreadRow};
 use whylate_core::{CpuSet, Warning};
 use whylate_sys::host::threads::Threads;
-use whylate_sys::shield::{GROUP, Hierarchy, OTHERS_GROUP};
+use whylate_sys::shield::{GROUP, Hierarchy, MARK, OTHERS_GROUP};
 
 pub(super) fn plan(
     sides: &Sides,
@@ -26,8 +26,22 @@ pub(super) fn plan(
             "method: there is no cpuset controller here (cgroup v1 `cpuset` or cgroup v2 is not mounted, or this \
                  is a container); use `affinity`",
         )),
-        (ShieldMethod::Auto | ShieldMethod::Affinity, _) => by_affinity(sides, &threads, surroundings),
+        (ShieldMethod::Auto | ShieldMethod::Affinity, _) => {
+            let mut planned = Planned::changes(vec![mark(sides)]);
+            planned.changes.extend(by_affinity(sides, &threads, surroundings));
+            let text = "processes are kept away by the affinity of each thread: threads of the kernel that start later, \
+                        and programs that set their own affinity, can still use the shielded CPUs";
+            planned.warnings.push(Warning::without_fix("shield-by-affinity", text));
+            Ok(planned)
+        }
     }
+}
+
+/// Affinities do not show that there is a shield: those who look for it find it written down.
+fn mark(sides: &Sides) -> Change {
+    let target = Target::file_with(MARK, Reading::Text);
+    let effect = "whylate finds the shielded CPUs";
+    Change::optional(target, sides.shielded.to_string(), effect)
 }
 
 /// Tasks that were started while the others were being moved; an isolated partition leaves none.
@@ -44,7 +58,7 @@ pub(super) fn stragglers(
             members.filter_map(|(thread, task)| join(thread, task, sides, &mount, surroundings)).collect()
         }
         Some(_) => Vec::new(),
-        None => by_affinity(sides, &threads, surroundings)?.changes,
+        None => by_affinity(sides, &threads, surroundings),
     })
 }
 
@@ -64,11 +78,7 @@ fn task(thread: &ThreadRow, surroundings: &Surroundings) -> Option<Task> {
 }
 
 /// Without groups: each thread is confined to the other CPUs.
-fn by_affinity(
-    sides: &Sides,
-    threads: &[ThreadRow],
-    surroundings: &Surroundings,
-) -> Result<Planned, Impossible> {
+fn by_affinity(sides: &Sides, threads: &[ThreadRow], surroundings: &Surroundings) -> Vec<Change> {
     let is_astray = |thread: &&ThreadRow| {
         !thread.cpus.intersection(&sides.shielded).is_empty() && !belongs(thread, sides)
     };
@@ -82,11 +92,7 @@ fn by_affinity(
             effect,
         ))
     };
-    let mut planned = Planned::changes(touching.filter_map(change).collect());
-    let text = "processes are kept away by the affinity of each thread: threads of the kernel that start later, and \
-                programs that set their own affinity, can still use the shielded CPUs";
-    planned.warnings.push(Warning::without_fix("shield-by-affinity", text));
-    Ok(planned)
+    touching.filter_map(change).collect()
 }
 
 fn by_cpuset(

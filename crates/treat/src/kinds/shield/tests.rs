@@ -94,7 +94,8 @@ const NOISE: [&str; 6] = [
 fn by_affinity_where_there_is_no_cpuset() {
     let (_folder, surroundings) = machine(MACHINE);
     let planned = shield("1").plan(&surroundings).unwrap();
-    let processes = ["affinity of init (1) = 0", "affinity of kthreadd (2) = 0"];
+    let processes =
+        ["/run/whylate-shield.cpus = 1", "affinity of init (1) = 0", "affinity of kthreadd (2) = 0"];
     assert_eq!(written(&planned.changes), [NOISE.as_slice(), &processes].concat());
     let expected = ["interrupts-stay", "local-timer-stays", "rcu-callbacks-stay", "shield-by-affinity"];
     assert_eq!(codes(&planned), expected);
@@ -175,7 +176,7 @@ fn each_part_can_be_left_out() {
     };
     assert_eq!(plan(false, true, false), Ok(2));
     assert_eq!(plan(false, false, true), Ok(3));
-    assert_eq!(plan(true, false, false), Ok(3));
+    assert_eq!(plan(true, false, false), Ok(4));
     assert!(plan(false, false, false).unwrap_err().starts_with("nothing is shielded"));
 }
 
