@@ -4,8 +4,8 @@
 //! out is text. Nothing here reads a file, measures, or computes a statistic: figures are formatted as they stand
 //! in the result, and histograms and time series are only thinned to what a picture can show.
 
-pub mod explain;
 mod dispatch;
+pub mod explain;
 mod figure;
 pub mod html;
 pub mod markdown;

@@ -38,10 +38,7 @@ fn result(name: &str) -> ExplainResult {
 fn the_text_begins_with_the_culprit_and_fits() {
     for width in [60, 80, 100, 200] {
         let text = terminal(&result("irq/45-nvkm"), Style { color: false, width });
-        assert!(
-            text.starts_with("irq/45-nvkm was 112 us late on CPU 5: irq/45-nvkm (thread"),
-            "{text}"
-        );
+        assert!(text.starts_with("irq/45-nvkm was 112 us late on CPU 5: irq/45-nvkm (thread"), "{text}");
         let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(widest <= width.clamp(80, 100), "{widest} columns of {width}:\n{text}");
         for part in

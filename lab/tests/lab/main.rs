@@ -7,8 +7,8 @@ mod causes;
 mod devices;
 mod measure;
 mod plant;
-mod shield;
 mod series;
+mod shield;
 mod trace;
 mod treat;
 

@@ -22,10 +22,10 @@ pub mod builtin;
 
 pub use dispatch::{DispatchPlan, DispatchSource};
 pub use document::{Place, PlanError, Source};
-pub use isolation::{CachePartitionPlan, GpuPowerPlan, ShieldMethod, ShieldPlan};
 pub use event_load::{
     BarrierReach, EventPace, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan,
 };
+pub use isolation::{CachePartitionPlan, GpuPowerPlan, ShieldMethod, ShieldPlan};
 pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
 pub use roundtrip::{CpuPair, RoundtripMethod, RoundtripMethods, RoundtripPlan};
