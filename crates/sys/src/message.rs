@@ -177,7 +177,7 @@ impl Descriptors {
     /// When the process has no file descriptor left.
     pub fn eventfds() -> io::Result<Self> {
         let direction = || -> io::Result<Direction> {
-            let end = OwnedFd::from(eventfd(0, EventfdFlags::CLOEXEC)?);
+            let end = eventfd(0, EventfdFlags::CLOEXEC)?;
             Ok(Direction { read_end: end.try_clone()?, write_end: end })
         };
         Ok(Self { there: direction()?, back: direction()? })

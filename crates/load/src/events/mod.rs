@@ -123,7 +123,7 @@ fn prepare<W: Write>(crew: &Crew, spec: &EventSpec, context: &mut Context<W>) ->
 fn work<W: Write>(
     crew: &Crew,
     spec: &EventSpec,
-    how: String,
+    how: &str,
     context: &mut Context<W>,
 ) -> Result<(), LoadError> {
     let begin = clock::now();
