@@ -59,11 +59,11 @@ fuzz_target!(|bytes: &[u8]| {
     let half = pages.len() / page_bytes / 2 * page_bytes;
     let rest = (pages.len() - half) / page_bytes * page_bytes;
     let input = Input::memory(Path::new("fuzz.raw"), pages);
-    let cursors = [(0, half), (half, rest)].iter().enumerate().map(|(cpu, (offset, length))| {
-        let pages = Pages::plain(&input, *offset as u64, *length as u64, page_bytes).expect("whole pages");
-        Cursor::new(CpuId(cpu as u32), 0, layout, pages)
-    });
-    let cursors = cursors.collect();
+    let mut cursors = Vec::new();
+    for (cpu, (offset, length)) in [(0, half), (half, rest)].into_iter().enumerate() {
+        let pages = Pages::plain(&input, offset as u64, length as u64, page_bytes).expect("whole pages");
+        cursors.push(Cursor::new(CpuId(cpu as u32), 0, layout, pages));
+    }
     let mut merge = Merge::new(vec![input], Unpacker::new(Algorithm::None), cursors);
     let mut texts = Texts::default();
     let kernel = Kernel { order, long_bytes: long, release: None, text_start: None };

@@ -54,7 +54,7 @@ pub(crate) fn run<W: Write>(spec: &EventSpec, context: &mut Context<W>) -> Resul
             // A thread that is gone is found by the reporting loop.
             let _ = start.send(());
         }
-        work(&crew, spec, details.recv().unwrap_or_default(), context)
+        work(&crew, spec, &details.recv().unwrap_or_default(), context)
     });
     crew.shared.stop.store(true, Relaxed);
     crew.starts.clear();
