@@ -24,6 +24,7 @@ fn json(guest: &mut Guest, script: &str) -> Result<Value, LabError> {
     Ok(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in: {text}")))
 }
 
+#[allow(clippy::print_stdout, reason = "figures for the reader of the log, which nothing asserts")]
 fn dispatch(guest: &mut Guest) -> Result<(), LabError> {
     for (source, interval, tells) in [
         ("timerfd", "10ms", true),
@@ -69,6 +70,7 @@ fn calls_during(guest: &mut Guest, command: &str) -> Result<(u64, String), LabEr
     Ok((count.trim().parse().unwrap_or(0), rest.to_owned()))
 }
 
+#[allow(clippy::print_stdout, reason = "figures for the reader of the log, which nothing asserts")]
 fn pageattr(guest: &mut Guest) -> Result<(), LabError> {
     guest.ok("modprobe vgem")?;
     let (calls, text) = calls_during(guest, "whylate load pageattr --cpus 0 -D 3 --json -q")?;
