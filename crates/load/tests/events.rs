@@ -14,6 +14,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_whylate-load-child");
 const READY: Duration = Duration::from_secs(20);
 
 /// Last and first usable CPU; `None` when they are the same.
+#[allow(clippy::print_stdout, reason = "a skipped test says so")]
 fn two_cpus() -> Option<(CpuId, CpuId)> {
     let cpus = allowed_of_this_thread().unwrap();
     let (last, first) = (cpus.last().unwrap(), cpus.first().unwrap());
