@@ -66,10 +66,15 @@ pub(crate) fn command(machine: &Machine, parts: &Parts<'_>) -> Result<Command, L
 /// Kernel, its command line, its console.
 fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>) {
     let mut line = String::from("console=ttyS0 panic=-1 loglevel=5 tsc=reliable");
-    if machine.profile == Profile::Threads
-        && let Some(khz) = counter::frequency_khz()
-    {
-        line.push_str(&format!(" tsc_early_khz={khz}"));
+    match machine.profile {
+        // Counted time leaps to the next timer whenever all CPUs wait, for a disk of the host for example: minutes may
+        // pass for a task that waits no longer than usual.
+        Profile::Counted | Profile::CountedPair => line.push_str(" sysctl.kernel.hung_task_timeout_secs=0"),
+        Profile::Threads => {
+            if let Some(khz) = counter::frequency_khz() {
+                line.push_str(&format!(" tsc_early_khz={khz}"));
+            }
+        }
     }
     let mut kernel = "vmlinux";
     if machine.devices.contains(&Device::VesaFramebuffer) {

@@ -33,8 +33,11 @@ pub(crate) fn tests() -> Vec<LabTest> {
 
 /// Plants stalls of 3 ms while a probe runs; returns what the planter logged and the probe's result.
 fn measure_beside_plants(guest: &mut Guest, command: &str) -> Result<(Vec<Stall>, Value), LabError> {
+    // The first, short measurement brings all files into memory: in counted time a disk may take longer than the pause
+    // before the first stall.
     let script = format!(
         "set -e\n[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\n\
+         {command} --duration 50ms >/dev/null 2>&1\n\
          echo 'irq-off 3ms cpu=0 after=1500ms count={STALLS} every=230ms' >/proc/plant &\n\
          {command} --duration 5s --spikes 5000 --json -q >$OUT/result.json\nwait\ncat /proc/plant"
     );
