@@ -46,7 +46,8 @@ fn until_counted(spec: EventSpec, line: &str, cpu: CpuId) -> f64 {
     let before = read();
     let mut load = start(spec).unwrap();
     let begin = Instant::now();
-    while read() - before < ENOUGH {
+    // Long enough that a rate is reported, too.
+    while read() - before < ENOUGH || begin.elapsed() < Duration::from_millis(500) {
         let grown = read() - before;
         assert!(begin.elapsed() < Duration::from_secs(60), "{line} on CPU {cpu} grew by {grown} only");
         std::thread::sleep(Duration::from_millis(20));

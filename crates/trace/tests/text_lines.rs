@@ -143,7 +143,7 @@ const BODIES: &[(&str, &str)] = &[
     ),
     (
         "#1     inner/outer(us):    3/4     ts:1.000000002 count:5 nmi-total:6 nmi-count:7",
-        "Hwlat { sequence: 1, inner_ns: 3000, outer_ns: 4000, count: Some(5), nmi_ns: Some(6) }",
+        "Hwlat { sequence: 1, inner_ns: 3000, outer_ns: 4000, count: Some(5), nmi_ns: Some(6000) }",
     ),
     (
         "#7     context user-ret timer_latency      1042 ns",

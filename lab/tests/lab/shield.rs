@@ -9,7 +9,8 @@ use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
 /// Both CPUs of the guest are busy while this runs.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Every setting and every thread's CPUs; threads of workqueues come and go.
+/// Every setting, and the CPUs of every thread that can be moved: those of the others are the kernel's own business, and
+/// change with hotplug. Threads that come or go meanwhile are left out by [`COMPARE`].
 const SNAPSHOT: &str = r#"
 snapshot() {
     for file in /proc/irq/*/smp_affinity_list /proc/irq/default_smp_affinity /proc/sys/kernel/watchdog_cpumask \
@@ -20,16 +21,32 @@ snapshot() {
     find /sys/fs/cgroup -mindepth 1 -type d
     for task in /proc/[0-9]*/task/[0-9]*; do
         name=$(cat "$task/comm" 2>/dev/null) || continue
-        case $name in kworker*|cat|sh|bash) continue ;; esac
+        flags=$(sed 's/.*) //' "$task/stat" 2>/dev/null | cut -d' ' -f7)
+        [ $(( ${flags:-67108864} & 67108864 )) = 0 ] || continue
         echo "$task $name $(grep Cpus_allowed_list "$task/status" 2>/dev/null)"
     done
 }
 export WHYLATE_STATE_DIR=/tmp/whylate-state
 "#;
 
+/// Compares what is in both snapshots; settings and groups have to be in both.
+const COMPARE: &str = r#"
+compare() {
+    for side in before after; do
+        grep -v '^/proc/[0-9]*/task' $OUT/$side >$OUT/$side-settings
+        grep '^/proc/[0-9]*/task' $OUT/$side | sort >$OUT/$side-threads
+    done
+    diff $OUT/before-settings $OUT/after-settings || return 1
+    while read -r task rest; do
+        now=$(grep "^$task " $OUT/after-threads) || continue
+        [ "$now" = "$task $rest" ] || { echo "$task $rest, now $now"; return 1; }
+    done <$OUT/before-threads
+}
+"#;
+
 /// A loop on CPU 0, and a task that somebody put on CPU 1.
 const LOAD: &str = "taskset -c 0 sh -c 'while :; do :; done' & load=$!\n\
-                    taskset -c 1 sleep 1000 & member=$!\n\
+                    taskset -c 1 sleep infinity & member=$!\n\
                     sleep 0.5\n";
 
 pub(crate) fn tests() -> Vec<LabTest> {
@@ -58,7 +75,7 @@ fn by_affinity(guest: &mut Guest) -> Result<(), LabError> {
 /// Shields CPU 1, looks at it, measures on it, takes it offline and back, and restores; gives the table.
 fn shielded(guest: &mut Guest, flags: &str) -> Result<Value, LabError> {
     let script = format!(
-        "{SNAPSHOT}{LOAD}snapshot >$OUT/before\n\
+        "{SNAPSHOT}{COMPARE}{LOAD}snapshot >$OUT/before\n\
          whylate treat apply shield --cpus 1 {flags} >$OUT/apply 2>&1 || exit 11\n\
          whylate cpus --interval 500ms --json >$OUT/cpus.json || exit 12\n\
          whylate measure timer --cpu 1 -D 1s -q --json >$OUT/timer.json || exit 13\n\
@@ -67,8 +84,8 @@ fn shielded(guest: &mut Guest, flags: &str) -> Result<Value, LabError> {
          echo 1 >/sys/devices/system/cpu/cpu1/online || exit 16\n\
          whylate cpus --interval 100ms --json >$OUT/online.json || exit 17\n\
          whylate treat restore >$OUT/restore 2>&1 || exit 18\n\
-         snapshot >$OUT/after\nkill $load $member\n\
-         diff $OUT/before $OUT/after"
+         snapshot >$OUT/after\nkill $load $member || exit 19\n\
+         compare"
     );
     let output = guest.start(&script)?.wait(LIMIT)?;
     let file = |name: &str| std::fs::read_to_string(output.files.join(name)).unwrap_or_default();

@@ -246,18 +246,15 @@ impl<'o> Finder<'o> {
         self.clock = clock;
     }
 
-    /// cyclictest's break marker says how late its thread was.
+    /// A break marker says how late its thread was.
     fn print(&mut self, event: &Event, text: &str) {
-        let Some((_, rest)) = text.split_once("hit latency threshold (") else { return };
-        let mut numbers =
-            rest.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u64>().ok());
-        let (Some(latency_us), Some(pid)) = (numbers.next(), event.pid) else { return };
+        let (Some((latency_ns, threshold_ns)), Some(pid)) = (break_marker(text), event.pid) else { return };
         self.marked = Some(pid);
-        self.marked_threshold_ns = numbers.next().map(|us| us.saturating_mul(1000));
+        self.marked_threshold_ns = threshold_ns;
         let options = self.options;
         let track = self.task(pid, event.command, None);
         let (actual_ns, cpu, since_ns) = track.last_in.unwrap_or((event.at_ns, event.cpu, 0));
-        let expected_ns = actual_ns.saturating_sub(latency_us.saturating_mul(1000));
+        let expected_ns = actual_ns.saturating_sub(latency_ns);
         let known = track.late.take_at(actual_ns);
         let better = known.filter(|late| late.from == ExpectedFrom::Timer || options.period_ns.is_some());
         let late = better.unwrap_or(Late {
@@ -313,6 +310,21 @@ impl<'o> Finder<'o> {
             largest.push(late, top);
         }
     }
+}
+
+/// Latency and threshold of a break marker: cyclictest's has microseconds (`hit latency threshold (3533 > 2000)`), that
+/// of whylate's own probe says its unit (`hit latency threshold (405930 ns > 300000 ns)`).
+fn break_marker(text: &str) -> Option<(u64, Option<u64>)> {
+    let (_, rest) = text.split_once("hit latency threshold (")?;
+    let in_ns = |number: &str| {
+        let digits = number.trim().trim_end_matches([')', '\n', ' ']);
+        match digits.strip_suffix(" ns") {
+            Some(nanoseconds) => nanoseconds.parse().ok(),
+            None => digits.parse::<u64>().ok().map(|microseconds| microseconds.saturating_mul(1000)),
+        }
+    };
+    let (latency, threshold) = rest.split_once('>').unwrap_or((rest, ""));
+    Some((in_ns(latency)?, in_ns(threshold)))
 }
 
 impl TaskTrack {

@@ -211,10 +211,14 @@ fn the_break_marker_tells_the_latency() {
         4010 0 stalld-9 d..h1.. wakeup cyclictest-7:0 0
         4050 0 stalld-9 d...2.. switch stalld-9:120 R > cyclictest-7:0
         4100 0 cyclictest-7 ....... print hit latency threshold (3500 > 2000)";
-    let result = explained(lines);
-    assert_eq!(only(&result), (3500, CauseKind::IrqsOff, "stalld", "stall_pci_readback"));
-    assert_eq!(result.spikes[0].expected_from, ExpectedFrom::Marker);
-    assert_eq!(result.traces[0].task_reason, "it stopped the trace because it was late");
+    // cyclictest's marker, and that of whylate's own probe, which says its unit.
+    for lines in [lines.to_owned(), lines.replace("(3500 > 2000)", "(3500000 ns > 2000000 ns)")] {
+        let result = explained(&lines);
+        assert_eq!(only(&result), (3500, CauseKind::IrqsOff, "stalld", "stall_pci_readback"));
+        assert_eq!(result.spikes[0].expected_from, ExpectedFrom::Marker);
+        assert_eq!(result.traces[0].task_reason, "it stopped the trace because it was late");
+        assert_eq!(result.traces[0].threshold_ns, 2_000_000);
+    }
 }
 
 #[test]

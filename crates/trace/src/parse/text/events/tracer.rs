@@ -48,7 +48,7 @@ fn hwlat(sequence: u32, rest: &[u8]) -> Option<EventKind> {
         inner_ns: inner.checked_mul(1000)?,
         outer_ns: outer.checked_mul(1000)?,
         count: optional(b"count:").and_then(|count| count.try_into().ok()),
-        nmi_ns: optional(b"nmi-total:"),
+        nmi_ns: optional(b"nmi-total:").and_then(|microseconds| microseconds.checked_mul(1000)),
     })
 }
 
@@ -96,12 +96,12 @@ pub(super) fn hwlat_fields(text: &Text<'_>, _: &mut Texts) -> Option<EventKind> 
         inner_ns: tabbed(text.fields, b"inner")?.checked_mul(1000)?,
         outer_ns: tabbed(text.fields, b"outer")?.checked_mul(1000)?,
         count: tabbed(text.fields, b"count").and_then(|count| count.try_into().ok()),
-        nmi_ns: tabbed(text.fields, b"nmi-ts"),
+        nmi_ns: tabbed(text.fields, b"nmi-ts").and_then(|microseconds| microseconds.checked_mul(1000)),
     })
 }
 
-/// The osnoise tracer's line in tracefs (reports leave the run time out): run time and noise in µs, what was left in percent, the largest noise in µs, and five
-/// counts.
+/// The osnoise tracer's line in tracefs (reports leave the run time out): run time and noise in microseconds, what was
+/// left in percent, the largest noise in microseconds, and five counts.
 pub(in crate::parse::text) fn osnoise(line: &[u8]) -> Option<EventKind> {
     let mut numbers = [0; 8];
     let mut tokens = line.split(|byte| *byte == b' ').filter(|token| !token.is_empty());
