@@ -12,7 +12,9 @@ use std::time::SystemTime;
 use whylate_core::moment::utc_text;
 use whylate_core::plan::{Policy, ProbePlan, TimerPlan};
 use whylate_core::record::SpikeRecord;
-use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, RECORDING_FORMAT, RecordedTrace, RecordingResult};
+use whylate_core::result::{
+    EXPLAIN_FORMAT, ExplainResult, ExplainedSpike, RECORDING_FORMAT, RecordedTrace, RecordingResult,
+};
 use whylate_core::{Facts, Nanos, Warning};
 use whylate_probe::{Batch, Observer, Outcome, ProbeSpec, Progress, measure, resolve};
 use whylate_sys::facts::preflight;
@@ -56,6 +58,10 @@ fn record(arguments: &TraceRecordArguments) -> Result<Ending> {
     finish(arguments, watch, outcome.map_err(anyhow::Error::from), &spec, facts, warnings)
 }
 
+/// How many late moments of a trace are explained to find the one that it was kept for.
+const EXPLAINED_MAX: usize = 64;
+/// The task reads the clock that soon after it was given the CPU.
+const NEAR_NS: u64 = 1_000_000;
 /// How many of the largest spikes are listed.
 const KEPT_SPIKES: usize = 32;
 
@@ -95,12 +101,18 @@ fn finish(
     Ok(if result.traces.is_empty() { Ending::Pass } else { Ending::Exceeded })
 }
 
-/// Who made the task late, for each trace: its largest spike is the one that it was kept for.
+/// Who made the task late, for each trace: of the moment that it was kept for. What was late before the probe was armed is
+/// in the trace too.
 fn explain(kept: &[Kept], until: Nanos) -> ExplainResult {
     let mut all = ExplainResult { format: EXPLAIN_FORMAT.to_owned(), ..ExplainResult::default() };
-    let options = Options { threshold_ns: Some(until.0), top: 1, ..Options::default() };
+    let options = Options { threshold_ns: Some(until.0), top: EXPLAINED_MAX, ..Options::default() };
     for kept in kept {
+        let before = all.spikes.len();
         super::explain::add_trace(&mut all, &kept.path, &options);
+        let found = all.spikes.split_off(before);
+        let distance = |spike: &ExplainedSpike| spike.actual_ns.abs_diff(kept.at_ns);
+        let nearest = found.into_iter().min_by_key(distance);
+        all.spikes.extend(nearest.filter(|spike| distance(spike) < NEAR_NS));
     }
     all
 }
