@@ -7,6 +7,7 @@
 use super::Options;
 use super::clock::Alignment;
 use super::late::{Largest, Late, LateKind};
+use super::marker;
 use super::rhythm::Rhythm;
 use super::vocabulary::{self, Class};
 use crate::event::{Event, EventKind, Name, Task, TaskState, TimerlatContext};
@@ -248,7 +249,7 @@ impl<'o> Finder<'o> {
 
     /// A break marker says how late its thread was.
     fn print(&mut self, event: &Event, text: &str) {
-        let (Some((latency_ns, threshold_ns)), Some(pid)) = (break_marker(text), event.pid) else { return };
+        let (Some((latency_ns, threshold_ns)), Some(pid)) = (marker::read(text), event.pid) else { return };
         self.marked = Some(pid);
         self.marked_threshold_ns = threshold_ns;
         let options = self.options;
@@ -310,21 +311,6 @@ impl<'o> Finder<'o> {
             largest.push(late, top);
         }
     }
-}
-
-/// Latency and threshold of a break marker: cyclictest's has microseconds (`hit latency threshold (3533 > 2000)`), that
-/// of whylate's own probe says its unit (`hit latency threshold (405930 ns > 300000 ns)`).
-fn break_marker(text: &str) -> Option<(u64, Option<u64>)> {
-    let (_, rest) = text.split_once("hit latency threshold (")?;
-    let in_ns = |number: &str| {
-        let digits = number.trim().trim_end_matches([')', '\n', ' ']);
-        match digits.strip_suffix(" ns") {
-            Some(nanoseconds) => nanoseconds.parse().ok(),
-            None => digits.parse::<u64>().ok().map(|microseconds| microseconds.saturating_mul(1000)),
-        }
-    };
-    let (latency, threshold) = rest.split_once('>').unwrap_or((rest, ""));
-    Some((in_ns(latency)?, in_ns(threshold)))
 }
 
 impl TaskTrack {

@@ -14,6 +14,7 @@ mod finder;
 mod judge;
 mod label;
 mod late;
+mod marker;
 mod rhythm;
 mod spike;
 mod stacks;
