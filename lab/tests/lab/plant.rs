@@ -233,7 +233,8 @@ fn page_faults(guest: &mut Guest) -> Result<(), LabError> {
     let stalls = Stall::read(&guest.ok("/lab/page-faults 0 100")?)?;
     let faults = number(&guest.ok(counter)?) - before;
     assert_eq!(stalls.len(), 1);
-    assert!(stalls[0].events > 100 && faults >= stalls[0].events, "{faults} faults, {stalls:?}");
+    // How many it makes in its time depends on how fast the guest is.
+    assert!(stalls[0].events > 0 && faults >= stalls[0].events, "{faults} faults, {stalls:?}");
     Ok(())
 }
 
