@@ -71,7 +71,8 @@ fn a_killed_run_leaves_no_process_and_goes_on_where_it_was() {
     wait_for_second_cell(&path);
     // The run, the processes of its two loads, the shell and its two sleepers.
     let running = until(|| marked(&mark).len() >= 6 || child.try_wait().unwrap().is_some());
-    assert!(running && marked(&mark).len() >= 6, "only {:?}", marked(&mark));
+    // Not counted again: a process that has forked and not yet taken its own name may be missed for a moment.
+    assert!(running && child.try_wait().unwrap().is_none(), "only {:?}", marked(&mark));
     child.kill().unwrap();
     child.wait().unwrap();
     let killed = Instant::now();
