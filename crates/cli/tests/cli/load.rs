@@ -114,7 +114,7 @@ fn loads_of_single_acts_run_in_plans_and_are_skipped_where_something_lacks() {
         })
         .collect();
     assert_eq!(rates, [("packets", "packets_per_s"), ("interrupts", "interrupts_per_s")]);
-    if std::fs::exists("/dev/dri").unwrap() {
+    if fs::exists("/dev/dri").unwrap() {
         return crate::tool::skipped("there is a graphics device");
     }
     let reason = word(&cells[1], "skipped");
