@@ -248,6 +248,27 @@ fn wrong_overrides_name_themselves() {
 }
 
 #[test]
+fn loads_of_single_acts_have_defaults_and_errors_with_their_place() {
+    let with =
+        |load: &str| PLAN.replace("kind = \"memory\"\nworking_set = \"l3/2\"\ncpus = \"target\"", load);
+    let plan = parse(&with("kind = \"tlb\"\nrate = \"1000/s\"")).unwrap();
+    let LoadKind::Tlb(tlb) = &plan.load[0].kind else { panic!("not a tlb load") };
+    assert_eq!((tlb.cpus.to_string(), tlb.victims.to_string()), ("others".to_owned(), "target".to_owned()));
+    assert_eq!(tlb.rate.to_string(), "1000/s");
+    for kind in ["ipi", "pageattr", "softirq", "irq-thread"] {
+        assert_eq!(parse(&with(&format!("kind = \"{kind}\""))).unwrap().load[0].kind.kind(), kind);
+    }
+    assert_eq!(
+        error(&with("kind = \"softirq\"\nrate = 1000")),
+        "plan.toml:14:8: load[0].rate: `1000` has no unit; write for example `1000/s` or `25%`"
+    );
+    assert_eq!(
+        error(&with("kind = \"irq-thread\"\nsource = \"gpu\"")),
+        "plan.toml:14:10: load[0].source: unknown value `gpu`; there is auto, disk, rtc, timer"
+    );
+}
+
+#[test]
 fn the_schema_knows_every_key_of_a_plan() {
     let schema = whylate_core::schema::schema("plan").unwrap();
     let text = serde_json::to_string(&schema).unwrap();

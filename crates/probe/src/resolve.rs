@@ -107,11 +107,14 @@ fn dispatch_kind(
         "only the whole dispatch latency is measured: how it is divided between the interrupt's entry, the wake-up \
          and the switch is not known without kernel events",
     ));
-    if source == DispatchSource::Timerfd && facts.kernel.preemption == "PREEMPT_RT" {
+    let in_softirq = matches!(source, DispatchSource::Timerfd | DispatchSource::Rtc);
+    if in_softirq && facts.kernel.preemption == "PREEMPT_RT" {
         warnings.push(Warning::new(
             "expiry-in-softirq",
-            "a PREEMPT_RT kernel handles the expiry of a timerfd in its timer softirq thread: the latency includes \
-             waking that thread",
+            format!(
+                "a PREEMPT_RT kernel handles the expiry of {source} in its timer softirq thread: the latency includes \
+                 waking that thread"
+            ),
             "use `nanosleep`, whose expiry is handled in the hard interrupt for real-time tasks",
         ));
     }

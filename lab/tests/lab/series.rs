@@ -46,7 +46,6 @@ fn dispatch(guest: &mut Guest) -> Result<(), LabError> {
         let warnings = result["warnings"].as_array().cloned().unwrap_or_default();
         let is_unknown = warnings.iter().any(|warning| warning["code"] == "expiry-unknown");
         assert_eq!(is_unknown, !tells, "{source}");
-        println!("         {source}: min {} p50 {} max {} ns", cpu["min_ns"], cpu["p50_ns"], cpu["max_ns"]);
     }
     Ok(())
 }
@@ -79,7 +78,6 @@ fn pageattr(guest: &mut Guest) -> Result<(), LabError> {
     assert!(buffers > 5.0, "{result}");
     // Each buffer changes its pages' attributes twice; an idle CPU of a guest handles a handful in that time.
     assert!(calls as f64 > buffers, "{calls} function calls on CPU 1 for {buffers} buffers");
-    println!("         {buffers:.0} buffers, {calls} function calls on the other CPU");
     Ok(())
 }
 

@@ -71,6 +71,56 @@ fn without_a_graphics_device_write_combining_buffers_are_unavailable() {
     assert!(said.stderr.contains("/dev/dri") && said.stderr.lines().count() == 1, "{said:?}");
 }
 
+const PLAN: &str = r#"name = "acts"
+duration = "300ms"
+repeats = 1
+settle = "10ms"
+warmup = "10ms"
+noise_floor = "0s"
+[[probe]]
+kind = "timer"
+[[load]]
+name = "packets"
+kind = "softirq"
+rate = "2000/s"
+[[load]]
+name = "interrupts"
+kind = "irq-thread"
+source = "timer"
+[[load]]
+name = "buffers"
+kind = "pageattr"
+cpus = "target"
+[[cell]]
+loads = ["packets", "interrupts"]
+[[cell]]
+loads = ["buffers"]
+"#;
+
+#[test]
+fn loads_of_single_acts_run_in_plans_and_are_skipped_where_something_lacks() {
+    let _alone = alone();
+    let folder = folder();
+    let plan = crate::tool::write(&folder, "acts.toml", PLAN);
+    let said = whylate(&["run", &plan, "-o", text(&folder.path().join("run")), "--json"]);
+    let result = said.json();
+    validate("run", &result);
+    let cells = list(&result, "cells");
+    let rates: Vec<(&str, &str)> = list(&cells[0], "rates")
+        .iter()
+        .map(|rate| {
+            assert!(real(rate, "mean") > 0.0, "{rate}");
+            (word(rate, "load"), word(rate, "unit"))
+        })
+        .collect();
+    assert_eq!(rates, [("packets", "packets_per_s"), ("interrupts", "interrupts_per_s")]);
+    if fs::exists("/dev/dri").unwrap() {
+        return crate::tool::skipped("there is a graphics device");
+    }
+    let reason = word(&cells[1], "skipped");
+    assert!(reason.contains("load `buffers`") && reason.contains("/dev/dri"), "{reason}");
+}
+
 #[test]
 fn the_output_of_a_command_becomes_a_rate() {
     let _alone = alone();

@@ -348,6 +348,7 @@ fn with_suggestion(message: &str, more_keys: &[&str]) -> String {
             continue;
         };
         let known = rest.split('`').skip(1).step_by(2);
+        let more_keys = if noun == "key" { more_keys } else { &[] };
         let known: Vec<&str> = known.chain(more_keys.iter().copied()).collect();
         return format!("unknown {noun} `{name}`{}", suggestion(name, &known));
     }

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use whylate_core::plan::DispatchSource;
 use whylate_core::{MonoTime, Nanos};
 use whylate_sys::interrupt_source::InterruptSource;
-use whylate_sys::{clock, timer_file};
+use whylate_sys::{clock, schedule, timer_file};
 
 /// Something to wait for.
 trait Source {
@@ -130,6 +130,10 @@ impl<'a> Dispatch<'a> {
         self.interrupts::<S, G, true>(source, &mut grid, end_of(start, self.duration).0);
         self.recorder.lane.end().store(clock::now().0, Relaxed);
         usage.end(&self.recorder.lane);
+        // Before the source is closed: a PREEMPT_RT kernel handles the clock's timer in a thread of priority 1, which
+        // this thread has just preempted in the middle of its work; closing the clock waits, in a busy loop of the
+        // kernel, for that thread to be done.
+        let _ = schedule::schedule_this_thread(schedule::Scheduling::Other);
     }
 
     /// Takes the interrupts until `end_ns`.
