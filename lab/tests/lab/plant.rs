@@ -233,8 +233,8 @@ fn page_faults(guest: &mut Guest) -> Result<(), LabError> {
     let stalls = Stall::read(&guest.ok("/lab/page-faults 0 100")?)?;
     let faults = number(&guest.ok(counter)?) - before;
     assert_eq!(stalls.len(), 1);
-    // How many it makes in its time depends on how fast the guest is.
-    assert!(stalls[0].events > 0 && faults >= stalls[0].events, "{faults} faults, {stalls:?}");
+    // The pages of one round, at least, however slow the host is.
+    assert!(stalls[0].events >= 1024 && faults >= stalls[0].events, "{faults} faults, {stalls:?}");
     Ok(())
 }
 
