@@ -15,6 +15,7 @@ mod looks;
 mod measure;
 mod measure_series;
 mod tool;
+mod trace;
 mod treat;
 mod treat_crashes;
 mod unprivileged;
