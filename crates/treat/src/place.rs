@@ -21,6 +21,9 @@ const REMOVE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a signal may take to show.
 const SIGNAL_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long the kernel may take to give tasks the CPUs of a group that was removed.
+const CPUS_BACK_WITHIN: Duration = Duration::from_secs(2);
+
 /// What is at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -108,7 +111,20 @@ impl Target {
             Self::File { reading, .. } => reading.restoring(read),
             _ => read.to_owned(),
         };
-        self.write_text(root, &text)
+        let begin = Instant::now();
+        loop {
+            match self.write_text(root, &text) {
+                // After a group was removed, or a CPU came back, the kernel gives tasks their CPUs again with a delay.
+                Err(TreatError::Write { source, .. })
+                    if matches!(self, Self::Affinity { .. })
+                        && source.kind() == io::ErrorKind::InvalidInput
+                        && begin.elapsed() < CPUS_BACK_WITHIN =>
+                {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     fn write_text(&self, root: &HostRoot, text: &str) -> Result<(), TreatError> {
