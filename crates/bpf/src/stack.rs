@@ -47,8 +47,13 @@ pub(crate) fn interrupted(stack: &[String]) -> Interrupted {
 }
 
 /// The function that gave the CPU up when it had to, and its callers, from the stack of the thread that was preempted.
+/// `None` for a thread that went to sleep: where it sleeps is not what it did before.
 pub(crate) fn preempted(stack: &[String]) -> Option<(String, Vec<String>)> {
     let own = stack.iter().take_while(|name| is_scheduling(name) || is_release(name)).count();
+    let is_forced = |name: &String| name.starts_with("preempt_schedule") || name.contains("cond_resched");
+    if !stack.iter().take(own).any(is_forced) {
+        return None;
+    }
     let (function, callers) = stack.get(own..)?.split_first()?;
     Some((function.clone(), callers.iter().take(CALLERS_MAX).cloned().collect()))
 }
@@ -137,5 +142,6 @@ mod tests {
         let late = stack("__schedule preempt_schedule_common preempt_schedule_thunk plant_stall kthread");
         assert_eq!(preempted(&late), Some(("plant_stall".to_owned(), vec!["kthread".to_owned()])));
         assert_eq!(preempted(&stack("__schedule schedule")), None);
+        assert_eq!(preempted(&stack("__schedule schedule schedule_hrtimeout usleep_range_state act")), None);
     }
 }
