@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use whylate_bpf::segment::{Activity, Recording, Segment};
 use whylate_bpf::{BpfError, Causes, HistogramsConfig, facilities};
 use whylate_core::{CpuId, CpuSet};
+use whylate_sys::disturb::mapping::ChangingPage;
 use whylate_sys::{clock, schedule};
 
 /// Starts the recording of a CPU, without histograms, or says why the rest of the test is skipped.
@@ -101,13 +102,13 @@ fn flushes_are_counted_by_function_and_sender() {
     });
     is_ready.recv().unwrap();
     schedule::pin_this_thread(&CpuSet::from_iter([first])).unwrap();
+    let mut page = ChangingPage::new().unwrap();
     let begin = Instant::now();
     let mut flushes = 0;
     // The sibling has to be running at the moment for a flush to reach it: others may keep it waiting.
     while flushes == 0 && begin.elapsed() < Duration::from_secs(30) {
         for _ in 0..50 {
-            // Large enough to be mapped and unmapped by itself.
-            drop(std::hint::black_box(vec![1u8; 4 << 20]));
+            page.change().unwrap();
         }
         let of_flushes = |record: &whylate_core::record::IpiRecord| {
             record.cpu == last && record.from_cpu == Some(first) && record.function.contains("flush_tlb")
