@@ -38,13 +38,18 @@ fn kernel_shows_which(root: &HostRoot) -> Result<bool, HostError> {
 }
 
 /// Lines that Linux manages itself or keeps on a CPU, by the names that their drivers give them: request queues of
-/// virtio disks and of NVMe disks but the first, and timers. For kernels that do not show it.
+/// virtio disks and of NVMe disks but the first, timers, and lines that no interrupt controller stands behind. For
+/// kernels that do not show it.
 fn is_managed_by_name(description: &str) -> bool {
+    // Linux has two controllers that can do nothing; lines that a driver raises by itself have one of them.
+    let has_no_controller =
+        ["dummy", "none"].contains(&description.split_whitespace().next().unwrap_or_default());
     let device = description.split_whitespace().last().unwrap_or_default();
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let virtio_disk = device.strip_prefix("virtio").and_then(|rest| rest.split_once("-req."));
     let nvme = device.strip_prefix("nvme").and_then(|rest| rest.split_once('q'));
-    virtio_disk.is_some_and(|(disk, queue)| is_number(disk) && is_number(queue))
+    has_no_controller
+        || virtio_disk.is_some_and(|(disk, queue)| is_number(disk) && is_number(queue))
         || nvme.is_some_and(|(disk, queue)| is_number(disk) && is_number(queue) && queue != "0")
         || device == "timer"
         || device.strip_prefix("hpet").is_some_and(is_number)
@@ -79,8 +84,12 @@ mod tests {
 
     #[test]
     fn kernels_that_do_not_show_managed_lines_are_guessed_by_name() {
-        let managed =
-            ["PCI-MSI 16386-edge virtio0-req.1", "IR-PCI-MSIX 3-edge nvme1q3", "IO-APIC 2-edge timer"];
+        let managed = [
+            "PCI-MSI 16386-edge virtio0-req.1",
+            "IR-PCI-MSIX 3-edge nvme1q3",
+            "IO-APIC 2-edge timer",
+            "dummy plant",
+        ];
         assert!(managed.iter().all(|line| is_managed_by_name(line)));
         let movable = ["nvme0q0", "virtio1-req", "virtio2-input.0", "eth0-rx-1", "rtc0", ""];
         assert!(!movable.iter().any(|line| is_managed_by_name(line)));
