@@ -128,17 +128,20 @@ pub enum Device {
     SecondDisk,
     /// Room for two more CPUs that are plugged in through the monitor.
     ExtraCpus,
+    /// The two CPUs are SMT siblings: threads of one core.
+    Siblings,
 }
 
 impl Device {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::BochsDisplay,
         Self::VirtioGpu,
         Self::VesaFramebuffer,
         Self::SharedMemoryBar,
         Self::SecondDisk,
         Self::ExtraCpus,
+        Self::Siblings,
     ];
 
     /// Name on the command line.
@@ -151,6 +154,7 @@ impl Device {
             Self::SharedMemoryBar => "ivshmem",
             Self::SecondDisk => "disk",
             Self::ExtraCpus => "hotplug",
+            Self::Siblings => "smt",
         }
     }
 

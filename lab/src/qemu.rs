@@ -34,7 +34,9 @@ pub(crate) fn command(machine: &Machine, parts: &Parts<'_>) -> Result<Command, L
     let mut qemu = Command::new("setpriv");
     qemu.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
     qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
-    qemu.args(["-M", "q35", "-cpu", "max", "-m", &MEMORY_MIB.to_string()]);
+    // Processors of AMD tell of siblings by `topoext`.
+    let cpu = if machine.devices.contains(&Device::Siblings) { "max,+topoext" } else { "max" };
+    qemu.args(["-M", "q35", "-cpu", cpu, "-m", &MEMORY_MIB.to_string()]);
     qemu.args(["-smp", &cpus(machine)]);
     match machine.profile {
         Profile::Counted | Profile::CountedPair => {
@@ -92,6 +94,9 @@ fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>) {
 
 fn cpus(machine: &Machine) -> String {
     let cpus = machine.profile.cpus();
+    if machine.devices.contains(&Device::Siblings) && !machine.devices.contains(&Device::ExtraCpus) {
+        return format!("{cpus},sockets=1,cores=1,threads={cpus}");
+    }
     let most = if machine.devices.contains(&Device::ExtraCpus) { cpus + EXTRA_CPUS } else { cpus };
     format!("{cpus},maxcpus={most},sockets={most},cores=1,threads=1")
 }
@@ -119,7 +124,7 @@ fn add_device(qemu: &mut Command, device: Device, folder: &Path) -> Result<(), L
             disk(qemu, "second", &path, "cache=unsafe");
             qemu
         }
-        Device::ExtraCpus => qemu,
+        Device::ExtraCpus | Device::Siblings => qemu,
     };
     Ok(())
 }
@@ -173,6 +178,7 @@ mod tests {
     fn devices_are_there_on_request() {
         let machine = Machine::new(Profile::Threads, Kernel::RealTime);
         assert!(!line(&machine).contains("ivshmem"));
+        assert!(line(&machine.clone().with(&[Device::Siblings])).contains("cores=1,threads=2"));
         let line = line(&machine.with(&Device::ALL));
         for text in ["bochs-display", "virtio-gpu-pci", "VGA", "ivshmem-plain", "id=second", "maxcpus=4"] {
             assert!(line.contains(text), "{text} is missing: {line}");

@@ -3,6 +3,7 @@
  * The programs, one for each event of the kernel. `cargo xtask bpf` compiles them into ../objects.
  */
 #include "causes.h"
+#include "dispatch.h"
 
 /* The kernel offers what these programs call to programs under a licence that is compatible with the GPL. */
 char programs_license[] SECTION("license") = "Dual MIT/GPL";

@@ -11,6 +11,7 @@ mod causes;
 pub mod decompose;
 #[cfg(test)]
 mod decompose_tests;
+pub mod dispatch;
 pub mod error;
 mod explain;
 #[cfg(feature = "bpf")]
@@ -37,6 +38,7 @@ pub use absent::{CauseFinder, Causes, CostCounting, Histograms, facilities};
 #[cfg(feature = "bpf")]
 pub use causes::Causes;
 pub use decompose::{Surroundings, Window, decompose};
+pub use dispatch::DispatchSteps;
 pub use error::BpfError;
 #[cfg(feature = "bpf")]
 pub use facilities::facilities;

@@ -138,6 +138,13 @@ impl Object {
         trace.map(|trace| trace.frames().iter().map(|frame| frame.ip).collect()).unwrap_or_default()
     }
 
+    /// An array map as a file descriptor of its own, to be mapped.
+    pub(crate) fn array_file(&self, name: &str) -> Result<OwnedFd, BpfError> {
+        let failed = |reason: String| BpfError::Map { name: name.to_owned(), reason };
+        let Map::Array(data) = self.map(name)? else { return Err(failed("it is no array".to_owned())) };
+        data.fd().as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))
+    }
+
     fn map(&self, name: &str) -> Result<&Map, BpfError> {
         let missing = || BpfError::Map { name: name.to_owned(), reason: "it is missing".to_owned() };
         self.ebpf.map(name).ok_or_else(missing)

@@ -27,6 +27,8 @@ impl Series {
         let shape = match spec.kind {
             ProbeKind::Timer { .. } => ProbeShape::Timer { period },
             ProbeKind::Stall { .. } => ProbeShape::Stall,
+            // Parts have no period that could be missed.
+            ProbeKind::Dispatch { .. } if lane.is_part() => ProbeShape::Roundtrip,
             ProbeKind::Dispatch { .. } => ProbeShape::Dispatch { period },
             ProbeKind::Roundtrip { .. } => ProbeShape::Roundtrip,
         };

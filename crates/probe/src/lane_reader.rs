@@ -17,6 +17,7 @@ const LARGEST_KEPT: usize = 32;
 pub(crate) struct LaneReader {
     pub(crate) cpu: CpuId,
     series: Option<String>,
+    is_part: bool,
     /// Whether samples have a period, so that some can be missed.
     has_period: bool,
     cycles: Vec<u64>,
@@ -46,6 +47,7 @@ impl LaneReader {
     pub(crate) fn new(lane: LaneSpec, has_period: bool, gaps_kept: usize) -> Self {
         Self {
             cpu: lane.cpu,
+            is_part: lane.is_part(),
             series: lane.series,
             has_period,
             cycles: vec![0; CYCLE_BUCKETS],
@@ -91,6 +93,11 @@ impl LaneReader {
         } else if anchor.is_some() {
             self.left_out += 1;
         }
+    }
+
+    /// Whether it is a part of a series.
+    pub(crate) fn is_part(&self) -> bool {
+        self.is_part
     }
 
     /// The largest spike so far.

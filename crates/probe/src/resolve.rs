@@ -102,11 +102,6 @@ fn dispatch_kind(
     if !is_own_timer && cpus.len() > 1 {
         return Err(ProbeError::OneCpuOnly { source_of_interrupts: source, cpus: cpus.clone() });
     }
-    warnings.push(Warning::without_fix(
-        "dispatch-whole-only",
-        "only the whole dispatch latency is measured: how it is divided between the interrupt's entry, the wake-up \
-         and the switch is not known without kernel events",
-    ));
     let in_softirq = matches!(source, DispatchSource::Timerfd | DispatchSource::Rtc);
     if in_softirq && facts.kernel.preemption == "PREEMPT_RT" {
         warnings.push(Warning::new(
@@ -127,7 +122,7 @@ fn dispatch_kind(
             ),
         ));
     }
-    Ok(ProbeKind::Dispatch { source, interval, break_above: dispatch.break_above })
+    Ok(ProbeKind::Dispatch { source, interval, break_above: dispatch.break_above, parts: dispatch.parts })
 }
 
 fn stall_kind(

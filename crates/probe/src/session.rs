@@ -1,20 +1,22 @@
 //! The runner's side of one measuring process: starts it, reads the shared memory, ends it.
 
-use crate::child::Message;
+use crate::child::{Message, WHOLE_ONLY};
 use crate::error::ProbeError;
 use crate::lane_reader::LaneReader;
 use crate::layout::{self, Header, Lane};
-use crate::spec::{ProbeKind, ProbeSpec};
+use crate::spec::{LaneSpec, ProbeKind, ProbeSpec};
 use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+use whylate_bpf::{BpfError, DispatchSteps};
 use whylate_core::record::{CounterRecord, Interval, SpikeRecord};
 use whylate_core::{CpuId, Warning};
 use whylate_sys::counter::{Calibration, CounterKind};
-use whylate_sys::process::Launcher;
+use whylate_sys::process::{self, Launcher};
 use whylate_sys::shared::SharedWords;
 
 /// How many gaps of a stall probe are kept one by one, over all its CPUs; after that only those among the largest.
@@ -33,6 +35,8 @@ pub(crate) struct Session<'s> {
     pub(crate) start_ns: u64,
     interval_start_ns: u64,
     pub(crate) warnings: Vec<Warning>,
+    /// The kernel's programs run as long as it is there.
+    _dispatch_steps: Option<DispatchSteps>,
 }
 
 impl<'s> Session<'s> {
@@ -43,10 +47,14 @@ impl<'s> Session<'s> {
         let file = memory.file().try_clone_to_owned().map_err(ProbeError::Memory)?;
         let failed = |source| ProbeError::Start { program: launcher.program.display().to_string(), source };
         let text = serde_json::to_string(spec).map_err(|error| failed(error.into()))?;
+        let mut warnings = Vec::new();
+        let dispatch = dispatch_steps(spec, &mut warnings);
+        let table = dispatch.as_ref().map(|(_, table)| process::leave_open(table)).transpose();
         let mut child = launcher
             .command("internal-probe")
             .arg(text)
             .arg(std::process::id().to_string())
+            .args(table.map_err(failed)?.map(|number| number.to_string()))
             .stdin(Stdio::from(file))
             .stdout(Stdio::piped())
             .spawn()
@@ -61,8 +69,11 @@ impl<'s> Session<'s> {
         };
         let gaps_kept = GAPS_KEPT / spec.cpus.len().max(1);
         let has_period = spec.period().is_some();
-        let lanes =
-            spec.lanes().into_iter().map(|lane| LaneReader::new(lane, has_period, gaps_kept)).collect();
+        let reader = |lane: LaneSpec| {
+            let has_period = has_period && !lane.is_part();
+            LaneReader::new(lane, has_period, gaps_kept)
+        };
+        let lanes = spec.lanes().into_iter().map(reader).collect();
         let mut session = Self {
             spec,
             child,
@@ -72,7 +83,8 @@ impl<'s> Session<'s> {
             calibration,
             start_ns: 0,
             interval_start_ns: 0,
-            warnings: Vec::new(),
+            warnings,
+            _dispatch_steps: dispatch.map(|(steps, _)| steps),
         };
         session.wait_until_armed()?;
         Ok(session)
@@ -161,6 +173,7 @@ impl<'s> Session<'s> {
         let start_ns = std::mem::replace(&mut self.interval_start_ns, end_ns);
         let calibration = self.calibration.map(|(_, calibration)| calibration);
         let counter_hz = self.counter_hz();
+        let is_dispatch = matches!(self.spec.kind, ProbeKind::Dispatch { .. });
         let mut spikes = Vec::new();
         let mut intervals = Vec::with_capacity(self.lanes.len());
         for (index, reader) in self.lanes.iter_mut().enumerate() {
@@ -169,7 +182,10 @@ impl<'s> Session<'s> {
             (interval.start_ns, interval.end_ns) = (start_ns, end_ns);
             (interval.peer_cpu, interval.counter_hz) = (self.spec.peer_cpu(), counter_hz);
             spikes.append(&mut reader.new_spikes());
-            intervals.push(interval);
+            // A part of which nothing is known is no part that took no time.
+            if interval.samples > 0 || !is_dispatch || !reader.is_part() {
+                intervals.push(interval);
+            }
         }
         (intervals, spikes)
     }
@@ -197,7 +213,8 @@ impl<'s> Session<'s> {
             record(reader.cpu, lane.page_faults(), lane.involuntary_switches())
         };
         let Some(peer) = self.spec.peer_cpu() else {
-            return self.lanes.iter().enumerate().map(own).collect();
+            let wholes = self.lanes.iter().enumerate().step_by(self.spec.lanes_of_thread());
+            return wholes.map(own).collect();
         };
         let lane = lane_of(&self.memory, 0);
         let answering = record(peer, lane.peer_page_faults(), lane.peer_involuntary_switches());
@@ -251,6 +268,22 @@ impl Drop for Session<'_> {
             let _ = self.child.wait();
         }
     }
+}
+
+/// The programs that tell the parts of dispatches, with their table; a warning where the kernel does not let them run.
+fn dispatch_steps(spec: &ProbeSpec, warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
+    if !matches!(spec.kind, ProbeKind::Dispatch { parts: true, .. }) {
+        return None;
+    }
+    let started = DispatchSteps::start().and_then(|steps| {
+        let table = steps.table()?;
+        Ok((steps, table))
+    });
+    let explained = |error: BpfError| {
+        let text = format!("{WHOLE_ONLY}: {error}");
+        warnings.push(Warning::new("dispatch-whole-only", text, "run as root, on a kernel with BPF and BTF"));
+    };
+    started.map_err(explained).ok()
 }
 
 fn lane_of(memory: &SharedWords, index: usize) -> Lane<'_> {

@@ -9,6 +9,9 @@ use whylate_core::{CpuId, CpuSet, Nanos};
 pub(crate) const THERE: &str = "there";
 pub(crate) const BACK: &str = "back";
 
+/// The parts of a dispatch: to the handler's entry, to the wake-up, to the process.
+pub(crate) const DISPATCH_PARTS: [&str; 3] = ["interrupt", "wakeup", "switch"];
+
 /// One probe on one or several CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProbeSpec {
@@ -72,6 +75,8 @@ pub enum ProbeKind {
         interval: Nanos,
         /// A latency above it stops everything.
         break_above: Option<Nanos>,
+        /// Whether each latency is divided into its parts, where the kernel lets its programs run.
+        parts: bool,
     },
     /// The round-trip probe.
     Roundtrip {
@@ -99,6 +104,13 @@ pub struct LaneSpec {
     pub series: Option<String>,
 }
 
+impl LaneSpec {
+    /// Whether it is a part of a series (`timerfd/wakeup`).
+    pub fn is_part(&self) -> bool {
+        self.series.as_ref().is_some_and(|series| series.contains('/'))
+    }
+}
+
 impl ProbeSpec {
     /// The probe's name in results.
     pub fn name(&self) -> &'static str {
@@ -118,8 +130,8 @@ impl ProbeSpec {
         }
     }
 
-    /// What each lane holds, in order: one for each CPU; for the round-trip probe one for each method, followed by
-    /// those of its two ways if they are measured.
+    /// What each lane holds, in order: one for each CPU, with parts followed by theirs; for the round-trip probe one for
+    /// each method, followed by those of its two ways if they are measured.
     pub fn lanes(&self) -> Vec<LaneSpec> {
         match &self.kind {
             ProbeKind::Roundtrip { pair, methods, halves, .. } => {
@@ -131,13 +143,24 @@ impl ProbeSpec {
                 });
                 names.map(|name| LaneSpec { cpu: pair.from, series: Some(name) }).collect()
             }
-            kind => {
-                let series = match kind {
-                    ProbeKind::Dispatch { source, .. } => Some(source.to_string()),
-                    _ => None,
-                };
-                self.cpus.iter().map(|cpu| LaneSpec { cpu, series: series.clone() }).collect()
+            ProbeKind::Dispatch { source, parts, .. } => {
+                let parts: &[&str] = if *parts { &DISPATCH_PARTS } else { &[] };
+                let parts = parts.iter().map(|part| format!("{source}/{part}"));
+                let names: Vec<String> = std::iter::once(source.to_string()).chain(parts).collect();
+                let of_cpu = |cpu| names.iter().map(move |name| LaneSpec { cpu, series: Some(name.clone()) });
+                self.cpus.iter().flat_map(of_cpu).collect()
             }
+            ProbeKind::Timer { .. } | ProbeKind::Stall { .. } => {
+                self.cpus.iter().map(|cpu| LaneSpec { cpu, series: None }).collect()
+            }
+        }
+    }
+
+    /// How many lanes each measuring thread has.
+    pub(crate) fn lanes_of_thread(&self) -> usize {
+        match self.kind {
+            ProbeKind::Dispatch { parts: true, .. } => 1 + DISPATCH_PARTS.len(),
+            _ => 1,
         }
     }
 

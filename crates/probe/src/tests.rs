@@ -78,7 +78,7 @@ fn measure(spec: &ProbeSpec, calibration: Option<&Calibration>) -> Measured {
         }
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| child::measure(spec, memory.words(), &send).unwrap()).join().unwrap();
+        scope.spawn(|| child::measure(spec, memory.words(), None, &send).unwrap()).join().unwrap();
     });
     let lane = Lane::of(memory.words(), 0).unwrap();
     let mut reader = LaneReader::new(spec.lanes().remove(0), spec.period().is_some(), 1_000_000);
@@ -116,7 +116,7 @@ fn every_period_is_a_sample_or_missed_whatever_wakes_the_task() {
 }
 
 fn dispatch(source: DispatchSource, interval: Nanos) -> ProbeKind {
-    ProbeKind::Dispatch { source, interval, break_above: None }
+    ProbeKind::Dispatch { source, interval, break_above: None, parts: false }
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_device_that_is_not_there_is_unavailable() {
     let spec = spec(dispatch(DispatchSource::Uio(99_999), Nanos::from_millis(1)), Nanos::from_millis(10));
     let memory = SharedWords::create(words_needed(1)).unwrap();
     let outcome = std::thread::scope(|scope| {
-        scope.spawn(|| child::measure(&spec, memory.words(), &|_| {})).join().unwrap()
+        scope.spawn(|| child::measure(&spec, memory.words(), None, &|_| {})).join().unwrap()
     });
     let Failure::Unavailable(reason) = outcome.unwrap_err() else { panic!("not a missing device") };
     assert!(reason.contains("/dev/uio99999"), "{reason}");
@@ -283,7 +283,7 @@ fn a_pinned_deadline_task_is_refused_with_the_way_out() {
     spec.policy = Policy::Deadline;
     let memory = SharedWords::create(words_needed(1)).unwrap();
     let outcome = std::thread::scope(|scope| {
-        scope.spawn(|| child::measure(&spec, memory.words(), &|_| {})).join().unwrap()
+        scope.spawn(|| child::measure(&spec, memory.words(), None, &|_| {})).join().unwrap()
     });
     // A pinned deadline task is refused with more than one CPU; on a machine with one it may be admitted.
     if spec.other_cpus.is_empty() {

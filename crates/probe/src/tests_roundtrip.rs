@@ -38,7 +38,7 @@ fn spec(pair: CpuPair, methods: &[RoundtripMethod]) -> ProbeSpec {
 fn measure(spec: &ProbeSpec) -> SharedWords {
     let memory = SharedWords::create(words_needed(spec.lanes().len())).unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| child::measure(spec, memory.words(), &|_| {}).unwrap()).join().unwrap();
+        scope.spawn(|| child::measure(spec, memory.words(), None, &|_| {}).unwrap()).join().unwrap();
     });
     memory
 }

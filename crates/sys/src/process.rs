@@ -1,6 +1,7 @@
 //! Processes: ends that reach further than `std::process`.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -39,6 +40,33 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let is_parent = rustix::process::getppid().is_some_and(|now| now.as_raw_nonzero().get() as u32 == parent);
     if is_parent { Ok(()) } else { Err(io::Error::other("the process that started this one is gone")) }
+}
+
+/// Leaves a file open in processes that are started from now on; gives the number by which they take it
+/// ([`inherited`]).
+///
+/// # Errors
+/// The kernel's answer.
+pub fn leave_open(file: &OwnedFd) -> io::Result<RawFd> {
+    rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
+    Ok(file.as_raw_fd())
+}
+
+/// Takes a file that the process which started this one has left open ([`leave_open`]); once.
+///
+/// # Errors
+/// When no file of that number is open, or when it is one of the standard streams.
+pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    if number <= 2 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a standard stream"));
+    }
+    // SAFETY: the number is only asked about here; a file that is not open is an error.
+    rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) })?;
+    // SAFETY: the file is open, and this process owns it: it was left open for it, under a number that only its
+    // arguments tell, and which is taken once, before any other file is opened under it.
+    let file = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(file)
 }
 
 /// Ends this process at once, without destructors: for a watchdog that finds a thread spinning past its end.

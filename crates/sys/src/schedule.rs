@@ -39,6 +39,11 @@ struct SchedAttr {
 
 const _: () = assert!(size_of::<SchedAttr>() == 48);
 
+/// The kernel's number of the calling thread.
+pub fn id_of_this_thread() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
 /// Pins the calling thread to `cpus`. When they are shielded by a cpuset, it enters the group of the shield.
 ///
 /// # Errors

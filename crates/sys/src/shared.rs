@@ -7,7 +7,7 @@
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
 /// A shared array of words, all 0 at first.
@@ -46,6 +46,24 @@ impl SharedWords {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the shared memory is not sealed"));
         }
         let length = fstat(&file)?.st_size as usize / size_of::<u64>();
+        Self::map(file, length)
+    }
+
+    /// Maps an array map of the kernel's BPF programs that has at least `length` words and may be mapped; such a map
+    /// never shrinks.
+    ///
+    /// # Errors
+    /// When `file` is no such map.
+    pub fn of_map(file: OwnedFd, length: usize) -> io::Result<Self> {
+        let information = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
+        let field = |name: &str| -> Option<usize> {
+            let line = information.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.trim().parse().ok()
+        };
+        let bytes = field("value_size").zip(field("max_entries")).map_or(0, |(size, count)| size * count);
+        if bytes < length * size_of::<u64>() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no BPF map of that size"));
+        }
         Self::map(file, length)
     }
 
@@ -104,6 +122,7 @@ mod tests {
     #[test]
     fn a_foreign_file_is_refused() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        assert!(SharedWords::open(file.into()).is_err());
+        assert!(SharedWords::open(file.try_clone().unwrap().into()).is_err());
+        assert!(SharedWords::of_map(file.into(), 8).is_err());
     }
 }

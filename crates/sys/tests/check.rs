@@ -72,6 +72,8 @@ fn each_thing_that_is_wrong_is_found() {
         ("== sys/devices/system/cpu/intel_pstate/no_turbo := 0\n", Code::Turbo, Info),
         ("== sys/devices/system/cpu/cpu2/cpufreq/scaling_min_freq := 800000\n", Code::FrequencyRange, Info),
         ("== sys/class/drm/card0/gt_min_freq_mhz := 350\n", Code::GpuFrequency, Info),
+        ("== sys/module/i915/parameters/enable_psr := -1\n", Code::GpuDriverOptions, Info),
+        ("== proc/driver/nvidia/params := DynamicPowerManagement: 3\n", Code::GpuDriverOptions, Info),
         ("== sys/module/mgag200/refcnt := 1\n", Code::MatroxWriteCombining, Advice),
         ("== sys/module/nvidia/version := 570.86\n", Code::NvidiaOnRealtime, Serious),
         ("== sys/fs/cgroup/cpu.max := 50000 100000\n", Code::CpuQuota, Serious),
@@ -90,6 +92,7 @@ fn each_thing_that_is_wrong_is_found() {
 fn what_is_well_again_is_ok() {
     use FindingCode as Code;
     let cases = [
+        ("== sys/module/amdgpu/parameters/runpm := 0\n", Code::GpuDriverOptions),
         ("== sys/fs/resctrl/rt/schemata := L3:0=f\n", Code::CacheShared),
         (
             "== boot/config-6.12.43-rt := CONFIG_DRM_MGAG200_DISABLE_WRITECOMBINE=y\n== sys/module/mgag200/refcnt := 1\n",
@@ -160,6 +163,7 @@ fn codes_are_unique_and_treatments_exist() {
         "idle",
         "irq-affinity",
         "ksm",
+        "module-parameter",
         "numa-balancing",
         "rt-throttling",
         "shield",

@@ -107,6 +107,12 @@ pub enum Target {
         #[serde(default)]
         options: String,
     },
+    /// The clock that a device of NVIDIA is locked to, through its `nvidia-smi`; its value is `MIN,MAX` in MHz, or
+    /// `unlocked`. Its driver does not tell whether somebody else had locked it.
+    GpuClock {
+        /// PCI address of the device: `0000:01:00.0`.
+        address: String,
+    },
     /// Whether a process is stopped (SIGSTOP); its values are [`Target::STOPPED`] and [`Target::RUNNING`].
     Stopped {
         /// The process.
@@ -140,16 +146,18 @@ impl Target {
             Self::File { path, .. } | Self::Directory { path } => {
                 ["/proc/", "/sys/", "/dev/", "/run/"].iter().any(|start| path.starts_with(start))
             }
-            Self::Mount { .. } | Self::Affinity { .. } | Self::Membership { .. } | Self::Stopped { .. } => {
-                true
-            }
+            Self::Mount { .. }
+            | Self::GpuClock { .. }
+            | Self::Affinity { .. }
+            | Self::Membership { .. }
+            | Self::Stopped { .. } => true,
         }
     }
 
     /// The task that it is about.
     pub fn task(&self) -> Option<&Task> {
         match self {
-            Self::File { .. } | Self::Directory { .. } | Self::Mount { .. } => None,
+            Self::File { .. } | Self::Directory { .. } | Self::Mount { .. } | Self::GpuClock { .. } => None,
             Self::Affinity { task } | Self::Membership { task, .. } | Self::Stopped { task } => Some(task),
         }
     }
@@ -160,6 +168,7 @@ impl fmt::Display for Target {
         match self {
             Self::File { path, .. } | Self::Directory { path } => f.write_str(path),
             Self::Mount { path, filesystem, .. } => write!(f, "{filesystem} at {path}"),
+            Self::GpuClock { address } => write!(f, "clock of graphics device {address}"),
             Self::Affinity { task } => write!(f, "affinity of {task}"),
             Self::Membership { task, mount, .. } => write!(f, "group of {task} in {mount}"),
             Self::Stopped { task } => write!(f, "state of {task}"),

@@ -10,6 +10,7 @@ mod error;
 mod guard;
 pub mod journal;
 pub mod kinds;
+mod nvidia;
 mod place;
 pub mod planner;
 mod preview;

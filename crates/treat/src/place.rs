@@ -2,6 +2,7 @@
 
 use crate::change::{Hierarchy, Target, Task};
 use crate::error::TreatError;
+use crate::nvidia;
 use crate::reading::Reading;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -41,9 +42,7 @@ impl Target {
         match self {
             Self::File { reading, .. } => reading.normal(value),
             Self::Affinity { .. } => Reading::CpuList.normal(value),
-            Self::Directory { .. } | Self::Mount { .. } | Self::Membership { .. } | Self::Stopped { .. } => {
-                value.to_owned()
-            }
+            _ => value.to_owned(),
         }
     }
 
@@ -52,9 +51,7 @@ impl Target {
         match self {
             Self::File { reading, .. } => reading.is_reached(new, found),
             Self::Affinity { .. } => Reading::CpuList.is_reached(new, found),
-            Self::Directory { .. } | Self::Mount { .. } | Self::Membership { .. } | Self::Stopped { .. } => {
-                new == found
-            }
+            _ => new == found,
         }
     }
 
@@ -74,6 +71,9 @@ impl Target {
                 let is_there = is_mounted(root, path, filesystem);
                 Ok(Found::Value(if is_there { Self::PRESENT } else { Self::ABSENT }.to_owned()))
             }
+            Self::GpuClock { address } => nvidia::locked(root, address)
+                .map(Found::Value)
+                .map_err(|source| TreatError::Read { target: self.to_string(), source }),
             Self::Affinity { task } => Ok(value_or_ended(task.affinity(root).map(|cpus| cpus.to_string()))),
             Self::Membership { task, hierarchy, .. } => {
                 Ok(value_or_ended(group_of(task, hierarchy, root, &self.to_string())?))
@@ -141,6 +141,7 @@ impl Target {
                 mount(path, filesystem, options)
             }
             Self::Mount { path, .. } => unmount(path).map_err(io::Error::from),
+            Self::GpuClock { address } => nvidia::lock(root, address, text),
             Self::Affinity { task } => set_affinity(task, text),
             Self::Membership { task, hierarchy, mount } => move_to_group(root, task, hierarchy, mount, text),
             Self::Stopped { task } => {

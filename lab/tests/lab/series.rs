@@ -43,11 +43,25 @@ fn dispatch(guest: &mut Guest) -> Result<(), LabError> {
         )?;
         let cpu = &result["cpus"][0];
         assert_eq!((cpu["series"].as_str(), cpu["samples"].as_u64()), (Some(source), Some(samples)), "{cpu}");
+        check_parts(source, cpu);
         let warnings = result["warnings"].as_array().cloned().unwrap_or_default();
         let is_unknown = warnings.iter().any(|warning| warning["code"] == "expiry-unknown");
         assert_eq!(is_unknown, !tells, "{source}");
     }
     Ok(())
+}
+
+/// What the kernel tells of the way from the interrupt to the process: everything of its own timers; of a device whose
+/// handler leaves the wake-up to a thread, only what comes after that.
+fn check_parts(source: &str, cpu: &Value) {
+    let parts = cpu["parts"].as_array().cloned().unwrap_or_default();
+    let names: Vec<&str> = parts.iter().filter_map(|part| part["part"].as_str()).collect();
+    match source {
+        "timerfd" | "nanosleep" => assert_eq!(names, ["interrupt", "wakeup", "switch"], "{cpu}"),
+        _ => assert!(names.last() == Some(&"switch"), "{source}: {cpu}"),
+    }
+    let samples = |value: &Value| value["samples"].as_u64().unwrap_or(0);
+    assert!(parts.iter().all(|part| samples(part) > 0 && samples(part) <= samples(cpu)), "{cpu}");
 }
 
 fn roundtrip(guest: &mut Guest) -> Result<(), LabError> {

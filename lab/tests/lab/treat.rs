@@ -1,16 +1,32 @@
-//! Treatments on real kernels: a CPU switched off with what is bound to it, and kills at different moments.
+//! Treatments on real kernels: kills at different moments, what has to be refused, who fights back, and hotplug with what
+//! is bound to a CPU.
 
 use std::time::Duration;
 use whylate_lab::suite::LabTest;
-use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
+use whylate_lab::{Device, Guest, Kernel, LabError, Machine, Profile};
 
-/// How many times each treatment is killed.
-const KILLS: u32 = 6;
+/// How many times each kind of hotplug is killed.
+const KILLS: u32 = 4;
+
+/// Kills at random moments (benches/treat_crashes_lab.sh does many): `apply`, a cell, `restore`.
+const RANDOM_KILLS: u32 = 3;
+
+const LIMIT: Duration = Duration::from_secs(600);
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let machine = |kernel| Machine::new(Profile::Threads, kernel);
-    let test = |kernel| LabTest::new("treat_restores_a_killed_cpu_hotplug", machine(kernel), hotplug);
-    Kernel::ALL.into_iter().map(test).collect()
+    let mut tests = Vec::new();
+    for kernel in Kernel::ALL {
+        tests.extend([
+            LabTest::new("treat_restores_a_killed_cpu_hotplug", machine(kernel), hotplug),
+            LabTest::new("treat_restores_after_kills_at_random_moments", machine(kernel), random_kills),
+            LabTest::new("treat_refuses_in_one_line_and_changes_nothing", machine(kernel), refusals),
+            LabTest::new("treat_and_who_moves_interrupts_back", machine(kernel), balancers),
+        ]);
+    }
+    let siblings = machine(Kernel::Plain).with(&[Device::Siblings]);
+    tests.push(LabTest::new("treat_takes_the_other_thread_of_a_core_offline", siblings, smt));
+    tests
 }
 
 /// Everything that may change: interrupts, CPUs, a sysctl, and a task that is bound to the CPU that goes.
@@ -19,6 +35,13 @@ const SNAPSHOT: &str = "snapshot() {
         /sys/devices/system/cpu/online /sys/devices/system/cpu/cpu1/online
     grep Cpus_allowed_list /proc/$bound/status
 }";
+
+/// Runs a script that has to end with status 0.
+fn succeed(guest: &mut Guest, script: &str) -> Result<String, LabError> {
+    let output = guest.start(script)?.wait(LIMIT)?;
+    assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
+    Ok(output.stdout)
+}
 
 fn hotplug(guest: &mut Guest) -> Result<(), LabError> {
     let script = format!(
@@ -42,14 +65,128 @@ for kill in $(seq {KILLS}); do
     diff /tmp/before /tmp/after || exit 16
     echo restored
 done
-# The last CPU stays on, and says so.
-whylate treat apply sysfs '/sys/devices/system/cpu/cpu{{cpu}}/online' 0 --cpus 0-1; [ $? = 69 ] || exit 17
-snapshot | diff /tmp/before - || exit 18
 kill $bound"
     );
-    let output = guest.start(&script)?.wait(Duration::from_secs(300))?;
-    assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
-    let restored = output.stdout.lines().filter(|line| *line == "restored").count();
-    assert_eq!(restored, KILLS as usize, "{}", output.stdout);
+    let stdout = succeed(guest, &script)?;
+    let restored = stdout.lines().filter(|line| *line == "restored").count();
+    assert_eq!(restored, KILLS as usize, "{stdout}");
     Ok(())
+}
+
+fn random_kills(guest: &mut Guest) -> Result<(), LabError> {
+    let script = include_str!("../../../benches/treat_crashes_guest.sh");
+    let seed = std::process::id();
+    let stdout = succeed(guest, &format!("COUNT={RANDOM_KILLS} SEED={seed}\n{script}"))?;
+    let restored = stdout.lines().filter(|line| line.starts_with("restored ")).count();
+    assert_eq!(restored, RANDOM_KILLS as usize, "{stdout}");
+    Ok(())
+}
+
+/// `refuse STATUS TEXT COMMAND…`: the command has to end with that status and one line that has the text, and change
+/// nothing.
+const REFUSE: &str = r#"
+refuse() {
+    expected=$1 text=$2; shift 2
+    "$@" >/tmp/out 2>/tmp/said; status=$?
+    [ $status = $expected ] || { echo "$*: exit $status: $(cat /tmp/out /tmp/said)"; exit 20; }
+    [ "$(grep -c '^whylate: ' /tmp/said)" = 1 ] || { echo "$*: not one line: $(cat /tmp/said)"; exit 21; }
+    grep -q "$text" /tmp/said || { echo "$*: does not say $text: $(cat /tmp/said)"; exit 22; }
+    snapshot | diff /tmp/before - || { echo "$*: changed something"; exit 23; }
+    echo refused
+}
+"#;
+
+fn refusals(guest: &mut Guest) -> Result<(), LabError> {
+    let script = format!(
+        "export WHYLATE_STATE_DIR=/tmp/state
+sleep 600 & bound=$!
+{SNAPSHOT}{REFUSE}
+snapshot >/tmp/before
+cpu=/sys/devices/system/cpu
+refuse 69 'cpu' whylate treat apply sysfs \"$cpu/cpu{{cpu}}/online\" 0 --cpus 0-1
+refuse 69 'cpu0/online' whylate treat apply sysfs $cpu/cpu0/online 0
+refuse 69 'leave at least one' whylate treat apply shield --cpus 0-1
+refuse 69 'CPU 7 does not exist' whylate treat apply shield --cpus 7
+refuse 69 'no interrupt is called' whylate treat apply irq-affinity 4711 --cpus 0
+managed=$(sed -n 's/ *\\([0-9]*\\):.*virtio[0-9]*-req.*/\\1/p' /proc/interrupts | head -n 1)
+refuse 69 'the kernel manages interrupt' whylate treat apply irq-affinity \"$managed\" --cpus 1
+refuse 69 'cannot part caches' whylate treat apply cache-partition --cpus 1
+refuse 69 'no SMT' whylate treat apply smt-off
+echo 0 >$cpu/cpu1/online; snapshot >/tmp/before
+refuse 69 'CPU 1 is offline' whylate treat apply shield --cpus 1
+echo 1 >$cpu/cpu1/online; sleep 1; snapshot >/tmp/before
+mount -o remount,ro /sys || exit 30
+refuse 69 'read-only' whylate treat apply sysfs $cpu/cpu1/online 0
+mount -o remount,rw /sys || exit 31
+mkdir /tmp/empty && mount --bind /tmp/empty /sys/fs/cgroup || exit 32
+refuse 69 'no cpuset controller' whylate treat apply shield --cpus 1 --method cpuset
+umount /sys/fs/cgroup || exit 33
+# A second whylate is told who holds the treatments; measuring and loading stay possible.
+printf 'name = \"held\"\\nduration = \"20s\"\\nrepeats = 1\\n[[probe]]\\nkind = \"timer\"\\ninterval = \"10ms\"\\n[[treatment]]\\nname = \"t\"\\nkind = \"sysctl\"\\nkey = \"vm.stat_interval\"\\nvalue = \"7\"\\n[matrix]\\ntreatments = [[\"t\"]]\\n' >/tmp/plan.toml
+whylate run /tmp/plan.toml -o /tmp/run -q >/dev/null 2>&1 & run=$!
+for try in $(seq 100); do grep -q 7 /proc/sys/vm/stat_interval && break; sleep 0.2; done
+snapshot >/tmp/before
+refuse 1 'treatments are held by' whylate treat apply sysctl vm.stat_interval 9
+whylate measure timer --cpu 1 -D 200ms -i 10ms -q >/dev/null || exit 34
+whylate load memory --cpus 1 -D 200ms -q >/dev/null || exit 35
+kill -INT $run; wait $run
+grep -q 7 /proc/sys/vm/stat_interval && exit 36
+kill $bound; exit 0"
+    );
+    let stdout = succeed(guest, &script)?;
+    assert_eq!(stdout.lines().filter(|line| *line == "refused").count(), 12, "{stdout}");
+    Ok(())
+}
+
+/// Somebody who writes where an interrupt goes, again and again: under the name of irqbalance, and under another one.
+fn balancers(guest: &mut Guest) -> Result<(), LabError> {
+    let script = r#"export WHYLATE_STATE_DIR=/tmp/state
+line=$(sed -n 's/ *\([0-9]*\):.*rtc.*/\1/p' /proc/interrupts | head -n 1)
+[ -n "$line" ] || exit 10
+file=/proc/irq/$line/smp_affinity_list
+printf '#!/bin/sh\nwhile :; do echo 1 >%s; sleep 0.1; done\n' "$file" >/tmp/irqbalance
+cp /tmp/irqbalance /tmp/mover; chmod +x /tmp/irqbalance /tmp/mover
+/tmp/irqbalance & balancer=$!
+sleep 1
+[ "$(cat $file)" = 1 ] || exit 11
+state() { cut -d' ' -f3 /proc/$1/stat; }
+whylate treat apply irq-affinity $line --cpus 0 || exit 12
+[ "$(state $balancer)" = T ] || exit 13
+sleep 1
+[ "$(cat $file)" = 0 ] || exit 14
+whylate treat restore || exit 15
+[ "$(state $balancer)" != T ] || exit 16
+sleep 0.5; [ "$(cat $file)" = 1 ] || exit 17
+kill $balancer; wait $balancer
+# One that nobody knows: what it did is left alone, and said.
+whylate treat apply irq-affinity $line --cpus 0 || exit 18
+echo 0-1 >$file
+whylate treat restore >/tmp/said 2>&1; [ $? = 3 ] || exit 19
+grep -q "$line" /tmp/said || { cat /tmp/said; exit 20; }
+[ "$(cat $file)" = 0-1 ] || exit 21
+# One that writes it back at once: whether the value is found or not, the line says what happened.
+/tmp/mover & mover=$!
+sleep 0.5
+whylate treat apply irq-affinity $line --cpus 0 >/tmp/said 2>&1; status=$?
+sleep 0.5
+whylate treat restore >>/tmp/said 2>&1; restored=$?
+kill $mover
+[ $status = 0 ] && [ $restored = 0 ] || [ $restored = 3 ] || [ $status = 1 ] || { cat /tmp/said; exit 22; }
+"#;
+    succeed(guest, script).map(drop)
+}
+
+fn smt(guest: &mut Guest) -> Result<(), LabError> {
+    let script = r#"export WHYLATE_STATE_DIR=/tmp/state
+cpu=/sys/devices/system/cpu
+[ "$(cat $cpu/cpu0/topology/thread_siblings_list)" = 0-1 ] || exit 10
+whylate treat apply smt-off || exit 11
+[ "$(cat $cpu/online)" = 0 ] || exit 12
+whylate treat restore || exit 13
+[ "$(cat $cpu/online)" = 0-1 ] || exit 14
+whylate treat apply smt-off >/dev/null & sleep 0.3; kill -9 $! 2>/dev/null; wait $!
+whylate treat restore || exit 15
+[ "$(cat $cpu/online)" = 0-1 ] || exit 16
+"#;
+    succeed(guest, script).map(drop)
 }

@@ -155,6 +155,9 @@ pub(crate) struct DispatchArguments {
     /// Ends at the first latency above this; a bare number is microseconds
     #[arg(short = 'b', long = "break", value_name = "TIME", value_parser = microseconds)]
     pub(crate) break_above: Option<Nanos>,
+    /// Measures the whole only, without the BPF programs that tell its parts
+    #[arg(long)]
+    pub(crate) no_parts: bool,
     #[command(flatten)]
     pub(crate) probe: ProbeArguments,
 }

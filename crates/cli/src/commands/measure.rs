@@ -76,6 +76,7 @@ fn dispatch_plan(arguments: &DispatchArguments) -> Result<ProbePlan> {
         policy: arguments.probe.policy,
         break_above: arguments.break_above,
         hold_cpu_dma_latency: !arguments.probe.no_cpu_dma_latency,
+        parts: !arguments.no_parts,
     };
     if let Err(reason) = plan.period() {
         bail!("--interval: {reason}");

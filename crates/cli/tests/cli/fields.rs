@@ -112,6 +112,11 @@ fn dispatch(cpu: &Value) {
     number(cpu, "overruns");
     assert!(!word(cpu, "series").is_empty());
     quantiles(&cpu["corrected"]);
+    for part in cpu["parts"].as_array().into_iter().flatten() {
+        assert!(["interrupt", "wakeup", "switch"].contains(&word(part, "part")));
+        assert!(number(part, "samples") > 0 && number(part, "samples") <= number(cpu, "samples"));
+        quantiles(part);
+    }
     for key in ["loop_ns", "gaps", "cycles", "peer_cpu"] {
         assert!(cpu.get(key).is_none(), "`{key}` is of another probe");
     }

@@ -20,6 +20,47 @@ fn dispatch_measures_as_many_samples_as_asked_for() {
     }
 }
 
+/// The parts of a series; `None`, with the reason, where this machine's kernel does not tell them.
+fn parts(result: &Value) -> Option<Vec<Value>> {
+    let warnings = list(result, "warnings");
+    if let Some(warning) = warnings.iter().find(|warning| warning["code"] == "dispatch-whole-only") {
+        skipped(word(warning, "text"));
+        return None;
+    }
+    Some(list(&result["cpus"][0], "parts").clone())
+}
+
+#[test]
+fn the_parts_of_a_dispatch_add_up_to_it() {
+    let _alone = alone();
+    for source in ["timerfd", "nanosleep"] {
+        let result = measured(&["dispatch", "--source", source, "--samples", "500"]);
+        let Some(parts) = parts(&result) else { return };
+        let names: Vec<&str> = parts.iter().map(|part| word(part, "part")).collect();
+        assert_eq!(names, ["interrupt", "wakeup", "switch"], "{source}");
+        let whole = &result["cpus"][0];
+        let (samples, divided) = (number(whole, "samples"), number(&parts[0], "samples"));
+        assert!(parts.iter().all(|part| number(part, "samples") == divided), "{parts:?}");
+        // A process that was late did not sleep before its next interrupt, which is not divided.
+        assert!(divided * 2 > samples, "{divided} of {samples}");
+        let sum = |key: &str| parts.iter().map(|part| part[key].as_f64().unwrap()).sum::<f64>();
+        assert!(sum("max_ns") + 1.0 >= whole["min_ns"].as_f64().unwrap());
+        assert!(parts.iter().all(|part| number(part, "max_ns") <= number(whole, "max_ns")));
+        if divided == samples {
+            let mean = whole["mean_ns"].as_f64().unwrap();
+            assert!((sum("mean_ns") - mean).abs() < 0.01 * mean.max(1.0), "{} and {mean}", sum("mean_ns"));
+        }
+    }
+}
+
+#[test]
+fn dispatch_can_be_measured_without_its_parts() {
+    let _alone = alone();
+    let result = measured(&["dispatch", "--samples", "50", "--no-parts"]);
+    assert!(result["cpus"][0].get("parts").is_none(), "{result}");
+    assert!(!crate::fields::codes(&result).contains(&"dispatch-whole-only".to_owned()));
+}
+
 #[test]
 fn dispatch_prints_rows_of_ten_microseconds() {
     let _alone = alone();
@@ -115,6 +156,8 @@ fn series_go_through_a_whole_run_and_its_reports() {
     assert!(compared.contains(&"roundtrip/futex") && compared.contains(&"dispatch/timerfd"), "{compared:?}");
     for format in ["terminal", "markdown"] {
         let report = whylate(&["report", text(&kept), "--format", format]).stdout;
+        let has_parts = result["cells"][0]["probes"][0]["cpus"][0].get("parts").is_some();
+        assert_eq!(report.contains("wakeup"), has_parts, "{report}");
         for words in ["futex", "pipe", "timerfd", "nanosleep", "min/avg/max", "median cycles"] {
             assert!(report.contains(words), "`{words}` is missing in:\n{report}");
         }

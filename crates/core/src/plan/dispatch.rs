@@ -38,6 +38,8 @@ pub struct DispatchPlan {
     pub break_above: Option<Nanos>,
     /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.
     pub hold_cpu_dma_latency: bool,
+    /// Whether each latency is also divided into its parts, for which BPF programs run beside it (root, BPF and BTF).
+    pub parts: bool,
 }
 
 impl Default for DispatchPlan {
@@ -51,6 +53,7 @@ impl Default for DispatchPlan {
             policy: Policy::Fifo,
             break_above: None,
             hold_cpu_dma_latency: true,
+            parts: true,
         }
     }
 }

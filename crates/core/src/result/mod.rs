@@ -147,7 +147,7 @@ pub struct CpuResult {
     /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<CycleFigures>,
-    /// What a sample is made of, where that can be measured (dispatch: `interrupt`, `wakeup`, `run`; roundtrip:
+    /// What a sample is made of, where that can be measured (dispatch: `interrupt`, `wakeup`, `switch`; roundtrip:
     /// `there`, `back`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartResult>,

@@ -1,9 +1,10 @@
 //! The dispatch probe's thread: waits for an interrupt, looks at the clock, counts how late it runs.
 //!
 //! In: a source of interrupts at known or regular moments. Out: the time from the moment for which an interrupt was
-//! programmed to the first instruction of the process that waited for it. What it does not see is how that time is
-//! divided between the interrupt's entry, the wake-up and the switch: only the kernel can tell.
+//! programmed to the first instruction of the process that waited for it, and where the kernel tells, its parts
+//! ([`super::dispatch_parts`]).
 
+use super::dispatch_parts::Parts;
 use super::grid::{Arrival, Grid, Observed, Programmed};
 use super::recorder::Recorder;
 use super::{Failure, Usage, end_of};
@@ -65,6 +66,7 @@ fn counted(interrupts: u64) -> Arrival {
 /// Everything the thread needs while it measures.
 pub(super) struct Dispatch<'a> {
     recorder: Recorder<'a>,
+    parts: Option<Parts<'a>>,
     source: DispatchSource,
     interval: Nanos,
     warmup: Nanos,
@@ -72,13 +74,19 @@ pub(super) struct Dispatch<'a> {
 }
 
 impl<'a> Dispatch<'a> {
-    pub(super) fn new(spec: &ProbeSpec, lane: Lane<'a>, header: Header<'a>) -> Self {
+    pub(super) fn new(
+        spec: &ProbeSpec,
+        lane: Lane<'a>,
+        header: Header<'a>,
+        parts: Option<Parts<'a>>,
+    ) -> Self {
         let (source, interval, break_above) = match spec.kind {
-            ProbeKind::Dispatch { source, interval, break_above } => (source, interval, break_above),
+            ProbeKind::Dispatch { source, interval, break_above, .. } => (source, interval, break_above),
             _ => (DispatchSource::Timerfd, Nanos::from_millis(1), None),
         };
         Self {
             recorder: Recorder::new(lane, header, break_above, spec),
+            parts,
             source,
             interval,
             warmup: spec.warmup,
@@ -149,9 +157,13 @@ impl<'a> Dispatch<'a> {
         while now < end_ns && grid.next_ns() < end_ns && !self.recorder.is_stopped() {
             let arrival = source.wait(grid.next_ns());
             now = clock::now().0;
+            let steps = self.parts.as_mut().and_then(Parts::last);
             let Some(late) = grid.take(now, arrival) else { continue };
             source.ready();
             if COUNTED {
+                if let (Some(parts), Some(steps)) = (&self.parts, steps) {
+                    parts.count(steps, G::IS_PROGRAMMED.then(|| now - late.by_ns), now);
+                }
                 if self.recorder.count(now, late.by_ns, number) {
                     break;
                 }

@@ -25,6 +25,8 @@ pub(super) struct Late {
 
 /// Moments at which interrupts are due.
 pub(super) trait Grid {
+    /// Whether the moments are those that were programmed.
+    const IS_PROGRAMMED: bool;
     /// The next moment that is due; waiting sources are programmed for it.
     fn next_ns(&self) -> u64;
     /// Takes the moment at which the process ran; `None` when nothing was due yet.
@@ -45,6 +47,8 @@ impl Programmed {
 }
 
 impl Grid for Programmed {
+    const IS_PROGRAMMED: bool = true;
+
     #[inline(always)]
     fn next_ns(&self) -> u64 {
         self.next_ns
@@ -101,6 +105,8 @@ impl Observed {
 }
 
 impl Grid for Observed {
+    const IS_PROGRAMMED: bool = false;
+
     #[inline(always)]
     fn next_ns(&self) -> u64 {
         0

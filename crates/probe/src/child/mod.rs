@@ -1,12 +1,13 @@
 //! The measuring process: the same binary, started with a hidden command.
 //!
-//! Its standard input is the shared memory; its arguments are the [`ProbeSpec`] as JSON and the process id of the
-//! runner. It prints [`Message`]s to
+//! Its standard input is the shared memory; its arguments are the [`ProbeSpec`] as JSON, the process id of the runner
+//! and, where the kernel tells the steps of a dispatch, the number of the file with their table. It prints [`Message`]s to
 //! standard output, but none between arming and the end: in between the main thread sleeps, the measuring threads
 //! make no system call but the measured one, and no thread ends (its stack would be unmapped, and every other CPU
 //! of the process interrupted for it) before all have measured to the end.
 
 mod dispatch;
+mod dispatch_parts;
 mod grid;
 mod prepare;
 mod recorder;
@@ -14,6 +15,8 @@ mod roundtrip;
 mod stall;
 mod timer;
 mod watchdog;
+
+pub(crate) use dispatch_parts::WHOLE_ONLY;
 
 use crate::layout::{Header, Lane};
 use crate::spec::{ProbeKind, ProbeSpec};
@@ -77,15 +80,17 @@ impl From<String> for Failure {
 }
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    let [text, parent] = arguments else {
-        return Err("the measuring process takes two arguments".to_owned().into());
+    let ([text, parent] | [text, parent, _]) = arguments else {
+        return Err("the measuring process takes two or three arguments".to_owned().into());
     };
     let spec: ProbeSpec = serde_json::from_str(text).map_err(|error| format!("unreadable probe: {error}"))?;
     let parent = parent.parse().map_err(|error| format!("unreadable process id `{parent}`: {error}"))?;
     process::die_with_parent(parent).map_err(|error| error.to_string())?;
     let memory = std::io::stdin().as_fd().try_clone_to_owned().and_then(SharedWords::open);
     let memory = memory.map_err(|error| format!("cannot map the shared memory: {error}"))?;
-    measure(&spec, memory.words(), &send)
+    let table = arguments.get(2).map(|number| dispatch_parts::table(number)).transpose();
+    let table = table.map_err(|error| format!("cannot map the steps of dispatches: {error}"))?;
+    measure(&spec, memory.words(), table.as_ref().map(SharedWords::words), &send)
 }
 
 fn send(message: &Message) {
@@ -104,6 +109,8 @@ struct Team<'a> {
     barrier: Barrier,
     warnings: Mutex<Vec<Warning>>,
     failure: Mutex<Option<Failure>>,
+    /// Where the kernel writes the steps of dispatches.
+    dispatch_table: Option<&'a [AtomicU64]>,
 }
 
 impl Team<'_> {
@@ -128,6 +135,7 @@ impl Team<'_> {
 pub(crate) fn measure(
     spec: &ProbeSpec,
     words: &[AtomicU64],
+    dispatch_table: Option<&[AtomicU64]>,
     send: &(dyn Fn(&Message) + Sync),
 ) -> Result<(), Failure> {
     let too_short = || "the shared memory is too short".to_owned();
@@ -141,6 +149,7 @@ pub(crate) fn measure(
         barrier: Barrier::new(roles.len() + 1),
         warnings: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
+        dispatch_table,
     };
     let _request = prepare::process(&team);
     let exchange = roundtrip::Exchange::new(&team);
@@ -254,11 +263,17 @@ impl<'a> State<'a> {
             }
             Role::Answer => Self::Answerer(exchange?, *lanes.first()?),
             Role::Lane(index) => {
-                let lane = *lanes.get(index)?;
-                lane.reset();
+                let each = spec.lanes_of_thread();
+                let lanes = lanes.get(index * each..(index + 1) * each)?;
+                lanes.iter().for_each(Lane::reset);
+                let (lane, part_lanes) = lanes.split_first()?;
+                let lane = *lane;
                 match &spec.kind {
                     ProbeKind::Timer { .. } => Self::Timer(timer::Timer::new(spec, index, lane, header)),
-                    ProbeKind::Dispatch { .. } => Self::Dispatch(dispatch::Dispatch::new(spec, lane, header)),
+                    ProbeKind::Dispatch { .. } => {
+                        let parts = dispatch_parts::Parts::new(team, part_lanes);
+                        Self::Dispatch(dispatch::Dispatch::new(spec, lane, header, parts))
+                    }
                     _ => Self::Stall(stall::Stall::new(spec, lane, header)),
                 }
             }

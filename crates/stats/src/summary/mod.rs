@@ -219,8 +219,8 @@ pub fn join_parts(results: impl IntoIterator<Item = (String, CpuResult)>) -> Vec
             continue;
         };
         let whole = |of: &&mut CpuResult| of.cpu == result.cpu && of.series.as_deref() == name.series;
-        // A part without its whole cannot be shown as what it is.
-        if let Some(whole) = joined.iter_mut().find(whole) {
+        // A part without its whole cannot be shown as what it is, and one without samples is not known.
+        if let (Some(whole), true) = (joined.iter_mut().find(whole), result.samples > 0) {
             let CpuResult { samples, quantiles, histogram, .. } = result;
             whole.parts.push(PartResult { part: part.to_owned(), samples, quantiles, histogram });
         }

@@ -8,11 +8,20 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use whylate_core::result::LineRow;
 
-/// Reads every line below /proc/irq; empty where there is none (a container may hide it).
+/// Reads every line below /proc/irq that has a handler; empty where there is none (a container may hide it).
+///
+/// # Errors
+/// As [`all`].
+pub fn read(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
+    // A line without a handler is free: nothing can come from it.
+    Ok(all(root)?.into_iter().filter(|line| !line.description.is_empty()).collect())
+}
+
+/// Reads every line below /proc/irq, also those that are free: their description is empty.
 ///
 /// # Errors
 /// As [`HostRoot::list`] and [`HostRoot::read_cpus`].
-pub fn read(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
+pub fn all(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
     let interrupts = root.read("/proc/interrupts")?.unwrap_or_default();
     let descriptions = descriptions(&interrupts);
     let shows_which = kernel_shows_which(root)?;
@@ -20,8 +29,7 @@ pub fn read(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
     for line in root.list_numbered("/proc/irq", "")? {
         let folder = format!("/proc/irq/{line}");
         let Some(cpus) = root.read_cpus(&format!("{folder}/smp_affinity_list"))? else { continue };
-        // A line without a handler is free: nothing can come from it.
-        let Some(description) = descriptions.get(&line).cloned() else { continue };
+        let description = descriptions.get(&line).cloned().unwrap_or_default();
         let effective = root.read_cpus(&format!("{folder}/effective_affinity_list"))?;
         let effective = effective.filter(|cpus| !cpus.is_empty());
         let movable = is_movable(root, line) && (shows_which || !is_managed_by_name(&description));
@@ -58,8 +66,11 @@ fn is_managed_by_name(description: &str) -> bool {
 /// Linux 6.11 and newer give the file no write permission when the line is managed or belongs to one CPU; before that,
 /// only debugfs tells (`/sys/kernel/debug/irq/irqs`, with CONFIG_GENERIC_IRQ_DEBUGFS).
 fn is_movable(root: &HostRoot, line: u32) -> bool {
-    let file = root.path(&format!("/proc/irq/{line}/smp_affinity"));
-    let unwritable = std::fs::metadata(file).is_ok_and(|file| file.permissions().mode() & 0o222 == 0);
+    let is_unwritable = |name: &str| {
+        let file = std::fs::metadata(root.path(&format!("/proc/irq/{line}/{name}")));
+        file.is_ok_and(|file| file.permissions().mode() & 0o222 == 0)
+    };
+    let unwritable = is_unwritable("smp_affinity") || is_unwritable("smp_affinity_list");
     let state = root.read(&format!("/sys/kernel/debug/irq/irqs/{line}")).ok().flatten().unwrap_or_default();
     let fixed = ["IRQD_AFFINITY_MANAGED", "IRQD_PER_CPU", "IRQD_NO_BALANCING"];
     !unwritable && !fixed.iter().any(|flag| state.contains(flag))

@@ -4,6 +4,9 @@
 //! group, in which everything else is, loses those ways. Masks are contiguous at one end of the cache, so that what is
 //! left is contiguous, too, and away from the ways that devices share (`shareable_bits`). With code and data apart (CDP)
 //! both get the same ways.
+//!
+//! Where resctrl is not mounted, it is mounted first, and unmounted at the end. What it offers shows only then: the
+//! other changes are planned after that one was made ([`Planner::again`]).
 
 use crate::change::{Change, Target, Undoing};
 use crate::kinds::writable;
@@ -48,6 +51,9 @@ impl Planner for CachePartitionPlan {
             return Err(Impossible::new(
                 "cpus: they are all that are online; there is nobody to part the cache from",
             ));
+        }
+        if !root.exists(&format!("{MOUNT}/schemata")) {
+            return mounted(root);
         }
         let cache = cache(root)?;
         let schemata = format!("{MOUNT}/schemata");
@@ -101,17 +107,37 @@ impl Planner for CachePartitionPlan {
         }
         Ok(planned)
     }
+
+    fn again(&self, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
+        // The group is there when everything is done: made by this treatment, or the plan was refused.
+        if surroundings.root.exists(&format!("{MOUNT}/{GROUP}")) {
+            return Ok(Vec::new());
+        }
+        Ok(self.plan(surroundings)?.changes)
+    }
+}
+
+/// The first step where resctrl is not mounted: to mount it.
+fn mounted(root: &HostRoot) -> Result<Planned, Impossible> {
+    let can = CpuInfo::read(root)?;
+    if !can.has_flag("cat_l3") && !can.has_flag("cat_l2") {
+        let reason = "this processor or kernel cannot part caches (no `cat_l3` in /proc/cpuinfo, no resctrl)";
+        return Err(Impossible::new(reason));
+    }
+    let filesystems = root.read("/proc/filesystems")?.unwrap_or_default();
+    let is_known = filesystems.lines().any(|line| line.split_whitespace().last() == Some("resctrl"));
+    if !is_known || !root.exists(MOUNT) {
+        let reason =
+            "this kernel has no resctrl: it needs CONFIG_X86_CPU_RESCTRL, and no `rdt=` that switches it off";
+        return Err(Impossible::new(reason));
+    }
+    let (path, filesystem) = (MOUNT.to_owned(), "resctrl".to_owned());
+    let target = Target::Mount { path, filesystem, options: String::new() };
+    let effect = "what the cache offers shows only then, and is parted after it";
+    Ok(Planned::changes(vec![Change::required(target, Target::PRESENT, effect)]))
 }
 
 fn cache(root: &HostRoot) -> Result<Cache, Impossible> {
-    if !root.exists(&format!("{MOUNT}/schemata")) {
-        let can = CpuInfo::read(root)?;
-        return Err(Impossible::new(if can.has_flag("cat_l3") || can.has_flag("cat_l2") {
-            "resctrl is not mounted: `sudo mount -t resctrl resctrl /sys/fs/resctrl`"
-        } else {
-            "this processor or kernel cannot part caches (no `cat_l3` in /proc/cpuinfo, no resctrl)"
-        }));
-    }
     for level in [3, 2] {
         let names = [vec![format!("L{level}")], vec![format!("L{level}CODE"), format!("L{level}DATA")]];
         for resources in names {

@@ -21,6 +21,16 @@ L3:0=fff;1=fff
 ";
 
 fn plan(text: &str, share_percent: u32, bandwidth: Option<u32>) -> Result<Planned, Impossible> {
+    let (_folder, surroundings) = machine(text);
+    partition(share_percent, bandwidth).plan(&surroundings)
+}
+
+fn partition(share_percent: u32, others_bandwidth_percent: Option<u32>) -> CachePartitionPlan {
+    let cpus = CpuSelector::List("3".parse().unwrap());
+    CachePartitionPlan { cpus, share_percent, others_bandwidth_percent }
+}
+
+fn machine(text: &str) -> (tempfile::TempDir, Surroundings) {
     let folder = tempfile::tempdir().unwrap();
     archive::unpack(text, folder.path()).unwrap();
     let mut facts = Facts::default();
@@ -28,8 +38,7 @@ fn plan(text: &str, share_percent: u32, bandwidth: Option<u32>) -> Result<Planne
     facts.cpu_sets.online = facts.cpu_sets.present.clone();
     facts.cpu_sets.allowed = facts.cpu_sets.present.clone();
     let surroundings = Surroundings::new(HostRoot::at(folder.path()), &facts, None);
-    let cpus = CpuSelector::List("3".parse().unwrap());
-    CachePartitionPlan { cpus, share_percent, others_bandwidth_percent: bandwidth }.plan(&surroundings)
+    (folder, surroundings)
 }
 
 fn written(planned: &Planned) -> Vec<String> {
@@ -73,7 +82,7 @@ fn other_groups_that_overlap_are_named() {
 #[test]
 fn what_cannot_be_parted_says_why() {
     let reason = |text: &str| plan(text, 50, None).unwrap_err().reason;
-    assert!(reason("== proc/cpuinfo := flags : fpu cat_l3\n").contains("mount -t resctrl"));
+    assert!(reason("== proc/cpuinfo := flags : fpu cat_l3\n").contains("this kernel has no resctrl"));
     assert!(reason("== proc/cpuinfo := flags : fpu\n").contains("cannot part caches"));
     assert!(reason(&MACHINE.replace(":= 16", ":= 1")).contains("all are taken"));
     assert!(reason(&MACHINE.replace(":= fff", ":= 7")).contains("cannot be parted"));
@@ -84,6 +93,21 @@ fn what_cannot_be_parted_says_why() {
     assert!(
         plan(&without_bandwidth, 50, Some(20)).unwrap_err().reason.contains("cannot limit memory bandwidth")
     );
+}
+
+#[test]
+fn resctrl_is_mounted_first_and_the_cache_parted_after_it() {
+    let bare = "== proc/cpuinfo := flags : fpu cat_l3\n== proc/filesystems\nnodev\tproc\nnodev\tresctrl\n\
+                == sys/fs/resctrl/.keep := x\n";
+    let planned = plan(bare, 50, None).unwrap();
+    assert_eq!(written(&planned), ["resctrl at /sys/fs/resctrl = present"]);
+    assert!(planned.changes[0].required);
+    let again = |text: &str| {
+        let (_folder, surroundings) = machine(text);
+        partition(50, None).again(&surroundings).unwrap()
+    };
+    assert_eq!(again(MACHINE), plan(MACHINE, 50, None).unwrap().changes);
+    assert_eq!(again(&format!("{MACHINE}== sys/fs/resctrl/whylate/schemata := L3:1=3f\n")), []);
 }
 
 proptest! {

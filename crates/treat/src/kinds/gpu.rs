@@ -1,10 +1,11 @@
 //! `gpu-power`: graphics devices stay powered, and keep one clock.
 //!
 //! Runtime power management of a device and of the PCI bridges above it is switched off while the treatment is on, and
-//! the clock is fixed where its driver has a file for that (i915, xe, amdgpu, radeon). NVIDIA's driver takes a clock only
-//! through its own library or `nvidia-smi`, which the warning names.
+//! the clock is fixed where its driver has a file for that (i915, amdgpu, radeon). NVIDIA's driver takes a clock only
+//! through its own library: `nvidia-smi`, which comes with it, locks and unlocks it.
 
 use crate::change::{Change, Target};
+use crate::nvidia;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use whylate_core::Warning;
@@ -150,18 +151,30 @@ fn clock(root: &HostRoot, device: &Device, planned: &mut Planned) -> Result<(), 
                 planned.changes.push(Change::optional(target, "high", effect));
             }
         }
-        "nvidia" | "nouveau" => {
+        "nvidia" => match locked_clock(root, device) {
+            Ok(change) => planned.changes.push(change),
+            Err(reason) => {
+                let text = format!("the clock of {name} stays as it is: {reason}");
+                let fix = "install the nvidia-smi of the loaded driver, and try `nvidia-smi -q -d CLOCK`";
+                planned.warnings.push(Warning::new("gpu-clock-unchanged", text, fix));
+            }
+        },
+        "nouveau" => {
             let text = format!("the clock of {name} stays as it is: its driver has no file for it");
-            let fix = if driver == "nvidia" {
-                "`sudo nvidia-smi -lgc MIN,MAX` before and `sudo nvidia-smi -rgc` after it"
-            } else {
-                "write a level to /sys/kernel/debug/dri/N/pstate"
-            };
+            let fix = "write a level to /sys/kernel/debug/dri/N/pstate";
             planned.warnings.push(Warning::new("gpu-clock-unchanged", text, fix));
         }
         _ => {}
     }
     Ok(())
+}
+
+/// The clock of NVIDIA's device at the highest that it has; why not, where that cannot be found out.
+fn locked_clock(root: &HostRoot, device: &Device) -> Result<Change, String> {
+    let address = device.address.clone().ok_or("it is no PCI device")?;
+    let highest = nvidia::clock_max_mhz(root, &address).map_err(|error| error.to_string())?;
+    let effect = format!("the clock of {} stays at {highest} MHz", device.name);
+    Ok(Change::optional(Target::GpuClock { address }, format!("{highest},{highest}"), effect))
 }
 
 #[cfg(test)]
@@ -222,12 +235,12 @@ PCI_SLOT_NAME=0000:03:00.0
     }
 
     #[test]
-    fn nvidia_says_what_to_do_by_hand() {
+    fn nvidia_without_its_tool_keeps_its_clock() {
         let text = "== proc/driver/nvidia/gpus/0000:01:00.0/information := x\n\
                     == sys/bus/pci/devices/0000:01:00.0/power/control := auto\n";
         let planned = plan(text, &["all"]).unwrap();
         assert_eq!(written(&planned), ["/sys/bus/pci/devices/0000:01:00.0/power/control = on"]);
-        assert!(planned.warnings[0].fix.as_deref().unwrap().contains("nvidia-smi -lgc"));
+        assert!(planned.warnings[0].text.ends_with("there is no nvidia-smi"), "{:?}", planned.warnings);
     }
 
     #[test]

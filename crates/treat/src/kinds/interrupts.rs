@@ -10,10 +10,10 @@ use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use crate::tasks;
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt as _;
 use whylate_core::plan::IrqAffinityPlan;
+use whylate_core::result::LineRow;
 use whylate_core::{CpuSet, Warning};
-use whylate_sys::host::{HostError, HostRoot};
+use whylate_sys::host::{HostError, HostRoot, irq_lines};
 
 /// One interrupt line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Interrupt {
     pub is_msi: bool,
     /// Where it may be handled.
     pub cpus: CpuSet,
-    /// Whether its file says that nobody may move it.
+    /// Whether nobody may move it, as far as this kernel tells.
     pub is_fixed: bool,
 }
 
@@ -75,13 +75,10 @@ impl Interrupt {
 pub fn interrupts(root: &HostRoot) -> Result<Vec<Interrupt>, HostError> {
     let devices = devices(root)?;
     let mut interrupts = Vec::new();
-    for number in root.list_numbered("/proc/irq", "")? {
-        let path = format!("/proc/irq/{number}/smp_affinity_list");
-        let Some(cpus) = root.read_cpus(&path)? else { continue };
+    for LineRow { line: number, cpus, movable, .. } in irq_lines::all(root)? {
         let actions = root.read_trimmed(&format!("/sys/kernel/irq/{number}/actions"))?.unwrap_or_default();
         let chip = root.read_trimmed(&format!("/sys/kernel/irq/{number}/chip_name"))?.unwrap_or_default();
         let device = devices.get(&number);
-        let mode = std::fs::metadata(root.path(&path)).map_or(0o644, |file| file.permissions().mode());
         interrupts.push(Interrupt {
             number,
             actions: actions.split(',').map(str::to_owned).filter(|name| !name.is_empty()).collect(),
@@ -89,7 +86,7 @@ pub fn interrupts(root: &HostRoot) -> Result<Vec<Interrupt>, HostError> {
             driver: device.and_then(|device| device.driver.clone()),
             is_msi: device.is_some_and(|device| device.is_msi) || chip.contains("MSI"),
             cpus,
-            is_fixed: mode & 0o222 == 0,
+            is_fixed: !movable,
         });
     }
     Ok(interrupts)

@@ -151,6 +151,9 @@ catalogue! {
     GpuRuntimePower, "gpu-runtime-power", Graphics, "Documentation/power/runtime_pm.rst", Some("gpu-power");
     /// The clock of a graphics device follows its load.
     GpuFrequency, "gpu-frequency", Graphics, "Documentation/gpu/amdgpu/thermal.rst, Documentation/gpu/i915.rst", Some("gpu-power");
+    /// A graphics driver's own power saving is on.
+    GpuDriverOptions, "gpu-driver-options", Graphics,
+        "modinfo(8) of i915 and amdgpu, README of the NVIDIA driver (Dynamic Power Management)", Some("module-parameter");
     /// A Matrox graphics device writes its memory write-combining.
     MatroxWriteCombining, "matrox-write-combining", Graphics, "drivers/gpu/drm/mgag200/Kconfig, DRM_MGAG200_DISABLE_WRITECOMBINE", None;
     /// The NVIDIA module runs on a PREEMPT_RT kernel.

@@ -1,5 +1,6 @@
 //! Findings about graphics devices and their drivers.
 
+use super::live::Live;
 use super::{FindingCode, Inquiry};
 use whylate_core::facts::GpuFacts;
 use whylate_core::result::Finding;
@@ -21,8 +22,8 @@ pub(super) fn runtime_power(inquiry: &Inquiry) -> Option<Finding> {
             code.fine(format!("graphics devices stay powered ({})", kept.join(", "))).seen(PATH, "on")
         });
     }
-    Some(
-        code.advice(format!(
+    let finding = code
+        .advice(format!(
             "graphics devices may be powered down and up while measuring ({})",
             managed.join(", ")
         ))
@@ -31,8 +32,9 @@ pub(super) fn runtime_power(inquiry: &Inquiry) -> Option<Finding> {
             Nanos::from_millis(1)
         ))
         .seen(PATH, "auto")
-        .now(format!("echo on | sudo tee {PATH}")),
-    )
+        .now(format!("echo on | sudo tee {PATH}"));
+    let rule = "a udev rule: `ACTION==\"add\", SUBSYSTEM==\"pci\", ATTR{class}==\"0x030*\", ATTR{power/control}=\"on\"`";
+    Some(if inquiry.live.is_some() { finding.boot(rule) } else { finding })
 }
 
 /// The file that says how the clock of a graphics device is chosen, and whether it is fixed.
@@ -69,6 +71,57 @@ pub(super) fn frequency(inquiry: &Inquiry) -> Option<Finding> {
             .seen(path.clone(), value.clone())
             .now("fix it: i915 gt_min_freq_mhz = gt_max_freq_mhz; amdgpu power_dpm_force_performance_level = high"),
     )
+}
+
+/// Power saving that the drivers do by themselves: the parameter, 0 of which switches it off, and what it is.
+const OPTIONS: [(&str, &str); 6] = [
+    ("i915/parameters/enable_dc", "display power states"),
+    ("i915/parameters/enable_fbc", "framebuffer compression"),
+    ("i915/parameters/enable_psr", "panel self refresh"),
+    ("amdgpu/parameters/runpm", "runtime power management"),
+    ("amdgpu/parameters/aspm", "power states of the link"),
+    ("amdgpu/parameters/bapm", "power shared with the CPU"),
+];
+
+/// The parameters that are there: path, value, what it is.
+fn options(live: &Live) -> Vec<(String, String, &'static str)> {
+    const NVIDIA: &str = "/proc/driver/nvidia/params";
+    let known = OPTIONS.iter().map(|(option, what)| (format!("/sys/module/{option}"), *what));
+    let there = known.filter(|(path, _)| live.root.exists(path));
+    let mut found: Vec<_> =
+        there.filter_map(|(path, what)| Some((path.clone(), live.text(&path)?, what))).collect();
+    if live.root.exists(NVIDIA)
+        && let Some(text) = live.text(NVIDIA)
+        && let Some(value) = text.lines().find_map(|line| line.strip_prefix("DynamicPowerManagement:"))
+    {
+        let path = format!("{NVIDIA}, DynamicPowerManagement");
+        found.push((path, value.trim().to_owned(), "power states of the device"));
+    }
+    found
+}
+
+/// The drivers' own power saving; parameters of i915 and amdgpu are described by `modinfo`, that of NVIDIA in its README.
+pub(super) fn driver_options(inquiry: &Inquiry) -> Option<Finding> {
+    let all = options(inquiry.live.as_ref()?);
+    let code = FindingCode::GpuDriverOptions;
+    let on: Vec<_> = all.iter().filter(|(_, value, _)| value != "0").collect();
+    let see = |finding: Finding, (path, value, _): &(String, String, &str)| {
+        finding.seen(path.clone(), value.clone())
+    };
+    if on.is_empty() {
+        let fine = code.fine("the power saving of the graphics drivers themselves is off");
+        return (!all.is_empty()).then(|| all.iter().fold(fine, see));
+    }
+    let names: Vec<&str> = on.iter().map(|(_, _, what)| *what).collect();
+    let finding = code
+        .info(format!("graphics drivers may save power by themselves ({})", names.join(", ")))
+        .effect("entering and leaving such a state is work for driver and firmware, at moments that nobody chooses")
+        .now("write 0 to those that can be written while the driver runs")
+        .boot(
+            "boot with `i915.enable_dc=0 i915.enable_fbc=0 i915.enable_psr=0`, `amdgpu.runpm=0 amdgpu.aspm=0 \
+             amdgpu.bapm=0`, or `nvidia.NVreg_DynamicPowerManagement=0x00`",
+        );
+    Some(on.into_iter().fold(finding, see))
 }
 
 /// Matrox G200 chips of servers: a write-combining frame buffer on their slow bus stalls every CPU that touches the

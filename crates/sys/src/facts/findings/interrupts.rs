@@ -87,7 +87,13 @@ pub(super) fn later(inquiry: &Inquiry) -> Option<Finding> {
         .advice(format!("interrupts that are set up later may reach {}", named(&open)))
         .effect("a driver that is loaded, or a link that comes up, brings new ones")
         .seen(PATH, mask.to_string());
-    Some(if others.is_empty() { finding } else { finding.boot(format!("boot with `irqaffinity={others}`")) })
+    Some(if others.is_empty() {
+        finding
+    } else {
+        finding
+            .now(format!("write the mask of CPUs {others} to {PATH}"))
+            .boot(format!("boot with `irqaffinity={others}`"))
+    })
 }
 
 /// irqbalance leaves isolated and `nohz_full` CPUs alone unless told otherwise (irqbalance(1)).

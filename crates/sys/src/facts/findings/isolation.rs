@@ -93,7 +93,9 @@ pub(super) fn workqueues(inquiry: &Inquiry) -> Option<Finding> {
     Some(if left.is_empty() {
         finding
     } else {
-        finding.now(format!("write the mask of CPUs {left} to {PATH}"))
+        finding
+            .now(format!("write the mask of CPUs {left} to {PATH}"))
+            .boot(format!("boot with `workqueue.unbound_cpus={left}` (Linux 6.6)"))
     })
 }
 
@@ -113,7 +115,8 @@ pub(super) fn vmstat(inquiry: &Inquiry) -> Option<Finding> {
         code.info(format!("statistics of memory are folded on each CPU every {seconds} s"))
             .effect("a kworker runs there for some microseconds")
             .seen(PATH, seconds.to_string())
-            .now("sudo sysctl -w vm.stat_interval=120"),
+            .now("sudo sysctl -w vm.stat_interval=120")
+            .boot("boot with `sysctl.vm.stat_interval=120`"),
     )
 }
 

@@ -47,12 +47,12 @@ pub(super) fn swap(inquiry: &Inquiry) -> Option<Finding> {
     if bytes == 0 {
         return Some(code.fine("swap is off").seen("/proc/meminfo", "SwapTotal 0"));
     }
-    Some(
-        code.advice(format!("swap is on ({})", Bytes(bytes)))
-            .effect("memory that is not locked may be written out, and its next use waits for the device")
-            .seen("/proc/meminfo", format!("SwapTotal {}", Bytes(bytes)))
-            .now("sudo swapoff -a"),
-    )
+    let finding = code
+        .advice(format!("swap is on ({})", Bytes(bytes)))
+        .effect("memory that is not locked may be written out, and its next use waits for the device")
+        .seen("/proc/meminfo", format!("SwapTotal {}", Bytes(bytes)))
+        .now("sudo swapoff -a");
+    Some(if inquiry.live.is_some() { finding.boot("take it out of /etc/fstab") } else { finding })
 }
 
 pub(super) fn numa_balancing(inquiry: &Inquiry) -> Option<Finding> {
@@ -61,15 +61,15 @@ pub(super) fn numa_balancing(inquiry: &Inquiry) -> Option<Finding> {
     if !inquiry.facts.settings.numa_balancing? {
         return Some(code.fine("NUMA balancing is off").seen(PATH, "0"));
     }
-    Some(
-        code.advice("NUMA balancing is on")
-            .effect(
-                "the kernel unmaps pages of running tasks to see who uses them, which causes page faults, and moves \
-                 pages and tasks between nodes",
-            )
-            .seen(PATH, "1")
-            .now("sudo sysctl -w kernel.numa_balancing=0"),
-    )
+    let finding = code
+        .advice("NUMA balancing is on")
+        .effect(
+            "the kernel unmaps pages of running tasks to see who uses them, which causes page faults, and moves pages \
+             and tasks between nodes",
+        )
+        .seen(PATH, "1")
+        .now("sudo sysctl -w kernel.numa_balancing=0");
+    Some(if inquiry.live.is_some() { finding.boot("boot with `numa_balancing=disable`") } else { finding })
 }
 
 pub(super) fn page_merging(inquiry: &Inquiry) -> Option<Finding> {

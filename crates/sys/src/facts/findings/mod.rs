@@ -90,6 +90,7 @@ const OF_THE_MACHINE: &[Question] = &[
     memory::shared_cache,
     memory::page_merging,
     graphics::frequency,
+    graphics::driver_options,
     graphics::matrox,
     graphics::nvidia,
 ];

@@ -23,8 +23,8 @@ pub(super) fn throttling(inquiry: &Inquiry) -> Option<Finding> {
     let Some(lost) = period.checked_sub(runtime).filter(|&lost| lost > 0) else {
         return Some(code.fine("real-time tasks may use whole periods").seen(PATH, runtime.to_string()));
     };
-    Some(
-        code.advice(format!(
+    let finding = code
+        .advice(format!(
             "real-time tasks may use {runtime} us of each {period} us (kernel.sched_rt_runtime_us)"
         ))
         .effect(format!(
@@ -34,8 +34,10 @@ pub(super) fn throttling(inquiry: &Inquiry) -> Option<Finding> {
         .seen(PATH, runtime.to_string())
         .now(
             "`sudo sysctl -w kernel.sched_rt_runtime_us=-1` while you measure, with a CPU left for the rest of the system",
-        ),
-    )
+        );
+    let boot =
+        "boot with `sysctl.kernel.sched_rt_runtime_us=-1`, where no real-time loop can take the last CPU";
+    Some(if inquiry.live.is_some() { finding.boot(boot) } else { finding })
 }
 
 fn fair_server(inquiry: &Inquiry) -> Finding {

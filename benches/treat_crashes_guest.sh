@@ -1,0 +1,166 @@
+#!/bin/sh
+# Runs in a guest of the lab (benches/treat_crashes_lab.sh, and the lab's tests): SIGKILL at random moments of `treat
+# apply`, of a cell with treatments, and of `treat restore`, COUNT times; then `restore` has to bring back every value.
+# Says `restored KIND CHANGES-LEFT MILLISECONDS` for each, and ends with the first that is not restored exactly.
+#
+# COUNT: how many; SEED: a number for the random moments; FIRST: the number of the first one.
+set -u
+state=/tmp/crashes
+mkdir -p $state
+export WHYLATE_STATE_DIR=$state/state
+taskset -c 0 sleep 1000000 &
+anywhere=$!
+taskset -p -c 0-1 $anywhere >/dev/null || exit 20
+taskset -c 1 sleep 1000000 &
+bound=$!
+
+# Every setting that one of the treatments may change, and the groups.
+settings() {
+    grep -sH . /proc/irq/*/smp_affinity_list /proc/irq/default_smp_affinity /proc/sys/kernel/watchdog_cpumask \
+        /proc/sys/vm/stat_interval /proc/sys/kernel/timer_migration /sys/devices/virtual/workqueue/cpumask \
+        /sys/devices/system/cpu/online /sys/fs/cgroup/cgroup.subtree_control /proc/*/cgroup | grep -v '^/proc/self'
+    find /sys/fs/cgroup -mindepth 1 -type d
+    cat /run/whylate-shield.cpus 2>/dev/null
+    cut -d' ' -f1,3 /proc/$anywhere/stat /proc/$bound/stat
+}
+
+# The CPUs of every thread that can be moved: thread, start, CPUs. Those of the others are the kernel's own business.
+threads() {
+    {
+        grep -sH . /proc/[0-9]*/task/[0-9]*/stat
+        grep -sH Cpus_allowed_list /proc/[0-9]*/task/[0-9]*/status
+    } | awk '
+        { colon = index($0, ":"); path = substr($0, 1, colon - 1); rest = substr($0, colon + 1) }
+        path ~ /\/stat$/ {
+            sub(/\/stat$/, "", path); sub(/.*\) /, "", rest); split(rest, field, " ")
+            if (int(field[7] / 67108864) % 2 == 0) start[path] = field[20]
+        }
+        path ~ /\/status$/ {
+            sub(/\/status$/, "", path); split(rest, field, " ")
+            if (path in start) print path, start[path], field[2]
+        }' | sort
+}
+
+# What there was before has to be there, but for processes that ended.
+compare() {
+    grep -v '^/proc/[0-9]*/cgroup' $state/settings >$state/one
+    grep -v '^/proc/[0-9]*/cgroup' $state/settings-now >$state/two
+    diff $state/one $state/two || return 1
+    grep '^/proc/[0-9]*/cgroup' $state/settings | sed 's/:/ group /' >>$state/threads
+    grep '^/proc/[0-9]*/cgroup' $state/settings-now | sed 's/:/ group /' >>$state/threads-now
+    awk '
+        FNR == NR { before[$1 " " $2] = $0; next }
+        ($1 " " $2) in before && before[$1 " " $2] != $0 { print before[$1 " " $2] " is now " $0; bad = 1 }
+        END { exit bad }' $state/threads $state/threads-now
+}
+
+cat >$state/plan.toml <<END
+name = "crash"
+duration = "400ms"
+repeats = 1
+settle = "1ms"
+warmup = "1ms"
+noise_floor = "1ms"
+interval = "100ms"
+[target]
+cpus = "1"
+[[probe]]
+kind = "timer"
+interval = "5ms"
+[[treatment]]
+name = "shield"
+kind = "shield"
+cpus = "1"
+[[treatment]]
+name = "interrupts"
+kind = "irq-affinity"
+interrupts = ["all"]
+cpus = "0"
+[[treatment]]
+name = "statistics"
+kind = "sysctl"
+key = "vm.stat_interval"
+value = "7"
+[[treatment]]
+name = "sleeper"
+kind = "affinity"
+process = "$anywhere"
+cpus = "0"
+[matrix]
+treatments = [["statistics", "sleeper"], ["shield"], ["statistics", "interrupts"]]
+END
+
+apply() {
+    case $1 in
+    0) whylate treat apply shield --cpus 1 ;;
+    1) whylate treat apply shield --cpus 1 --method affinity ;;
+    2) whylate treat apply sysfs /sys/devices/system/cpu/cpu1/online 0 ;;
+    3) whylate treat apply irq-affinity all --cpus 0 ;;
+    4) whylate treat apply affinity $anywhere --cpus 0 ;;
+    run) whylate run $state/plan.toml -o $state/run -q --json ;;
+    esac
+}
+now_ms() { date +%s%3N; }
+
+# How long `apply` of $1 takes undisturbed, and how long it takes to take it back.
+time_of() {
+    rm -rf $state/run
+    begin=$(now_ms)
+    apply "$1" >$state/said 2>&1 || { cat $state/said; exit 21; }
+    middle=$(now_ms)
+    whylate treat restore >$state/said 2>&1 || { cat $state/said; exit 22; }
+    eval "apply_$1=$((middle - begin)) restore_$1=$(($(now_ms) - middle))"
+}
+
+# A moment within $1 milliseconds, as a number of seconds.
+random() {
+    SEED=$(((SEED * 1103515245 + 12345) % 2147483648))
+    awk -v from="$1" -v random=$SEED 'BEGIN { printf "%.4f", from * random / 2147483648 / 1000 }'
+}
+
+kill_within() {
+    length=$1
+    shift
+    rm -rf $state/run
+    moment=$(random "$length")
+    "$@" >/dev/null 2>&1 &
+    # The shell that runs the function is in between: its child is what counts.
+    sleep "$moment"
+    shell=$!
+    pkill -KILL -P $shell 2>/dev/null
+    kill -KILL $shell 2>/dev/null
+    wait $shell 2>/dev/null
+}
+
+settings >$state/settings
+threads >$state/threads
+for treatment in 0 1 2 3 4 run; do
+    time_of $treatment
+done
+settings >$state/settings-now
+threads >$state/threads-now
+compare || exit 23
+SEED=${SEED:-1}
+number=${FIRST:-0}
+last=$((number + ${COUNT:-6}))
+while [ $number -lt $last ]; do
+    treatment=$((number / 3 % 5))
+    case $((number % 3)) in
+    0) kind=apply-$treatment; eval "length=\$apply_$treatment"; kill_within "$length" apply $treatment ;;
+    1) kind=cell; kill_within "$apply_run" apply run ;;
+    2)
+        kind=restore-$treatment
+        apply $treatment >$state/said 2>&1 || { cat $state/said; exit 24; }
+        eval "length=\$restore_$treatment"
+        kill_within "$length" whylate treat restore
+        ;;
+    esac
+    left=$(whylate treat status --json | grep -c '"treatment":')
+    whylate treat restore >$state/said 2>&1 || { echo "kill $number ($kind, $moment s): restore failed"; cat $state/said; exit 25; }
+    settings >$state/settings-now
+    threads >$state/threads-now
+    compare || { echo "kill $number ($kind, $moment s): not as before"; cat $state/said; exit 26; }
+    echo "restored $kind $left $moment"
+    number=$((number + 1))
+done
+kill $anywhere $bound

@@ -1,0 +1,168 @@
+//! The steps of a dispatch, for the thread that is dispatched: when the timer or the interrupt that woke it was
+//! entered, and when it woke the thread.
+//!
+//! [`DispatchSteps`] keeps the programs in the kernel (`bpf/dispatch.h`) and lends their table as a file descriptor. The
+//! measuring process maps it, and each thread takes its own [`Slot`], which the programs write at each of its wake-ups
+//! and the thread reads when it runs: no system call, and nobody else is involved.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Threads that the table has room for; their ids decide about their places.
+const SLOTS: usize = 1024;
+/// 64-bit words of one slot.
+const SLOT_WORDS: usize = 8;
+/// 64-bit words of the table.
+pub const TABLE_WORDS: usize = SLOTS * SLOT_WORDS;
+
+/// One wake-up; times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// When the handler that woke the thread was entered; `None` when no handler did (another thread, for example that
+    /// of a threaded interrupt).
+    pub entry_ns: Option<u64>,
+    /// For when that handler's timer was programmed; `None` when it was no timer's.
+    pub expires_ns: Option<u64>,
+    /// When the thread was woken.
+    pub waking_ns: u64,
+}
+
+/// The place of one thread in the table. The thread itself reads it: while it runs, nobody wakes it.
+#[derive(Debug)]
+pub struct Slot<'a> {
+    words: &'a [AtomicU64; SLOT_WORDS],
+    seen: u64,
+}
+
+impl<'a> Slot<'a> {
+    /// Takes the place of the thread with that id; `None` where another one has it, or the table is too short.
+    pub fn take(table: &'a [AtomicU64], thread: u32) -> Option<Self> {
+        let start = thread as usize % SLOTS * SLOT_WORDS;
+        let words: &[AtomicU64; SLOT_WORDS] = table.get(start..)?.first_chunk()?;
+        words[0].compare_exchange(0, u64::from(thread), Release, Relaxed).ok()?;
+        let seen = words[1].load(Acquire);
+        Some(Self { words, seen })
+    }
+
+    /// The last wake-up; `None` when there was none since the last call.
+    #[inline(always)]
+    pub fn last(&mut self) -> Option<Steps> {
+        let number = self.words[1].load(Acquire);
+        if number == self.seen {
+            return None;
+        }
+        self.seen = number;
+        let known = |place: usize| Some(self.words[place].load(Relaxed)).filter(|moment| *moment > 0);
+        Some(Steps { entry_ns: known(2), expires_ns: known(3), waking_ns: self.words[4].load(Relaxed) })
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.words[0].store(0, Release);
+    }
+}
+
+#[cfg(feature = "bpf")]
+pub use loaded::DispatchSteps;
+
+#[cfg(feature = "bpf")]
+mod loaded {
+    use crate::error::BpfError;
+    use crate::object::{Event, Object, Sizes, possible_cpus};
+    use std::os::fd::OwnedFd;
+
+    /// Without these nothing is known.
+    const NEEDED: [Event; 3] = [
+        Event { function: "dispatch_timer_entry", tracepoint: "hrtimer_expire_entry" },
+        Event { function: "dispatch_timer_exit", tracepoint: "hrtimer_expire_exit" },
+        Event { function: "dispatch_waking", tracepoint: "sched_waking" },
+    ];
+    /// Without these, device interrupts are not told from other wake-ups.
+    const HANDLERS: [Event; 2] = [
+        Event { function: "dispatch_irq_entry", tracepoint: "irq_handler_entry" },
+        Event { function: "dispatch_irq_exit", tracepoint: "irq_handler_exit" },
+    ];
+
+    /// The programs in the kernel; they go when this is dropped.
+    pub struct DispatchSteps {
+        object: Object,
+    }
+
+    impl DispatchSteps {
+        /// Loads and attaches the programs.
+        ///
+        /// # Errors
+        /// [`BpfError`] when the kernel refuses them, or has not their events.
+        pub fn start() -> Result<Self, BpfError> {
+            let cpus = possible_cpus()? as u32;
+            let sizes = Sizes { maps: vec![("dispatch_cpus", cpus)], has_tracepoint: Vec::new() };
+            let mut object = Object::load(&sizes)?;
+            for event in NEEDED {
+                if let Some(reason) = object.attach(event)? {
+                    return Err(BpfError::Program { event: event.tracepoint.to_owned(), reason });
+                }
+            }
+            for event in HANDLERS {
+                object.attach(event)?;
+            }
+            Ok(Self { object })
+        }
+
+        /// The table, to be mapped: [`TABLE_WORDS`](super::TABLE_WORDS) words.
+        ///
+        /// # Errors
+        /// [`BpfError::Map`] when there are no file descriptors left.
+        pub fn table(&self) -> Result<OwnedFd, BpfError> {
+            self.object.array_file("dispatch_slots")
+        }
+    }
+}
+
+/// Programs that cannot be started: this build has none.
+#[cfg(not(feature = "bpf"))]
+pub enum DispatchSteps {}
+
+#[cfg(not(feature = "bpf"))]
+impl DispatchSteps {
+    /// Says that this build has no programs.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`](crate::BpfError::NotBuilt).
+    pub fn start() -> Result<Self, crate::BpfError> {
+        Err(crate::BpfError::NotBuilt)
+    }
+
+    /// As in a build with programs.
+    ///
+    /// # Errors
+    /// None.
+    pub fn table(&self) -> Result<std::os::fd::OwnedFd, crate::BpfError> {
+        match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_belongs_to_one_thread_and_tells_of_each_wake_up_once() {
+        let table: Vec<AtomicU64> = (0..TABLE_WORDS).map(|_| AtomicU64::new(0)).collect();
+        let mut slot = Slot::take(&table, 2_049).unwrap();
+        assert!(Slot::take(&table, 1_025).is_none(), "the same place");
+        assert!(Slot::take(&table, 1_026).is_some());
+        assert_eq!(slot.last(), None);
+        let words = &table[SLOT_WORDS..2 * SLOT_WORDS];
+        for (place, value) in [(2, 70), (3, 60), (4, 80), (1, 1)] {
+            words[place].store(value, Relaxed);
+        }
+        assert_eq!(slot.last(), Some(Steps { entry_ns: Some(70), expires_ns: Some(60), waking_ns: 80 }));
+        assert_eq!(slot.last(), None);
+        words[2].store(0, Relaxed);
+        words[1].store(2, Relaxed);
+        assert_eq!(slot.last().unwrap().entry_ns, None);
+        drop(slot);
+        assert!(Slot::take(&table, 1_025).is_some());
+    }
+}

@@ -1,0 +1,49 @@
+//! The steps of dispatches on this machine's kernel. Where it refuses BPF programs, the test says so.
+
+#![cfg(feature = "bpf")]
+#![allow(clippy::print_stderr, reason = "a skipped test says why")]
+
+use whylate_bpf::BpfError;
+use whylate_bpf::dispatch::{DispatchSteps, Slot, Steps, TABLE_WORDS};
+use whylate_core::MonoTime;
+use whylate_sys::shared::SharedWords;
+use whylate_sys::{clock, schedule};
+
+/// By how much the kernel may put off the timers of ordinary tasks (`PR_SET_TIMERSLACK`, 50 us unless changed).
+const SLACK_NS: u64 = 1_000_000;
+
+#[test]
+fn each_wake_up_by_a_timer_shows_its_steps_in_order() {
+    let programs = match DispatchSteps::start() {
+        Ok(programs) => programs,
+        Err(error @ (BpfError::Refused { .. } | BpfError::NoTypeInformation(_))) => {
+            eprintln!("skipped: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let table = SharedWords::of_map(programs.table().unwrap(), TABLE_WORDS).unwrap();
+    let mut slot = Slot::take(table.words(), schedule::id_of_this_thread()).unwrap();
+    let mut seen = 0;
+    for _ in 0..50 {
+        let due = clock::now().0 + 3_000_000;
+        clock::sleep_until(MonoTime(due));
+        let now = clock::now().0;
+        // A thread that was held up until its timer had expired does not sleep.
+        let Some(Steps { entry_ns: Some(entry), expires_ns: Some(expires), waking_ns }) = slot.last() else {
+            continue;
+        };
+        seen += 1;
+        assert!((due..=due + SLACK_NS).contains(&expires), "due {due}, expires {expires}");
+        assert!(due <= entry && entry <= waking_ns && waking_ns <= now, "{due} {entry} {waking_ns} {now}");
+    }
+    assert!(seen > 25, "{seen} of 50");
+    // Nobody's wake-ups are written where nobody measures.
+    drop(slot);
+    let number = |words: &[std::sync::atomic::AtomicU64]| -> u64 {
+        words.chunks(8).map(|slot| slot[1].load(std::sync::atomic::Ordering::Relaxed)).sum()
+    };
+    let before = number(table.words());
+    clock::sleep_until(MonoTime(clock::now().0 + 3_000_000));
+    assert_eq!(number(table.words()), before);
+}

@@ -1,0 +1,89 @@
+//! Locked clocks of NVIDIA's devices, through `nvidia-smi`.
+//!
+//! The driver takes a locked clock and does not tell it again: no query of the library or of the tool gives it. What is
+//! locked is therefore noted in a file below /run, which goes with a reboot as the lock does. It is written before the
+//! clock is locked and removed after it is unlocked, so that a kill in between leaves a clock that counts as locked: to
+//! unlock one that is not locked does nothing.
+//!
+//! Only programs at fixed places are run, as root: the path of the user is not asked.
+
+use std::io::{self, Read as _};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use whylate_sys::host::HostRoot;
+
+/// Where the driver's packages put it.
+const PLACES: [&str; 3] = ["/usr/bin/nvidia-smi", "/usr/local/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"];
+/// How long it may take: it waits for devices to wake up.
+const WITHIN: Duration = Duration::from_secs(20);
+/// The value of a clock that is not locked.
+pub(crate) const UNLOCKED: &str = "unlocked";
+
+/// The tool, as a path below `root`.
+pub(crate) fn tool(root: &HostRoot) -> Option<&'static str> {
+    PLACES.into_iter().find(|place| root.exists(place))
+}
+
+/// The highest graphics clock of a device, in MHz.
+pub(crate) fn clock_max_mhz(root: &HostRoot, address: &str) -> io::Result<u32> {
+    let query = ["--query-gpu=clocks.max.graphics", "--format=csv,noheader,nounits"];
+    let text = run(root, &[&["-i", address][..], &query].concat())?;
+    text.trim().parse().map_err(|_| io::Error::other(format!("nvidia-smi says `{}`", text.trim())))
+}
+
+/// What the clock of a device is locked to: `MIN,MAX` in MHz, or [`UNLOCKED`].
+pub(crate) fn locked(root: &HostRoot, address: &str) -> io::Result<String> {
+    match std::fs::read_to_string(root.path(&note(address))) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(UNLOCKED.to_owned()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Locks the clock of a device to `MIN,MAX`, or unlocks it.
+pub(crate) fn lock(root: &HostRoot, address: &str, clocks: &str) -> io::Result<()> {
+    let note = root.path(&note(address));
+    if clocks == UNLOCKED {
+        run(root, &["-i", address, "--reset-gpu-clocks"])?;
+        return std::fs::remove_file(note);
+    }
+    std::fs::write(&note, format!("{clocks}\n"))?;
+    let locked = run(root, &["-i", address, &format!("--lock-gpu-clocks={clocks}")]);
+    // What was refused needs no undoing.
+    locked.map(drop).inspect_err(|_| drop(std::fs::remove_file(note)))
+}
+
+fn note(address: &str) -> String {
+    format!("/run/whylate-gpu-clock-{address}")
+}
+
+/// Runs the tool; an error has what it said.
+fn run(root: &HostRoot, arguments: &[&str]) -> io::Result<String> {
+    let place =
+        tool(root).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no nvidia-smi"))?;
+    let mut command = Command::new(root.path(place));
+    let mut child =
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let deadline = Instant::now() + WITHIN;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if Instant::now() >= deadline {
+            // It may be stuck in the driver, where it cannot be killed: it is not waited for.
+            let _ = child.kill();
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "nvidia-smi does not answer"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let mut said = String::new();
+    if let Some(mut output) = child.stdout.take() {
+        output.read_to_string(&mut said)?;
+    }
+    // It calls what a device cannot do a warning, and goes on.
+    if status.success() && !said.contains("not supported") {
+        return Ok(said);
+    }
+    let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("nothing");
+    Err(io::Error::other(format!("nvidia-smi {} ({status}) says: {line}", arguments.join(" "))))
+}
