@@ -22,7 +22,10 @@ pub use explain::{
     EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace,
     TimelineSegment,
 };
-pub use histograms::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
+pub use histograms::{
+    CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,
+    LatencyRecord, WakeupTotals,
+};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,

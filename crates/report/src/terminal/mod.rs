@@ -7,6 +7,7 @@ mod check;
 pub(crate) mod columns;
 mod cpus;
 mod histogram;
+mod histograms;
 pub(crate) mod page;
 
 use crate::table::{measure_group, run_groups};
@@ -14,6 +15,8 @@ use crate::words;
 use crate::{ReportError, dispatch, has_samples, require_run_samples};
 pub use check::check;
 pub use cpus::cpus;
+pub use histograms::histograms;
+pub(crate) use histograms::latency_record;
 use page::{Colour, Page};
 use whylate_core::Warning;
 use whylate_core::result::{MeasureResult, Outcome, RunResult, Verdict};
