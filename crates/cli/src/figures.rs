@@ -28,7 +28,7 @@ impl Series {
             ProbeKind::Timer { .. } => ProbeShape::Timer { period },
             ProbeKind::Stall { .. } => ProbeShape::Stall,
             ProbeKind::Dispatch { .. } => ProbeShape::Dispatch { period },
-            ProbeKind::Roundtrip { .. } => ProbeShape::Roundtrip,
+            ProbeKind::Roundtrip { .. } | ProbeKind::Histograms { .. } => ProbeShape::Roundtrip,
         };
         let name = SeriesName::in_probe(spec.name(), lane.series.as_deref());
         let summary = Summary::new(lane.cpu, shape).of_series(name).with_spikes_kept(spikes_kept);

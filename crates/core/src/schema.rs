@@ -3,12 +3,12 @@
 use crate::plan::Plan;
 use crate::result::{
     CheckResult, CpuTable, ExplainResult, HistogramsResult, LoadResult, MeasureResult, PlanList,
-    RecordingResult, RunResult, TreatResult,
+    RecordingResult, RunResult, TracingResult, TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "plan",
     "measure",
     "run",
@@ -20,6 +20,7 @@ pub const NAMES: [&str; 11] = [
     "check",
     "recording",
     "histograms",
+    "tracing",
 ];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
@@ -36,6 +37,7 @@ pub fn schema(name: &str) -> Option<Schema> {
         "cpus" => Some(schema_for!(CpuTable)),
         "recording" => Some(schema_for!(RecordingResult)),
         "histograms" => Some(schema_for!(HistogramsResult)),
+        "tracing" => Some(schema_for!(TracingResult)),
         _ => None,
     }
 }

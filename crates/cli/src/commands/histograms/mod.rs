@@ -3,12 +3,13 @@
 mod control;
 mod screen;
 mod tree;
+mod waits;
 
 use crate::arguments::{ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat};
 use crate::exit::Ending;
 use crate::progress::Meter;
 use crate::{machine, output, signals};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use control::{Act, Request, Server};
 use screen::Screen;
 use std::io::IsTerminal as _;
@@ -20,6 +21,7 @@ use whylate_core::result::{HISTOGRAMS_FORMAT, HistogramKind, HistogramsResult, W
 use whylate_core::{CpuSet, Facts, Nanos, Warning};
 use whylate_stats::format_ns;
 use whylate_sys::host::HostRoot;
+use whylate_trace::record::RecordError;
 use whylate_trace::record::histograms::LatencyHistograms;
 
 /// How often signals, requests and the trace buffer are looked at.
@@ -55,7 +57,13 @@ fn run(arguments: &HistogramsArguments) -> Result<Ending> {
     };
     let asked_to_stop = signals::watch()?;
     let started = LatencyHistograms::start(&HostRoot::real(), &config, arguments.source, arguments.ipis);
-    let (histograms, more) = started.context("whylate histograms")?;
+    if let Err(RecordError::Unavailable(_)) = &started {
+        let duration = (arguments.duration.0 > 0).then(|| Duration::from_nanos(arguments.duration.0));
+        for line in waits::lines(&machine::root(), &config.cpus, duration) {
+            output::message(&line);
+        }
+    }
+    let (histograms, more) = started?;
     warnings.extend(more);
     let (server, more) = Server::start();
     warnings.extend(more);
