@@ -123,7 +123,7 @@ ALWAYS_INLINE struct histogram *histogram_of(u32 cpu, enum kind kind)
 
 	if (!histogram)
 		return 0;
-	u32 epoch = config.epochs[kind];
+	u32 epoch = config.epochs[cpu & (CPUS_MAX - 1)][kind];
 	if (UNLIKELY(histogram->epoch != epoch)) {
 		histogram->min_ns = ~0ull;
 		histogram->max_ns = 0;

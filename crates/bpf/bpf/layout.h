@@ -33,8 +33,6 @@ struct config {
 	/* Whether only tasks of that name count. */
 	u32 has_command;
 	u8 command[COMMAND_BYTES];
-	/* Goes up by one with each reset of the kind. */
-	u32 epochs[KINDS_STRIDE];
 	/* From which lateness on the stack of the moment is kept, in the search for causes. */
 	u64 late_ns;
 	/* The process whose page faults are causes; 0 for none. */
@@ -44,8 +42,10 @@ struct config {
 	u8 enabled[CPUS_MAX];
 	/* Per CPU, 1 + the number of its ring of segments; 0: it has none. */
 	u16 rings[CPUS_MAX];
+	/* Per CPU and kind, goes up by one with each reset, and is never 0. */
+	u16 epochs[CPUS_MAX][KINDS_STRIDE];
 };
-_Static_assert(sizeof(struct config) == 80 + 3 * CPUS_MAX, "layout.rs");
+_Static_assert(sizeof(struct config) == 48 + (3 + 2 * KINDS_STRIDE) * CPUS_MAX, "layout.rs");
 
 /* The largest latency since the last reset. */
 struct record {

@@ -22,22 +22,22 @@ impl Histograms {
     }
 
     /// As in a build with programs.
-    pub fn enable(&mut self, _kinds: &[HistogramKind]) -> Result<(), BpfError> {
+    pub fn enable(&mut self, _kinds: &[HistogramKind], _cpus: &CpuSet) -> Result<(), BpfError> {
         match *self {}
     }
 
     /// As in a build with programs.
-    pub fn disable(&mut self, _kinds: &[HistogramKind]) -> Result<(), BpfError> {
+    pub fn disable(&mut self, _kinds: &[HistogramKind], _cpus: &CpuSet) -> Result<(), BpfError> {
         match *self {}
     }
 
     /// As in a build with programs.
-    pub fn reset(&mut self, _kinds: &[HistogramKind]) -> Result<(), BpfError> {
+    pub fn reset(&mut self, _kinds: &[HistogramKind], _cpus: &CpuSet) -> Result<(), BpfError> {
         match *self {}
     }
 
     /// As in a build with programs.
-    pub fn enabled(&self) -> impl Iterator<Item = HistogramKind> + '_ {
+    pub fn enabled(&self) -> impl Iterator<Item = (CpuId, HistogramKind)> + '_ {
         std::iter::empty()
     }
 

@@ -2,8 +2,8 @@
 
 use crate::error::BpfError;
 use crate::layout::{
-    CPU_STATE_BYTES, CPUS_MAX, Config, HISTOGRAM_BYTES, KINDS_STRIDE, RING_SEGMENTS, RING_STACKS,
-    RawCounters, RawHistogram, Record, text,
+    CONFIG_BYTES, CPU_STATE_BYTES, CPUS_MAX, Config, HISTOGRAM_BYTES, KINDS_STRIDE, RING_SEGMENTS,
+    RING_STACKS, RawCounters, RawHistogram, Record, text,
 };
 use crate::object::{Event, Object, Sizes, possible_cpus};
 use crate::settings::{HistogramsConfig, TaskFilter};
@@ -59,8 +59,8 @@ struct Baseline {
 pub struct Histograms {
     object: Object,
     cpus: CpuSet,
-    config: Config,
-    enabled: BTreeSet<HistogramKind>,
+    config: Box<Config>,
+    enabled: BTreeSet<(CpuId, HistogramKind)>,
     unavailable: Vec<(HistogramKind, String)>,
     sees_switch_end: bool,
     possible_cpus: usize,
@@ -108,7 +108,7 @@ impl Histograms {
             baselines: BTreeMap::new(),
         };
         running.attach_parts()?;
-        running.enable(&config.kinds)?;
+        running.enable(&config.kinds, &config.cpus)?;
         if watching.is_none() && (running.enabled.is_empty() || running.cpus.is_empty()) {
             return Err(BpfError::Nothing);
         }
@@ -145,36 +145,43 @@ impl Histograms {
         Ok(())
     }
 
-    /// Switches histograms on; those that this kernel cannot do stay off (see [`Self::unavailable`]).
+    /// Switches histograms on, on those of these CPUs that are measured; those that this kernel cannot do stay off
+    /// (see [`Self::unavailable`]).
     ///
     /// # Errors
     /// When the kernel does not take the change.
-    pub fn enable(&mut self, kinds: &[HistogramKind]) -> Result<(), BpfError> {
-        let possible = kinds.iter().filter(|kind| !self.unavailable.iter().any(|(none, _)| none == *kind));
-        self.enabled.extend(possible.copied());
+    pub fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), BpfError> {
+        let is_possible = |kind: &HistogramKind| !self.unavailable.iter().any(|(none, _)| none == kind);
+        let possible: Vec<HistogramKind> = kinds.iter().copied().filter(is_possible).collect();
+        for cpu in self.cpus.intersection(cpus).iter() {
+            self.enabled.extend(possible.iter().map(|kind| (cpu, *kind)));
+        }
         self.write_config()
     }
 
-    /// Switches histograms off; what they hold stays.
+    /// Switches histograms off on these CPUs; what they hold stays.
     ///
     /// # Errors
     /// When the kernel does not take the change.
-    pub fn disable(&mut self, kinds: &[HistogramKind]) -> Result<(), BpfError> {
-        self.enabled.retain(|kind| !kinds.contains(kind));
+    pub fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), BpfError> {
+        self.enabled.retain(|(cpu, kind)| !kinds.contains(kind) || !cpus.contains(*cpu));
         self.write_config()
     }
 
-    /// Empties histograms, with their record of the largest latency.
+    /// Empties histograms of these CPUs, with their record of the largest latency.
     ///
     /// # Errors
     /// When the kernel does not take the change.
-    pub fn reset(&mut self, kinds: &[HistogramKind]) -> Result<(), BpfError> {
-        for kind in kinds {
-            let epoch = &mut self.config.epochs[*kind as usize];
-            *epoch = epoch.wrapping_add(1);
+    pub fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), BpfError> {
+        let cpus: Vec<CpuId> = self.cpus.intersection(cpus).iter().collect();
+        for cpu in &cpus {
+            for kind in kinds {
+                let epoch = &mut self.config.epochs[cpu.0 as usize][*kind as usize];
+                *epoch = epoch.wrapping_add(1).max(1);
+            }
         }
         self.write_config()?;
-        for cpu in self.cpus.iter().collect::<Vec<_>>() {
+        for cpu in cpus {
             for kind in kinds {
                 let raw = self.raw(cpu, *kind)?;
                 let buckets = Box::from(raw.buckets.as_slice());
@@ -185,8 +192,8 @@ impl Histograms {
         Ok(())
     }
 
-    /// The histograms that are on.
-    pub fn enabled(&self) -> impl Iterator<Item = HistogramKind> + '_ {
+    /// The histograms that are on, CPU by CPU.
+    pub fn enabled(&self) -> impl Iterator<Item = (CpuId, HistogramKind)> + '_ {
         self.enabled.iter().copied()
     }
 
@@ -213,10 +220,10 @@ impl Histograms {
     pub fn read(&self) -> Result<HistogramsSnapshot, BpfError> {
         let mut cpus = Vec::with_capacity(self.cpus.len());
         for cpu in self.cpus.iter() {
-            let mut histograms = Vec::with_capacity(self.enabled.len());
-            for kind in &self.enabled {
-                let raw = self.raw(cpu, *kind)?;
-                histograms.push(self.histogram(cpu, *kind, &raw)?);
+            let mut histograms = Vec::with_capacity(HistogramKind::ALL.len());
+            for kind in HistogramKind::ALL.into_iter().filter(|kind| self.enabled.contains(&(cpu, *kind))) {
+                let raw = self.raw(cpu, kind)?;
+                histograms.push(self.histogram(cpu, kind, &raw)?);
             }
             cpus.push(CpuHistograms { cpu, histograms });
         }
@@ -260,14 +267,12 @@ impl Histograms {
     }
 
     fn write_config(&mut self) -> Result<(), BpfError> {
-        let bits = self.enabled.iter().fold(0, |bits, kind| bits | 1 << (*kind as u8));
         self.config.enabled.fill(0);
-        for cpu in self.cpus.iter() {
-            self.config.enabled[cpu.0 as usize] = bits;
+        for (cpu, kind) in &self.enabled {
+            self.config.enabled[cpu.0 as usize] |= 1 << (*kind as u8);
         }
-        let mut bytes = [0; size_of::<Config>()];
-        bytes.copy_from_slice(self.config.as_bytes());
-        self.object.set(".data.config", 0, &bytes)
+        let bytes: &[u8; CONFIG_BYTES] = self.config.as_bytes().try_into().expect("it is of that size");
+        self.object.set(".data.config", 0, bytes)
     }
 
     /// A histogram as it lies in its map, read at a moment at which it agrees with itself.
@@ -295,7 +300,7 @@ impl Histograms {
         let baseline = self.baselines.get(&(cpu, kind));
         let before = |index: usize| baseline.map_or(0, |baseline| baseline.buckets[index]);
         let differences = (0..BUCKETS).map(|index| (lower_edge(index), raw.buckets[index] - before(index)));
-        let is_current = raw.epoch == self.config.epochs[kind as usize];
+        let is_current = raw.epoch == u32::from(self.config.epochs[cpu.0 as usize][kind as usize]);
         let rows: Vec<(u64, u64)> = differences.filter(|(_, count)| *count > 0).collect();
         let interval = Interval {
             cpu,
@@ -320,7 +325,7 @@ impl Histograms {
 }
 
 /// What the programs are told, with nothing on yet.
-fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Config {
+fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Box<Config> {
     let mut raw = Config::nothing();
     if let Some(watching) = watching {
         raw.late_ns = watching.late_ns;

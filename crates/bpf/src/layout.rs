@@ -20,8 +20,6 @@ pub(crate) struct Config {
     pub(crate) pid: u32,
     pub(crate) has_command: u32,
     pub(crate) command: [u8; COMMAND_BYTES],
-    /// Goes up by one with each reset of the kind.
-    pub(crate) epochs: [u32; KINDS_STRIDE],
     /// From which lateness on the stack of the moment is kept.
     pub(crate) late_ns: u64,
     /// The process whose page faults are causes; 0 for none.
@@ -31,10 +29,14 @@ pub(crate) struct Config {
     pub(crate) enabled: [u8; CPUS_MAX],
     /// Per CPU, 1 + the number of its ring; 0: it has none.
     pub(crate) rings: [u16; CPUS_MAX],
+    /// Per CPU and kind: goes up by one with each reset, and is never 0.
+    pub(crate) epochs: [[u16; KINDS_STRIDE]; CPUS_MAX],
 }
 
-const _: () = assert!(size_of::<Config>() == 80 + 3 * CPUS_MAX);
-const _: () = assert!(offset_of!(Config, epochs) == 32 && offset_of!(Config, enabled) == 80);
+/// Size of the configuration in its map.
+pub(crate) const CONFIG_BYTES: usize = size_of::<Config>();
+const _: () = assert!(CONFIG_BYTES == 48 + (3 + 2 * KINDS_STRIDE) * CPUS_MAX);
+const _: () = assert!(offset_of!(Config, late_ns) == 32 && offset_of!(Config, enabled) == 48);
 
 /// The largest latency since the last reset.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -171,10 +173,10 @@ const _: () = assert!(IPI_COUNT_BYTES == 16);
 
 impl Config {
     /// Nothing counts anywhere.
-    pub(crate) fn nothing() -> Self {
-        let mut config = Self::new_zeroed();
+    pub(crate) fn nothing() -> Box<Self> {
+        let mut config = Box::new(Self::new_zeroed());
         // A histogram that has never been written has epoch 0, and its extremes mean nothing.
-        config.epochs = [1; KINDS_STRIDE];
+        config.epochs.fill([1; KINDS_STRIDE]);
         config
     }
 }

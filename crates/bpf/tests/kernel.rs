@@ -110,10 +110,11 @@ fn the_kernel_sees_no_more_than_the_task_does() {
     let pid = gettid().as_raw_nonzero().get() as u32;
     let mut config = only(pid, own);
     config.kinds = vec![HistogramKind::TimerWakeupSwitch];
+    let own = config.cpus.clone();
     let Some(mut running) = start(&config) else { return };
     let (mut seen, mut agrees) = (0, 0);
     for _ in 0..ROUNDS {
-        running.reset(&config.kinds).unwrap();
+        running.reset(&config.kinds, &own).unwrap();
         let expected_ns = clock::now().0 + 200_000;
         clock::sleep_until(MonoTime(expected_ns));
         let late_ns = clock::now().0 - expected_ns;
@@ -135,15 +136,16 @@ fn the_kernel_sees_no_more_than_the_task_does() {
 #[test]
 fn kinds_are_switched_and_reset_while_running() {
     let sleeper = Sleeper::start(200);
-    let Some(mut running) = start(&only(sleeper.pid, allowed_cpus())) else { return sleeper.finish() };
-    running.disable(&[HistogramKind::MissedTimerOffsets]).unwrap();
-    assert!(!running.enabled().any(|kind| kind == HistogramKind::MissedTimerOffsets));
+    let cpus = allowed_cpus();
+    let Some(mut running) = start(&only(sleeper.pid, cpus.clone())) else { return sleeper.finish() };
+    running.disable(&[HistogramKind::MissedTimerOffsets], &cpus).unwrap();
+    assert!(!running.enabled().any(|(_, kind)| kind == HistogramKind::MissedTimerOffsets));
     sleeper.finish();
-    running.enable(&[HistogramKind::MissedTimerOffsets]).unwrap();
+    running.enable(&[HistogramKind::MissedTimerOffsets], &cpus).unwrap();
     let snapshot = running.read().unwrap();
     assert_eq!(samples(&snapshot, HistogramKind::MissedTimerOffsets), 0, "it was off");
     assert!(snapshot.counts.wakeups > 0);
-    running.reset(&HistogramKind::ALL).unwrap();
+    running.reset(&HistogramKind::ALL, &cpus).unwrap();
     let empty = running.read().unwrap();
     for one in empty.cpus.iter().flat_map(|cpu| &cpu.histograms) {
         assert_eq!((one.samples, one.quantiles, &one.max_record), (0, None, &None), "{}", one.kind);

@@ -30,7 +30,7 @@ impl Series {
             // Parts have no period that could be missed.
             ProbeKind::Dispatch { .. } if lane.is_part() => ProbeShape::Roundtrip,
             ProbeKind::Dispatch { .. } => ProbeShape::Dispatch { period },
-            ProbeKind::Roundtrip { .. } => ProbeShape::Roundtrip,
+            ProbeKind::Roundtrip { .. } | ProbeKind::Histograms { .. } => ProbeShape::Roundtrip,
         };
         let name = SeriesName::in_probe(spec.name(), lane.series.as_deref());
         let summary = Summary::new(lane.cpu, shape).of_series(name).with_spikes_kept(spikes_kept);

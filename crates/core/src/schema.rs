@@ -2,14 +2,26 @@
 
 use crate::plan::Plan;
 use crate::result::{
-    CheckResult, CpuTable, ExplainResult, LoadResult, MeasureResult, PlanList, RecordingResult, RunResult,
-    TreatResult,
+    CheckResult, CpuTable, ExplainResult, HistogramsResult, LoadResult, MeasureResult, PlanList,
+    RecordingResult, RunResult, TracingResult, TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 10] =
-    ["plan", "measure", "run", "load", "plans", "treat", "explain", "cpus", "check", "recording"];
+pub const NAMES: [&str; 12] = [
+    "plan",
+    "measure",
+    "run",
+    "load",
+    "plans",
+    "treat",
+    "explain",
+    "cpus",
+    "check",
+    "recording",
+    "histograms",
+    "tracing",
+];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
 pub fn schema(name: &str) -> Option<Schema> {
@@ -24,6 +36,8 @@ pub fn schema(name: &str) -> Option<Schema> {
         "check" => Some(schema_for!(CheckResult)),
         "cpus" => Some(schema_for!(CpuTable)),
         "recording" => Some(schema_for!(RecordingResult)),
+        "histograms" => Some(schema_for!(HistogramsResult)),
+        "tracing" => Some(schema_for!(TracingResult)),
         _ => None,
     }
 }

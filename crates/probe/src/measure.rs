@@ -7,6 +7,7 @@ use crate::session::Session;
 use crate::spec::ProbeSpec;
 use std::time::Duration;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, SpikeRecord};
+use whylate_core::result::{HistogramKind, LatencyRecord};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning};
 use whylate_sys::process::Launcher;
 use whylate_sys::tracing::BreakTracing;
@@ -32,6 +33,8 @@ pub struct Batch {
     pub interrupts: Vec<InterruptRecord>,
     /// Counters of the measured CPUs; those of the measuring thread come with the last batch.
     pub counters: Vec<CounterRecord>,
+    /// Who was late in new maxima of the kernel's histograms.
+    pub latency_records: Vec<(CpuId, HistogramKind, LatencyRecord)>,
 }
 
 /// How far a measurement is.
@@ -187,7 +190,7 @@ fn batch(session: &mut Session<'_>, accounting: &mut Accounting, end_ns: u64) ->
     let (intervals, spikes) = session.interval(end_ns);
     let (interrupts, counters) = accounting.take();
     let start_ns = intervals.first().map_or(end_ns, |interval| interval.start_ns);
-    Batch { start_ns, end_ns, intervals, spikes, interrupts, counters }
+    Batch { start_ns, end_ns, intervals, spikes, interrupts, counters, ..Batch::default() }
 }
 
 /// Keeps the calling thread off the measured CPUs, and puts it back when dropped.

@@ -57,6 +57,7 @@ pub fn resolve(
             policy = roundtrip::policy(policy, pair, &context, &mut warnings);
             (kind, roundtrip.samples, roundtrip.hold_cpu_dma_latency)
         }
+        ProbePlan::Histograms(plan) => (ProbeKind::Histograms { plan: plan.clone() }, None, false),
     };
     let spec = ProbeSpec {
         kind,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use whylate_core::plan::{CpuPair, DispatchSource, Policy, RoundtripMethod, TimerMethod};
+use whylate_core::plan::{CpuPair, DispatchSource, HistogramsPlan, Policy, RoundtripMethod, TimerMethod};
 use whylate_core::{CpuId, CpuSet, Nanos};
 
 /// The part of a round trip from the asking CPU to the answering one, and the way back.
@@ -93,6 +93,11 @@ pub enum ProbeKind {
         /// Whether the counters of both CPUs agree, so that each way has a time of its own.
         halves: bool,
     },
+    /// The kernel's histograms: its caller reads them, there is no measuring process.
+    Histograms {
+        /// Which ones, of which tasks.
+        plan: HistogramsPlan,
+    },
 }
 
 /// What one lane of the shared memory holds.
@@ -119,14 +124,20 @@ impl ProbeSpec {
             ProbeKind::Stall { .. } => "stall",
             ProbeKind::Dispatch { .. } => "dispatch",
             ProbeKind::Roundtrip { .. } => "roundtrip",
+            ProbeKind::Histograms { .. } => "histograms",
         }
+    }
+
+    /// Whether it runs beside every other probe of a cell, and ends with them.
+    pub fn is_companion(&self) -> bool {
+        matches!(self.kind, ProbeKind::Histograms { .. })
     }
 
     /// The period; `None` for a probe without one.
     pub fn period(&self) -> Option<Nanos> {
         match self.kind {
             ProbeKind::Timer { interval, .. } | ProbeKind::Dispatch { interval, .. } => Some(interval),
-            ProbeKind::Stall { .. } | ProbeKind::Roundtrip { .. } => None,
+            ProbeKind::Stall { .. } | ProbeKind::Roundtrip { .. } | ProbeKind::Histograms { .. } => None,
         }
     }
 
@@ -149,6 +160,13 @@ impl ProbeSpec {
                 let names: Vec<String> = std::iter::once(source.to_string()).chain(parts).collect();
                 let of_cpu = |cpu| names.iter().map(move |name| LaneSpec { cpu, series: Some(name.clone()) });
                 self.cpus.iter().flat_map(of_cpu).collect()
+            }
+            ProbeKind::Histograms { plan } => {
+                let series = |cpu| {
+                    let kinds = plan.kinds.iter();
+                    kinds.map(move |kind| LaneSpec { cpu, series: Some(kind.name().to_owned()) })
+                };
+                self.cpus.iter().flat_map(series).collect()
             }
             ProbeKind::Timer { .. } | ProbeKind::Stall { .. } => {
                 self.cpus.iter().map(|cpu| LaneSpec { cpu, series: None }).collect()

@@ -9,6 +9,7 @@ pub mod explain;
 mod figure;
 pub mod html;
 pub mod markdown;
+pub mod osadl;
 pub mod recording;
 mod table;
 pub mod terminal;

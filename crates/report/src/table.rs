@@ -56,6 +56,7 @@ impl Field {
         match self {
             Self::Cell => "cell",
             Self::Series if probe == "roundtrip" => "method",
+            Self::Series if probe == "histograms" => "histogram",
             Self::Series => "source",
             Self::Cpu => "CPU",
             Self::Samples => "samples",

@@ -24,6 +24,7 @@ pub(crate) fn probe_meaning(probe: &str) -> &'static str {
         "timer" => "how late a periodic task wakes up",
         "stall" => "how long a task that never sleeps is interrupted",
         "dispatch" => "from an interrupt's moment to the process that waits for it",
+        "histograms" => "what the kernel counted of all tasks that the plan names",
         "roundtrip" => "a message to another CPU and back",
         _ => "latency",
     }

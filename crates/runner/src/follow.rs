@@ -1,6 +1,6 @@
 //! Brings what the measuring threads of one group see to the one thread that owns the run directory.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use whylate_core::Nanos;
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, Progress};
@@ -18,6 +18,10 @@ pub(crate) struct Forward<'a> {
     pub(crate) index: usize,
     pub(crate) events: Sender<Event>,
     pub(crate) stop: &'a AtomicBool,
+    /// How many probes that are no companions have not ended; `None` for those that do not end with them.
+    pub(crate) others: Option<&'a AtomicUsize>,
+    /// Dropped when a companion is ready.
+    pub(crate) ready: Option<Sender<()>>,
 }
 
 impl Forward<'_> {
@@ -35,10 +39,15 @@ impl Observer for Forward<'_> {
         self.send(Event::Batch(self.index, Box::new(batch)));
         Ok(())
     }
+    fn armed(&mut self, _process: u32) {
+        // Dropping it tells that nothing more is to be waited for.
+        drop(self.ready.take());
+    }
     fn first_spike(&mut self, latency: Nanos) {
         self.send(Event::FirstSpike(latency));
     }
     fn should_stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        let others_ended = self.others.is_some_and(|others| others.load(Ordering::Relaxed) == 0);
+        others_ended || self.stop.load(Ordering::Relaxed)
     }
 }

@@ -7,6 +7,7 @@
 mod error;
 mod experiment;
 mod follow;
+mod histograms;
 mod machine;
 mod prepare;
 mod repeat;

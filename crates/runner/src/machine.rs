@@ -1,11 +1,12 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
+use crate::histograms;
 use crate::treating::{Held, RealTreating};
 use std::time::Duration;
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
-use whylate_probe::{Observer, Outcome, ProbeError, ProbeSpec};
+use whylate_probe::{Observer, Outcome, ProbeError, ProbeKind, ProbeSpec};
 use whylate_sys::facts;
 use whylate_sys::host::HostRoot;
 use whylate_sys::process::Launcher;
@@ -90,7 +91,10 @@ impl Machine for RealMachine {
         stored: Nanos,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, ProbeError> {
-        whylate_probe::measure(&self.launcher, spec, stored, observer)
+        match &spec.kind {
+            ProbeKind::Histograms { plan } => histograms::measure(&self.root, plan, spec, stored, observer),
+            _ => whylate_probe::measure(&self.launcher, spec, stored, observer),
+        }
     }
 
     fn start_load(&self, spec: &LoadSpec) -> Result<Box<dyn RunningLoad>, LoadError> {

@@ -23,7 +23,7 @@ pub struct Experiment {
     pub facts: Facts,
     /// The measured CPUs.
     pub target: CpuSet,
-    /// The probes, in groups: those of a group are on different CPUs and measure together.
+    /// The probes, in groups: those of a group are on different CPUs and measure together, with companions beside.
     pub probes: Vec<Vec<ProbeSpec>>,
     /// The stall check without load beside each cell; `None` when the plan leaves it out.
     pub noise_floor: Option<ProbeSpec>,
@@ -103,7 +103,8 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
         .iter()
         .map(|cell| PreparedCell { plan: cell.clone(), loads: loads(cell, &plan, &target, &facts) })
         .collect();
-    Experiment { plan, target, probes: groups(probes), noise_floor, cells, warnings, facts }
+    let plan_timeout = plan.repeat_timeout();
+    Experiment { plan, target, probes: groups(probes, plan_timeout), noise_floor, cells, warnings, facts }
         .with_something_to_run()
 }
 
@@ -136,8 +137,15 @@ fn noise_floor(
     }
 }
 
-/// Puts probes that share no CPU with each other into one group, keeping their order.
-fn groups(probes: Vec<ProbeSpec>) -> Vec<Vec<ProbeSpec>> {
+/// Puts probes that share no CPU with each other into one group, keeping their order. Companions are in every group and
+/// end with it, so that their own duration only bounds them.
+fn groups(probes: Vec<ProbeSpec>, longest: Nanos) -> Vec<Vec<ProbeSpec>> {
+    let (mut companions, probes): (Vec<ProbeSpec>, Vec<ProbeSpec>) =
+        probes.into_iter().partition(ProbeSpec::is_companion);
+    if probes.is_empty() {
+        return companions.into_iter().map(|companion| vec![companion]).collect();
+    }
+    companions.iter_mut().for_each(|companion| companion.duration = longest);
     let mut groups: Vec<Vec<ProbeSpec>> = Vec::new();
     for probe in probes {
         let fits = |group: &Vec<ProbeSpec>| {
@@ -148,6 +156,7 @@ fn groups(probes: Vec<ProbeSpec>) -> Vec<Vec<ProbeSpec>> {
             None => groups.push(vec![probe]),
         }
     }
+    groups.iter_mut().for_each(|group| group.extend(companions.iter().cloned()));
     groups
 }
 

@@ -8,7 +8,7 @@ use crate::machine::{Machine, RunningLoad};
 use crate::prepare::{Experiment, PreparedCell, PreparedLoad};
 use crate::treating::Treating;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use whylate_core::result::TreatChange;
@@ -203,15 +203,36 @@ impl Repeat<'_> {
                 })
             })
             .collect();
-        let stop = AtomicBool::new(false);
+        let (stop, mut others) = (AtomicBool::new(false), None);
         let (sender, events) = channel();
         let (machine, stored) = (self.machine, self.experiment.plan.stored_interval());
         std::thread::scope(|scope| {
-            for (index, spec) in specs.iter().enumerate() {
+            let (first, then): (Vec<_>, Vec<_>) =
+                specs.iter().enumerate().partition(|(_, spec)| spec.is_companion());
+            let left = AtomicUsize::new(then.len());
+            let left = &*others.insert(left);
+            let (ready, armed) = channel::<()>();
+            for (index, spec) in first {
+                let (events, stop) = (sender.clone(), &stop);
+                let others = (!then.is_empty()).then_some(left);
+                let mut forward =
+                    Forward { index, events: events.clone(), stop, others, ready: Some(ready.clone()) };
+                scope.spawn(move || {
+                    let outcome = machine.measure(spec, stored, &mut forward);
+                    drop(forward);
+                    let _ = events.send(Event::Ended(index, Box::new(outcome)));
+                });
+            }
+            drop(ready);
+            // Ends when every companion is ready, or has ended: what the others do is counted from their begin on.
+            let _ = armed.recv();
+            for (index, spec) in then {
                 let (events, stop) = (sender.clone(), &stop);
                 scope.spawn(move || {
-                    let mut forward = Forward { index, events: events.clone(), stop };
+                    let mut forward =
+                        Forward { index, events: events.clone(), stop, others: None, ready: None };
                     let outcome = machine.measure(spec, stored, &mut forward);
+                    left.fetch_sub(1, Ordering::Relaxed);
                     let _ = events.send(Event::Ended(index, Box::new(outcome)));
                 });
             }
@@ -286,6 +307,12 @@ impl Repeat<'_> {
 
     fn keep(&mut self, key: &Arc<RowKey>, batch: Batch) {
         let span = Span { start_ns: batch.start_ns, end_ns: batch.end_ns };
+        for (cpu, kind, record) in &batch.latency_records {
+            if let Err(error) = self.directory.add_latency_record(key, *cpu, *kind, record) {
+                let text = format!("who was late is not kept in the run: {error}");
+                push_once(self.warnings, Warning::without_fix("latency-records-not-kept", text));
+            }
+        }
         self.directory.add_intervals(key, batch.intervals);
         self.directory.add_spikes(key, batch.spikes);
         self.directory.add_interrupts(key, span, batch.interrupts);

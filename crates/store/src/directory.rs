@@ -7,6 +7,7 @@
 use crate::disk::{sync_folder, write_atomically};
 use crate::error::StoreError;
 use crate::info::{RunInfo, write_json};
+use crate::latency_records;
 use crate::rows::{CounterRow, InterruptRow, RateKey, RowKey, Rows, Span};
 use crate::segment;
 use crate::table::{
@@ -18,9 +19,9 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use whylate_core::SeriesName;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
-use whylate_core::result::RunResult;
+use whylate_core::result::{HistogramKind, LatencyRecord, RunResult};
+use whylate_core::{CpuId, SeriesName};
 
 /// Folder of recorded traces.
 const TRACES_FOLDER: &str = "traces";
@@ -190,7 +191,34 @@ impl RunDirectory {
     /// # Errors
     /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn add_treatments(&self, line: &str) -> Result<(), StoreError> {
-        let path = self.path.join(TREATMENTS_FILE);
+        self.add_line(TREATMENTS_FILE, line)
+    }
+
+    /// Keeps who was late in a new maximum of a kernel histogram: a line of `latency-records.jsonl`.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
+    pub fn add_latency_record(
+        &self,
+        key: &RowKey,
+        cpu: CpuId,
+        kind: HistogramKind,
+        record: &LatencyRecord,
+    ) -> Result<(), StoreError> {
+        let RowKey { cell, repeat, attempt, .. } = key;
+        let line = latency_records::Line {
+            cell: cell.clone(),
+            repeat: *repeat,
+            attempt: *attempt,
+            cpu,
+            kind,
+            record: record.clone(),
+        };
+        self.add_line(latency_records::FILE, &line.to_json())
+    }
+
+    fn add_line(&self, name: &str, line: &str) -> Result<(), StoreError> {
+        let path = self.path.join(name);
         let open = fs::OpenOptions::new().append(true).create(true).open(&path);
         open.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
             .map_err(|source| StoreError::io("write", &path, source))

@@ -14,6 +14,7 @@ mod disk;
 mod encode;
 mod error;
 mod info;
+mod latency_records;
 mod reader;
 mod rows;
 mod segment;

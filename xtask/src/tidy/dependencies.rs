@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-load", &["whylate-core", "whylate-sys"]),
     ("whylate-bpf", &["whylate-core", "whylate-sys", "whylate-stats"]),
     ("whylate-treat", &["whylate-core", "whylate-sys"]),
-    ("whylate-trace", &["whylate-core", "whylate-sys", "whylate-bpf", "whylate-treat"]),
+    ("whylate-trace", &["whylate-core", "whylate-sys", "whylate-stats", "whylate-bpf", "whylate-treat"]),
     ("whylate-probe", &["whylate-core", "whylate-sys", "whylate-stats", "whylate-bpf"]),
     (
         "whylate-runner",

@@ -3,6 +3,7 @@
 mod check;
 mod cpus;
 mod explain;
+mod histograms;
 mod isolation;
 mod load;
 mod measure;
@@ -17,6 +18,7 @@ mod treat;
 pub(crate) use check::CheckArguments;
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
+pub(crate) use histograms::{ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat};
 pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
 pub(crate) use measure::{
     DispatchArguments, MeasureCommand, ProbeArguments, RoundtripArguments, StallArguments, TimerArguments,
@@ -68,6 +70,8 @@ pub(crate) enum Command {
     /// Measures with one probe alone
     #[command(subcommand)]
     Measure(MeasureCommand),
+    /// Shows the kernel's latency histograms: timer, wake-up, switch, and who was late
+    Histograms(HistogramsArguments),
     /// Runs one load alone and prints what it achieves
     #[command(subcommand)]
     Load(LoadCommand),

@@ -1,5 +1,7 @@
 //! `whylate check`.
 
+mod tracing;
+
 use crate::arguments::CheckArguments;
 use crate::exit::Ending;
 use crate::{machine, output};
@@ -10,6 +12,9 @@ use whylate_sys::cpu_table::Sampler;
 use whylate_sys::facts;
 
 pub(super) fn execute(arguments: &CheckArguments) -> Result<Ending> {
+    if arguments.tracing {
+        return tracing::execute(arguments);
+    }
     let root = machine::root();
     let (facts, warnings) = facts::collect(&root);
     let default = if facts.cpu_sets.isolated.intersection(&facts.cpu_sets.online).is_empty() {

@@ -3,6 +3,7 @@
 mod check;
 mod cpus;
 mod explain;
+mod histograms;
 mod load;
 mod measure;
 mod plans;
@@ -22,6 +23,7 @@ pub(crate) fn execute(command: Command) -> Result<Ending> {
         Command::Run(arguments) => run::execute(&arguments),
         Command::Plans(arguments) => plans::execute(&arguments),
         Command::Measure(command) => measure::execute(command),
+        Command::Histograms(arguments) => histograms::execute(&arguments),
         Command::Load(command) => load::execute(command),
         Command::Treat(command) => treat::execute(command),
         Command::Explain(arguments) => explain::execute(&arguments),

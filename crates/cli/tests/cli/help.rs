@@ -13,7 +13,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 27] = [
+    let commands: [(&str, &[&str]); 29] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
@@ -35,6 +35,8 @@ fn help_of_every_command() {
         ("help_load_irq_thread", &["load", "irq-thread"]),
         ("help_trace", &["trace"]),
         ("help_trace_record", &["trace", "record"]),
+        ("help_histograms", &["histograms"]),
+        ("help_histograms_reset", &["histograms", "reset"]),
         ("help_report", &["report"]),
         ("help_schema", &["schema"]),
         ("help_treat", &["treat"]),

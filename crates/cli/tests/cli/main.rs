@@ -8,6 +8,7 @@ mod experiment;
 mod explain;
 mod fields;
 mod help;
+mod histograms;
 mod interruption;
 mod json;
 mod load;

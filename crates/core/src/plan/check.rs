@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 pub(super) fn check(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     check_head(plan, document)?;
     if plan.probe.is_empty() {
-        let message = "a plan needs at least one [[probe]]; the kinds are timer, stall, dispatch, roundtrip";
+        let message = "a plan needs at least one [[probe]]; the kinds are timer, stall, dispatch, roundtrip, \
+                       histograms";
         return Err(document.error_at("probe", message));
     }
     for (index, probe) in plan.probe.iter().enumerate() {
@@ -78,6 +79,14 @@ fn check_probe(probe: &ProbePlan, key: &str, document: &Document<'_>) -> Result<
             Ok(_) => Ok(()),
             Err(message) => Err(document.error_at(&format!("{key}.interval"), message)),
         },
+        ProbePlan::Histograms(histograms) if histograms.kinds.is_empty() => {
+            Err(document
+                .error_at(&format!("{key}.kinds"), "is empty; name histograms, or leave it out for all"))
+        }
+        ProbePlan::Histograms(histograms) if histograms.priority_min > histograms.priority_max => {
+            let message = format!("is above priority_max, which is {}", histograms.priority_max);
+            Err(document.error_at(&format!("{key}.priority_min"), message))
+        }
         ProbePlan::Roundtrip(roundtrip) if roundtrip.samples == Some(0) => Err(no_samples(key, document)),
         ProbePlan::Roundtrip(RoundtripPlan { cpus: Some(pair), method, .. })
             if pair.is_one_cpu() && !method.is_all() && method.contains(RoundtripMethod::Spin) =>

@@ -220,6 +220,7 @@ impl<'a> Document<'a> {
             "timer" => self.value(value, key, &["kind"]).map(ProbePlan::Timer),
             "stall" => self.value(value, key, &["kind"]).map(ProbePlan::Stall),
             "dispatch" => self.value(value, key, &["kind"]).map(ProbePlan::Dispatch),
+            "histograms" => self.value(value, key, &["kind"]).map(ProbePlan::Histograms),
             _ => self.value(value, key, &["kind"]).map(ProbePlan::Roundtrip),
         }
     }

@@ -9,6 +9,7 @@ mod dispatch;
 mod document;
 mod event_load;
 mod head;
+mod histograms;
 mod isolation;
 mod load;
 mod overrides;
@@ -25,6 +26,7 @@ pub use document::{Place, PlanError, Source};
 pub use event_load::{
     BarrierReach, EventPace, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan,
 };
+pub use histograms::HistogramsPlan;
 pub use isolation::{CachePartitionPlan, GpuPowerPlan, ShieldMethod, ShieldPlan};
 pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};

@@ -1,7 +1,7 @@
 //! The probes of a plan.
 
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
-use crate::plan::{DispatchPlan, RoundtripPlan, Size};
+use crate::plan::{DispatchPlan, HistogramsPlan, RoundtripPlan, Size};
 use crate::units::{Cycles, Nanos, UnitError, as_text};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -21,19 +21,22 @@ pub enum ProbePlan {
     Dispatch(DispatchPlan),
     /// A message from one CPU to another and back.
     Roundtrip(RoundtripPlan),
+    /// What the kernel counts of every task, beside the other probes.
+    Histograms(HistogramsPlan),
 }
 
 impl ProbePlan {
     /// The names of the probes there are.
-    pub const KINDS: [&str; 4] = ["timer", "stall", "dispatch", "roundtrip"];
+    pub const KINDS: [&str; 5] = ["timer", "stall", "dispatch", "roundtrip", "histograms"];
 
-    /// `timer`, `stall`, `dispatch` or `roundtrip`.
+    /// `timer`, `stall`, `dispatch`, `roundtrip` or `histograms`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Timer(_) => "timer",
             Self::Stall(_) => "stall",
             Self::Dispatch(_) => "dispatch",
             Self::Roundtrip(_) => "roundtrip",
+            Self::Histograms(_) => "histograms",
         }
     }
 
@@ -44,6 +47,8 @@ impl ProbePlan {
             Self::Stall(stall) => (stall.policy, stall.priority),
             Self::Dispatch(dispatch) => (dispatch.policy, dispatch.priority),
             Self::Roundtrip(roundtrip) => (roundtrip.policy, roundtrip.priority),
+            // It has no measuring thread.
+            Self::Histograms(_) => (Policy::Other, 1),
         }
     }
 
@@ -56,6 +61,7 @@ impl ProbePlan {
             Self::Timer(timer) => &timer.cpus,
             Self::Stall(stall) => &stall.cpus,
             Self::Dispatch(dispatch) => &dispatch.cpus,
+            Self::Histograms(histograms) => &histograms.cpus,
             Self::Roundtrip(roundtrip) => return Ok(roundtrip.pair(context, target)?.cpus()),
         };
         selector.as_ref().map_or_else(|| Ok(target.clone()), |cpus| cpus.resolve(context, Some(target)))

@@ -1,6 +1,9 @@
 //! In-kernel latency histograms: what is measured, and the record of the largest latency.
 
+use crate::facts::Facts;
+use crate::record::IpiRecord;
 use crate::units::CpuId;
+use crate::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -122,6 +125,80 @@ pub struct CpuHistograms {
     pub cpu: CpuId,
     /// One entry for each kind that is enabled.
     pub histograms: Vec<KernelHistogram>,
+}
+
+/// `format` of [`HistogramsResult`].
+pub const HISTOGRAMS_FORMAT: &str = "whylate.histograms/1";
+
+/// What `whylate histograms` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HistogramsResult {
+    /// [`HISTOGRAMS_FORMAT`].
+    pub format: String,
+    /// The machine.
+    pub facts: Facts,
+    /// Where the kernel's events came from.
+    pub source: HistogramSource,
+    /// How long it was counted.
+    pub duration_ns: u64,
+    /// The histograms that are on, CPU by CPU.
+    pub cpus: Vec<CpuHistograms>,
+    /// Interrupts that other CPUs sent to the measured ones; absent unless asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipis: Option<Vec<IpiRecord>>,
+    /// Where the wake-ups of the tasks that count have gone, on all CPUs.
+    pub wakeups: WakeupTotals,
+    /// Wake-ups that should be in the histograms and are not; with tracefs, events that the kernel dropped.
+    pub lost: u64,
+    /// What was not measured, or less well.
+    pub warnings: Vec<Warning>,
+}
+
+/// Where the kernel's events come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HistogramSource {
+    /// Programs in the kernel, which count there.
+    #[default]
+    Bpf,
+    /// A trace buffer of its own, read and counted by whylate.
+    Tracefs,
+}
+
+impl HistogramSource {
+    /// Its name in commands and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bpf => "bpf",
+            Self::Tracefs => "tracefs",
+        }
+    }
+}
+
+impl std::fmt::Display for HistogramSource {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for HistogramSource {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = [Self::Bpf, Self::Tracefs].into_iter().find(|source| source.name() == text);
+        known.ok_or_else(|| format!("`{text}` is not a source of events; choose bpf or tracefs"))
+    }
+}
+
+/// Where the wake-ups of the tasks that count have gone. What is in none of the histograms `wakeup` and `sharedprio` and
+/// none of these counts is still waiting, or was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeupTotals {
+    /// Wake-ups seen.
+    pub seen: u64,
+    /// Of tasks that were running already, or still: there was no latency.
+    pub without_switch: u64,
+    /// That ended on a CPU where nothing is measured.
+    pub elsewhere: u64,
 }
 
 #[cfg(test)]

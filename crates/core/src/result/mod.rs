@@ -10,6 +10,7 @@ mod explain;
 mod histograms;
 mod recording;
 mod run;
+mod tracing;
 mod treat;
 
 pub use cause::{Cause, CauseKind};
@@ -22,12 +23,16 @@ pub use explain::{
     EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace,
     TimelineSegment,
 };
-pub use histograms::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
+pub use histograms::{
+    CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,
+    LatencyRecord, WakeupTotals,
+};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
     Verdict,
 };
+pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
 pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
 
 use crate::facts::Facts;
@@ -76,7 +81,7 @@ pub struct MeasureResult {
 /// What one probe measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeResult {
-    /// `timer`, `stall`, `dispatch` or `roundtrip`.
+    /// `timer`, `stall`, `dispatch`, `roundtrip` or `histograms`.
     pub probe: String,
     /// One entry per measured CPU, and per series where the probe has several (roundtrip: each method).
     pub cpus: Vec<CpuResult>,
@@ -111,7 +116,7 @@ pub struct Quantiles {
 pub struct CpuResult {
     /// The CPU (roundtrip: the asking one).
     pub cpu: CpuId,
-    /// The series (roundtrip: the method; dispatch: what interrupts); absent for probes with one series.
+    /// The series (roundtrip: the method; dispatch: what interrupts; histograms: its kind); absent for probes with one series.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<String>,
     /// The CPU that answers (roundtrip only).
@@ -122,6 +127,9 @@ pub struct CpuResult {
     /// Absent without samples.
     #[serde(flatten)]
     pub quantiles: Option<Quantiles>,
+    /// Who was late in the largest sample (histograms only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_record: Option<LatencyRecord>,
     /// When the largest sample ended; absent when no spike record holds it (stall: nothing above the threshold).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_at_ns: Option<u64>,

@@ -138,6 +138,9 @@ pub(crate) fn measure(
     dispatch_table: Option<&[AtomicU64]>,
     send: &(dyn Fn(&Message) + Sync),
 ) -> Result<(), Failure> {
+    if spec.is_companion() {
+        return Err("histograms are counted in the kernel, not in a process".to_owned().into());
+    }
     let too_short = || "the shared memory is too short".to_owned();
     let header = Header::of(words).ok_or_else(too_short)?;
     let lanes: Option<Vec<Lane<'_>>> = (0..spec.lanes().len()).map(|index| Lane::of(words, index)).collect();

@@ -7,14 +7,18 @@ mod check;
 pub(crate) mod columns;
 mod cpus;
 mod histogram;
+mod histograms;
 pub(crate) mod page;
+mod tracing;
 
 use crate::table::{measure_group, run_groups};
 use crate::words;
 use crate::{ReportError, dispatch, has_samples, require_run_samples};
 pub use check::check;
 pub use cpus::cpus;
+pub use histograms::histograms;
 use page::{Colour, Page};
+pub use tracing::tracing;
 use whylate_core::Warning;
 use whylate_core::result::{MeasureResult, Outcome, RunResult, Verdict};
 

@@ -330,6 +330,7 @@ fn batch(spec: &ProbeSpec) -> Batch {
         spikes: vec![SpikeRecord { cpu: CpuId(3), series: None, at_ns: 1_500, latency_ns: 100, sample: 1 }],
         interrupts: spec.cpus.iter().map(interrupt).collect(),
         counters: Vec::new(),
+        latency_records: Vec::new(),
     }
 }
 

@@ -7,7 +7,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::record::{InterruptRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::{
-    CellResult, CpuResult, NoiseFloor, ProbeResult, RateResult, RepeatProbe, RepeatResult, Spike,
+    CellResult, CpuResult, HistogramKind, LatencyRecord, NoiseFloor, ProbeResult, RateResult, RepeatProbe,
+    RepeatResult, Spike,
 };
 use whylate_core::{CpuId, SeriesName};
 use whylate_stats::summary::SPIKES_KEPT;
@@ -32,6 +33,8 @@ pub(super) struct CellData {
     interrupts: BTreeMap<(CpuId, String), InterruptRecord>,
     steal_ns: Option<u64>,
     smis: Option<u64>,
+    /// Who was late in the largest latency of each of the kernel's histograms.
+    latency_records: BTreeMap<(CpuId, &'static str), LatencyRecord>,
     noise: BTreeMap<CpuId, Noise>,
     noise_steal_ns: Option<u64>,
 }
@@ -136,6 +139,13 @@ impl CellData {
         total.count = total.count.saturating_add(*count);
     }
 
+    pub(super) fn add_latency_record(&mut self, cpu: CpuId, kind: HistogramKind, record: LatencyRecord) {
+        let known = self.latency_records.entry((cpu, kind.name())).or_insert_with(|| record.clone());
+        if known.latency_ns < record.latency_ns {
+            *known = record;
+        }
+    }
+
     pub(super) fn add_counters(&mut self, row: &CounterRow) {
         let record = &row.record;
         if row.key.probe == NOISE_FLOOR {
@@ -161,6 +171,13 @@ impl CellData {
     ) -> CellResult {
         let noise_floor = noise_floor(&self.noise, self.noise_steal_ns, info.noise_floor_threshold_ns);
         let mut probes = finish_probes(self.probes, &self.switches, info, shapes);
+        let records = &self.latency_records;
+        for probe in probes.iter_mut().filter(|probe| probe.probe == "histograms") {
+            for cpu in &mut probe.cpus {
+                let series = cpu.series.as_deref().unwrap_or_default();
+                cpu.max_record = records.get(&(cpu.cpu, series)).cloned();
+            }
+        }
         let rates = finish_rates(self.rates, loads);
         for probe in &mut probes {
             let spans =

@@ -9,6 +9,7 @@ mod shape;
 
 use crate::error::StoreError;
 use crate::info::{CellInfo, Execution, ExecutionState, RunInfo};
+use crate::latency_records;
 use crate::reader::{Reader, Segment};
 use cell::CellData;
 use shape::Shapes;
@@ -39,6 +40,12 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         for warning in collector.add_segment(segment) {
             push_once(&mut warnings, warning);
         }
+    }
+    for line in latency_records::read(reader.path()) {
+        collector.add(&line.cell, line.repeat, line.attempt, |cell| {
+            cell.add_latency_record(line.cpu, line.kind, line.record);
+            Ok(())
+        });
     }
     let mut cells = collector.cells;
     let results: Vec<CellResult> = info

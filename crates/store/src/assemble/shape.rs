@@ -43,7 +43,7 @@ impl Shapes {
         let period = match probe {
             ProbePlan::Timer(timer) => Some(timer.interval),
             ProbePlan::Dispatch(dispatch) => dispatch.period().ok(),
-            ProbePlan::Stall(_) | ProbePlan::Roundtrip(_) => None,
+            ProbePlan::Stall(_) | ProbePlan::Roundtrip(_) | ProbePlan::Histograms(_) => None,
         };
         let (policy, _) = probe.scheduling();
         for cpu in cpus.iter() {
@@ -69,8 +69,8 @@ impl Shapes {
             periods.first().copied().filter(|_| same)
         };
         match (name.probe, name.part) {
-            // The parts of a dispatch are durations, without periods that could be missed.
-            ("roundtrip", _) | ("dispatch", Some(_)) => Some(ProbeShape::Roundtrip),
+            // The parts of a dispatch and what the kernel counts are durations, without periods that could be missed.
+            ("roundtrip" | "histograms", _) | ("dispatch", Some(_)) => Some(ProbeShape::Roundtrip),
             ("timer", _) => Some(ProbeShape::Timer { period: period() }),
             ("dispatch", None) => Some(ProbeShape::Dispatch { period: period() }),
             ("stall", _) => Some(ProbeShape::Stall),
@@ -95,6 +95,7 @@ fn series(probe: &ProbePlan) -> Vec<String> {
     let name = |series: &str| SeriesName::in_probe(probe.kind(), Some(series)).to_string();
     match probe {
         ProbePlan::Timer(_) | ProbePlan::Stall(_) => vec![probe.kind().to_owned()],
+        ProbePlan::Histograms(plan) => plan.kinds.iter().map(|kind| name(kind.name())).collect(),
         ProbePlan::Dispatch(dispatch) => vec![name(&dispatch.source.to_string())],
         ProbePlan::Roundtrip(roundtrip) => {
             roundtrip.method.iter().map(RoundtripMethod::name).map(name).collect()

@@ -19,6 +19,8 @@ pub(super) enum Purpose {
     Trace,
     /// A measuring tracer.
     Tracer,
+    /// Latency histograms, counted by whylate.
+    Histograms,
 }
 
 impl Purpose {
@@ -26,6 +28,7 @@ impl Purpose {
         match self {
             Self::Trace => "trace",
             Self::Tracer => "tracer",
+            Self::Histograms => "histograms",
         }
     }
 }

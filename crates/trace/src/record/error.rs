@@ -42,6 +42,20 @@ pub enum RecordError {
         /// What.
         String,
     ),
+    /// The programs in the kernel that count latencies cannot go on.
+    #[error(transparent)]
+    Bpf(
+        /// Why.
+        #[from]
+        whylate_bpf::BpfError,
+    ),
+    /// What the kernel recorded cannot be understood.
+    #[error("the kernel's trace cannot be understood: {0}")]
+    Parse(
+        /// Why.
+        #[from]
+        crate::parse::ParseError,
+    ),
     /// The trace cannot be written to disk.
     #[error("cannot save the trace as {}: {source}", path.display())]
     Save {

@@ -2,6 +2,7 @@
 
 mod buffer;
 mod error;
+pub mod histograms;
 mod keep;
 mod profile;
 mod recorder;

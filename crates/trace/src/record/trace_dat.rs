@@ -168,7 +168,7 @@ fn read(path: &Path) -> Result<Vec<u8>, RecordError> {
 }
 
 /// The descriptions of the page and event headers are given to the first read only, however short it is.
-fn read_at_once(path: &Path) -> Result<Vec<u8>, RecordError> {
+pub(super) fn read_at_once(path: &Path) -> Result<Vec<u8>, RecordError> {
     let unreadable = |source| RecordError::Read { path: path.to_owned(), source };
     let mut bytes = vec![0; 64 << 10];
     let length = File::open(path).and_then(|mut file| file.read(&mut bytes)).map_err(unreadable)?;

@@ -1,0 +1,41 @@
+#!/bin/sh
+# Whether the histograms hold every wake-up: a periodic real-time task (cyclictest) runs under `whylate histograms` of that
+# task, and trace-cmd or perf counts its sched_waking events beside. Prints both counts and what whylate says was lost.
+# Needs root, cyclictest, and perf.
+#
+#     benches/histograms_truth.sh [SECONDS] [SOURCE]
+#
+# WHYLATE names the binary where it is built already.
+set -eu
+seconds=${1:-10}
+source=${2:-bpf}
+root=$(cd "$(dirname "$0")/.." && pwd)
+whylate=${WHYLATE:-}
+if [ -z "$whylate" ]; then
+    cargo build --quiet --release --manifest-path "$root/Cargo.toml"
+    whylate=${CARGO_TARGET_DIR:-$root/target}/release/whylate
+fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+cpu=$(($(nproc) - 1))
+loops=$((seconds * 5000))
+# Both begin before the task and end after it, so that neither sees a part of its wake-ups only.
+"$whylate" histograms --source "$source" --task cyclictest --json --quiet -D $((seconds + 6)) > "$scratch/histograms.json" &
+histograms=$!
+perf record -q -a -e sched:sched_waking --filter 'comm == "cyclictest" && prio == 4' -o "$scratch/perf.data" \
+    -- sleep $((seconds + 5)) > /dev/null 2>&1 &
+perf=$!
+sleep 2
+cyclictest -q -m -t1 -a"$cpu" -p95 -i200 -l "$loops" > "$scratch/cyclictest"
+wait "$perf" "$histograms"
+
+waking=$(perf script -i "$scratch/perf.data" 2>/dev/null | wc -l)
+lost=$(perf report -i "$scratch/perf.data" --stats 2>/dev/null | awk '/LOST/ { lost += $NF } END { print lost + 0 }')
+echo "perf: $waking wake-ups of cyclictest at priority 95, $lost records lost"
+jq -r '
+    def total(kind): [.cpus[].histograms[] | select(.kind == kind) | .samples] | add;
+    "whylate (\(.source)): \(.wakeups.seen) seen, \(total("wakeup")) in wakeup, \(total("sharedprio")) in sharedprio, " +
+    "\(.wakeups.without_switch) without switch, \(.wakeups.elsewhere) elsewhere, \(.lost) lost; " +
+    "\(total("timerwakeupswitch")) in timerwakeupswitch"' "$scratch/histograms.json"
+echo "cyclictest: $loops loops"

@@ -1,0 +1,241 @@
+//! `whylate histograms`: counts until told to end, shows what there is, and does what others ask for meanwhile.
+
+mod control;
+mod screen;
+mod tree;
+mod waits;
+
+use crate::arguments::{ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat};
+use crate::exit::Ending;
+use crate::progress::Meter;
+use crate::{machine, output, signals};
+use anyhow::{Result, bail};
+use control::{Act, Request, Server};
+use screen::Screen;
+use std::io::IsTerminal as _;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tree::Tree;
+use whylate_bpf::{HistogramsConfig, TaskFilter};
+use whylate_core::result::{HISTOGRAMS_FORMAT, HistogramKind, HistogramsResult, WakeupTotals};
+use whylate_core::{CpuSet, Facts, Nanos, Warning};
+use whylate_stats::format_ns;
+use whylate_sys::host::HostRoot;
+use whylate_trace::record::RecordError;
+use whylate_trace::record::histograms::LatencyHistograms;
+
+/// How often signals, requests and the trace buffer are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Shortest time between two tables: what the terminal and the eye can follow.
+const INTERVAL_MIN: Nanos = Nanos::from_millis(100);
+
+pub(super) fn execute(arguments: &HistogramsArguments) -> Result<Ending> {
+    let tell = |act, of: &ControlArguments| {
+        let request = Request { act, kinds: of.kinds.clone(), cpus: of.cpus.clone() };
+        output::print(&control::tell(&request, of.pid)?)?;
+        Ok(Ending::Pass)
+    };
+    match &arguments.command {
+        Some(HistogramsCommand::Enable(of)) => tell(Act::Enable, of),
+        Some(HistogramsCommand::Disable(of)) => tell(Act::Disable, of),
+        Some(HistogramsCommand::Reset(of)) => tell(Act::Reset, of),
+        None => run(arguments),
+    }
+}
+
+fn run(arguments: &HistogramsArguments) -> Result<Ending> {
+    if arguments.interval < INTERVAL_MIN {
+        bail!("--interval {} is too short; it must be at least {INTERVAL_MIN}", arguments.interval);
+    }
+    let (facts, mut warnings) = machine::facts();
+    let cpus = machine::cpus("--cpus", &arguments.cpus, &facts)?;
+    let config = config(arguments, cpus)?;
+    let tree = match (arguments.format, &arguments.output) {
+        (HistogramsFormat::Osadl, Some(folder)) => Some(Tree::create(folder)?),
+        (HistogramsFormat::Terminal, Some(_)) => bail!("--output goes with --format osadl"),
+        _ => None,
+    };
+    let asked_to_stop = signals::watch()?;
+    let started = LatencyHistograms::start(&HostRoot::real(), &config, arguments.source, arguments.ipis);
+    if let Err(RecordError::Unavailable(_)) = &started {
+        let duration = (arguments.duration.0 > 0).then(|| Duration::from_nanos(arguments.duration.0));
+        for line in waits::lines(&machine::root(), &config.cpus, duration) {
+            output::message(&line);
+        }
+    }
+    let (histograms, more) = started?;
+    warnings.extend(more);
+    let (server, more) = Server::start();
+    warnings.extend(more);
+    let mut session =
+        Session { arguments, facts, warnings, histograms, server, tree, started: Instant::now() };
+    let outcome = session.count(&|| asked_to_stop.load(Ordering::Relaxed));
+    // Whatever happened, the machine is given back first.
+    let Session { histograms, .. } = session;
+    let ended = histograms.finish();
+    let result = outcome?;
+    ended?;
+    if arguments.printing.json {
+        output::print_json(&result)?;
+    } else if arguments.format == HistogramsFormat::Terminal {
+        output::print(&whylate_report::terminal::histograms(&result, output::style()))?;
+    }
+    Ok(Ending::Pass)
+}
+
+fn config(arguments: &HistogramsArguments, cpus: CpuSet) -> Result<HistogramsConfig> {
+    let kinds =
+        if arguments.kinds.is_empty() { HistogramKind::ALL.to_vec() } else { arguments.kinds.clone() };
+    let task = match &arguments.task {
+        None => None,
+        Some(text) if text.is_empty() => bail!("--task: give a process id or a name"),
+        Some(text) => Some(text.parse().map_or_else(|_| TaskFilter::Command(text.clone()), TaskFilter::Pid)),
+    };
+    let (priority_min, priority_max) = (arguments.priority.min, arguments.priority.max);
+    Ok(HistogramsConfig { cpus, kinds, priority_min, priority_max, task })
+}
+
+/// Counting under way.
+struct Session<'a> {
+    arguments: &'a HistogramsArguments,
+    facts: Facts,
+    warnings: Vec<Warning>,
+    histograms: LatencyHistograms,
+    server: Option<Server>,
+    tree: Option<Tree>,
+    started: Instant,
+}
+
+impl Session<'_> {
+    /// Counts until the time is over or the user wants it to end; the last figures.
+    fn count(&mut self, asked_to_stop: &dyn Fn() -> bool) -> Result<HistogramsResult> {
+        let arguments = self.arguments;
+        let duration = (arguments.duration.0 > 0).then(|| Duration::from_nanos(arguments.duration.0));
+        let interval = Duration::from_nanos(arguments.interval.0);
+        let is_live = arguments.format == HistogramsFormat::Terminal
+            && !arguments.printing.json
+            && std::io::stdout().is_terminal();
+        let mut screen = is_live.then(Screen::default);
+        let mut meter = Meter::new(arguments.printing.quiet || is_live, arguments.duration);
+        meter.label("histograms");
+        if let Some(tree) = &mut self.tree {
+            tree.show_switches(&mut self.histograms)?;
+        }
+        let mut next = Duration::ZERO;
+        loop {
+            let elapsed = self.started.elapsed();
+            let is_over = duration.is_some_and(|duration| elapsed >= duration) || asked_to_stop();
+            self.histograms.poll()?;
+            self.serve()?;
+            if is_over || elapsed >= next {
+                next = elapsed + interval;
+                let result = self.result()?;
+                self.show(&result, screen.as_mut(), &mut meter)?;
+                if is_over {
+                    meter.finish();
+                    if let Some(screen) = screen {
+                        screen.clear()?;
+                    }
+                    return Ok(result);
+                }
+            }
+            let left = duration.map_or(LOOK_EVERY, |duration| duration.saturating_sub(elapsed));
+            std::thread::sleep(left.clamp(Duration::from_millis(1), LOOK_EVERY));
+        }
+    }
+
+    fn show(
+        &mut self,
+        result: &HistogramsResult,
+        screen: Option<&mut Screen>,
+        meter: &mut Meter,
+    ) -> Result<()> {
+        if let Some(tree) = &mut self.tree {
+            tree.write(&result.cpus)?;
+        }
+        if let Some(screen) = screen {
+            screen.draw(&whylate_report::terminal::histograms(result, output::style()))?;
+        }
+        let figures = result.cpus.iter().flat_map(|cpu| &cpu.histograms);
+        let max_ns = figures.filter_map(|one| one.quantiles.as_ref().map(|figures| figures.max_ns)).max();
+        let max =
+            max_ns.map_or_else(|| "nothing yet".to_owned(), |max_ns| format!("max {}", format_ns(max_ns)));
+        meter.advance(
+            Nanos(result.duration_ns),
+            &format!("{:.0} s, {} wake-ups, {max}", result.duration_ns as f64 / 1e9, result.wakeups.seen),
+        );
+        Ok(())
+    }
+
+    /// Does what others ask for, by the socket or by writing into the tree.
+    fn serve(&mut self) -> Result<()> {
+        while let Some((request, answer)) = self.server.as_ref().and_then(Server::next) {
+            let done = self.perform(&request);
+            answer.send(done.map_err(|error| error.to_string()));
+        }
+        let Some(tree) = &self.tree else { return Ok(()) };
+        for request in tree.requests() {
+            self.perform(&request)?;
+        }
+        Ok(())
+    }
+
+    /// Does one thing; what to tell whoever asked for it.
+    fn perform(&mut self, request: &Request) -> Result<String> {
+        let kinds =
+            if request.kinds.is_empty() { HistogramKind::ALL.to_vec() } else { request.kinds.clone() };
+        let measured: CpuSet = self.histograms.cpus().clone();
+        let cpus = match &request.cpus {
+            Some(cpus) if cpus.intersection(&measured).is_empty() => {
+                bail!("--cpus {cpus}: none of them is measured; CPUs {measured} are")
+            }
+            Some(cpus) => cpus.intersection(&measured),
+            None => measured,
+        };
+        match request.act {
+            Act::Enable => self.histograms.enable(&kinds, &cpus)?,
+            Act::Disable => self.histograms.disable(&kinds, &cpus)?,
+            Act::Reset => self.histograms.reset(&kinds, &cpus)?,
+        }
+        if let Some(tree) = &mut self.tree {
+            tree.show_switches(&mut self.histograms)?;
+        }
+        let on = self.histograms.enabled();
+        let missing: Vec<&str> = kinds
+            .iter()
+            .filter(|kind| request.act == Act::Enable && !on.iter().any(|(_, other)| other == *kind))
+            .map(|kind| kind.name())
+            .collect();
+        let names = kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
+        let done = match request.act {
+            Act::Enable => "on",
+            Act::Disable => "off",
+            Act::Reset => "reset",
+        };
+        let mut text = format!("CPUs {cpus}: {names}: {done}");
+        if !missing.is_empty() {
+            text.push_str(&format!(" (not possible here: {})", missing.join(", ")));
+        }
+        Ok(text)
+    }
+
+    fn result(&mut self) -> Result<HistogramsResult> {
+        let snapshot = self.histograms.read()?;
+        let counts = snapshot.counts;
+        Ok(HistogramsResult {
+            format: HISTOGRAMS_FORMAT.to_owned(),
+            facts: self.facts.clone(),
+            source: self.histograms.source(),
+            duration_ns: self.started.elapsed().as_nanos() as u64,
+            cpus: snapshot.cpus,
+            ipis: self.histograms.ipis()?,
+            wakeups: WakeupTotals {
+                seen: counts.wakeups,
+                without_switch: counts.without_switch,
+                elsewhere: counts.elsewhere,
+            },
+            lost: counts.lost,
+            warnings: self.warnings.clone(),
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! `whylate histograms` on this machine's kernel. Where it allows neither BPF programs nor a trace buffer, the tests check
+//! that this is said.
+
+use crate::tool::{Said, alone, command, finish, start, until, wait, whylate};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command};
+use tempfile::TempDir;
+
+/// A command whose socket and journal are in a folder of the test.
+fn histograms(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = command(&[&["histograms"], arguments].concat());
+    command.env("WHYLATE_RUNTIME_DIR", folder.join("run")).env("WHYLATE_STATE_DIR", folder.join("state"));
+    command
+}
+
+/// Says whether the machine can do what the rest of the test needs; where it cannot, exit code 69 and a line said so.
+fn is_possible(said: &Said) -> bool {
+    if said.code == Some(69) {
+        assert!(said.stderr.starts_with("whylate: "), "{said:?}");
+        return false;
+    }
+    true
+}
+
+/// A real-time task that wakes up every millisecond, for as long as the test likes; an ordinary one where that is refused.
+struct Beat {
+    process: Child,
+}
+
+impl Beat {
+    fn start() -> Self {
+        let measure = ["measure", "timer", "--cpu", "last", "-i", "1ms", "-D", "0", "--quiet"];
+        Self { process: start(command(&measure)) }
+    }
+}
+
+impl Drop for Beat {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn of<'j>(document: &'j Value, kind: &str) -> Vec<&'j Value> {
+    let cpus = document["cpus"].as_array().unwrap();
+    let all = cpus.iter().flat_map(|cpu| cpu["histograms"].as_array().unwrap());
+    all.filter(|one| one["kind"] == kind).collect()
+}
+
+fn samples(document: &Value, kind: &str) -> u64 {
+    of(document, kind).iter().map(|one| one["samples"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn every_wakeup_is_accounted_for_whatever_the_source() {
+    let _alone = alone();
+    let folder = TempDir::new().unwrap();
+    let _beat = Beat::start();
+    for source in ["bpf", "tracefs"] {
+        let arguments = ["-D", "1s", "--json", "--priority", "all", "--source", source];
+        let said = finish(histograms(folder.path(), &arguments));
+        if !is_possible(&said) {
+            continue;
+        }
+        let document = said.json();
+        assert_eq!(
+            (document["format"].as_str(), document["source"].as_str()),
+            (Some("whylate.histograms/1"), Some(source))
+        );
+        let number = |key: &str| document["wakeups"][key].as_u64().unwrap();
+        assert!(number("seen") > 0, "{source}: {document}");
+        let ended = samples(&document, "wakeup")
+            + samples(&document, "sharedprio")
+            + number("without_switch")
+            + number("elsewhere");
+        let lost = document["lost"].as_u64().unwrap();
+        // What still waits when the histograms are read is in none of them.
+        let waiting = (number("seen") + lost).saturating_sub(ended);
+        assert!(ended <= number("seen") + lost && waiting < 1_000 + lost, "{source}: {document}");
+        for one in of(&document, "timerwakeupswitch") {
+            let Some(record) = one.get("max_record") else { continue };
+            let part = |name: &str| record.get(name).and_then(Value::as_u64).unwrap_or(0);
+            let parts = part("timer_offset_ns") + part("wakeup_ns") + part("switch_ns");
+            assert_eq!(parts, part("latency_ns"), "{source}: {record}");
+            assert_eq!(one["max_ns"], record["latency_ns"]);
+        }
+    }
+}
+
+#[test]
+fn a_running_one_is_told_by_its_socket_and_leaves_nothing() {
+    let _alone = alone();
+    let folder = TempDir::new().unwrap();
+    let tell = |arguments: &[&str]| finish(histograms(folder.path(), arguments));
+    let none = tell(&["reset"]);
+    assert!(none.error().starts_with("no `whylate histograms` of this user is running"), "{none:?}");
+    // What a killed process leaves behind is in nobody's way.
+    fs::create_dir(folder.path().join("run")).unwrap();
+    fs::set_permissions(folder.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
+    let stale = folder.path().join("run/histograms-999999999.socket");
+    drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
+    let running = start(histograms(folder.path(), &["-D", "0", "--json", "--quiet"]));
+    let socket = folder.path().join(format!("run/histograms-{}.socket", running.id()));
+    let ended = || fs::read_dir(format!("/proc/{}/fd", running.id())).is_err();
+    assert!(until(|| socket.exists() || ended()));
+    if !socket.exists() {
+        assert!(!is_possible(&wait(running)));
+        return;
+    }
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!stale.exists(), "a socket that nobody listens at is removed");
+    let off = tell(&["disable", "wakeup,timerandwakeup"]);
+    assert_eq!(off.code, Some(0), "{off:?}");
+    assert!(off.stdout.ends_with(": wakeup, timerandwakeup: off\n"), "{off:?}");
+    assert_eq!(tell(&["enable", "timerandwakeup"]).code, Some(0));
+    assert_eq!(tell(&["reset"]).code, Some(0));
+    let beyond = tell(&["reset", "--cpus", "4000"]);
+    assert!(beyond.error().contains("none of them is measured"), "{beyond:?}");
+    let pid = i32::try_from(running.id()).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::INT)
+        .unwrap();
+    let said = wait(running);
+    let document = said.json();
+    assert!(of(&document, "wakeup").is_empty() && !of(&document, "timerandwakeup").is_empty());
+    assert!(!socket.exists(), "the socket goes with the process");
+}
+
+#[test]
+fn the_files_of_the_patch_are_written_and_obeyed() {
+    let _alone = alone();
+    let folder = TempDir::new().unwrap();
+    let tree = folder.path().join("latency_hist");
+    let output = tree.display().to_string();
+    let arguments = ["-D", "0", "-i", "200ms", "--quiet", "--format", "osadl", "--output", &output];
+    let running = start(histograms(folder.path(), &arguments));
+    let ended = || fs::read_dir(format!("/proc/{}/fd", running.id())).is_err();
+    let read = |path: &str| fs::read_to_string(tree.join(path)).unwrap_or_default();
+    assert!(until(|| read("wakeup/max_latency-CPU0").ends_with('\n') || ended()));
+    if ended() {
+        assert!(!is_possible(&wait(running)));
+        return;
+    }
+    assert!(read("wakeup/CPU0").starts_with("#Minimum latency: "));
+    assert_eq!(read("wakeup/CPU0").lines().count(), 7 + 10_240);
+    assert_eq!(read("enable/wakeup"), "1\n");
+    assert!(tree.join("wakeup/sharedprio/CPU0").exists());
+    // As a script does it.
+    fs::write(tree.join("enable/timerandwakeup"), "0").unwrap();
+    assert!(until(|| read("enable/timerandwakeup") == "0\n"));
+    fs::write(tree.join("wakeup/reset"), "1").unwrap();
+    assert!(until(|| fs::metadata(tree.join("wakeup/reset")).is_ok_and(|file| file.len() == 0)));
+    let pid = i32::try_from(running.id()).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid).unwrap(),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    assert_eq!(wait(running).code, Some(0));
+    let own = folder.path().join("own");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("file"), "mine").unwrap();
+    let own = own.display().to_string();
+    let said = finish(histograms(folder.path(), &["--format", "osadl", "--output", &own]));
+    assert!(said.error().contains("is not empty"), "{said:?}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let lines: [(&[&str], &str); 3] = [
+        (&["-i", "1ms"], "is too short"),
+        (&["--output", "x"], "goes with --format osadl"),
+        (&["--task", ""], "give a process id or a name"),
+    ];
+    let folder = TempDir::new().unwrap();
+    for (arguments, words) in lines {
+        let said = finish(histograms(folder.path(), arguments));
+        assert!(said.error().contains(words), "{said:?}");
+    }
+}
+
+#[test]
+fn what_the_kernel_tells_is_tried() {
+    let _alone = alone();
+    let document = whylate(&["check", "--tracing", "--json"]).json();
+    let facilities = document["facilities"].as_array().unwrap();
+    assert!(facilities.iter().any(|one| one["name"] == "BPF programs"), "{document}");
+    assert!(facilities.iter().any(|one| one["name"] == "tracefs"), "{document}");
+    for one in facilities {
+        let is_missing = one["works"] == false;
+        assert_eq!(one.get("reason").is_some(), is_missing, "{one}");
+        assert_eq!(one.get("effect").is_some(), is_missing, "{one}");
+    }
+}

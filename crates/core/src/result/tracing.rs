@@ -1,0 +1,37 @@
+//! What the kernel tells on this machine: what `whylate check --tracing` prints.
+
+use crate::facts::Facts;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `format` of [`TracingResult`].
+pub const TRACING_FORMAT: &str = "whylate.tracing/1";
+
+/// What `whylate check --tracing` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TracingResult {
+    /// [`TRACING_FORMAT`].
+    pub format: String,
+    /// The machine.
+    pub facts: Facts,
+    /// Each thing that was tried, in the order of reports.
+    pub facilities: Vec<TracingFacility>,
+}
+
+/// Something that the kernel may tell, and whether it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TracingFacility {
+    /// What it tells of, or what is used to hear it.
+    pub name: String,
+    /// Whether it works, tried a moment ago.
+    pub works: bool,
+    /// Why it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What is not measured without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<String>,
+    /// What to do about it; absent when nothing can be done on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}

@@ -1,0 +1,183 @@
+//! The latency histograms as the files that the OSADL latency-histograms patch shows below `latency_hist`, so that
+//! scripts for such kernels read them.
+//!
+//! Each file is what the patch prints: a head of comments and one line for each microsecond from 0 to 10,239, and the
+//! record of the maximum on one line. Buckets of whylate that are wider than a microsecond (from 128 us on) or lie
+//! across the edge of one are printed at the microsecond of their middle.
+
+use std::fmt::Write as _;
+use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
+
+/// Lines of a histogram.
+const MICROSECONDS: usize = 10_240;
+
+/// Folder of a kind, relative to the top of the tree.
+pub fn folder(kind: HistogramKind) -> &'static str {
+    match kind {
+        HistogramKind::SharedPriority => "wakeup/sharedprio",
+        kind => kind.name(),
+    }
+}
+
+/// The kinds that have a switch in the folder `enable`, as the patch has them; `sharedprio` goes with `wakeup`.
+pub const SWITCHES: [HistogramKind; 5] = [
+    HistogramKind::Wakeup,
+    HistogramKind::MissedTimerOffsets,
+    HistogramKind::TimerAndWakeup,
+    HistogramKind::SwitchOff,
+    HistogramKind::TimerWakeupSwitch,
+];
+
+/// One file of the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeFile {
+    /// Where it is, relative to the top of the tree.
+    pub path: String,
+    /// What it holds.
+    pub text: String,
+}
+
+/// The two files of each histogram: its samples, and the record of its maximum.
+pub fn files(cpu: &CpuHistograms) -> Vec<TreeFile> {
+    let file = |kind, name: String, text| TreeFile { path: format!("{}/{name}", folder(kind)), text };
+    let of = |one: &KernelHistogram| {
+        let record = one.max_record.as_ref().map_or_else(|| "(none)\n".to_owned(), max_latency);
+        [
+            file(one.kind, format!("CPU{}", cpu.cpu), histogram(one)),
+            file(one.kind, format!("max_latency-CPU{}", cpu.cpu), record),
+        ]
+    };
+    cpu.histograms.iter().flat_map(of).collect()
+}
+
+fn histogram(one: &KernelHistogram) -> String {
+    let mut lines = vec![0_u64; MICROSECONDS];
+    let mut above = 0;
+    let (min_ns, max_ns) = one.quantiles.as_ref().map_or((0, 0), |figures| (figures.min_ns, figures.max_ns));
+    for (lower_ns, count) in &one.histogram {
+        // A bucket is a 128th of its power of two wide, and a nanosecond below 256.
+        let half_ns = lower_ns.checked_ilog2().map_or(0, |octave| (1 << octave >> 7) / 2);
+        let middle_ns = lower_ns.saturating_add(half_ns).clamp(min_ns, max_ns);
+        match lines.get_mut((middle_ns / 1000) as usize) {
+            Some(line) => *line += count,
+            None => above += count,
+        }
+    }
+    let micros =
+        |value: Option<u64>| value.map_or_else(|| "<undef>".to_owned(), |ns| (ns / 1000).to_string());
+    let figures = one.quantiles.as_ref();
+    let mut text = String::with_capacity(26 * MICROSECONDS);
+    // Writing to a string does not fail.
+    let _ = write!(
+        text,
+        "#Minimum latency: {} microseconds\n#Average latency: {} microseconds\n\
+         #Maximum latency: {} microseconds\n#Total samples: {}\n\
+         #There are 0 samples lower than 0 microseconds.\n\
+         #There are {above} samples greater or equal than {MICROSECONDS} microseconds.\n\
+         #usecs\t{:>16}\n",
+        micros(figures.map(|figures| figures.min_ns)),
+        micros(figures.map(|figures| figures.mean_ns as u64)),
+        micros(figures.map(|figures| figures.max_ns)),
+        one.samples,
+        "samples",
+    );
+    for (microsecond, count) in lines.iter().enumerate() {
+        let _ = writeln!(text, "{microsecond:>6}\t{count:>16}");
+    }
+    text
+}
+
+/// `1234 99 37 (0,13) cyclictest <- 0 -21 swapper/0 1234.123456 clock_nanosleep`: PID, priority, latency, its parts by
+/// timer and wake-up, command, the same of the task before, time, system call.
+pub fn max_latency(record: &LatencyRecord) -> String {
+    let micros = |part: Option<u64>| part.unwrap_or(0) / 1000;
+    format!(
+        "{} {} {} ({},{}) {} <- {} {} {} {}.{:06} {}\n",
+        record.pid,
+        record.priority,
+        record.latency_ns / 1000,
+        micros(record.timer_offset_ns),
+        micros(record.wakeup_ns),
+        one_line(&record.command),
+        record.previous_pid,
+        record.previous_priority,
+        one_line(&record.previous_command),
+        record.at_ns / 1_000_000_000,
+        record.at_ns / 1000 % 1_000_000,
+        record.syscall.as_deref().unwrap_or("none"),
+    )
+}
+
+/// A name cannot break the line.
+fn one_line(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::CpuId;
+    use whylate_core::result::Quantiles;
+
+    fn record() -> LatencyRecord {
+        LatencyRecord {
+            pid: 1234,
+            priority: 99,
+            latency_ns: 37_400,
+            timer_offset_ns: Some(900),
+            wakeup_ns: Some(13_000),
+            switch_ns: Some(1_000),
+            command: "cyclictest".to_owned(),
+            previous_pid: 0,
+            previous_priority: -21,
+            previous_command: "swapper/0".to_owned(),
+            at_ns: 1_234_123_456_789,
+            syscall: Some("clock_nanosleep".to_owned()),
+        }
+    }
+
+    fn made(histogram: Vec<(u64, u64)>, min_ns: u64, max_ns: u64) -> CpuHistograms {
+        let samples = histogram.iter().map(|(_, count)| count).sum();
+        let quantiles = Some(Quantiles { min_ns, max_ns, mean_ns: 2_500.0, ..Quantiles::default() });
+        let kind = HistogramKind::SharedPriority;
+        let one = KernelHistogram { kind, samples, quantiles, max_record: Some(record()), histogram };
+        CpuHistograms { cpu: CpuId(3), histograms: vec![one] }
+    }
+
+    #[test]
+    fn the_record_of_the_maximum_is_one_line() {
+        let line = "1234 99 37 (0,13) cyclictest <- 0 -21 swapper/0 1234.123456 clock_nanosleep\n";
+        assert_eq!(max_latency(&record()), line);
+        let hostile = LatencyRecord { command: "a\nb".to_owned(), syscall: None, ..record() };
+        assert!(max_latency(&hostile).ends_with(" none\n"));
+        assert_eq!(max_latency(&hostile).lines().count(), 1);
+    }
+
+    #[test]
+    fn a_histogram_has_its_head_and_a_line_for_each_microsecond() {
+        let files = files(&made(vec![(200, 3), (74_752, 2), (20_000_000, 1)], 200, 20_000_100));
+        let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(paths, ["wakeup/sharedprio/CPU3", "wakeup/sharedprio/max_latency-CPU3"]);
+        let lines: Vec<&str> = files[0].text.lines().collect();
+        assert_eq!(lines.len(), 7 + MICROSECONDS);
+        assert_eq!(lines[0], "#Minimum latency: 0 microseconds");
+        assert_eq!(lines[2], "#Maximum latency: 20000 microseconds");
+        assert_eq!(lines[3], "#Total samples: 6");
+        assert_eq!(lines[5], "#There are 1 samples greater or equal than 10240 microseconds.");
+        assert_eq!(lines[6], "#usecs\t         samples");
+        assert_eq!(lines[7], "     0\t               3");
+        // This bucket is 512 ns wide, and its middle is in the next microsecond.
+        assert_eq!(lines[7 + 75], "    75\t               2");
+        let of = |line: &&str| line.split('\t').nth(1).and_then(|count| count.trim().parse::<u64>().ok());
+        assert_eq!(lines[7..].iter().filter_map(of).sum::<u64>(), 5);
+    }
+
+    #[test]
+    fn without_samples_nothing_is_claimed() {
+        let mut cpu = made(Vec::new(), 0, 0);
+        (cpu.histograms[0].quantiles, cpu.histograms[0].max_record) = (None, None);
+        let files = files(&cpu);
+        assert!(files[0].text.starts_with("#Minimum latency: <undef> microseconds\n"));
+        assert_eq!(files[1].text, "(none)\n");
+    }
+}

@@ -1,0 +1,144 @@
+//! The in-kernel latency histograms as a table, with who was late in each maximum.
+
+use super::Style;
+use super::page::{Colour, Page, clean, length};
+use crate::figure::{MISSING, count, nanoseconds};
+use crate::words;
+use whylate_core::result::{HistogramKind, HistogramsResult, KernelHistogram, LatencyRecord};
+use whylate_core::{CpuId, CpuSet};
+
+/// Titles of the columns; those after the second are figures.
+const TITLES: [&str; 8] = ["CPU", "histogram", "samples", "min", "median", "p99", "p99.9", "max"];
+/// Interrupts of other CPUs that are listed.
+const IPIS_SHOWN: usize = 12;
+
+/// The report of `whylate histograms`.
+pub fn histograms(result: &HistogramsResult, style: Style) -> String {
+    let mut page = Page::new(style);
+    let cpus: CpuSet = result.cpus.iter().map(|cpu| cpu.cpu).collect();
+    let mut machine = words::machine(&result.facts, &cpus);
+    machine.push(format!("events from {}", result.source));
+    machine.push(nanoseconds(result.duration_ns));
+    page.dim_list(&machine);
+    page.blank();
+    push_table(&mut page, result);
+    push_records(&mut page, result);
+    push_ipis(&mut page, result);
+    page.blank();
+    push_wakeups(&mut page, result);
+    page.warnings(&result.warnings);
+    page.finish()
+}
+
+fn push_table(page: &mut Page, result: &HistogramsResult) {
+    let mut rows = vec![TITLES.map(str::to_owned)];
+    for cpu in &result.cpus {
+        rows.extend(cpu.histograms.iter().map(|histogram| row(cpu.cpu, histogram)));
+    }
+    let width = |column: usize| rows.iter().map(|row| length(&row[column])).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..TITLES.len()).map(width).collect();
+    let mut last_cpu = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (text, width))| match column {
+            0 if *text == last_cpu => " ".repeat(*width),
+            1 => format!("{text:<width$}"),
+            _ => format!("{text:>width$}"),
+        });
+        page.line(&cells.collect::<Vec<_>>().join("  "), if index == 0 { "2" } else { "" });
+        last_cpu.clone_from(&row[0]);
+    }
+    if rows.len() == 1 {
+        page.note("every histogram is off: `whylate histograms enable` switches them on");
+    }
+}
+
+fn row(cpu: CpuId, histogram: &KernelHistogram) -> [String; TITLES.len()] {
+    let figures = histogram.quantiles.as_ref();
+    let text = |value: Option<u64>| value.map_or_else(|| MISSING.to_owned(), nanoseconds);
+    [
+        cpu.to_string(),
+        histogram.kind.to_string(),
+        count(histogram.samples),
+        text(figures.map(|figures| figures.min_ns)),
+        text(figures.map(|figures| figures.p50_ns)),
+        text(figures.map(|figures| figures.p99_ns)),
+        text(figures.map(|figures| figures.p999_ns)),
+        text(figures.map(|figures| figures.max_ns)),
+    ]
+}
+
+/// Who was late in the largest latency of each CPU, by the histogram that holds most of its way.
+fn push_records(page: &mut Page, result: &HistogramsResult) {
+    let records: Vec<String> = result
+        .cpus
+        .iter()
+        .filter_map(|cpu| {
+            let records = cpu.histograms.iter().filter(|one| one.kind != HistogramKind::SharedPriority);
+            let (kind, record) = records
+                .filter_map(|one| Some((one.kind, one.max_record.as_ref()?)))
+                .max_by_key(|(_, record)| record.latency_ns)?;
+            Some(format!("CPU {}, {kind}: {}", cpu.cpu, latency_record(record)))
+        })
+        .collect();
+    if !records.is_empty() {
+        page.heading("Largest since the last reset");
+        records.iter().for_each(|record| page.item(record, None));
+    }
+}
+
+/// `37.0 us (timer 1.0 us, wake-up 36.0 us): cyclictest (1234, priority 99) in clock_nanosleep <- swapper/0 (0, …) at …`.
+pub(crate) fn latency_record(record: &LatencyRecord) -> String {
+    let parts =
+        [("timer", record.timer_offset_ns), ("wake-up", record.wakeup_ns), ("switch", record.switch_ns)];
+    let parts: Vec<String> =
+        parts.iter().filter_map(|(name, part)| Some(format!("{name} {}", nanoseconds((*part)?)))).collect();
+    let syscall = record.syscall.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
+    format!(
+        "{} ({}): {} ({}, priority {}){syscall} <- {} ({}, priority {}) at {}.{:06} s",
+        nanoseconds(record.latency_ns),
+        parts.join(", "),
+        clean(&record.command),
+        record.pid,
+        record.priority,
+        clean(&record.previous_command),
+        record.previous_pid,
+        record.previous_priority,
+        record.at_ns / 1_000_000_000,
+        record.at_ns / 1000 % 1_000_000,
+    )
+}
+
+fn push_ipis(page: &mut Page, result: &HistogramsResult) {
+    let Some(ipis) = &result.ipis else { return };
+    page.heading("Interrupts from other CPUs");
+    for ipi in ipis.iter().take(IPIS_SHOWN) {
+        let caller = ipi.caller.as_ref().map(|caller| format!(", asked for by {caller}")).unwrap_or_default();
+        let from = ipi.from_cpu.map(|cpu| format!(" from CPU {cpu}")).unwrap_or_default();
+        let task = ipi.from_task.as_ref().map(|task| format!(" ({})", clean(task))).unwrap_or_default();
+        let line = format!("CPU {}: {} x {}{caller}{from}{task}", ipi.cpu, count(ipi.count), ipi.function);
+        page.item(&line, None);
+    }
+    match ipis.len().checked_sub(IPIS_SHOWN) {
+        Some(more) if more > 0 => page.item(&format!("and {more} more kinds; --json has them"), None),
+        _ if ipis.is_empty() => page.item("none", None),
+        _ => {}
+    }
+}
+
+fn push_wakeups(page: &mut Page, result: &HistogramsResult) {
+    let wakeups = &result.wakeups;
+    let mut text = format!("{} wake-ups seen", count(wakeups.seen));
+    for (number, what) in [
+        (wakeups.without_switch, "of tasks that were running still"),
+        (wakeups.elsewhere, "that ended where nothing is measured"),
+    ] {
+        if number > 0 {
+            text.push_str(&format!(", {} {what}", count(number)));
+        }
+    }
+    page.dim(&format!("{text}."));
+    if result.lost > 0 {
+        let text = format!("{} lost: the histograms lack as many.", count(result.lost));
+        page.coloured(&text, Colour::Yellow);
+    }
+}

@@ -1,0 +1,287 @@
+//! Counts latencies from the kernel's events, as the BPF programs do in the kernel.
+//!
+//! In: scheduler and timer events in the order of time. Out: histograms per CPU and kind, each with the record of its
+//! maximum. It touches no machine. A trace does not tell when a switch is over nor which system call a task is in:
+//! `switchoff` is not counted, and `timerwakeupswitch` ends with the decision to run the task.
+
+use super::step::{Step, What, Who};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter, WakeupCounts};
+use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
+use whylate_core::{CpuId, CpuSet};
+use whylate_stats::Histogram;
+
+/// The kernel's number of the highest real-time priority, from which tools count down.
+const PRIORITY_TOP: i32 = 99;
+/// A timer's clock that is further than this from CLOCK_MONOTONIC is another clock.
+const SAME_CLOCK_NS: u64 = 1_000_000_000;
+/// What stands for a name that the trace does not tell.
+const UNKNOWN: &str = "<...>";
+
+/// A wake-up that waits for its task to run.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    waking_ns: u64,
+    /// The programmed expiry of the timer that woke it.
+    expires_ns: Option<u64>,
+}
+
+/// What one CPU is in the middle of.
+#[derive(Clone, Debug, Default)]
+struct CpuState {
+    expires_hard_ns: Option<u64>,
+    /// With the thread in which the handler runs.
+    expires_soft: Option<(u64, u32)>,
+    running: Option<Who>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Series {
+    histogram: Histogram,
+    record: Option<LatencyRecord>,
+}
+
+/// The histograms.
+#[derive(Debug)]
+pub(super) struct Counter {
+    cpus: CpuSet,
+    priorities: (i32, i32),
+    task: Option<TaskFilter>,
+    /// Threads of the process that the filter names.
+    threads: BTreeSet<u32>,
+    enabled: BTreeSet<(CpuId, HistogramKind)>,
+    series: BTreeMap<(CpuId, HistogramKind), Series>,
+    /// The expiry of each armed timer, on its own clock.
+    timers: HashMap<u64, u64>,
+    states: HashMap<CpuId, CpuState>,
+    pending: HashMap<u32, Pending>,
+    counts: WakeupCounts,
+}
+
+impl Counter {
+    pub(super) fn new(config: &HistogramsConfig) -> Self {
+        let mut counter = Self {
+            cpus: config.cpus.clone(),
+            priorities: kernel_priorities(config),
+            task: config.task.clone(),
+            threads: BTreeSet::new(),
+            enabled: BTreeSet::new(),
+            series: BTreeMap::new(),
+            timers: HashMap::new(),
+            states: HashMap::new(),
+            pending: HashMap::new(),
+            counts: WakeupCounts::default(),
+        };
+        counter.enable(&config.kinds, &config.cpus);
+        counter
+    }
+
+    /// The threads of the process that the filter names, as they are now.
+    pub(super) fn set_threads(&mut self, threads: BTreeSet<u32>) {
+        self.threads = threads;
+    }
+
+    pub(super) fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) {
+        let possible = kinds.iter().filter(|kind| **kind != HistogramKind::SwitchOff);
+        let possible: Vec<HistogramKind> = possible.copied().collect();
+        for cpu in self.cpus.intersection(cpus).iter() {
+            self.enabled.extend(possible.iter().map(|kind| (cpu, *kind)));
+        }
+    }
+
+    pub(super) fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) {
+        self.enabled.retain(|(cpu, kind)| !kinds.contains(kind) || !cpus.contains(*cpu));
+    }
+
+    pub(super) fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) {
+        self.series.retain(|(cpu, kind), _| !kinds.contains(kind) || !cpus.contains(*cpu));
+    }
+
+    pub(super) fn enabled(&self) -> &BTreeSet<(CpuId, HistogramKind)> {
+        &self.enabled
+    }
+
+    /// Takes the next event.
+    pub(super) fn take(&mut self, step: &Step) {
+        match &step.what {
+            What::Armed { timer, expires_ns } => {
+                self.timers.insert(*timer, *expires_ns);
+            }
+            What::Disarmed { timer } => {
+                self.timers.remove(timer);
+            }
+            What::Expired { timer, now_ns } => self.expired(step, *timer, *now_ns),
+            What::Handled => {
+                let state = self.states.entry(step.cpu).or_default();
+                // A hard interrupt may come into a softirq, never the other way round.
+                if state.expires_hard_ns.take().is_none() {
+                    state.expires_soft = None;
+                }
+            }
+            What::Waking(task) => self.waking(step, task),
+            What::Switch { previous, next } => self.switch(step, previous, next),
+            What::Lost(events) => self.lost(*events),
+        }
+    }
+
+    fn expired(&mut self, step: &Step, timer: u64, now_ns: u64) {
+        let Some(expires_ns) = self.timers.remove(&timer) else { return };
+        // Timers of other clocks are brought to CLOCK_MONOTONIC by the moment at which both are known.
+        let is_monotonic = now_ns.abs_diff(step.at_ns) < SAME_CLOCK_NS;
+        let offset_ns = if is_monotonic { 0 } else { step.at_ns as i64 - now_ns as i64 };
+        let expires_ns = expires_ns.saturating_add_signed(offset_ns);
+        let state = self.states.entry(step.cpu).or_default();
+        if step.in_softirq {
+            state.expires_soft = Some((expires_ns, step.pid));
+        } else {
+            state.expires_hard_ns = Some(expires_ns);
+        }
+    }
+
+    fn counts(&self, task: &Who) -> bool {
+        let (min, max) = self.priorities;
+        let is_wanted = match &self.task {
+            None => true,
+            Some(TaskFilter::Pid(pid)) => *pid == task.pid || self.threads.contains(&task.pid),
+            // The kernel keeps 15 bytes of a name.
+            Some(TaskFilter::Command(command)) => {
+                command.as_bytes()[..command.len().min(15)] == *task.command.as_bytes()
+            }
+        };
+        (min..=max).contains(&task.priority) && is_wanted
+    }
+
+    fn waking(&mut self, step: &Step, task: &Who) {
+        if !self.counts(task) {
+            return;
+        }
+        let state = self.states.entry(step.cpu).or_default();
+        let soft_ns =
+            state.expires_soft.filter(|(_, thread)| *thread == step.pid).map(|(expires, _)| expires);
+        // Timers may expire early by their slack, which is no lateness.
+        let expires_ns = state.expires_hard_ns.or(soft_ns).map(|expires_ns| expires_ns.min(step.at_ns));
+        let running = state.running.clone().filter(|running| running.pid == step.pid);
+        self.counts.wakeups += 1;
+        let waking = Pending { waking_ns: step.at_ns, expires_ns };
+        if self.pending.insert(task.pid, waking).is_some() {
+            self.counts.without_switch += 1;
+        }
+        if let Some(expires_ns) = expires_ns {
+            let unknown = || Who { pid: step.pid, priority: 120, command: UNKNOWN.into() };
+            let previous = running.unwrap_or_else(unknown);
+            let parts = Parts { expires_ns: Some(expires_ns), waking_ns: None, end_ns: step.at_ns };
+            self.count(step.cpu, HistogramKind::MissedTimerOffsets, &parts, task, &previous);
+        }
+    }
+
+    fn switch(&mut self, step: &Step, previous: &Who, next: &Who) {
+        self.states.entry(step.cpu).or_default().running = Some(next.clone());
+        // A wake-up that came before the task was gone led to nothing.
+        if self.pending.remove(&previous.pid).is_some() {
+            self.counts.without_switch += 1;
+        }
+        let Some(pending) = self.pending.remove(&next.pid) else { return };
+        if !self.enabled.iter().any(|(cpu, _)| *cpu == step.cpu) {
+            self.counts.elsewhere += 1;
+            return;
+        }
+        let wakeup = Parts { expires_ns: None, waking_ns: Some(pending.waking_ns), end_ns: step.at_ns };
+        // It waited for a task that it could not have preempted. The idle task has the number of nice 0.
+        if previous.pid != 0 && previous.priority <= next.priority {
+            return self.count(step.cpu, HistogramKind::SharedPriority, &wakeup, next, previous);
+        }
+        self.count(step.cpu, HistogramKind::Wakeup, &wakeup, next, previous);
+        if pending.expires_ns.is_some() {
+            let whole = Parts { expires_ns: pending.expires_ns, ..wakeup };
+            for kind in [HistogramKind::TimerAndWakeup, HistogramKind::TimerWakeupSwitch] {
+                self.count(step.cpu, kind, &whole, next, previous);
+            }
+        }
+    }
+
+    fn count(&mut self, cpu: CpuId, kind: HistogramKind, parts: &Parts, task: &Who, previous: &Who) {
+        if !self.enabled.contains(&(cpu, kind)) {
+            return;
+        }
+        let latency_ns = parts.latency_ns();
+        let series = self.series.entry((cpu, kind)).or_default();
+        series.histogram.record(latency_ns);
+        if series.record.as_ref().is_none_or(|record| record.latency_ns < latency_ns) {
+            series.record = Some(parts.record(task, previous));
+        }
+    }
+
+    /// What was dropped may have ended a wake-up or armed a timer: nothing that was begun before is finished.
+    fn lost(&mut self, events: Option<u64>) {
+        self.counts.lost += events.unwrap_or(1).max(1) + self.pending.len() as u64;
+        self.pending.clear();
+        self.timers.clear();
+        for state in self.states.values_mut() {
+            *state = CpuState::default();
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> HistogramsSnapshot {
+        let of_cpu = |cpu: CpuId| {
+            let kinds = HistogramKind::ALL.into_iter().filter(|kind| self.enabled.contains(&(cpu, *kind)));
+            CpuHistograms { cpu, histograms: kinds.map(|kind| self.histogram(cpu, kind)).collect() }
+        };
+        HistogramsSnapshot { cpus: self.cpus.iter().map(of_cpu).collect(), counts: self.counts }
+    }
+
+    fn histogram(&self, cpu: CpuId, kind: HistogramKind) -> KernelHistogram {
+        let series = self.series.get(&(cpu, kind)).cloned().unwrap_or_default();
+        KernelHistogram {
+            kind,
+            samples: series.histogram.count(),
+            quantiles: series.histogram.quantiles(),
+            max_record: series.record,
+            histogram: series.histogram.buckets().collect(),
+        }
+    }
+}
+
+/// From where to where a latency goes.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
+    /// Programmed expiry, where the latency begins with it.
+    expires_ns: Option<u64>,
+    /// Wake-up, where it is on the way.
+    waking_ns: Option<u64>,
+    end_ns: u64,
+}
+
+impl Parts {
+    fn latency_ns(&self) -> u64 {
+        let start_ns = self.expires_ns.or(self.waking_ns).unwrap_or(self.end_ns);
+        self.end_ns.saturating_sub(start_ns)
+    }
+
+    fn record(&self, task: &Who, previous: &Who) -> LatencyRecord {
+        let waking_ns = self.waking_ns.unwrap_or(self.end_ns);
+        LatencyRecord {
+            pid: task.pid,
+            priority: PRIORITY_TOP - task.priority,
+            latency_ns: self.latency_ns(),
+            timer_offset_ns: self.expires_ns.map(|expires_ns| waking_ns.saturating_sub(expires_ns)),
+            wakeup_ns: self.waking_ns.map(|waking_ns| self.end_ns.saturating_sub(waking_ns)),
+            switch_ns: None,
+            command: task.command.to_string(),
+            previous_pid: previous.pid,
+            previous_priority: PRIORITY_TOP - previous.priority,
+            previous_command: previous.command.to_string(),
+            at_ns: self.end_ns,
+            syscall: None,
+        }
+    }
+}
+
+/// The lowest and the highest of the kernel's numbers that count.
+pub(super) fn kernel_priorities(config: &HistogramsConfig) -> (i32, i32) {
+    let kernel = |priority: i32| PRIORITY_TOP.saturating_sub(priority);
+    (kernel(config.priority_max), kernel(config.priority_min))
+}
+
+#[cfg(test)]
+#[path = "counter_tests.rs"]
+mod tests;

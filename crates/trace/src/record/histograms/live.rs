@@ -1,0 +1,281 @@
+//! Latency histograms from a trace buffer of its own: where BPF programs are not possible.
+//!
+//! The kernel writes scheduler and timer events into a ring for each CPU; each call reads what is there, brings the
+//! CPUs into the order of time, and counts. What a ring had no room for is counted as lost.
+
+use super::counter::{Counter, kernel_priorities};
+use super::step::Step;
+use crate::parse::bytes::ByteOrder;
+use crate::parse::format::EventFormat;
+use crate::parse::input::Input;
+use crate::parse::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages, Parts};
+use crate::parse::symbols::Symbols;
+use crate::parse::tracepoint::{Decoder, Kernel, Release, Texts};
+use crate::parse::unpack::{Algorithm, Unpacker};
+use crate::reader::{Reader as _, TraceInfo};
+use crate::record::RecordError;
+use crate::record::buffer::{Buffer, Purpose};
+use crate::record::recorder::cpu_mask;
+use crate::record::trace_dat::read_at_once;
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
+use whylate_core::result::HistogramKind;
+use whylate_core::{CpuId, CpuSet};
+use whylate_sys::clock;
+use whylate_sys::host::HostRoot;
+
+/// Size of each CPU's ring.
+const RING_KIB: u32 = 4096;
+/// At most this much of a CPU is read at once: what a busy machine writes meanwhile is read next time.
+const READ_MAX: usize = 64 << 20;
+
+/// The events that latencies are counted from.
+const EVENTS: [&str; 6] = [
+    "sched/sched_switch",
+    "sched/sched_waking",
+    "timer/hrtimer_start",
+    "timer/hrtimer_cancel",
+    "timer/hrtimer_expire_entry",
+    "timer/hrtimer_expire_exit",
+];
+
+/// What the kernel's pages and records look like.
+#[derive(Debug)]
+struct Decoding {
+    layout: PageLayout,
+    kernel: Kernel,
+    formats: Vec<EventFormat>,
+}
+
+/// The ring of one CPU.
+#[derive(Debug)]
+struct Pipe {
+    cpu: CpuId,
+    path: PathBuf,
+    file: File,
+}
+
+/// Histograms that are counted here. Dropping them ends the recording and removes its buffer.
+#[derive(Debug)]
+pub(super) struct TraceHistograms {
+    // Before the buffer: an open file would keep it busy.
+    pipes: Vec<Pipe>,
+    decoding: Decoding,
+    counter: Counter,
+    process: Option<u32>,
+    /// Events from after the moment up to which every CPU was read.
+    later: Vec<Step>,
+    buffer: Buffer,
+}
+
+impl TraceHistograms {
+    /// Makes a buffer and begins to count.
+    ///
+    /// # Errors
+    /// [`RecordError`], saying what the kernel lacks or refuses.
+    pub(super) fn start(host: &HostRoot, config: &HistogramsConfig) -> Result<Self, RecordError> {
+        let buffer = Buffer::create(host, Purpose::Histograms)?;
+        if let Some(event) = EVENTS.into_iter().find(|event| !buffer.tracefs().has_event(event)) {
+            return Err(RecordError::Unavailable(format!("this kernel has no event {event}")));
+        }
+        buffer.set("trace_clock", "mono")?;
+        buffer.set("buffer_size_kb", &RING_KIB.to_string())?;
+        let online = pipes_of(buffer.folder())?;
+        // A wake-up may come from any CPU, and only some may be measured.
+        buffer.set("tracing_cpumask", &cpu_mask(&online.iter().copied().collect()))?;
+        let decoding = Decoding::read(buffer.tracefs().top())?;
+        set_filters(&buffer, config)?;
+        let pipes =
+            online.into_iter().map(|cpu| Pipe::open(buffer.folder(), cpu)).collect::<Result<_, _>>()?;
+        for event in EVENTS {
+            buffer.set(&format!("events/{event}/enable"), "1")?;
+        }
+        buffer.set("tracing_on", "1")?;
+        let process = match config.task {
+            Some(TaskFilter::Pid(pid)) => Some(pid),
+            _ => None,
+        };
+        Ok(Self { pipes, decoding, counter: Counter::new(config), process, later: Vec::new(), buffer })
+    }
+
+    /// Counts what has come since the last call.
+    ///
+    /// # Errors
+    /// When the ring cannot be read or understood.
+    pub(super) fn poll(&mut self) -> Result<(), RecordError> {
+        if let Some(process) = self.process {
+            self.counter.set_threads(threads_of(process));
+        }
+        let complete_to_ns = clock::now().0;
+        let mut pages = Vec::with_capacity(self.pipes.len());
+        for pipe in &mut self.pipes {
+            pages.push((pipe.cpu, pipe.read(self.decoding.layout.page_bytes)?));
+        }
+        self.decoding.steps(pages, &mut self.later)?;
+        self.later.sort_by_key(|step| step.at_ns);
+        let complete = self.later.partition_point(|step| step.at_ns <= complete_to_ns);
+        for step in self.later.drain(..complete) {
+            self.counter.take(&step);
+        }
+        Ok(())
+    }
+
+    pub(super) fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+        self.poll()?;
+        self.counter.enable(kinds, cpus);
+        Ok(())
+    }
+
+    pub(super) fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+        self.poll()?;
+        self.counter.disable(kinds, cpus);
+        Ok(())
+    }
+
+    pub(super) fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+        self.poll()?;
+        self.counter.reset(kinds, cpus);
+        Ok(())
+    }
+
+    pub(super) fn enabled(&self) -> &BTreeSet<(CpuId, HistogramKind)> {
+        self.counter.enabled()
+    }
+
+    pub(super) fn snapshot(&mut self) -> Result<HistogramsSnapshot, RecordError> {
+        self.poll()?;
+        Ok(self.counter.snapshot())
+    }
+
+    /// Ends the recording and removes its buffer.
+    ///
+    /// # Errors
+    /// [`RecordError::LeftBehind`] when something could not be put back.
+    pub(super) fn finish(self) -> Result<(), RecordError> {
+        let Self { pipes, buffer, .. } = self;
+        drop(pipes);
+        buffer.remove()
+    }
+}
+
+impl Pipe {
+    fn open(folder: &Path, cpu: CpuId) -> Result<Self, RecordError> {
+        let path = folder.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+        let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let open = OpenOptions::new().read(true).custom_flags(no_wait).open(&path);
+        match open {
+            Ok(file) => Ok(Self { cpu, path, file }),
+            Err(source) => Err(RecordError::Read { path, source }),
+        }
+    }
+
+    /// The pages that are there.
+    fn read(&mut self, page_bytes: usize) -> Result<Vec<u8>, RecordError> {
+        let mut pages = Vec::new();
+        let mut end = 0;
+        while end < READ_MAX {
+            pages.resize(end + page_bytes, 0);
+            match self.file.read(&mut pages[end..]) {
+                Ok(0) => break,
+                Ok(length) => {
+                    pages[end + length..].fill(0);
+                    end += page_bytes;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => return Err(RecordError::Read { path: self.path.clone(), source }),
+            }
+        }
+        pages.truncate(end);
+        Ok(pages)
+    }
+}
+
+impl Decoding {
+    fn read(top: &Path) -> Result<Self, RecordError> {
+        let order = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
+        let unfit = |path: PathBuf, message: String| RecordError::Read {
+            path,
+            source: io::Error::new(ErrorKind::InvalidData, message),
+        };
+        let path = top.join("events/header_page");
+        let text = String::from_utf8_lossy(&read_at_once(&path)?).into_owned();
+        let layout = PageLayout::parse(&text, order).map_err(|message| unfit(path, message))?;
+        let mut formats = Vec::with_capacity(EVENTS.len());
+        for event in EVENTS {
+            let path = top.join("events").join(event).join("format");
+            let text = std::fs::read_to_string(&path)
+                .map_err(|source| RecordError::Read { path: path.clone(), source })?;
+            let system = event.split('/').next().unwrap_or(event);
+            formats.push(EventFormat::parse(system, &text).map_err(|error| unfit(path, error.to_string()))?);
+        }
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let kernel = Kernel {
+            order,
+            long_bytes: layout.commit_width,
+            release: Release::parse(&release),
+            text_start: None,
+        };
+        Ok(Self { layout, kernel, formats })
+    }
+
+    /// Adds what the pages of each CPU hold.
+    fn steps(&self, pages: Vec<(CpuId, Vec<u8>)>, steps: &mut Vec<Step>) -> Result<(), RecordError> {
+        let (mut inputs, mut cursors) = (Vec::new(), Vec::new());
+        for (cpu, pages) in pages.into_iter().filter(|(_, pages)| !pages.is_empty()) {
+            let input = Input::memory(Path::new("trace_pipe_raw"), pages);
+            let pages = Pages::plain(&input, 0, input.length(), self.layout.page_bytes)?;
+            cursors.push(Cursor::new(cpu, inputs.len(), self.layout, pages));
+            inputs.push(input);
+        }
+        let mut texts = Texts::default();
+        let decoder = Decoder::new(self.kernel, &self.formats, &mut texts);
+        let mut reader = BufferReader::new(Parts {
+            info: TraceInfo::default(),
+            merge: Merge::new(inputs, Unpacker::new(Algorithm::None), cursors),
+            decoder,
+            texts,
+            symbols: Symbols::default(),
+            clock: Clock::default(),
+        });
+        while let Some(event) = reader.next()? {
+            steps.extend(Step::of(&event, reader.names()));
+        }
+        Ok(())
+    }
+}
+
+/// The CPUs that have a ring.
+fn pipes_of(folder: &Path) -> Result<Vec<CpuId>, RecordError> {
+    let path = folder.join("per_cpu");
+    let entries = std::fs::read_dir(&path).map_err(|source| RecordError::Read { path, source })?;
+    let number = |name: &str| name.strip_prefix("cpu")?.parse().ok().map(CpuId);
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut cpus: Vec<CpuId> = names.filter_map(|name| number(&name)).collect();
+    cpus.sort_unstable();
+    Ok(cpus)
+}
+
+/// Leaves out in the kernel what does not count, where that is not everything.
+fn set_filters(buffer: &Buffer, config: &HistogramsConfig) -> Result<(), RecordError> {
+    let (min, max) = kernel_priorities(config);
+    // The kernel's numbers end at 139; deadline tasks have -1.
+    if min <= -1 && max >= 139 {
+        return Ok(());
+    }
+    let (min, max) = (min.max(-1), max.min(139));
+    let within = |field: &str| format!("({field} >= {min} && {field} <= {max})");
+    buffer.set("events/sched/sched_waking/filter", &within("prio"))?;
+    let either = format!("{} || {}", within("prev_prio"), within("next_prio"));
+    buffer.set("events/sched/sched_switch/filter", &either)
+}
+
+/// The threads that a process has now; none when it has ended.
+fn threads_of(process: u32) -> BTreeSet<u32> {
+    let entries = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
