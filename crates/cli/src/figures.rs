@@ -29,6 +29,7 @@ impl Series {
             ProbeKind::Stall { .. } => ProbeShape::Stall,
             ProbeKind::Dispatch { .. } => ProbeShape::Dispatch { period },
             ProbeKind::Roundtrip { .. } => ProbeShape::Roundtrip,
+            ProbeKind::Tracer { .. } => ProbeShape::Tracer { looks: None },
         };
         let name = SeriesName::in_probe(spec.name(), lane.series.as_deref());
         let summary = Summary::new(lane.cpu, shape).of_series(name).with_spikes_kept(spikes_kept);

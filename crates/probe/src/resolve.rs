@@ -57,6 +57,7 @@ pub fn resolve(
             policy = roundtrip::policy(policy, pair, &context, &mut warnings);
             (kind, roundtrip.samples, roundtrip.hold_cpu_dma_latency)
         }
+        ProbePlan::Tracer(tracer) => (ProbeKind::Tracer { plan: tracer.clone() }, None, false),
     };
     let spec = ProbeSpec {
         kind,

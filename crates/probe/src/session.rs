@@ -53,7 +53,10 @@ impl<'s> Session<'s> {
             .map_err(failed)?;
         let messages = receive(&mut child);
         let calibration = match spec.kind {
-            ProbeKind::Timer { .. } | ProbeKind::Dispatch { .. } | ProbeKind::Roundtrip { .. } => None,
+            ProbeKind::Timer { .. }
+            | ProbeKind::Dispatch { .. }
+            | ProbeKind::Roundtrip { .. }
+            | ProbeKind::Tracer { .. } => None,
             ProbeKind::Stall { hardware_counter, multiplier, .. } => {
                 let counter = if hardware_counter { CounterKind::Hardware } else { CounterKind::KernelClock };
                 Some((counter, Calibration::of_multiplier(multiplier)))

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use whylate_core::plan::{CpuPair, DispatchSource, Policy, RoundtripMethod, TimerMethod};
+use whylate_core::plan::{CpuPair, DispatchSource, Policy, RoundtripMethod, TimerMethod, Tracer, TracerPlan};
 use whylate_core::{CpuId, CpuSet, Nanos};
 
 /// The part of a round trip from the asking CPU to the answering one, and the way back.
@@ -88,7 +88,15 @@ pub enum ProbeKind {
         /// Whether the counters of both CPUs agree, so that each way has a time of its own.
         halves: bool,
     },
+    /// A measuring tracer of the kernel: its caller drives it, there is no measuring process.
+    Tracer {
+        /// Which one, and its settings.
+        plan: TracerPlan,
+    },
 }
+
+/// The part of a timerlat sample until the timer's interrupt.
+const INTERRUPT: &str = "interrupt";
 
 /// What one lane of the shared memory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +115,7 @@ impl ProbeSpec {
             ProbeKind::Stall { .. } => "stall",
             ProbeKind::Dispatch { .. } => "dispatch",
             ProbeKind::Roundtrip { .. } => "roundtrip",
+            ProbeKind::Tracer { .. } => "tracer",
         }
     }
 
@@ -114,12 +123,13 @@ impl ProbeSpec {
     pub fn period(&self) -> Option<Nanos> {
         match self.kind {
             ProbeKind::Timer { interval, .. } | ProbeKind::Dispatch { interval, .. } => Some(interval),
-            ProbeKind::Stall { .. } | ProbeKind::Roundtrip { .. } => None,
+            ProbeKind::Stall { .. } | ProbeKind::Roundtrip { .. } | ProbeKind::Tracer { .. } => None,
         }
     }
 
     /// What each lane holds, in order: one for each CPU; for the round-trip probe one for each method, followed by
-    /// those of its two ways if they are measured.
+    /// those of its two ways if they are measured; for the timerlat tracer each CPU's samples, and their part until the
+    /// interrupt.
     pub fn lanes(&self) -> Vec<LaneSpec> {
         match &self.kind {
             ProbeKind::Roundtrip { pair, methods, halves, .. } => {
@@ -130,6 +140,16 @@ impl ProbeSpec {
                     std::iter::once(name.to_owned()).chain(parts)
                 });
                 names.map(|name| LaneSpec { cpu: pair.from, series: Some(name) }).collect()
+            }
+            ProbeKind::Tracer { plan } => {
+                let name = plan.tracer.name().to_owned();
+                let part = (plan.tracer == Tracer::Timerlat).then(|| format!("{name}/{INTERRUPT}"));
+                let names: Vec<String> = std::iter::once(name).chain(part).collect();
+                let of = |cpu| {
+                    let series = names.clone().into_iter().map(Some);
+                    series.map(move |series| LaneSpec { cpu, series }).collect::<Vec<_>>()
+                };
+                self.cpus.iter().flat_map(of).collect()
             }
             kind => {
                 let series = match kind {

@@ -25,6 +25,7 @@ pub(crate) fn probe_meaning(probe: &str) -> &'static str {
         "stall" => "how long a task that never sleeps is interrupted",
         "dispatch" => "from an interrupt's moment to the process that waits for it",
         "roundtrip" => "a message to another CPU and back",
+        "tracer" => "what the kernel's own tracer measured",
         _ => "latency",
     }
 }

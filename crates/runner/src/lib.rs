@@ -10,6 +10,8 @@ mod follow;
 mod machine;
 mod prepare;
 mod repeat;
+mod tracer;
+mod tracing;
 mod treating;
 
 pub use error::RunError;
@@ -17,4 +19,6 @@ pub use experiment::{Audience, RunOptions, Stage, resume, run};
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, prepare};
 pub use repeat::NOT_RESTORED;
+pub use tracer::check_tracers;
+pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, recover_treatments, recovery};

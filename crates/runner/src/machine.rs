@@ -1,14 +1,16 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
+use crate::tracer;
 use crate::treating::{Held, RealTreating};
 use std::time::Duration;
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
-use whylate_probe::{Observer, Outcome, ProbeError, ProbeSpec};
+use whylate_probe::{Observer, Outcome, ProbeError, ProbeKind, ProbeSpec};
 use whylate_sys::facts;
 use whylate_sys::host::HostRoot;
 use whylate_sys::process::Launcher;
+use whylate_trace::record::{RecordError, Recorder, Request, Ring};
 use whylate_treat::TreatError;
 
 /// The machine of a run. Shared by threads: probes on different CPUs measure together.
@@ -35,6 +37,12 @@ pub trait Machine: Sync {
     /// # Errors
     /// [`TreatError`] when others hold them, or they cannot be held here.
     fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError>;
+
+    /// Begins to record traces, and says what is not recorded.
+    ///
+    /// # Errors
+    /// [`RecordError`], saying precisely what the kernel lacks or refuses.
+    fn start_trace(&self, request: &Request) -> Result<(Box<dyn Ring>, Vec<Warning>), RecordError>;
 
     /// Lets time pass.
     fn pause(&self, time: Duration);
@@ -90,7 +98,10 @@ impl Machine for RealMachine {
         stored: Nanos,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, ProbeError> {
-        whylate_probe::measure(&self.launcher, spec, stored, observer)
+        match &spec.kind {
+            ProbeKind::Tracer { plan } => tracer::measure(&self.root, plan, spec, stored, observer),
+            _ => whylate_probe::measure(&self.launcher, spec, stored, observer),
+        }
     }
 
     fn start_load(&self, spec: &LoadSpec) -> Result<Box<dyn RunningLoad>, LoadError> {
@@ -101,6 +112,11 @@ impl Machine for RealMachine {
 
     fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError> {
         RealTreating::hold(&self.root, run, has_treatments)
+    }
+
+    fn start_trace(&self, request: &Request) -> Result<(Box<dyn Ring>, Vec<Warning>), RecordError> {
+        let (recorder, warnings) = Recorder::start(&self.root, request)?;
+        Ok((Box::new(recorder), warnings))
     }
 
     fn pause(&self, time: Duration) {

@@ -13,6 +13,7 @@ use crate::table::{
     Batch, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, RATES, SPIKES, TABLES, Table, segment_name,
     segment_number,
 };
+use crate::traces::TRACES_FOLDER;
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
@@ -22,8 +23,6 @@ use whylate_core::SeriesName;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::RunResult;
 
-/// Folder of recorded traces.
-const TRACES_FOLDER: &str = "traces";
 /// Folder of what the commands of `exec` loads printed.
 const LOADS_FOLDER: &str = "loads";
 /// Name of the file with what treatments changed.

@@ -1,7 +1,7 @@
 //! The probes of a plan.
 
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
-use crate::plan::{DispatchPlan, RoundtripPlan, Size};
+use crate::plan::{DispatchPlan, RoundtripPlan, Size, TracerPlan};
 use crate::units::{Cycles, Nanos, UnitError, as_text};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -21,19 +21,22 @@ pub enum ProbePlan {
     Dispatch(DispatchPlan),
     /// A message from one CPU to another and back.
     Roundtrip(RoundtripPlan),
+    /// A measuring tracer of the kernel.
+    Tracer(TracerPlan),
 }
 
 impl ProbePlan {
     /// The names of the probes there are.
-    pub const KINDS: [&str; 4] = ["timer", "stall", "dispatch", "roundtrip"];
+    pub const KINDS: [&str; 5] = ["timer", "stall", "dispatch", "roundtrip", "tracer"];
 
-    /// `timer`, `stall`, `dispatch` or `roundtrip`.
+    /// `timer`, `stall`, `dispatch`, `roundtrip` or `tracer`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Timer(_) => "timer",
             Self::Stall(_) => "stall",
             Self::Dispatch(_) => "dispatch",
             Self::Roundtrip(_) => "roundtrip",
+            Self::Tracer(_) => "tracer",
         }
     }
 
@@ -44,6 +47,8 @@ impl ProbePlan {
             Self::Stall(stall) => (stall.policy, stall.priority),
             Self::Dispatch(dispatch) => (dispatch.policy, dispatch.priority),
             Self::Roundtrip(roundtrip) => (roundtrip.policy, roundtrip.priority),
+            // Without a priority of the plan the kernel chooses what its threads run as.
+            Self::Tracer(tracer) => tracer.priority.map_or((Policy::Other, 1), |it| (Policy::Fifo, it)),
         }
     }
 
@@ -56,6 +61,7 @@ impl ProbePlan {
             Self::Timer(timer) => &timer.cpus,
             Self::Stall(stall) => &stall.cpus,
             Self::Dispatch(dispatch) => &dispatch.cpus,
+            Self::Tracer(tracer) => &tracer.cpus,
             Self::Roundtrip(roundtrip) => return Ok(roundtrip.pair(context, target)?.cpus()),
         };
         selector.as_ref().map_or_else(|| Ok(target.clone()), |cpus| cpus.resolve(context, Some(target)))

@@ -130,6 +130,9 @@ pub(crate) fn measure(
     words: &[AtomicU64],
     send: &(dyn Fn(&Message) + Sync),
 ) -> Result<(), Failure> {
+    if let ProbeKind::Tracer { plan } = &spec.kind {
+        return Err(format!("the {} tracer measures in the kernel, not in a process", plan.tracer).into());
+    }
     let too_short = || "the shared memory is too short".to_owned();
     let header = Header::of(words).ok_or_else(too_short)?;
     let lanes: Option<Vec<Lane<'_>>> = (0..spec.lanes().len()).map(|index| Lane::of(words, index)).collect();

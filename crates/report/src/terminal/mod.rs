@@ -10,7 +10,7 @@ mod histogram;
 pub(crate) mod page;
 
 use crate::table::{measure_group, run_groups};
-use crate::words;
+use crate::{traces, words};
 use crate::{ReportError, dispatch, has_samples, require_run_samples};
 pub use check::check;
 pub use cpus::cpus;
@@ -54,6 +54,7 @@ pub fn run(run: &RunResult, style: Style) -> Result<String, ReportError> {
 
     push_findings(&mut page, run);
     push_spikes_and_noise(&mut page, run);
+    push_traces(&mut page, run);
     page.warnings(&run.warnings);
     push_verdict(&mut page, run);
     Ok(page.finish())
@@ -90,6 +91,14 @@ fn push_spikes_and_noise(page: &mut Page, run: &RunResult) {
         for line in floors {
             page.item(&line, None);
         }
+    }
+}
+
+fn push_traces(page: &mut Page, run: &RunResult) {
+    let lines = traces::lines(run);
+    if !lines.is_empty() {
+        page.heading("Traces");
+        lines.iter().for_each(|line| page.item(line, None));
     }
 }
 
