@@ -6,8 +6,8 @@ use crate::figure::nanoseconds;
 use serde::Serialize;
 use whylate_core::result::{ExplainedSpike, RunResult, SpikeTrace};
 
-/// Traces that a report shows; the others are in the run directory.
-const SHOWN_MAX: usize = 12;
+/// Traces that a page shows; the others are in the run directory.
+const SHOWN_MAX: usize = 24;
 
 /// A trace on the HTML page.
 #[derive(Serialize)]
@@ -50,19 +50,25 @@ fn explanation(trace: &SpikeTrace) -> Result<&ExplainedSpike, String> {
     }
 }
 
-/// A sentence for each trace, and how to see more; none for a run without traces.
+/// A sentence for the largest trace of each probe in each cell, and how to see more; none for a run without traces.
 pub(crate) fn lines(run: &RunResult) -> Vec<String> {
     let traces = traces(run);
-    let mut lines: Vec<String> = traces
+    // The largest of each probe in each cell; the others are near it.
+    let is_first = |index: usize| {
+        let own = traces[index];
+        !traces[..index].iter().any(|other| other.cell == own.cell && other.probe == own.probe)
+    };
+    let shown: Vec<&SpikeTrace> =
+        (0..traces.len()).filter(|index| is_first(*index)).map(|index| traces[index]).collect();
+    let mut lines: Vec<String> = shown
         .iter()
-        .take(SHOWN_MAX)
         .map(|trace| {
             let told = explanation(trace).map_or_else(|reason| reason, sentence::finding);
             format!("{}: {told} ({})", heading(trace), trace.path)
         })
         .collect();
     if !lines.is_empty() {
-        let more = traces.len().saturating_sub(SHOWN_MAX);
+        let more = traces.len() - shown.len();
         let others = if more > 0 { format!("{more} more; ") } else { String::new() };
         lines.push(format!("{others}with timelines: whylate explain {}", run.run));
     }

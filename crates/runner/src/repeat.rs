@@ -147,7 +147,7 @@ impl Repeat<'_> {
             self.stage(&names.join(" and "));
             let (specs, _elsewhere) = self.tracing.begin(self.name, group, self.warnings);
             let end = self.group(&specs, "", loads, deadline);
-            self.tracing.pause(self.name, self.warnings);
+            self.tracing.pause(self.name, group, self.warnings);
             match end? {
                 RepeatEnd::Complete => {}
                 other => return Ok(other),

@@ -11,7 +11,9 @@ use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::warning::push_once;
 use whylate_core::{Nanos, Warning};
-use whylate_probe::{Batch, Elsewhere, LaneSpec, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress};
+use whylate_probe::{
+    Batch, Elsewhere, LaneSpec, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress,
+};
 use whylate_stats::Histogram;
 use whylate_sys::clock;
 use whylate_sys::host::HostRoot;
@@ -157,8 +159,14 @@ impl Collector {
     ) -> Result<(), ProbeError> {
         let samples = session.poll().map_err(failed)?;
         let counts = |sample: &&Sample| (self.start_ns..=end_ns).contains(&sample.at_ns);
-        let spikes: Vec<SpikeRecord> =
-            samples.iter().filter(counts).copied().collect::<Vec<_>>().iter().filter_map(|it| self.add(it)).collect();
+        let spikes: Vec<SpikeRecord> = samples
+            .iter()
+            .filter(counts)
+            .copied()
+            .collect::<Vec<_>>()
+            .iter()
+            .filter_map(|it| self.add(it))
+            .collect();
         if self.has_moments && !spikes.is_empty() {
             observer.spikes(&spikes);
         }
@@ -167,7 +175,8 @@ impl Collector {
 
     /// Counts a sample; the spike that it is. A part of another sample is none.
     fn add(&mut self, sample: &Sample) -> Option<SpikeRecord> {
-        let is_its = |lane: &&mut Lane| lane.spec.cpu == sample.cpu && lane.in_interrupt == sample.in_interrupt;
+        let is_its =
+            |lane: &&mut Lane| lane.spec.cpu == sample.cpu && lane.in_interrupt == sample.in_interrupt;
         let lane = self.lanes.iter_mut().find(is_its)?;
         lane.histogram.record(sample.value_ns);
         lane.gaps += sample.gaps;

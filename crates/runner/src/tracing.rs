@@ -17,7 +17,7 @@ use whylate_probe::{Elsewhere, ProbeSpec};
 use whylate_store::{RowKey, RunDirectory};
 use whylate_trace::explain::{KeptMoment, explain_kept};
 use whylate_trace::parse;
-use whylate_trace::record::{Change, Keeper, Kept, RecordError, Request};
+use whylate_trace::record::{Change, Keeper, Kept, RecordError, Request, own_command};
 
 /// `code` of the warning that there are no traces, or no more of them.
 const NO_TRACES: &str = "no-traces";
@@ -25,8 +25,8 @@ const NO_TRACES: &str = "no-traces";
 /// The recording of a run, where its plan asks for one and the machine can.
 pub(crate) struct Tracing {
     keeper: Option<Keeper>,
-    /// The traces that each cell has so far.
-    kept: HashMap<String, Vec<Kept>>,
+    /// The traces that each cell has so far of each group of probes.
+    kept: HashMap<(String, String), Vec<Kept>>,
     /// Those of the repeat under way, not yet explained.
     new: Vec<SpikeTrace>,
     missed: u64,
@@ -34,11 +34,7 @@ pub(crate) struct Tracing {
 
 impl Tracing {
     /// Begins to record, paused, if the plan says so. Why not, and what the recording costs, are warnings.
-    pub(crate) fn start(
-        experiment: &Experiment,
-        machine: &dyn Machine,
-        warnings: &mut Vec<Warning>,
-    ) -> Self {
+    pub(crate) fn start(experiment: &Experiment, machine: &dyn Machine, warnings: &mut Vec<Warning>) -> Self {
         let mut tracing = Self { keeper: None, kept: HashMap::new(), new: Vec::new(), missed: 0 };
         let Some(plan) = &experiment.plan.trace else { return tracing };
         let request = Request {
@@ -52,7 +48,10 @@ impl Tracing {
                 more.into_iter().for_each(|warning| push_once(warnings, warning));
                 let text = "events are recorded while the probes measure: every figure of this run contains what that \
                             costs";
-                push_once(warnings, Warning::new("traced", text, "compare with runs that are traced as well"));
+                push_once(
+                    warnings,
+                    Warning::new("traced", text, "compare with runs that are traced as well"),
+                );
                 let above = plan.above(experiment.plan.limit);
                 let mut keeper = Keeper::new(ring, above, plan.worst as usize);
                 let paused = keeper.pause();
@@ -74,7 +73,7 @@ impl Tracing {
     ) -> (Vec<ProbeSpec>, Option<Elsewhere>) {
         let mut specs = specs.to_vec();
         let Some(keeper) = &mut self.keeper else { return (specs, None) };
-        let begun = keeper.begin(self.kept.remove(cell).unwrap_or_default());
+        let begun = keeper.begin(self.kept.remove(&group(cell, &specs)).unwrap_or_default());
         for spec in &mut specs {
             spec.trace_folder = Some(keeper.folder().to_owned());
         }
@@ -115,12 +114,18 @@ impl Tracing {
             directory.remove_trace_note(&removed.path)?;
         }
         let below = kept.path.strip_prefix(directory.path()).unwrap_or(&kept.path);
+        let series = SeriesName::in_probe(&key.probe, spike.series.as_deref());
+        let task = match series.probe {
+            "tracer" => Some(format!("timerlat/{}", kept.cpu)).filter(|_| series.series == Some("timerlat")),
+            _ => own_command(),
+        };
         let trace = SpikeTrace {
+            task,
             path: below.display().to_string(),
             cell: key.cell.clone(),
             repeat: key.repeat,
             attempt: key.attempt,
-            probe: SeriesName::in_probe(&key.probe, spike.series.as_deref()).to_string(),
+            probe: series.to_string(),
             cpu: kept.cpu,
             at_ns: kept.at_ns,
             latency_ns: kept.latency_ns,
@@ -133,12 +138,12 @@ impl Tracing {
     }
 
     /// Pauses: the probes have ended.
-    pub(crate) fn pause(&mut self, cell: &str, warnings: &mut Vec<Warning>) {
+    pub(crate) fn pause(&mut self, cell: &str, specs: &[ProbeSpec], warnings: &mut Vec<Warning>) {
         let paused = self.keeper.as_mut().map(Keeper::pause);
         if let Some(paused) = paused
             && let Some((kept, missed)) = self.note(paused, warnings)
         {
-            self.kept.insert(cell.to_owned(), kept);
+            self.kept.insert(group(cell, specs), kept);
             self.missed += missed;
         }
     }
@@ -151,7 +156,8 @@ impl Tracing {
                 Err(error) => trace.error = Some(error.to_string()),
             }
             if let Err(error) = directory.keep_trace_note(&trace) {
-                let text = format!("the cause of a spike is not kept: {error}; `whylate explain` finds it again");
+                let text =
+                    format!("the cause of a spike is not kept: {error}; `whylate explain` finds it again");
                 push_once(warnings, Warning::without_fix("trace-without-note", text));
             }
         }
@@ -185,6 +191,12 @@ impl Tracing {
     }
 }
 
+/// Probes that measure one after another have traces of their own: a gap of `stall` is no measure for a latency of
+/// `timer`.
+fn group(cell: &str, specs: &[ProbeSpec]) -> (String, String) {
+    (cell.to_owned(), specs.iter().map(|spec| format!("{} {}", spec.name(), spec.cpus)).collect())
+}
+
 fn give_up(error: &RecordError, warnings: &mut Vec<Warning>) {
     let text = format!("spikes are not traced: {error}");
     push_once(warnings, Warning::without_fix(NO_TRACES, text));
@@ -206,6 +218,7 @@ pub fn moment(trace: &SpikeTrace) -> KeptMoment {
     let probe = SeriesName::of(&trace.probe);
     let looks_for_gaps = probe.probe == "stall" || matches!(probe.series, Some("hwlat" | "osnoise"));
     KeptMoment {
+        task: trace.task.clone(),
         cpu: trace.cpu,
         at_ns: trace.at_ns,
         latency_ns: trace.latency_ns,

@@ -25,8 +25,7 @@ impl RunDirectory {
     pub fn new_trace_path(&self, cell: &str, repeat: u32, attempt: u32) -> PathBuf {
         let safe = |c: char| if c.is_alphanumeric() || "+-_.".contains(c) { c } else { '_' };
         let cell: String = cell.chars().map(safe).collect();
-        let path =
-            |number: u32| self.traces_path().join(format!("{cell}-{repeat}-{attempt}-{number}.dat"));
+        let path = |number: u32| self.traces_path().join(format!("{cell}-{repeat}-{attempt}-{number}.dat"));
         // Of a number whose trace made room for another one, nothing is left.
         (1..).map(path).find(|path| !path.exists()).unwrap_or_else(|| path(0))
     }
@@ -67,9 +66,8 @@ pub(crate) fn read(path: &Path) -> (Vec<SpikeTrace>, Vec<Warning>) {
     notes.sort();
     for note in notes {
         let read = fs::read(&note).map_err(|error| error.to_string());
-        let parsed = read.and_then(|text| {
-            serde_json::from_slice::<SpikeTrace>(&text).map_err(|error| error.to_string())
-        });
+        let parsed = read
+            .and_then(|text| serde_json::from_slice::<SpikeTrace>(&text).map_err(|error| error.to_string()));
         match parsed {
             // The path in a note may come from anywhere.
             Ok(trace) => {

@@ -8,6 +8,8 @@ use whylate_lab::{Guest, Kernel, LabError, Machine, Output, Profile, Stall};
 
 /// Length of the planted stalls.
 const STALL_NS: u64 = 6_000_000;
+/// Length of stalls beside a recording of functions, which makes everything late in counted time.
+const LONG_STALL_NS: u64 = 30_000_000;
 /// Length of a planted NMI where CPUs are threads of the host.
 const NMI_NS: u64 = 60_000_000;
 /// How far a length may be from the planted one.
@@ -49,49 +51,51 @@ fn stalls(output: &Output) -> Vec<Stall> {
 const SNAPSHOT: &str = "snapshot() { (cd /sys/kernel/tracing; grep -H . tracing_thresh osnoise/* hwlat_detector/* \
     current_tracer tracing_on 2>/dev/null; ls instances) }\n";
 
-/// Records until the stall that is planted meanwhile, and explains the file.
-fn record(guest: &mut Guest, profile: &str) -> Result<Output, LabError> {
+/// Records until one of the stalls that are planted meanwhile, and explains the file. The first ones may come before the
+/// probe measures.
+fn record(guest: &mut Guest, profile: &str, length_ns: u64) -> Result<Output, LabError> {
     let script = format!(
         "{SNAPSHOT}[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\nrm -f /tmp/late.dat\n\
          whylate explain --help >/dev/null\nsnapshot >/tmp/before\n\
-         whylate trace record --until 3ms --profile {profile} --cpu 0 -i 1ms -D 60s -o /tmp/late.dat --json -q \
+         whylate trace record --until {}ns --profile {profile} --cpu 0 -i 1ms -D 100s -o /tmp/late.dat --json -q \
          >$OUT/recorded.json & record=$!\n\
          until grep -qs 1 /sys/kernel/tracing/instances/whylate-trace-*/tracing_on; do\n\
-         kill -0 $record || break; sleep 0.1; done\nsleep 1\n\
-         echo 'irq-off {STALL_NS}ns cpu=0' >/proc/plant\ncat /proc/plant >$OUT/plant\n\
-         wait $record; [ $? = 2 ] || exit 10\n\
+         kill -0 $record || break; sleep 0.1; done\n\
+         echo 'irq-off {length_ns}ns cpu=0 count=20 every=500ms' >/proc/plant\ncat /proc/plant >$OUT/plant\n\
+         wait $record; status=$?; [ $status = 2 ] || {{ echo ended with $status; exit 10; }}\n\
          whylate explain /tmp/late.dat --json >$OUT/explained.json || exit 11\n\
          trace-cmd report /tmp/late.dat >/tmp/report 2>$OUT/trace-cmd || exit 12\n\
-         wc -l </tmp/report; tail -n 3 /tmp/report\nsnapshot | diff /tmp/before - || exit 13"
+         wc -l </tmp/report; tail -n 3 /tmp/report\nsnapshot | diff /tmp/before - || exit 13",
+        length_ns / 2
     );
     let output = guest.start(&script)?.wait(PATIENCE)?;
-    if output.status != 0 {
-        panic!("{}: {}\n{}", output.status, output.stdout, output.stderr);
-    }
+    assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
     Ok(output)
 }
 
-/// The spike in an explanation that the stall made, and its cause.
-fn spike_of(explained: &Value, stall: &Stall) -> Value {
+/// The spike in an explanation that one of the stalls made.
+fn spike_of(explained: &Value, stalls: &[Stall]) -> Value {
     let spikes = explained["spikes"].as_array().cloned().unwrap_or_default();
     let at = |spike: &Value, key: &str| spike[key].as_u64().unwrap_or_default();
     let spans = |spike: &&Value| {
-        at(spike, "expected_ns") < stall.end_ns && at(spike, "actual_ns") >= stall.end_ns
+        stalls
+            .iter()
+            .any(|stall| at(spike, "expected_ns") < stall.end_ns && at(spike, "actual_ns") >= stall.end_ns)
     };
-    spikes.iter().find(spans).cloned().unwrap_or_else(|| panic!("{stall:?} made none of {explained:#}"))
+    spikes.iter().find(spans).cloned().unwrap_or_else(|| panic!("{stalls:?} made none of {explained:#}"))
 }
 
 fn assert_named(output: &Output) {
-    let stall = &stalls(output)[0];
+    let stalls = stalls(output);
     for (file, key) in [("recorded.json", Some("explained")), ("explained.json", None)] {
         let document = json(output, file);
         let explained = key.map_or(&document, |key| &document[key]);
-        let spike = spike_of(explained, stall);
+        let spike = spike_of(explained, &stalls);
         let cause = &spike["cause"];
         assert_eq!(cause["kind"], "irqs_off", "{file}: {spike:#}");
         let callers = cause["callers"].as_array().cloned().unwrap_or_default();
         let names: Vec<&Value> = std::iter::once(&cause["function"]).chain(&callers).collect();
-        assert!(names.iter().any(|name| *name == stall.function.as_str()), "{file}: {spike:#}");
+        assert!(names.iter().any(|name| *name == stalls[0].function.as_str()), "{file}: {spike:#}");
         assert_eq!(spike["expected_from"], "timer", "{file}: {spike:#}");
     }
     let events: u64 =
@@ -100,32 +104,33 @@ fn assert_named(output: &Output) {
 }
 
 fn record_light(guest: &mut Guest) -> Result<(), LabError> {
-    let output = record(guest, "light")?;
-    let stall = &stalls(&output)[0];
-    let spike = spike_of(&json(&output, "recorded.json")["explained"], stall);
+    let output = record(guest, "light", STALL_NS)?;
+    let stalls = stalls(&output);
+    let spike = spike_of(&json(&output, "recorded.json")["explained"], &stalls);
     // No event tells the function: nothing else must be named.
     let cause = &spike["cause"];
     let kind = cause["kind"].as_str().unwrap_or_default();
     assert!(["irqs_off", "unattributed"].contains(&kind), "{spike:#}");
-    assert!(cause["function"].is_null() || cause["function"] == stall.function.as_str(), "{spike:#}");
+    assert!(cause["function"].is_null() || cause["function"] == stalls[0].function.as_str(), "{spike:#}");
     assert_eq!(spike["expected_from"], "timer", "{spike:#}");
     Ok(())
 }
 
 fn record_functions(guest: &mut Guest) -> Result<(), LabError> {
-    assert_named(&record(guest, "functions")?);
+    assert_named(&record(guest, "functions", LONG_STALL_NS)?);
     Ok(())
 }
 
 fn record_graph(guest: &mut Guest) -> Result<(), LabError> {
     // Most kernels have this tracer for their top-level buffer only.
-    let told = guest.run("whylate trace record --until 1s --profile graph -D 1s -o /tmp/graph.dat -q; echo $?")?;
+    let told =
+        guest.run("whylate trace record --until 1s --profile graph -D 1s -o /tmp/graph.dat -q; echo $?")?;
     if told.stdout.trim() == "69" {
         assert_eq!(told.stderr.lines().count(), 1, "{}", told.stderr);
         assert!(told.stderr.contains("function_graph tracer"), "{}", told.stderr);
         return Ok(());
     }
-    assert_named(&record(guest, "graph")?);
+    assert_named(&record(guest, "graph", LONG_STALL_NS)?);
     Ok(())
 }
 
@@ -149,23 +154,21 @@ fn run_beside(guest: &mut Guest, plan: &str, purpose: &str, plant: &str) -> Resu
          wait $run; echo $? >$OUT/status\nsnapshot | diff /tmp/before - || exit 13\nls /tmp/run/traces"
     );
     let output = guest.start(&script)?.wait(PATIENCE)?;
-    if output.status != 0 {
-        panic!("{}: {}\n{}", output.status, output.stdout, output.stderr);
-    }
+    assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
     Ok(output)
 }
 
 fn on_spike(guest: &mut Guest) -> Result<(), LabError> {
-    let more = "limit = \"3ms\"\ntrace = { profile = \"functions\", worst = 1 }\n[target]\ncpus = \"0\"\n\
+    let more = "limit = \"15ms\"\ntrace = { profile = \"functions\", worst = 1 }\n[target]\ncpus = \"0\"\n\
                 [[probe]]\nkind = \"timer\"\ninterval = \"1ms\"";
-    let plant = format!("irq-off {STALL_NS}ns cpu=0");
-    let output = run_beside(guest, &plan("8s", more), "trace", &plant)?;
-    let (result, stall) = (json(&output, "result.json"), &stalls(&output)[0]);
+    let plant = format!("irq-off {LONG_STALL_NS}ns cpu=0 count=16 every=500ms");
+    let output = run_beside(guest, &plan("10s", more), "trace", &plant)?;
+    let (result, stalls) = (json(&output, "result.json"), stalls(&output));
     let cell = &result["cells"][0];
     let trace = &cell["traces"][0];
-    let spike = spike_of(&trace["explained"], stall);
+    let spike = spike_of(&trace["explained"], &stalls);
     assert_eq!((&spike["cause"]["kind"], &spike["expected_from"]), (&"irqs_off".into(), &"timer".into()));
-    assert!(spike["cause"].to_string().contains(&stall.function), "{spike:#}");
+    assert!(spike["cause"].to_string().contains(&stalls[0].function), "{spike:#}");
     // The spike that the probe measured has that cause too.
     let at = trace["at_ns"].as_u64();
     let listed = cell["spikes"].as_array().cloned().unwrap_or_default();
@@ -180,7 +183,11 @@ fn on_spike(guest: &mut Guest) -> Result<(), LabError> {
 fn figures(output: &Output, series: &str) -> Value {
     let result = json(output, "result.json");
     let probe = &result["cells"][0]["probes"][0];
-    assert_eq!((&probe["probe"], &probe["cpus"][0]["series"]), (&"tracer".into(), &series.into()), "{result:#}");
+    assert_eq!(
+        (&probe["probe"], &probe["cpus"][0]["series"]),
+        (&"tracer".into(), &series.into()),
+        "{result:#}"
+    );
     assert_eq!(result["restored"], true, "{result:#}");
     probe["cpus"][0].clone()
 }

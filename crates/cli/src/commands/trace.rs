@@ -19,7 +19,7 @@ use whylate_sys::facts::preflight;
 use whylate_sys::host::HostRoot;
 use whylate_trace::explain::{KeptMoment, explain_kept};
 use whylate_trace::parse;
-use whylate_trace::record::{Keeper, Kept, RankedFiles, RecordError, Recorder, Request};
+use whylate_trace::record::{Keeper, Kept, RankedFiles, RecordError, Recorder, Request, own_command};
 
 /// "Until Ctrl-C": longer than any machine stays up, short enough for every sum.
 const ENDLESS: Nanos = Nanos::from_secs(400 * 86_400);
@@ -105,7 +105,7 @@ fn explain(kept: &[Kept]) -> ExplainResult {
     let mut all = ExplainResult { format: EXPLAIN_FORMAT.to_owned(), ..ExplainResult::default() };
     for kept in kept {
         let Kept { cpu, at_ns, latency_ns, .. } = *kept;
-        let moment = KeptMoment { cpu, at_ns, latency_ns, sleeps: true };
+        let moment = KeptMoment { task: own_command(), cpu, at_ns, latency_ns, sleeps: true };
         let explained = parse::open(&kept.path).and_then(|mut reader| explain_kept(reader.as_mut(), &moment));
         super::explain::add(&mut all, explained, &kept.path);
     }

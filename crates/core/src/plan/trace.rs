@@ -14,7 +14,7 @@ pub struct TracePlan {
     /// Only of latencies above it; by default the plan's limit, and 100us without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub above: Option<Nanos>,
-    /// How many traces of a cell are kept: those of its largest latencies.
+    /// How many traces are kept of each probe in each cell: those of its largest latencies.
     pub worst: u32,
     /// How much is recorded.
     pub profile: TraceProfile,

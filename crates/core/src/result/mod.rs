@@ -92,7 +92,8 @@ pub struct ProbeResult {
 impl ProbeResult {
     /// Whether it brought anything: a sample, or, of a tracer that looks for gaps, that it looked and there was none.
     pub fn has_data(&self) -> bool {
-        let looked = |cpu: &CpuResult| self.probe == "tracer" && cpu.gaps.is_some() && !cpu.timeline.is_empty();
+        let looked =
+            |cpu: &CpuResult| self.probe == "tracer" && cpu.gaps.is_some() && !cpu.timeline.is_empty();
         self.cpus.iter().any(|cpu| cpu.samples > 0 || looked(cpu))
     }
 }

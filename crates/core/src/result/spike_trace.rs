@@ -18,6 +18,9 @@ pub struct SpikeTrace {
     pub attempt: u32,
     /// The probe that saw the spike, joined to its series with a `/` if it has several.
     pub probe: String,
+    /// Command of the measured task, as the trace names it, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
     /// The CPU that was late.
     pub cpu: CpuId,
     /// When the task ran again: CLOCK_MONOTONIC, which is the trace's clock too.

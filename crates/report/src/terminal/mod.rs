@@ -10,8 +10,8 @@ mod histogram;
 pub(crate) mod page;
 
 use crate::table::{measure_group, run_groups};
-use crate::{traces, words};
 use crate::{ReportError, dispatch, has_samples, require_run_samples};
+use crate::{traces, words};
 pub use check::check;
 pub use cpus::cpus;
 use page::{Colour, Page};

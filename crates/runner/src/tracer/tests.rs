@@ -4,8 +4,10 @@ use whylate_core::plan::{Plan, Source};
 use whylate_core::{CpuId, Facts};
 
 fn experiment(tracers: &[&str], more: &str) -> Experiment {
-    let probes: String =
-        tracers.iter().map(|tracer| format!("[[probe]]\nkind = \"tracer\"\ntracer = \"{tracer}\"\n")).collect();
+    let probes: String = tracers
+        .iter()
+        .map(|tracer| format!("[[probe]]\nkind = \"tracer\"\ntracer = \"{tracer}\"\n"))
+        .collect();
     let text = format!("name = \"t\"\n[target]\ncpus = \"1\"\n{probes}{more}");
     let mut facts = Facts::default();
     for set in [&mut facts.cpu_sets.present, &mut facts.cpu_sets.online, &mut facts.cpu_sets.allowed] {
@@ -39,7 +41,8 @@ fn sample(value_ns: u64) -> Sample {
 fn a_tracer_that_the_kernel_lacks_is_left_out_and_said() {
     let folder = tempfile::tempdir().unwrap();
     let host = host(folder.path(), "timerlat function nop");
-    let left = check_tracers(experiment(&["hwlat", "timerlat"], "[[probe]]\nkind = \"timer\"\n"), &host).unwrap();
+    let left =
+        check_tracers(experiment(&["hwlat", "timerlat"], "[[probe]]\nkind = \"timer\"\n"), &host).unwrap();
     let names: Vec<&str> = left.probes.iter().flatten().map(ProbeSpec::name).collect();
     assert_eq!(names, ["tracer", "timer"]);
     let warning = left.warnings.iter().find(|warning| warning.code == "no-tracer").unwrap();

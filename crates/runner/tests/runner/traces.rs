@@ -60,16 +60,20 @@ fn the_largest_of_each_cell_are_kept_with_notes_of_what_they_are() {
     let path = folder.path().join("run");
     let machine = MockMachine { late: vec![90_000, 500_000], ..MockMachine::default() };
     let (_, result) = run_plan(&path, &plan(), &machine);
-    // Two repeats and two probes with the same latency: the first two stay.
-    let names =
-        ["a+b-1-1-1.dat", "a+b-1-1-1.json", "a+b-1-1-2.dat", "a+b-1-1-2.json"].map(str::to_owned).to_vec();
-    assert_eq!(files(&path)[..4], names);
-    assert_eq!(files(&path).len(), 8);
+    // Two repeats and two probes with the same latency: each probe keeps its first two.
+    let names = (1..=2).flat_map(|repeat| {
+        (1..=2)
+            .flat_map(move |number| ["dat", "json"].map(|ending| format!("a+b-{repeat}-1-{number}.{ending}")))
+    });
+    assert_eq!(files(&path)[..8], names.collect::<Vec<_>>());
+    assert_eq!(files(&path).len(), 16);
     for cell in &result.cells {
-        let probes: Vec<&str> = cell.traces.iter().map(|trace| trace.probe.as_str()).collect();
-        assert_eq!(probes, ["timer", "stall"], "{}", cell.name);
+        let mut probes: Vec<(&str, u32)> =
+            cell.traces.iter().map(|trace| (trace.probe.as_str(), trace.repeat)).collect();
+        probes.sort_unstable();
+        assert_eq!(probes, [("stall", 1), ("stall", 2), ("timer", 1), ("timer", 2)], "{}", cell.name);
         for trace in &cell.traces {
-            assert_eq!((trace.latency_ns, trace.repeat, trace.cell.as_str()), (500_000, 1, cell.name.as_str()));
+            assert_eq!((trace.latency_ns, trace.cell.as_str()), (500_000, cell.name.as_str()));
             // It is no trace that could be explained, which is said.
             assert!(trace.explained.is_none() && trace.error.is_some(), "{trace:?}");
         }
@@ -82,12 +86,16 @@ fn a_larger_one_takes_the_place_of_a_smaller_one() {
     let path = folder.path().join("run");
     let machine = MockMachine { late: vec![200_000], ..MockMachine::default() };
     run_plan(&path, &plan().replace("worst = 2", "worst = 1"), &machine);
-    assert_eq!(files(&path), ["a+b-1-1-1.dat", "a+b-1-1-1.json", "idle-1-1-1.dat", "idle-1-1-1.json"]);
+    let names = ["a+b-1-1-1", "a+b-1-1-2", "idle-1-1-1", "idle-1-1-2"];
+    let both = names.iter().flat_map(|name| ["dat", "json"].map(|ending| format!("{name}.{ending}")));
+    assert_eq!(files(&path), both.collect::<Vec<_>>());
     // A trace whose file somebody removed is not in the result.
     fs::remove_file(path.join("traces/idle-1-1-1.dat")).unwrap();
     fs::write(path.join("traces/a+b-1-1-1.json"), "{").unwrap();
     let result = assemble(&Reader::open(&path).unwrap()).unwrap();
-    assert!(result.cells.iter().all(|cell| cell.traces.is_empty()));
+    let left: Vec<&str> =
+        result.cells.iter().flat_map(|cell| &cell.traces).map(|trace| trace.path.as_str()).collect();
+    assert_eq!(left, ["traces/idle-1-1-2.dat", "traces/a+b-1-1-2.dat"]);
     assert!(result.warnings.iter().any(|warning| warning.code == "unreadable-trace-note"));
 }
 
@@ -95,11 +103,8 @@ fn a_larger_one_takes_the_place_of_a_smaller_one() {
 fn a_recording_that_fails_ends_and_the_measurement_goes_on() {
     for failing in ["start", "pause", "resume", "save", "finish"] {
         let folder = folder();
-        let machine = MockMachine {
-            late: vec![500_000],
-            failing_trace: Some(failing),
-            ..MockMachine::default()
-        };
+        let machine =
+            MockMachine { late: vec![500_000], failing_trace: Some(failing), ..MockMachine::default() };
         let (info, result) = run_plan(&folder.path().join("run"), &plan(), &machine);
         assert_eq!((info.state, &info.error), (RunState::Complete, &None), "{failing}");
         assert!(result.cells.iter().all(|cell| cell.repeats.iter().all(|repeat| repeat.error.is_none())));

@@ -91,13 +91,14 @@ pub struct Keeper {
     worst: usize,
     kept: Vec<Kept>,
     missed: u64,
-    recording_since_ns: u64,
+    /// `None` while it is paused.
+    recording_since_ns: Option<u64>,
 }
 
 impl Keeper {
     /// Keeps the traces of the `worst` largest latencies above `above` that `ring`, which records, has seen.
     pub fn new(ring: Box<dyn Ring>, above: Nanos, worst: usize) -> Self {
-        let recording_since_ns = clock::now().0;
+        let recording_since_ns = Some(clock::now().0);
         Self { ring, above, worst: worst.max(1), kept: Vec::new(), missed: 0, recording_since_ns }
     }
 
@@ -114,7 +115,7 @@ impl Keeper {
         kept.sort_by_key(|kept| Reverse(kept.latency_ns));
         self.kept = kept;
         self.ring.resume()?;
-        self.recording_since_ns = clock::now().0;
+        self.recording_since_ns = Some(clock::now().0);
         Ok(())
     }
 
@@ -124,6 +125,7 @@ impl Keeper {
     /// # Errors
     /// [`RecordError::Write`].
     pub fn pause(&mut self) -> Result<(Vec<Kept>, u64), RecordError> {
+        self.recording_since_ns = None;
         self.ring.pause()?;
         Ok((std::mem::take(&mut self.kept), std::mem::take(&mut self.missed)))
     }
@@ -138,10 +140,10 @@ impl Keeper {
         spikes: &[SpikeRecord],
         path: &mut dyn FnMut(&SpikeRecord) -> PathBuf,
     ) -> Result<Option<Change>, RecordError> {
+        let Some(since_ns) = self.recording_since_ns else { return Ok(None) };
         let above = self.above.0;
         let late = spikes.iter().filter(|spike| spike.latency_ns > above);
-        let (traced, untraced): (Vec<_>, Vec<_>) =
-            late.partition(|spike| spike.at_ns >= self.recording_since_ns);
+        let (traced, untraced): (Vec<_>, Vec<_>) = late.partition(|spike| spike.at_ns >= since_ns);
         self.missed += untraced.len() as u64;
         let Some(largest) = traced.into_iter().max_by_key(|spike| spike.latency_ns) else {
             return Ok(None);
@@ -162,7 +164,7 @@ impl Keeper {
             fs::remove_file(&least.path).map_err(failed)?;
         }
         self.ring.resume()?;
-        self.recording_since_ns = clock::now().0;
+        self.recording_since_ns = Some(clock::now().0);
         Ok(Some(Change { spike: largest.clone(), kept, removed }))
     }
 
@@ -174,6 +176,11 @@ impl Keeper {
         self.ring.finish()?;
         Ok((self.kept, self.missed))
     }
+}
+
+/// The command of this program's processes, as the kernel's events name them.
+pub fn own_command() -> Option<String> {
+    fs::read_to_string("/proc/self/comm").ok().map(|name| name.trim_end().to_owned())
 }
 
 /// Names for the traces of one recording: the largest latency has the first one, the others a number beside it.

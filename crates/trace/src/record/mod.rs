@@ -10,7 +10,7 @@ mod tracefs;
 mod tracer;
 
 pub use error::RecordError;
-pub use keep::{Change, Keeper, Kept, RankedFiles, Ring};
+pub use keep::{Change, Keeper, Kept, RankedFiles, Ring, own_command};
 pub use recorder::{Recorder, Request};
 pub use trace_dat::Saved;
 pub use tracefs::Tracefs;

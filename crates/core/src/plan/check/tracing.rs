@@ -65,7 +65,8 @@ pub(super) fn check_tracer(tracer: &TracerPlan, key: &str, document: &Document<'
             Err(document.error_at(&format!("{key}.width"), message))
         }
         Tracer::Osnoise if width > window => {
-            Err(document.error_at(&format!("{key}.width"), format!("must not be above the window ({window})")))
+            Err(document
+                .error_at(&format!("{key}.width"), format!("must not be above the window ({window})")))
         }
         _ => Ok(()),
     }

@@ -143,6 +143,9 @@ fn traces_of_before_compete_with_new_ones() {
     bench.see(&[spike(400)]).unwrap();
     let (kept, _) = bench.keeper.pause().unwrap();
     assert!(bench.said().ends_with("resume pause"));
+    // Nothing is recorded meanwhile, so nothing can be kept.
+    assert_eq!(bench.see(&[spike(900)]), None);
+    assert_eq!(bench.said(), "");
     // Another cell: its own traces.
     bench.keeper.begin(Vec::new()).unwrap();
     assert_eq!(bench.see(&[spike(150)]).unwrap().removed, None);
