@@ -5,12 +5,12 @@
 #
 #   benches/trace_peers.sh [-b BINARY] [-r ROUNDS] FILE...
 #
-# BINARY is the example `read_trace` (cargo build --release -p whylate-trace --example read_trace). "all" decodes every
+# BINARY is the example `read` (cargo build --release -p whylate-trace --example read). "all" decodes every
 # event; "wakeups" only those that find late wake-ups, and passes over the others; its rate counts both, as the
 # peer's does. trace-cmd writes to /dev/null; -R does not interpret `print fmt`, which is its faster way.
 set -eu
 
-binary=target/release/examples/read_trace rounds=5
+binary=target/release/examples/read rounds=5
 while getopts b:r: option; do
     case $option in
     b) binary=$OPTARG ;;
@@ -33,11 +33,11 @@ echo
 echo '| file | events | trace-cmd report -R (M/s) | all (M/s) | wakeups (M/s) | all: ratio (range) | wakeups: ratio (range) |'
 echo '|---|---|---|---|---|---|---|'
 for file; do
-    events=$("$binary" "$file" | awk '{ print $1 }')
+    events=$("$binary" --time "$file" | awk 'END { print $1 }')
     round=0
     while [ "$round" -lt "$rounds" ]; do
         round=$((round + 1))
-        echo "$(seconds trace-cmd report -R -i "$file") $(seconds "$binary" "$file") $(seconds "$binary" --wakeups "$file")"
+        echo "$(seconds trace-cmd report -R -i "$file") $(seconds "$binary" --time "$file") $(seconds "$binary" --time --wakeups "$file")"
     done | awk -v file="$(basename "$file")" -v events="$events" '
         function median(values, count,    i, j, swap) {
             for (i = 1; i <= count; i++) for (j = i + 1; j <= count; j++) if (values[j] < values[i]) {

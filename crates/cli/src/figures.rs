@@ -31,6 +31,7 @@ impl Series {
             ProbeKind::Dispatch { .. } if lane.is_part() => ProbeShape::Roundtrip,
             ProbeKind::Dispatch { .. } => ProbeShape::Dispatch { period },
             ProbeKind::Roundtrip { .. } | ProbeKind::Histograms { .. } => ProbeShape::Roundtrip,
+            ProbeKind::Tracer { .. } => ProbeShape::Tracer { looks: None },
         };
         let name = SeriesName::in_probe(spec.name(), lane.series.as_deref());
         let summary = Summary::new(lane.cpu, shape).of_series(name).with_spikes_kept(spikes_kept);

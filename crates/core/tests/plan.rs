@@ -1,7 +1,9 @@
 //! Plans as users write them, right and wrong.
 
 use proptest::prelude::*;
-use whylate_core::plan::{LoadKind, MemoryAccess, Pace, Plan, ProbePlan, Source, TreatmentKind};
+use whylate_core::plan::{
+    LoadKind, MemoryAccess, Pace, Plan, Policy, ProbePlan, Source, TracePlan, TraceProfile, TreatmentKind,
+};
 use whylate_core::units::{BytesPerSec, Nanos};
 
 const PLAN: &str = r#"name = "memory-load"
@@ -328,5 +330,72 @@ fn every_kind_of_treatment_is_read_as_itself() {
         let section = format!("[[treatment]]\nname = \"x\"\nkind = \"{kind}\"\n{}[[cell]]", required(kind));
         let plan = parse(&PLAN.replacen("[[cell]]", &section, 1)).unwrap();
         assert_eq!(plan.treatment[0].kind.kind(), kind);
+    }
+}
+
+#[test]
+fn traces_are_asked_for_by_a_word_or_a_section() {
+    let off = parse(PLAN).unwrap();
+    assert_eq!(off.trace, None);
+    let word = parse(&format!("trace = \"on-spike\"\n{PLAN}")).unwrap();
+    let trace = word.trace.clone().unwrap();
+    assert_eq!(trace, TracePlan::default());
+    assert_eq!((trace.above(word.limit), trace.buffer().0), (Nanos::from_micros(100), 4 << 20));
+    assert_eq!(TracePlan::default().above(Some(Nanos(7))), Nanos(7));
+    let section = format!(
+        "{PLAN}[trace]\nprofile = \"functions\"\nworst = 7\nabove = \"50us\"\nevents = [\"raw_syscalls/sys_enter\"]\n"
+    );
+    let section = parse(&section).unwrap();
+    let trace = section.trace.clone().unwrap();
+    assert_eq!((trace.profile, trace.worst, trace.buffer().0), (TraceProfile::Functions, 7, 16 << 20));
+    assert_eq!(trace.above(section.limit), Nanos::from_micros(50));
+    for plan in [&word, &section] {
+        let text = serde_json::to_string(plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), *plan);
+    }
+}
+
+#[test]
+fn traces_can_be_asked_for_and_refused_by_overrides() {
+    let with = |overrides: &[&str]| parse_with(PLAN, overrides).unwrap().trace;
+    assert_eq!(with(&["trace=on-spike"]), Some(TracePlan::default()));
+    assert_eq!(with(&["trace.profile=functions"]).unwrap().profile, TraceProfile::Functions);
+    assert_eq!(with(&["trace=on-spike", "trace=off"]), None);
+    for (text, expected) in [
+        ("trace=always", "--set trace=always: trace: unknown value `always`; there is on-spike, off"),
+        ("trace.worst=0", "trace.worst: must be 1 to 1000"),
+        ("trace.profil=light", "trace.profil: unknown key `profil`; did you mean `profile`?"),
+        ("trace.above=0s", "trace.above: must be above 0s"),
+        ("trace.events=[\"sys_enter\"]", "`sys_enter` is not an event; write for example"),
+    ] {
+        let error = parse_with(PLAN, &[text]).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_tracer_takes_what_it_has_a_use_for() {
+    let probe = |text: &str| {
+        parse(&format!("name = \"t\"\n[[probe]]\nkind = \"tracer\"\n{text}\n"))
+            .map(|plan| plan.probe[0].clone())
+    };
+    let ProbePlan::Tracer(hwlat) = probe("tracer = \"hwlat\"").unwrap() else { panic!("no tracer") };
+    assert_eq!((hwlat.width(), hwlat.window()), (Nanos::from_millis(950), Nanos::from_secs(1)));
+    let all = "tracer = \"osnoise\"\nwidth = \"40ms\"\nwindow = \"50ms\"\nthreshold = \"5us\"\npriority = 80\ncpus = \"1\"";
+    assert_eq!(probe(all).unwrap().scheduling(), (Policy::Fifo, 80));
+    assert_eq!(probe("tracer = \"timerlat\"\nperiod = \"500us\"").unwrap().scheduling().0, Policy::Other);
+    for (text, expected) in [
+        ("", "has no `tracer`, which is required"),
+        ("tracer = \"wakeup\"", "unknown value `wakeup`"),
+        ("tracer = \"timerlat\"\nwidth = \"1ms\"", "probe[0].width: the timerlat tracer has no width"),
+        ("tracer = \"osnoise\"\nperiod = \"1ms\"", "probe[0].period: the osnoise tracer has no period"),
+        ("tracer = \"hwlat\"\nwidth = \"1s\"", "probe[0].width: must be below the window (1s)"),
+        ("tracer = \"osnoise\"\nwidth = \"2s\"", "probe[0].width: must not be above the window (1s)"),
+        ("tracer = \"timerlat\"\nperiod = \"50us\"", "probe[0].period: must be 100us to 1s"),
+        ("tracer = \"hwlat\"\nthreshold = \"1ns\"", "probe[0].threshold: must be at least 1us"),
+        ("tracer = \"timerlat\"\npriority = 100", "probe[0].priority: 100 is out of range"),
+    ] {
+        let error = probe(text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
     }
 }

@@ -15,7 +15,7 @@ mod session;
 pub mod spec;
 
 pub use error::ProbeError;
-pub use measure::{Batch, Observer, Outcome, Progress, measure};
+pub use measure::{Batch, Elsewhere, Observer, Outcome, Progress, measure};
 pub use resolve::{Options, resolve};
 pub use spec::{LaneSpec, ProbeKind, ProbeSpec};
 

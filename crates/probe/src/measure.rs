@@ -194,12 +194,14 @@ fn batch(session: &mut Session<'_>, accounting: &mut Accounting, end_ns: u64) ->
 }
 
 /// Keeps the calling thread off the measured CPUs, and puts it back when dropped.
-struct Elsewhere {
+#[derive(Debug)]
+pub struct Elsewhere {
     before: Option<CpuSet>,
 }
 
 impl Elsewhere {
-    fn move_to(cpus: &CpuSet) -> Self {
+    /// Moves the thread to `cpus`; where there are none, it stays.
+    pub fn move_to(cpus: &CpuSet) -> Self {
         let before = schedule::allowed_of_this_thread().ok();
         let moved = !cpus.is_empty() && schedule::pin_this_thread(cpus).is_ok();
         Self { before: before.filter(|_| moved) }

@@ -58,6 +58,7 @@ pub fn resolve(
             (kind, roundtrip.samples, roundtrip.hold_cpu_dma_latency)
         }
         ProbePlan::Histograms(plan) => (ProbeKind::Histograms { plan: plan.clone() }, None, false),
+        ProbePlan::Tracer(tracer) => (ProbeKind::Tracer { plan: tracer.clone() }, None, false),
     };
     let spec = ProbeSpec {
         kind,

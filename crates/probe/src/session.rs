@@ -64,7 +64,8 @@ impl<'s> Session<'s> {
             ProbeKind::Timer { .. }
             | ProbeKind::Dispatch { .. }
             | ProbeKind::Roundtrip { .. }
-            | ProbeKind::Histograms { .. } => None,
+            | ProbeKind::Histograms { .. }
+            | ProbeKind::Tracer { .. } => None,
             ProbeKind::Stall { hardware_counter, multiplier, .. } => {
                 let counter = if hardware_counter { CounterKind::Hardware } else { CounterKind::KernelClock };
                 Some((counter, Calibration::of_multiplier(multiplier)))

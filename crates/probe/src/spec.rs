@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use whylate_core::plan::{CpuPair, DispatchSource, HistogramsPlan, Policy, RoundtripMethod, TimerMethod};
+use whylate_core::plan::{
+    CpuPair, DispatchSource, HistogramsPlan, Policy, RoundtripMethod, TimerMethod, Tracer, TracerPlan,
+};
 use whylate_core::{CpuId, CpuSet, Nanos};
 
 /// The part of a round trip from the asking CPU to the answering one, and the way back.
@@ -98,7 +100,15 @@ pub enum ProbeKind {
         /// Which ones, of which tasks.
         plan: HistogramsPlan,
     },
+    /// A measuring tracer of the kernel: its caller drives it, there is no measuring process.
+    Tracer {
+        /// Which one, and its settings.
+        plan: TracerPlan,
+    },
 }
+
+/// The part of a timerlat sample until the timer's interrupt.
+const INTERRUPT: &str = "interrupt";
 
 /// What one lane of the shared memory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +135,7 @@ impl ProbeSpec {
             ProbeKind::Dispatch { .. } => "dispatch",
             ProbeKind::Roundtrip { .. } => "roundtrip",
             ProbeKind::Histograms { .. } => "histograms",
+            ProbeKind::Tracer { .. } => "tracer",
         }
     }
 
@@ -137,12 +148,16 @@ impl ProbeSpec {
     pub fn period(&self) -> Option<Nanos> {
         match self.kind {
             ProbeKind::Timer { interval, .. } | ProbeKind::Dispatch { interval, .. } => Some(interval),
-            ProbeKind::Stall { .. } | ProbeKind::Roundtrip { .. } | ProbeKind::Histograms { .. } => None,
+            ProbeKind::Stall { .. }
+            | ProbeKind::Roundtrip { .. }
+            | ProbeKind::Histograms { .. }
+            | ProbeKind::Tracer { .. } => None,
         }
     }
 
     /// What each lane holds, in order: one for each CPU, with parts followed by theirs; for the round-trip probe one for
-    /// each method, followed by those of its two ways if they are measured.
+    /// each method, followed by those of its two ways if they are measured; for the timerlat tracer each CPU's samples,
+    /// and their part until the interrupt.
     pub fn lanes(&self) -> Vec<LaneSpec> {
         match &self.kind {
             ProbeKind::Roundtrip { pair, methods, halves, .. } => {
@@ -160,6 +175,16 @@ impl ProbeSpec {
                 let names: Vec<String> = std::iter::once(source.to_string()).chain(parts).collect();
                 let of_cpu = |cpu| names.iter().map(move |name| LaneSpec { cpu, series: Some(name.clone()) });
                 self.cpus.iter().flat_map(of_cpu).collect()
+            }
+            ProbeKind::Tracer { plan } => {
+                let name = plan.tracer.name().to_owned();
+                let part = (plan.tracer == Tracer::Timerlat).then(|| format!("{name}/{INTERRUPT}"));
+                let names: Vec<String> = std::iter::once(name).chain(part).collect();
+                let of = |cpu| {
+                    let series = names.clone().into_iter().map(Some);
+                    series.map(move |series| LaneSpec { cpu, series }).collect::<Vec<_>>()
+                };
+                self.cpus.iter().flat_map(of).collect()
             }
             ProbeKind::Histograms { plan } => {
                 let series = |cpu| {

@@ -13,6 +13,7 @@ pub mod osadl;
 pub mod recording;
 mod table;
 pub mod terminal;
+mod traces;
 mod words;
 
 use whylate_core::result::{ProbeResult, RunResult};
@@ -44,7 +45,7 @@ pub enum ReportError {
 
 /// Fails when no probe of any cell has a sample.
 fn require_run_samples(run: &RunResult) -> Result<(), ReportError> {
-    if run.cells.iter().flat_map(|cell| &cell.probes).any(has_samples) {
+    if run.cells.iter().flat_map(|cell| &cell.probes).any(ProbeResult::has_data) {
         return Ok(());
     }
     Err(ReportError::NoSamples { reasons: words::failures(run) })

@@ -3,7 +3,7 @@
 use crate::figure::MISSING;
 use crate::table::{Field, Group, Line, LineKind, run_groups};
 use crate::{ReportError, require_run_samples};
-use crate::{dispatch, words};
+use crate::{dispatch, traces, words};
 use std::fmt::Write as _;
 use whylate_core::result::{Outcome, RunResult, Verdict};
 
@@ -26,6 +26,7 @@ pub fn run(run: &RunResult) -> Result<String, ReportError> {
         Outcome::NoEffect | Outcome::TooFewRepeats => escape(&finding.text),
     })));
     sections.extend(list(words::largest_spikes(run).iter().map(|spike| escape(spike))));
+    sections.extend(list(traces::lines(run).iter().map(|line| escape(line))));
     let floors = words::noise_floors(run);
     sections.extend(list(floors.iter().map(|floor| escape(&format!("noise floor of {floor}")))));
     sections.extend(warnings(run));

@@ -26,6 +26,7 @@ pub(crate) fn probe_meaning(probe: &str) -> &'static str {
         "dispatch" => "from an interrupt's moment to the process that waits for it",
         "histograms" => "what the kernel counted of all tasks that the plan names",
         "roundtrip" => "a message to another CPU and back",
+        "tracer" => "what the kernel's own tracer measured",
         _ => "latency",
     }
 }

@@ -4,6 +4,7 @@ use whylate_core::cpus::CpuError;
 use whylate_load::LoadError;
 use whylate_probe::ProbeError;
 use whylate_store::StoreError;
+use whylate_trace::record::RecordError;
 use whylate_treat::TreatError;
 
 /// Why a run could not be begun, or not be brought to its end.
@@ -31,6 +32,12 @@ pub enum RunError {
         kind: &'static str,
         /// The CPU.
         cpu: whylate_core::CpuId,
+    },
+    /// The plan measures with tracers alone, and the kernel has none of them.
+    #[error("the tracer probe: {source}")]
+    Tracer {
+        /// Why.
+        source: RecordError,
     },
     /// The run directory cannot be written.
     #[error(transparent)]

@@ -4,6 +4,7 @@ use crate::error::{RepeatError, RunError};
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
 use crate::repeat::{NOT_RESTORED, Repeat, RepeatEnd};
+use crate::tracing::Tracing;
 use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
@@ -73,7 +74,8 @@ pub fn run(
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     held.warnings.into_iter().for_each(|warning| push_once(&mut info.warnings, warning));
     let directory = RunDirectory::create(path, &info)?;
-    Course { experiment, machine, audience, directory, info, treating: held.treating }.run()
+    let tracing = Tracing::start(experiment, machine, &mut info.warnings);
+    Course { experiment, machine, audience, directory, info, treating: held.treating, tracing }.run()
 }
 
 /// Goes on with the run in `path`: what is done stays, what is not is run (again).
@@ -104,7 +106,9 @@ pub fn resume(
     record_skipped(&mut info, &experiment);
     (info.state, info.error) = (RunState::Running, None);
     directory.update_info(&info)?;
-    Course { experiment: &experiment, machine, audience, directory, info, treating: held.treating }.run()
+    let tracing = Tracing::start(&experiment, machine, &mut info.warnings);
+    Course { experiment: &experiment, machine, audience, directory, info, treating: held.treating, tracing }
+        .run()
 }
 
 /// Notes which cells cannot run on the machine as it is now, and why.
@@ -123,6 +127,7 @@ struct Course<'a> {
     info: RunInfo,
     /// `None` where the run has no treatments.
     treating: Option<Box<dyn Treating>>,
+    tracing: Tracing,
 }
 
 /// Why a run does not go on.
@@ -135,7 +140,9 @@ enum Stop {
 
 impl Course<'_> {
     fn run(mut self) -> Result<RunInfo, RunError> {
-        let stop = match self.all_repeats() {
+        let stop = self.all_repeats();
+        self.tracing.finish(&mut self.info.warnings);
+        let stop = match stop {
             Ok(stop) => stop,
             Err(error) => {
                 // Most likely the disk is full, and this cannot be written either; the error is what matters.
@@ -236,6 +243,7 @@ impl Course<'_> {
             directory: &mut self.directory,
             warnings: &mut self.info.warnings,
             treating: self.treating.as_deref_mut(),
+            tracing: &mut self.tracing,
             cell,
             name: &name,
             repeat,
@@ -245,6 +253,7 @@ impl Course<'_> {
         let outcome = course.run();
         // Whatever it brought is kept, also of a repeat that failed.
         let flushed = self.directory.flush();
+        self.tracing.explain(&self.directory, &mut self.info.warnings);
         let (state, error, stop) = match outcome {
             Ok(RepeatEnd::Complete) => (ExecutionState::Done, None, None),
             Ok(RepeatEnd::Stopped) => {

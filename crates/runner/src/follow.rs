@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use whylate_core::Nanos;
+use whylate_core::record::SpikeRecord;
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, Progress};
 
 /// What happened in one probe of the group.
@@ -10,6 +11,7 @@ pub(crate) enum Event {
     Progress(Progress),
     Batch(usize, Box<Batch>),
     FirstSpike(Nanos),
+    Spikes(usize, Vec<SpikeRecord>),
     Ended(usize, Box<Result<Outcome, ProbeError>>),
 }
 
@@ -45,6 +47,9 @@ impl Observer for Forward<'_> {
     }
     fn first_spike(&mut self, latency: Nanos) {
         self.send(Event::FirstSpike(latency));
+    }
+    fn spikes(&mut self, spikes: &[SpikeRecord]) {
+        self.send(Event::Spikes(self.index, spikes.to_vec()));
     }
     fn should_stop(&self) -> bool {
         let others_ended = self.others.is_some_and(|others| others.load(Ordering::Relaxed) == 0);

@@ -1,6 +1,7 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
 use crate::histograms;
+use crate::tracer;
 use crate::treating::{Held, RealTreating};
 use std::time::Duration;
 use whylate_core::record::RateRecord;
@@ -10,6 +11,7 @@ use whylate_probe::{Observer, Outcome, ProbeError, ProbeKind, ProbeSpec};
 use whylate_sys::facts;
 use whylate_sys::host::HostRoot;
 use whylate_sys::process::Launcher;
+use whylate_trace::record::{RecordError, Recorder, Request, Ring};
 use whylate_treat::TreatError;
 
 /// The machine of a run. Shared by threads: probes on different CPUs measure together.
@@ -36,6 +38,12 @@ pub trait Machine: Sync {
     /// # Errors
     /// [`TreatError`] when others hold them, or they cannot be held here.
     fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError>;
+
+    /// Begins to record traces, and says what is not recorded.
+    ///
+    /// # Errors
+    /// [`RecordError`], saying precisely what the kernel lacks or refuses.
+    fn start_trace(&self, request: &Request) -> Result<(Box<dyn Ring>, Vec<Warning>), RecordError>;
 
     /// Lets time pass.
     fn pause(&self, time: Duration);
@@ -93,6 +101,7 @@ impl Machine for RealMachine {
     ) -> Result<Outcome, ProbeError> {
         match &spec.kind {
             ProbeKind::Histograms { plan } => histograms::measure(&self.root, plan, spec, stored, observer),
+            ProbeKind::Tracer { plan } => tracer::measure(&self.root, plan, spec, stored, observer),
             _ => whylate_probe::measure(&self.launcher, spec, stored, observer),
         }
     }
@@ -105,6 +114,11 @@ impl Machine for RealMachine {
 
     fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError> {
         RealTreating::hold(&self.root, run, has_treatments)
+    }
+
+    fn start_trace(&self, request: &Request) -> Result<(Box<dyn Ring>, Vec<Warning>), RecordError> {
+        let (recorder, warnings) = Recorder::start(&self.root, request)?;
+        Ok((Box::new(recorder), warnings))
     }
 
     fn pause(&self, time: Duration) {

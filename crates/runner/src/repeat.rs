@@ -6,6 +6,7 @@ use crate::experiment::{Audience, Stage};
 use crate::follow::{Event, Forward};
 use crate::machine::{Machine, RunningLoad};
 use crate::prepare::{Experiment, PreparedCell, PreparedLoad};
+use crate::tracing::Tracing;
 use crate::treating::Treating;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -44,6 +45,7 @@ pub(crate) struct Repeat<'a> {
     pub(crate) warnings: &'a mut Vec<Warning>,
     /// `None` where the run has no treatments.
     pub(crate) treating: Option<&'a mut (dyn Treating + 'static)>,
+    pub(crate) tracing: &'a mut Tracing,
     pub(crate) cell: &'a PreparedCell,
     pub(crate) name: &'a str,
     pub(crate) repeat: u32,
@@ -116,6 +118,7 @@ impl Repeat<'_> {
         let deadline = Instant::now() + Duration::from_nanos(self.experiment.plan.repeat_timeout().0);
         if let Some(noise_floor) = &self.experiment.noise_floor {
             self.stage("noise floor");
+            // It is not traced: what it sees is there without the recording too.
             match self.group(std::slice::from_ref(noise_floor), NOISE_FLOOR, &mut [], deadline)? {
                 RepeatEnd::Complete => {}
                 other => return Ok(other),
@@ -142,7 +145,10 @@ impl Repeat<'_> {
         for group in &self.experiment.probes {
             let names: Vec<&str> = group.iter().map(ProbeSpec::name).collect();
             self.stage(&names.join(" and "));
-            match self.group(group, "", loads, deadline)? {
+            let (specs, _elsewhere) = self.tracing.begin(self.name, group, self.warnings);
+            let end = self.group(&specs, "", loads, deadline);
+            self.tracing.pause(self.name, group, self.warnings);
+            match end? {
                 RepeatEnd::Complete => {}
                 other => return Ok(other),
             }
@@ -254,6 +260,9 @@ impl Repeat<'_> {
             match events.recv_timeout(LOOK_EVERY) {
                 Ok(Event::Progress(progress)) => self.audience.progress(&progress),
                 Ok(Event::FirstSpike(latency)) => self.audience.first_spike(latency),
+                Ok(Event::Spikes(index, spikes)) => {
+                    self.tracing.spikes(&watch.keys[index], &spikes, self.directory, self.warnings);
+                }
                 Ok(Event::Batch(index, batch)) => self.keep(&watch.keys[index], *batch),
                 Ok(Event::Ended(index, outcome)) => {
                     let probe = watch.keys[index].probe.clone();

@@ -14,6 +14,7 @@ use crate::table::{
     Batch, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, RATES, SPIKES, TABLES, Table, segment_name,
     segment_number,
 };
+use crate::traces::TRACES_FOLDER;
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
@@ -23,8 +24,6 @@ use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord,
 use whylate_core::result::{HistogramKind, LatencyRecord, RunResult};
 use whylate_core::{CpuId, SeriesName};
 
-/// Folder of recorded traces.
-const TRACES_FOLDER: &str = "traces";
 /// Folder of what the commands of `exec` loads printed.
 const LOADS_FOLDER: &str = "loads";
 /// Name of the file with what treatments changed.

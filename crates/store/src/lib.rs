@@ -19,6 +19,7 @@ mod reader;
 mod rows;
 mod segment;
 mod table;
+mod traces;
 
 pub use assemble::{UNUSABLE_ROW, assemble};
 pub use directory::RunDirectory;

@@ -1,6 +1,9 @@
-//! Reads a trace and prints what is known of it and how many events of each kind it has; with `--dump` each event.
+//! Reads a trace (a file, or a folder with the raw pages of each CPU) and prints what is known of it and how many events
+//! of each kind it has; with `--dump` each event, with `--time` only how long it took. `benches/trace_peers.sh` and
+//! `benches/trace_readers.py` compare it with other readers.
 //!
-//!     cargo run --release -p whylate-trace --example read -- [--dump] [--wakeups] [--from NANOSECONDS] FILE
+//!     cargo run --release -p whylate-trace --example read -- \
+//!         [--dump | --time] [--wakeups] [--from NANOSECONDS] [--first COUNT] PATH
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
@@ -10,6 +13,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use whylate_trace::event::{Event, EventKind};
 use whylate_trace::parse;
+use whylate_trace::parse::ring_buffer::directory;
 use whylate_trace::reader::{Reader, Selection};
 
 /// The name of the kind: what is before its fields in the debug output.
@@ -18,27 +22,51 @@ fn kind(event: &Event) -> String {
     text.split([' ', '(']).next().unwrap_or_default().to_owned()
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut dump, mut kinds, mut selection, mut from_ns) = (false, true, Selection::All, None);
-    let mut path = PathBuf::new();
+/// What was asked for.
+struct Wanted {
+    dump: bool,
+    kinds: bool,
+    selection: Selection,
+    from_ns: Option<u64>,
+    first: u64,
+    path: PathBuf,
+}
+
+fn wanted() -> Result<Wanted, Box<dyn std::error::Error>> {
+    let path = PathBuf::new();
+    let mut wanted =
+        Wanted { dump: false, kinds: true, selection: Selection::All, from_ns: None, first: u64::MAX, path };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "--dump" => dump = true,
-            "--time" => kinds = false,
-            "--wakeups" => selection = Selection::Wakeups,
-            "--from" => from_ns = Some(arguments.next().ok_or("--from needs nanoseconds")?.parse()?),
-            _ => path = argument.into(),
+            "--dump" => wanted.dump = true,
+            "--time" => wanted.kinds = false,
+            "--wakeups" => wanted.selection = Selection::Wakeups,
+            "--from" => {
+                wanted.from_ns = Some(arguments.next().ok_or("--from needs nanoseconds")?.parse()?);
+            }
+            "--first" => wanted.first = arguments.next().ok_or("--first needs a number")?.parse()?,
+            _ => wanted.path = argument.into(),
         }
     }
+    Ok(wanted)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let Wanted { dump, kinds, selection, from_ns, first, path } = wanted()?;
     let begin = Instant::now();
-    let mut reader = parse::open(&path)?;
+    let mut reader: Box<dyn Reader> =
+        if path.is_dir() { Box::new(directory::open(&path)?) } else { parse::open(&path)? };
+    let opened = begin.elapsed().as_secs_f64();
     reader.seek(from_ns, selection)?;
     let mut counts = BTreeMap::<String, u64>::new();
-    let (mut events, mut last_ns, mut backwards) = (0u64, 0, 0u64);
+    let (mut events, mut first_ns, mut last_ns, mut backwards) = (0u64, None, 0, 0u64);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    while let Some(event) = reader.next()? {
+    while events < first
+        && let Some(event) = reader.next()?
+    {
         events += 1;
+        first_ns.get_or_insert(event.at_ns);
         backwards += u64::from(event.at_ns < last_ns);
         last_ns = event.at_ns;
         if dump {
@@ -47,12 +75,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             *counts.entry(kind(&event)).or_default() += 1;
         }
     }
-    let seconds = begin.elapsed().as_secs_f64();
+    let seconds = begin.elapsed().as_secs_f64() - opened;
     out.flush()?;
     if !dump {
         println!("{:#?}\n{counts:#?}", reader.info());
     }
-    println!("{events} events in {seconds:.3} s, {backwards} before the one before them");
+    let memory = std::fs::read_to_string("/proc/self/status")?;
+    let peak = memory.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: ?");
+    println!(
+        "{events} events from {} to {last_ns} ns, {backwards} before the one before them; opened in {opened:.3} s, read in \
+         {seconds:.3} s: {:.2} M/s; {peak}",
+        first_ns.unwrap_or(0),
+        events as f64 / seconds / 1e6
+    );
     Ok(())
 }
 

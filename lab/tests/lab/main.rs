@@ -9,6 +9,7 @@ mod plant;
 mod series;
 mod shield;
 mod trace;
+mod tracing;
 mod treat;
 
 fn main() -> std::process::ExitCode {
@@ -19,5 +20,6 @@ fn main() -> std::process::ExitCode {
     tests.extend(treat::tests());
     tests.extend(shield::tests());
     tests.extend(series::tests());
+    tests.extend(tracing::tests());
     suite::run(tests)
 }

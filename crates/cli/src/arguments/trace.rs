@@ -4,9 +4,9 @@ use super::Printing;
 use super::parsers::{microseconds, seconds};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use whylate_core::plan::TraceProfile;
 use whylate_core::units::Bytes;
 use whylate_core::{CpuSelector, Nanos};
-use whylate_trace::record::Profile;
 
 /// `whylate trace`.
 #[derive(Debug, Subcommand)]
@@ -44,7 +44,7 @@ pub(crate) struct TraceRecordArguments {
     pub(crate) duration: Nanos,
     /// light (scheduler, interrupts, timers), functions (every kernel function too), graph (with durations)
     #[arg(long, default_value = "light")]
-    pub(crate) profile: Profile,
+    pub(crate) profile: TraceProfile,
     /// Goes on after the first one, and keeps the traces of the N largest until --duration is over
     #[arg(long, value_name = "N")]
     pub(crate) worst: Option<usize>,

@@ -8,12 +8,12 @@ use anyhow::{Context, Result, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use whylate_core::Warning;
-use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, Spike};
+use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, Spike, SpikeTrace};
 use whylate_report::explain as report;
 use whylate_report::terminal::Style;
 use whylate_store::assemble;
-use whylate_trace::explain::{self, Export, Options};
-use whylate_trace::parse::{self, Source};
+use whylate_trace::explain::{self, Export, Options, explain_kept};
+use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
 
 /// Width of a text that goes into a file.
@@ -69,6 +69,7 @@ fn named(mut result: ExplainResult, path: &Path) -> ExplainResult {
 /// The spikes of a run, and those of the traces that it kept.
 fn of_run(directory: &Path, options: &Options) -> Result<ExplainResult> {
     let run = assemble(&whylate_store::Reader::open(directory)?)?;
+    let notes: Vec<SpikeTrace> = run.cells.iter().flat_map(|cell| cell.traces.iter().cloned()).collect();
     let mut measured: Vec<Spike> = run.cells.into_iter().flat_map(|cell| cell.spikes).collect();
     measured.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
     measured.truncate(options.top);
@@ -79,27 +80,34 @@ fn of_run(directory: &Path, options: &Options) -> Result<ExplainResult> {
         ..ExplainResult::default()
     };
     let paths = traces(directory)?;
+    // What to look for was not said: the moments that the traces were kept for.
+    let as_kept = *options == Options { top: options.top, ..Options::default() };
     if paths.is_empty() {
         let text = "the run kept no traces: its spikes have the causes that its probes saw";
         all.warnings.push(Warning::without_fix("no-traces", text));
     }
     for path in paths {
-        add_trace(&mut all, &path, options);
+        let note = notes.iter().find(|note| path.ends_with(&note.path)).filter(|_| as_kept);
+        let result = parse::open(&path).and_then(|mut reader| match note {
+            Some(note) => explain_kept(reader.as_mut(), &whylate_runner::kept_moment(note)),
+            None => explain::explain(reader.as_mut(), options),
+        });
+        add(&mut all, result, &path);
     }
     all.spikes.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
     all.spikes.truncate(options.top);
     Ok(all)
 }
 
-/// Explains one trace more; one that cannot be read is a warning, since the others are worth showing.
-pub(super) fn add_trace(all: &mut ExplainResult, path: &Path, options: &Options) {
-    match open(path).and_then(|mut reader| Ok(explain::explain(reader.as_mut(), options)?)) {
-        Ok(result) => add(all, named(result, path)),
-        Err(error) => all.warnings.push(Warning::without_fix("unreadable-trace", format!("{error:#}"))),
-    }
-}
-
-fn add(all: &mut ExplainResult, result: ExplainResult) {
+/// Adds what one trace more says; one that cannot be read is a warning, since the others are worth showing.
+pub(super) fn add(all: &mut ExplainResult, result: Result<ExplainResult, ParseError>, path: &Path) {
+    let result = match result {
+        Ok(result) => named(result, path),
+        Err(error) => {
+            all.warnings.push(Warning::without_fix("unreadable-trace", error.to_string()));
+            return;
+        }
+    };
     let first = all.traces.len();
     all.events += result.events;
     all.traces.extend(result.traces);
@@ -122,7 +130,8 @@ fn traces(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
-        if path.is_file() {
+        // Beside them are notes of what they are of.
+        if path.is_file() && path.extension().is_none_or(|ending| ending != "json") {
             paths.push(path);
         }
     }

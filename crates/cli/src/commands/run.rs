@@ -16,7 +16,8 @@ use whylate_core::result::{RunResult, RunState, Verdict};
 use whylate_core::{Nanos, Warning};
 use whylate_probe::Progress;
 use whylate_runner::{
-    Audience, Experiment, RealMachine, RunOptions, Stage, check_treatments, prepare, recover_treatments,
+    Audience, Experiment, RealMachine, RunOptions, Stage, check_tracers, check_treatments, prepare,
+    recover_treatments,
 };
 use whylate_store::{Reader, RunInfo, StoreError, assemble, default_path};
 use whylate_sys::facts::preflight;
@@ -36,7 +37,7 @@ pub(super) fn execute(arguments: &RunArguments) -> Result<Ending> {
         Some(path) => {
             let prepare = |plan: Plan| {
                 let experiment = prepare(plan, machine::facts().0, arguments.strict)?;
-                check_treatments(experiment, &machine::root())
+                check_tracers(check_treatments(experiment, &machine::root())?, &machine::root())
             };
             let reader = Reader::open(path)?;
             let mut screen =
@@ -62,6 +63,7 @@ fn begin(
     let (facts, mut warnings) = machine::facts();
     let experiment = prepare(plan, facts, arguments.strict)?;
     let experiment = check_treatments(experiment, &machine::root())?;
+    let experiment = check_tracers(experiment, &machine::root())?;
     warnings.extend(recovered);
     warnings.extend(preflight(&experiment.facts, &experiment.target));
     if arguments.strict && experiment.facts.privileges.realtime_priority_max == 0 {

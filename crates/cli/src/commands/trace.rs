@@ -12,15 +12,14 @@ use std::time::SystemTime;
 use whylate_core::moment::utc_text;
 use whylate_core::plan::{Policy, ProbePlan, TimerPlan};
 use whylate_core::record::SpikeRecord;
-use whylate_core::result::{
-    EXPLAIN_FORMAT, ExplainResult, ExplainedSpike, RECORDING_FORMAT, RecordedTrace, RecordingResult,
-};
+use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, RECORDING_FORMAT, RecordedTrace, RecordingResult};
 use whylate_core::{Facts, Nanos, Warning};
 use whylate_probe::{Batch, Observer, Outcome, ProbeSpec, Progress, measure, resolve};
 use whylate_sys::facts::preflight;
 use whylate_sys::host::HostRoot;
-use whylate_trace::explain::Options;
-use whylate_trace::record::{Keeper, Kept, RecordError, Recorder, Request, default_buffer};
+use whylate_trace::explain::{KeptMoment, explain_kept};
+use whylate_trace::parse;
+use whylate_trace::record::{Keeper, Kept, RankedFiles, RecordError, Recorder, Request, own_command};
 
 /// "Until Ctrl-C": longer than any machine stays up, short enough for every sum.
 const ENDLESS: Nanos = Nanos::from_secs(400 * 86_400);
@@ -43,25 +42,23 @@ fn record(arguments: &TraceRecordArguments) -> Result<Ending> {
     let request = Request {
         profile: arguments.profile,
         cpus: facts.cpu_context().online,
-        buffer: arguments.buffer.unwrap_or_else(|| default_buffer(arguments.profile)),
+        buffer: arguments.buffer.unwrap_or_else(|| arguments.profile.buffer()),
         events: arguments.events.clone(),
     };
     let (recorder, more) = Recorder::start(&HostRoot::real(), &request)?;
     warnings.extend(more);
-    let keeper = Keeper::new(recorder, arguments.until, arguments.worst.unwrap_or(1), path);
+    let worst = arguments.worst.unwrap_or(1);
+    let keeper = Keeper::new(Box::new(recorder), arguments.until, worst);
+    let names = RankedFiles::new(path, worst);
     spec.trace_folder = Some(keeper.folder().to_owned());
     let meter = Meter::new(arguments.printing.quiet || arguments.printing.json, spec.duration);
     let figures = Figures::new(&spec, KEPT_SPIKES, meter, Hook::new(None), asked_to_stop);
-    let mut watch = Watch { figures, keeper, failed: None };
+    let mut watch = Watch { figures, keeper, names, failed: None };
     let stored = Nanos::from_secs(1);
     let outcome = measure(&machine::launcher()?, &spec, stored, &mut watch);
     finish(arguments, watch, outcome.map_err(anyhow::Error::from), &spec, facts, warnings)
 }
 
-/// How many late moments of a trace are explained to find the one that it was kept for.
-const EXPLAINED_MAX: usize = 64;
-/// The task reads the clock that soon after it was given the CPU.
-const NEAR_NS: u64 = 1_000_000;
 /// How many of the largest spikes are listed.
 const KEPT_SPIKES: usize = 32;
 
@@ -73,17 +70,18 @@ fn finish(
     facts: Facts,
     mut warnings: Vec<Warning>,
 ) -> Result<Ending> {
-    let Watch { figures, keeper, failed } = watch;
+    let Watch { figures, keeper, names, failed } = watch;
     // Whatever happened, the machine comes first.
     let ended = keeper.finish();
     if let Some(error) = failed {
         return Err(error.into());
     }
     let outcome = outcome.with_context(|| format!("measuring on CPU {}", spec.cpus))?;
-    let (kept, missed) = ended?;
+    let (mut kept, missed) = ended?;
+    names.rename(&mut kept)?;
     warnings.extend(outcome.warnings);
     let Collected { probe, .. } = figures.finish(spec, &facts, true, KEPT_SPIKES);
-    let explained = explain(&kept, arguments.until);
+    let explained = explain(&kept);
     let result = RecordingResult {
         format: RECORDING_FORMAT.to_owned(),
         facts,
@@ -103,16 +101,13 @@ fn finish(
 
 /// Who made the task late, for each trace: of the moment that it was kept for. What was late before the probe was armed is
 /// in the trace too.
-fn explain(kept: &[Kept], until: Nanos) -> ExplainResult {
+fn explain(kept: &[Kept]) -> ExplainResult {
     let mut all = ExplainResult { format: EXPLAIN_FORMAT.to_owned(), ..ExplainResult::default() };
-    let options = Options { threshold_ns: Some(until.0), top: EXPLAINED_MAX, ..Options::default() };
     for kept in kept {
-        let before = all.spikes.len();
-        super::explain::add_trace(&mut all, &kept.path, &options);
-        let found = all.spikes.split_off(before);
-        let distance = |spike: &ExplainedSpike| spike.actual_ns.abs_diff(kept.at_ns);
-        let nearest = found.into_iter().min_by_key(distance);
-        all.spikes.extend(nearest.filter(|spike| distance(spike) < NEAR_NS));
+        let Kept { cpu, at_ns, latency_ns, .. } = *kept;
+        let moment = KeptMoment { task: own_command(), cpu, at_ns, latency_ns, sleeps: true };
+        let explained = parse::open(&kept.path).and_then(|mut reader| explain_kept(reader.as_mut(), &moment));
+        super::explain::add(&mut all, explained, &kept.path);
     }
     all
 }
@@ -183,6 +178,7 @@ fn output_path(arguments: &TraceRecordArguments) -> Result<PathBuf> {
 struct Watch {
     figures: Figures,
     keeper: Keeper,
+    names: RankedFiles,
     failed: Option<RecordError>,
 }
 
@@ -196,8 +192,9 @@ impl Observer for Watch {
     }
 
     fn spikes(&mut self, spikes: &[SpikeRecord]) {
+        let names = &mut self.names;
         if self.failed.is_none()
-            && let Err(error) = self.keeper.spikes(spikes)
+            && let Err(error) = self.keeper.spikes(spikes, &mut |_| names.next_path())
         {
             self.failed = Some(error);
         }

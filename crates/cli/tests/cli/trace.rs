@@ -99,3 +99,96 @@ fn what_cannot_be_recorded_is_one_line() {
         assert!(said.error().contains(expected), "{arguments:?}: {}", said.stderr);
     }
 }
+
+/// A short plan that keeps traces of whatever is later than 1 us.
+fn traced_plan(folder: &Path, repeats: u32) -> std::path::PathBuf {
+    let path = folder.join("traced.toml");
+    let text = format!(
+        "name = \"traced\"\nduration = \"400ms\"\nrepeats = {repeats}\nsettle = \"1ms\"\nnoise_floor = \"0s\"\n\
+         trace = {{ above = \"1us\", worst = 2 }}\n[[probe]]\nkind = \"timer\"\n[[probe]]\nkind = \"stall\"\n\
+         threshold = \"1us\"\n"
+    );
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn a_run_keeps_and_explains_the_traces_of_its_spikes() {
+    let _alone = alone();
+    let folder = folder();
+    if recorded(folder.path(), text(&folder.path().join("first.dat"))).is_none() {
+        return;
+    }
+    let before = instances();
+    let (plan, run) = (traced_plan(folder.path(), 1), folder.path().join("run"));
+    let said = finish(with_state(folder.path(), &["run", text(&plan), "-o", text(&run), "--json", "-q"]));
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!(instances(), before);
+    let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    validate("run", &result);
+    let traces = list(&result["cells"][0], "traces");
+    assert_eq!(traces.len(), 2, "{result:#}");
+    for trace in traces {
+        let file = fs::read(run.join(word(trace, "path"))).unwrap();
+        assert!(file.starts_with(b"\x17\x08Dtracing6\0"));
+        // Explained or not, the moment is the one that the probe saw.
+        for spike in list(&trace["explained"], "spikes") {
+            assert!(number(spike, "actual_ns").abs_diff(number(trace, "at_ns")) < 1_000_000, "{spike}");
+        }
+    }
+    let explained = whylate(&["explain", text(&run), "--json"]).json();
+    assert_eq!(list(&explained, "traces").len(), 2, "{explained:#}");
+    let page = folder.path().join("report.html");
+    assert_eq!(whylate(&["report", text(&run), "-o", text(&page)]).code, Some(0));
+    assert!(fs::read_to_string(&page).unwrap().contains("id=\"traces\""));
+}
+
+#[test]
+fn a_killed_run_leaves_its_traces_and_no_recording() {
+    let _alone = alone();
+    let folder = folder();
+    if recorded(folder.path(), text(&folder.path().join("first.dat"))).is_none() {
+        return;
+    }
+    let before = instances();
+    let (plan, run) = (traced_plan(folder.path(), 50), folder.path().join("run"));
+    let mut child = start(with_state(folder.path(), &["run", text(&plan), "-o", text(&run), "-q"]));
+    let has_trace = || {
+        let entries = fs::read_dir(run.join("traces")).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.path().extension().is_some_and(|ending| ending == "json"))
+    };
+    assert!(until(has_trace), "no trace was kept");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(instances().len() > before.len(), "the recording ended by itself");
+    let said = finish(with_state(folder.path(), &["treat", "restore"]));
+    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
+    assert_eq!(instances(), before);
+    // What was kept until then is explained from the files.
+    let said = whylate(&["explain", text(&run), "--json"]);
+    if said.code == Some(0) {
+        assert!(!list(&said.json(), "traces").is_empty());
+    } else {
+        assert!(said.stderr.contains("no samples"), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn a_tracer_that_the_kernel_lacks_is_said_precisely() {
+    let folder = folder();
+    let host = folder.path().join("host");
+    let tracefs = host.join("sys/kernel/tracing");
+    fs::create_dir_all(&tracefs).unwrap();
+    fs::write(tracefs.join("trace_clock"), "[local] mono\n").unwrap();
+    fs::write(tracefs.join("available_tracers"), "function nop\n").unwrap();
+    let plan = folder.path().join("tracer.toml");
+    fs::write(&plan, "name = \"t\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"osnoise\"\n").unwrap();
+    let mut command =
+        with_state(folder.path(), &["run", text(&plan), "-o", text(&folder.path().join("run"))]);
+    command.env("WHYLATE_HOST_ROOT", &host);
+    let said = finish(command);
+    assert_eq!(said.code, Some(69), "{}", said.stderr);
+    let expected = "this kernel has no osnoise tracer (CONFIG_OSNOISE_TRACER is off; it has: function, nop)";
+    assert!(said.stderr.contains(expected), "{}", said.stderr);
+    assert!(!folder.path().join("run").exists());
+}

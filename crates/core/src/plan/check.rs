@@ -1,5 +1,7 @@
 //! What the types of a plan cannot say: names that refer to each other, ranges, nonsense.
 
+mod tracing;
+
 use super::document::{Document, PlanError, suggestion};
 use super::{LoadKind, Plan, Policy, ProbePlan, RoundtripMethod, RoundtripPlan, TreatmentKind};
 use crate::cpus::CpuSelector;
@@ -8,9 +10,10 @@ use std::collections::BTreeSet;
 /// Checks a decoded plan.
 pub(super) fn check(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     check_head(plan, document)?;
+    tracing::check_trace(plan, document)?;
     if plan.probe.is_empty() {
         let message = "a plan needs at least one [[probe]]; the kinds are timer, stall, dispatch, roundtrip, \
-                       histograms";
+                       histograms, tracer";
         return Err(document.error_at("probe", message));
     }
     for (index, probe) in plan.probe.iter().enumerate() {
@@ -87,6 +90,7 @@ fn check_probe(probe: &ProbePlan, key: &str, document: &Document<'_>) -> Result<
             let message = format!("is above priority_max, which is {}", histograms.priority_max);
             Err(document.error_at(&format!("{key}.priority_min"), message))
         }
+        ProbePlan::Tracer(tracer) => tracing::check_tracer(tracer, key, document),
         ProbePlan::Roundtrip(roundtrip) if roundtrip.samples == Some(0) => Err(no_samples(key, document)),
         ProbePlan::Roundtrip(RoundtripPlan { cpus: Some(pair), method, .. })
             if pair.is_one_cpu() && !method.is_all() && method.contains(RoundtripMethod::Spin) =>

@@ -1,11 +1,21 @@
-//! Which type each kind of treatment is decoded to.
+//! Which type each kind of treatment is decoded to, and the key that is a word or a section.
 
 use super::document::{Document, PlanError};
+use super::trace::{TracePlan, TraceWhen};
 use super::treatment::{TreatmentKind, TreatmentPlan};
 use toml::Spanned;
 use toml::de::DeValue;
 
 impl<'a> Document<'a> {
+    /// Decodes `trace = "on-spike"` or the section `[trace]`; `None` for `off`.
+    pub(super) fn trace(&self, value: Spanned<DeValue<'a>>) -> Result<Option<TracePlan>, PlanError> {
+        let plan: TracePlan = match value.get_ref() {
+            DeValue::Table(_) => self.value(value, "trace", &[])?,
+            _ => TracePlan { when: self.value(value, "trace", &[])?, ..TracePlan::default() },
+        };
+        Ok((plan.when != TraceWhen::Off).then_some(plan))
+    }
+
     /// Decodes one `[[treatment]]`.
     pub(super) fn treatment(
         &self,

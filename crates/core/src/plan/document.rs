@@ -78,7 +78,7 @@ pub(super) struct Document<'a> {
 }
 
 /// The keys of a plan that are tables of their own.
-const SECTIONS: [&str; 5] = ["probe", "load", "cell", "matrix", "treatment"];
+const SECTIONS: [&str; 6] = ["probe", "load", "cell", "matrix", "treatment", "trace"];
 
 impl<'a> Document<'a> {
     pub(super) fn parse(source: &Source<'a>, overrides: &'a [String]) -> Result<Self, PlanError> {
@@ -165,7 +165,7 @@ impl<'a> Document<'a> {
     pub(super) fn decode(self) -> Result<Plan, PlanError> {
         let mut root = self.root.clone();
         let mut sections = SECTIONS.map(|name| root.remove(name));
-        let [probes, loads, cells, matrix, treatments] = &mut sections;
+        let [probes, loads, cells, matrix, treatments, trace] = &mut sections;
         let head: Head = self.value(table_value(root), "", &SECTIONS)?;
         let probe = self.list(probes.take(), "probe", |value, key| self.probe(value, key))?;
         let load = self.list(loads.take(), "load", |value, key| self.load(value, key))?;
@@ -188,7 +188,8 @@ impl<'a> Document<'a> {
                 }),
             );
         }
-        let plan = head.with(probe, load, treatment, cell);
+        let trace = trace.take().map(|value| self.trace(value)).transpose()?.flatten();
+        let plan = head.with(trace, probe, load, treatment, cell);
         check::check(&plan, &self)?;
         Ok(plan)
     }
@@ -221,6 +222,7 @@ impl<'a> Document<'a> {
             "stall" => self.value(value, key, &["kind"]).map(ProbePlan::Stall),
             "dispatch" => self.value(value, key, &["kind"]).map(ProbePlan::Dispatch),
             "histograms" => self.value(value, key, &["kind"]).map(ProbePlan::Histograms),
+            "tracer" => self.value(value, key, &["kind"]).map(ProbePlan::Tracer),
             _ => self.value(value, key, &["kind"]).map(ProbePlan::Roundtrip),
         }
     }

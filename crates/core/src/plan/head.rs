@@ -1,6 +1,6 @@
 //! The top level of a plan's TOML file.
 
-use super::{CellPlan, LoadPlan, Plan, ProbePlan, Target, TreatmentPlan};
+use super::{CellPlan, LoadPlan, Plan, ProbePlan, Target, TracePlan, TreatmentPlan};
 use crate::units::Nanos;
 use serde::Deserialize;
 
@@ -31,6 +31,7 @@ impl Head {
     /// The whole plan.
     pub(super) fn with(
         self,
+        trace: Option<TracePlan>,
         probe: Vec<ProbePlan>,
         load: Vec<LoadPlan>,
         treatment: Vec<TreatmentPlan>,
@@ -48,6 +49,7 @@ impl Head {
             timeout: self.timeout,
             limit: self.limit,
             target: self.target,
+            trace,
             probe,
             load,
             treatment,

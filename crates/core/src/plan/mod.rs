@@ -16,6 +16,7 @@ mod overrides;
 mod probe;
 mod roundtrip;
 mod size;
+mod trace;
 mod tracer;
 mod treatment;
 
@@ -32,6 +33,7 @@ pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
 pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
 pub use roundtrip::{CpuPair, RoundtripMethod, RoundtripMethods, RoundtripPlan};
 pub use size::{Size, SizeError};
+pub use trace::{TracePlan, TraceProfile, TraceWhen};
 pub use tracer::{Tracer, TracerPlan};
 pub use treatment::{
     AffinityPlan, GovernorPlan, IdlePlan, IrqAffinityPlan, KsmPlan, ModuleParameterPlan, RtThrottlingPlan,
@@ -80,6 +82,10 @@ pub struct Plan {
     /// Where to measure.
     #[serde(default)]
     pub target: Target,
+    /// Which late moments are kept as traces; by default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "trace::word_or_section")]
+    pub trace: Option<TracePlan>,
     /// What measures.
     pub probe: Vec<ProbePlan>,
     /// What disturbs.

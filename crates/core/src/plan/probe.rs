@@ -1,7 +1,7 @@
 //! The probes of a plan.
 
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
-use crate::plan::{DispatchPlan, HistogramsPlan, RoundtripPlan, Size};
+use crate::plan::{DispatchPlan, HistogramsPlan, RoundtripPlan, Size, TracerPlan};
 use crate::units::{Cycles, Nanos, UnitError, as_text};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -23,13 +23,15 @@ pub enum ProbePlan {
     Roundtrip(RoundtripPlan),
     /// What the kernel counts of every task, beside the other probes.
     Histograms(HistogramsPlan),
+    /// A measuring tracer of the kernel.
+    Tracer(TracerPlan),
 }
 
 impl ProbePlan {
     /// The names of the probes there are.
-    pub const KINDS: [&str; 5] = ["timer", "stall", "dispatch", "roundtrip", "histograms"];
+    pub const KINDS: [&str; 6] = ["timer", "stall", "dispatch", "roundtrip", "histograms", "tracer"];
 
-    /// `timer`, `stall`, `dispatch`, `roundtrip` or `histograms`.
+    /// `timer`, `stall`, `dispatch`, `roundtrip`, `histograms` or `tracer`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Timer(_) => "timer",
@@ -37,6 +39,7 @@ impl ProbePlan {
             Self::Dispatch(_) => "dispatch",
             Self::Roundtrip(_) => "roundtrip",
             Self::Histograms(_) => "histograms",
+            Self::Tracer(_) => "tracer",
         }
     }
 
@@ -49,6 +52,8 @@ impl ProbePlan {
             Self::Roundtrip(roundtrip) => (roundtrip.policy, roundtrip.priority),
             // It has no measuring thread.
             Self::Histograms(_) => (Policy::Other, 1),
+            // Without a priority of the plan the kernel chooses what its threads run as.
+            Self::Tracer(tracer) => tracer.priority.map_or((Policy::Other, 1), |it| (Policy::Fifo, it)),
         }
     }
 
@@ -62,6 +67,7 @@ impl ProbePlan {
             Self::Stall(stall) => &stall.cpus,
             Self::Dispatch(dispatch) => &dispatch.cpus,
             Self::Histograms(histograms) => &histograms.cpus,
+            Self::Tracer(tracer) => &tracer.cpus,
             Self::Roundtrip(roundtrip) => return Ok(roundtrip.pair(context, target)?.cpus()),
         };
         selector.as_ref().map_or_else(|| Ok(target.clone()), |cpus| cpus.resolve(context, Some(target)))

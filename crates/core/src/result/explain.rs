@@ -128,6 +128,8 @@ pub enum ExpectedFrom {
     Tracer,
     /// The latency that the task wrote into the trace when it stopped it (cyclictest's break marker).
     Marker,
+    /// The latency that whylate's own probe measured.
+    Probe,
     /// The last time that it went to sleep, and its period.
     Period,
     /// The moment that something woke it up: what was late before that is not seen.

@@ -10,6 +10,7 @@ mod explain;
 mod histograms;
 mod recording;
 mod run;
+mod spike_trace;
 mod tracing;
 mod treat;
 
@@ -32,6 +33,7 @@ pub use run::{
     CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
     Verdict,
 };
+pub use spike_trace::SpikeTrace;
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
 pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
 
@@ -81,7 +83,7 @@ pub struct MeasureResult {
 /// What one probe measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeResult {
-    /// `timer`, `stall`, `dispatch`, `roundtrip` or `histograms`.
+    /// `timer`, `stall`, `dispatch`, `roundtrip`, `histograms` or `tracer`.
     pub probe: String,
     /// One entry per measured CPU, and per series where the probe has several (roundtrip: each method).
     pub cpus: Vec<CpuResult>,
@@ -90,6 +92,15 @@ pub struct ProbeResult {
     /// What each load of the cell achieved while this probe ran, without its time series.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<RateResult>,
+}
+
+impl ProbeResult {
+    /// Whether it brought anything: a sample, or, of a tracer that looks for gaps, that it looked and there was none.
+    pub fn has_data(&self) -> bool {
+        let looked =
+            |cpu: &CpuResult| self.probe == "tracer" && cpu.gaps.is_some() && !cpu.timeline.is_empty();
+        self.cpus.iter().any(|cpu| cpu.samples > 0 || looked(cpu))
+    }
 }
 
 /// Quantiles of a latency distribution. Clamped to [min, max]; relative error at most 1/256 (exact below 256 ns).
@@ -116,13 +127,15 @@ pub struct Quantiles {
 pub struct CpuResult {
     /// The CPU (roundtrip: the asking one).
     pub cpu: CpuId,
-    /// The series (roundtrip: the method; dispatch: what interrupts; histograms: its kind); absent for probes with one series.
+    /// The series (roundtrip: the method; dispatch: what interrupts; histograms: its kind; tracer: its name); absent for
+    /// probes with one series.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<String>,
     /// The CPU that answers (roundtrip only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_cpu: Option<CpuId>,
-    /// Number of samples (timer, dispatch: periods that ran; stall: loop turns; roundtrip: round trips).
+    /// Number of samples (timer, dispatch: periods that ran; stall: loop turns; roundtrip: round trips; tracer: its
+    /// lines, of hwlat only windows with a gap).
     pub samples: u64,
     /// Absent without samples.
     #[serde(flatten)]
@@ -143,13 +156,13 @@ pub struct CpuResult {
     /// Median time of one loop turn (stall only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_ns: Option<f64>,
-    /// Gaps above the threshold (stall only).
+    /// Gaps above the threshold (stall; of tracers hwlat and osnoise, which counts every noise).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps: Option<u64>,
-    /// Sum of those gaps (stall only).
+    /// Sum of those gaps (stall, and tracers that look for gaps).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_ns: Option<u64>,
-    /// That sum as a share of the measured time, in [0, 1] (stall only).
+    /// That sum as a share of the time in which it looked, in [0, 1] (stall, and tracers that look for gaps).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_share: Option<f64>,
     /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).

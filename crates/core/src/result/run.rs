@@ -1,6 +1,6 @@
 //! What `whylate run --json` prints.
 
-use super::{ProbeResult, Quantiles, Spike};
+use super::{ProbeResult, Quantiles, Spike, SpikeTrace};
 use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::record::{InterruptRecord, RateRecord};
@@ -87,6 +87,9 @@ pub struct CellResult {
     pub interrupts: Vec<InterruptRecord>,
     /// Largest spikes of all probes and repeats, largest first.
     pub spikes: Vec<Spike>,
+    /// The traces that were kept of spikes, largest first; only with `trace` in the plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traces: Vec<SpikeTrace>,
     /// Why it did not run; null when it did.
     pub skipped: Option<String>,
     /// Hypervisor steal on the target CPUs while the probes ran; absent where it is not counted.

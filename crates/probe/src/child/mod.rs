@@ -141,6 +141,9 @@ pub(crate) fn measure(
     if spec.is_companion() {
         return Err("histograms are counted in the kernel, not in a process".to_owned().into());
     }
+    if let ProbeKind::Tracer { plan } = &spec.kind {
+        return Err(format!("the {} tracer measures in the kernel, not in a process", plan.tracer).into());
+    }
     let too_short = || "the shared memory is too short".to_owned();
     let header = Header::of(words).ok_or_else(too_short)?;
     let lanes: Option<Vec<Lane<'_>>> = (0..spec.lanes().len()).map(|index| Lane::of(words, index)).collect();

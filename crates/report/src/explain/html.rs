@@ -13,8 +13,10 @@ use whylate_core::result::{CauseKind, EvidenceLine, ExplainResult, ExplainedSpik
 use whylate_core::{CpuId, Warning};
 
 const TEMPLATE: &str = include_str!("explain.html");
-const OWN_STYLE: &str = include_str!("explain.css");
-const SCRIPT: &str = include_str!("explain.js");
+/// One spike below its heading; the report of a run includes it too.
+pub(crate) const SPIKE_TEMPLATE: &str = include_str!("spike.html");
+pub(crate) const OWN_STYLE: &str = include_str!("explain.css");
+pub(crate) const SCRIPT: &str = include_str!("explain.js");
 /// Lines of a spike's table.
 const LINES_MAX: usize = 200;
 
@@ -29,7 +31,7 @@ struct Page<'r> {
 }
 
 #[derive(Serialize)]
-struct SpikeView<'r> {
+pub(crate) struct SpikeView<'r> {
     finding: String,
     moments: String,
     latency: String,
@@ -81,6 +83,7 @@ pub fn html(result: &ExplainResult) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     // The name's ending switches escaping on.
     environment.add_template("explain.html", TEMPLATE)?;
+    environment.add_template("spike.html", SPIKE_TEMPLATE)?;
     let measured = result.measured.iter().map(|spike| {
         let probe = spike.probe.as_deref().unwrap_or("probe");
         format!(
@@ -106,7 +109,7 @@ pub fn html(result: &ExplainResult) -> Result<String, ReportError> {
     })?)
 }
 
-fn view(spike: &ExplainedSpike) -> SpikeView<'_> {
+pub(crate) fn view(spike: &ExplainedSpike) -> SpikeView<'_> {
     let mut cpus: Vec<CpuId> = spike.timeline.iter().map(|segment| segment.cpu).collect();
     cpus.sort_unstable();
     cpus.dedup();

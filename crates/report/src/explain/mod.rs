@@ -3,9 +3,9 @@
 //!
 //! In goes an [`ExplainResult`]; out comes text. Nothing here decides about causes.
 
-mod html;
+pub(crate) mod html;
 mod markdown;
-mod sentence;
+pub(crate) mod sentence;
 mod terminal;
 
 pub use html::html;
@@ -75,6 +75,7 @@ fn expected(spike: &ExplainedSpike) -> String {
         ExpectedFrom::Timer => "the expiry of its timer",
         ExpectedFrom::Tracer => "the latency that the tracer measured",
         ExpectedFrom::Marker => "the latency that the task printed",
+        ExpectedFrom::Probe => "the latency that the probe measured",
         ExpectedFrom::Period => "the last sleep and the period",
         ExpectedFrom::Wakeup => "the wake-up",
         ExpectedFrom::Interrupted => "the moment at which it had to stop",

@@ -4,7 +4,7 @@ use crate::figure::{nanoseconds, share};
 use whylate_core::result::{Cause, CauseKind, ExplainedSpike};
 
 /// The whole finding in one sentence: who was late where by how much, and who did it.
-pub(super) fn finding(spike: &ExplainedSpike) -> String {
+pub(crate) fn finding(spike: &ExplainedSpike) -> String {
     let task = if spike.task.is_empty() { "the tracer".to_owned() } else { spike.task.clone() };
     let late = match spike.cause.kind {
         CauseKind::Hardware if spike.task.is_empty() => {

@@ -7,7 +7,8 @@ mod chart;
 mod facts;
 mod page;
 
-use crate::{ReportError, require_run_samples};
+use crate::explain::html::{OWN_STYLE as TRACE_STYLE, SCRIPT as TRACE_SCRIPT, SPIKE_TEMPLATE};
+use crate::{ReportError, require_run_samples, traces};
 use minijinja::value::Serde;
 use minijinja::{Environment, context};
 use whylate_core::result::RunResult;
@@ -29,10 +30,16 @@ pub fn run(run: &RunResult) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     // The name's ending switches escaping on.
     environment.add_template("report.html", TEMPLATE)?;
+    environment.add_template("spike.html", SPIKE_TEMPLATE)?;
     let data = script_json(&chart::charts(run))?;
+    let traces = traces::views(run);
     let template = environment.get_template("report.html")?;
     Ok(template.render(context! {
         page => Serde(page::page(run)),
+        // What draws the traces' timelines, where there are any.
+        trace_style => (!traces.is_empty()).then_some(TRACE_STYLE),
+        trace_script => (!traces.is_empty()).then_some(TRACE_SCRIPT),
+        traces => Serde(traces),
         data => data,
         style => STYLE,
         script => SCRIPT,

@@ -12,8 +12,8 @@ pub(crate) mod page;
 mod tracing;
 
 use crate::table::{measure_group, run_groups};
-use crate::words;
 use crate::{ReportError, dispatch, has_samples, require_run_samples};
+use crate::{traces, words};
 pub use check::check;
 pub use cpus::cpus;
 pub use histograms::histograms;
@@ -58,6 +58,7 @@ pub fn run(run: &RunResult, style: Style) -> Result<String, ReportError> {
 
     push_findings(&mut page, run);
     push_spikes_and_noise(&mut page, run);
+    push_traces(&mut page, run);
     page.warnings(&run.warnings);
     push_verdict(&mut page, run);
     Ok(page.finish())
@@ -94,6 +95,14 @@ fn push_spikes_and_noise(page: &mut Page, run: &RunResult) {
         for line in floors {
             page.item(&line, None);
         }
+    }
+}
+
+fn push_traces(page: &mut Page, run: &RunResult) {
+    let lines = traces::lines(run);
+    if !lines.is_empty() {
+        page.heading("Traces");
+        lines.iter().for_each(|line| page.item(line, None));
     }
 }
 

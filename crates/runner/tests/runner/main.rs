@@ -4,5 +4,7 @@ mod crashes;
 mod disk;
 mod failures;
 mod mock;
+mod ring;
 mod steps;
+mod traces;
 mod treatments;

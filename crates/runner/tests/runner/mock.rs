@@ -1,5 +1,7 @@
 //! A machine that records what is done to it, and fails where it is told to.
 
+use crate::ring::{MockRing, spikes_now};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -15,6 +17,7 @@ use whylate_runner::{
     Audience, Experiment, Held, LoadEnd, Machine, RunOptions, RunningLoad, Stage, Treating, prepare,
 };
 use whylate_store::{Reader, RunInfo, assemble};
+use whylate_trace::record::{RecordError, Request, Ring};
 use whylate_treat::{Fate, Report, Target, TreatError, Undone};
 
 /// Noise floor of every plan here: by it the mock tells the check from a stall probe.
@@ -148,6 +151,10 @@ pub(crate) struct MockMachine {
     pub(crate) dying: Option<(&'static str, &'static str)>,
     /// How many probes have to be under way together before one ends.
     pub(crate) together: usize,
+    /// Latencies that every probe tells of as they come.
+    pub(crate) late: Vec<u64>,
+    /// What of a recording fails: `start`, `pause`, `resume`, `save` or `finish`.
+    pub(crate) failing_trace: Option<&'static str>,
     /// Called with `cell: probe` when a probe begins.
     pub(crate) hook: Option<Hook>,
     /// The facts that it shows after the run.
@@ -256,6 +263,9 @@ impl Machine for MockMachine {
             }
         }
         observer.progress(&Progress { elapsed: Nanos(0), duration: spec.duration, cpus: Vec::new() });
+        if name != "noise" {
+            observer.spikes(&spikes_now(&self.late));
+        }
         observer.batch(batch(spec)).map_err(ProbeError::Observer)?;
         self.record.say(format!("end {name}"));
         Ok(outcome)
@@ -289,6 +299,12 @@ impl Machine for MockMachine {
         let record = Arc::clone(&self.record);
         let warnings = vec![Warning::without_fix("mock-hold", "held")];
         Ok(Held { treating: Some(Box::new(MockTreating { record, in_force: Vec::new() })), warnings })
+    }
+
+    fn start_trace(&self, request: &Request) -> Result<(Box<dyn Ring>, Vec<Warning>), RecordError> {
+        let ring = MockRing { record: Arc::clone(&self.record), failing: self.failing_trace };
+        ring.start(request)?;
+        Ok((Box::new(ring), vec![Warning::without_fix("mock-trace", "no idle states")]))
     }
 
     fn pause(&self, time: Duration) {
@@ -483,7 +499,7 @@ impl Audience for MockAudience {
 
 /// What a run holds, in counts: of each repeat of each cell its error and its probes with samples, then interrupts,
 /// spikes and rates of the cell.
-pub(crate) fn counts(path: &std::path::Path) -> Vec<String> {
+pub(crate) fn counts(path: &Path) -> Vec<String> {
     let result = assemble(&Reader::open(path).unwrap()).unwrap();
     let mut lines = Vec::new();
     for cell in &result.cells {
@@ -506,6 +522,6 @@ pub(crate) fn counts(path: &std::path::Path) -> Vec<String> {
 }
 
 /// `run.json` as it is on the disk.
-pub(crate) fn info(path: &std::path::Path) -> RunInfo {
+pub(crate) fn info(path: &Path) -> RunInfo {
     Reader::open(path).unwrap().info().clone()
 }

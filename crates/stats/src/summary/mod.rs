@@ -21,7 +21,7 @@ pub const SPIKES_KEPT: usize = 32;
 pub const TIMELINE_POINTS_MAX: usize = 2000;
 
 /// What the samples of a probe are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProbeShape {
     /// Latenesses of a task that is woken periodically.
     Timer {
@@ -37,6 +37,11 @@ pub enum ProbeShape {
     },
     /// Durations of round trips, or of one of their ways.
     Roundtrip,
+    /// What a tracer of the kernel measured.
+    Tracer {
+        /// The part of the time in which it looks for gaps, in (0, 1]; `None` for one that measures latencies.
+        looks: Option<f64>,
+    },
 }
 
 impl ProbeShape {
@@ -47,6 +52,7 @@ impl ProbeShape {
             Self::Stall => "stall",
             Self::Dispatch { .. } => "dispatch",
             Self::Roundtrip => "roundtrip",
+            Self::Tracer { .. } => "tracer",
         }
     }
 }
@@ -179,6 +185,13 @@ impl Summary {
                 // A gap that lasts beyond the end of its interval is counted whole where it ended.
                 result.lost_share =
                     (self.measured_ns > 0).then(|| (self.lost_ns as f64 / self.measured_ns as f64).min(1.0));
+            }
+            ProbeShape::Tracer { looks: None } => {}
+            ProbeShape::Tracer { looks: Some(looks) } => {
+                result.gaps = Some(self.gaps);
+                result.lost_ns = Some(self.lost_ns);
+                let looked_ns = self.measured_ns as f64 * looks;
+                result.lost_share = (looked_ns > 0.0).then(|| (self.lost_ns as f64 / looked_ns).min(1.0));
             }
             ProbeShape::Roundtrip => {
                 result.cycles =

@@ -15,7 +15,7 @@ use cell::CellData;
 use shape::Shapes;
 use std::collections::HashMap;
 use whylate_core::Warning;
-use whylate_core::result::{CellResult, RUN_FORMAT, RunResult, RunState};
+use whylate_core::result::{CellResult, ProbeResult, RUN_FORMAT, RunResult, RunState, SpikeTrace};
 use whylate_core::warning::push_once;
 
 /// `code` of the warnings about rows whose values cannot be right.
@@ -47,14 +47,23 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
             Ok(())
         });
     }
+    let (traces, unreadable) = crate::traces::read(reader.path());
+    unreadable.into_iter().for_each(|warning| push_once(&mut warnings, warning));
+    let is_newest = |trace: &&SpikeTrace| {
+        collector.newest.get(&(trace.cell.as_str(), trace.repeat)).is_none_or(|it| *it == trace.attempt)
+    };
+    let mut traces: Vec<SpikeTrace> = traces.iter().filter(is_newest).cloned().collect();
     let mut cells = collector.cells;
-    let results: Vec<CellResult> = info
+    let mut results: Vec<CellResult> = info
         .cells
         .iter()
         .map(|cell| finish_cell(cells.remove(cell.name.as_str()).unwrap_or_default(), cell, reader, &shapes))
         .collect();
-    let has_samples =
-        |cell: &CellResult| cell.probes.iter().any(|probe| probe.cpus.iter().any(|cpu| cpu.samples > 0));
+    for cell in &mut results {
+        let own = traces.extract_if(.., |trace| trace.cell == cell.name).collect();
+        crate::traces::join(cell, own);
+    }
+    let has_samples = |cell: &CellResult| cell.probes.iter().any(ProbeResult::has_data);
     if !results.iter().any(has_samples) {
         return Err(StoreError::NoSamples { path: reader.path().to_owned() });
     }

@@ -2,7 +2,7 @@
 
 use crate::info::RunInfo;
 use std::collections::HashMap;
-use whylate_core::plan::{Policy, ProbePlan, RoundtripMethod};
+use whylate_core::plan::{Policy, ProbePlan, RoundtripMethod, Tracer, TracerPlan};
 use whylate_core::{CpuId, CpuSet, Nanos, SeriesName};
 use whylate_stats::ProbeShape;
 
@@ -22,6 +22,8 @@ pub(super) struct Shapes {
 struct Known {
     periods: Vec<Nanos>,
     ordinary: bool,
+    /// Of a tracer that looks for gaps: which part of the time.
+    looks: Option<f64>,
 }
 
 impl Shapes {
@@ -43,12 +45,18 @@ impl Shapes {
         let period = match probe {
             ProbePlan::Timer(timer) => Some(timer.interval),
             ProbePlan::Dispatch(dispatch) => dispatch.period().ok(),
-            ProbePlan::Stall(_) | ProbePlan::Roundtrip(_) | ProbePlan::Histograms(_) => None,
+            ProbePlan::Stall(_)
+            | ProbePlan::Roundtrip(_)
+            | ProbePlan::Histograms(_)
+            | ProbePlan::Tracer(_) => None,
         };
         let (policy, _) = probe.scheduling();
         for cpu in cpus.iter() {
             let known = self.known.entry((name.clone(), cpu)).or_default();
             known.periods.extend(period);
+            if let ProbePlan::Tracer(tracer) = probe {
+                known.looks = looks(tracer, cpus.len());
+            }
             known.ordinary |= refused || !matches!(policy, Policy::Fifo | Policy::Rr);
         }
         if !self.names.contains(&name) {
@@ -74,6 +82,10 @@ impl Shapes {
             ("timer", _) => Some(ProbeShape::Timer { period: period() }),
             ("dispatch", None) => Some(ProbeShape::Dispatch { period: period() }),
             ("stall", _) => Some(ProbeShape::Stall),
+            ("tracer", part) => {
+                let looks = self.known(name, cpu).and_then(|known| known.looks);
+                Some(ProbeShape::Tracer { looks: looks.filter(|_| part.is_none()) })
+            }
             _ => None,
         }
     }
@@ -90,6 +102,17 @@ impl Shapes {
     }
 }
 
+/// The part of the time in which a tracer looks for gaps on each of its CPUs.
+fn looks(tracer: &TracerPlan, cpus: usize) -> Option<f64> {
+    let part = tracer.width().0 as f64 / tracer.window().0.max(1) as f64;
+    match tracer.tracer {
+        // On one CPU after the other.
+        Tracer::Hwlat => Some(part / cpus.max(1) as f64),
+        Tracer::Osnoise => Some(part),
+        Tracer::Timerlat => None,
+    }
+}
+
 /// Names of the series of a probe.
 fn series(probe: &ProbePlan) -> Vec<String> {
     let name = |series: &str| SeriesName::in_probe(probe.kind(), Some(series)).to_string();
@@ -97,6 +120,7 @@ fn series(probe: &ProbePlan) -> Vec<String> {
         ProbePlan::Timer(_) | ProbePlan::Stall(_) => vec![probe.kind().to_owned()],
         ProbePlan::Histograms(plan) => plan.kinds.iter().map(|kind| name(kind.name())).collect(),
         ProbePlan::Dispatch(dispatch) => vec![name(&dispatch.source.to_string())],
+        ProbePlan::Tracer(tracer) => vec![name(tracer.tracer.name())],
         ProbePlan::Roundtrip(roundtrip) => {
             roundtrip.method.iter().map(RoundtripMethod::name).map(name).collect()
         }

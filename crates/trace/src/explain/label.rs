@@ -251,7 +251,8 @@ impl Labeller<'_> {
             let label = self.by(IdleExit, state, "", 0.7, "the task could run and the CPU had not left idle");
             return Label { actor: None, what: "leaving idle".to_owned(), ..label };
         }
-        if state.irqs_off.holds() {
+        // What was chosen while the task was throttled did not keep it from running.
+        if state.irqs_off.holds() && !taken_off {
             let certainty = if state.irqs_off == Knowledge::ByEvent { 0.95 } else { 0.85 };
             return self.by(
                 IrqsOff,

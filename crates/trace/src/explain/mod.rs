@@ -12,6 +12,7 @@ mod describe;
 mod export;
 mod finder;
 mod judge;
+mod kept;
 mod label;
 mod late;
 mod marker;
@@ -26,6 +27,7 @@ mod warn;
 mod window;
 
 pub use export::{Export, export};
+pub use kept::{KeptMoment, explain_kept};
 
 use crate::parse::ParseError;
 use crate::reader::{Reader, Selection};
@@ -99,34 +101,12 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
     }
     spikes.sort_by_key(|spike| (std::cmp::Reverse(spike.latency_ns), spike.expected_ns));
     spikes.truncate(options.top);
-    let info = reader.info();
-    let lost = info.lost.iter().map(|(_, lost)| lost).sum::<u64>().max(found.seen.lost);
-    let trace = ExplainedTrace {
-        path: String::new(),
-        format: info.format.clone(),
-        tracer: info.tracer.clone(),
-        clock: info.clock.clone(),
-        kernel: info.kernel.clone(),
-        task: found.subject.task.clone(),
-        task_reason: found.subject.reason.clone(),
-        period_ns: found.period_ns,
-        period_inferred: found.period_ns.is_some() && options.period_ns.is_none(),
-        threshold_ns: found.threshold_ns,
-        wakeups: found.subject.wakeups,
-        spikes_found: found.spikes.max(spikes.len() as u64),
-        lost,
-    };
-    let mut warnings = warn::warnings(&trace, &found.seen, &needs, &spikes);
+    let mut result = found.result(reader, options, spikes.len() as u64);
+    result.warnings = warn::warnings(&result.traces[0], &found.seen, &needs, &spikes);
     let remarks = reader.info().remarks.iter();
-    warnings.extend(remarks.map(|remark| Warning::without_fix("reader", remark.as_str())));
-    Ok(ExplainResult {
-        format: EXPLAIN_FORMAT.to_owned(),
-        events: found.seen.events,
-        traces: vec![trace],
-        spikes,
-        warnings,
-        ..ExplainResult::default()
-    })
+    result.warnings.extend(remarks.map(|remark| Warning::without_fix("reader", remark.as_str())));
+    result.spikes = spikes;
+    Ok(result)
 }
 
 /// What the first pass found.
@@ -138,6 +118,34 @@ pub(crate) struct Found {
     threshold_ns: u64,
     /// Late wake-ups above the threshold, those that are not in `lates` included.
     spikes: u64,
+}
+
+impl Found {
+    /// The result without its spikes and warnings; `explained` is how many spikes there will be.
+    fn result(&self, reader: &dyn Reader, options: &Options, explained: u64) -> ExplainResult {
+        let info = reader.info();
+        let trace = ExplainedTrace {
+            path: String::new(),
+            format: info.format.clone(),
+            tracer: info.tracer.clone(),
+            clock: info.clock.clone(),
+            kernel: info.kernel.clone(),
+            task: self.subject.task.clone(),
+            task_reason: self.subject.reason.clone(),
+            period_ns: self.period_ns,
+            period_inferred: self.period_ns.is_some() && options.period_ns.is_none(),
+            threshold_ns: self.threshold_ns,
+            wakeups: self.subject.wakeups,
+            spikes_found: self.spikes.max(explained),
+            lost: info.lost.iter().map(|(_, lost)| lost).sum::<u64>().max(self.seen.lost),
+        };
+        ExplainResult {
+            format: EXPLAIN_FORMAT.to_owned(),
+            events: self.seen.events,
+            traces: vec![trace],
+            ..ExplainResult::default()
+        }
+    }
 }
 
 /// The first pass: of scheduler events, or of all events where there are none.

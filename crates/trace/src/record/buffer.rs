@@ -112,8 +112,7 @@ fn mounted(host: &HostRoot, guard: &mut Guard) -> Result<Tracefs, RecordError> {
         Ok(tracefs) => return Ok(tracefs),
         Err(error) => error,
     };
-    let known = host.read("/proc/filesystems").ok().flatten().unwrap_or_default();
-    if !known.split_ascii_whitespace().any(|name| name == "tracefs") {
+    if !Tracefs::is_known(host) {
         return Err(missing);
     }
     let target = Target::Mount {

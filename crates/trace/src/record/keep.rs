@@ -1,15 +1,63 @@
 //! Keeps the traces of the largest spikes while a probe goes on measuring.
 //!
-//! Spikes are known up to 50 ms after they happened, so the ring has to hold that long. While a trace is saved
-//! nothing is recorded; spikes of that time are counted as missed.
+//! In: a ring that records, and the spikes as they become known, up to 50 ms after they happened, so the ring has to
+//! hold that long. Out: a file for each of the largest. While a trace is saved nothing is recorded; spikes of that
+//! time are counted as missed.
 
 use super::error::RecordError;
 use super::recorder::Recorder;
+use super::trace_dat::Saved;
+use std::cmp::Reverse;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use whylate_core::record::SpikeRecord;
 use whylate_core::{CpuId, Nanos};
 use whylate_sys::clock;
+
+/// A recording that keeps the newest events: the seam at which tests put one that records nothing.
+pub trait Ring: fmt::Debug {
+    /// Folder of the trace buffer, with `trace_marker` and `tracing_on`.
+    fn folder(&self) -> &Path;
+    /// Stops recording; what is in the ring stays.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`].
+    fn pause(&self) -> Result<(), RecordError>;
+    /// Empties the ring and goes on.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`].
+    fn resume(&self) -> Result<(), RecordError>;
+    /// Writes what is in the ring to a file that does not exist; pauses before.
+    ///
+    /// # Errors
+    /// [`RecordError`]; no file is left then.
+    fn save(&self, path: &Path) -> Result<Saved, RecordError>;
+    /// Ends the recording and puts everything back.
+    ///
+    /// # Errors
+    /// [`RecordError::LeftBehind`] when something could not be put back.
+    fn finish(self: Box<Self>) -> Result<(), RecordError>;
+}
+
+impl Ring for Recorder {
+    fn folder(&self) -> &Path {
+        Self::folder(self)
+    }
+    fn pause(&self) -> Result<(), RecordError> {
+        Self::pause(self)
+    }
+    fn resume(&self) -> Result<(), RecordError> {
+        Self::resume(self)
+    }
+    fn save(&self, path: &Path) -> Result<Saved, RecordError> {
+        Self::save(self, path)
+    }
+    fn finish(self: Box<Self>) -> Result<(), RecordError> {
+        Self::finish(*self)
+    }
+}
 
 /// The trace of one spike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,112 +70,151 @@ pub struct Kept {
     pub at_ns: u64,
     /// How late it was.
     pub latency_ns: u64,
-    /// Events that the kernel overwrote or dropped before it was saved, per CPU; a ring always overwrites once it is
-    /// full.
-    pub lost: Vec<(CpuId, u64)>,
+}
+
+/// What became of new spikes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The spike whose trace was saved.
+    pub spike: SpikeRecord,
+    /// Its trace.
+    pub kept: Kept,
+    /// The trace that made room for it, and is no more.
+    pub removed: Option<Kept>,
 }
 
 /// Saves the trace of each spike that is among the largest.
 #[derive(Debug)]
 pub struct Keeper {
-    recorder: Recorder,
+    ring: Box<dyn Ring>,
     above: Nanos,
     worst: usize,
-    first_path: PathBuf,
-    saved: usize,
     kept: Vec<Kept>,
     missed: u64,
-    recording_since_ns: u64,
+    /// `None` while it is paused.
+    recording_since_ns: Option<u64>,
 }
 
 impl Keeper {
-    /// Keeps the traces of the `worst` largest latencies above `above`: the first one as `first_path`, the others
-    /// beside it with a number.
-    pub fn new(recorder: Recorder, above: Nanos, worst: usize, first_path: PathBuf) -> Self {
-        Self {
-            recorder,
-            above,
-            worst: worst.max(1),
-            first_path,
-            saved: 0,
-            kept: Vec::new(),
-            missed: 0,
-            recording_since_ns: clock::now().0,
-        }
+    /// Keeps the traces of the `worst` largest latencies above `above` that `ring`, which records, has seen.
+    pub fn new(ring: Box<dyn Ring>, above: Nanos, worst: usize) -> Self {
+        let recording_since_ns = Some(clock::now().0);
+        Self { ring, above, worst: worst.max(1), kept: Vec::new(), missed: 0, recording_since_ns }
     }
 
     /// Folder of the trace buffer, with `trace_marker` and `tracing_on`.
     pub fn folder(&self) -> &Path {
-        self.recorder.folder()
+        self.ring.folder()
     }
 
-    /// Looks at new spikes, and saves the trace when the largest of them is to be kept.
+    /// Empties the ring and records, where it was paused. New traces compete with those in `kept`.
     ///
     /// # Errors
-    /// [`RecordError`] when the trace cannot be saved.
-    pub fn spikes(&mut self, spikes: &[SpikeRecord]) -> Result<(), RecordError> {
-        let above = self.above.0;
-        let late = spikes.iter().filter(|spike| spike.latency_ns > above);
-        let (traced, untraced): (Vec<_>, Vec<_>) =
-            late.partition(|spike| spike.at_ns >= self.recording_since_ns);
-        let Some(largest) = traced.iter().max_by_key(|spike| spike.latency_ns) else {
-            self.missed += untraced.len() as u64;
-            return Ok(());
-        };
-        let is_full = self.kept.len() >= self.worst;
-        if is_full && self.kept.last().is_some_and(|least| least.latency_ns >= largest.latency_ns) {
-            return Ok(());
-        }
-        self.recorder.pause()?;
-        let path = self.next_path();
-        let saved = self.recorder.save(&path)?;
-        self.missed += untraced.len() as u64;
-        self.kept.push(Kept {
-            path: saved.path,
-            cpu: largest.cpu,
-            at_ns: largest.at_ns,
-            latency_ns: largest.latency_ns,
-            lost: saved.lost,
-        });
-        self.kept.sort_by_key(|kept| std::cmp::Reverse(kept.latency_ns));
-        if let Some(least) = self.kept.pop_if(|_| is_full) {
-            let path = least.path;
-            fs::remove_file(&path).map_err(|source| RecordError::Save { path, source })?;
-        }
-        self.recorder.resume()?;
-        self.recording_since_ns = clock::now().0;
+    /// [`RecordError::Write`].
+    pub fn begin(&mut self, mut kept: Vec<Kept>) -> Result<(), RecordError> {
+        kept.sort_by_key(|kept| Reverse(kept.latency_ns));
+        self.kept = kept;
+        self.ring.resume()?;
+        self.recording_since_ns = Some(clock::now().0);
         Ok(())
     }
 
-    /// Ends the recording: the traces, largest latency first, and how many latencies above the limit came while a
-    /// trace was being saved.
+    /// Pauses; the traces, largest latency first, and how many latencies above the limit came since the last call while
+    /// a trace was being saved.
     ///
     /// # Errors
-    /// [`RecordError::LeftBehind`], or [`RecordError::Save`] when a trace cannot get its name; the buffer is removed
-    /// all the same.
-    pub fn finish(mut self) -> Result<(Vec<Kept>, u64), RecordError> {
-        self.rename()?;
-        self.recorder.finish()?;
+    /// [`RecordError::Write`].
+    pub fn pause(&mut self) -> Result<(Vec<Kept>, u64), RecordError> {
+        self.recording_since_ns = None;
+        self.ring.pause()?;
+        Ok((std::mem::take(&mut self.kept), std::mem::take(&mut self.missed)))
+    }
+
+    /// Looks at new spikes, and saves the trace when the largest of them is to be kept: as the file that `path` names,
+    /// which must not exist.
+    ///
+    /// # Errors
+    /// [`RecordError`] when the trace cannot be saved.
+    pub fn spikes(
+        &mut self,
+        spikes: &[SpikeRecord],
+        path: &mut dyn FnMut(&SpikeRecord) -> PathBuf,
+    ) -> Result<Option<Change>, RecordError> {
+        let Some(since_ns) = self.recording_since_ns else { return Ok(None) };
+        let above = self.above.0;
+        let late = spikes.iter().filter(|spike| spike.latency_ns > above);
+        let (traced, untraced): (Vec<_>, Vec<_>) = late.partition(|spike| spike.at_ns >= since_ns);
+        self.missed += untraced.len() as u64;
+        let Some(largest) = traced.into_iter().max_by_key(|spike| spike.latency_ns) else {
+            return Ok(None);
+        };
+        let is_full = self.kept.len() >= self.worst;
+        if is_full && self.kept.last().is_some_and(|least| least.latency_ns >= largest.latency_ns) {
+            return Ok(None);
+        }
+        self.ring.pause()?;
+        let saved = self.ring.save(&path(largest))?;
+        let SpikeRecord { cpu, at_ns, latency_ns, .. } = *largest;
+        let kept = Kept { path: saved.path, cpu, at_ns, latency_ns };
+        self.kept.push(kept.clone());
+        self.kept.sort_by_key(|kept| Reverse(kept.latency_ns));
+        let removed = self.kept.pop_if(|_| is_full);
+        if let Some(least) = &removed {
+            let failed = |source| RecordError::Save { path: least.path.clone(), source };
+            fs::remove_file(&least.path).map_err(failed)?;
+        }
+        self.ring.resume()?;
+        self.recording_since_ns = Some(clock::now().0);
+        Ok(Some(Change { spike: largest.clone(), kept, removed }))
+    }
+
+    /// Ends the recording: as [`Self::pause`], and the buffer is removed.
+    ///
+    /// # Errors
+    /// [`RecordError::LeftBehind`].
+    pub fn finish(self) -> Result<(Vec<Kept>, u64), RecordError> {
+        self.ring.finish()?;
         Ok((self.kept, self.missed))
+    }
+}
+
+/// The command of this program's processes, as the kernel's events name them.
+pub fn own_command() -> Option<String> {
+    fs::read_to_string("/proc/self/comm").ok().map(|name| name.trim_end().to_owned())
+}
+
+/// Names for the traces of one recording: the largest latency has the first one, the others a number beside it.
+#[derive(Clone, Debug)]
+pub struct RankedFiles {
+    first: PathBuf,
+    worst: usize,
+    saved: usize,
+}
+
+impl RankedFiles {
+    /// Names for up to `worst` traces.
+    pub fn new(first: PathBuf, worst: usize) -> Self {
+        Self { first, worst, saved: 0 }
     }
 
     /// Where the next trace is saved: while smaller ones make room for larger ones, under its number.
-    fn next_path(&mut self) -> PathBuf {
+    pub fn next_path(&mut self) -> PathBuf {
         self.saved += 1;
-        if self.worst == 1 { self.first_path.clone() } else { self.beside(&format!("saved-{}", self.saved)) }
+        if self.worst <= 1 { self.first.clone() } else { self.beside(&format!("saved-{}", self.saved)) }
     }
 
     fn beside(&self, suffix: &str) -> PathBuf {
-        let stem = self.first_path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        self.first_path.with_file_name(format!("{stem}-{suffix}.dat"))
+        let stem = self.first.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        self.first.with_file_name(format!("{stem}-{suffix}.dat"))
     }
 
-    /// Gives the traces their names: the largest latency has the first one.
-    fn rename(&mut self) -> Result<(), RecordError> {
-        let names: Vec<PathBuf> = (1..=self.kept.len())
-            .map(|rank| if rank == 1 { self.first_path.clone() } else { self.beside(&rank.to_string()) })
-            .collect();
-        for (kept, path) in self.kept.iter_mut().zip(names) {
+    /// Gives the traces, which are in the order of their ranks, their names.
+    ///
+    /// # Errors
+    /// [`RecordError::Save`] when a trace cannot get its name.
+    pub fn rename(&self, traces: &mut [Kept]) -> Result<(), RecordError> {
+        for (index, kept) in traces.iter_mut().enumerate() {
+            let path = if index == 0 { self.first.clone() } else { self.beside(&(index + 1).to_string()) };
             if path.exists() {
                 // Ours already, or a file of somebody else: the trace keeps the name that it has.
                 continue;
@@ -139,3 +226,6 @@ impl Keeper {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,9 +11,8 @@ mod tracefs;
 mod tracer;
 
 pub use error::RecordError;
-pub use keep::{Keeper, Kept};
-pub use profile::Profile;
-pub use recorder::{Recorder, Request, default_buffer};
+pub use keep::{Change, Keeper, Kept, RankedFiles, Ring, own_command};
+pub use recorder::{Recorder, Request};
 pub use trace_dat::Saved;
 pub use tracefs::Tracefs;
-pub use tracer::{Sample, TracerSession};
+pub use tracer::{Sample, TracerSession, check_tracer};

@@ -1,42 +1,6 @@
-//! What is recorded: which events, and which tracer.
+//! What is recorded: which events.
 
 use super::tracefs::Tracefs;
-use std::str::FromStr;
-
-/// How much is recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// Events of the scheduler, interrupts, timers and interprocessor interrupts: what names most causes.
-    #[default]
-    Light,
-    /// The same and every kernel function (the function tracer): names the function that held the CPU.
-    Functions,
-    /// The same and every kernel function with its duration (the function-graph tracer).
-    Graph,
-}
-
-impl Profile {
-    /// Its tracer.
-    pub fn tracer(self) -> &'static str {
-        match self {
-            Self::Light => "nop",
-            Self::Functions => "function",
-            Self::Graph => "function_graph",
-        }
-    }
-}
-
-impl FromStr for Profile {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "light" => Ok(Self::Light),
-            "functions" => Ok(Self::Functions),
-            "graph" => Ok(Self::Graph),
-            _ => Err(format!("`{text}` is not a profile; choose light, functions or graph")),
-        }
-    }
-}
 
 /// Events that explain a late wake-up; what a kernel does not have is left out and said.
 const EVENTS: &[&str] = &[

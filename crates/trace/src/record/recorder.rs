@@ -2,9 +2,10 @@
 
 use super::buffer::{Buffer, Purpose};
 use super::error::RecordError;
-use super::profile::{self, Profile};
+use super::profile;
 use super::trace_dat::{Prologue, Saved};
 use std::path::Path;
+use whylate_core::plan::TraceProfile as Profile;
 use whylate_core::units::Bytes;
 use whylate_core::{CpuId, CpuSet, Warning};
 use whylate_sys::host::HostRoot;
@@ -20,14 +21,6 @@ pub struct Request {
     pub buffer: Bytes,
     /// Events beyond those of the profile, as `system/name`.
     pub events: Vec<String>,
-}
-
-/// Size of a ring by default.
-pub fn default_buffer(profile: Profile) -> Bytes {
-    match profile {
-        Profile::Light => Bytes(4 << 20),
-        Profile::Functions | Profile::Graph => Bytes(16 << 20),
-    }
 }
 
 /// A recording under way. Dropping it ends it and removes its buffer.

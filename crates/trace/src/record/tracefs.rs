@@ -30,12 +30,22 @@ impl Tracefs {
                 Err(_) => {}
             }
         }
-        let known = host.read("/proc/filesystems").ok().flatten().unwrap_or_default();
-        Err(RecordError::Unavailable(if known.split_ascii_whitespace().any(|name| name == "tracefs") {
+        Err(RecordError::Unavailable(if Self::is_known(host) {
             format!("tracefs is not mounted; as root: mount -t tracefs nodev {}", PLACES[0])
         } else {
             "this kernel has no tracefs (CONFIG_TRACING is off), so nothing can be recorded".to_owned()
         }))
+    }
+
+    /// Whether the kernel knows it.
+    pub(super) fn is_known(host: &HostRoot) -> bool {
+        let known = host.read("/proc/filesystems").ok().flatten().unwrap_or_default();
+        known.split_ascii_whitespace().any(|name| name == "tracefs")
+    }
+
+    /// Whether this user may mount it where it is not.
+    pub(super) fn can_be_mounted(host: &HostRoot) -> bool {
+        Self::is_known(host) && rustix::process::geteuid().is_root()
     }
 
     /// The folder of the top-level trace buffer.

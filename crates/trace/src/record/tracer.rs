@@ -5,6 +5,7 @@
 
 use super::buffer::{Buffer, Purpose};
 use super::error::RecordError;
+use super::tracefs::Tracefs;
 use crate::event::{EventKind, TimerlatContext};
 use crate::parse::Source;
 use crate::parse::text::TextReader;
@@ -18,6 +19,9 @@ use whylate_sys::host::HostRoot;
 use whylate_sys::schedule::{Scheduling, schedule_thread};
 use whylate_treat::{Change, Reading, Target};
 
+/// How hwlat goes from CPU to CPU.
+const MODE_FILE: &str = "hwlat_detector/mode";
+
 /// One line of a tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
@@ -27,6 +31,10 @@ pub struct Sample {
     pub at_ns: u64,
     /// hwlat: the longest gap; osnoise: the longest noise of the period; timerlat: the latency.
     pub value_ns: u64,
+    /// hwlat: as `value_ns`; osnoise: all noise of the period; timerlat: 0.
+    pub lost_ns: u64,
+    /// hwlat: gaps in the window, where the kernel counts them, else 1; osnoise: noises in the period; timerlat: 0.
+    pub gaps: u64,
     /// timerlat: whether it was measured in the timer's interrupt, and not in the thread.
     pub in_interrupt: bool,
 }
@@ -39,6 +47,7 @@ pub struct TracerSession {
     header: Vec<u8>,
     /// The begin of a line whose end was not there yet.
     pending: Vec<u8>,
+    lost: u64,
     buffer: Buffer,
 }
 
@@ -53,7 +62,7 @@ impl TracerSession {
         cpus: &CpuSet,
     ) -> Result<(Self, Vec<Warning>), RecordError> {
         let mut buffer = Buffer::create(host, Purpose::Tracer)?;
-        check(&buffer, plan.tracer)?;
+        check(buffer.tracefs(), plan.tracer)?;
         buffer.set("trace_clock", "mono")?;
         let mut warnings = buffer.change_shared(&settings(&buffer, plan, cpus))?;
         let refused = |error: RecordError| match error {
@@ -74,7 +83,7 @@ impl TracerSession {
         if let Some(priority) = plan.priority {
             warnings.extend(set_priority(plan.tracer, priority));
         }
-        Ok((Self { pipe, header, pending: Vec::new(), buffer }, warnings))
+        Ok((Self { pipe, header, pending: Vec::new(), lost: 0, buffer }, warnings))
     }
 
     /// The samples since the last call.
@@ -100,7 +109,15 @@ impl TracerSession {
         let rest = self.pending.split_off(end + 1);
         let lines = std::mem::replace(&mut self.pending, rest);
         let text = [self.header.as_slice(), lines.as_slice()].concat();
-        samples(text).map_err(|error| failed(std::io::Error::other(error.to_string())))
+        let (samples, lost) =
+            samples(text).map_err(|error| failed(std::io::Error::other(error.to_string())))?;
+        self.lost += lost;
+        Ok(samples)
+    }
+
+    /// Lines that the kernel lost because they were not read in time.
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// Ends the tracer and puts everything back.
@@ -151,24 +168,59 @@ fn comments(text: &[u8]) -> usize {
     lines.take_while(|line| line.starts_with(b"#")).map(<[u8]>::len).sum()
 }
 
-fn samples(text: Vec<u8>) -> Result<Vec<Sample>, crate::parse::ParseError> {
+/// The samples in the tracer's text, and how many lines the kernel lost.
+fn samples(text: Vec<u8>) -> Result<(Vec<Sample>, u64), crate::parse::ParseError> {
     let mut reader = TextReader::new(Source::memory("trace_pipe", text)?)?;
     reader.seek(None, Selection::All)?;
-    let mut samples = Vec::new();
+    let (mut samples, mut lost) = (Vec::new(), 0);
     while let Some(event) = reader.next()? {
-        let (value_ns, in_interrupt) = match event.kind {
-            EventKind::Hwlat { inner_ns, outer_ns, .. } => (inner_ns.max(outer_ns), false),
-            EventKind::Osnoise(sample) => (sample.noise_max_ns, false),
-            EventKind::Timerlat { context, latency_ns, .. } => (latency_ns, context == TimerlatContext::Irq),
-            _ => continue,
+        let sample = Sample {
+            cpu: event.cpu,
+            at_ns: event.at_ns,
+            value_ns: 0,
+            lost_ns: 0,
+            gaps: 0,
+            in_interrupt: false,
         };
-        samples.push(Sample { cpu: event.cpu, at_ns: event.at_ns, value_ns, in_interrupt });
+        samples.push(match event.kind {
+            EventKind::Hwlat { inner_ns, outer_ns, count, .. } => {
+                let value_ns = inner_ns.max(outer_ns);
+                Sample { value_ns, lost_ns: value_ns, gaps: count.map_or(1, u64::from), ..sample }
+            }
+            EventKind::Osnoise(osnoise) => Sample {
+                value_ns: osnoise.noise_max_ns,
+                lost_ns: osnoise.noise_ns,
+                gaps: osnoise.counts.iter().sum(),
+                ..sample
+            },
+            EventKind::Timerlat { context, latency_ns, .. } => {
+                Sample { value_ns: latency_ns, in_interrupt: context == TimerlatContext::Irq, ..sample }
+            }
+            EventKind::Lost { events } => {
+                lost += events.unwrap_or(1);
+                continue;
+            }
+            _ => continue,
+        });
     }
-    Ok(samples)
+    Ok((samples, lost))
 }
 
-fn check(buffer: &Buffer, tracer: Tracer) -> Result<(), RecordError> {
-    let known = buffer.tracefs().tracers();
+/// Whether a tracer can be had below `host`, as far as one can tell without starting it.
+///
+/// # Errors
+/// [`RecordError::Unavailable`] when it is not built, or tracefs cannot be reached.
+pub fn check_tracer(host: &HostRoot, tracer: Tracer) -> Result<(), RecordError> {
+    match Tracefs::find(host) {
+        Ok(tracefs) => check(&tracefs, tracer),
+        // It is mounted for the time that it is needed.
+        Err(error) if !Tracefs::can_be_mounted(host) => Err(error),
+        Err(_) => Ok(()),
+    }
+}
+
+fn check(tracefs: &Tracefs, tracer: Tracer) -> Result<(), RecordError> {
+    let known = tracefs.tracers();
     if known.iter().any(|name| name == tracer.name()) {
         return Ok(());
     }
@@ -196,6 +248,12 @@ fn settings(buffer: &Buffer, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
         Tracer::Hwlat => {
             let (width, window) = (plan.width(), plan.window());
             let (width_file, window_file) = ("hwlat_detector/width", "hwlat_detector/window");
+            // Kernels before 5.14 have this mode alone.
+            if top.join(MODE_FILE).exists() {
+                let target = Target::file_with(top.join(MODE_FILE).display().to_string(), Reading::Bracketed);
+                let effect = "hwlat: on one CPU after the other";
+                changes.push(Change::required(target, "round-robin", effect));
+            }
             // The width has to be below the window at every moment.
             let now: Option<u64> =
                 std::fs::read_to_string(top.join(window_file)).ok().and_then(|text| text.trim().parse().ok());

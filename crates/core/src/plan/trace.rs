@@ -1,0 +1,114 @@
+//! What a plan says about traces.
+
+use crate::units::{Bytes, Nanos};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// Which moments of a run are kept as traces. In a plan `trace = "on-spike"`, or a section with more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TracePlan {
+    /// When a trace is kept.
+    pub when: TraceWhen,
+    /// Only of latencies above it; by default the plan's limit, and 100us without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub above: Option<Nanos>,
+    /// How many traces are kept of each probe in each cell: those of its largest latencies.
+    pub worst: u32,
+    /// How much is recorded.
+    pub profile: TraceProfile,
+    /// Size of each CPU's ring; by default 4MiB, or 16MiB with functions. It has to hold the last 50ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<Bytes>,
+    /// Events that are recorded beyond those of the profile: `raw_syscalls/sys_enter`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+}
+
+impl Default for TracePlan {
+    fn default() -> Self {
+        Self {
+            when: TraceWhen::OnSpike,
+            above: None,
+            worst: 3,
+            profile: TraceProfile::Light,
+            buffer: None,
+            events: Vec::new(),
+        }
+    }
+}
+
+impl TracePlan {
+    /// Above which latency a trace is kept, in a plan with that limit.
+    pub fn above(&self, limit: Option<Nanos>) -> Nanos {
+        self.above.or(limit).unwrap_or(Nanos::from_micros(100))
+    }
+
+    /// Size of each CPU's ring.
+    pub fn buffer(&self) -> Bytes {
+        self.buffer.unwrap_or_else(|| self.profile.buffer())
+    }
+}
+
+/// When a trace is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TraceWhen {
+    /// When something is late.
+    #[default]
+    OnSpike,
+    /// Never: nothing is recorded.
+    Off,
+}
+
+/// How much is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TraceProfile {
+    /// Events of the scheduler, interrupts, timers and interprocessor interrupts: what names most causes.
+    #[default]
+    Light,
+    /// The same and every kernel function (the function tracer): names the function that held the CPU.
+    Functions,
+    /// The same and every kernel function with its duration (the function-graph tracer).
+    Graph,
+}
+
+impl TraceProfile {
+    /// Its tracer.
+    pub fn tracer(self) -> &'static str {
+        match self {
+            Self::Light => "nop",
+            Self::Functions => "function",
+            Self::Graph => "function_graph",
+        }
+    }
+
+    /// Size of each CPU's ring by default.
+    pub fn buffer(self) -> Bytes {
+        match self {
+            Self::Light => Bytes(4 << 20),
+            Self::Functions | Self::Graph => Bytes(16 << 20),
+        }
+    }
+}
+
+impl FromStr for TraceProfile {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "light" => Ok(Self::Light),
+            "functions" => Ok(Self::Functions),
+            "graph" => Ok(Self::Graph),
+            _ => Err(format!("`{text}` is not a profile; choose light, functions or graph")),
+        }
+    }
+}
+
+/// The schema of the key `trace`: a word or a section.
+pub(super) fn word_or_section(generator: &mut SchemaGenerator) -> Schema {
+    let word = generator.subschema_for::<TraceWhen>();
+    let section = generator.subschema_for::<Option<TracePlan>>();
+    json_schema!({ "anyOf": [word, section], "description": "Keeps traces of late moments: `on-spike`, or a section" })
+}

@@ -1,0 +1,36 @@
+//! The traces that a run keeps of its largest spikes.
+
+use super::ExplainResult;
+use crate::units::CpuId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The trace of one spike of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SpikeTrace {
+    /// The file, a trace.dat, below the run directory: `traces/idle-1-1-1.dat`.
+    pub path: String,
+    /// The cell.
+    pub cell: String,
+    /// The repeat that it belongs to, from 1.
+    pub repeat: u32,
+    /// The attempt at that repeat, from 1.
+    pub attempt: u32,
+    /// The probe that saw the spike, joined to its series with a `/` if it has several.
+    pub probe: String,
+    /// Command of the measured task, as the trace names it, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// The CPU that was late.
+    pub cpu: CpuId,
+    /// When the task ran again: CLOCK_MONOTONIC, which is the trace's clock too.
+    pub at_ns: u64,
+    /// How late it was.
+    pub latency_ns: u64,
+    /// Who made it late; absent until the trace was explained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained: Option<ExplainResult>,
+    /// Why it could not be explained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

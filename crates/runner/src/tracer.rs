@@ -1,0 +1,249 @@
+//! The tracer probe: a measuring tracer of the kernel, driven from here, brought into the form of the other probes.
+//!
+//! In: the lines that the tracer prints. Out: intervals with histograms, and the largest samples of each as spikes. The
+//! moment of a sample is that of its line: for hwlat and osnoise the end of the window that it is of.
+
+use crate::error::RunError;
+use crate::prepare::Experiment;
+use crate::repeat::NOT_RESTORED;
+use std::time::Duration;
+use whylate_core::plan::{Tracer, TracerPlan};
+use whylate_core::record::{Interval, SpikeRecord};
+use whylate_core::warning::push_once;
+use whylate_core::{Nanos, Warning};
+use whylate_probe::{
+    Batch, Elsewhere, LaneSpec, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress,
+};
+use whylate_stats::Histogram;
+use whylate_sys::clock;
+use whylate_sys::host::HostRoot;
+use whylate_trace::record::{RecordError, Sample, TracerSession, check_tracer};
+
+/// How often the tracer's lines are read.
+const POLL: Duration = Duration::from_millis(50);
+/// Largest samples of a stored interval that are kept one by one, of each series on each CPU.
+const SPIKES_KEPT: usize = 16;
+
+/// Leaves out each tracer probe that this kernel cannot have, with a warning.
+///
+/// # Errors
+/// [`RunError::Tracer`] when no other probe is left.
+pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Experiment, RunError> {
+    let mut refused = None;
+    for group in &mut experiment.probes {
+        group.retain(|spec| {
+            let ProbeKind::Tracer { plan } = &spec.kind else { return true };
+            match check_tracer(root, plan.tracer) {
+                Ok(()) => true,
+                Err(error) => {
+                    let text = format!("the {} tracer does not measure: {error}", plan.tracer);
+                    push_once(&mut experiment.warnings, Warning::without_fix("no-tracer", text));
+                    refused.get_or_insert(error);
+                    false
+                }
+            }
+        });
+    }
+    experiment.probes.retain(|group| !group.is_empty());
+    match refused {
+        Some(source) if experiment.probes.is_empty() => Err(RunError::Tracer { source }),
+        _ => Ok(experiment),
+    }
+}
+
+/// Measures with a tracer, to its end.
+///
+/// # Errors
+/// [`ProbeError`] when the kernel refuses the tracer, or its lines cannot be read.
+pub(crate) fn measure(
+    root: &HostRoot,
+    plan: &TracerPlan,
+    spec: &ProbeSpec,
+    stored: Nanos,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, ProbeError> {
+    let _elsewhere = Elsewhere::move_to(&spec.other_cpus);
+    let (mut session, mut warnings) = TracerSession::start(root, plan, &spec.cpus).map_err(failed)?;
+    let start_ns = clock::now().0.saturating_add(spec.warmup.0);
+    let mut collector = Collector::new(spec, plan, start_ns);
+    let end_ns = start_ns.saturating_add(spec.duration.0);
+    let mut next_ns = start_ns.saturating_add(stored.0);
+    let (mut stopped, mut outcome) = (false, Ok(()));
+    while outcome.is_ok() && !stopped && clock::now().0 < end_ns {
+        std::thread::sleep(POLL);
+        outcome = collector.poll(&mut session, end_ns, observer);
+        let now = clock::now().0;
+        let elapsed = Nanos(now.saturating_sub(start_ns));
+        observer.progress(&Progress { elapsed, duration: spec.duration, cpus: collector.so_far() });
+        if outcome.is_ok() && now >= next_ns && now < end_ns {
+            next_ns = now.saturating_add(stored.0);
+            outcome = observer.batch(collector.take(now)).map_err(ProbeError::Observer);
+        }
+        stopped = observer.should_stop();
+    }
+    let last = collector.take(clock::now().0.min(end_ns));
+    let outcome = outcome.and_then(|()| observer.batch(last).map_err(ProbeError::Observer));
+    if session.lost() > 0 {
+        let text = format!(
+            "{} lines of the {} tracer were lost: its figures lack them",
+            session.lost(),
+            plan.tracer
+        );
+        warnings.push(Warning::without_fix("tracer-lines-lost", text));
+    }
+    if let Err(error) = session.finish() {
+        let text = format!("not restored: {error}");
+        warnings.push(Warning::new(NOT_RESTORED, text, "whylate treat restore"));
+    }
+    outcome.map(|()| Outcome { warnings, broke: None, stopped })
+}
+
+fn failed(error: RecordError) -> ProbeError {
+    match error {
+        RecordError::Unavailable(reason) => ProbeError::Unavailable(reason),
+        error => ProbeError::Failed(error.to_string()),
+    }
+}
+
+/// What one series on one CPU has brought since the last stored interval.
+struct Lane {
+    spec: LaneSpec,
+    in_interrupt: bool,
+    histogram: Histogram,
+    gaps: u64,
+    lost_ns: u64,
+    /// The largest samples, unordered.
+    spikes: Vec<SpikeRecord>,
+    /// Over all of the measurement.
+    samples: u64,
+    max_ns: u64,
+}
+
+/// Sorts the samples by CPU and series.
+struct Collector {
+    lanes: Vec<Lane>,
+    looks_for_gaps: bool,
+    /// The moment of a sample is known well enough to look for its cause.
+    has_moments: bool,
+    start_ns: u64,
+    interval_start_ns: u64,
+}
+
+impl Collector {
+    fn new(spec: &ProbeSpec, plan: &TracerPlan, start_ns: u64) -> Self {
+        let lane = |spec: LaneSpec| Lane {
+            in_interrupt: spec.series.as_deref().is_some_and(|series| series.contains('/')),
+            spec,
+            histogram: Histogram::new(),
+            gaps: 0,
+            lost_ns: 0,
+            spikes: Vec::new(),
+            samples: 0,
+            max_ns: 0,
+        };
+        Self {
+            lanes: spec.lanes().into_iter().map(lane).collect(),
+            looks_for_gaps: plan.tracer != Tracer::Timerlat,
+            has_moments: plan.tracer != Tracer::Osnoise,
+            start_ns,
+            interval_start_ns: start_ns,
+        }
+    }
+
+    /// Takes the new lines, and tells of their spikes.
+    fn poll(
+        &mut self,
+        session: &mut TracerSession,
+        end_ns: u64,
+        observer: &mut dyn Observer,
+    ) -> Result<(), ProbeError> {
+        let samples = session.poll().map_err(failed)?;
+        let counts = |sample: &&Sample| (self.start_ns..=end_ns).contains(&sample.at_ns);
+        let spikes: Vec<SpikeRecord> = samples
+            .iter()
+            .filter(counts)
+            .copied()
+            .collect::<Vec<_>>()
+            .iter()
+            .filter_map(|it| self.add(it))
+            .collect();
+        if self.has_moments && !spikes.is_empty() {
+            observer.spikes(&spikes);
+        }
+        Ok(())
+    }
+
+    /// Counts a sample; the spike that it is. A part of another sample is none.
+    fn add(&mut self, sample: &Sample) -> Option<SpikeRecord> {
+        let is_its =
+            |lane: &&mut Lane| lane.spec.cpu == sample.cpu && lane.in_interrupt == sample.in_interrupt;
+        let lane = self.lanes.iter_mut().find(is_its)?;
+        lane.histogram.record(sample.value_ns);
+        lane.gaps += sample.gaps;
+        lane.lost_ns = lane.lost_ns.saturating_add(sample.lost_ns);
+        lane.samples += 1;
+        lane.max_ns = lane.max_ns.max(sample.value_ns);
+        if lane.in_interrupt || !self.has_moments {
+            return None;
+        }
+        let spike = SpikeRecord {
+            cpu: sample.cpu,
+            series: lane.spec.series.clone(),
+            at_ns: sample.at_ns,
+            latency_ns: sample.value_ns,
+            sample: lane.samples - 1,
+        };
+        lane.keep(&spike);
+        Some(spike)
+    }
+
+    /// Per CPU: samples and the largest one so far.
+    fn so_far(&self) -> Vec<(whylate_core::CpuId, u64, u64)> {
+        let whole = self.lanes.iter().filter(|lane| !lane.in_interrupt);
+        whole.map(|lane| (lane.spec.cpu, lane.samples, lane.max_ns)).collect()
+    }
+
+    /// Ends a stored interval.
+    fn take(&mut self, end_ns: u64) -> Batch {
+        let start_ns = std::mem::replace(&mut self.interval_start_ns, end_ns);
+        let mut batch = Batch { start_ns, end_ns, ..Batch::default() };
+        for lane in &mut self.lanes {
+            let histogram = std::mem::take(&mut lane.histogram);
+            let gaps = self.looks_for_gaps.then(|| std::mem::take(&mut lane.gaps));
+            let lost_ns = self.looks_for_gaps.then(|| std::mem::take(&mut lane.lost_ns));
+            batch.intervals.push(Interval {
+                cpu: lane.spec.cpu,
+                start_ns,
+                end_ns,
+                series: lane.spec.series.clone(),
+                samples: histogram.count(),
+                sum_ns: u64::try_from(histogram.sum()).unwrap_or(u64::MAX),
+                min_ns: histogram.min(),
+                max_ns: histogram.max(),
+                gaps,
+                lost_ns,
+                histogram: histogram.buckets().collect(),
+                ..Interval::default()
+            });
+            batch.spikes.append(&mut lane.spikes);
+        }
+        batch
+    }
+}
+
+impl Lane {
+    /// Keeps a spike if it is among the largest of the interval.
+    fn keep(&mut self, spike: &SpikeRecord) {
+        if self.spikes.len() < SPIKES_KEPT {
+            self.spikes.push(spike.clone());
+            return;
+        }
+        let least = self.spikes.iter_mut().min_by_key(|kept| kept.latency_ns);
+        if let Some(least) = least.filter(|least| least.latency_ns < spike.latency_ns) {
+            *least = spike.clone();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

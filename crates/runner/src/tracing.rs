@@ -1,0 +1,227 @@
+//! The traces of a run: recorded while probes measure, kept of the largest spikes of each cell, explained when a repeat
+//! has ended.
+//!
+//! In: the spikes as they come. Out: files in `traces/`, each with a note that says which spike it is of and who did it.
+//! A recording that fails ends, with a warning; the measurement goes on.
+
+use crate::machine::Machine;
+use crate::prepare::Experiment;
+use crate::repeat::NOT_RESTORED;
+use std::collections::HashMap;
+use std::path::Path;
+use whylate_core::record::SpikeRecord;
+use whylate_core::result::{ExplainResult, SpikeTrace};
+use whylate_core::warning::push_once;
+use whylate_core::{CpuSet, SeriesName, Warning};
+use whylate_probe::{Elsewhere, ProbeSpec};
+use whylate_store::{RowKey, RunDirectory};
+use whylate_trace::explain::{KeptMoment, explain_kept};
+use whylate_trace::parse;
+use whylate_trace::record::{Change, Keeper, Kept, RecordError, Request, own_command};
+
+/// `code` of the warning that there are no traces, or no more of them.
+const NO_TRACES: &str = "no-traces";
+
+/// The recording of a run, where its plan asks for one and the machine can.
+pub(crate) struct Tracing {
+    keeper: Option<Keeper>,
+    /// The traces that each cell has so far of each group of probes.
+    kept: HashMap<(String, String), Vec<Kept>>,
+    /// Those of the repeat under way, not yet explained.
+    new: Vec<SpikeTrace>,
+    missed: u64,
+}
+
+impl Tracing {
+    /// Begins to record, paused, if the plan says so. Why not, and what the recording costs, are warnings.
+    pub(crate) fn start(experiment: &Experiment, machine: &dyn Machine, warnings: &mut Vec<Warning>) -> Self {
+        let mut tracing = Self { keeper: None, kept: HashMap::new(), new: Vec::new(), missed: 0 };
+        let Some(plan) = &experiment.plan.trace else { return tracing };
+        let request = Request {
+            profile: plan.profile,
+            cpus: experiment.facts.cpu_context().online,
+            buffer: plan.buffer(),
+            events: plan.events.clone(),
+        };
+        match machine.start_trace(&request) {
+            Ok((ring, more)) => {
+                more.into_iter().for_each(|warning| push_once(warnings, warning));
+                let text = "events are recorded while the probes measure: every figure of this run contains what that \
+                            costs";
+                push_once(
+                    warnings,
+                    Warning::new("traced", text, "compare with runs that are traced as well"),
+                );
+                let above = plan.above(experiment.plan.limit);
+                let mut keeper = Keeper::new(ring, above, plan.worst as usize);
+                let paused = keeper.pause();
+                tracing.keeper = Some(keeper);
+                tracing.note(paused, warnings);
+            }
+            Err(error) => give_up(&error, warnings),
+        }
+        tracing
+    }
+
+    /// Empties the ring and records, for probes that are about to measure: each with the buffer that its break stops.
+    /// Until what is returned is dropped, the caller keeps to the CPUs that none of them measures.
+    pub(crate) fn begin(
+        &mut self,
+        cell: &str,
+        specs: &[ProbeSpec],
+        warnings: &mut Vec<Warning>,
+    ) -> (Vec<ProbeSpec>, Option<Elsewhere>) {
+        let mut specs = specs.to_vec();
+        let Some(keeper) = &mut self.keeper else { return (specs, None) };
+        let begun = keeper.begin(self.kept.remove(&group(cell, &specs)).unwrap_or_default());
+        for spec in &mut specs {
+            spec.trace_folder = Some(keeper.folder().to_owned());
+        }
+        let measured: CpuSet = specs.iter().flat_map(|spec| spec.cpus.iter()).collect();
+        let others = specs.first().map(|spec| spec.other_cpus.difference(&measured)).unwrap_or_default();
+        self.note(begun, warnings);
+        (specs, Some(Elsewhere::move_to(&others)))
+    }
+
+    /// Keeps the trace, if the largest of these spikes is worth it.
+    pub(crate) fn spikes(
+        &mut self,
+        key: &RowKey,
+        spikes: &[SpikeRecord],
+        directory: &RunDirectory,
+        warnings: &mut Vec<Warning>,
+    ) {
+        let Some(keeper) = &mut self.keeper else { return };
+        let path = &mut |_: &SpikeRecord| directory.new_trace_path(&key.cell, key.repeat, key.attempt);
+        let kept = keeper.spikes(spikes, path);
+        if let Some(Some(change)) = self.note(kept, warnings)
+            && let Err(error) = self.changed(change, key, directory)
+        {
+            let text = format!("a trace has no note of what it is of: {error}");
+            push_once(warnings, Warning::without_fix("trace-without-note", text));
+        }
+    }
+
+    fn changed(
+        &mut self,
+        change: Change,
+        key: &RowKey,
+        directory: &RunDirectory,
+    ) -> Result<(), whylate_store::StoreError> {
+        let Change { spike, kept, removed } = change;
+        if let Some(removed) = removed {
+            self.new.retain(|trace| !removed.path.ends_with(&trace.path));
+            directory.remove_trace_note(&removed.path)?;
+        }
+        let below = kept.path.strip_prefix(directory.path()).unwrap_or(&kept.path);
+        let series = SeriesName::in_probe(&key.probe, spike.series.as_deref());
+        let task = match series.probe {
+            "tracer" => Some(format!("timerlat/{}", kept.cpu)).filter(|_| series.series == Some("timerlat")),
+            _ => own_command(),
+        };
+        let trace = SpikeTrace {
+            task,
+            path: below.display().to_string(),
+            cell: key.cell.clone(),
+            repeat: key.repeat,
+            attempt: key.attempt,
+            probe: series.to_string(),
+            cpu: kept.cpu,
+            at_ns: kept.at_ns,
+            latency_ns: kept.latency_ns,
+            explained: None,
+            error: None,
+        };
+        directory.keep_trace_note(&trace)?;
+        self.new.push(trace);
+        Ok(())
+    }
+
+    /// Pauses: the probes have ended.
+    pub(crate) fn pause(&mut self, cell: &str, specs: &[ProbeSpec], warnings: &mut Vec<Warning>) {
+        let paused = self.keeper.as_mut().map(Keeper::pause);
+        if let Some(paused) = paused
+            && let Some((kept, missed)) = self.note(paused, warnings)
+        {
+            self.kept.insert(group(cell, specs), kept);
+            self.missed += missed;
+        }
+    }
+
+    /// Explains the traces of the repeat that has ended, and keeps that with them.
+    pub(crate) fn explain(&mut self, directory: &RunDirectory, warnings: &mut Vec<Warning>) {
+        for mut trace in self.new.drain(..) {
+            match explained(&trace, directory.path()) {
+                Ok(result) => trace.explained = Some(result),
+                Err(error) => trace.error = Some(error.to_string()),
+            }
+            if let Err(error) = directory.keep_trace_note(&trace) {
+                let text =
+                    format!("the cause of a spike is not kept: {error}; `whylate explain` finds it again");
+                push_once(warnings, Warning::without_fix("trace-without-note", text));
+            }
+        }
+    }
+
+    /// Ends the recording and gives tracing back.
+    pub(crate) fn finish(&mut self, warnings: &mut Vec<Warning>) {
+        if self.missed > 0 {
+            let text = format!(
+                "{} latencies above the limit have no trace because another one was being saved",
+                self.missed
+            );
+            push_once(warnings, Warning::without_fix("untraced-spikes", text));
+        }
+        if let Some(Err(error)) = self.keeper.take().map(Keeper::finish) {
+            let text = format!("not restored: {error}");
+            push_once(warnings, Warning::new(NOT_RESTORED, text, "whylate treat restore"));
+        }
+    }
+
+    /// What a step of the recording brought; one that failed ends it.
+    fn note<T>(&mut self, outcome: Result<T, RecordError>, warnings: &mut Vec<Warning>) -> Option<T> {
+        match outcome {
+            Ok(brought) => Some(brought),
+            Err(error) => {
+                give_up(&error, warnings);
+                self.finish(warnings);
+                None
+            }
+        }
+    }
+}
+
+/// Probes that measure one after another have traces of their own: a gap of `stall` is no measure for a latency of
+/// `timer`.
+fn group(cell: &str, specs: &[ProbeSpec]) -> (String, String) {
+    (cell.to_owned(), specs.iter().map(|spec| format!("{} {}", spec.name(), spec.cpus)).collect())
+}
+
+fn give_up(error: &RecordError, warnings: &mut Vec<Warning>) {
+    let text = format!("spikes are not traced: {error}");
+    push_once(warnings, Warning::without_fix(NO_TRACES, text));
+}
+
+/// Who made the spike of a trace late; its path is that in the run.
+fn explained(trace: &SpikeTrace, directory: &Path) -> Result<ExplainResult, parse::ParseError> {
+    let moment = moment(trace);
+    let mut reader = parse::open(&directory.join(&trace.path))?;
+    let mut result = explain_kept(reader.as_mut(), &moment)?;
+    for explained in &mut result.traces {
+        explained.path.clone_from(&trace.path);
+    }
+    Ok(result)
+}
+
+/// What the trace was kept for.
+pub fn moment(trace: &SpikeTrace) -> KeptMoment {
+    let probe = SeriesName::of(&trace.probe);
+    let looks_for_gaps = probe.probe == "stall" || matches!(probe.series, Some("hwlat" | "osnoise"));
+    KeptMoment {
+        task: trace.task.clone(),
+        cpu: trace.cpu,
+        at_ns: trace.at_ns,
+        latency_ns: trace.latency_ns,
+        sleeps: !looks_for_gaps,
+    }
+}

@@ -1,0 +1,105 @@
+//! The traces of a run: files in `traces/`, each with a note beside it that says which spike it is of.
+//!
+//! A trace is there before its note, and is removed after it: one without a note is complete all the same, and only
+//! its place in the run is not known.
+
+use crate::directory::RunDirectory;
+use crate::error::StoreError;
+use crate::info::write_json;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use whylate_core::Warning;
+use whylate_core::result::{CellResult, SpikeTrace};
+
+/// Folder of recorded traces.
+pub(crate) const TRACES_FOLDER: &str = "traces";
+/// Ending of the notes.
+const NOTE: &str = "json";
+/// `code` of the warning about a note that cannot be read.
+const UNREADABLE_NOTE: &str = "unreadable-trace-note";
+
+impl RunDirectory {
+    /// A file for a new trace: `traces/<cell>-<repeat>-<attempt>-<number>.dat`, with the first number that is free.
+    /// Characters of the cell's name that do not belong in a file name become `_`.
+    pub fn new_trace_path(&self, cell: &str, repeat: u32, attempt: u32) -> PathBuf {
+        let safe = |c: char| if c.is_alphanumeric() || "+-_.".contains(c) { c } else { '_' };
+        let cell: String = cell.chars().map(safe).collect();
+        let path = |number: u32| self.traces_path().join(format!("{cell}-{repeat}-{attempt}-{number}.dat"));
+        // Of a number whose trace made room for another one, nothing is left.
+        (1..).map(path).find(|path| !path.exists()).unwrap_or_else(|| path(0))
+    }
+
+    /// Keeps what is known of a trace beside it.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`] or [`StoreError::Io`]; an older note stays then.
+    pub fn keep_trace_note(&self, trace: &SpikeTrace) -> Result<(), StoreError> {
+        write_json(&self.path().join(&trace.path).with_extension(NOTE), trace)
+    }
+
+    /// Removes the note of a trace that is no more.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn remove_trace_note(&self, trace: &Path) -> Result<(), StoreError> {
+        let path = trace.with_extension(NOTE);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::io("remove", &path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The notes of the run in `path` whose traces are there, largest latency first, and what could not be read.
+pub(crate) fn read(path: &Path) -> (Vec<SpikeTrace>, Vec<Warning>) {
+    let (mut traces, mut warnings) = (Vec::new(), Vec::new());
+    let mut notes: Vec<PathBuf> = fs::read_dir(path.join(TRACES_FOLDER))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == NOTE))
+        .collect();
+    notes.sort();
+    for note in notes {
+        let read = fs::read(&note).map_err(|error| error.to_string());
+        let parsed = read
+            .and_then(|text| serde_json::from_slice::<SpikeTrace>(&text).map_err(|error| error.to_string()));
+        match parsed {
+            // The path in a note may come from anywhere.
+            Ok(trace) => {
+                if note.with_extension("dat").is_file() {
+                    traces.push(trace);
+                }
+            }
+            Err(error) => {
+                let text = format!("{} says nothing of its trace: {error}", note.display());
+                warnings.push(Warning::without_fix(UNREADABLE_NOTE, text));
+            }
+        }
+    }
+    traces.sort_by_key(|trace| std::cmp::Reverse(trace.latency_ns));
+    (traces, warnings)
+}
+
+/// Joins the traces of a cell to its spikes: a spike that nothing explains yet gets the cause that its trace shows.
+pub(crate) fn join(cell: &mut CellResult, traces: Vec<SpikeTrace>) {
+    let listed = cell.probes.iter_mut().flat_map(|probe| &mut probe.spikes).chain(&mut cell.spikes);
+    for spike in listed {
+        let is_its = |trace: &&SpikeTrace| {
+            trace.cpu == spike.cpu
+                && trace.at_ns == spike.at_ns
+                && spike.probe.as_ref().is_none_or(|probe| *probe == trace.probe)
+        };
+        let explained = traces.iter().find(is_its).and_then(|trace| trace.explained.as_ref()?.spikes.first());
+        if let Some(explained) = explained.filter(|_| spike.cause.evidence.is_empty()) {
+            spike.cause = explained.cause.clone();
+            spike.also.clone_from(&explained.also);
+            spike.lost = spike.lost.max(explained.lost);
+        }
+    }
+    cell.traces = traces;
+}

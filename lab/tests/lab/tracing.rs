@@ -1,0 +1,267 @@
+//! Recordings and the kernel's measuring tracers on real kernels: planted stalls are named and measured, and tracing is
+//! given back, also after a kill.
+
+use serde_json::Value;
+use std::time::Duration;
+use whylate_lab::suite::LabTest;
+use whylate_lab::{Guest, Kernel, LabError, Machine, Output, Profile, Stall};
+
+/// Length of the planted stalls.
+const STALL_NS: u64 = 6_000_000;
+/// Length of stalls beside a recording of functions, which makes everything late in counted time.
+const LONG_STALL_NS: u64 = 30_000_000;
+/// Length of a planted NMI where CPUs are threads of the host.
+const NMI_NS: u64 = 60_000_000;
+/// How far a length may be from the planted one.
+const TOLERANCE: f64 = 0.05;
+/// Guests in counted time are slow.
+const PATIENCE: Duration = Duration::from_secs(280);
+
+pub(crate) fn tests() -> Vec<LabTest> {
+    let mut tests = Vec::new();
+    for kernel in Kernel::ALL {
+        let counted = Machine::new(Profile::Counted, kernel);
+        let threads = Machine::new(Profile::Threads, kernel);
+        tests.extend([
+            LabTest::new("tracing_record_light_holds_the_stall", counted.clone(), record_light),
+            LabTest::new("tracing_record_functions_names_the_function", counted.clone(), record_functions),
+            LabTest::new("tracing_record_graph_names_the_function", counted.clone(), record_graph),
+            LabTest::new("tracing_a_run_keeps_and_explains_its_spikes", counted.clone(), on_spike),
+            LabTest::new("tracing_timerlat_measures_a_stall", counted.clone(), timerlat),
+            LabTest::new("tracing_osnoise_measures_a_long_interrupt", counted, osnoise),
+            LabTest::new("tracing_hwlat_measures_an_nmi", threads.clone(), hwlat),
+            LabTest::new("tracing_is_given_back_after_a_kill", threads, kills),
+        ]);
+    }
+    tests
+}
+
+fn json(output: &Output, file: &str) -> Value {
+    let text = std::fs::read_to_string(output.files.join(file)).unwrap_or_default();
+    serde_json::from_str(&text)
+        .unwrap_or_else(|error| panic!("{error} in {file}: {text}\n{}\n{}", output.stdout, output.stderr))
+}
+
+fn stalls(output: &Output) -> Vec<Stall> {
+    let log = std::fs::read_to_string(output.files.join("plant")).unwrap_or_default();
+    Stall::read(&log).unwrap_or_else(|error| panic!("{error}: {log}"))
+}
+
+/// Everything of tracing that all buffers share, and the buffers.
+const SNAPSHOT: &str = "snapshot() { (cd /sys/kernel/tracing; grep -H . tracing_thresh osnoise/* hwlat_detector/* \
+    current_tracer tracing_on 2>/dev/null; ls instances) }\n";
+
+/// Records until one of the stalls that are planted meanwhile, and explains the file. The first ones may come before the
+/// probe measures.
+fn record(guest: &mut Guest, profile: &str, length_ns: u64) -> Result<Output, LabError> {
+    let script = format!(
+        "{SNAPSHOT}[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\nrm -f /tmp/late.dat\n\
+         whylate explain --help >/dev/null\nsnapshot >/tmp/before\n\
+         whylate trace record --until {}ns --profile {profile} --cpu 0 -i 1ms -D 100s -o /tmp/late.dat --json -q \
+         >$OUT/recorded.json & record=$!\n\
+         until grep -qs 1 /sys/kernel/tracing/instances/whylate-trace-*/tracing_on; do\n\
+         kill -0 $record || break; sleep 0.1; done\n\
+         echo 'irq-off {length_ns}ns cpu=0 count=20 every=500ms' >/proc/plant\ncat /proc/plant >$OUT/plant\n\
+         wait $record; status=$?; [ $status = 2 ] || {{ echo ended with $status; exit 10; }}\n\
+         whylate explain /tmp/late.dat --json >$OUT/explained.json || exit 11\n\
+         trace-cmd report /tmp/late.dat >/tmp/report 2>$OUT/trace-cmd || exit 12\n\
+         wc -l </tmp/report; tail -n 3 /tmp/report\nsnapshot | diff /tmp/before - || exit 13",
+        length_ns / 2
+    );
+    let output = guest.start(&script)?.wait(PATIENCE)?;
+    assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
+    Ok(output)
+}
+
+/// The spike in an explanation that one of the stalls made.
+fn spike_of(explained: &Value, stalls: &[Stall]) -> Value {
+    let spikes = explained["spikes"].as_array().cloned().unwrap_or_default();
+    let at = |spike: &Value, key: &str| spike[key].as_u64().unwrap_or_default();
+    let spans = |spike: &&Value| {
+        stalls
+            .iter()
+            .any(|stall| at(spike, "expected_ns") < stall.end_ns && at(spike, "actual_ns") >= stall.end_ns)
+    };
+    spikes.iter().find(spans).cloned().unwrap_or_else(|| panic!("{stalls:?} made none of {explained:#}"))
+}
+
+fn assert_named(output: &Output) {
+    let stalls = stalls(output);
+    for (file, key) in [("recorded.json", Some("explained")), ("explained.json", None)] {
+        let document = json(output, file);
+        let explained = key.map_or(&document, |key| &document[key]);
+        let spike = spike_of(explained, &stalls);
+        let cause = &spike["cause"];
+        assert_eq!(cause["kind"], "irqs_off", "{file}: {spike:#}");
+        let callers = cause["callers"].as_array().cloned().unwrap_or_default();
+        let names: Vec<&Value> = std::iter::once(&cause["function"]).chain(&callers).collect();
+        assert!(names.iter().any(|name| *name == stalls[0].function.as_str()), "{file}: {spike:#}");
+        assert_eq!(spike["expected_from"], "timer", "{file}: {spike:#}");
+    }
+    let events: u64 =
+        output.stdout.lines().next().and_then(|line| line.trim().parse().ok()).unwrap_or_default();
+    assert!(events > 100, "trace-cmd shows {}", output.stdout);
+}
+
+fn record_light(guest: &mut Guest) -> Result<(), LabError> {
+    let output = record(guest, "light", STALL_NS)?;
+    let stalls = stalls(&output);
+    let spike = spike_of(&json(&output, "recorded.json")["explained"], &stalls);
+    // No event tells the function: nothing else must be named.
+    let cause = &spike["cause"];
+    let kind = cause["kind"].as_str().unwrap_or_default();
+    assert!(["irqs_off", "unattributed"].contains(&kind), "{spike:#}");
+    assert!(cause["function"].is_null() || cause["function"] == stalls[0].function.as_str(), "{spike:#}");
+    assert_eq!(spike["expected_from"], "timer", "{spike:#}");
+    Ok(())
+}
+
+fn record_functions(guest: &mut Guest) -> Result<(), LabError> {
+    assert_named(&record(guest, "functions", LONG_STALL_NS)?);
+    Ok(())
+}
+
+fn record_graph(guest: &mut Guest) -> Result<(), LabError> {
+    // Most kernels have this tracer for their top-level buffer only.
+    let told =
+        guest.run("whylate trace record --until 1s --profile graph -D 1s -o /tmp/graph.dat -q; echo $?")?;
+    if told.stdout.trim() == "69" {
+        assert_eq!(told.stderr.lines().count(), 1, "{}", told.stderr);
+        assert!(told.stderr.contains("function_graph tracer"), "{}", told.stderr);
+        return Ok(());
+    }
+    assert_named(&record(guest, "graph", LONG_STALL_NS)?);
+    Ok(())
+}
+
+/// A plan of one cell, measured on CPU 0.
+fn plan(duration: &str, more: &str) -> String {
+    format!(
+        "cat >/tmp/plan.toml <<'END'\nname = \"lab\"\nduration = \"{duration}\"\nrepeats = 1\nsettle = \"10ms\"\n\
+         noise_floor = \"0s\"\n{more}\nEND\nrm -rf /tmp/run\n"
+    )
+}
+
+/// Runs the plan while `plant` is written to the planter, once the instance of `purpose` records.
+fn run_beside(guest: &mut Guest, plan: &str, purpose: &str, plant: &str) -> Result<Output, LabError> {
+    let script = format!(
+        "{SNAPSHOT}[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\n{plan}\
+         whylate plans quick >/dev/null\nsnapshot >/tmp/before\n\
+         whylate run /tmp/plan.toml -o /tmp/run --json -q >$OUT/result.json & run=$!\n\
+         until grep -qs 1 /sys/kernel/tracing/instances/whylate-{purpose}-*/tracing_on; do\n\
+         kill -0 $run || break; sleep 0.1; done\nsleep 1\n\
+         echo '{plant}' >/proc/plant\ncat /proc/plant >$OUT/plant\n\
+         wait $run; echo $? >$OUT/status\nsnapshot | diff /tmp/before - || exit 13\nls /tmp/run/traces"
+    );
+    let output = guest.start(&script)?.wait(PATIENCE)?;
+    assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
+    Ok(output)
+}
+
+fn on_spike(guest: &mut Guest) -> Result<(), LabError> {
+    let more = "limit = \"15ms\"\ntrace = { profile = \"functions\", worst = 1 }\n[target]\ncpus = \"0\"\n\
+                [[probe]]\nkind = \"timer\"\ninterval = \"1ms\"";
+    let plant = format!("irq-off {LONG_STALL_NS}ns cpu=0 count=16 every=500ms");
+    let output = run_beside(guest, &plan("10s", more), "trace", &plant)?;
+    let (result, stalls) = (json(&output, "result.json"), stalls(&output));
+    let cell = &result["cells"][0];
+    let trace = &cell["traces"][0];
+    let spike = spike_of(&trace["explained"], &stalls);
+    assert_eq!((&spike["cause"]["kind"], &spike["expected_from"]), (&"irqs_off".into(), &"timer".into()));
+    assert!(spike["cause"].to_string().contains(&stalls[0].function), "{spike:#}");
+    // The spike that the probe measured has that cause too.
+    let at = trace["at_ns"].as_u64();
+    let listed = cell["spikes"].as_array().cloned().unwrap_or_default();
+    let own = listed.iter().find(|spike| spike["at_ns"].as_u64() == at);
+    assert_eq!(own.map(|spike| &spike["cause"]["kind"]), Some(&"irqs_off".into()), "{cell:#}");
+    assert!(output.stdout.contains("idle-1-1-1.dat"), "{}", output.stdout);
+    assert_eq!(result["restored"], true);
+    Ok(())
+}
+
+/// The figures of a tracer on the first CPU of the first cell.
+fn figures(output: &Output, series: &str) -> Value {
+    let result = json(output, "result.json");
+    let probe = &result["cells"][0]["probes"][0];
+    assert_eq!(
+        (&probe["probe"], &probe["cpus"][0]["series"]),
+        (&"tracer".into(), &series.into()),
+        "{result:#}"
+    );
+    assert_eq!(result["restored"], true, "{result:#}");
+    probe["cpus"][0].clone()
+}
+
+fn timerlat(guest: &mut Guest) -> Result<(), LabError> {
+    let more = "[target]\ncpus = \"0\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"timerlat\"\nperiod = \"1ms\"\npriority = 95";
+    let plant = format!("irq-off {STALL_NS}ns cpu=0 count=3 every=200ms");
+    let output = run_beside(guest, &plan("6s", more), "tracer", &plant)?;
+    let (cpu, stalls) = (figures(&output, "timerlat"), stalls(&output));
+    let longest = stalls.iter().map(Stall::length_ns).max().unwrap_or_default();
+    // A period begins at any moment of the stall's first millisecond.
+    let fits = |value: &Value| {
+        let value = value.as_u64().unwrap_or_default();
+        value + 1_000_000 >= longest && (value as f64) < longest as f64 * (1.0 + TOLERANCE)
+    };
+    assert!(fits(&cpu["max_ns"]), "{stalls:?}: {cpu:#}");
+    assert!(fits(&cpu["parts"][0]["max_ns"]), "the interrupt came late too: {cpu:#}");
+    assert!(cpu["samples"].as_u64() > Some(1_000), "{cpu:#}");
+    Ok(())
+}
+
+fn osnoise(guest: &mut Guest) -> Result<(), LabError> {
+    let more = "[target]\ncpus = \"0\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"osnoise\"\nwidth = \"100ms\"\n\
+                window = \"200ms\"\npriority = 50";
+    // In its own time: a stall outside of it is not seen, one of these is.
+    let plant = format!("hard-irq {STALL_NS}ns cpu=0 count=8 every=130ms");
+    let output = run_beside(guest, &plan("8s", more), "tracer", &plant)?;
+    let (cpu, stalls) = (figures(&output, "osnoise"), stalls(&output));
+    let longest = stalls.iter().map(Stall::length_ns).max().unwrap_or_default();
+    let max = cpu["max_ns"].as_u64().unwrap_or_default();
+    assert!((max as f64 - longest as f64).abs() < longest as f64 * TOLERANCE, "{stalls:?}: {cpu:#}");
+    assert!(cpu["gaps"].as_u64() > Some(0) && cpu["lost_ns"].as_u64() >= Some(max), "{cpu:#}");
+    Ok(())
+}
+
+fn hwlat(guest: &mut Guest) -> Result<(), LabError> {
+    let more = "[target]\ncpus = \"1\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"hwlat\"\nwidth = \"100ms\"\n\
+                window = \"200ms\"\nthreshold = \"20us\"";
+    let plant = format!("nmi {NMI_NS}ns cpu=1 count=12 every=130ms");
+    let output = run_beside(guest, &plan("8s", more), "tracer", &plant)?;
+    let (cpu, stalls) = (figures(&output, "hwlat"), stalls(&output));
+    // A host that stops the machine makes longer gaps, never shorter ones.
+    let shortest = stalls.iter().map(Stall::length_ns).min().unwrap_or_default();
+    assert!(cpu["max_ns"].as_u64() >= Some(shortest * 19 / 20), "{stalls:?}: {cpu:#}");
+    assert!(cpu["gaps"].as_u64() > Some(0), "{cpu:#}");
+    Ok(())
+}
+
+/// Recordings, tracers and runs with both are killed at different moments.
+fn kills(guest: &mut Guest) -> Result<(), LabError> {
+    let both = "trace = { profile = \"functions\", above = \"1us\" }\n[target]\ncpus = \"1\"\n[[probe]]\nkind = \"timer\"\n\
+                [[probe]]\nkind = \"tracer\"\ntracer = \"$tracer\"\n";
+    let keys = "case $tracer in hwlat) echo 'width = \"20ms\"'; echo 'window = \"50ms\"'; echo 'threshold = \"1ms\"';;\n\
+                osnoise) echo 'width = \"30ms\"'; echo 'window = \"60ms\"'; echo 'threshold = \"3us\"';;\n\
+                timerlat) echo 'period = \"2ms\"';; esac";
+    let head = "name = \"lab\"\nduration = \"1s\"\nrepeats = 9\nnoise_floor = \"0s\"\nsettle = \"1ms\"\n";
+    let script = format!(
+        "export WHYLATE_STATE_DIR=/tmp/state\n{SNAPSHOT}echo 77 >/sys/kernel/tracing/tracing_thresh\n\
+         snapshot >/tmp/before\nround=0\n\
+         for tracer in hwlat osnoise timerlat; do for wait in 0.3 0.7 1.5 2.2 3.1; do\n\
+         round=$((round + 1)); rm -rf /tmp/run\n\
+         {{ cat <<END\n{head}{both}END\n{keys}\n}} >/tmp/plan.toml\n\
+         whylate run /tmp/plan.toml -o /tmp/run -q >/dev/null 2>$OUT/run & run=$!\n\
+         sleep $wait; kill -9 $run; wait $run\n\
+         whylate treat restore >$OUT/restored 2>&1 || {{ cat $OUT/restored; exit 10; }}\n\
+         snapshot | diff /tmp/before - || exit 11\necho run-restored\ndone; done\n\
+         for wait in 0.2 0.6 1 2; do rm -f /tmp/late.dat\n\
+         whylate trace record --until 10s --profile functions --cpu 1 -o /tmp/late.dat -q >/dev/null 2>&1 & run=$!\n\
+         sleep $wait; kill -9 $run; wait $run\nwhylate treat restore >/dev/null || exit 12\n\
+         snapshot | diff /tmp/before - || exit 13\necho record-restored\ndone"
+    );
+    let output = guest.start(&script)?.wait(PATIENCE)?;
+    assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
+    let count = |word: &str| output.stdout.lines().filter(|line| *line == word).count();
+    assert_eq!((count("run-restored"), count("record-restored")), (15, 4), "{}", output.stdout);
+    Ok(())
+}
