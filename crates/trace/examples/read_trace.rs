@@ -1,20 +1,23 @@
 //! Reads a binary trace to its end and says how long that took: `benches/trace_peers.sh` compares it with
 //! `trace-cmd report`.
 //!
-//! `read_trace [--wakeups] [--from NANOSECONDS] [--first COUNT] [--list] PATH`
+//! `read_trace [--wakeups] [--names] [--from NANOSECONDS] [--first COUNT] [--list] PATH`; `--names` looks up the name of
+//! each function, as a report does that prints them.
 
 #![allow(clippy::print_stdout, reason = "a program")]
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
+use whylate_trace::event::{EventKind, Symbol};
 use whylate_trace::parse::input::Input;
 use whylate_trace::parse::ring_buffer::directory;
 use whylate_trace::parse::trace_dat;
 use whylate_trace::reader::{Reader, Selection};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut selection, mut from_ns, mut first, mut list) = (Selection::All, None, u64::MAX, false);
+    let (mut selection, mut from_ns, mut first) = (Selection::All, None, u64::MAX);
+    let (mut list, mut names, mut name_bytes) = (false, false, 0);
     let mut path = PathBuf::new();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -23,6 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "--from" => from_ns = words.next().map(|text| text.parse()).transpose()?,
             "--first" => first = words.next().ok_or("how many?")?.parse()?,
             "--list" => list = true,
+            "--names" => names = true,
             _ => path = word.into(),
         }
     }
@@ -39,6 +43,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         events += 1;
         first_ns.get_or_insert(event.at_ns);
         last_ns = event.at_ns;
+        if names {
+            name_bytes += functions(&event.kind)
+                .filter_map(|symbol| Some(reader.symbol(symbol)?.0.len()))
+                .sum::<usize>();
+        }
         if list {
             let command = event.command.map_or("<...>", |command| reader.names().text(command));
             writeln!(
@@ -56,10 +65,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let peak = memory.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: ?");
     writeln!(
         output,
-        "{events} events from {} to {last_ns} ns; opened in {:.3} s, read in {seconds:.3} s: {:.2} M/s; {peak}",
+        "{events} events from {} to {last_ns} ns; opened in {:.3} s, read in {seconds:.3} s: {:.2} M/s; {name_bytes} bytes of names; {peak}",
         first_ns.unwrap_or(0),
         opened.as_secs_f64(),
         events as f64 / seconds / 1e6
     )?;
     Ok(())
+}
+
+/// The functions in an event.
+fn functions(kind: &EventKind) -> impl Iterator<Item = Symbol> {
+    let two = match *kind {
+        EventKind::Function { function, caller } => [Some(function), Some(caller)],
+        EventKind::GraphEntry { function, .. }
+        | EventKind::GraphExit { function, .. }
+        | EventKind::TimerStart { function, .. }
+        | EventKind::TimerExpire { function, .. } => [Some(function), None],
+        _ => [None, None],
+    };
+    two.into_iter().flatten()
 }
