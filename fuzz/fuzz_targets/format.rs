@@ -6,7 +6,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use whylate_trace::parse::bytes::ByteOrder;
-use whylate_trace::parse::format::EventFormat;
+use whylate_trace::parse::format::Outline;
+use whylate_trace::parse::symbols::Symbols;
 use whylate_trace::parse::tracepoint::{Decoder, Kernel, Release, Texts};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -14,7 +15,8 @@ fuzz_target!(|bytes: &[u8]| {
     let (text, record) = (String::from_utf8_lossy(&bytes[..split]), bytes.get(split + 1..).unwrap_or(&[]));
     // Which events are known depends on the system; the record's length chooses it.
     let systems = ["sched", "ftrace", "timer", "irq", "ipi", "osnoise", "preemptirq", "syscalls"];
-    let Ok(format) = EventFormat::parse(systems[record.len() % systems.len()], &text) else { return };
+    let Ok(outline) = Outline::parse(systems[record.len() % systems.len()], text.into_owned()) else { return };
+    let Ok(format) = outline.format() else { return };
     for field in &format.fields {
         let value = field.bytes(record, ByteOrder::Little);
         assert!(value.is_none_or(|value| value.len() <= record.len()));
@@ -22,8 +24,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let mut texts = Texts::default();
     let release = Release::parse(&format.name);
-    let kernel = Kernel { order: ByteOrder::Little, long_bytes: 8, release, text_start: None };
-    let decoder = Decoder::new(kernel, std::slice::from_ref(&format), &mut texts);
+    let kernel = Kernel { order: ByteOrder::Little, long_bytes: 8, release };
+    let mut decoder = Decoder::new(kernel, [outline], &Symbols::default(), &mut texts);
     let mut typed = record.to_vec();
     if let Some(kind) = typed.get_mut(..2) {
         kind.copy_from_slice(&format.id.to_le_bytes());

@@ -9,9 +9,10 @@ use std::path::Path;
 use std::sync::LazyLock;
 use whylate_core::CpuId;
 use whylate_trace::parse::bytes::ByteOrder;
-use whylate_trace::parse::format::EventFormat;
+use whylate_trace::parse::format::Outline;
 use whylate_trace::parse::input::Input;
 use whylate_trace::parse::ring_buffer::{Cursor, Item, Merge, PageLayout, Pages, Wanted};
+use whylate_trace::parse::symbols::Symbols;
 use whylate_trace::parse::tracepoint::{Decoder, Kernel, Texts};
 use whylate_trace::parse::unpack::{Algorithm, Unpacker};
 
@@ -23,7 +24,7 @@ macro_rules! formats {
     };
 }
 
-static FORMATS: LazyLock<Vec<EventFormat>> = LazyLock::new(|| {
+static FORMATS: LazyLock<Vec<Outline>> = LazyLock::new(|| {
     formats![
         "sched" / "sched_switch",
         "sched" / "sched_wakeup",
@@ -41,7 +42,7 @@ static FORMATS: LazyLock<Vec<EventFormat>> = LazyLock::new(|| {
         "ftrace" / "kernel_stack",
     ]
     .iter()
-    .map(|(system, text)| EventFormat::parse(system, text).expect("a real format"))
+    .map(|(system, text)| Outline::parse(system, (*text).to_owned()).expect("a real format"))
     .collect()
 });
 
@@ -66,8 +67,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let mut merge = Merge::new(vec![input], Unpacker::new(Algorithm::None), cursors);
     let mut texts = Texts::default();
-    let kernel = Kernel { order, long_bytes: long, release: None, text_start: None };
-    let decoder = Decoder::new(kernel, &FORMATS, &mut texts);
+    let kernel = Kernel { order, long_bytes: long, release: None };
+    let mut decoder = Decoder::new(kernel, FORMATS.iter().cloned(), &Symbols::default(), &mut texts);
     let mut seen = 0;
     loop {
         assert!(seen <= pages.len(), "more items than bytes");
@@ -80,6 +81,6 @@ fuzz_target!(|bytes: &[u8]| {
             Ok(None) => break,
         }
     }
-    let wanted = Wanted::only(decoder.wakeups().iter().copied());
+    let wanted = Wanted::only(decoder.wakeups(&mut texts));
     merge.seek(Some(&|time| time < 1 << 40), wanted).expect("memory can be read");
 });

@@ -5,17 +5,25 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs each target for `seconds`, starting from its seeds and, for plans, from the built-in ones.
+/// What a target may have in memory, and take at once: more than any input of a few KiB justifies. The largest that is
+/// meant to be is the dictionary of an xz file, 256 MiB.
+const LIMITS: [&str; 2] = ["-rss_limit_mb=1024", "-malloc_limit_mb=300"];
+
+/// Runs each target, or those in `only`, for `seconds`, starting from its seeds and, for plans, from the built-in ones.
 ///
 /// # Errors
 /// When there is no nightly toolchain or no cargo-fuzz, or when an input breaks a target.
-pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
+pub(crate) fn run(root: &Path, seconds: u64, only: &[&str]) -> Result<()> {
     let mut version = Command::new("rustup");
     version.args(["run", "nightly", "cargo", "fuzz", "--version"]);
     process::output(&mut version).context(
         "fuzzing needs a nightly toolchain and cargo-fuzz: `rustup toolchain install nightly` and `cargo install cargo-fuzz`",
     )?;
-    let targets = targets(root)?;
+    let mut targets = targets(root)?;
+    for name in only {
+        ensure!(targets.iter().any(|target| target == name), "no fuzz target {name}: there are {targets:?}");
+    }
+    targets.retain(|target| only.is_empty() || only.contains(&target.as_str()));
     ensure!(!targets.is_empty(), "no fuzz targets in fuzz/fuzz_targets");
     for target in targets {
         println!("xtask: fuzzing {target} for {seconds} s");
@@ -28,6 +36,7 @@ pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
             [format!("fuzz/seeds/{target}").as_str(), "plans"].iter().filter(|path| root.join(path).is_dir()),
         );
         fuzz.args(["--", &format!("-max_total_time={seconds}"), "-print_final_stats=1", "-timeout=5"]);
+        fuzz.args(LIMITS);
         let dictionary = format!("fuzz/{target}.dict");
         if root.join(&dictionary).is_file() {
             fuzz.arg(format!("-dict={dictionary}"));

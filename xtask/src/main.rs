@@ -31,7 +31,8 @@ usage: cargo xtask CHORE
   tidy             the rules of the source tree: dependencies, unsafe code, sizes, leftovers
   bpf              compiles the BPF programs into crates/bpf/objects; needs clang
   dist             the static release binaries for x86_64 and aarch64
-  fuzz [SECONDS]   each fuzz target for that long (default 60); needs a nightly toolchain and cargo-fuzz
+  fuzz [SECONDS [TARGET…]]  each fuzz target, or those named, for that long (default 60); needs a nightly
+                   toolchain and cargo-fuzz
   lab COMMAND      real kernels in QEMU: build, run, shell, list, test (see lab/README.md)";
 
 fn main() -> ExitCode {
@@ -56,10 +57,10 @@ fn run(arguments: &[String]) -> Result<()> {
             toolchain::ensure_targets(&dist::TARGETS)?;
             dist::run(&root).map(|_| ())
         }
-        ["fuzz"] => fuzz::run(&root, 60),
-        ["fuzz", seconds] => {
+        ["fuzz"] => fuzz::run(&root, 60, &[]),
+        ["fuzz", seconds, targets @ ..] => {
             let seconds = seconds.parse().with_context(|| format!("{seconds} is no number of seconds"))?;
-            fuzz::run(&root, seconds)
+            fuzz::run(&root, seconds, targets)
         }
         ["lab", words @ ..] => lab::run(&root, words),
         ["help" | "--help" | "-h"] => {

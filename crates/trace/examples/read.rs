@@ -1,9 +1,10 @@
 //! Reads a trace (a file, or a folder with the raw pages of each CPU) and prints what is known of it and how many events
-//! of each kind it has; with `--dump` each event, with `--time` only how long it took. `benches/trace_peers.sh` and
-//! `benches/trace_readers.py` compare it with other readers.
+//! of each kind it has; with `--dump` each event, with `--time` only how long it took, with `--names` also the name of
+//! each function looked up, as a report does that prints them. `benches/trace_peers.sh` and `benches/trace_readers.py`
+//! compare it with other readers.
 //!
 //!     cargo run --release -p whylate-trace --example read -- \
-//!         [--dump | --time] [--wakeups] [--from NANOSECONDS] [--first COUNT] PATH
+//!         [--dump | --time] [--wakeups] [--names] [--from NANOSECONDS] [--first COUNT] PATH
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
-use whylate_trace::event::{Event, EventKind};
+use whylate_trace::event::{Event, EventKind, Symbol};
 use whylate_trace::parse;
 use whylate_trace::parse::ring_buffer::directory;
 use whylate_trace::reader::{Reader, Selection};
@@ -26,6 +27,7 @@ fn kind(event: &Event) -> String {
 struct Wanted {
     dump: bool,
     kinds: bool,
+    names: bool,
     selection: Selection,
     from_ns: Option<u64>,
     first: u64,
@@ -34,13 +36,21 @@ struct Wanted {
 
 fn wanted() -> Result<Wanted, Box<dyn std::error::Error>> {
     let path = PathBuf::new();
-    let mut wanted =
-        Wanted { dump: false, kinds: true, selection: Selection::All, from_ns: None, first: u64::MAX, path };
+    let mut wanted = Wanted {
+        dump: false,
+        kinds: true,
+        names: false,
+        selection: Selection::All,
+        from_ns: None,
+        first: u64::MAX,
+        path,
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--dump" => wanted.dump = true,
             "--time" => wanted.kinds = false,
+            "--names" => wanted.names = true,
             "--wakeups" => wanted.selection = Selection::Wakeups,
             "--from" => {
                 wanted.from_ns = Some(arguments.next().ok_or("--from needs nanoseconds")?.parse()?);
@@ -53,7 +63,7 @@ fn wanted() -> Result<Wanted, Box<dyn std::error::Error>> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let Wanted { dump, kinds, selection, from_ns, first, path } = wanted()?;
+    let Wanted { dump, kinds, names, selection, from_ns, first, path } = wanted()?;
     let begin = Instant::now();
     let mut reader: Box<dyn Reader> =
         if path.is_dir() { Box::new(directory::open(&path)?) } else { parse::open(&path)? };
@@ -61,6 +71,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     reader.seek(from_ns, selection)?;
     let mut counts = BTreeMap::<String, u64>::new();
     let (mut events, mut first_ns, mut last_ns, mut backwards) = (0u64, None, 0, 0u64);
+    let mut name_bytes = 0;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     while events < first
         && let Some(event) = reader.next()?
@@ -69,6 +80,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         first_ns.get_or_insert(event.at_ns);
         backwards += u64::from(event.at_ns < last_ns);
         last_ns = event.at_ns;
+        if names {
+            let found = functions(&event.kind).filter_map(|symbol| Some(reader.symbol(symbol)?.0.len()));
+            name_bytes += found.sum::<usize>();
+        }
         if dump {
             print(&mut out, reader.as_ref(), &event)?;
         } else if kinds {
@@ -83,12 +98,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let memory = std::fs::read_to_string("/proc/self/status")?;
     let peak = memory.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: ?");
     println!(
-        "{events} events from {} to {last_ns} ns, {backwards} before the one before them; opened in {opened:.3} s, read in \
-         {seconds:.3} s: {:.2} M/s; {peak}",
+        "{events} events from {} to {last_ns} ns, {backwards} before the one before them; {name_bytes} bytes of names; \
+         opened in {opened:.3} s, read in {seconds:.3} s: {:.2} M/s; {peak}",
         first_ns.unwrap_or(0),
         events as f64 / seconds / 1e6
     );
     Ok(())
+}
+
+/// The functions in an event.
+fn functions(kind: &EventKind) -> impl Iterator<Item = Symbol> {
+    let two = match *kind {
+        EventKind::Function { function, caller } => [Some(function), Some(caller)],
+        EventKind::GraphEntry { function, .. }
+        | EventKind::GraphExit { function, .. }
+        | EventKind::TimerStart { function, .. }
+        | EventKind::TimerExpire { function, .. } => [Some(function), None],
+        _ => [None, None],
+    };
+    two.into_iter().flatten()
 }
 
 fn print(out: &mut impl Write, reader: &dyn Reader, event: &Event) -> std::io::Result<()> {

@@ -10,14 +10,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Origin {
-    File(File),
-    Memory(Arc<[u8]>),
+    File(Arc<File>),
+    Memory(Arc<Vec<u8>>),
 }
 
-/// Bytes with a name for messages.
-#[derive(Debug)]
+/// Bytes with a name for messages. A copy shares them.
+#[derive(Clone, Debug)]
 pub struct Input {
     path: PathBuf,
     origin: Origin,
@@ -34,7 +34,7 @@ impl Input {
     pub fn file(file: File, path: &Path) -> Result<Self, ParseError> {
         let length =
             file.metadata().map_err(|source| ParseError::Read { path: path.to_owned(), source })?.len();
-        Ok(Self { path: path.to_owned(), origin: Origin::File(file), length, section: None })
+        Ok(Self { path: path.to_owned(), origin: Origin::File(Arc::new(file)), length, section: None })
     }
 
     /// The file at `path`.
@@ -47,8 +47,8 @@ impl Input {
     }
 
     /// Bytes in memory; `name` stands for the path in messages.
-    pub fn memory(name: &Path, bytes: impl Into<Arc<[u8]>>) -> Self {
-        let bytes = bytes.into();
+    pub fn memory(name: &Path, bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = Arc::new(bytes.into());
         Self {
             path: name.to_owned(),
             length: bytes.len() as u64,
@@ -210,6 +210,18 @@ impl<'a> Scan<'a> {
         let bytes = self.input.bytes(self.position, length)?;
         self.position += length;
         Ok(bytes)
+    }
+
+    /// Passes over `length` bytes.
+    ///
+    /// # Errors
+    /// [`ParseError::Damaged`] when the file ends before.
+    pub fn skip(&mut self, length: u64) -> Result<(), ParseError> {
+        if self.position.checked_add(length).is_none_or(|end| end > self.input.length) {
+            return Err(self.input.ends(self.position, length));
+        }
+        self.position += length;
+        Ok(())
     }
 
     /// `length` bytes as text; what is no UTF-8 is replaced.

@@ -1,75 +1,220 @@
 //! The functions of a kernel: `/proc/kallsyms`.
 
-use std::sync::OnceLock;
+use super::ParseError;
+use super::input::Input;
+use super::unpack::{Algorithm, Unpacker};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A function may be this long; an address further behind a symbol belongs to none that is known.
 const DISTANCE_MAX: u64 = 1 << 20;
 
-/// Functions by address. The file is kept, and read when the first function is asked for: opening a short trace would
-/// take longer than reading it.
+/// Where a file has its symbols.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The file, or what a part of it was unpacked to.
+    pub(crate) input: Input,
+    /// Where they are in it.
+    pub(crate) offset: u64,
+    /// How many bytes they have there.
+    pub(crate) bytes: u64,
+    /// How they are packed, and the number of bytes that are unpacked.
+    pub(crate) packed: Option<(Algorithm, usize)>,
+    /// Bytes before the text: its length.
+    pub(crate) head_bytes: usize,
+}
+
+/// Functions by address. Copies share them.
+///
+/// They are read, unpacked and sorted when the first function is asked for: for a short trace that takes longer than
+/// everything else, and who looks for the latest wake-up asks for a few functions at the very end.
 #[derive(Clone, Debug, Default)]
-pub struct Symbols {
+pub struct Symbols(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    place: Option<Place>,
+    table: OnceLock<Table>,
+}
+
+/// Places of functions that were found last; a power of two.
+const RECENT: usize = 1 << 12;
+
+/// The functions of a list, sorted by address.
+#[derive(Debug)]
+struct Functions {
+    /// Where they begin, each address once.
+    begins: Vec<u64>,
+    /// Where the name of each is in the file; of several with the same begin, the first in the file.
+    names: Vec<u32>,
+    /// For some bits of an address, which function it was in the last time: traces ask for the same few thousand over and over.
+    recent: Vec<AtomicU32>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
     file: String,
-    /// Address, and where its name is in the file; sorted.
-    functions: OnceLock<Vec<(u64, u32)>>,
+    functions: OnceLock<Functions>,
     text_start: Option<u64>,
+    /// Why there are none.
+    damage: Option<String>,
 }
 
 impl Symbols {
     /// Takes the file: address, kind, name, and perhaps a module in brackets, on each line. Only functions count; a
     /// file whose addresses are all 0 (hidden by the kernel) has none.
     pub fn parse(file: String) -> Self {
-        let text_start = file.find(" _stext").and_then(|at| {
-            let line = file[..at].rfind('\n').map_or(0, |end| end + 1);
-            file[line..].lines().next().and_then(function).filter(|(_, name)| *name == "_stext")
-        });
-        Self { text_start: text_start.map(|(address, _)| address), functions: OnceLock::new(), file }
+        Self(Arc::new(Inner { place: None, table: OnceLock::from(Table::new(file)) }))
     }
 
-    fn functions(&self) -> &[(u64, u32)] {
-        self.functions.get_or_init(|| {
-            let mut functions = Vec::with_capacity(self.file.len() / 40);
-            let begin = self.file.as_ptr() as usize;
-            for (address, name) in self.file.lines().filter_map(function) {
-                // Names are parts of the file, which is far below 4 GiB (trace.dat gives its length in 32 bits).
-                functions.extend(u32::try_from(name.as_ptr() as usize - begin).ok().map(|at| (address, at)));
-            }
-            functions.sort_by_key(|(address, _)| *address);
-            functions
+    /// Symbols that are read when they are needed. Their place is within the file: that is for the caller to check.
+    pub(crate) fn at(place: Place) -> Self {
+        Self(Arc::new(Inner { place: Some(place), table: OnceLock::new() }))
+    }
+
+    fn table(&self) -> &Table {
+        self.0.table.get_or_init(|| match &self.0.place {
+            Some(place) => place.read().unwrap_or_else(|error| Table {
+                damage: Some(format!("functions have no names, their list cannot be read: {error}")),
+                ..Table::default()
+            }),
+            None => Table::default(),
         })
+    }
+
+    /// What was found to be wrong when they were read, a sentence; `None` also as long as they were not needed.
+    pub fn damage(&self) -> Option<&str> {
+        self.0.table.get()?.damage.as_deref()
     }
 
     /// The function that has `address`, and the distance from its begin; of several with the same begin, the first in
     /// the file.
     pub fn of(&self, address: u64) -> Option<(&str, u64)> {
-        let functions = self.functions();
-        let behind = functions.partition_point(|(begin, _)| *begin <= address);
-        let (begin, _) = *functions.get(behind.checked_sub(1)?)?;
-        let first = functions.partition_point(|(other, _)| *other < begin);
-        let (_, name) = *functions.get(first)?;
-        let distance = address - begin;
-        let name = self.file.get(name as usize..)?.split_ascii_whitespace().next()?;
-        (distance < DISTANCE_MAX).then_some((name, distance))
+        self.table().of(address)
+    }
+
+    /// The same, with the module in brackets that it belongs to, when it is one's.
+    pub(crate) fn of_module(&self, address: u64) -> Option<(&str, Option<&str>, u64)> {
+        self.table().of_module(address)
+    }
+
+    /// The address of the function of that name.
+    pub(crate) fn address_of(&self, name: &str) -> Option<u64> {
+        address_of(&self.table().file, name)
+    }
+
+    /// Whether there is no list at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table().file.is_empty()
     }
 
     /// The address of `_stext`.
     pub fn text_start(&self) -> Option<u64> {
-        self.text_start
+        self.table().text_start
     }
 }
 
-/// Address and name of the function in a line.
-fn function(line: &str) -> Option<(u64, &str)> {
-    let (address, rest) = line.split_once(' ')?;
-    let (kind, rest) = rest.split_once(' ')?;
-    let name = rest.split_ascii_whitespace().next()?;
-    let address = u64::from_str_radix(address, 16).ok()?;
-    (address != 0 && matches!(kind, "t" | "T" | "w" | "W" | "i")).then_some((address, name))
+impl Place {
+    fn read(&self) -> Result<Table, ParseError> {
+        let mut bytes = self.input.bytes(self.offset, self.bytes)?;
+        if let Some((algorithm, length)) = self.packed {
+            let packed = std::mem::take(&mut bytes);
+            let done = Unpacker::new(algorithm).unpack(&packed, length, &mut bytes);
+            done.map_err(|message| self.input.damaged(self.offset, message))?;
+        }
+        bytes.drain(..self.head_bytes.min(bytes.len()));
+        Ok(Table::new(
+            String::from_utf8(bytes)
+                .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        ))
+    }
+}
+
+impl Table {
+    fn new(file: String) -> Self {
+        let text_start = address_of(&file, "_stext");
+        Self { file, functions: OnceLock::new(), text_start, damage: None }
+    }
+
+    fn of(&self, address: u64) -> Option<(&str, u64)> {
+        let (name, distance) = self.functions.get_or_init(|| Functions::of(&self.file)).find(address)?;
+        let rest = self.file.get(name..)?;
+        Some((&rest[..word_bytes(rest.as_bytes())], distance))
+    }
+
+    fn of_module(&self, address: u64) -> Option<(&str, Option<&str>, u64)> {
+        let (name, distance) = self.of(address)?;
+        let (at, _) = self.functions.get()?.find(address)?;
+        let line = self.file.get(at..)?.lines().next()?;
+        Some((name, line.split_ascii_whitespace().nth(1), distance))
+    }
+}
+
+impl Functions {
+    fn of(file: &str) -> Self {
+        let mut functions = Vec::with_capacity(file.len() / 40);
+        let mut begin = 0;
+        // Names are within the file, which is far below 4 GiB (trace.dat gives its length in 32 bits).
+        let bytes = &file.as_bytes()[..file.len().min(u32::MAX as usize)];
+        for end in memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]) {
+            functions
+                .extend(function(&bytes[begin..end]).map(|(address, name)| (address, (begin + name) as u32)));
+            begin = end + 1;
+        }
+        functions.sort_by_key(|(address, _)| *address);
+        functions.dedup_by_key(|(address, _)| *address);
+        let recent = (0..RECENT).map(|_| AtomicU32::new(0)).collect();
+        let (begins, names) = functions.into_iter().unzip();
+        Self { begins, names, recent }
+    }
+
+    /// Where the name of the function is in the file that has `address`, and the distance from its begin.
+    fn find(&self, address: u64) -> Option<(usize, u64)> {
+        let recent = &self.recent[(address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % RECENT];
+        let mut place = recent.load(Ordering::Relaxed) as usize;
+        let behind = |place: usize| self.begins.get(place).is_some_and(|begin| *begin <= address);
+        if !behind(place) || behind(place + 1) {
+            place = self.begins.partition_point(|begin| *begin <= address).checked_sub(1)?;
+            recent.store(place as u32, Ordering::Relaxed);
+        }
+        let distance = address - self.begins.get(place)?;
+        (distance < DISTANCE_MAX).then_some((*self.names.get(place)? as usize, distance))
+    }
+}
+
+/// The address of the first function of that name.
+fn address_of(file: &str, name: &str) -> Option<u64> {
+    memchr::memmem::find_iter(file.as_bytes(), format!(" {name}").as_bytes()).find_map(|at| {
+        let begin = file[..at].rfind('\n').map_or(0, |end| end + 1);
+        let line = file[begin..].lines().next()?.as_bytes();
+        let (address, found) = function(line)?;
+        let found = &line[found..];
+        (&found[..word_bytes(found)] == name.as_bytes()).then_some(address)
+    })
+}
+
+/// Bytes of the word at the begin.
+fn word_bytes(bytes: &[u8]) -> usize {
+    bytes.iter().position(u8::is_ascii_whitespace).unwrap_or(bytes.len())
+}
+
+/// The address of the function in a line, and where in the line its name is.
+fn function(line: &[u8]) -> Option<(u64, usize)> {
+    let digits = word_bytes(line);
+    let [b' ', kind, b' ', name, ..] = line.get(digits..)? else { return None };
+    if digits > 16 || name.is_ascii_whitespace() || !matches!(kind, b't' | b'T' | b'w' | b'W' | b'i') {
+        return None;
+    }
+    let address = line[..digits]
+        .iter()
+        .try_fold(0u64, |address, digit| Some(address << 4 | u64::from(char::from(*digit).to_digit(16)?)))?;
+    (address != 0).then_some((address, digits + 3))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const FILE: &str = "0000000000000000 A fixed_percpu_data
 ffffffff81000000 T _stext
@@ -94,5 +239,44 @@ ffffffffc0000000 t plant_stall\t[plant]
         assert_eq!(symbols.of(0xffff_ffff_8000_0000), None);
         assert_eq!(symbols.of(0xffff_ffff_b000_0000), None);
         assert_eq!(Symbols::parse("0000000000000000 T hidden\n".to_owned()).of(1), None);
+    }
+
+    #[test]
+    fn each_address_is_found_again_whatever_was_asked_before() {
+        let list: String = (1..5000u64).map(|number| format!("{:016x} t f{number}\n", number * 64)).collect();
+        let symbols = Symbols::parse(list);
+        for round in 0..3u64 {
+            for number in 1..5000u64 {
+                let distance = number * 7 % 64;
+                let name = format!("f{number}");
+                assert_eq!(symbols.of(number * 64 + distance), Some((name.as_str(), distance)), "{round}");
+            }
+        }
+        assert_eq!(symbols.of(63), None);
+    }
+
+    #[test]
+    fn lines_that_are_none_of_a_list_are_passed_over() {
+        let symbols =
+            Symbols::parse("x T f\n10 T\n10 T \n 10 T f\n11111111111111111 T f\n\n20 T g".to_owned());
+        assert_eq!(symbols.of(0x21), Some(("g", 1)));
+        assert_eq!((symbols.of(0x1f), symbols.of_module(0x20)), (None, Some(("g", None, 0))));
+        let twice = Symbols::parse("10 T first\n10 t second\n".to_owned());
+        assert_eq!((twice.of(0x10), twice.address_of("second")), (Some(("first", 0)), Some(0x10)));
+    }
+
+    #[test]
+    fn a_list_in_a_file_is_read_when_it_is_needed() {
+        let input = Input::memory(Path::new("t.dat"), format!("\x05\0\0\0{FILE}").into_bytes());
+        let place = Place { bytes: input.length(), input, offset: 0, packed: None, head_bytes: 4 };
+        let symbols = Symbols::at(place.clone());
+        assert!(symbols.0.table.get().is_none());
+        assert_eq!(symbols.of(0xffff_ffff_8100_0123), Some(("do_one", 0x23)));
+        assert_eq!((symbols.text_start(), symbols.damage()), (Some(0xffff_ffff_8100_0000), None));
+        let damaged = Symbols::at(Place { packed: Some((Algorithm::Zstandard, 500)), ..place });
+        assert_eq!(damaged.damage(), None);
+        assert_eq!(damaged.of(0xffff_ffff_8100_0123), None);
+        let damage = damaged.damage().unwrap();
+        assert!(damage.contains("t.dat") && damage.contains("functions have no names"), "{damage}");
     }
 }

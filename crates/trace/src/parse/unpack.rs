@@ -3,8 +3,8 @@
 //! In: packed bytes, and how many the file says there are unpacked. Out: exactly as many, or why not. Memory is taken
 //! only as far as the packed size makes the claim plausible.
 
-use ruzstd::decoding::FrameDecoder;
 use std::io::Read;
+use structured_zstd::decoding::{ContentChecksum, FrameDecoder};
 
 /// How a trace.dat is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,9 @@ impl std::fmt::Debug for Unpacker {
 impl Unpacker {
     /// An unpacker for `algorithm`.
     pub fn new(algorithm: Algorithm) -> Self {
-        Self { algorithm, zstandard: FrameDecoder::new() }
+        let mut zstandard = FrameDecoder::new();
+        zstandard.set_content_checksum(ContentChecksum::Verify);
+        Self { algorithm, zstandard }
     }
 
     /// Unpacks `packed` into `output`, which then has exactly `length` bytes.
@@ -108,8 +110,10 @@ mod tests {
     #[test]
     fn each_algorithm_gives_back_what_was_packed() {
         let bytes: Vec<u8> = (0..9000u32).map(|number| (number / 7) as u8).collect();
-        let zstandard =
-            ruzstd::encoding::compress_to_vec(bytes.as_slice(), ruzstd::encoding::CompressionLevel::Fastest);
+        let zstandard = structured_zstd::encoding::compress_to_vec(
+            bytes.as_slice(),
+            structured_zstd::encoding::CompressionLevel::Fastest,
+        );
         let packed = [
             (Algorithm::None, bytes.clone()),
             (Algorithm::Zlib, zlib(&bytes)),

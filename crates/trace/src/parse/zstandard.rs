@@ -1,8 +1,8 @@
 //! A stream of all frames of a Zstandard file: the crate's own decoder stops after the first one.
 
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, BufRead, BufReader, Read};
+use structured_zstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use structured_zstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// The unpacked bytes of each frame, one after the other; skippable frames are skipped.
 pub(super) struct Frames<R> {

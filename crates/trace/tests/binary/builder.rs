@@ -273,9 +273,10 @@ pub(crate) fn pack(algorithm: Algorithm, bytes: &[u8]) -> Vec<u8> {
             encoder.write_all(bytes).unwrap();
             encoder.finish().unwrap()
         }
-        Algorithm::Zstandard => {
-            ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
-        }
+        Algorithm::Zstandard => structured_zstd::encoding::compress_to_vec(
+            bytes,
+            structured_zstd::encoding::CompressionLevel::Fastest,
+        ),
     }
 }
 

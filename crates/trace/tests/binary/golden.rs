@@ -22,7 +22,7 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 pub(crate) fn unpacked(name: &str) -> Vec<u8> {
     let packed = std::fs::read(fixture(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let mut bytes = Vec::new();
-    ruzstd::decoding::StreamingDecoder::new(packed.as_slice()).unwrap().read_to_end(&mut bytes).unwrap();
+    structured_zstd::decoding::StreamingDecoder::new(packed.as_slice()).read_to_end(&mut bytes).unwrap();
     bytes
 }
 

@@ -5,9 +5,11 @@
 //! size and signedness. `print fmt` is C code and is never interpreted.
 
 mod field;
+mod outline;
 mod parse;
 
 pub use field::{Field, Placement};
+pub use outline::Outline;
 pub use parse::{FormatError, fields};
 
 /// Description of one event.

@@ -28,13 +28,17 @@ const OFFSET_MAX: usize = 1 << 20;
 
 /// Reads a whole format file.
 pub(super) fn event(system: &str, text: &str) -> Result<EventFormat, FormatError> {
-    let value = |key: &str| {
-        text.lines().take(16).find_map(|line| Some(line.trim_start().strip_prefix(key)?.trim().to_owned()))
-    };
+    let (name, id) = head(text)?;
+    Ok(EventFormat { system: system.to_owned(), name: name.to_owned(), id, fields: fields(text)? })
+}
+
+/// Name and id of the event whose format file begins so.
+pub(super) fn head(text: &str) -> Result<(&str, u16), FormatError> {
+    let value =
+        |key: &str| text.lines().take(16).find_map(|line| Some(line.trim_start().strip_prefix(key)?.trim()));
     let name = value("name:").filter(|name| !name.is_empty()).ok_or(FormatError::NoName)?;
     let id = value("ID:").and_then(|id| id.parse().ok());
-    let id = id.ok_or_else(|| FormatError::NoId { event: name.clone() })?;
-    Ok(EventFormat { system: system.to_owned(), name, id, fields: fields(text)? })
+    Ok((name, id.ok_or_else(|| FormatError::NoId { event: name.to_owned() })?))
 }
 
 /// Reads all field lines of a text: those of an event's format file or of `header_page`.

@@ -1,5 +1,6 @@
 //! The head of a perf.data file: sections, recorded events, features.
 
+use super::kernel;
 use super::sample::Layout;
 use crate::parse::ParseError;
 use crate::parse::bytes::ByteOrder;
@@ -22,6 +23,7 @@ const TYPE_TRACEPOINT: u32 = 2;
 
 /// Features that are read, by their bit.
 const TRACING_DATA: u32 = 1;
+const BUILD_IDS: u32 = 2;
 const OS_RELEASE: u32 = 4;
 const CPU_COUNT: u32 = 7;
 
@@ -53,6 +55,8 @@ pub(super) struct Header {
     pub(super) by_id: HashMap<u64, usize>,
     pub(super) tracing: Option<Section>,
     pub(super) release: Option<String>,
+    /// The build id of the kernel.
+    pub(super) build_id: Option<String>,
     pub(super) cpus: Option<u32>,
 }
 
@@ -83,6 +87,7 @@ impl Header {
             by_id: HashMap::new(),
             tracing: None,
             release: None,
+            build_id: None,
             cpus: None,
         };
         header.attributes(input, attributes, attribute_bytes)?;
@@ -138,6 +143,10 @@ impl Header {
             let mut inner = input.scan(section.offset, self.order);
             match bit {
                 TRACING_DATA => self.tracing = Some(section),
+                BUILD_IDS => {
+                    let ids = input.bytes(section.offset, section.bytes)?;
+                    self.build_id = kernel::build_id(&ids, self.order);
+                }
                 OS_RELEASE => {
                     let length = inner.u32()?;
                     let text = inner.text(u64::from(length))?;

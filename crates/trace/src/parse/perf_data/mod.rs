@@ -2,14 +2,15 @@
 //!
 //! In: such a file, of either byte order, packed or not (`-z`). Out: a [`Reader`]: the records of tracepoints are
 //! decoded by the formats that the file has, call chains become stacks of the kernel's part, and losses are events.
-//! Samples of anything else (cycles, faults of the page counter) are events without meaning. What perf knows of
-//! processes beyond their commands (mappings, build ids, user-space stacks) is not read, nor are streams that
-//! `perf record -o -` writes.
+//! Samples of anything else (cycles, faults of the page counter) are events without meaning. The kernel's
+//! functions are named from its list on this machine (`kernel.rs`). What perf knows of processes beyond their commands (mappings, build ids,
+//! user-space stacks) is not read, nor are streams that `perf record -o -` writes.
 //!
 //! The file is walked here, and not by the crate `linux-perf-data`, since that takes memory as a damaged file claims,
 //! and keeps all records of a file without round marks in memory.
 
 mod header;
+mod kernel;
 mod order;
 mod records;
 mod sample;
@@ -20,20 +21,19 @@ mod tracing;
 use super::ParseError;
 use super::bytes::{ByteOrder, until_nul};
 use super::input::Input;
-use super::symbols::Symbols;
 use super::tracepoint::{Decoder, Kernel, Release, Texts};
 use crate::event::{Context, Event, EventKind, Frames, Name, Names, Symbol};
 use crate::reader::{Reader, Selection, TraceInfo};
 use header::{Attribute, Header};
 pub use header::{MAGIC, MAGIC_SWAPPED};
+use kernel::{KernelSymbols, Places};
 use order::Order;
 use records::{Records, kind};
 use sample::{Layout, kernel_frames};
-use std::collections::HashMap;
 use whylate_core::CpuId;
 
-/// Threads whose commands are kept.
-const THREADS_MAX: usize = 1 << 20;
+/// Largest thread id of a kernel, plus one.
+const THREADS_MAX: usize = 1 << 22;
 /// Rounds whose begins are kept, to find a moment.
 const ROUNDS_MAX: usize = 1 << 16;
 
@@ -45,8 +45,11 @@ pub struct PerfDataReader {
     info: TraceInfo,
     decoder: Decoder,
     texts: Texts,
-    symbols: Symbols,
-    commands: HashMap<u32, Name>,
+    symbols: KernelSymbols,
+    /// By thread.
+    commands: Vec<Option<Name>>,
+    /// All samples are laid out so.
+    only_layout: Option<Layout>,
     order: Order,
     /// Begins of rounds, and the latest time before each.
     rounds: Vec<(u64, u64)>,
@@ -65,6 +68,11 @@ pub struct PerfDataReader {
 /// [`ParseError::Foreign`] when it has no tracepoints; [`ParseError::Damaged`] when it is damaged or truncated, was
 /// recorded to a pipe, or without times or CPUs; [`ParseError::Read`] when it cannot be read.
 pub fn open(input: Input) -> Result<PerfDataReader, ParseError> {
+    open_with(input, &Places::of_this_machine())
+}
+
+/// The same, with the kernel's functions from `places`.
+fn open_with(input: Input, places: &Places) -> Result<PerfDataReader, ParseError> {
     let header = Header::read(&input)?;
     let Some(section) = header.tracing else {
         let found = "a perf.data without tracepoints".to_owned();
@@ -78,6 +86,9 @@ pub fn open(input: Input) -> Result<PerfDataReader, ParseError> {
         let format = tracing.formats.iter().find(|format| u64::from(format.id) == id)?;
         Some(format.full_name())
     });
+    let symbols = KernelSymbols::new(tracing.symbols, header.build_id.as_deref(), places);
+    let has_chains = header.attributes.iter().any(|attribute| attribute.layout.has_chains());
+    let remarks = if has_chains && symbols.are_unknown() { vec![unnamed(&header)] } else { Vec::new() };
     let info = TraceInfo {
         format: "perf.data".to_owned(),
         clock: header.attributes.first().map(Attribute::clock_name),
@@ -85,6 +96,7 @@ pub fn open(input: Input) -> Result<PerfDataReader, ParseError> {
         cpus: header.cpus,
         resolution_ns: 1,
         recorded: recorded.collect(),
+        remarks,
         ..TraceInfo::default()
     };
     let mut texts = Texts::default();
@@ -94,12 +106,11 @@ pub fn open(input: Input) -> Result<PerfDataReader, ParseError> {
         order: header.order,
         long_bytes: tracing.long_bytes,
         release: header.release.as_deref().and_then(Release::parse),
-        text_start: tracing.symbols.text_start(),
     };
-    let decoder = Decoder::new(kernel, &tracing.formats, &mut texts);
+    let mut decoder = Decoder::new(kernel, tracing.formats, &symbols.unmoved(), &mut texts);
     let mut wakeups = vec![false; 1 << 16];
-    for id in decoder.wakeups() {
-        wakeups[usize::from(*id)] = true;
+    for id in decoder.wakeups(&mut texts) {
+        wakeups[usize::from(id)] = true;
     }
     Ok(PerfDataReader {
         records: Records::new(header.data, header.order),
@@ -107,8 +118,9 @@ pub fn open(input: Input) -> Result<PerfDataReader, ParseError> {
         info,
         decoder,
         texts,
-        symbols: tracing.symbols,
-        commands: HashMap::new(),
+        symbols,
+        commands: Vec::new(),
+        only_layout: only_layout(&header),
         order: Order::default(),
         rounds: vec![(header.data.offset, 0)],
         header,
@@ -119,6 +131,24 @@ pub fn open(input: Input) -> Result<PerfDataReader, ParseError> {
         from_ns: 0,
         ended: false,
     })
+}
+
+/// The layout of all samples, when the events agree or samples do not tell which one they are of.
+fn only_layout(header: &Header) -> Option<Layout> {
+    let first = header.attributes.first()?.layout;
+    let agree = header.attributes.iter().all(|attribute| attribute.layout == first);
+    (agree || !first.has_identifier()).then_some(first)
+}
+
+/// Why the functions in call chains have no names.
+fn unnamed(header: &Header) -> String {
+    let build = match &header.build_id {
+        Some(id) => format!("the list of those of the kernel with build id {id} is not on this machine"),
+        None => "the file does not tell which build of the kernel it is from (`perf record -B`)".to_owned(),
+    };
+    format!(
+        "functions have no names: {build}; give the file to whylate where it was recorded, or copy `~/.debug` from there"
+    )
 }
 
 impl PerfDataReader {
@@ -133,10 +163,10 @@ impl PerfDataReader {
 
     /// The layout of a sample.
     fn layout(&self, body: &[u8]) -> Layout {
-        let common = self.common_layout();
-        if self.header.attributes.len() == 1 || !common.has_identifier() {
-            return common;
+        if let Some(layout) = self.only_layout {
+            return layout;
         }
+        let common = self.common_layout();
         let id = self.byte_order().u64(body, 0);
         let attribute =
             id.and_then(|id| self.header.by_id.get(&id)).and_then(|at| self.header.attributes.get(*at));
@@ -153,6 +183,11 @@ impl PerfDataReader {
             kind::SAMPLE => self.sample(record.body, record.offset),
             kind::LOST | kind::LOST_SAMPLES => {
                 self.lost(record.kind, record.body, record.offset);
+                Ok(())
+            }
+            kind::MAPPING | kind::MAPPING_WITH_FILE => {
+                let name_at = if record.kind == kind::MAPPING { 32 } else { 64 };
+                self.symbols.mapping(record.body, self.header.order, name_at);
                 Ok(())
             }
             kind::COMMAND => {
@@ -199,7 +234,9 @@ impl PerfDataReader {
                 (sample.thread, Context::default(), EventKind::Other { system: None, name })
             }
         };
-        let command = pid.and_then(|pid| self.commands.get(&pid).copied().or_else(|| self.texts.of_pid(pid)));
+        let command = pid.and_then(|pid| {
+            self.commands.get(pid as usize).copied().flatten().or_else(|| self.texts.of_pid(pid))
+        });
         let event = Event { at_ns, cpu, pid, command, context, offset, kind };
         self.order.push(event);
         if self.selection == Selection::All {
@@ -234,12 +271,12 @@ impl PerfDataReader {
 
     /// A thread has a command from now on.
     fn command(&mut self, body: &[u8]) {
-        let Some(thread) = self.byte_order().u32(body, 4) else { return };
-        let Some(text) = body.get(8..) else { return };
-        if self.commands.len() < THREADS_MAX || self.commands.contains_key(&thread) {
-            let name = self.texts.command(until_nul(text));
-            self.commands.insert(thread, name);
+        let Some(thread) = self.byte_order().u32(body, 4).map(|thread| thread as usize) else { return };
+        let Some(text) = body.get(8..).filter(|_| thread < THREADS_MAX) else { return };
+        if thread >= self.commands.len() {
+            self.commands.resize(thread + 1, None);
         }
+        self.commands[thread] = Some(self.texts.command(until_nul(text)));
     }
 }
 

@@ -5,7 +5,6 @@
 //! [`WAITING_MAX`] events. The buffers are sorted runs, which a stable sort merges.
 
 use crate::event::Event;
-use std::collections::VecDeque;
 
 /// Events that wait for earlier ones.
 const WAITING_MAX: usize = 1 << 20;
@@ -13,8 +12,11 @@ const WAITING_MAX: usize = 1 << 20;
 /// Events that wait for earlier ones.
 #[derive(Default)]
 pub(super) struct Order {
-    waiting: Vec<Event>,
-    ready: VecDeque<Event>,
+    /// What was taken, what can go in the order of time, and what waits.
+    events: Vec<Event>,
+    /// How many were taken, and how far they can go.
+    taken: usize,
+    ready: usize,
     /// The latest time so far.
     max_ns: u64,
     /// The latest time when the last round ended.
@@ -23,11 +25,15 @@ pub(super) struct Order {
 
 impl Order {
     pub(super) fn push(&mut self, event: Event) {
+        if self.taken > 0 && self.taken == self.ready {
+            self.events.drain(..self.taken);
+            (self.taken, self.ready) = (0, 0);
+        }
         self.max_ns = self.max_ns.max(event.at_ns);
-        self.waiting.push(event);
-        if self.waiting.len() > WAITING_MAX {
-            self.waiting.sort_by_key(|event| event.at_ns);
-            self.ready.extend(self.waiting.drain(..WAITING_MAX / 2));
+        self.events.push(event);
+        if self.events.len() - self.ready > WAITING_MAX {
+            self.events[self.ready..].sort_by_key(|event| event.at_ns);
+            self.ready += WAITING_MAX / 2;
         }
     }
 
@@ -44,13 +50,15 @@ impl Order {
 
     /// Everything up to `until_ns` can go.
     fn release(&mut self, until_ns: u64) {
-        self.waiting.sort_by_key(|event| event.at_ns);
-        let count = self.waiting.partition_point(|event| event.at_ns <= until_ns);
-        self.ready.extend(self.waiting.drain(..count));
+        let waiting = &mut self.events[self.ready..];
+        waiting.sort_by_key(|event| event.at_ns);
+        self.ready += waiting.partition_point(|event| event.at_ns <= until_ns);
     }
 
     /// The next event that can go.
     pub(super) fn pop(&mut self) -> Option<Event> {
-        self.ready.pop_front()
+        let event = *self.events.get(self.taken).filter(|_| self.taken < self.ready)?;
+        self.taken += 1;
+        Some(event)
     }
 }

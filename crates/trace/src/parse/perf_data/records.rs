@@ -8,13 +8,15 @@ use super::header::Section;
 use crate::parse::ParseError;
 use crate::parse::bytes::ByteOrder;
 use crate::parse::input::Input;
-use ruzstd::decoding::FrameDecoder;
+use structured_zstd::decoding::FrameDecoder;
 
 /// Types of records that this reader needs to know.
 pub(super) mod kind {
+    pub(in super::super) const MAPPING: u32 = 1;
     pub(in super::super) const LOST: u32 = 2;
     pub(in super::super) const COMMAND: u32 = 3;
     pub(in super::super) const SAMPLE: u32 = 9;
+    pub(in super::super) const MAPPING_WITH_FILE: u32 = 10;
     pub(in super::super) const LOST_SAMPLES: u32 = 13;
     pub(in super::super) const FINISHED_ROUND: u32 = 68;
     pub(super) const AUXILIARY_TRACE: u32 = 71;
@@ -237,7 +239,7 @@ impl Packed {
     fn unpack(&mut self) -> Result<bool, String> {
         self.unpacked.drain(..self.unpacked_read);
         self.unpacked_read = 0;
-        let damaged = |error: ruzstd::decoding::errors::FrameDecoderError| {
+        let damaged = |error: structured_zstd::decoding::errors::FrameDecoderError| {
             format!("packed records are damaged ({error})")
         };
         let decoder = match &mut self.decoder {

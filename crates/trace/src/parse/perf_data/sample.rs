@@ -67,6 +67,11 @@ impl Layout {
         self.has(TIME) && self.has(CPU)
     }
 
+    /// Whether samples have call chains.
+    pub(super) fn has_chains(self) -> bool {
+        self.has(CALL_CHAIN)
+    }
+
     /// Whether samples begin with the id of their event, which then tells the layout of the rest.
     pub(super) fn has_identifier(self) -> bool {
         self.has(IDENTIFIER)

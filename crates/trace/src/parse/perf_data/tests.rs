@@ -98,7 +98,8 @@ fn file(order: ByteOrder, records: &[u8]) -> Vec<u8> {
 const TRACING_BIT: u32 = 1;
 
 fn reader(bytes: Vec<u8>) -> Result<PerfDataReader, ParseError> {
-    open(Input::memory(Path::new("perf.data"), bytes))
+    let nowhere = Places { root: "/nonexistent".into(), cache: None };
+    open_with(Input::memory(Path::new("perf.data"), bytes), &nowhere)
 }
 
 fn all(reader: &mut PerfDataReader) -> Vec<Event> {
@@ -172,7 +173,10 @@ fn a_moment_is_found_again() {
 fn packed_records_are_unpacked_across_their_borders() {
     let order = ByteOrder::Little;
     let plain = records(order);
-    let packed = ruzstd::encoding::compress_to_vec(&plain[..], ruzstd::encoding::CompressionLevel::Fastest);
+    let packed = structured_zstd::encoding::compress_to_vec(
+        &plain[..],
+        structured_zstd::encoding::CompressionLevel::Fastest,
+    );
     let (first, second) = packed.split_at(packed.len() / 2);
     let mut with_length = Bytes(Vec::new(), order);
     with_length.words(&[second.len() as u64]).raw(second).raw(&[0; 5]);

@@ -3,7 +3,7 @@
 use super::header::Section;
 use crate::parse::ParseError;
 use crate::parse::bytes::ByteOrder;
-use crate::parse::format::EventFormat;
+use crate::parse::format::Outline;
 use crate::parse::input::{Input, Scan};
 use crate::parse::symbols::Symbols;
 use crate::parse::tracepoint::PrintkFormats;
@@ -15,7 +15,7 @@ const EVENTS_MAX: u32 = 1 << 16;
 /// What the section says.
 #[derive(Debug, Default)]
 pub(super) struct Tracing {
-    pub(super) formats: Vec<EventFormat>,
+    pub(super) formats: Vec<Outline>,
     pub(super) symbols: Symbols,
     pub(super) printk: PrintkFormats,
     pub(super) commands: String,
@@ -73,7 +73,7 @@ impl Tracing {
             let length = scan.u64()?;
             let text = scan.text(length)?;
             // An event that cannot be understood does not make the others unreadable.
-            self.formats.extend(EventFormat::parse(system, &text));
+            self.formats.extend(Outline::parse(system, text));
         }
         Ok(())
     }

@@ -14,7 +14,7 @@
 use super::{BufferReader, Cursor, Merge, PageLayout, Pages, Parts};
 use crate::parse::ParseError;
 use crate::parse::bytes::ByteOrder;
-use crate::parse::format::EventFormat;
+use crate::parse::format::{FormatError, Outline};
 use crate::parse::input::Input;
 use crate::parse::symbols::Symbols;
 use crate::parse::tracepoint::{Decoder, Kernel, PrintkFormats, Release, Texts};
@@ -76,7 +76,7 @@ pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
         kernel: release.clone(),
         cpus: None,
         resolution_ns,
-        recorded: formats.iter().map(EventFormat::full_name).collect(),
+        recorded: formats.iter().map(Outline::full_name).collect(),
         ..TraceInfo::default()
     };
     let mut texts = Texts::default();
@@ -86,9 +86,8 @@ pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
         order: layout.order,
         long_bytes: layout.commit_width,
         release: release.as_deref().and_then(Release::parse),
-        text_start: symbols.text_start(),
     };
-    let decoder = Decoder::new(kernel, &formats, &mut texts);
+    let decoder = Decoder::new(kernel, formats, &symbols, &mut texts);
     let merge = Merge::new(inputs, Unpacker::new(Algorithm::None), cursors);
     Ok(BufferReader::new(Parts { info, merge, decoder, texts, symbols, clock }))
 }
@@ -172,19 +171,22 @@ fn filled_pages(inputs: &[Input], layout: &PageLayout) -> usize {
 }
 
 /// The formats of all events.
-fn formats(path: &Path) -> Result<Vec<EventFormat>, ParseError> {
+fn formats(path: &Path) -> Result<Vec<Outline>, ParseError> {
     let events = path.join("events");
     let mut formats = Vec::new();
     for system in names(&events)? {
         for event in names(&events.join(&system))? {
             let file = events.join(&system).join(&event).join("format");
             if let Some(text) = optional(&file)? {
-                let format = EventFormat::parse(&system, &text);
-                formats.push(format.map_err(|error| ParseError::Damaged {
-                    path: file,
+                let damaged = |error: FormatError| ParseError::Damaged {
+                    path: file.clone(),
                     offset: 0,
                     message: error.to_string(),
-                })?);
+                };
+                let outline = Outline::parse(&system, text).map_err(damaged)?;
+                // Such a folder is made by hand: what is wrong with a file in it is told at once.
+                outline.format().map_err(damaged)?;
+                formats.push(outline);
             }
         }
     }

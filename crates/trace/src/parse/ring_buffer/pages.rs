@@ -36,6 +36,8 @@ pub struct Pages {
     page_bytes: usize,
     /// What is in memory: its first page, and the bytes.
     loaded_first: u64,
+    /// Where in the file the chunk that is in memory is.
+    loaded_offset: u64,
     loaded: Vec<u8>,
     packed: Vec<u8>,
 }
@@ -96,7 +98,15 @@ impl Pages {
     }
 
     fn new(place: Place, count: u64, page_bytes: usize) -> Self {
-        Self { place, count, page_bytes, loaded_first: 0, loaded: Vec::new(), packed: Vec::new() }
+        Self {
+            place,
+            count,
+            page_bytes,
+            loaded_first: 0,
+            loaded_offset: 0,
+            loaded: Vec::new(),
+            packed: Vec::new(),
+        }
     }
 
     /// Number of pages.
@@ -116,6 +126,7 @@ impl Pages {
     pub fn offset(&self, index: u64, at: usize) -> u64 {
         match &self.place {
             Place::Plain { offset } => offset + index * self.page_bytes as u64 + at as u64,
+            Place::Packed { .. } if self.page(index).is_some() => self.loaded_offset,
             Place::Packed { chunks } => chunk_of(chunks, index).map_or(0, |chunk| chunk.offset),
         }
     }
@@ -150,6 +161,7 @@ impl Pages {
                 self.packed.resize(chunk.packed as usize, 0);
                 input.fill(chunk.offset, &mut self.packed)?;
                 self.loaded_first = chunk.first_page;
+                self.loaded_offset = chunk.offset;
                 let unpacked = unpacker.unpack(&self.packed, chunk.unpacked as usize, &mut self.loaded);
                 unpacked.map_err(|message| {
                     self.loaded.clear();

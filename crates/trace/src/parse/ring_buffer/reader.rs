@@ -7,6 +7,7 @@ use crate::parse::ParseError;
 use crate::parse::symbols::Symbols;
 use crate::parse::tracepoint::{Decoder, Texts};
 use crate::reader::{Reader, Selection, TraceInfo};
+use std::sync::OnceLock;
 
 /// Makes nanoseconds of the buffer's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,8 @@ impl Clock {
 #[derive(Debug)]
 pub struct BufferReader {
     info: TraceInfo,
+    /// The same, with what was found to be wrong with the symbols when they were needed.
+    info_damaged: OnceLock<TraceInfo>,
     merge: Merge,
     decoder: Decoder,
     texts: Texts,
@@ -57,13 +60,18 @@ pub(crate) struct Parts {
 impl BufferReader {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { info, merge, decoder, texts, symbols, clock } = parts;
-        Self { info, merge, decoder, texts, symbols, clock, from_ns: 0 }
+        Self { info, info_damaged: OnceLock::new(), merge, decoder, texts, symbols, clock, from_ns: 0 }
     }
 }
 
 impl Reader for BufferReader {
     fn info(&self) -> &TraceInfo {
-        &self.info
+        let Some(damage) = self.symbols.damage() else { return &self.info };
+        self.info_damaged.get_or_init(|| {
+            let mut info = self.info.clone();
+            info.remarks.push(damage.to_owned());
+            info
+        })
     }
 
     fn names(&self) -> &Names {
@@ -73,7 +81,7 @@ impl Reader for BufferReader {
     fn seek(&mut self, from_ns: Option<u64>, selection: Selection) -> Result<(), ParseError> {
         let wanted = match selection {
             Selection::All => Wanted::all(),
-            Selection::Wakeups => Wanted::only(self.decoder.wakeups().iter().copied()),
+            Selection::Wakeups => Wanted::only(self.decoder.wakeups(&mut self.texts)),
         };
         self.texts.forget_learned();
         let clock = self.clock;

@@ -109,7 +109,11 @@ impl TextReader {
             ));
         }
         if self.machine.raw_times {
-            self.remark("the times are those of a raw counter, not nanoseconds".to_owned());
+            self.remark(
+                "the times are those of a raw counter, not nanoseconds: of the clock `counter`, `x86-tsc`, or `uptime`, \
+                 which counts hundredths of a second; text does not tell which"
+                    .to_owned(),
+            );
         }
         if self.machine.summed_times {
             self.remark(

@@ -2,9 +2,9 @@
 
 use super::plausible;
 use crate::parse::ParseError;
-use crate::parse::format::EventFormat;
+use crate::parse::format::Outline;
 use crate::parse::input::Scan;
-use crate::parse::symbols::Symbols;
+use crate::parse::symbols::{Place, Symbols};
 use crate::parse::tracepoint::PrintkFormats;
 
 /// What the file keeps of the traced machine.
@@ -13,7 +13,7 @@ pub(super) struct Metadata {
     /// `events/header_page`.
     pub(super) header_page: String,
     /// Formats of all events, ftrace's own first.
-    pub(super) formats: Vec<EventFormat>,
+    pub(super) formats: Vec<Outline>,
     pub(super) symbols: Symbols,
     pub(super) printk: PrintkFormats,
     /// `saved_cmdlines`.
@@ -54,14 +54,16 @@ impl Metadata {
             let text = scan.text(length)?;
             // One exotic event that cannot be understood does not make the others unreadable: its records are told
             // to have no format.
-            self.formats.extend(EventFormat::parse(system, &text));
+            self.formats.extend(Outline::parse(system, text));
         }
         Ok(())
     }
 
     pub(super) fn symbols(&mut self, scan: &mut Scan<'_>) -> Result<(), ParseError> {
-        let length = scan.u32()?;
-        self.symbols = Symbols::parse(scan.text(u64::from(length))?);
+        let bytes = u64::from(scan.u32()?);
+        let (input, offset) = (scan.input().clone(), scan.position);
+        scan.skip(bytes)?;
+        self.symbols = Symbols::at(Place { input, offset, bytes, packed: None, head_bytes: 0 });
         Ok(())
     }
 

@@ -114,9 +114,8 @@ pub fn open(input: Input) -> Result<BufferReader, ParseError> {
         order,
         long_bytes: layout.commit_width,
         release: options.release.as_deref().and_then(Release::parse),
-        text_start: metadata.symbols.text_start(),
     };
-    let decoder = Decoder::new(kernel, &metadata.formats, &mut texts);
+    let decoder = Decoder::new(kernel, metadata.formats, &metadata.symbols, &mut texts);
     let merge = Merge::new(vec![input], Unpacker::new(algorithm), cursors);
     let clock = options.times(clock.as_deref());
     Ok(BufferReader::new(Parts { info, merge, decoder, texts, symbols: metadata.symbols, clock }))

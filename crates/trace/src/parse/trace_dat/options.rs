@@ -97,7 +97,8 @@ impl Options {
     }
 }
 
-/// What a time of the clock `uptime` counts: hundredths of a second, on every machine.
+/// What a time of the clock `uptime` counts: the kernel makes `clock_t` of its jiffies (`trace_clock_jiffies`), whatever HZ
+/// is, and `clock_t` has 100 to the second on every architecture but Alpha (and the former IA-64), where it has 1024.
 const UPTIME_TICK_NS: u32 = 10_000_000;
 
 /// What makes nanoseconds of the times of a clock that does not count nanoseconds.

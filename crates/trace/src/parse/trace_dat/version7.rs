@@ -6,6 +6,7 @@ use super::{Buffer, Contents, CpuData, foreign, plausible};
 use crate::parse::ParseError;
 use crate::parse::bytes::ByteOrder;
 use crate::parse::input::{Input, Scan};
+use crate::parse::symbols::{Place, Symbols};
 use crate::parse::unpack::{Algorithm, Unpacker};
 use whylate_core::CpuId;
 
@@ -24,6 +25,7 @@ struct Section {
 struct File<'a> {
     input: &'a Input,
     order: ByteOrder,
+    algorithm: Algorithm,
     unpacker: Unpacker,
     metadata: Metadata,
     options: Options,
@@ -42,6 +44,7 @@ pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, Pars
     let mut file = File {
         input: scan.input(),
         order: scan.order,
+        algorithm,
         unpacker: Unpacker::new(algorithm),
         metadata: Metadata::default(),
         options: Options::default(),
@@ -69,23 +72,31 @@ impl File<'_> {
         Ok((section, scan))
     }
 
-    /// The contents of the section at `offset`, unpacked.
-    fn contents(&mut self, offset: u64, id: u16) -> Result<Input, ParseError> {
+    /// Where the contents of the section at `offset` are, and how many bytes of them are unpacked when they are packed.
+    fn place(&self, offset: u64, id: u16) -> Result<(u64, u64, Option<usize>), ParseError> {
         let (section, mut scan) = self.section(offset)?;
         if section.id != id {
             let message = format!("section {id} is expected here, but it is {}", section.id);
             return Err(self.input.damaged(offset, message));
         }
+        let (bytes, unpacked) = match section.packed {
+            true => (u64::from(scan.u32()?), Some(scan.u32()? as usize)),
+            false => (section.bytes, None),
+        };
         let begin = scan.position;
-        if !section.packed {
-            let bytes = scan.bytes(section.bytes)?;
-            return Ok(self.input.section(begin, bytes));
+        scan.skip(bytes)?;
+        Ok((begin, bytes, unpacked))
+    }
+
+    /// The contents of the section at `offset`, unpacked.
+    fn contents(&mut self, offset: u64, id: u16) -> Result<Input, ParseError> {
+        let (begin, bytes, unpacked) = self.place(offset, id)?;
+        let mut bytes = self.input.bytes(begin, bytes)?;
+        if let Some(length) = unpacked {
+            let packed = std::mem::take(&mut bytes);
+            let done = self.unpacker.unpack(&packed, length, &mut bytes);
+            done.map_err(|message| self.input.damaged(begin, message))?;
         }
-        let (packed, unpacked) = (scan.u32()?, scan.u32()?);
-        let packed = scan.bytes(u64::from(packed))?;
-        let mut bytes = Vec::new();
-        let done = self.unpacker.unpack(&packed, unpacked as usize, &mut bytes);
-        done.map_err(|message| self.input.damaged(begin, message))?;
         Ok(self.input.section(begin, bytes))
     }
 
@@ -119,13 +130,19 @@ impl File<'_> {
     }
 
     fn metadata(&mut self, option: u16, offset: u64) -> Result<(), ParseError> {
+        if option == id::SYMBOLS {
+            let (offset, bytes, unpacked) = self.place(offset, option)?;
+            let packed = unpacked.map(|length| (self.algorithm, length));
+            let place = Place { input: self.input.clone(), offset, bytes, packed, head_bytes: 4 };
+            self.metadata.symbols = Symbols::at(place);
+            return Ok(());
+        }
         let contents = self.contents(offset, option)?;
         let mut scan = contents.scan(0, self.order);
         match option {
             id::HEADER => self.metadata.header(&mut scan),
             id::FTRACE_EVENTS => self.metadata.ftrace_formats(&mut scan),
             id::EVENT_FORMATS => self.metadata.event_formats(&mut scan),
-            id::SYMBOLS => self.metadata.symbols(&mut scan),
             id::PRINTK => self.metadata.printk(&mut scan),
             _ => self.metadata.commands(&mut scan),
         }

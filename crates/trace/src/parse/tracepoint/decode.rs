@@ -176,7 +176,7 @@ impl Decoder {
     ) -> Option<EventKind> {
         let mut symbol = |slot: Slot| {
             let distance = slot.value(record)? as i32;
-            Some(match self.text_start {
+            Some(match self.symbols.text_start() {
                 Some(start) => Symbol::Address(start.wrapping_add_signed(i64::from(distance))),
                 None => Symbol::Name(texts.names.intern(&format!("_stext+{distance:#x}"))),
             })

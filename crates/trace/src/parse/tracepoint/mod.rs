@@ -20,8 +20,9 @@ pub use printk::PrintkFormats;
 pub use texts::Texts;
 
 use super::bytes::ByteOrder;
-use super::format::EventFormat;
-use crate::event::{Context, EventKind};
+use super::format::Outline;
+use super::symbols::Symbols;
+use crate::event::{Context, EventKind, Names};
 use context::Flags;
 use plan::Plan;
 use slot::{Record, Slot};
@@ -35,26 +36,43 @@ pub struct Kernel {
     pub long_bytes: usize,
     /// Its release, when it is known.
     pub release: Option<Release>,
-    /// Address of `_stext`, when it is known: `preemptirq` events count from it.
-    pub text_start: Option<u64>,
 }
 
-/// No plan for an id.
+/// No event has this place in the list of formats.
 const NONE: u16 = u16::MAX;
+
+/// An event, and what is to be done with its records.
+#[derive(Debug)]
+enum Entry {
+    /// No record of it has come yet.
+    Outline(Outline),
+    /// The plan; `None` when its format cannot be understood.
+    Planned(Option<Plan>),
+}
+
+impl Entry {
+    #[cold]
+    fn plan(&mut self, names: &mut Names) {
+        if let Self::Outline(outline) = self {
+            *self = Self::Planned(outline.format().ok().map(|format| Plan::of(&format, names)));
+        }
+    }
+}
 
 /// Decodes records.
 #[derive(Debug)]
 pub struct Decoder {
     order: ByteOrder,
     long_bytes: usize,
-    text_start: Option<u64>,
+    /// The address of `_stext`, from which `preemptirq` events count.
+    symbols: Symbols,
     flags: Flags,
     pid: Option<Slot>,
-    /// For each id, the place of its plan.
+    /// For each id up to the largest, the place of its entry.
     by_id: Vec<u16>,
-    plans: Vec<Plan>,
-    /// The ids of events that find late wake-ups.
-    wakeups: Vec<u16>,
+    entries: Vec<Entry>,
+    /// Places of the events that may find late wake-ups, with their ids.
+    wakeup_places: Vec<(u16, u16)>,
 }
 
 /// What a record says.
@@ -69,34 +87,72 @@ pub struct Decoded {
 }
 
 impl Decoder {
-    /// A decoder for events of these formats.
-    pub fn new(kernel: Kernel, formats: &[EventFormat], texts: &mut Texts) -> Self {
+    /// A decoder for events of these formats; `symbols` are those of the traced kernel.
+    pub fn new(
+        kernel: Kernel,
+        formats: impl IntoIterator<Item = Outline>,
+        symbols: &Symbols,
+        texts: &mut Texts,
+    ) -> Self {
         // Switches call it `swapper/N`; lines of its own are under this name in every report.
         texts.save_command(0, "<idle>");
-        let mut decoder = Self {
+        let mut by_id = Vec::new();
+        let mut wakeup_places = Vec::new();
+        let mut entries = Vec::new();
+        for outline in formats.into_iter().take(usize::from(NONE)) {
+            let (id, place) = (usize::from(outline.id), entries.len() as u16);
+            if plan::may_find_wakeups(&outline.name) {
+                wakeup_places.push((place, outline.id));
+            }
+            if id >= by_id.len() {
+                by_id.resize(id + 1, NONE);
+            }
+            by_id[id] = place;
+            entries.push(Entry::Outline(outline));
+        }
+        // All events begin with the same fields.
+        let common = entries.iter().find_map(|entry| match entry {
+            Entry::Outline(outline) => outline.format().ok(),
+            Entry::Planned(_) => None,
+        });
+        Self {
             order: kernel.order,
             long_bytes: if kernel.long_bytes == 4 { 4 } else { 8 },
-            text_start: kernel.text_start,
-            flags: Flags::new(formats.first(), kernel.release),
-            pid: formats.first().and_then(|format| Slot::of(format, "common_pid")),
-            by_id: vec![NONE; 1 << 16],
-            plans: Vec::new(),
-            wakeups: Vec::new(),
-        };
-        for format in formats.iter().take(usize::from(NONE)) {
-            let plan = Plan::of(format, &mut texts.names);
-            if plan.finds_wakeups(&format.name) {
-                decoder.wakeups.push(format.id);
-            }
-            decoder.by_id[usize::from(format.id)] = decoder.plans.len() as u16;
-            decoder.plans.push(plan);
+            symbols: symbols.clone(),
+            flags: Flags::new(common.as_ref(), kernel.release),
+            pid: common.as_ref().and_then(|format| Slot::of(format, "common_pid")),
+            by_id,
+            entries,
+            wakeup_places,
         }
-        decoder
     }
 
     /// The ids of the events that find late wake-ups: [`crate::reader::Selection::Wakeups`].
-    pub fn wakeups(&self) -> &[u16] {
-        &self.wakeups
+    pub fn wakeups(&mut self, texts: &mut Texts) -> Vec<u16> {
+        let places = std::mem::take(&mut self.wakeup_places);
+        let finds = |(place, _): &&(u16, u16)| {
+            self.prepare(*place, texts);
+            self.plan(*place).is_some_and(Plan::finds_wakeups)
+        };
+        let wakeups = places.iter().filter(finds).map(|(_, id)| *id).collect();
+        self.wakeup_places = places;
+        wakeups
+    }
+
+    /// Makes the plan of the entry at `place`, when there is none yet.
+    #[inline]
+    fn prepare(&mut self, place: u16, texts: &mut Texts) {
+        if let Some(entry @ Entry::Outline(_)) = self.entries.get_mut(usize::from(place)) {
+            entry.plan(&mut texts.names);
+        }
+    }
+
+    #[inline]
+    fn plan(&self, place: u16) -> Option<&Plan> {
+        match self.entries.get(usize::from(place)) {
+            Some(Entry::Planned(plan)) => plan.as_ref(),
+            _ => None,
+        }
     }
 
     /// What the record says, from `common_type` on.
@@ -104,10 +160,12 @@ impl Decoder {
     /// # Errors
     /// A message when the record is too short for what its format says.
     #[inline]
-    pub fn decode(&self, bytes: &[u8], texts: &mut Texts) -> Result<Decoded, String> {
+    pub fn decode(&mut self, bytes: &[u8], texts: &mut Texts) -> Result<Decoded, String> {
         let record = Record { bytes, order: self.order };
         let id = self.order.u16(bytes, 0).ok_or_else(|| "a record without a type".to_owned())?;
-        let kind = match self.plans.get(usize::from(self.by_id[usize::from(id)])) {
+        let place = self.by_id.get(usize::from(id)).copied().unwrap_or(NONE);
+        self.prepare(place, texts);
+        let kind = match self.plan(place) {
             Some(plan) => plan.decode(record, self, texts).ok_or_else(|| short(id, bytes.len()))?,
             None => EventKind::Other {
                 system: None,

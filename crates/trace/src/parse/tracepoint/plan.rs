@@ -145,32 +145,49 @@ impl Plan {
         })
     }
 
-    /// Whether such events find late wake-ups: see [`crate::reader::Selection::Wakeups`].
-    pub(super) fn finds_wakeups(&self, name: &str) -> bool {
-        match self {
+    /// Whether such events find late wake-ups, when [`may_find_wakeups`] is true of their name.
+    pub(super) fn finds_wakeups(&self) -> bool {
+        matches!(
+            self,
             Self::Switch { .. }
-            | Self::Waking { .. }
-            | Self::Wakeup { .. }
-            | Self::Migrate { .. }
-            | Self::PriorityInherited { .. }
-            | Self::TracerSwitch { .. }
-            | Self::TracerWakeup { .. }
-            | Self::Print { .. }
-            | Self::BinaryPrint { .. }
-            | Self::Puts { .. }
-            | Self::Hwlat { .. } => true,
-            Self::Numbers { .. } => matches!(
-                name,
-                "hrtimer_start"
-                    | "hrtimer_cancel"
-                    | "hrtimer_expire_entry"
-                    | "timerlat"
-                    | "osnoise"
-                    | "sample_threshold"
-            ),
-            _ => false,
-        }
+                | Self::Waking { .. }
+                | Self::Wakeup { .. }
+                | Self::Migrate { .. }
+                | Self::PriorityInherited { .. }
+                | Self::TracerSwitch { .. }
+                | Self::TracerWakeup { .. }
+                | Self::Print { .. }
+                | Self::BinaryPrint { .. }
+                | Self::Puts { .. }
+                | Self::Hwlat { .. }
+                | Self::Numbers { .. }
+        )
     }
+}
+
+/// Whether events of that name may find late wake-ups: see [`crate::reader::Selection::Wakeups`].
+pub(super) fn may_find_wakeups(name: &str) -> bool {
+    matches!(
+        name,
+        "sched_switch"
+            | "sched_waking"
+            | "sched_wakeup"
+            | "sched_wakeup_new"
+            | "sched_migrate_task"
+            | "sched_pi_setprio"
+            | "context_switch"
+            | "wakeup"
+            | "print"
+            | "bprint"
+            | "bputs"
+            | "hwlat"
+            | "hrtimer_start"
+            | "hrtimer_cancel"
+            | "hrtimer_expire_entry"
+            | "timerlat"
+            | "osnoise"
+            | "sample_threshold"
+    )
 }
 
 fn numbers(format: &EventFormat) -> Option<Plan> {

@@ -2,7 +2,7 @@ use super::context::Flags;
 use super::slot::Record;
 use super::*;
 use crate::event::{Context, NoiseSource, OsnoiseSample, Symbol, TimerlatContext, Vector};
-use crate::parse::format::EventFormat;
+use crate::parse::format::Outline;
 
 const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
 \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
@@ -11,7 +11,7 @@ const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\ts
 ";
 
 /// A format whose fields follow the common ones: name, C type, size.
-fn format(system: &str, name: &str, fields: &[(&str, &str, usize)]) -> EventFormat {
+fn format(system: &str, name: &str, fields: &[(&str, &str, usize)]) -> Outline {
     let mut text = format!("name: {name}\nID: 300\nformat:\n{COMMON}");
     let mut offset = 8;
     for (field, kind, size) in fields {
@@ -24,13 +24,14 @@ fn format(system: &str, name: &str, fields: &[(&str, &str, usize)]) -> EventForm
         text.push_str(&format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n"));
         offset += size;
     }
-    EventFormat::parse(system, &text).unwrap()
+    Outline::parse(system, text).unwrap()
 }
 
 /// The event of a record that has these bytes behind the common fields.
-fn decoded(format: &EventFormat, payload: &[u8], texts: &mut Texts) -> EventKind {
-    let kernel = Kernel { order: ByteOrder::Little, long_bytes: 8, release: None, text_start: Some(0x1000) };
-    let decoder = Decoder::new(kernel, std::slice::from_ref(format), texts);
+fn decoded(format: &Outline, payload: &[u8], texts: &mut Texts) -> EventKind {
+    let kernel = Kernel { order: ByteOrder::Little, long_bytes: 8, release: None };
+    let symbols = Symbols::parse("0000000000001000 T _stext\n".to_owned());
+    let mut decoder = Decoder::new(kernel, [format.clone()], &symbols, texts);
     let record = [&300u16.to_le_bytes()[..], &[0, 0], &7u32.to_le_bytes(), payload].concat();
     decoder.decode(&record, texts).unwrap().kind
 }
@@ -44,7 +45,7 @@ fn context(release: &str, lazy_count: bool, flags: u8, count: u8) -> Context {
     let format = format("sched", "x", more);
     let bytes = [0, 0, flags, count, 0, 0, 0, 0, 0];
     let record = Record { bytes: &bytes, order: ByteOrder::Little };
-    Flags::new(Some(&format), Release::parse(release)).context(record)
+    Flags::new(format.format().ok().as_ref(), Release::parse(release)).context(record)
 }
 
 #[test]
@@ -196,8 +197,8 @@ fn an_event_with_other_fields_is_told_as_unknown() {
 fn a_record_shorter_than_its_format_is_an_error() {
     let mut texts = Texts::default();
     let format = format("csd", "csd_function_entry", &[("func", "u64", 8)]);
-    let kernel = Kernel { order: ByteOrder::Big, long_bytes: 8, release: None, text_start: None };
-    let decoder = Decoder::new(kernel, &[format], &mut texts);
+    let kernel = Kernel { order: ByteOrder::Big, long_bytes: 8, release: None };
+    let mut decoder = Decoder::new(kernel, [format], &Symbols::default(), &mut texts);
     let error = decoder.decode(&[1, 44, 0, 0, 0, 0, 0, 1, 0, 0], &mut texts).unwrap_err();
     assert!(error.contains("event 300") && error.contains("10 bytes"), "{error}");
     assert!(decoder.decode(&[1], &mut texts).is_err());

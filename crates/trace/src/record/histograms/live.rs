@@ -6,7 +6,7 @@
 use super::counter::{Counter, kernel_priorities};
 use super::step::Step;
 use crate::parse::bytes::ByteOrder;
-use crate::parse::format::EventFormat;
+use crate::parse::format::Outline;
 use crate::parse::input::Input;
 use crate::parse::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages, Parts};
 use crate::parse::symbols::Symbols;
@@ -48,7 +48,7 @@ const EVENTS: [&str; 6] = [
 struct Decoding {
     layout: PageLayout,
     kernel: Kernel,
-    formats: Vec<EventFormat>,
+    formats: Vec<Outline>,
 }
 
 /// The ring of one CPU.
@@ -211,15 +211,10 @@ impl Decoding {
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| RecordError::Read { path: path.clone(), source })?;
             let system = event.split('/').next().unwrap_or(event);
-            formats.push(EventFormat::parse(system, &text).map_err(|error| unfit(path, error.to_string()))?);
+            formats.push(Outline::parse(system, text).map_err(|error| unfit(path, error.to_string()))?);
         }
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
-        let kernel = Kernel {
-            order,
-            long_bytes: layout.commit_width,
-            release: Release::parse(&release),
-            text_start: None,
-        };
+        let kernel = Kernel { order, long_bytes: layout.commit_width, release: Release::parse(&release) };
         Ok(Self { layout, kernel, formats })
     }
 
@@ -232,14 +227,14 @@ impl Decoding {
             cursors.push(Cursor::new(cpu, inputs.len(), self.layout, pages));
             inputs.push(input);
         }
-        let mut texts = Texts::default();
-        let decoder = Decoder::new(self.kernel, &self.formats, &mut texts);
+        let (mut texts, symbols) = (Texts::default(), Symbols::default());
+        let decoder = Decoder::new(self.kernel, self.formats.iter().cloned(), &symbols, &mut texts);
         let mut reader = BufferReader::new(Parts {
             info: TraceInfo::default(),
             merge: Merge::new(inputs, Unpacker::new(Algorithm::None), cursors),
             decoder,
             texts,
-            symbols: Symbols::default(),
+            symbols,
             clock: Clock::default(),
         });
         while let Some(event) = reader.next()? {
