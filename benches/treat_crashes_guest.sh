@@ -102,8 +102,9 @@ apply() {
 }
 now_ms() { date +%s%3N; }
 
-# How long `apply` of $1 takes undisturbed, and how long it takes to take it back.
+# How long `apply` of $1 takes undisturbed, and how long it takes to take it back; once.
 time_of() {
+    eval "[ -z \"\${apply_$1:-}\" ]" || return 0
     rm -rf $state/run
     begin=$(now_ms)
     apply "$1" >$state/said 2>&1 || { cat $state/said; exit 21; }
@@ -134,17 +135,13 @@ kill_within() {
 
 settings >$state/settings
 threads >$state/threads
-for treatment in 0 1 2 3 4 run; do
-    time_of $treatment
-done
-settings >$state/settings-now
-threads >$state/threads-now
-compare || exit 23
 SEED=${SEED:-1}
 number=${FIRST:-0}
 last=$((number + ${COUNT:-6}))
 while [ $number -lt $last ]; do
     treatment=$((number / 3 % 5))
+    time_of $treatment
+    time_of run
     case $((number % 3)) in
     0) kind=apply-$treatment; eval "length=\$apply_$treatment"; kill_within "$length" apply $treatment ;;
     1) kind=cell; kill_within "$apply_run" apply run ;;

@@ -34,8 +34,9 @@ pub(crate) fn command(machine: &Machine, parts: &Parts<'_>) -> Result<Command, L
     let mut qemu = Command::new("setpriv");
     qemu.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
     qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
-    // Processors of AMD tell of siblings by `topoext`.
-    let cpu = if machine.devices.contains(&Device::Siblings) { "max,+topoext" } else { "max" };
+    // The emulated processor is one of AMD, which would tell of siblings in a way that is not emulated.
+    let has_siblings = machine.devices.contains(&Device::Siblings);
+    let cpu = if has_siblings { "max,vendor=GenuineIntel" } else { "max" };
     qemu.args(["-M", "q35", "-cpu", cpu, "-m", &MEMORY_MIB.to_string()]);
     qemu.args(["-smp", &cpus(machine)]);
     match machine.profile {

@@ -108,7 +108,8 @@ refuse 69 'cpu0/online' whylate treat apply sysfs $cpu/cpu0/online 0
 refuse 69 'leave at least one' whylate treat apply shield --cpus 0-1
 refuse 69 'CPU 7 does not exist' whylate treat apply shield --cpus 7
 refuse 69 'no interrupt is called' whylate treat apply irq-affinity 4711 --cpus 0
-managed=$(sed -n 's/ *\\([0-9]*\\):.*virtio[0-9]*-req.*/\\1/p' /proc/interrupts | head -n 1)
+managed=$(sed -n 's/ *\\([0-9]*\\):.*virtio[0-9]*-req\\..*/\\1/p' /proc/interrupts | head -n 1)
+[ -n \"$managed\" ] || exit 29
 refuse 69 'the kernel manages interrupt' whylate treat apply irq-affinity \"$managed\" --cpus 1
 refuse 69 'cannot part caches' whylate treat apply cache-partition --cpus 1
 refuse 69 'no SMT' whylate treat apply smt-off

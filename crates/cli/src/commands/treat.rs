@@ -74,7 +74,9 @@ fn make(
 ) -> Result<Ending> {
     // From here on Ctrl-C ends in order.
     let asked_to_stop = signals::watch()?;
-    let command = format!("whylate treat apply {}", kind.kind());
+    // As it was typed, so that whoever finds the changes knows what they are.
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let command = format!("whylate {}", words.collect::<Vec<_>>().join(" "));
     let root = &surroundings.root;
     let mut warnings = planned.warnings;
     let mut guard = Guard::begin(&place(), root, Holder::this_process(&command, None, true, root))?;

@@ -81,7 +81,7 @@ fn a_setting_is_changed_listed_and_taken_back() {
     );
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
     let status = fake.whylate(&["treat", "status"]).stdout;
-    assert!(status.starts_with("by `whylate treat apply sysctl` (pid "), "{status}");
+    assert!(status.starts_with("by `whylate treat apply sysctl vm.swappiness 1` (pid "), "{status}");
     assert!(status.contains("kept until it is taken back:\n  /proc/sys/vm/swappiness: 60 -> 1"), "{status}");
     let document = fake.whylate(&["treat", "status", "--json"]).json();
     validate("treat", &document);
@@ -263,7 +263,7 @@ fn what_is_applied_by_hand_refuses_treated_runs_and_is_told_to_others() {
     let path = folder.path().join("run");
     let said = fake.whylate(&["run", &plan, "-o", text(&path), "-q"]);
     assert_eq!(said.code, Some(1));
-    assert!(said.stderr.contains("`whylate treat apply idle` are in force since"), "{said:?}");
+    assert!(said.stderr.contains("`whylate treat apply idle --cpus 0` are in force since"), "{said:?}");
     assert!(said.stderr.ends_with("take them back first: whylate treat restore\n"), "{said:?}");
     assert!(!path.exists());
     let plain = write(&folder, "plain.toml", &PLAN.replace("[[], [\"swap\"], [\"absent\"]]", "[[]]"));
