@@ -1,11 +1,14 @@
 #!/bin/sh
-# What the BPF programs cost: `perf bench sched pipe` alone, with whylate's histograms, with histograms and causes, with
-# bpftrace's run-queue latency script, and with `perf sched record`, in alternating rounds; then the mean time of each
+# What the BPF programs cost: `perf bench sched pipe` alone, beside `whylate histograms`, with histograms and causes, beside
+# bpftrace's run-queue latency script, and beside `perf sched record`, in alternating rounds; then the mean time of each
 # program under a periodic real-time task, from the kernel's own statistics. Needs root, perf, bpftrace and cyclictest.
+#
+# The goals: beside the histograms the pipe loses at most half of what it loses beside bpftrace, and a quarter of what it
+# loses beside perf; each program costs at most an empty one (63 ns) and 150 ns.
 #
 #     benches/bpf_cost.sh [ROUNDS] [PIPE_LOOPS]
 #
-# HOLD names the example `hold` where it is built already.
+# HOLD names the example `hold` and WHYLATE the binary where they are built already.
 set -eu
 rounds=${1:-7}
 loops=${2:-30000}
@@ -14,6 +17,11 @@ hold=${HOLD:-}
 if [ -z "$hold" ]; then
     cargo build --quiet --release -p whylate-bpf --example hold --manifest-path "$root/Cargo.toml"
     hold=${CARGO_TARGET_DIR:-$root/target}/release/examples/hold
+fi
+whylate=${WHYLATE:-}
+if [ -z "$whylate" ]; then
+    cargo build --quiet --release --manifest-path "$root/Cargo.toml"
+    whylate=${CARGO_TARGET_DIR:-$root/target}/release/whylate
 fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -49,7 +57,7 @@ round=0
 while [ "$round" -lt "$rounds" ]; do
     round=$((round + 1))
     alone=$(pipe)
-    histograms=$(beside "$hold" 600 histograms)
+    histograms=$(beside "$whylate" histograms --quiet --json -D 600)
     all=$(beside "$hold" 600 all)
     runqlat=$(beside bpftrace "$scratch/runqlat.bt")
     record=$(beside perf sched record -a -o "$scratch/perf.data")
@@ -68,8 +76,11 @@ END {
     printf "alone: median %.3f s\n", median(alone, count)
     for (tool = 3; tool <= 6; tool++) {
         for (i = 1; i <= count; i++) one[i] = slower[tool, i]
-        printf "%s: slower by median %.3f s\n", names[tool], median(one, count)
+        lost[tool] = median(one, count)
+        printf "%s: slower by median %.3f s\n", names[tool], lost[tool]
     }
+    for (tool = 3; tool <= 4; tool++) for (peer = 5; peer <= 6; peer++) if (lost[peer] > 0)
+        printf "%s loses %.2f of what %s loses\n", names[tool], lost[tool] / lost[peer], names[peer]
 }' "$scratch/rounds"
 
 for what in histograms all; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Whether the histograms hold every wake-up: a periodic real-time task (cyclictest) runs under `whylate histograms` of that
-# task, and trace-cmd or perf counts its sched_waking events beside. Prints both counts and what whylate says was lost.
-# Needs root, cyclictest, and perf.
+# task, and perf counts its sched_waking events beside. Prints both counts and what whylate says was lost.
+# Needs root, cyclictest, perf and jq.
 #
 #     benches/histograms_truth.sh [SECONDS] [SOURCE]
 #
@@ -21,17 +21,18 @@ trap 'rm -rf "$scratch"' EXIT
 cpu=$(($(nproc) - 1))
 loops=$((seconds * 5000))
 # Both begin before the task and end after it, so that neither sees a part of its wake-ups only.
-"$whylate" histograms --source "$source" --task cyclictest --json --quiet -D $((seconds + 6)) > "$scratch/histograms.json" &
+"$whylate" histograms --source "$source" --task cyclictest --json --quiet -D $((seconds + 10)) > "$scratch/histograms.json" &
 histograms=$!
-perf record -q -a -e sched:sched_waking --filter 'comm == "cyclictest" && prio == 4' -o "$scratch/perf.data" \
-    -- sleep $((seconds + 5)) > /dev/null 2>&1 &
+perf record -q -a -m 8M -e sched:sched_waking --filter 'comm == "cyclictest" && prio == 4' -o "$scratch/perf.data" \
+    -- sleep $((seconds + 9)) > /dev/null 2>&1 &
 perf=$!
-sleep 2
+sleep 5
 cyclictest -q -m -t1 -a"$cpu" -p95 -i200 -l "$loops" > "$scratch/cyclictest"
 wait "$perf" "$histograms"
 
-waking=$(perf script -i "$scratch/perf.data" 2>/dev/null | wc -l)
-lost=$(perf report -i "$scratch/perf.data" --stats 2>/dev/null | awk '/LOST/ { lost += $NF } END { print lost + 0 }')
+perf script -i "$scratch/perf.data" --show-lost-events > "$scratch/events" 2>/dev/null
+waking=$(grep -c 'sched:sched_waking' "$scratch/events" || true)
+lost=$(awk '/PERF_RECORD_LOST/ { lost += $NF } END { print lost + 0 }' "$scratch/events")
 echo "perf: $waking wake-ups of cyclictest at priority 95, $lost records lost"
 jq -r '
     def total(kind): [.cpus[].histograms[] | select(.kind == kind) | .samples] | add;

@@ -399,3 +399,27 @@ fn a_tracer_takes_what_it_has_a_use_for() {
         assert!(error.contains(expected), "{text}: {error}");
     }
 }
+
+#[test]
+fn the_histograms_probe_counts_all_of_real_time_tasks_unless_told_otherwise() {
+    let parse = |probe: &str| {
+        let text = format!("name = \"p\"\n[[probe]]\nkind = \"histograms\"\n{probe}");
+        Plan::parse(&Source { name: "p.toml", text: &text }, &[])
+    };
+    let ProbePlan::Histograms(histograms) = parse("").unwrap().probe.remove(0) else {
+        panic!("not histograms")
+    };
+    assert_eq!(histograms.kinds, whylate_core::result::HistogramKind::ALL);
+    assert_eq!((histograms.priority_min, histograms.priority_max), (1, 100));
+    let some = parse("kinds = [\"timerwakeupswitch\"]\ntask = \"control\"\nsource = \"tracefs\"").unwrap();
+    assert_eq!(some.probe[0].kind(), "histograms");
+    for (wrong, words) in [
+        ("kinds = []", "is empty"),
+        ("kinds = [\"switch\"]", "timerwakeupswitch"),
+        ("priority_min = 5\npriority_max = 4", "is above priority_max"),
+        ("interval = \"1ms\"", "interval"),
+    ] {
+        let error = parse(wrong).unwrap_err().to_string();
+        assert!(error.contains(words), "{wrong}: {error}");
+    }
+}

@@ -8,6 +8,7 @@ mod dispatch;
 pub mod explain;
 mod figure;
 pub mod html;
+mod latency;
 pub mod markdown;
 pub mod osadl;
 pub mod recording;

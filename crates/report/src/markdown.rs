@@ -3,7 +3,7 @@
 use crate::figure::MISSING;
 use crate::table::{Field, Group, Line, LineKind, run_groups};
 use crate::{ReportError, require_run_samples};
-use crate::{dispatch, traces, words};
+use crate::{dispatch, latency, traces, words};
 use std::fmt::Write as _;
 use whylate_core::result::{Outcome, RunResult, Verdict};
 
@@ -27,6 +27,7 @@ pub fn run(run: &RunResult) -> Result<String, ReportError> {
     })));
     sections.extend(list(words::largest_spikes(run).iter().map(|spike| escape(spike))));
     sections.extend(list(traces::lines(run).iter().map(|line| escape(line))));
+    sections.extend(list(latency::of_run(run).iter().map(|late| escape(late))));
     let floors = words::noise_floors(run);
     sections.extend(list(floors.iter().map(|floor| escape(&format!("noise floor of {floor}")))));
     sections.extend(warnings(run));

@@ -4,6 +4,7 @@ use whylate_lab::suite;
 
 mod boot;
 mod devices;
+mod histograms;
 mod measure;
 mod plant;
 mod series;
@@ -16,6 +17,7 @@ fn main() -> std::process::ExitCode {
     let mut tests = boot::tests();
     tests.extend(plant::machines().iter().flat_map(plant::tests));
     tests.extend(measure::tests());
+    tests.extend(histograms::tests());
     tests.extend(devices::tests());
     tests.extend(treat::tests());
     tests.extend(shield::tests());

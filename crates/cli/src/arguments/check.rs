@@ -9,7 +9,7 @@ use whylate_core::CpuSelector;
 Examples:
   whylate check --cpus 2-3               for a task on CPUs 2 and 3
   whylate check --cpus 3 --verbose       evidence, effect, source and every remedy of each finding
-  whylate check --tracing                which histograms, causes and traces are possible here, and why not
+  whylate check --tracing                which histograms, causes and traces are possible here
   whylate check --json | jq '.findings[] | select(.severity == \"serious\") | .id'
 
 serious: no real-time promise can be made with it (exit code 2); advice: it lengthens latencies and

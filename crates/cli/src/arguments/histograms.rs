@@ -20,10 +20,10 @@ Examples:
                                                      the files of the OSADL patch, each second
   whylate histograms reset wakeup --cpus 1           of the one that runs elsewhere
 
-missed_timer_offsets: from a timer's programmed expiry to the wake-up of its task; wakeup: from there
-to the decision to run it; timerandwakeup: both; switchoff: from the decision to the task that runs;
-timerwakeupswitch: all of it, the preemption latency; sharedprio: wake-ups that waited for a task of
-equal or higher priority, which are in no other histogram of wake-ups.")]
+missed_timer_offsets: from a timer's programmed expiry to the wake-up of its task; wakeup: from the
+wake-up to the decision to run it; timerandwakeup: both; switchoff: from the decision to the task
+that runs; timerwakeupswitch: all of it, the preemption latency; sharedprio: wake-ups that waited for
+a task of equal or higher priority, which are in no other histogram of wake-ups.")]
 pub(crate) struct HistogramsArguments {
     #[command(subcommand)]
     pub(crate) command: Option<HistogramsCommand>,
@@ -34,7 +34,7 @@ pub(crate) struct HistogramsArguments {
     #[arg(short, long, value_name = "KIND", value_delimiter = ',', value_parser = kind)]
     pub(crate) kinds: Vec<HistogramKind>,
     /// Tasks that count, by priority: 1 to 99 real time, 100 deadline, below 0 ordinary; or all
-    #[arg(short, long, value_name = "MIN-MAX", default_value = "1-100")]
+    #[arg(short, long, value_name = "MIN-MAX", default_value = "1-100", allow_hyphen_values = true)]
     pub(crate) priority: Priorities,
     /// Only this thread or process, by number; or only threads of this name
     #[arg(short, long, value_name = "PID|NAME")]
@@ -45,8 +45,9 @@ pub(crate) struct HistogramsArguments {
     /// How often to show or write the histograms; a bare number is seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
     pub(crate) interval: Nanos,
-    /// What to make: a table, or the files of the OSADL latency-histograms patch
-    #[arg(long, value_enum, default_value = "terminal", requires_if("osadl", "output"))]
+    /// terminal: a table; osadl: files as below /sys/kernel/debug/latency_hist of a kernel with the patch
+    #[arg(long, value_enum, default_value = "terminal", hide_possible_values = true)]
+    #[arg(requires_if("osadl", "output"))]
     pub(crate) format: HistogramsFormat,
     /// Folder for the files; must not exist, be empty, or be of an earlier time
     #[arg(short, long, value_name = "DIR")]
@@ -89,9 +90,7 @@ pub(crate) struct ControlArguments {
 /// What comes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HistogramsFormat {
-    /// A table
     Terminal,
-    /// Files as below /sys/kernel/debug/latency_hist of a kernel with the patch
     Osadl,
 }
 

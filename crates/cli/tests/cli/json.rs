@@ -18,7 +18,20 @@ fn each_name_has_a_schema() {
     let names = whylate(&["schema"]).stdout;
     assert_eq!(
         names.split_whitespace().collect::<Vec<_>>(),
-        ["plan", "measure", "run", "load", "plans", "treat", "explain", "cpus", "check", "recording"]
+        [
+            "plan",
+            "measure",
+            "run",
+            "load",
+            "plans",
+            "treat",
+            "explain",
+            "cpus",
+            "check",
+            "recording",
+            "histograms",
+            "tracing"
+        ]
     );
     for name in names.split_whitespace() {
         let schema = whylate(&["schema", name]).json();

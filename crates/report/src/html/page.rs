@@ -4,7 +4,7 @@ use super::chart::{PanelKey, charts_clock, panel_keys, rate_units};
 use super::facts::{FactSection, sections};
 use crate::figure::{count, nanoseconds, unit_name};
 use crate::table::{Field, Group, Line, LineKind, is_softirq, measured_cpus, run_groups};
-use crate::words;
+use crate::{latency, words};
 use serde::Serialize;
 use whylate_core::result::{CellResult, Outcome, RunResult, Verdict};
 use whylate_core::{CpuId, Warning};
@@ -33,6 +33,7 @@ pub(super) struct Page {
     spikes_left_out: usize,
     spikes_dropped: Option<String>,
     interrupts: InterruptTable,
+    late: Vec<String>,
     noise: Vec<NoiseView>,
     warnings: Vec<Warning>,
     facts: Vec<FactSection>,
@@ -154,6 +155,7 @@ pub(super) fn page(run: &RunResult) -> Page {
         spikes: spikes.into_iter().take(SPIKES_MAX).collect(),
         spikes_dropped: words::dropped_spikes(run.cells.iter().flat_map(|cell| &cell.probes)),
         interrupts: interrupts(run),
+        late: latency::of_run(run),
         noise: run.cells.iter().filter_map(noise).collect(),
         warnings: run.warnings.clone(),
         facts: sections(&run.facts, &measured_cpus(run)),

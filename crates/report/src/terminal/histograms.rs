@@ -3,8 +3,8 @@
 use super::Style;
 use super::page::{Colour, Page, clean, length};
 use crate::figure::{MISSING, count, nanoseconds};
-use crate::words;
-use whylate_core::result::{HistogramKind, HistogramsResult, KernelHistogram, LatencyRecord};
+use crate::{latency, words};
+use whylate_core::result::{HistogramsResult, KernelHistogram};
 use whylate_core::{CpuId, CpuSet};
 
 /// Titles of the columns; those after the second are figures.
@@ -73,39 +73,15 @@ fn push_records(page: &mut Page, result: &HistogramsResult) {
         .cpus
         .iter()
         .filter_map(|cpu| {
-            let records = cpu.histograms.iter().filter(|one| one.kind != HistogramKind::SharedPriority);
-            let (kind, record) = records
-                .filter_map(|one| Some((one.kind, one.max_record.as_ref()?)))
-                .max_by_key(|(_, record)| record.latency_ns)?;
-            Some(format!("CPU {}, {kind}: {}", cpu.cpu, latency_record(record)))
+            let records = cpu.histograms.iter().map(|one| (one.kind, one.max_record.as_ref()));
+            let (kind, record) = latency::largest(records)?;
+            Some(format!("CPU {}, {kind}: {}", cpu.cpu, latency::record(record)))
         })
         .collect();
     if !records.is_empty() {
         page.heading("Largest since the last reset");
         records.iter().for_each(|record| page.item(record, None));
     }
-}
-
-/// `37.0 us (timer 1.0 us, wake-up 36.0 us): cyclictest (1234, priority 99) in clock_nanosleep <- swapper/0 (0, …) at …`.
-pub(crate) fn latency_record(record: &LatencyRecord) -> String {
-    let parts =
-        [("timer", record.timer_offset_ns), ("wake-up", record.wakeup_ns), ("switch", record.switch_ns)];
-    let parts: Vec<String> =
-        parts.iter().filter_map(|(name, part)| Some(format!("{name} {}", nanoseconds((*part)?)))).collect();
-    let syscall = record.syscall.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
-    format!(
-        "{} ({}): {} ({}, priority {}){syscall} <- {} ({}, priority {}) at {}.{:06} s",
-        nanoseconds(record.latency_ns),
-        parts.join(", "),
-        clean(&record.command),
-        record.pid,
-        record.priority,
-        clean(&record.previous_command),
-        record.previous_pid,
-        record.previous_priority,
-        record.at_ns / 1_000_000_000,
-        record.at_ns / 1000 % 1_000_000,
-    )
 }
 
 fn push_ipis(page: &mut Page, result: &HistogramsResult) {
@@ -127,7 +103,7 @@ fn push_ipis(page: &mut Page, result: &HistogramsResult) {
 
 fn push_wakeups(page: &mut Page, result: &HistogramsResult) {
     let wakeups = &result.wakeups;
-    let mut text = format!("{} wake-ups seen", count(wakeups.seen));
+    let mut text = format!("{} wake-ups seen since the start", count(wakeups.seen));
     for (number, what) in [
         (wakeups.without_switch, "of tasks that were running still"),
         (wakeups.elsewhere, "that ended where nothing is measured"),

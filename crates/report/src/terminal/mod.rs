@@ -13,7 +13,7 @@ mod tracing;
 
 use crate::table::{measure_group, run_groups};
 use crate::{ReportError, dispatch, has_samples, require_run_samples};
-use crate::{traces, words};
+use crate::{latency, traces, words};
 pub use check::check;
 pub use cpus::cpus;
 pub use histograms::histograms;
@@ -88,6 +88,11 @@ fn push_spikes_and_noise(page: &mut Page, run: &RunResult) {
         for line in spikes.iter().chain(&dropped) {
             page.item(line, None);
         }
+    }
+    let late = latency::of_run(run);
+    if !late.is_empty() {
+        page.heading("Largest latencies that the kernel counted");
+        late.iter().for_each(|line| page.item(line, None));
     }
     let floors = words::noise_floors(run);
     if !floors.is_empty() {

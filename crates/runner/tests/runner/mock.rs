@@ -243,6 +243,7 @@ impl Machine for MockMachine {
             return Err(ProbeError::Failed("planted".to_owned()));
         }
         let mut outcome = Outcome::default();
+        observer.armed(1);
         if name != "noise" {
             self.wait_for_others();
         }
@@ -345,8 +346,7 @@ fn batch(spec: &ProbeSpec) -> Batch {
         intervals: spec.cpus.iter().map(interval).collect(),
         spikes: vec![SpikeRecord { cpu: CpuId(3), series: None, at_ns: 1_500, latency_ns: 100, sample: 1 }],
         interrupts: spec.cpus.iter().map(interrupt).collect(),
-        counters: Vec::new(),
-        latency_records: Vec::new(),
+        ..Batch::default()
     }
 }
 

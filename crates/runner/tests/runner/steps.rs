@@ -1,6 +1,6 @@
 //! The order of the steps when nothing goes wrong.
 
-use crate::mock::{MockMachine, PLAN, counts, experiment, facts, folder, info, options};
+use crate::mock::{Behaviour, MockMachine, PLAN, counts, experiment, facts, folder, info, options};
 use std::sync::atomic::Ordering;
 use whylate_core::result::{RunState, Verdict};
 use whylate_core::{Facts, Plan};
@@ -183,4 +183,34 @@ fn plans_that_cannot_run_here_say_why_and_leave_no_directory() {
     let plan = format!("{}{only}", PLAN.split("[[cell]]").next().unwrap());
     let nothing = error(&plan.replace("working_set = \"1MiB\"", "working_set = \"l3/2\""));
     assert!(nothing.contains("no cell") && nothing.contains("load `a`"), "{nothing}");
+}
+
+#[test]
+fn a_companion_begins_before_the_others_and_ends_after_them() {
+    let plan = PLAN.replace(
+        "[[probe]]\nkind = \"timer\"",
+        "[[probe]]\nkind = \"histograms\"\nkinds = [\"wakeup\"]\n[[probe]]\nkind = \"timer\"",
+    );
+    let behaviours = ["idle: histograms", "a+b: histograms"].map(|place| (place, Behaviour::UntilStopped));
+    let machine = MockMachine { behaviours: behaviours.to_vec(), ..MockMachine::default() };
+    let (machine, _) = run_plan(&plan, machine);
+    let log = machine.log_of(&[
+        "begin histograms",
+        "end histograms",
+        "begin timer",
+        "end timer",
+        "begin stall",
+        "end stall",
+    ]);
+    // Beside each of the two groups of each repeat of both cells.
+    let group = |probe: &str| {
+        [
+            "begin histograms on 3".to_owned(),
+            format!("begin {probe} on 3"),
+            format!("end {probe}"),
+            "end histograms".to_owned(),
+        ]
+    };
+    let repeat = [group("timer"), group("stall")].concat();
+    assert_eq!(log, [repeat.clone(), repeat.clone(), repeat.clone(), repeat].concat());
 }

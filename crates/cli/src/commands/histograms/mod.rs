@@ -212,7 +212,8 @@ impl Session<'_> {
             Act::Disable => "off",
             Act::Reset => "reset",
         };
-        let mut text = format!("CPUs {cpus}: {names}: {done}");
+        let which = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+        let mut text = format!("{which} {cpus}: {names}: {done}");
         if !missing.is_empty() {
             text.push_str(&format!(" (not possible here: {})", missing.join(", ")));
         }

@@ -206,6 +206,8 @@ fn start_bpf(config: &HistogramsConfig, with_ipis: bool) -> Result<(Source, Vec<
         let text = format!("interrupts from other CPUs are not all counted: {reason}");
         warnings.push(Warning::without_fix("ipis-not-counted", text));
     }
+    // What attaching the programs itself has sent is nobody's business.
+    causes.ipis()?;
     Ok((Source::Watching(Box::new(causes)), warnings))
 }
 
