@@ -192,6 +192,11 @@ pub(super) fn class_of(function: &str) -> Class {
     }
 }
 
+/// Whether a function is called by others that are to be blamed for its time.
+pub(super) fn is_helper(name: &str) -> bool {
+    class_of(name) == Class::Helper
+}
+
 /// Whether a frame of a stack is code of an interrupt's entry: what is called by it further out was interrupted.
 pub(super) fn is_interrupt_frame(name: &str) -> bool {
     interrupt(name).is_some()

@@ -3,6 +3,7 @@
 mod cases;
 mod exports;
 mod found;
+mod planted;
 mod properties;
 mod script;
 mod waits;
