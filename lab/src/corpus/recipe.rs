@@ -111,7 +111,8 @@ pub(super) const RECIPES: &[Recipe] = &[
         planter: Planter::Module("preempt-off LENGTH cpu=0 after=20ms"),
         kind: Some("preempt_off"),
         actor: Some("plant-preempt-o"),
-        function: Function::Always("plant_preempt_off_stall"),
+        // Interrupts come all the time; whether one meets the function itself is chance.
+        function: Function::Traced("plant_preempt_off_stall"),
         ..COUNTED
     },
     Recipe {
@@ -125,7 +126,7 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "irq-thread",
-        what: "an interrupt comes each 100 us, and its thread (priority 50) takes 60 us each time",
+        what: "an interrupt comes each 400 us, and its thread (priority 50) takes 300 us each time",
         priority: Some(40),
         planter: Planter::Module("irq-thread LENGTH cpu=0 after=20ms"),
         stacks: false,
@@ -190,7 +191,7 @@ pub(super) const RECIPES: &[Recipe] = &[
         what: "a SCHED_FIFO thread never sleeps: the kernel throttles all real-time tasks of the CPU",
         priority: Some(98),
         prepare: "sysctl -q kernel.sched_rt_runtime_us=$((1000000 - US))",
-        planter: Planter::Program("/lab/throttle 0 1300"),
+        planter: Planter::Program("/lab/throttle 0 2200"),
         lengths_us: [20_000, 50_000],
         kind: Some("throttled"),
         ..COUNTED
@@ -235,13 +236,14 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
         name: "nothing-below",
         what: "nothing is planted that delays: a thread of lower priority computes",
-        planter: Planter::Nothing("echo rt-thread 5ms cpu=0 priority=30 after=5ms >/proc/plant"),
+        // In user mode: the plain kernel lets nobody preempt a thread in the kernel.
+        planter: Planter::Nothing("chrt -f 30 sh -c 'i=0; while [ $i -lt 4000 ]; do i=$((i + 1)); done'"),
         ..COUNTED
     },
     Recipe {
-        name: "nothing-faults",
-        what: "nothing is planted that delays: an ordinary process has page faults",
-        planter: Planter::Nothing("/lab/page-faults 0 20 >/dev/null"),
+        name: "nothing-busy",
+        what: "nothing is planted that delays: an ordinary process computes",
+        planter: Planter::Nothing("sh -c 'i=0; while [ $i -lt 4000 ]; do i=$((i + 1)); done'"),
         ..COUNTED
     },
 ];

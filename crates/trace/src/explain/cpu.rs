@@ -102,7 +102,8 @@ pub(super) fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, reader:
             cpu.thread_depth = None;
         }
         Level::Thread | Level::Softirq(_) => {
-            let left = matches!(event.kind, EventKind::VectorExit { .. } | EventKind::IrqExit { .. });
+            let left = class == Class::InterruptTail
+                || matches!(event.kind, EventKind::VectorExit { .. } | EventKind::IrqExit { .. });
             cpu.thread_irqs_off = if left { None } else { flags.irqs_off };
             cpu.thread_depth = flags.preempt_depth;
         }

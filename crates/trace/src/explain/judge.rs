@@ -18,6 +18,8 @@ const CAUSE_LEAST: f64 = 0.15;
 const ALSO_LEAST: f64 = 0.02;
 /// A stretch with this part of a cause's time stands for it.
 const STRETCH_LEAST: f64 = 0.8;
+/// A cause that has this part of the time from its first to its last moment was merely interrupted.
+const WHOLE_LEAST: f64 = 0.6;
 /// Callers that are named.
 const CALLERS_MAX: usize = 12;
 /// Segments of a timeline; the shortest are joined to their neighbours beyond that.
@@ -154,7 +156,7 @@ fn extent(group: &Group<'_>) -> (u64, u64) {
         stretches.iter().map(|stretch| stretch.0).min().zip(stretches.iter().map(|stretch| stretch.1).max());
     // Interrupts in between do not make it another one.
     if let Some(whole) =
-        all.filter(|(from, to)| group.time as f64 >= STRETCH_LEAST * to.saturating_sub(*from) as f64)
+        all.filter(|(from, to)| group.time as f64 >= WHOLE_LEAST * to.saturating_sub(*from) as f64)
     {
         return whole;
     }
@@ -214,9 +216,10 @@ fn function(group: &Group<'_>, accountant: &Accountant<'_>) -> (Option<String>, 
     }
 }
 
-/// The innermost function of a stack that is no mere helper, and its callers.
+/// The innermost function of a stack that is no mere helper, and its callers. A stack of helpers alone names nobody: where
+/// an interrupt meets the code that calls through a pointer, the kernel cannot follow the stack.
 fn from_stack(mut frames: Vec<String>) -> Option<(Option<String>, Vec<String>)> {
-    let first = frames.iter().position(|name| !vocabulary::is_helper(name)).unwrap_or(0);
+    let first = frames.iter().position(|name| !vocabulary::is_helper(name))?;
     frames.drain(..first);
     let callers = frames.split_off(1.min(frames.len()));
     let function = frames.pop()?;

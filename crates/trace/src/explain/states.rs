@@ -215,6 +215,12 @@ impl States {
             }
             return;
         }
+        if class == Class::InterruptTail {
+            cpu.hard.clear();
+            cpu.by_flags = false;
+            cpu.last_entry = false;
+            return;
+        }
         match event.kind {
             EventKind::VectorExit { .. } | EventKind::IrqExit { .. } => {
                 cpu.hard.pop();
@@ -272,6 +278,10 @@ impl States {
     /// A function is entered or left.
     fn call(&mut self, cpu: &mut Cpu, event: &Event, class: Class, reader: &dyn Reader) {
         self.has_functions = true;
+        if class == Class::InterruptTail {
+            // What the interrupt found goes on.
+            return;
+        }
         let key = cpu.stack_key();
         // What ran above this level has ended.
         cpu.stacks.retain(|(_, level), _| *level <= key.1);
