@@ -56,6 +56,7 @@ struct task_struct *plant_thread(int (*body)(void *), void *data, int cpu, int p
 extern const struct plant_cause plant_local_causes[];
 extern const struct plant_cause plant_remote_causes[];
 extern const struct plant_cause plant_thread_causes[];
+extern const struct plant_cause plant_timer_causes[];
 
 /* The file /proc/plant_memory_type. */
 int plant_memory_load(void);

@@ -13,8 +13,8 @@
 #include "plant.h"
 
 /* Interrupts of the storm come this often, and the thread takes this long for each. */
-#define STORM_PERIOD_NS (100 * NSEC_PER_USEC)
-#define STORM_WORK_NS (60 * NSEC_PER_USEC)
+#define STORM_PERIOD_NS (400 * NSEC_PER_USEC)
+#define STORM_WORK_NS (300 * NSEC_PER_USEC)
 
 /* The request that interrupt handlers work on. There is one at a time. */
 static const struct plant_request *current_request;

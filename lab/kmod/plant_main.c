@@ -35,7 +35,7 @@ struct log_entry {
 };
 
 static const struct plant_cause *const tables[] = {
-	plant_local_causes, plant_remote_causes, plant_thread_causes,
+	plant_local_causes, plant_remote_causes, plant_thread_causes, plant_timer_causes,
 };
 
 static struct log_entry *log_entries;

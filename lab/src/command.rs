@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 use whylate_lab::{Cache, Device, Image, Kernel, Lab, LabError, Machine, Profile};
@@ -15,6 +15,8 @@ usage: cargo xtask lab COMMAND
   shell [MACHINE…]              boots a machine and reads commands, one per line
   tools                         installs the programs that the lab needs, where it may
   list                          what is in the cache, and what a MACHINE is made of
+  corpus [NAME…]                records the traces with planted causes anew (fixtures/traces/planted), or those whose
+                                `MACHINE KERNEL/CAUSE/RECORDING` contains one of the words
   test [NAME…]                  builds, then runs the lab's tests whose names contain one of the words
 
 The cache is $WHYLATE_LAB_CACHE, else whylate/lab in the user's cache folder.
@@ -36,6 +38,7 @@ pub(crate) fn run(words: &[&str]) -> Result<ExitCode, LabError> {
         ["tools"] => whylate_lab::install_tools(&Cache::of_user()?).map(|()| ExitCode::SUCCESS),
         ["list"] => list(),
         ["test", names @ ..] => test(names),
+        ["corpus", names @ ..] => corpus(names),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(ExitCode::SUCCESS)
@@ -155,6 +158,17 @@ fn list() -> Result<ExitCode, LabError> {
     for device in Device::ALL {
         println!("device   {}", device.name());
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Records the corpus anew.
+fn corpus(names: &[&str]) -> Result<ExitCode, LabError> {
+    build(&["base"])?;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/traces/planted");
+    let started = Instant::now();
+    let lab = Lab::new(Cache::of_user()?, None);
+    let written = whylate_lab::corpus::regenerate(&lab, &folder, names, &|text| eprintln!("lab: {text}"))?;
+    eprintln!("lab: {written} traces after {:.0} s", started.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,6 +10,7 @@
 mod boot_folder;
 mod bzimage;
 mod cache;
+pub mod corpus;
 mod counter;
 mod error;
 mod guest;

@@ -33,6 +33,7 @@ usage: cargo xtask CHORE
   dist             the static release binaries for x86_64 and aarch64
   fuzz [SECONDS [TARGET…]]  each fuzz target, or those named, for that long (default 60); needs a nightly
                    toolchain and cargo-fuzz
+  corpus [NAME…]   records the traces with planted causes anew, in the lab (fixtures/traces/planted)
   lab COMMAND      real kernels in QEMU: build, run, shell, list, test (see lab/README.md)";
 
 fn main() -> ExitCode {
@@ -62,6 +63,7 @@ fn run(arguments: &[String]) -> Result<()> {
             let seconds = seconds.parse().with_context(|| format!("{seconds} is no number of seconds"))?;
             fuzz::run(&root, seconds, targets)
         }
+        ["corpus", names @ ..] => lab::run(&root, &[&["corpus"], names].concat()),
         ["lab", words @ ..] => lab::run(&root, words),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -102,11 +102,13 @@ fn histogram_count(interval: &Interval) -> u64 {
 fn every_period_is_a_sample_or_missed_whatever_wakes_the_task() {
     let _alone = ALONE.lock();
     for method in [TimerMethod::Nanosleep, TimerMethod::Timerfd, TimerMethod::PosixTimer] {
+        let begin = Instant::now();
         let measured = measure(&spec(timer(Nanos::from_millis(1), method), Nanos::from_millis(300)), None);
         let interval = &measured.interval;
         // A task that is late at the very end misses periods beyond it, or its last wake-up lies there.
         let periods = interval.samples + interval.overruns.unwrap();
-        assert!((300..320).contains(&periods), "{method:?}: {periods}");
+        let most = begin.elapsed().as_millis() as u64 + 1;
+        assert!((300..=most).contains(&periods), "{method:?}: {periods} of {most}");
         assert_eq!(histogram_count(interval), interval.samples, "{method:?}");
         assert!(interval.min_ns <= interval.max_ns);
         let largest = measured.spikes.iter().map(|spike| spike.latency_ns).max();
@@ -124,10 +126,12 @@ fn every_interrupt_is_a_sample_or_missed_whatever_the_source() {
     let _alone = ALONE.lock();
     for source in [DispatchSource::Timerfd, DispatchSource::Nanosleep] {
         let kind = dispatch(source, Nanos::from_millis(1));
+        let begin = Instant::now();
         let measured = measure(&spec(kind, Nanos::from_millis(300)), None);
         let interval = &measured.interval;
         let interrupts = interval.samples + interval.overruns.unwrap();
-        assert!((300..320).contains(&interrupts), "{source}: {interrupts}");
+        let most = begin.elapsed().as_millis() as u64 + 1;
+        assert!((300..=most).contains(&interrupts), "{source}: {interrupts} of {most}");
         assert_eq!(interval.series.as_deref(), Some(source.to_string().as_str()));
         assert_eq!(histogram_count(interval), interval.samples, "{source}");
         let largest = measured.spikes.iter().map(|spike| spike.latency_ns).max();

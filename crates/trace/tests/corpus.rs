@@ -39,7 +39,12 @@ struct Expected {
     /// How many spikes there are.
     spikes: Option<u64>,
     cpu: Option<u32>,
+    /// From when to when the cause was planted, on the trace's clock.
+    planted_ns: Option<[u64; 2]>,
 }
+
+/// What the named cause covers of the planted one, as far as that made the task late.
+const COVERED_LEAST: f64 = 0.8;
 
 const ENDING: &str = ".expected.toml";
 
@@ -140,5 +145,21 @@ fn compare(expected: &Expected, result: &ExplainResult) -> Vec<String> {
     {
         differences.push(format!("pid {:?}, CPU {}", cause.pid, spike.cpu));
     }
+    differences.extend(expected.planted_ns.and_then(|planted| misses(planted, spike)));
     differences
+}
+
+/// Why the named cause is not the planted one, from when it was.
+fn misses([begin, end]: [u64; 2], spike: &ExplainedSpike) -> Option<String> {
+    let overlap = |from: u64, to: u64| to.min(end).min(spike.actual_ns).saturating_sub(from.max(begin));
+    let felt = overlap(spike.expected_ns, spike.actual_ns);
+    let (from, to) = spike.cause.from_ns.zip(spike.cause.to_ns)?;
+    let named = overlap(from.max(spike.expected_ns), to);
+    let covered = named as f64 / felt.max(1) as f64;
+    (felt == 0 || covered < COVERED_LEAST).then(|| {
+        format!(
+            "planted {begin} to {end}, named {from} to {to}, late {} to {}",
+            spike.expected_ns, spike.actual_ns
+        )
+    })
 }

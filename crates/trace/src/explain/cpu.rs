@@ -23,7 +23,8 @@ pub(super) struct Cpu {
     pub(super) thread_depth: Option<u8>,
     pub(super) irqs_section: Option<(u64, FunctionId, FunctionId)>,
     pub(super) preempt_section: Option<(u64, FunctionId, FunctionId)>,
-    pub(super) remote: Option<FunctionId>,
+    /// Function that an event announced: a timer's handler, or what another CPU asked for.
+    pub(super) announced: Option<FunctionId>,
     pub(super) idle_state: Option<u32>,
     pub(super) stacks: HashMap<(Option<u32>, u8), PathId>,
     pub(super) last_entry: bool,
@@ -44,7 +45,7 @@ impl Cpu {
             thread_depth: None,
             irqs_section: None,
             preempt_section: None,
-            remote: None,
+            announced: None,
             idle_state: None,
             stacks: HashMap::new(),
             last_entry: false,
@@ -71,7 +72,7 @@ impl Cpu {
 }
 
 /// What the flags say of the thread itself. The scheduler's own events are recorded with interrupts off and in
-/// nested sections: they tell nothing of the code before or after.
+/// nested sections: they tell nothing of the code before or after. Neither do those of a page fault.
 pub(super) fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, reader: &dyn Reader) {
     let flags = event.context;
     let opens = match event.kind {
@@ -91,6 +92,8 @@ pub(super) fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, reader:
                 | EventKind::Timerlat { .. }
                 | EventKind::TimerStart { .. }
                 | EventKind::Migrate { .. }
+                // An exception is entered with interrupts off, whatever they were before.
+                | EventKind::PageFault { .. }
         );
     match cpu.level() {
         Level::Thread if matches!(class, Class::InterruptEntry(_)) => {}
@@ -99,7 +102,8 @@ pub(super) fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, reader:
             cpu.thread_depth = None;
         }
         Level::Thread | Level::Softirq(_) => {
-            let left = matches!(event.kind, EventKind::VectorExit { .. } | EventKind::IrqExit { .. });
+            let left = class == Class::InterruptTail
+                || matches!(event.kind, EventKind::VectorExit { .. } | EventKind::IrqExit { .. });
             cpu.thread_irqs_off = if left { None } else { flags.irqs_off };
             cpu.thread_depth = flags.preempt_depth;
         }

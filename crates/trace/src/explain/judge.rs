@@ -5,8 +5,9 @@ use super::account::{Accountant, Piece};
 use super::describe;
 use super::label::Need;
 use super::stacks::{self, FunctionId, PathId};
+use super::vocabulary;
 use crate::reader::Reader;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::{Cause, CauseKind, EvidenceLine, TimelineSegment};
 
 /// A cause's function covers this part of the cause's time at least.
@@ -17,6 +18,8 @@ const CAUSE_LEAST: f64 = 0.15;
 const ALSO_LEAST: f64 = 0.02;
 /// A stretch with this part of a cause's time stands for it.
 const STRETCH_LEAST: f64 = 0.8;
+/// A cause that has this part of the time from its first to its last moment was merely interrupted.
+const WHOLE_LEAST: f64 = 0.6;
 /// Callers that are named.
 const CALLERS_MAX: usize = 12;
 /// Segments of a timeline; the shortest are joined to their neighbours beyond that.
@@ -151,6 +154,12 @@ fn extent(group: &Group<'_>) -> (u64, u64) {
     }
     let all =
         stretches.iter().map(|stretch| stretch.0).min().zip(stretches.iter().map(|stretch| stretch.1).max());
+    // Interrupts in between do not make it another one.
+    if let Some(whole) =
+        all.filter(|(from, to)| group.time as f64 >= WHOLE_LEAST * to.saturating_sub(*from) as f64)
+    {
+        return whole;
+    }
     let longest = stretches.iter().max_by_key(|stretch| stretch.2);
     match longest.filter(|(_, _, time)| *time as f64 >= STRETCH_LEAST * group.time as f64) {
         Some((from, to, _)) => (*from, *to),
@@ -169,12 +178,10 @@ fn function(group: &Group<'_>, accountant: &Accountant<'_>) -> (Option<String>, 
         group.kind,
         CauseKind::IrqsOff | CauseKind::PreemptOff | CauseKind::TimerLate | CauseKind::Unattributed
     );
-    if let Some(span) = span.filter(|span| thread && span.ends_in_interrupt && span.state.pid != Some(0)) {
-        let mut frames = accountant.labeller.interrupted(&span);
-        if !frames.is_empty() {
-            let callers = frames.split_off(1);
-            return (frames.pop(), trimmed(callers));
-        }
+    if let Some(span) = span.filter(|span| thread && span.ends_in_interrupt && span.state.pid != Some(0))
+        && let Some(found) = from_stack(accountant.labeller.interrupted(&span))
+    {
+        return found;
     }
     let times: Vec<(PathId, u64)> = group
         .pieces
@@ -192,14 +199,43 @@ fn function(group: &Group<'_>, accountant: &Accountant<'_>) -> (Option<String>, 
     let section = match group.kind {
         CauseKind::IrqsOff => state.and_then(|state| state.irqs_section),
         CauseKind::PreemptOff => state.and_then(|state| state.preempt_section),
-        CauseKind::Ipi => return (state.and_then(|state| state.remote).map(name), Vec::new()),
+        CauseKind::Ipi | CauseKind::Irq | CauseKind::Softirq => {
+            return (announced(group).map(name), Vec::new());
+        }
         _ => None,
     };
+    if let Some(span) = span.filter(|_| group.kind == CauseKind::PreemptOff && section.is_none())
+        && let Some(found) = from_stack(accountant.labeller.interrupted_before(&span))
+    {
+        return found;
+    }
     match section {
         Some((_, caller, parent)) if states.functions.is_helper(caller) => (Some(name(parent)), Vec::new()),
         Some((_, caller, parent)) => (Some(name(caller)), vec![name(parent)]),
         None => (None, Vec::new()),
     }
+}
+
+/// The innermost function of a stack that is no mere helper, and its callers. A stack of helpers alone names nobody: where
+/// an interrupt meets the code that calls through a pointer, the kernel cannot follow the stack.
+fn from_stack(mut frames: Vec<String>) -> Option<(Option<String>, Vec<String>)> {
+    let first = frames.iter().position(|name| !vocabulary::is_helper(name))?;
+    frames.drain(..first);
+    let callers = frames.split_off(1.min(frames.len()));
+    let function = frames.pop()?;
+    Some((Some(function), trimmed(callers)))
+}
+
+/// The function that events announced for most of an interrupt's time: a timer's handler, or a function called remotely.
+fn announced(group: &Group<'_>) -> Option<FunctionId> {
+    let mut times: BTreeMap<FunctionId, u64> = BTreeMap::new();
+    for piece in &group.pieces {
+        if let Some(function) = piece.span.and_then(|span| span.state.announced) {
+            *times.entry(function).or_default() += piece.to - piece.from;
+        }
+    }
+    let (function, time) = times.into_iter().max_by_key(|(_, time)| *time)?;
+    (time as f64 >= FUNCTION_LEAST * group.time as f64).then_some(function)
 }
 
 /// Without the rest of a stack that nobody needs.

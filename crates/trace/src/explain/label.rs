@@ -8,17 +8,23 @@ use super::state::{Knowledge, Level, Span, State};
 use super::states::States;
 use super::vocabulary;
 use super::window::Window;
-use crate::event::EventKind;
+use crate::event::{Event, EventKind};
 use crate::reader::Reader;
 use std::collections::HashMap;
 use whylate_core::result::CauseKind;
 
 /// Idle states are left faster than this.
 const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
+/// The first one behind polling, faster than this.
+const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
 /// A thread that is not known within so short a time is none: the CPU switches.
 const SWITCH_MAX_NS: u64 = 50_000;
 /// Events after an interrupt among which its stack is looked for.
 const STACK_AFTER: usize = 4096;
+/// Events before a span among which the stack of the interrupt is looked for that it follows.
+const STACK_BEFORE: usize = 64;
+/// Events before a span among which the last word on a thread's priority is looked for.
+const PRIORITY_BEFORE: usize = 1 << 14;
 /// A runnable real-time task that nobody was asked to make room for, longer than this, is throttled.
 const THROTTLED_LEAST_NS: u64 = 1_000_000;
 
@@ -101,18 +107,39 @@ impl Labeller<'_> {
     pub(super) fn interrupted(&self, span: &Span) -> Vec<String> {
         let after = &self.window.events[span.events.1..];
         let Some(first) = after.first().filter(|_| span.ends_in_interrupt) else { return Vec::new() };
-        for event in after.iter().filter(|event| event.cpu == first.cpu).take(STACK_AFTER) {
-            let EventKind::Stack { frames } = event.kind else { continue };
-            let symbols = self.reader.frames(frames).iter();
-            let names: Vec<&str> =
-                symbols.map_while(|symbol| self.reader.symbol(*symbol).map(|(name, _)| name)).collect();
-            let of_interrupt = event.context.hard_irq || names.contains(&"timerlat_irq");
-            let entry = names.iter().rposition(|name| vocabulary::is_interrupt_frame(name));
-            if let Some(entry) = entry.filter(|_| of_interrupt) {
-                return names[entry + 1..].iter().map(|name| (*name).to_owned()).collect();
-            }
-        }
-        Vec::new()
+        let own = after.iter().filter(|event| event.cpu == first.cpu).take(STACK_AFTER);
+        own.filter_map(|event| self.below_interrupt(event)).next().unwrap_or_default()
+    }
+
+    /// The functions that the interrupt before a span found at work, to which the CPU returned.
+    pub(super) fn interrupted_before(&self, span: &Span) -> Vec<String> {
+        let before = &self.window.events[..span.events.0 + 1];
+        let Some(last) = before.last() else { return Vec::new() };
+        let own = before.iter().rev().filter(|event| event.cpu == last.cpu).take(STACK_BEFORE);
+        let same = own.take_while(|event| !matches!(event.kind, EventKind::Switch { .. }));
+        same.filter_map(|event| self.below_interrupt(event)).next().unwrap_or_default()
+    }
+
+    /// What a stack that was recorded in an interrupt shows below it.
+    fn below_interrupt(&self, event: &Event) -> Option<Vec<String>> {
+        let EventKind::Stack { frames } = event.kind else { return None };
+        let symbols = self.reader.frames(frames).iter();
+        let names: Vec<&str> =
+            symbols.map_while(|symbol| self.reader.symbol(*symbol).map(|(name, _)| name)).collect();
+        let of_interrupt = event.context.hard_irq || names.contains(&"timerlat_irq");
+        let entry = names.iter().rposition(|name| vocabulary::is_interrupt_frame(name))?;
+        of_interrupt.then(|| names[entry + 1..].iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    /// The priority of a thread at the begin of a span, with what others lent it until then.
+    fn priority_at(&self, pid: u32, span: &Span) -> Option<i32> {
+        let before = self.window.events[..span.events.0 + 1].iter().rev().take(PRIORITY_BEFORE);
+        let told = before.filter_map(|event| match event.kind {
+            EventKind::Switch { next, .. } if next.pid == pid => Some(next.priority),
+            EventKind::PriorityInherited { task, new_priority } if task.pid == pid => Some(new_priority),
+            _ => None,
+        });
+        told.into_iter().next().or_else(|| self.people.get(&pid).and_then(|person| person.1))
     }
 
     /// Labels the part `length_ns` of a span.
@@ -157,7 +184,7 @@ impl Labeller<'_> {
         }
         match phase {
             Phase::TimerDue => self.timer_due(span, length_ns),
-            Phase::Handling | Phase::Runnable => self.runnable(who, state, length_ns),
+            Phase::Handling | Phase::Runnable => self.runnable(who, span, length_ns),
             Phase::Waker { pid, owner } => self.waker(pid, owner, span, length_ns),
             Phase::Fault => {
                 let mut label =
@@ -188,13 +215,16 @@ impl Labeller<'_> {
         if state.pid == Some(0) && state.irqs_off != Knowledge::ByEvent {
             let deep = state.idle_state.is_some_and(|index| index > 0);
             let reason = "the CPU was idle, where an interrupt is taken as soon as it comes";
-            let label = match deep && length_ns <= IDLE_EXIT_MAX_NS {
+            let longest = if state.idle_state == Some(1) { IDLE_EXIT_FIRST_MAX_NS } else { IDLE_EXIT_MAX_NS };
+            let leaving = deep && length_ns <= longest;
+            let label = match leaving {
                 true => {
                     self.by(IdleExit, state, "", 0.7, "the CPU was in an idle state that takes time to leave")
                 }
                 false => self.by(TimerLate, state, "the timer interrupt came late", 0.6, reason),
             };
-            let what = if deep { "leaving an idle state" } else { "idle, the timer interrupt does not come" };
+            let what =
+                if leaving { "leaving an idle state" } else { "idle, the timer interrupt does not come" };
             let need = state.idle_state.is_none().then_some(Need::IdleStates);
             return Label { what: what.to_owned(), actor: None, need, ..label };
         }
@@ -230,8 +260,9 @@ impl Labeller<'_> {
     }
 
     /// The task could run.
-    fn runnable(&self, who: Who, state: &State, length_ns: u64) -> Label {
+    fn runnable(&self, who: Who, span: &Span, length_ns: u64) -> Label {
         use CauseKind::{IdleExit, IrqsOff, Throttled, Unattributed};
+        let state = &span.state;
         if state.scheduling && !state.user {
             return self.nobody("context switch".to_owned());
         }
@@ -262,17 +293,18 @@ impl Labeller<'_> {
                 "interrupts were off while the task could run",
             );
         }
-        self.behind_thread(who, state, length_ns, taken_off, asked)
+        self.behind_thread(who, span, length_ns, taken_off, asked)
     }
 
     /// Another thread ran.
-    fn behind_thread(&self, who: Who, state: &State, length_ns: u64, taken_off: bool, asked: bool) -> Label {
+    fn behind_thread(&self, who: Who, span: &Span, length_ns: u64, taken_off: bool, asked: bool) -> Label {
         use CauseKind::{Migration, PreemptOff, Thread, Throttled};
+        let state = &span.state;
         let name = self.thread(state.pid);
         if name.starts_with("migration/") {
             return self.by(Migration, state, "moves tasks between CPUs", 0.8, "the migration thread ran");
         }
-        let priority = state.pid.and_then(|pid| self.people.get(&pid)).and_then(|person| person.1);
+        let priority = state.pid.and_then(|pid| self.priority_at(pid, span));
         let certainty = if state.preempt_off == Knowledge::ByEvent { 0.95 } else { 0.9 };
         let off = state.preempt_off.holds();
         match (priority, who.priority) {

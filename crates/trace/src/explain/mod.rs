@@ -19,6 +19,7 @@ mod marker;
 mod rhythm;
 mod spike;
 mod stacks;
+mod standstill;
 mod state;
 mod states;
 mod subject;

@@ -4,6 +4,7 @@ use super::account::Accountant;
 use super::judge::{self, Judgement};
 use super::label::{Labeller, Need};
 use super::late::{Late, LateKind};
+use super::standstill;
 use super::states;
 use super::window::{self, Window};
 use crate::parse::ParseError;
@@ -67,6 +68,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement
         return None;
     }
     accountant.run();
+    standstill::relabel(&mut accountant.pieces, window);
     let mut judgement = judge::judge(&accountant, reader);
     if let LateKind::NoiseGap { interference: 0 } = late.kind {
         provably_hardware(&mut judgement, late);

@@ -62,8 +62,8 @@ pub(super) struct State {
     pub(super) irqs_section: Option<(u64, FunctionId, FunctionId)>,
     /// The same for preemption.
     pub(super) preempt_section: Option<(u64, FunctionId, FunctionId)>,
-    /// Function that another CPU asked for.
-    pub(super) remote: Option<FunctionId>,
+    /// Function that an event announced: a timer's handler, or what another CPU asked for.
+    pub(super) announced: Option<FunctionId>,
     pub(super) idle_state: Option<u32>,
 }
 

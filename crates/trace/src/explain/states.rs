@@ -128,7 +128,7 @@ impl States {
             path: cpu.stacks.get(&cpu.stack_key()).copied().unwrap_or(PathId::ROOT),
             irqs_section: cpu.irqs_section,
             preempt_section: cpu.preempt_section,
-            remote: cpu.remote,
+            announced: cpu.announced,
             idle_state: cpu.idle_state,
         };
         let span = Span { from: begin, to: after.at_ns, state, events: (cpu.last, index), ends_in_interrupt };
@@ -144,7 +144,11 @@ impl States {
             cpu.pid = Some(pid);
             cpu.scheduling = false;
         }
+        let level = cpu.level();
         self.enter_or_leave_interrupt(cpu, index, event, class, reader);
+        if cpu.level() != level {
+            cpu.announced = None;
+        }
         cpu.user = class == Class::UserEdge || matches!(event.kind, EventKind::SyscallExit { .. });
         match event.kind {
             EventKind::Function { .. } | EventKind::GraphEntry { .. } | EventKind::GraphExit { .. } => {
@@ -173,9 +177,12 @@ impl States {
             }
             EventKind::PreemptOn { .. } => cpu.preempt_section = None,
             EventKind::RemoteFunctionEntry { function } => {
-                cpu.remote = Some(self.functions.id(function, reader));
+                cpu.announced = Some(self.functions.id(function, reader));
             }
-            EventKind::RemoteFunctionExit { .. } => cpu.remote = None,
+            EventKind::TimerExpire { function, .. } => {
+                cpu.announced = Some(self.functions.id(function, reader));
+            }
+            EventKind::RemoteFunctionExit { .. } | EventKind::TimerExpireExit { .. } => cpu.announced = None,
             _ => cpu.scheduling &= !matches!(event.kind, EventKind::SyscallEnter { .. }),
         }
         remember_flags(cpu, event, class, reader);
@@ -206,6 +213,12 @@ impl States {
                 Some(_) if matches!(event.kind, EventKind::Function { .. }) && flags.hard_irq => {}
                 _ => cpu.hard.push(label),
             }
+            return;
+        }
+        if class == Class::InterruptTail {
+            cpu.hard.clear();
+            cpu.by_flags = false;
+            cpu.last_entry = false;
             return;
         }
         match event.kind {
@@ -265,6 +278,10 @@ impl States {
     /// A function is entered or left.
     fn call(&mut self, cpu: &mut Cpu, event: &Event, class: Class, reader: &dyn Reader) {
         self.has_functions = true;
+        if class == Class::InterruptTail {
+            // What the interrupt found goes on.
+            return;
+        }
         let key = cpu.stack_key();
         // What ran above this level has ended.
         cpu.stacks.retain(|(_, level), _| *level <= key.1);

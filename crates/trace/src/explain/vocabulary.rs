@@ -10,6 +10,8 @@ pub(super) enum Class {
     Ordinary,
     /// Entry of an interrupt.
     InterruptEntry(Interrupt),
+    /// The way out of an interrupt, whose handler has ended; softirqs that follow have flags and events of their own.
+    InterruptTail,
     /// Last steps before user mode, or first ones after it.
     UserEdge,
     /// Picks and switches tasks.
@@ -85,7 +87,14 @@ pub(super) fn class(function: &str, caller: &str) -> Class {
     if matches!(function, "irq_enter_rcu" | "irq_enter" | "nmi_enter") {
         return Class::InterruptEntry(interrupt(caller).unwrap_or(Interrupt::Device));
     }
+    if is_interrupt_exit(function) || is_interrupt_exit(caller) {
+        return Class::InterruptTail;
+    }
     class_of(function)
+}
+
+fn is_interrupt_exit(function: &str) -> bool {
+    matches!(function, "irq_exit_rcu" | "__irq_exit_rcu" | "irq_exit")
 }
 
 /// The way to user mode.
@@ -180,6 +189,9 @@ pub(super) fn class_of(function: &str) -> Class {
         name if HELPERS.contains(&name) => Class::Helper,
         name if name.starts_with("_raw_spin_") || name.starts_with("_raw_read_") => Class::Helper,
         name if name.starts_with("_raw_write_") || name.starts_with("__rcu_read_") => Class::Helper,
+        // What calls through pointers go through.
+        "__static_call_text_end" => Class::Helper,
+        name if name.starts_with("__x86_indirect_") || name.starts_with("__x86_return_") => Class::Helper,
         name if name.starts_with("__traceiter_") || name.starts_with("trace_") => Class::Helper,
         "do_idle" | "cpu_startup_entry" | "default_idle_call" | "cpuidle_enter" | "cpuidle_enter_state" => {
             Class::Idle
@@ -190,6 +202,11 @@ pub(super) fn class_of(function: &str) -> Class {
         }
         _ => Class::Ordinary,
     }
+}
+
+/// Whether a function is called by others that are to be blamed for its time.
+pub(super) fn is_helper(name: &str) -> bool {
+    class_of(name) == Class::Helper
 }
 
 /// Whether a frame of a stack is code of an interrupt's entry: what is called by it further out was interrupted.

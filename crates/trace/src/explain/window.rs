@@ -10,8 +10,8 @@ use std::collections::HashMap;
 const EVENTS_MAX: usize = 1 << 20;
 /// The window begins at most this long before the expected moment, and twice the latency.
 const BEFORE_NS: u64 = 20_000_000;
-/// What is read before the task's last switch away.
-const MARGIN_NS: u64 = 100_000;
+/// What is read before the task's last switch away: what it did just before, which takes longer where much is traced.
+const MARGIN_NS: u64 = 1_000_000;
 /// What is read after the actual moment, for stacks that are recorded late.
 const AFTER_NS: u64 = 1_000_000;
 

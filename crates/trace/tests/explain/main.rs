@@ -4,6 +4,7 @@ mod cases;
 mod exports;
 mod found;
 mod kept;
+mod planted;
 mod properties;
 mod script;
 mod waits;

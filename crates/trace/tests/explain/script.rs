@@ -105,6 +105,17 @@ impl Script {
                 function: self.symbol_of("hrtimer_wakeup"),
                 now_ns: us(now),
             },
+            ["timer_start", expires, timer, function] => EventKind::TimerStart {
+                timer: timer.parse().unwrap(),
+                function: self.symbol_of(function),
+                expires_ns: us(expires),
+            },
+            ["expire", now, timer, function] => EventKind::TimerExpire {
+                timer: timer.parse().unwrap(),
+                function: self.symbol_of(function),
+                now_ns: us(now),
+            },
+            ["expirex", timer] => EventKind::TimerExpireExit { timer: timer.parse().unwrap() },
             ["fn", function, "<-", caller] => {
                 EventKind::Function { function: self.symbol_of(function), caller: self.symbol_of(caller) }
             }

@@ -1,0 +1,84 @@
+//! What traces with planted causes taught: each case is one that was told wrongly at first.
+
+use crate::found::{explained, only};
+use whylate_core::result::CauseKind;
+
+/// A timer task on CPU 1 that sleeps from 510 us to 1000 us; the trace's clock is the timers' but for 2 us.
+fn sleeping(rest: &str) -> String {
+    format!(
+        "100 1 idle-0 d..h1.. expire 98
+         500 1 cyclictest-7 ....... timer_start 1000
+         510 1 cyclictest-7 d...2.. switch cyclictest-7:19 S > idle-0:120
+         512 1 idle-0 d...1.. idle 1
+         {rest}"
+    )
+}
+
+/// Its timer comes at `at` us on the idle CPU.
+fn woken_at(at: u64) -> String {
+    format!(
+        "{at}.1 1 idle-0 d..h1.. vec local_timer
+         {at}.2 1 idle-0 d..h1.. expire {at}
+         {at}.3 1 idle-0 d..h2.. waking cyclictest-7:19 1
+         {at}.6 1 idle-0 d..h1.. vecx local_timer
+         {at}.7 1 idle-0 ....... idle -
+         {at}.9 1 idle-0 d...2.. switch idle-0:120 R > cyclictest-7:19"
+    )
+}
+
+#[test]
+fn the_first_idle_state_is_not_left_for_milliseconds() {
+    assert_eq!(only(&explained(&sleeping(&woken_at(1_300)))).1, CauseKind::IdleExit);
+    assert_eq!(only(&explained(&sleeping(&woken_at(2_500)))).1, CauseKind::TimerLate);
+}
+
+/// CPU 0, with a timer that was due at 1100 us and came at `at`.
+fn other_cpu(at: u64) -> String {
+    format!(
+        "600 0 stress-9 ....... timer_start 1100 2 hrtimer_wakeup
+         605 0 stress-9 ....... fault
+         {at}.2 0 stress-9 d..h1.. vec local_timer
+         {at}.3 0 stress-9 d..h1.. expire {at} 2 hrtimer_wakeup
+         {at}.4 0 stress-9 d..h1.. vecx local_timer"
+    )
+}
+
+#[test]
+fn a_machine_that_stands_still_is_told_from_a_late_timer() {
+    let stopped = explained(&sleeping(&format!("{}\n{}", woken_at(9_000), other_cpu(9_000))));
+    assert_eq!(only(&stopped).1, CauseKind::Hardware);
+    assert_eq!(stopped.spikes[0].cause.actor, None);
+    // The other CPU's timer came on time: only this one's was late.
+    let late = explained(&sleeping(&format!("{}\n{}", woken_at(9_000), other_cpu(1_101))));
+    assert_eq!(only(&late).1, CauseKind::TimerLate);
+    // Another CPU that is merely silent proves nothing.
+    let silent = explained(&sleeping(&format!("{}\n600 0 stress-9 ....... fault", woken_at(9_000))));
+    assert_eq!(only(&silent).1, CauseKind::TimerLate);
+}
+
+#[test]
+fn page_faults_do_not_mean_that_interrupts_were_off() {
+    // Their events come from the entry of an exception, where interrupts are off.
+    let result = explained(&sleeping(&format!(
+        "{}
+         1200 1 cyclictest-7 d...2.. switch cyclictest-7:19 R > server-9:9
+         1210 1 server-9 d...... fault
+         1420 1 server-9 d...... fault
+         1600 1 server-9 d...2.. switch server-9:9 S > cyclictest-7:19",
+        woken_at(1_001)
+    )));
+    assert_eq!(only(&result), (400, CauseKind::Thread, "server", ""));
+}
+
+#[test]
+fn a_long_handler_of_a_timer_is_named_by_the_timers_events() {
+    let result = explained(&sleeping(&format!(
+        "900 1 idle-0 d..h1.. vec local_timer
+         901 1 idle-0 d..h1.. expire 900 5 plant_hard_irq_stall
+         3990 1 idle-0 d..h1.. expirex 5
+         {}",
+        woken_at(4_000).replacen("4000.1 1 idle-0 d..h1.. vec local_timer", "", 1)
+    )));
+    assert_eq!(only(&result).1, CauseKind::Irq);
+    assert_eq!(result.spikes[0].cause.function.as_deref(), Some("plant_hard_irq_stall"));
+}
