@@ -4,6 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
+use whylate_trace::event::Symbol;
 use whylate_trace::parse::input::Input;
 use whylate_trace::parse::trace_dat;
 use whylate_trace::reader::{Reader, Selection};
@@ -27,9 +28,16 @@ fn read(reader: &mut dyn Reader) -> (usize, Option<u64>) {
             Ok(Some(event)) => {
                 if steps.is_power_of_two() {
                     middle = Some(event.at_ns);
+                    // The list of functions is read when the first is asked for.
+                    let found = reader.symbol(Symbol::Address(event.at_ns));
+                    assert!(found.is_none_or(|(name, _)| !name.is_empty()));
                 }
             }
-            Ok(None) => return (steps, middle),
+            Ok(None) => {
+                let _ = reader.symbol(Symbol::Address(0xffff_ffff_8100_0000));
+                assert!(reader.info().remarks.len() <= 1);
+                return (steps, middle);
+            }
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }

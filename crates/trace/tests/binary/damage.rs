@@ -1,7 +1,9 @@
 //! Damaged, truncated and foreign files: an error with the place, never a panic, and never more events than there are.
 
+use crate::builder::{KALLSYMS, pack};
 use crate::golden::fixture;
 use crate::made::{LITTLE, file, read};
+use whylate_trace::event::Symbol;
 use whylate_trace::parse::ParseError;
 use whylate_trace::parse::input::Input;
 use whylate_trace::parse::trace_dat;
@@ -60,6 +62,26 @@ fn damage_in_a_page_names_its_place_and_the_rest_is_read() {
     assert_eq!((events, errors.len()), (10, 1), "{errors:?}");
     let shown = errors[0].to_string();
     assert!(shown.contains(&format!("at byte {}:", page + 16)) && shown.contains("does not fit"), "{shown}");
+}
+
+#[test]
+fn damage_in_the_list_of_functions_leaves_the_events() {
+    let bytes = file(LITTLE, Algorithm::Zlib).version7();
+    let list = [&LITTLE.u32(KALLSYMS.len() as u32)[..], KALLSYMS.as_bytes()].concat();
+    let packed = pack(Algorithm::Zlib, &list);
+    let at =
+        bytes.windows(packed.len()).position(|window| window == packed).expect("the list is in the file");
+    let mut changed = bytes.clone();
+    changed[at + packed.len() / 2] ^= 0xff;
+    let (mut whole, mut damaged) = (read(bytes).unwrap(), read(changed).unwrap());
+    assert_eq!(drain(&mut damaged).0, drain(&mut whole).0);
+    assert!(damaged.info().remarks.is_empty());
+    let symbol = Symbol::Address(0xffff_ffff_8100_0104);
+    assert!(whole.symbol(symbol).is_some());
+    assert_eq!(damaged.symbol(symbol), None);
+    assert!(whole.info().remarks.is_empty());
+    let [remark] = &damaged.info().remarks[..] else { panic!("{:?}", damaged.info().remarks) };
+    assert!(remark.contains(&format!("made.dat: at byte {at}")), "{remark}");
 }
 
 #[test]

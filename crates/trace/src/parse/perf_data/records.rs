@@ -1,8 +1,8 @@
 //! The records of the data section, one after the other, packed ones too.
 //!
 //! `perf record -z` packs the records of each buffer into one stream of Zstandard for the whole file, cut into records
-//! of their own. The decoder keeps back what later blocks can refer to, so unpacked records come late, and out of step
-//! with records that are not packed: marks of rounds mean nothing then.
+//! of their own. They are unpacked by whole blocks, and so can come later than records behind them that are not packed: marks
+//! of rounds mean nothing then.
 
 use super::header::Section;
 use crate::parse::ParseError;
@@ -74,8 +74,8 @@ struct Packed {
     ended: bool,
 }
 
-/// A block of Zstandard without content that ends a frame: perf never ends its own, and the decoder gives the rest of a
-/// frame only at its end.
+/// A block of Zstandard without content that ends a frame: perf never ends its own, and with its end what a frame
+/// says of itself is checked.
 const LAST_BLOCK: [u8; 3] = [1, 0, 0];
 
 impl Records {
