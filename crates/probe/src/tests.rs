@@ -8,6 +8,7 @@ use crate::layout::{Header, Lane, words_needed};
 use crate::spec::{ProbeKind, ProbeSpec};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 use whylate_core::plan::{DispatchSource, Policy, TimerMethod};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::{CpuSet, Cycles, MonoTime, Nanos};
