@@ -160,6 +160,8 @@ fn difference(cpu: CpuId, one: &KernelHistogram, before: &Before, span: (u64, u6
         .map(|figures| figures.min_ns)
         .filter(|min_ns| before.min_ns.is_none_or(|before_ns| *min_ns < before_ns));
     let edge = |row: Option<&(u64, u64)>| row.map(|(edge, _)| *edge);
+    // A new minimum in the largest bucket is above its edge.
+    let largest = edge(histogram.last()).map(|edge| edge.max(new_min.unwrap_or(0)));
     let is_empty = histogram.is_empty();
     Interval {
         cpu,
@@ -169,7 +171,7 @@ fn difference(cpu: CpuId, one: &KernelHistogram, before: &Before, span: (u64, u6
         samples: one.samples - before.samples,
         sum_ns: sum_of(one).saturating_sub(before.sum_ns),
         min_ns: new_min.or(edge(histogram.first())).filter(|_| !is_empty),
-        max_ns: new_max.or(edge(histogram.last())).filter(|_| !is_empty),
+        max_ns: new_max.or(largest).filter(|_| !is_empty),
         histogram,
         ..Interval::default()
     }
