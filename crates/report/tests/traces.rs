@@ -83,8 +83,8 @@ fn run() -> RunResult {
 #[test]
 fn every_form_names_the_culprit_and_its_trace() {
     let run = run();
-    let style = Style { color: false, width: 400 };
-    let texts = [terminal::run(&run, style).unwrap(), markdown::run(&run).unwrap().replace('\\', "")];
+    let texts =
+        [terminal::run(&run, Style::default()).unwrap(), markdown::run(&run).unwrap().replace('\\', "")];
     for text in texts {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for expected in [

@@ -27,11 +27,19 @@ pub(crate) fn tests() -> Vec<LabTest> {
             LabTest::new("tracing_record_functions_names_the_function", counted.clone(), record_functions),
             LabTest::new("tracing_record_graph_names_the_function", counted.clone(), record_graph),
             LabTest::new("tracing_a_run_keeps_and_explains_its_spikes", counted.clone(), on_spike),
-            LabTest::new("tracing_timerlat_measures_a_stall", counted.clone(), timerlat),
-            LabTest::new("tracing_osnoise_measures_a_long_interrupt", counted, osnoise),
-            LabTest::new("tracing_hwlat_measures_an_nmi", threads.clone(), hwlat),
-            LabTest::new("tracing_is_given_back_after_a_kill", threads, kills),
+            LabTest::new("tracing_is_given_back_after_a_kill", threads.clone(), kills),
         ]);
+        // Debian builds the measuring tracers for its real-time kernel alone.
+        match kernel {
+            Kernel::RealTime => tests.extend([
+                LabTest::new("tracing_timerlat_measures_a_stall", counted.clone(), timerlat),
+                LabTest::new("tracing_osnoise_measures_a_long_interrupt", counted, osnoise),
+                LabTest::new("tracing_hwlat_measures_an_nmi", threads, hwlat),
+            ]),
+            Kernel::Plain => {
+                tests.push(LabTest::new("tracing_says_which_tracer_is_missing", threads, missing_tracers));
+            }
+        }
     }
     tests
 }
@@ -210,16 +218,39 @@ fn timerlat(guest: &mut Guest) -> Result<(), LabError> {
 }
 
 fn osnoise(guest: &mut Guest) -> Result<(), LabError> {
-    let more = "[target]\ncpus = \"0\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"osnoise\"\nwidth = \"100ms\"\n\
-                window = \"200ms\"\npriority = 50";
-    // In its own time: a stall outside of it is not seen, one of these is.
-    let plant = format!("hard-irq {STALL_NS}ns cpu=0 count=8 every=130ms");
+    let more = "[target]\ncpus = \"0\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"osnoise\"\nwidth = \"190ms\"\n\
+                window = \"200ms\"\nthreshold = \"5us\"";
+    let plant = format!("hard-irq {LONG_STALL_NS}ns cpu=0 count=8 every=130ms");
     let output = run_beside(guest, &plan("8s", more), "tracer", &plant)?;
     let (cpu, stalls) = (figures(&output, "osnoise"), stalls(&output));
     let longest = stalls.iter().map(Stall::length_ns).max().unwrap_or_default();
     let max = cpu["max_ns"].as_u64().unwrap_or_default();
-    assert!((max as f64 - longest as f64).abs() < longest as f64 * TOLERANCE, "{stalls:?}: {cpu:#}");
+    // The interrupt hits the thread that asked for it: what that and others took around it is in the same noise.
+    assert!((longest * 19 / 20..longest * 2).contains(&max), "{stalls:?}: {cpu:#}");
     assert!(cpu["gaps"].as_u64() > Some(0) && cpu["lost_ns"].as_u64() >= Some(max), "{cpu:#}");
+    assert!(cpu["lost_share"].as_f64() > Some(0.0), "{cpu:#}");
+    Ok(())
+}
+
+fn missing_tracers(guest: &mut Guest) -> Result<(), LabError> {
+    for tracer in ["hwlat", "osnoise", "timerlat"] {
+        let more = format!("[[probe]]\nkind = \"tracer\"\ntracer = \"{tracer}\"");
+        let alone =
+            guest.run(&format!("{}whylate run /tmp/plan.toml -o /tmp/run; echo $?", plan("1s", &more)))?;
+        assert_eq!(alone.stdout, "69\n", "{}", alone.stderr);
+        let option = format!("CONFIG_{}_TRACER is off", tracer.to_uppercase());
+        assert!(alone.stderr.lines().count() == 1 && alone.stderr.contains(&option), "{}", alone.stderr);
+        // Beside another probe it is left out.
+        let more = format!("{more}\n[[probe]]\nkind = \"timer\"");
+        let script = format!(
+            "{}whylate run /tmp/plan.toml -o /tmp/run -q --json >$OUT/result.json",
+            plan("200ms", &more)
+        );
+        let beside = guest.run(&script)?;
+        let result = json(&beside, "result.json");
+        assert_eq!(result["cells"][0]["probes"].as_array().map(Vec::len), Some(1), "{result:#}");
+        assert!(result["warnings"].to_string().contains(&option), "{}", result["warnings"]);
+    }
     Ok(())
 }
 

@@ -18,8 +18,8 @@ use whylate_core::result::{ExpectedFrom, ExplainResult};
 const CANDIDATES_MAX: usize = 256;
 /// The task reads the clock that soon after it was given the CPU.
 const NEAR_NS: u64 = 1_000_000;
-/// The probe's clock, read from a counter, and the trace's may differ by this.
-const CLOCKS_APART_NS: u64 = 100_000;
+/// The probe's clock, where it is read from a counter, and the trace's may differ by this.
+const CLOCKS_APART_NS: u64 = 1_000_000;
 /// What is read before the moment to see who had the CPU.
 const BEFORE_NS: u64 = 2_000_000;
 

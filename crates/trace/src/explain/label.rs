@@ -315,20 +315,19 @@ impl Labeller<'_> {
                 0.9,
                 "a thread ran that the task may not preempt",
             ),
-            _ if off => self.by(
+            _ if off && !taken_off => self.by(
                 PreemptOff,
                 state,
                 "preemption off",
                 certainty,
                 "the task could run and the running thread had preemption off",
             ),
-            (Some(_), Some(_)) if taken_off => self.by(
-                Throttled,
-                state,
-                "runs; the task is throttled",
-                0.8,
-                "the task was taken off for one of lower priority: real-time throttling",
-            ),
+            (Some(_), Some(_)) if taken_off => {
+                let reason = "the task was taken off for one of lower priority: real-time throttling";
+                let label = self.by(Throttled, state, "runs; the task is throttled", 0.8, reason);
+                // Whoever runs meanwhile is not who held it back.
+                Label { actor: None, pid: None, ..label }
+            }
             (Some(_), Some(_))
                 if !asked && length_ns > THROTTLED_LEAST_NS && state.preempt_off == Knowledge::Not =>
             {
