@@ -284,8 +284,12 @@ fn dispatch_steps(spec: &ProbeSpec, warnings: &mut Vec<Warning>) -> Option<(Disp
         Ok((steps, table))
     });
     let explained = |error: BpfError| {
-        let text = format!("{WHOLE_ONLY}: {error}");
-        warnings.push(Warning::new("dispatch-whole-only", text, "run as root, on a kernel with BPF and BTF"));
+        let (code, text) = ("dispatch-whole-only", format!("{WHOLE_ONLY}: {error}"));
+        warnings.push(match error {
+            // It says itself what to do.
+            BpfError::Refused { .. } => Warning::without_fix(code, text),
+            _ => Warning::new(code, text, "use a build with BPF, on a kernel with BPF and BTF (Linux 5.8)"),
+        });
     };
     started.map_err(explained).ok()
 }
