@@ -62,6 +62,7 @@ fn is_unavailable(error: &anyhow::Error) -> bool {
         matches!(cause.downcast_ref(), Some(ProbeError::Unavailable(_)))
             || matches!(cause.downcast_ref(), Some(TreatError::Impossible { .. }))
             || matches!(cause.downcast_ref(), Some(RecordError::Unavailable(_)))
+            || matches!(cause.downcast_ref(), Some(RecordError::Bpf(error)) if error.is_unavailable())
             || cause.downcast_ref::<BpfError>().is_some_and(BpfError::is_unavailable)
             || matches!(cause.downcast_ref(), Some(LoadError::Unavailable(_)))
     })

@@ -135,3 +135,18 @@ fn causes_are_refused_in_one_line() {
     assert_eq!(said.stderr.trim().lines().count(), 1, "{}", said.stderr);
     assert!(said.stderr.contains("--causes"), "{}", said.stderr);
 }
+
+#[test]
+fn histograms_say_why_they_are_not_possible() {
+    let unprivileged = match Unprivileged::new() {
+        Ok(it) => it,
+        Err(reason) => return skipped(&reason),
+    };
+    for source in ["", "--source bpf", "--source tracefs"] {
+        let line = format!("WHYLATE_STATE_DIR=state ./whylate histograms -D 1 --quiet {source}");
+        let said = unprivileged.shell(&line).unwrap();
+        assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{source}: {said:?}");
+        let last = said.stderr.lines().last().unwrap();
+        assert!(last.starts_with("whylate: "), "{source}: {said:?}");
+    }
+}

@@ -173,8 +173,8 @@ impl Session<'_> {
             let done = self.perform(&request);
             answer.send(done.map_err(|error| error.to_string()));
         }
-        let Some(tree) = &self.tree else { return Ok(()) };
-        for request in tree.requests() {
+        let requests = self.tree.as_mut().map(Tree::requests).unwrap_or_default();
+        for request in requests {
             self.perform(&request)?;
         }
         Ok(())

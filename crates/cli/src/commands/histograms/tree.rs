@@ -59,7 +59,7 @@ impl Tree {
     }
 
     /// What was written into the files since they were looked at last.
-    pub(super) fn requests(&self) -> Vec<Request> {
+    pub(super) fn requests(&mut self) -> Vec<Request> {
         let mut requests = Vec::new();
         let mut ask = |act, kinds: &[HistogramKind]| {
             requests.push(Request { act, kinds: kinds.to_vec(), cpus: None });
@@ -71,11 +71,14 @@ impl Tree {
             let kinds = [kind, HistogramKind::SharedPriority];
             // The histogram of waiting for equals goes with that of wake-ups.
             let kinds = if kind == HistogramKind::Wakeup { &kinds[..] } else { &kinds[..1] };
-            match wanted {
-                Some(true) if self.switches.get(&kind) == Some(&false) => ask(Act::Enable, kinds),
-                Some(false) if self.switches.get(&kind) == Some(&true) => ask(Act::Disable, kinds),
-                _ => {}
-            }
+            let act = match wanted {
+                Some(true) if self.switches.get(&kind) == Some(&false) => Act::Enable,
+                Some(false) if self.switches.get(&kind) == Some(&true) => Act::Disable,
+                _ => continue,
+            };
+            ask(act, kinds);
+            // What has become of it is written again, also when it is not possible.
+            self.switches.remove(&kind);
         }
         for kind in HistogramKind::ALL {
             let path = self.top.join(folder(kind)).join("reset");
