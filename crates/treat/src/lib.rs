@@ -16,6 +16,8 @@ pub mod planner;
 mod preview;
 mod reading;
 mod result;
+mod settle;
+
 pub mod tasks;
 mod undo;
 

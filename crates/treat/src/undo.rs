@@ -4,6 +4,7 @@ use crate::change::{Target, Task, Undoing};
 use crate::error::TreatError;
 use crate::journal::{Entry, Fate, Holder, Journal, JournalPlace, Record, State, boot_id};
 use crate::place::Found;
+use crate::settle;
 use std::collections::HashSet;
 use whylate_sys::host::HostRoot;
 
@@ -81,6 +82,8 @@ pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&Entr
         journal.contents().open().rev().filter(|entry| chosen(entry)).cloned().collect();
     let mut moved_back = tasks_moved_back(journal);
     let mut report = Report::default();
+    // Closed only when they have settled.
+    let mut affinities = Vec::new();
     for entry in entries {
         let same_boot = journal.contents().holder(&entry).is_none_or(|holder| holder.boot_id == boot_id);
         let fate = if same_boot || !entry.change.target.is_gone_after_reboot() {
@@ -91,17 +94,30 @@ pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&Entr
         if let Target::Membership { task, .. } = &entry.change.target {
             moved_back.insert(task.clone());
         }
-        if let Err(error) = journal.append(vec![Record::Closed { entry: entry.entry, fate: fate.clone() }]) {
-            // The next attempt finds the former value there.
-            report.journal_error.get_or_insert(error.to_string());
+        if matches!(entry.change.target, Target::Affinity { .. }) {
+            affinities.push((entry.entry, report.outcomes.len()));
+        } else {
+            close(journal, entry.entry, fate.clone(), &mut report);
         }
         let (old, target) = (entry.old_normal(), entry.change.target);
         report.outcomes.push(Undone { treatment: entry.treatment, target, old, new: entry.change.new, fate });
+    }
+    settle::settle(&mut report.outcomes, root);
+    for (entry, place) in affinities {
+        let fate = report.outcomes[place].fate.clone();
+        close(journal, entry, fate, &mut report);
     }
     if let Err(error) = journal.clear_if_closed() {
         report.journal_error.get_or_insert(error.to_string());
     }
     report
+}
+
+fn close(journal: &mut Journal, entry: u64, fate: Fate, report: &mut Report) {
+    if let Err(error) = journal.append(vec![Record::Closed { entry, fate }]) {
+        // The next attempt finds the former value there.
+        report.journal_error.get_or_insert(error.to_string());
+    }
 }
 
 /// Tasks whose move between groups was undone already: the kernel may have changed their affinity with it.

@@ -1,0 +1,123 @@
+//! Affinities after a group or a CPU came back.
+//!
+//! The kernel gives tasks the CPUs that are there again a moment later, from a work item; kernels before 6.2 forget with it
+//! which CPUs a task was given meanwhile. So affinities that were brought back are looked at until they stay.
+
+use crate::change::Target;
+use crate::error::TreatError;
+use crate::journal::Fate;
+use crate::place::Found;
+use crate::undo::Undone;
+use std::time::{Duration, Instant};
+use whylate_sys::host::HostRoot;
+
+/// For how long nothing may change.
+const STAYS: Duration = Duration::from_millis(200);
+/// When to give up.
+const WITHIN: Duration = Duration::from_secs(3);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Brings affinities back again that the kernel changed after they had been undone; those that do not stay have failed.
+pub(crate) fn settle(outcomes: &mut [Undone], root: &HostRoot) {
+    if !outcomes.iter().any(changes_what_tasks_may_use) {
+        return;
+    }
+    let begin = Instant::now();
+    let mut quiet_since = begin;
+    loop {
+        let mut changed = None;
+        for (place, outcome) in outcomes.iter().enumerate().filter(|(_, outcome)| is_back(outcome)) {
+            if let Some(found) = differs(outcome, root) {
+                // The next look tells whether it helped.
+                let _ = outcome.target.restore(root, &outcome.old);
+                quiet_since = Instant::now();
+                changed = Some((place, found));
+            }
+        }
+        match changed {
+            Some((place, found)) if begin.elapsed() > WITHIN => {
+                let Undone { target, old, .. } = &outcomes[place];
+                let error = TreatError::NotTaken { target: target.to_string(), wanted: old.clone(), found };
+                outcomes[place].fate = Fate::Failed { reason: error.to_string() };
+            }
+            _ if quiet_since.elapsed() >= STAYS || !outcomes.iter().any(is_back) => return,
+            _ => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+/// Whether the kernel may give tasks other CPUs after this was undone.
+fn changes_what_tasks_may_use(outcome: &Undone) -> bool {
+    let was_made = matches!(outcome.fate, Fate::Restored | Fate::Unchanged);
+    was_made
+        && match &outcome.target {
+            Target::Membership { .. } | Target::Directory { .. } => true,
+            Target::File { path, .. } => path.ends_with("/online"),
+            _ => false,
+        }
+}
+
+fn is_back(outcome: &Undone) -> bool {
+    matches!(outcome.target, Target::Affinity { .. })
+        && matches!(outcome.fate, Fate::Restored | Fate::Unchanged)
+}
+
+/// What is there, if it is not what was there before.
+fn differs(outcome: &Undone, root: &HostRoot) -> Option<String> {
+    match outcome.target.read(root) {
+        Ok(Found::Value(found)) => Some(outcome.target.normal(&found)).filter(|found| *found != outcome.old),
+        // A task that has ended needs nothing.
+        Ok(Found::Ended | Found::Nothing) | Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Task;
+    use rustix::thread::gettid;
+    use whylate_core::CpuSet;
+    use whylate_sys::schedule;
+
+    fn undone(target: Target, old: &str) -> Undone {
+        let treatment = "shield".to_owned();
+        Undone { treatment, target, old: old.to_owned(), new: String::new(), fate: Fate::Restored }
+    }
+
+    fn group() -> Undone {
+        undone(Target::Directory { path: "/sys/fs/cgroup/whylate-shield".to_owned() }, Target::ABSENT)
+    }
+
+    #[test]
+    fn an_affinity_that_the_kernel_takes_away_is_brought_back_again() {
+        let root = HostRoot::real();
+        let allowed = schedule::allowed_of_this_thread().unwrap();
+        let one = CpuSet::single(allowed.first().unwrap());
+        let tid = gettid().as_raw_nonzero().get().cast_unsigned();
+        let task = Task::find(&root, std::process::id(), tid).unwrap().unwrap();
+        let affinity = || undone(Target::Affinity { task: task.clone() }, &one.to_string());
+        if one != allowed {
+            settle(&mut [affinity()], &root);
+            assert_eq!(schedule::allowed_of_this_thread().unwrap(), allowed, "no group and no CPU came back");
+        }
+        let mut outcomes = [group(), affinity()];
+        let begin = Instant::now();
+        settle(&mut outcomes, &root);
+        assert!(begin.elapsed() >= STAYS);
+        assert_eq!(schedule::allowed_of_this_thread().unwrap(), one);
+        assert_eq!(outcomes[1].fate, Fate::Restored);
+    }
+
+    #[test]
+    fn an_affinity_that_does_not_stay_has_failed() {
+        let root = HostRoot::real();
+        let tid = gettid().as_raw_nonzero().get().cast_unsigned();
+        let task = Task::find(&root, std::process::id(), tid).unwrap().unwrap();
+        // No machine has this CPU, so that the task never gets it.
+        let mut outcomes = [group(), undone(Target::Affinity { task }, "8191")];
+        settle(&mut outcomes, &root);
+        let Fate::Failed { reason } = &outcomes[1].fate else { panic!("{outcomes:?}") };
+        assert!(reason.contains("8191"), "{reason}");
+    }
+}
