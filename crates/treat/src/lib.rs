@@ -17,7 +17,6 @@ mod preview;
 mod reading;
 mod result;
 mod settle;
-
 pub mod tasks;
 mod undo;
 
