@@ -65,11 +65,11 @@ fn record(guest: &mut Guest, profile: &str, length_ns: u64) -> Result<Output, La
     let script = format!(
         "{SNAPSHOT}[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\nrm -f /tmp/late.dat\n\
          whylate explain --help >/dev/null\nsnapshot >/tmp/before\n\
-         whylate trace record --until {}ns --profile {profile} --cpu 0 -i 1ms -D 100s -o /tmp/late.dat --json -q \
+         whylate trace record --until {}ns --profile {profile} --cpu 0 -i 1ms -D 100s --buffer 2MiB -o /tmp/late.dat --json -q \
          >$OUT/recorded.json & record=$!\n\
          until grep -qs 1 /sys/kernel/tracing/instances/whylate-trace-*/tracing_on; do\n\
          kill -0 $record || break; sleep 0.1; done\n\
-         echo 'irq-off {length_ns}ns cpu=0 count=20 every=500ms' >/proc/plant\ncat /proc/plant >$OUT/plant\n\
+         echo 'irq-off {length_ns}ns cpu=0 count=10 every=400ms' >/proc/plant\ncat /proc/plant >$OUT/plant\n\
          wait $record; status=$?; [ $status = 2 ] || {{ echo ended with $status; exit 10; }}\n\
          whylate explain /tmp/late.dat --json >$OUT/explained.json || exit 11\n\
          trace-cmd report /tmp/late.dat >/tmp/report 2>$OUT/trace-cmd || exit 12\n\
@@ -167,10 +167,10 @@ fn run_beside(guest: &mut Guest, plan: &str, purpose: &str, plant: &str) -> Resu
 }
 
 fn on_spike(guest: &mut Guest) -> Result<(), LabError> {
-    let more = "limit = \"15ms\"\ntrace = { profile = \"functions\", worst = 1 }\n[target]\ncpus = \"0\"\n\
+    let more = "limit = \"15ms\"\ntrace = { profile = \"functions\", worst = 1, buffer = \"2MiB\" }\n[target]\ncpus = \"0\"\n\
                 [[probe]]\nkind = \"timer\"\ninterval = \"1ms\"";
-    let plant = format!("irq-off {LONG_STALL_NS}ns cpu=0 count=16 every=500ms");
-    let output = run_beside(guest, &plan("10s", more), "trace", &plant)?;
+    let plant = format!("irq-off {LONG_STALL_NS}ns cpu=0 count=10 every=400ms");
+    let output = run_beside(guest, &plan("6s", more), "trace", &plant)?;
     let (result, stalls) = (json(&output, "result.json"), stalls(&output));
     let cell = &result["cells"][0];
     let trace = &cell["traces"][0];

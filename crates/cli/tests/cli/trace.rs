@@ -127,7 +127,8 @@ fn a_run_keeps_and_explains_the_traces_of_its_spikes() {
     let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
     validate("run", &result);
     let traces = list(&result["cells"][0], "traces");
-    assert_eq!(traces.len(), 2, "{result:#}");
+    // Two of each probe.
+    assert_eq!(traces.len(), 4, "{result:#}");
     for trace in traces {
         let file = fs::read(run.join(word(trace, "path"))).unwrap();
         assert!(file.starts_with(b"\x17\x08Dtracing6\0"));
@@ -137,7 +138,7 @@ fn a_run_keeps_and_explains_the_traces_of_its_spikes() {
         }
     }
     let explained = whylate(&["explain", text(&run), "--json"]).json();
-    assert_eq!(list(&explained, "traces").len(), 2, "{explained:#}");
+    assert_eq!(list(&explained, "traces").len(), 4, "{explained:#}");
     let page = folder.path().join("report.html");
     assert_eq!(whylate(&["report", text(&run), "-o", text(&page)]).code, Some(0));
     assert!(fs::read_to_string(&page).unwrap().contains("id=\"traces\""));

@@ -60,3 +60,39 @@ pub(super) fn events(tracefs: &Tracefs, more: &[String]) -> (Vec<String>, Vec<&'
     }
     (events, missing)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_sys::host::HostRoot;
+
+    #[test]
+    fn what_the_kernel_has_is_recorded_and_what_it_lacks_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().join("sys/kernel/tracing");
+        let there = [
+            "sched/sched_switch",
+            "ipi/ipi_raise",
+            "irq_vectors/vector_setup",
+            "irq_vectors/local_timer_entry",
+        ];
+        for event in there.iter().chain(&["raw_syscalls/sys_enter", "sched/sched_stat_wait"]) {
+            std::fs::create_dir_all(top.join("events").join(event)).unwrap();
+            std::fs::write(top.join("events").join(event).join("enable"), "0\n").unwrap();
+        }
+        std::fs::write(top.join("trace_clock"), "[local] mono\n").unwrap();
+        let tracefs = Tracefs::find(&HostRoot::at(folder.path())).unwrap();
+        let more = ["raw_syscalls/sys_enter".to_owned(), "sched/sched_switch".to_owned()];
+        let (events, missing) = events(&tracefs, &more);
+        // Asked for twice is recorded once; what says nothing of delays is left out.
+        let expected = [
+            "sched/sched_switch",
+            "irq_vectors/local_timer_entry",
+            "ipi/ipi_raise",
+            "raw_syscalls/sys_enter",
+        ];
+        assert_eq!(events, expected);
+        assert_eq!(missing.len(), EVENTS.len() - 1);
+        assert!(missing.contains(&"timer/hrtimer_start"));
+    }
+}

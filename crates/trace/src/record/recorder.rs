@@ -174,3 +174,20 @@ fn uname() -> String {
         text(name.machine())
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::cpu_mask;
+
+    #[test]
+    fn masks_are_words_of_32_cpus_the_highest_first() {
+        for (cpus, mask) in [
+            ("0", "00000001"),
+            ("0-1,31", "80000003"),
+            ("32", "00000001,00000000"),
+            ("1,64", "00000001,00000000,00000002"),
+        ] {
+            assert_eq!(cpu_mask(&cpus.parse().unwrap()), mask, "{cpus}");
+        }
+    }
+}

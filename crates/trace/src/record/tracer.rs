@@ -13,6 +13,7 @@ use crate::reader::{Reader as _, Selection};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning};
 use whylate_sys::host::HostRoot;
@@ -64,7 +65,8 @@ impl TracerSession {
         let mut buffer = Buffer::create(host, Purpose::Tracer)?;
         check(buffer.tracefs(), plan.tracer)?;
         buffer.set("trace_clock", "mono")?;
-        let mut warnings = buffer.change_shared(&settings(&buffer, plan, cpus))?;
+        let changes = settings(buffer.tracefs().top(), plan, cpus);
+        let mut warnings = buffer.change_shared(&changes)?;
         let refused = |error: RecordError| match error {
             RecordError::Write { source, .. } => RecordError::Unavailable(format!(
                 "the kernel refuses the {} tracer ({source}): another tracer of its kind runs, or the kernel is locked \
@@ -231,9 +233,8 @@ fn check(tracefs: &Tracefs, tracer: Tracer) -> Result<(), RecordError> {
     )))
 }
 
-/// The settings that all buffers share, in the order in which the kernel takes them.
-fn settings(buffer: &Buffer, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
-    let top = buffer.tracefs().top();
+/// The settings that all buffers of the tracefs in `top` share, in the order in which the kernel takes them.
+fn settings(top: &Path, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
     let microseconds = |time: Nanos| (time.0 / 1000).max(1).to_string();
     let file = |name: &str, value: String, effect: &str| {
         let target = Target::file(top.join(name).display().to_string());
@@ -284,3 +285,6 @@ fn settings(buffer: &Buffer, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
     }
     changes
 }
+
+#[cfg(test)]
+mod tests;
