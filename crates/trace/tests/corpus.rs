@@ -38,6 +38,7 @@ struct Expected {
     latency_us: Option<[u64; 2]>,
     /// How many spikes there are.
     spikes: Option<u64>,
+    /// The largest spike on this CPU, where tasks of several CPUs are measured.
     cpu: Option<u32>,
     /// From when to when the cause was planted, on the trace's clock.
     planted_ns: Option<[u64; 2]>,
@@ -86,7 +87,12 @@ fn check(path: &Path) -> Result<(), String> {
     let mut reader = parse::open(&trace).map_err(|error| format!("{name}: {error}"))?;
     let result = explain(reader.as_mut(), &options).map_err(|error| format!("{name}: {error}"))?;
     result.spikes.iter().for_each(tiles);
-    let differences = compare(&answer.expect, &result);
+    let mut differences = compare(&answer.expect, &result);
+    // What was recorded in the lab is on the planters' clock, and the file says so.
+    if answer.expect.planted_ns.is_some() && trace.to_string_lossy().contains(".dat") {
+        let clock = result.traces[0].clock.as_deref();
+        differences.extend((clock != Some("mono")).then(|| format!("clock {clock:?}")));
+    }
     if differences.is_empty() { Ok(()) } else { Err(format!("{name}: {}", differences.join("; "))) }
 }
 
@@ -107,7 +113,8 @@ fn compare(expected: &Expected, result: &ExplainResult) -> Vec<String> {
     if let Some(spikes) = expected.spikes.filter(|spikes| *spikes != found) {
         differences.push(format!("{spikes} spikes expected, {found} found"));
     }
-    let Some(spike) = result.spikes.first() else {
+    let on_cpu = |spike: &&ExplainedSpike| expected.cpu.is_none_or(|cpu| spike.cpu.0 == cpu);
+    let Some(spike) = result.spikes.iter().find(on_cpu) else {
         if !expected.none {
             differences.push(format!("no spike was found (task {:?})", result.traces[0].task));
         }
@@ -140,10 +147,8 @@ fn compare(expected: &Expected, result: &ExplainResult) -> Vec<String> {
     {
         differences.push(format!("share {share}, latency {latency} us"));
     }
-    if expected.pid.is_some_and(|pid| cause.pid != Some(pid))
-        || expected.cpu.is_some_and(|cpu| spike.cpu.0 != cpu)
-    {
-        differences.push(format!("pid {:?}, CPU {}", cause.pid, spike.cpu));
+    if expected.pid.is_some_and(|pid| cause.pid != Some(pid)) {
+        differences.push(format!("pid {:?}", cause.pid));
     }
     differences.extend(expected.planted_ns.and_then(|planted| misses(planted, spike)));
     differences

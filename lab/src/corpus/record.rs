@@ -47,7 +47,7 @@ const FUNCTIONS: &str = ":mod:plant schedule __schedule hrtimer_interrupt __hrti
 /// Interrupts of which every event is recorded.
 const VECTORS: [&str; 5] =
     ["reschedule", "call_function", "call_function_single", "irq_work", "x86_platform_ipi"];
-/// A file of the shared folder that says that the recording has begun.
+/// A file of the shared folder that says that the machine may be stopped.
 const BEGUN: &str = "corpus-begun";
 /// A recording may take this long.
 const LIMIT: Duration = Duration::from_secs(240);
@@ -114,7 +114,7 @@ pub(super) fn record(
     if let Planter::Freeze(_) = recipe.planter {
         let deadline = Instant::now() + LIMIT;
         while !begun.exists() && Instant::now() < deadline && !running.is_done_within(POLL)? {}
-        std::thread::sleep(Duration::from_millis(700));
+        std::thread::sleep(Duration::from_millis(300));
         running.guest().freeze(Duration::from_micros(length_us))?;
     }
     let output = running.wait(LIMIT)?;
@@ -143,7 +143,7 @@ fn script(recipe: &Recipe, recording: Recording, length_us: u64) -> String {
         Planter::Module(command) => (format!("echo {} >/proc/plant", filled(command)), "cat /proc/plant"),
         Planter::Program(command) => (format!("{} >/tmp/truth", filled(command)), "cat /tmp/truth"),
         Planter::Freeze(command) => {
-            (format!("touch /lab/{BEGUN}\n{} >/tmp/truth", filled(command)), "cat /tmp/truth")
+            (format!("BEGUN=/lab/{BEGUN} {} >/tmp/truth", filled(command)), "cat /tmp/truth")
         }
         Planter::Nothing(command) => (command.to_owned(), ":"),
     };

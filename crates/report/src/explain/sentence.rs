@@ -12,17 +12,21 @@ pub(crate) fn finding(spike: &ExplainedSpike) -> String {
         }
         _ => format!("{task} was {} late on CPU {}", nanoseconds(spike.latency_ns), spike.cpu),
     };
-    format!("{late}: {}{}", deed(&spike.cause), extent(&spike.cause, spike))
+    format!("{late}: {}{}", deed(&spike.cause), extent(&spike.cause, spike.expected_ns, spike.latency_ns))
 }
 
-/// ` for 3.01 ms (84 % of the latency)`: all of it, when it began before the expected moment.
-fn extent(cause: &Cause, spike: &ExplainedSpike) -> String {
+/// ` for 3.01 ms (84 % of the latency)`; when it began before the expected moment, all of it and what the task felt.
+fn extent(cause: &Cause, expected_ns: u64, latency_ns: u64) -> String {
     let Some(part) = cause.share.filter(|part| *part > 0.0) else { return String::new() };
-    let time = (part * spike.latency_ns as f64).round() as u64;
-    let early = cause.from_ns.map_or(0, |from| spike.expected_ns.saturating_sub(from));
+    let time = (part * latency_ns as f64).round() as u64;
+    let early = cause.from_ns.map_or(0, |from| expected_ns.saturating_sub(from));
     let early =
         if cause.kind == CauseKind::IrqsOff || cause.kind == CauseKind::PreemptOff { early } else { 0 };
-    format!(" for {} ({} of the latency)", nanoseconds(time + early), share(part))
+    if early == 0 {
+        return format!(" for {} ({} of the latency)", nanoseconds(time), share(part));
+    }
+    let (all, felt) = (nanoseconds(time + early), nanoseconds(time));
+    format!(" for {all}, {felt} of it in the latency ({})", share(part))
 }
 
 /// What was done, by whom, in which function.
@@ -86,6 +90,13 @@ pub(super) fn confidence(cause: &Cause) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_began_before_the_task_was_due_is_told_from_what_it_felt() {
+        let off = |from| Cause { share: Some(0.5), from_ns: Some(from), ..Cause::new(CauseKind::IrqsOff) };
+        assert_eq!(extent(&off(1_000), 1_000, 1_000), " for 500 ns (50.0 % of the latency)");
+        assert_eq!(extent(&off(400), 1_000, 1_000), " for 1.10 us, 500 ns of it in the latency (50.0 %)");
+    }
 
     #[test]
     fn the_culprit_stands_in_the_sentence() {

@@ -85,9 +85,17 @@ fn draw(page: &mut Page, spike: &ExplainedSpike, result: &ExplainResult, style: 
     for line in &spike.evidence {
         page.item(&format!("  byte {}, {}:", line.offset, line.meaning), None);
         let room = style.width.saturating_sub(6);
-        let text: String = clean(&line.text).chars().take(room).collect();
+        let text = shortened(&clean(&line.text), room);
         page.line(&format!("      {text}"), "2");
     }
+}
+
+/// At most `room` characters; what is left out shows.
+fn shortened(text: &str, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    text.chars().take(room.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// What a letter stands for.

@@ -28,6 +28,8 @@ pub(super) struct Cpu {
     pub(super) idle_state: Option<u32>,
     pub(super) stacks: HashMap<(Option<u32>, u8), PathId>,
     pub(super) last_entry: bool,
+    /// On the way out of an interrupt, interrupts still off: what is called there is not the thread's.
+    pub(super) leaving: bool,
 }
 
 impl Cpu {
@@ -49,6 +51,7 @@ impl Cpu {
             idle_state: None,
             stacks: HashMap::new(),
             last_entry: false,
+            leaving: false,
         }
     }
 

@@ -149,6 +149,9 @@ impl States {
         if cpu.level() != level {
             cpu.announced = None;
         }
+        let switched = matches!(event.kind, EventKind::Switch { .. });
+        let off = event.context.irqs_off == Some(true) && !switched;
+        cpu.leaving = class == Class::InterruptTail || (cpu.leaving && off);
         cpu.user = class == Class::UserEdge || matches!(event.kind, EventKind::SyscallExit { .. });
         match event.kind {
             EventKind::Function { .. } | EventKind::GraphEntry { .. } | EventKind::GraphExit { .. } => {
@@ -278,7 +281,8 @@ impl States {
     /// A function is entered or left.
     fn call(&mut self, cpu: &mut Cpu, event: &Event, class: Class, reader: &dyn Reader) {
         self.has_functions = true;
-        if class == Class::InterruptTail {
+        let helps = matches!(class, Class::Ordinary | Class::Helper);
+        if class == Class::InterruptTail || (cpu.leaving && helps && cpu.level() == Level::Thread) {
             // What the interrupt found goes on.
             return;
         }

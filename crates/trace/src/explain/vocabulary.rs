@@ -191,6 +191,8 @@ pub(super) fn class_of(function: &str) -> Class {
         name if name.starts_with("_raw_write_") || name.starts_with("__rcu_read_") => Class::Helper,
         // What calls through pointers go through.
         "__static_call_text_end" => Class::Helper,
+        // Another name of the first of the functions that take spinlocks.
+        "__lock_text_start" => Class::Helper,
         name if name.starts_with("__x86_indirect_") || name.starts_with("__x86_return_") => Class::Helper,
         name if name.starts_with("__traceiter_") || name.starts_with("trace_") => Class::Helper,
         "do_idle" | "cpu_startup_entry" | "default_idle_call" | "cpuidle_enter" | "cpuidle_enter_state" => {

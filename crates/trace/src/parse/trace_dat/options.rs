@@ -27,6 +27,8 @@ pub(super) mod id {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     pub(super) clock: Option<String>,
+    /// Version 6: the clocks stand behind the list of CPUs.
+    pub(super) clock_follows: bool,
     pub(super) release: Option<String>,
     pub(super) cpus: Option<u32>,
     pub(super) lost: Vec<(CpuId, u64)>,
@@ -41,6 +43,7 @@ impl Options {
         let text = String::from_utf8_lossy(until_nul(data));
         match option {
             id::CPU_STATISTICS => self.statistics(&text),
+            id::TRACE_CLOCK if text.is_empty() => self.clock_follows = true,
             id::TRACE_CLOCK => self.clock = selected(&text).or(self.clock.take()),
             id::UNAME => self.release = release(&text),
             id::OFFSET => self.offset_ns = self.offset_ns.wrapping_add(number(&text).unwrap_or(0)),

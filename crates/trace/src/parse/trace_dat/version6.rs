@@ -1,12 +1,15 @@
 //! Version 6: one part after the other, the events of the CPUs at the end.
 
 use super::metadata::Metadata;
-use super::options::{Options, id};
+use super::options::{Options, id, selected};
 use super::{Buffer, Contents, CpuData, plausible};
 use crate::parse::ParseError;
 use crate::parse::input::Scan;
 use crate::parse::unpack::Algorithm;
 use whylate_core::CpuId;
+
+/// A longer list of clocks is none.
+const CLOCKS_MAX: u64 = 4096;
 
 /// An instance: where its list of CPUs is, and its name.
 struct Instance {
@@ -36,6 +39,9 @@ pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, Pars
     let text = kind == "latency";
     if !text {
         buffers.push(buffer(&mut scan, &kind, String::new(), cpus)?);
+        if options.clock_follows {
+            options.clock = clock(&mut scan);
+        }
     }
     for instance in instances {
         let mut scan = scan.input().scan(instance.offset, scan.order);
@@ -85,6 +91,13 @@ fn read_options(
             options.take(option, &data, scan.order);
         }
     }
+}
+
+/// The clocks behind the list of CPUs, as in `trace_clock`; `None` where there is no such text.
+fn clock(scan: &mut Scan<'_>) -> Option<String> {
+    let length = scan.u64().ok().filter(|length| (1..=CLOCKS_MAX).contains(length))?;
+    let bytes = scan.bytes(length).ok()?;
+    selected(String::from_utf8_lossy(&bytes).trim_end_matches('\0'))
 }
 
 /// The list of CPUs of a buffer.
