@@ -24,16 +24,18 @@ pub(crate) struct Config {
     pub(crate) epochs: [u32; KINDS_STRIDE],
     /// From which lateness on the stack of the moment is kept.
     pub(crate) late_ns: u64,
-    /// The process whose page faults are causes; 0 for none.
-    pub(crate) process: u32,
+    /// The process that measures; 0 for none.
+    pub(crate) own_process: u32,
     pub(crate) unused: u32,
     /// Per CPU, one bit for each kind.
     pub(crate) enabled: [u8; CPUS_MAX],
     /// Per CPU, 1 + the number of its ring; 0: it has none.
     pub(crate) rings: [u16; CPUS_MAX],
+    /// Per CPU, the process whose page faults are causes there; 0 for none.
+    pub(crate) processes: [u32; CPUS_MAX],
 }
 
-const _: () = assert!(size_of::<Config>() == 80 + 3 * CPUS_MAX);
+const _: () = assert!(size_of::<Config>() == 80 + 7 * CPUS_MAX);
 const _: () = assert!(offset_of!(Config, epochs) == 32 && offset_of!(Config, enabled) == 80);
 
 /// The largest latency since the last reset.
@@ -94,9 +96,9 @@ const _: () = assert!(size_of::<RawCounters>() == 48);
 /// Size of the state of a CPU, which begins with its counters.
 pub(crate) const CPU_STATE_BYTES: usize = 256;
 /// Where in it the number of its segments is.
-pub(crate) const SEGMENTS_WRITTEN_AT: usize = 112;
-/// Segments that a CPU's ring holds.
-pub(crate) const RING_SEGMENTS: u64 = 16_384;
+pub(crate) const SEGMENTS_WRITTEN_AT: usize = 128;
+/// Where in it the number of its ring is.
+pub(crate) const RING_AT: usize = 184;
 
 /// What took a CPU, from when to when.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -156,6 +158,9 @@ pub(crate) struct RawIpiKey {
 /// Size of that key.
 pub(crate) const IPI_KEY_BYTES: usize = size_of::<RawIpiKey>();
 const _: () = assert!(IPI_KEY_BYTES == 40 && offset_of!(RawIpiKey, command) == 24);
+
+/// First byte of the command of what the measuring process itself sent.
+pub(crate) const OWN_COMMAND: u8 = 0xff;
 
 /// How many there were, and the stack of the first one.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

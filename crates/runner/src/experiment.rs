@@ -1,5 +1,6 @@
 //! A whole run: which repeat of which cell comes next, and what is recorded about how it ended.
 
+use crate::causing::Causing;
 use crate::error::{RepeatError, RunError};
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
@@ -73,7 +74,8 @@ pub fn run(
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     held.warnings.into_iter().for_each(|warning| push_once(&mut info.warnings, warning));
     let directory = RunDirectory::create(path, &info)?;
-    Course { experiment, machine, audience, directory, info, treating: held.treating }.run()
+    let causing = Causing::start(experiment, machine, &mut info.warnings);
+    Course { experiment, machine, audience, directory, info, treating: held.treating, causing }.run()
 }
 
 /// Goes on with the run in `path`: what is done stays, what is not is run (again).
@@ -104,7 +106,9 @@ pub fn resume(
     record_skipped(&mut info, &experiment);
     (info.state, info.error) = (RunState::Running, None);
     directory.update_info(&info)?;
-    Course { experiment: &experiment, machine, audience, directory, info, treating: held.treating }.run()
+    let causing = Causing::start(&experiment, machine, &mut info.warnings);
+    Course { experiment: &experiment, machine, audience, directory, info, treating: held.treating, causing }
+        .run()
 }
 
 /// Notes which cells cannot run on the machine as it is now, and why.
@@ -123,6 +127,7 @@ struct Course<'a> {
     info: RunInfo,
     /// `None` where the run has no treatments.
     treating: Option<Box<dyn Treating>>,
+    causing: Causing,
 }
 
 /// Why a run does not go on.
@@ -144,6 +149,9 @@ impl Course<'_> {
                 return Err(error);
             }
         };
+        for warning in self.causing.losses() {
+            push_once(&mut self.info.warnings, warning);
+        }
         self.verify();
         (self.info.state, self.info.error) = match stop {
             Some(Stop::Asked) => (RunState::Interrupted, Some("stopped by the user".to_owned())),
@@ -236,6 +244,7 @@ impl Course<'_> {
             directory: &mut self.directory,
             warnings: &mut self.info.warnings,
             treating: self.treating.as_deref_mut(),
+            causing: &mut self.causing,
             cell,
             name: &name,
             repeat,

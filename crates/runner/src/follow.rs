@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use whylate_core::Nanos;
+use whylate_core::record::SpikeRecord;
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, Progress};
 
 /// What happened in one probe of the group.
@@ -10,6 +11,10 @@ pub(crate) enum Event {
     Progress(Progress),
     Batch(usize, Box<Batch>),
     FirstSpike(Nanos),
+    /// The measuring process is ready.
+    Armed(usize, u32),
+    /// Spikes as they come.
+    Spikes(Vec<SpikeRecord>),
     Ended(usize, Box<Result<Outcome, ProbeError>>),
 }
 
@@ -37,6 +42,12 @@ impl Observer for Forward<'_> {
     }
     fn first_spike(&mut self, latency: Nanos) {
         self.send(Event::FirstSpike(latency));
+    }
+    fn armed(&mut self, process: u32) {
+        self.send(Event::Armed(self.index, process));
+    }
+    fn spikes(&mut self, spikes: &[SpikeRecord]) {
+        self.send(Event::Spikes(spikes.to_vec()));
     }
     fn should_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)

@@ -1,7 +1,9 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
+use crate::causing::FindsCauses;
 use crate::treating::{Held, RealTreating};
 use std::time::Duration;
+use whylate_bpf::{CauseFinder, Measured};
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
@@ -35,6 +37,12 @@ pub trait Machine: Sync {
     /// # Errors
     /// [`TreatError`] when others hold them, or they cannot be held here.
     fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError>;
+
+    /// Begins to record what takes the CPUs of these probes.
+    ///
+    /// # Errors
+    /// Why that cannot be, and what to do about it.
+    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String>;
 
     /// Lets time pass.
     fn pause(&self, time: Duration);
@@ -101,6 +109,13 @@ impl Machine for RealMachine {
 
     fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError> {
         RealTreating::hold(&self.root, run, has_treatments)
+    }
+
+    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String> {
+        match CauseFinder::start(probes, facts) {
+            Ok(finder) => Ok(Box::new(finder)),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn pause(&self, time: Duration) {

@@ -3,6 +3,7 @@
 use whylate_lab::suite;
 
 mod boot;
+mod causes;
 mod devices;
 mod measure;
 mod plant;
@@ -15,6 +16,7 @@ fn main() -> std::process::ExitCode {
     let mut tests = boot::tests();
     tests.extend(plant::machines().iter().flat_map(plant::tests));
     tests.extend(measure::tests());
+    tests.extend(causes::tests());
     tests.extend(devices::tests());
     tests.extend(treat::tests());
     tests.extend(shield::tests());

@@ -11,7 +11,7 @@ pub(crate) mod page;
 
 use crate::table::{measure_group, run_groups};
 use crate::words;
-use crate::{ReportError, dispatch, has_samples, require_run_samples};
+use crate::{ReportError, causes, dispatch, has_samples, require_run_samples};
 pub use check::check;
 pub use cpus::cpus;
 use page::{Colour, Page};
@@ -84,12 +84,35 @@ fn push_spikes_and_noise(page: &mut Page, run: &RunResult) {
             page.item(line, None);
         }
     }
+    push_causes(
+        page,
+        &sentences(&causes::of_run(run)),
+        &causes::events_of_run(run),
+        &causes::ipis_of_run(run),
+    );
     let floors = words::noise_floors(run);
     if !floors.is_empty() {
         page.heading("Noise floor");
         for line in floors {
             page.item(&line, None);
         }
+    }
+}
+
+fn sentences(first: &[causes::FirstCause]) -> Vec<String> {
+    first.iter().map(causes::FirstCause::sentence).collect()
+}
+
+/// First causes, events of several CPUs, interrupts from other CPUs: what of it there is.
+fn push_causes(page: &mut Page, first: &[String], events: &[String], ipis: &[String]) {
+    let parts = [
+        ("Causes of the largest spikes", first),
+        ("Late on several CPUs at once", events),
+        ("Interrupts from other CPUs", ipis),
+    ];
+    for (heading, lines) in parts.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        page.heading(heading);
+        lines.iter().for_each(|line| page.item(line, None));
     }
 }
 
@@ -142,6 +165,13 @@ pub fn measure(measure: &MeasureResult, style: Style) -> Result<String, ReportEr
         page.coloured("a sample was above the break threshold: the measurement ended there", Colour::Red);
     }
     push_measure_spike(&mut page, measure);
+    let spikes = &probe.spikes;
+    push_causes(
+        &mut page,
+        &sentences(&causes::first_causes("", spikes)),
+        &causes::events("", spikes),
+        &causes::ipi_sentences(&[measure.ipis.as_slice()], &[]),
+    );
     page.warnings(&measure.warnings);
     Ok(page.finish())
 }
