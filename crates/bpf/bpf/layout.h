@@ -35,8 +35,8 @@ struct config {
 	u8 command[COMMAND_BYTES];
 	/* From which lateness on the stack of the moment is kept, in the search for causes. */
 	u64 late_ns;
-	/* The process whose page faults are causes; 0 for none. */
-	u32 process;
+	/* The process that measures: interrupts that it sends are its own doing; 0 for none. */
+	u32 own_process;
 	u32 unused;
 	/* Per CPU, one bit for each kind that counts there. */
 	u8 enabled[CPUS_MAX];
@@ -44,8 +44,10 @@ struct config {
 	u16 rings[CPUS_MAX];
 	/* Per CPU and kind, goes up by one with each reset, and is never 0. */
 	u16 epochs[CPUS_MAX][KINDS_STRIDE];
+	/* Per CPU, the process that is measured there: its page faults are causes; 0 for none. */
+	u32 processes[CPUS_MAX];
 };
-_Static_assert(sizeof(struct config) == 48 + (3 + 2 * KINDS_STRIDE) * CPUS_MAX, "layout.rs");
+_Static_assert(sizeof(struct config) == 48 + (7 + 2 * KINDS_STRIDE) * CPUS_MAX, "layout.rs");
 
 /* The largest latency since the last reset. */
 struct record {
@@ -128,7 +130,8 @@ struct cpu_state {
 	u32 is_shared;
 	/* The thread in which a timer's softirq handler runs. */
 	u32 soft_thread;
-	/* How many segments were written; the next one's place. */
+	u64 padding[2];
+	/* From here on a line of the cache: what every event of a watched CPU needs. How many segments were written. */
 	u64 segments;
 	/* When what runs now began. */
 	u64 irq_ns;
@@ -137,23 +140,25 @@ struct cpu_state {
 	u64 function_ns;
 	u64 idle_ns;
 	u64 thread_ns;
+	/* 1 + the number of the CPU's ring; 0: it has none. Written by the loader, before anything runs. */
+	u32 ring;
+	u32 idle_state;
 	u64 lock_ns;
 	u64 lock;
 	u32 lock_flags;
 	u32 lock_thread;
-	u32 idle_state;
+	/* Nearly all timers and switches are not later than that. */
+	u64 timer_bound_ns;
+	u64 switch_bound_ns;
 	/* How many stacks were kept. */
 	u32 stacks;
-	/* How late timers and switches are as a rule: means that forget. */
-	u64 timer_typical_ns;
-	u64 switch_typical_ns;
-	u64 padding[5];
+	u32 unused;
+	u64 padding_end[2];
 };
 _Static_assert(sizeof(struct cpu_state) == 256, "layout.rs");
-_Static_assert(__builtin_offsetof(struct cpu_state, segments) == 112, "layout.rs");
+_Static_assert(__builtin_offsetof(struct cpu_state, segments) == 128, "layout.rs");
+_Static_assert(__builtin_offsetof(struct cpu_state, ring) == 184, "layout.rs");
 
-/* Segments that a CPU's ring holds. */
-#define RING_SEGMENTS 16384
 
 enum segment_kind {
 	SEGMENT_NONE,
@@ -165,7 +170,8 @@ enum segment_kind {
 	SEGMENT_SOFTIRQ,
 	/* address is the handler. */
 	SEGMENT_NMI,
-	/* A function that another CPU asked for: address is the function; id and command are the sender's thread. */
+	/* A function that another CPU asked for: address is the function; id and command are the sender's thread, other is
+	 * its process. */
 	SEGMENT_FUNCTION,
 	/* id is the thread, other the process; address is the priority of the thread that ran next. */
 	SEGMENT_THREAD,
@@ -182,6 +188,8 @@ enum segment_kind {
 	SEGMENT_TIMER,
 	/* From the wake-up of a thread, as above, to its CPU; other is 1 + the number of the stack of the thread before. */
 	SEGMENT_WAKEUP,
+	/* The thread id of the process other was moved to the CPU in address; start and end are the moment. */
+	SEGMENT_MIGRATION,
 };
 
 /* SEGMENT_THREAD: it would have run on. */
@@ -210,7 +218,9 @@ _Static_assert(sizeof(struct segment) == 64, "layout.rs");
 struct sender {
 	u64 request;
 	u32 thread;
+	u32 process;
 	u32 cpu;
+	u32 unused;
 	u8 command[COMMAND_BYTES];
 };
 #define SENDERS 4096
@@ -222,8 +232,10 @@ struct ipi_key {
 	u64 call_site;
 	u32 cpu;
 	u32 from_cpu;
+	/* OWN_COMMAND: the process that measures. */
 	u8 command[COMMAND_BYTES];
 };
+#define OWN_COMMAND 0xff
 _Static_assert(sizeof(struct ipi_key) == 40, "layout.rs");
 
 struct ipi_count {

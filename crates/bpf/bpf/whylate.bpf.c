@@ -106,11 +106,11 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 		return 0;
 	if (is_enabled(config.enabled[cpu & (CPUS_MAX - 1)], MISSED_TIMER_OFFSETS))
 		count_offset(cpu, task, expires_ns, now_ns);
-	u32 ring = with_causes ? ring_of(cpu) : 0;
+	u32 ring = with_causes ? state->ring : 0;
 
 	if (ring)
 		note_step(ctx, state, ring, SEGMENT_TIMER, expires_ns, now_ns, task, task,
-			  is_unusual(&state->timer_typical_ns, now_ns - expires_ns));
+			  is_unusual(&state->timer_bound_ns, now_ns - expires_ns));
 	return 0;
 }
 
@@ -205,7 +205,7 @@ ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, 
 			state->counters.elsewhere++;
 		if (ring)
 			note_step(ctx, state, ring, SEGMENT_WAKEUP, pending->waking_ns, now_ns, next, previous,
-				  is_unusual(&state->switch_typical_ns, now_ns - pending->waking_ns) &&
+				  is_unusual(&state->switch_bound_ns, now_ns - pending->waking_ns) &&
 					  previous->pid);
 		pending->waking_ns = 0;
 	}
@@ -414,11 +414,12 @@ ALWAYS_INLINE int page_fault(u64 address)
 	u32 ring;
 	struct cpu_state *state = watched(&ring);
 
-	if (!state || !config.process)
+	if (!state)
 		return 0;
 	u64 task = bpf_get_current_pid_tgid();
+	u32 process = task >> 32;
 
-	if ((u32)(task >> 32) != config.process)
+	if (!process || process != config.processes[bpf_get_smp_processor_id() & (CPUS_MAX - 1)])
 		return 0;
 	u64 now_ns = bpf_ktime_get_ns();
 
@@ -436,6 +437,29 @@ SECTION("tp_btf/page_fault_kernel")
 int page_fault_kernel(u64 *ctx)
 {
 	return page_fault(ctx[0]);
+}
+
+/* A measured task is moved to another CPU. The CPU that it leaves is the one that this runs on. */
+SECTION("tp_btf/sched_migrate_task")
+int migration(u64 *ctx)
+{
+	u64 number;
+	u32 ring;
+	struct task_struct *task = (void *)ctx[0];
+	struct cpu_state *state = watched(&ring);
+
+	if (!state || (u32)task->tgid != config.processes[bpf_get_smp_processor_id() & (CPUS_MAX - 1)])
+		return 0;
+	struct segment *segment = begin(state, ring, &number);
+
+	if (!segment)
+		return 0;
+	u64 now_ns = bpf_ktime_get_ns();
+
+	segment->flags = 0;
+	segment->other = task->tgid;
+	complete(segment, SEGMENT_MIGRATION, now_ns, now_ns, task->pid, (u32)ctx[1], number);
+	return 0;
 }
 
 /* A task has to wait for a lock. */
@@ -475,36 +499,44 @@ int lock_taken(u64 *ctx)
 	return 0;
 }
 
-/* ---- Interrupts from other CPUs ---- */
+/*
+ * ---- Interrupts from other CPUs ----
+ *
+ * Raw tracepoints: the arguments are plain numbers there, where the typed events would refuse pointers to functions, or
+ * need a call of a helper to calculate with them.
+ */
 
 /* This CPU asks another one to run a function. */
-SECTION("tp_btf/csd_queue_cpu")
+SECTION("raw_tp/csd_queue_cpu")
 int function_asked(u64 *ctx)
 {
 	u32 cpu = (u32)ctx[0];
 
 	if (LIKELY(!ring_of(cpu)))
 		return 0;
-	u64 request = number_of(&ctx[3]);
+	u64 request = ctx[3];
 	struct sender *sender = sender_of(request);
 
 	if (sender) {
+		u64 task = bpf_get_current_pid_tgid();
+
 		sender->request = request;
-		sender->thread = (u32)bpf_get_current_pid_tgid();
+		sender->thread = (u32)task;
+		sender->process = task >> 32;
 		sender->cpu = bpf_get_smp_processor_id();
 		bpf_get_current_comm(sender->command, COMMAND_BYTES);
 	}
-	count_ipi(ctx, cpu, number_of(&ctx[2]), ctx[1]);
+	count_ipi(ctx, cpu, ctx[2], ctx[1]);
 	return 0;
 }
 
 /* This CPU sends an interrupt; those that ask for a function are counted above. */
-SECTION("tp_btf/ipi_send_cpu")
+SECTION("raw_tp/ipi_send_cpu")
 int ipi_sent(u64 *ctx)
 {
 	u32 cpu = (u32)ctx[0];
 
-	if (LIKELY(!ring_of(cpu)) || number_of(&ctx[2]))
+	if (LIKELY(!ring_of(cpu)) || ctx[2])
 		return 0;
 	count_ipi(ctx, cpu, 0, ctx[1]);
 	return 0;
@@ -522,7 +554,7 @@ int function_entry(u64 *ctx)
 	return 0;
 }
 
-SECTION("tp_btf/csd_function_exit")
+SECTION("raw_tp/csd_function_exit")
 int function_exit(u64 *ctx)
 {
 	u64 number;
@@ -535,18 +567,20 @@ int function_exit(u64 *ctx)
 
 	if (!segment)
 		return 0;
-	u64 request = number_of(&ctx[1]);
+	u64 request = ctx[1];
 	struct sender *sender = sender_of(request);
 	u32 thread = 0;
 
 	segment->flags = 0;
+	segment->other = 0;
 	if (sender && sender->request == request) {
 		segment->flags = SEGMENT_HAS_SENDER;
 		segment->from_cpu = sender->cpu;
+		segment->other = (s32)sender->process;
 		thread = sender->thread;
 		__builtin_memcpy(segment->command, sender->command, COMMAND_BYTES);
 	}
-	complete(segment, SEGMENT_FUNCTION, state->function_ns, bpf_ktime_get_ns(), thread, number_of(&ctx[0]),
+	complete(segment, SEGMENT_FUNCTION, state->function_ns, bpf_ktime_get_ns(), thread, ctx[0],
 		 number);
 	state->function_ns = 0;
 	return 0;

@@ -4,7 +4,7 @@ use crate::error::BpfError;
 use crate::segment::Recording;
 use crate::settings::{HistogramsConfig, Measured};
 use crate::snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
-use whylate_core::record::{IpiRecord, SpikeRecord};
+use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, HistogramKind, Spike};
 use whylate_core::{CpuId, CpuSet, Facts, Warning};
 
@@ -91,7 +91,7 @@ impl Causes {
     }
 
     /// As in a build with programs.
-    pub fn watch_process(&mut self, _process: u32) -> Result<(), BpfError> {
+    pub fn watch_process(&mut self, _cpus: &CpuSet, _process: u32) -> Result<(), BpfError> {
         match *self {}
     }
 
@@ -115,8 +115,23 @@ impl CauseFinder {
     ///
     /// # Errors
     /// Always [`BpfError::NotBuilt`].
-    pub fn start(_measured: &Measured, _facts: &Facts) -> Result<Self, BpfError> {
+    pub fn start(_probes: &[Measured], _facts: &Facts) -> Result<Self, BpfError> {
         Err(BpfError::NotBuilt)
+    }
+
+    /// As in a build with programs.
+    pub fn begin(&mut self, _probes: &[Measured]) -> Result<(), BpfError> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn losses(&self) -> Vec<Warning> {
+        match *self {}
+    }
+
+    /// As in a build with programs.
+    pub fn take(&mut self, _spikes: &[SpikeRecord]) -> Vec<SpikeCauses> {
+        match *self {}
     }
 
     /// As in a build with programs.
@@ -135,7 +150,7 @@ impl CauseFinder {
     }
 
     /// As in a build with programs.
-    pub fn armed(&mut self, _process: u32) -> Result<(), BpfError> {
+    pub fn armed(&mut self, _cpus: &CpuSet, _process: u32) -> Result<(), BpfError> {
         match *self {}
     }
 

@@ -1,10 +1,11 @@
 //! What took the watched CPUs: recorded by the programs, read for the window of a spike.
 
 use crate::error::BpfError;
+use crate::explain::OWN;
 use crate::histograms::{Histograms, Watching};
 use crate::layout::{
-    CPU_STATE_BYTES, IPI_COUNT_BYTES, IPI_KEY_BYTES, RING_SEGMENTS, RING_STACKS, RawIpiCount, RawIpiKey,
-    RawSegment, RawStack, SEGMENT_BYTES, SEGMENTS_WRITTEN_AT, STACK_BYTES, text,
+    CPU_STATE_BYTES, IPI_COUNT_BYTES, IPI_KEY_BYTES, OWN_COMMAND, RING_STACKS, RawCounters, RawIpiCount,
+    RawIpiKey, RawSegment, RawStack, SEGMENT_BYTES, SEGMENTS_WRITTEN_AT, STACK_BYTES, text,
 };
 use crate::object::Event;
 use crate::segment::{Activity, Recording, Segment, Sender, Thread};
@@ -25,10 +26,20 @@ const IPIS: u32 = 16_384;
 /// How much further than a window's begin is looked for what ends in it.
 const BEFORE_NS: u64 = 200_000;
 /// At most this many records are read for one window.
-const READ_MAX: u64 = 16_000;
+const READ_MAX: u64 = 65_536;
+/// Records of all rings together (64 bytes each), and the least and the most that a ring holds: an interrupt storm
+/// writes several hundred thousand a second, and spikes are explained 20 times a second.
+const RINGS_TOTAL: u32 = 1 << 20;
+const RING_MIN: u32 = 1 << 14;
+const RING_MAX: u32 = 1 << 17;
+
+/// The facility that tells which function another CPU had called.
+pub(crate) const FUNCTIONS: &str = "functions run for other CPUs";
+/// The facility that tells who sent interrupts.
+pub(crate) const SENDERS: &str = "senders of interrupts";
 
 /// What the events are for, and the programs for them.
-const EVENTS: [(&str, &[Event]); 8] = [
+const EVENTS: [(&str, &[Event]); 9] = [
     (
         "interrupts by line",
         &[
@@ -52,6 +63,7 @@ const EVENTS: [(&str, &[Event]); 8] = [
             Event { function: "page_fault_kernel", tracepoint: "page_fault_kernel" },
         ],
     ),
+    ("migrations", &[Event { function: "migration", tracepoint: "sched_migrate_task" }]),
     (
         "locks",
         &[
@@ -60,14 +72,14 @@ const EVENTS: [(&str, &[Event]); 8] = [
         ],
     ),
     (
-        "functions run for other CPUs",
+        FUNCTIONS,
         &[
             Event { function: "function_entry", tracepoint: "csd_function_entry" },
             Event { function: "function_exit", tracepoint: "csd_function_exit" },
         ],
     ),
     (
-        "senders of interrupts",
+        SENDERS,
         &[
             Event { function: "function_asked", tracepoint: "csd_queue_cpu" },
             Event { function: "ipi_sent", tracepoint: "ipi_send_cpu" },
@@ -93,6 +105,7 @@ const VECTORS: [&str; 10] = [
 pub struct Causes {
     histograms: Histograms,
     cpus: CpuSet,
+    ring_segments: u64,
     symbols: Symbols,
     facilities: Vec<Facility>,
     /// Interrupts that were counted up to the last call of [`Self::ipis`].
@@ -106,11 +119,14 @@ impl Causes {
     /// # Errors
     /// When the kernel refuses programs, has no type information, or lacks the events of the scheduler.
     pub fn start(cpus: &CpuSet, histograms: &HistogramsConfig) -> Result<Self, BpfError> {
-        let watching = Watching { cpus: cpus.clone(), late_ns: LATE_NS, stacks: STACKS, ipis: IPIS };
+        let ring_segments = ring_size(cpus.len());
+        let watching =
+            Watching { cpus: cpus.clone(), late_ns: LATE_NS, ring_segments, stacks: STACKS, ipis: IPIS };
         let histograms = Histograms::start_watching(histograms, Some(&watching))?;
         let mut causes = Self {
             histograms,
             cpus: cpus.clone(),
+            ring_segments: u64::from(ring_segments),
             symbols: Symbols::of_this_kernel(),
             facilities: Vec::new(),
             ipis_before: HashMap::new(),
@@ -174,27 +190,46 @@ impl Causes {
         &mut self.histograms
     }
 
-    /// The process that is measured from now on: its page faults are recorded.
+    /// Whether the kernel tells who sends interrupts to other CPUs.
+    pub(crate) fn knows_senders(&self) -> bool {
+        self.facilities.iter().any(|facility| facility.name == SENDERS && facility.missing.is_none())
+    }
+
+    /// How often a program has not run at its event, because it was running already on that CPU.
+    pub(crate) fn missed(&self) -> u64 {
+        self.histograms.costs().iter().map(|cost| cost.missed).sum()
+    }
+
+    /// Interrupts from other CPUs that found no room in the table.
+    pub(crate) fn ipis_lost(&self) -> u64 {
+        let lost = |cpu: u32| {
+            let state: [u8; CPU_STATE_BYTES] = self.histograms.object().get("cpu_states", cpu).ok()?;
+            RawCounters::read_from_prefix(&state).ok().map(|(counters, _)| counters.ipis_lost)
+        };
+        (0..).map_while(lost).sum()
+    }
+
+    /// The process that is measured on these CPUs from now on: its page faults and migrations are recorded.
     ///
     /// # Errors
     /// When the kernel does not take the change.
-    pub fn watch_process(&mut self, process: u32) -> Result<(), BpfError> {
-        self.histograms.watch_process(process)
+    pub fn watch_process(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
+        self.histograms.watch_process(cpus, process)
     }
 
-    /// What took a CPU since `from_ns`, as far as it has ended by now. Ask soon: the record holds the last 16,384
-    /// events of each CPU.
+    /// What took a CPU since `from_ns`, as far as it has ended by now. Ask soon: the record holds the last 16,384 to
+    /// 131,072 events of each CPU, fewer of each where there are many.
     ///
     /// # Errors
     /// When a map cannot be read.
     pub fn since(&self, cpu: CpuId, from_ns: u64) -> Result<Recording, BpfError> {
         let Some(ring) = self.cpus.iter().position(|one| one == cpu) else { return Ok(Recording::default()) };
         let written = self.written(cpu)?;
-        let oldest = written.saturating_sub(READ_MAX);
+        let oldest = written.saturating_sub(READ_MAX.min(self.ring_segments));
         let mut recording = Recording { segments: Vec::new(), complete_from_ns: u64::MAX, lost: 0 };
         let mut reached_begin = oldest == 0;
         for number in (oldest..written).rev() {
-            let place = ring as u64 * RING_SEGMENTS + number % RING_SEGMENTS;
+            let place = ring as u64 * self.ring_segments + number % self.ring_segments;
             let bytes: [u8; SEGMENT_BYTES] = self.histograms.object().get("segments", place as u32)?;
             let raw = RawSegment::read_from_bytes(&bytes).expect("the size is asserted");
             match raw.number {
@@ -243,7 +278,7 @@ impl Causes {
                 function,
                 caller: Some(caller),
                 from_cpu: Some(CpuId(key.from_cpu)),
-                from_task: Some(text(&key.command)).filter(|name| !name.is_empty()),
+                from_task: sender_name(&key),
                 stack,
                 count: count.count - before,
             });
@@ -307,6 +342,7 @@ impl Causes {
                 sender: (raw.flags & 2 != 0).then(|| Sender {
                     cpu: CpuId(u32::from(raw.from_cpu)),
                     pid: raw.id,
+                    process: raw.other as u32,
                     command: text(&raw.command),
                 }),
             },
@@ -323,9 +359,28 @@ impl Causes {
             11 => {
                 Activity::Wakeup { pid, process, previous: thread(), stack: self.late_stack(ring, raw.other) }
             }
+            12 => {
+                Activity::Migration { pid: raw.id, process: raw.other as u32, to: CpuId(raw.address as u32) }
+            }
             _ => return None,
         };
         Some(Segment { from_ns: raw.start_ns, to_ns: raw.end_ns, what })
+    }
+}
+
+/// How many segments the ring of each of so many CPUs holds.
+fn ring_size(cpus: usize) -> u32 {
+    let share = RINGS_TOTAL / u32::try_from(cpus.max(1)).unwrap_or(u32::MAX).min(RINGS_TOTAL);
+    // The power of two that is not above it.
+    (1 << share.ilog2()).clamp(RING_MIN, RING_MAX)
+}
+
+/// The thread that sent an interrupt; `None` where it has nothing to do with it.
+fn sender_name(key: &RawIpiKey) -> Option<String> {
+    match key.command {
+        [OWN_COMMAND, ..] => Some(OWN.to_owned()),
+        [0, ..] => None,
+        command => Some(text(&command)),
     }
 }
 
@@ -339,7 +394,12 @@ fn asker(stack: &[String]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::asker;
+    use super::{asker, ring_size};
+
+    #[test]
+    fn rings_are_smaller_where_there_are_many() {
+        assert_eq!([1, 8, 9, 64, 8192].map(ring_size), [1 << 17, 1 << 17, 1 << 16, 1 << 14, 1 << 14]);
+    }
 
     #[test]
     fn the_machinery_of_function_calls_asks_for_nothing() {

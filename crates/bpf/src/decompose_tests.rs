@@ -120,7 +120,7 @@ fn a_loop_that_gives_way_to_a_lesser_thread_is_throttled() {
 
 #[test]
 fn a_function_is_the_interrupt_that_asked_for_it() {
-    let sender = Some(Sender { cpu: CpuId(0), pid: 55, command: "unmapper".to_owned() });
+    let sender = Some(Sender { cpu: CpuId(0), pid: 55, process: 54, command: "unmapper".to_owned() });
     let function = Activity::Function { function: "flush_tlb_func".to_owned(), sender };
     let segments = vec![
         segment(1_000_600, 1_001_000, function),
@@ -132,6 +132,48 @@ fn a_function_is_the_interrupt_that_asked_for_it() {
     assert_eq!((causes[0].kind, causes[0].function.as_deref()), (CauseKind::Ipi, Some("flush_tlb_func")));
     assert_eq!((causes[0].actor.as_deref(), causes[0].pid), (Some("unmapper"), Some(55)));
     assert_eq!(causes[0].share, Some(1.0));
+}
+
+#[test]
+fn in_a_virtual_machine_letting_an_interrupt_in_takes_longer() {
+    let segments = vec![segment(1_005_000, 1_008_000, Activity::Vector { vector: 0xfd })];
+    let guest = Surroundings { is_virtual: true, ..Surroundings::default() };
+    let causes = decompose(&window(false, 1_012_000), &recording(segments.clone()), &guest);
+    assert_eq!((causes.len(), causes[0].kind), (1, CauseKind::Ipi), "{causes:?}");
+    let bare = decompose(&window(false, 1_012_000), &recording(segments), &Surroundings::default());
+    assert_eq!(bare[0].kind, CauseKind::Ipi);
+    assert!(bare.iter().any(|cause| cause.kind == CauseKind::Hardware), "{bare:?}");
+}
+
+#[test]
+fn what_the_measurement_does_to_itself_is_said_to_be_its_own() {
+    let sender = Some(Sender { cpu: CpuId(0), pid: 55, process: 54, command: "reader".to_owned() });
+    let read = Activity::Function { function: "__perf_event_read".to_owned(), sender };
+    let segments = vec![segment(1_000_000, 1_002_000, read)];
+    let own = Surroundings { own_process: 54, ..Surroundings::default() };
+    let cause = &decompose(&window(false, 1_002_000), &recording(segments), &own)[0];
+    assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::Ipi, Some("whylate itself")));
+    assert!(cause.evidence[0].contains("the measurement's doing"), "{cause:?}");
+}
+
+#[test]
+fn a_move_to_another_cpu_takes_what_comes_after_it() {
+    let own = Activity::Thread {
+        thread: thread(101, -21, "probe"),
+        process: OWN,
+        was_runnable: true,
+        next_priority: 100,
+    };
+    let moved = Activity::Migration { pid: 101, process: OWN, to: CpuId(0) };
+    let segments = vec![
+        segment(0, 1_002_000, own),
+        segment(1_003_000, 1_003_000, moved),
+        ran(1_002_000, 1_004_000, thread(20, 100, "migration/1")),
+        segment(1_004_000, 1_090_000, Activity::Idle { state: 1 }),
+    ];
+    let causes = decompose(&window(false, 1_060_000), &recording(segments), &Surroundings::default());
+    assert_eq!(causes[0].kind, CauseKind::Migration, "{causes:?}");
+    assert!(causes[0].evidence[0].contains("from CPU 1 to CPU 0"), "{causes:?}");
 }
 
 #[test]

@@ -96,7 +96,11 @@ mod loaded {
         /// [`BpfError`] when the kernel refuses them, or has not their events.
         pub fn start() -> Result<Self, BpfError> {
             let cpus = possible_cpus()? as u32;
-            let sizes = Sizes { maps: vec![("dispatch_cpus", cpus)], has_tracepoint: Vec::new() };
+            let sizes = Sizes {
+                maps: vec![("dispatch_cpus", cpus)],
+                has_tracepoint: Vec::new(),
+                constants: Vec::new(),
+            };
             let mut object = Object::load(&sizes)?;
             for event in NEEDED {
                 if let Some(reason) = object.attach(event)? {

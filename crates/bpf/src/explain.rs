@@ -1,13 +1,16 @@
 //! Whom to blame for one piece of a spike's window, and what speaks for it.
 
 use crate::decompose::{Blame, Piece, Surroundings, Who, Window};
-use crate::segment::{Activity, Recording, Segment, Thread};
+use crate::segment::{Activity, Recording, Segment, Sender, Thread};
 use crate::stack::{Interrupted, interrupted, preempted};
+use whylate_core::CpuId;
 use whylate_core::result::CauseKind as Kind;
 
 /// The names of the softirqs, as in /proc/softirqs.
 const SOFTIRQS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+/// The actor of what this program does to the CPUs that it measures.
+pub(crate) const OWN: &str = "whylate itself";
 /// How sure a cause is whose begin and end were recorded.
 const RECORDED: f64 = 1.0;
 
@@ -22,7 +25,10 @@ pub(crate) fn rank(what: &Activity) -> Option<u32> {
         Activity::Lock { .. } => 2,
         Activity::Idle { .. } => 1,
         Activity::Thread { .. } => 0,
-        Activity::PageFault { .. } | Activity::Timer { .. } | Activity::Wakeup { .. } => return None,
+        Activity::PageFault { .. }
+        | Activity::Migration { .. }
+        | Activity::Timer { .. }
+        | Activity::Wakeup { .. } => return None,
     })
 }
 
@@ -46,6 +52,8 @@ pub(crate) struct Context<'r> {
     /// From when on it could have run and the scheduler chose a lesser thread.
     throttled_from_ns: Option<u64>,
     first_fault_ns: Option<u64>,
+    /// When the measured task was moved, and where to.
+    moved: Option<(u64, CpuId)>,
 }
 
 impl<'r> Context<'r> {
@@ -58,6 +66,7 @@ impl<'r> Context<'r> {
             running: None,
             throttled_from_ns: None,
             first_fault_ns: None,
+            moved: None,
         };
         for segment in &recording.segments {
             context.look_at(segment);
@@ -79,6 +88,9 @@ impl<'r> Context<'r> {
             Activity::PageFault { .. } if inside(segment.from_ns) => {
                 let first = self.first_fault_ns.unwrap_or(segment.from_ns);
                 self.first_fault_ns = Some(first.min(segment.from_ns));
+            }
+            Activity::Migration { process, to, .. } if self.is_own(*process) && inside(segment.from_ns) => {
+                self.moved.get_or_insert((segment.from_ns, *to));
             }
             _ => {}
         }
@@ -115,7 +127,14 @@ impl<'r> Context<'r> {
     }
 
     pub(crate) fn blame(&self, piece: &Piece<'_>) -> Blame {
-        let Some(segment) = piece.segment else { return self.nothing_recorded(piece) };
+        let Some(segment) = piece.segment else {
+            return self.migration(piece).unwrap_or_else(|| self.nothing_recorded(piece));
+        };
+        if let Activity::Idle { .. } | Activity::Thread { .. } = &segment.what
+            && let Some(blame) = self.migration(piece)
+        {
+            return blame;
+        }
         match &segment.what {
             Activity::Idle { .. } => self.idle(piece, segment),
             Activity::Thread { thread, .. } if thread.pid == 0 => self.idle(piece, segment),
@@ -126,6 +145,13 @@ impl<'r> Context<'r> {
             Activity::Vector { .. } => self.vector(segment),
             _ => self.recorded(segment),
         }
+    }
+
+    /// From the move on, what this CPU does keeps nobody waiting.
+    fn migration(&self, piece: &Piece<'_>) -> Option<Blame> {
+        let (_, to) = self.moved.filter(|(moved_ns, _)| piece.from_ns >= *moved_ns)?;
+        let evidence = format!("the task was moved from CPU {} to CPU {to}", self.window.cpu);
+        Some(Blame { who: Who::new(Kind::Migration), confidence: 0.9, callers: Vec::new(), evidence })
     }
 
     /// What the kernel recorded with its begin and end.
@@ -148,7 +174,8 @@ impl<'r> Context<'r> {
             Activity::Function { function, sender } => {
                 let mut who = Who::new(Kind::Ipi).function(function.clone());
                 if let Some(sender) = sender {
-                    who = who.actor(sender.command.clone()).pid(sender.pid);
+                    let actor = if self.is_ours(sender) { OWN } else { &sender.command };
+                    who = who.actor(actor).pid(sender.pid);
                 }
                 (who, "another CPU asked for this function, whose begin and end were recorded")
             }
@@ -159,11 +186,18 @@ impl<'r> Context<'r> {
         };
         let evidence = match &segment.what {
             Activity::Function { sender: Some(sender), .. } => {
-                format!("{evidence}; sent by CPU {}", sender.cpu)
+                let ours =
+                    if self.is_ours(sender) { ": the measurement's doing, not the machine's" } else { "" };
+                format!("{evidence}; sent by CPU {}{ours}", sender.cpu)
             }
             _ => evidence.to_owned(),
         };
         Blame { who, confidence: RECORDED, callers: Vec::new(), evidence }
+    }
+
+    /// Whether this program sent it, as when it reads a counter of the CPU.
+    fn is_ours(&self, sender: &Sender) -> bool {
+        self.surroundings.own_process != 0 && sender.process == self.surroundings.own_process
     }
 
     /// An interrupt of the processor's own: the local timer, or one that another CPU sent.

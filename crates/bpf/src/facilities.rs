@@ -36,7 +36,7 @@ fn missing_names(causes: &Causes) -> Option<String> {
 }
 
 /// Why flushes of the TLB of other CPUs are not seen, where the processor does them without an interrupt.
-fn broadcast_flushes() -> Option<String> {
+pub(crate) fn broadcast_flushes() -> Option<String> {
     let text = HostRoot::real().read("/proc/cpuinfo").ok().flatten()?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
     let reason =

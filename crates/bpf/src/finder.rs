@@ -1,15 +1,18 @@
-//! Finds the causes of spikes while a probe measures: reads what was recorded soon after each, and keeps the
+//! Finds the causes of spikes while probes measure: reads what was recorded soon after each, and keeps the
 //! explanations of the largest.
 
-use crate::causes::Causes;
+use crate::by_kind::IpisByKind;
+use crate::causes::{Causes, FUNCTIONS, SENDERS};
 use crate::decompose::{Surroundings, Window, decompose};
 use crate::error::BpfError;
+use crate::facilities::broadcast_flushes;
 use crate::settings::{HistogramsConfig, Measured};
 use crate::snapshot::{Facility, ProgramCost};
 use std::collections::BTreeMap;
-use whylate_core::record::{IpiRecord, SpikeRecord};
+use std::time::{Duration, Instant};
+use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, CauseKind, Spike};
-use whylate_core::{CpuId, Facts, Warning};
+use whylate_core::{CpuId, CpuSet, Facts, Warning};
 use whylate_sys::host::HostRoot;
 use whylate_sys::host::cpu_stat::StealTimes;
 use whylate_sys::host::interrupts::Counts;
@@ -19,6 +22,8 @@ use whylate_sys::host::smi::SmiCounter;
 const AT_ONCE_MAX: usize = 64;
 /// So many explanations are kept.
 const KEPT_MAX: usize = 4_096;
+/// Reading the counter of firmware interrupts interrupts the CPU that it is of: not more often than that.
+const SMIS_READ_EVERY: Duration = Duration::from_secs(1);
 
 /// The explanation of one spike.
 struct Explained {
@@ -27,33 +32,52 @@ struct Explained {
     lost: u64,
 }
 
+/// A probe that measures now.
+struct Probe {
+    measured: Measured,
+    /// 0 until it is known.
+    process: u32,
+}
+
+/// The counter of firmware interrupts of one CPU.
+struct Smis {
+    counter: SmiCounter,
+    before: u32,
+    read_at: Instant,
+}
+
 /// Finds causes. The programs go when it is dropped.
 pub struct CauseFinder {
     causes: Causes,
-    measured: Measured,
-    process: u32,
+    cpus: CpuSet,
+    probes: Vec<Probe>,
     surroundings: Surroundings,
     steal: Option<StealTimes>,
-    smis: BTreeMap<CpuId, (SmiCounter, u32)>,
+    smis: BTreeMap<CpuId, Smis>,
+    /// Interrupts from other CPUs by the kernel's counts, where it does not tell who sent them.
+    counted: Option<IpisByKind>,
     explained: BTreeMap<(CpuId, u64), Explained>,
+    /// How often programs had not run up to the last look.
+    missed: u64,
+    lost_spikes: u64,
     warnings: Vec<Warning>,
 }
 
 impl CauseFinder {
-    /// Begins to record what takes the measured CPUs.
+    /// Begins to record what takes the CPUs of these probes; those that measure at one time have CPUs of their own.
     ///
     /// # Errors
     /// As [`Causes::start`], and in a container whose process ids are not the kernel's.
-    pub fn start(measured: &Measured, facts: &Facts) -> Result<Self, BpfError> {
+    pub fn start(probes: &[Measured], facts: &Facts) -> Result<Self, BpfError> {
         if !sees_all_processes() {
             return Err(BpfError::Namespace);
         }
-        let mut config = HistogramsConfig::new(measured.cpus.clone());
+        let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
+        let mut config = HistogramsConfig::new(cpus.clone());
         config.kinds.clear();
-        config.priority_min = config.priority_min.min(measured.priority);
-        let mut causes = Causes::start(&measured.cpus, &config)?;
-        // What attaching the programs itself sent to the CPUs is none of the measurement's.
-        causes.ipis()?;
+        let lowest = probes.iter().map(|probe| probe.priority).min();
+        config.priority_min = lowest.map_or(config.priority_min, |lowest| lowest.min(config.priority_min));
+        let causes = Causes::start(&cpus, &config)?;
         let root = HostRoot::real();
         let counted = Counts::read(&root).unwrap_or_default();
         let lines = Counts::delta(&Counts::default(), &counted, &facts.cpu_sets.online);
@@ -61,30 +85,70 @@ impl CauseFinder {
             .into_iter()
             .filter_map(|record| Some((record.line.parse().ok()?, device(&record.description))))
             .collect();
-        let smis = measured.cpus.iter().filter_map(|cpu| {
-            let counter = SmiCounter::open(&root, cpu).ok()?;
-            let now = counter.read().ok()?;
-            Some((cpu, (counter, now)))
-        });
-        Ok(Self {
-            warnings: causes.facilities().iter().filter_map(warning).collect(),
+        let mut warnings: Vec<Warning> = causes.facilities().iter().filter_map(warning).collect();
+        let flushes = broadcast_flushes().map(|reason| format!("flushes of other CPUs' TLB: {reason}"));
+        warnings.extend(flushes.map(|text| Warning::without_fix("flushes-unseen", text)));
+        let mut finder = Self {
+            counted: (!causes.knows_senders()).then(|| IpisByKind::start(&cpus)),
+            warnings,
             causes,
-            measured: measured.clone(),
-            process: 0,
+            cpus,
+            probes: Vec::new(),
             surroundings: Surroundings {
                 is_virtual: facts.environment.hypervisor.is_some(),
+                own_process: std::process::id(),
                 lines,
                 ..Surroundings::default()
             },
             steal: StealTimes::read(&root).ok(),
-            smis: smis.collect(),
+            smis: BTreeMap::new(),
             explained: BTreeMap::new(),
-        })
+            missed: 0,
+            lost_spikes: 0,
+        };
+        finder.begin(probes)?;
+        Ok(finder)
+    }
+
+    /// Probes are about to measure; what was found until now is forgotten. Several probes of one CPU measure one after
+    /// another, each announced by a call of this.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError> {
+        let probe = |measured: &Measured| Probe { measured: measured.clone(), process: 0 };
+        self.probes = probes.iter().map(probe).collect();
+        self.explained.clear();
+        self.smis = self.cpus.iter().filter_map(|cpu| Some((cpu, smis_of(cpu)?))).collect();
+        self.missed = self.causes.missed();
+        // What was sent before, attaching the programs included, is none of the measurement's.
+        self.ipis()?;
+        Ok(())
     }
 
     /// What is not recorded, as warnings.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    /// What was lost up to now, as warnings; none when nothing was.
+    pub fn losses(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        if self.lost_spikes > 0 {
+            let text = format!(
+                "{} spikes had records of their window lost: their causes have half the confidence",
+                self.lost_spikes
+            );
+            let fix = "raise the threshold, or measure fewer spikes at a time";
+            warnings.push(Warning::new("cause-records-lost", text, fix));
+        }
+        let ipis = self.causes.ipis_lost();
+        if ipis > 0 {
+            let text =
+                format!("{ipis} interrupts from other CPUs found no room in the table of their senders");
+            warnings.push(Warning::without_fix("ipi-records-lost", text));
+        }
+        warnings
     }
 
     /// What is recorded, and what is not.
@@ -97,13 +161,15 @@ impl CauseFinder {
         self.causes.histograms().costs()
     }
 
-    /// The process that measures; to be told before its first spike.
+    /// The process that measures on these CPUs; to be told before its first spike.
     ///
     /// # Errors
     /// When the kernel does not take the change.
-    pub fn armed(&mut self, process: u32) -> Result<(), BpfError> {
-        self.process = process;
-        self.causes.watch_process(process)
+    pub fn armed(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
+        for probe in self.probes.iter_mut().filter(|probe| probe.measured.cpus == *cpus) {
+            probe.process = process;
+        }
+        self.causes.watch_process(cpus, process)
     }
 
     /// Explains spikes; call it soon after they happened.
@@ -112,7 +178,9 @@ impl CauseFinder {
     /// When a map cannot be read.
     pub fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
         let now = StealTimes::read(&HostRoot::real()).ok();
-        for cpu in self.measured.cpus.clone().iter() {
+        let missed = self.causes.missed();
+        let missed_now = missed.saturating_sub(std::mem::replace(&mut self.missed, missed));
+        for cpu in self.cpus.clone().iter() {
             let mut own: Vec<&SpikeRecord> = spikes.iter().filter(|spike| spike.cpu == cpu).collect();
             if own.is_empty() {
                 continue;
@@ -123,33 +191,27 @@ impl CauseFinder {
                 (Some(before), Some(after)) => StealTimes::delta(before, after, cpu).map(|nanos| nanos.0),
                 _ => None,
             };
-            self.explain_cpu(cpu, &own)?;
+            self.explain_cpu(cpu, &own, missed_now)?;
         }
         self.steal = now;
         Ok(())
     }
 
-    fn explain_cpu(&mut self, cpu: CpuId, spikes: &[&SpikeRecord]) -> Result<(), BpfError> {
+    fn explain_cpu(&mut self, cpu: CpuId, spikes: &[&SpikeRecord], missed: u64) -> Result<(), BpfError> {
         let begin = |spike: &SpikeRecord| spike.at_ns.saturating_sub(spike.latency_ns);
         let Some(first_ns) = spikes.iter().map(|spike| begin(spike)).min() else { return Ok(()) };
         let recording = self.causes.since(cpu, first_ns)?;
         for spike in spikes {
-            let window = Window {
-                cpu,
-                from_ns: begin(spike),
-                to_ns: spike.at_ns,
-                is_timer: self.measured.is_timer,
-                process: self.process,
-                priority: self.measured.priority,
-            };
-            let within = recording.within(window.from_ns, window.to_ns);
+            let Some(window) = self.window(cpu, begin(spike), spike.at_ns) else { continue };
+            let mut within = recording.within(window.from_ns, window.to_ns);
+            within.lost += missed;
             self.surroundings.smis = None;
             let mut causes = decompose(&window, &within, &self.surroundings);
-            // Reading the counter interrupts the CPU that it is of: only where it may tell something.
             if causes.iter().any(|cause| cause.kind == CauseKind::Hardware) {
                 self.surroundings.smis = self.smis_since(cpu);
                 causes = decompose(&window, &within, &self.surroundings);
             }
+            self.lost_spikes += u64::from(within.lost > 0);
             let explained = Explained { latency_ns: spike.latency_ns, causes, lost: within.lost };
             self.explained.insert((cpu, spike.at_ns), explained);
         }
@@ -162,15 +224,36 @@ impl CauseFinder {
         Ok(())
     }
 
+    /// The window of a spike on a CPU; `None` where no probe measures.
+    fn window(&self, cpu: CpuId, from_ns: u64, to_ns: u64) -> Option<Window> {
+        let Probe { measured, process } =
+            self.probes.iter().find(|probe| probe.measured.cpus.contains(cpu))?;
+        let (is_timer, priority) = (measured.is_timer, measured.priority);
+        Some(Window { cpu, from_ns, to_ns, is_timer, process: *process, priority })
+    }
+
+    /// Firmware interrupts since the counter was last read; absent where nobody counts them, and when it was read just
+    /// now.
     fn smis_since(&mut self, cpu: CpuId) -> Option<u64> {
-        let (counter, before) = self.smis.get_mut(&cpu)?;
-        let now = counter.read().ok()?;
-        Some(SmiCounter::delta(std::mem::replace(before, now), now))
+        let smis = self.smis.get_mut(&cpu).filter(|smis| smis.read_at.elapsed() >= SMIS_READ_EVERY)?;
+        let now = smis.counter.read().ok()?;
+        smis.read_at = Instant::now();
+        Some(SmiCounter::delta(std::mem::replace(&mut smis.before, now), now))
     }
 
     /// The causes of one spike, the first one and the others; `None` when it was not explained.
     pub fn causes_of(&self, cpu: CpuId, at_ns: u64) -> Option<&[Cause]> {
         self.explained.get(&(cpu, at_ns)).map(|one| one.causes.as_slice())
+    }
+
+    /// Takes the explanations of these spikes, as far as there are any.
+    pub fn take(&mut self, spikes: &[SpikeRecord]) -> Vec<SpikeCauses> {
+        let explained = |spike: &SpikeRecord| {
+            let Explained { latency_ns, causes, lost } = self.explained.remove(&(spike.cpu, spike.at_ns))?;
+            let (cpu, series, at_ns) = (spike.cpu, spike.series.clone(), spike.at_ns);
+            Some(SpikeCauses { cpu, series, at_ns, latency_ns, causes, lost })
+        };
+        spikes.iter().filter_map(explained).collect()
     }
 
     /// Puts the causes into the spikes that were explained.
@@ -184,13 +267,26 @@ impl CauseFinder {
         }
     }
 
-    /// The interrupts that other CPUs sent to the measured ones since the last call.
+    /// The interrupts that other CPUs sent to the measured ones since the last call. Where the kernel does not tell who
+    /// sent them, they are counted by their kind alone.
     ///
     /// # Errors
     /// When a map cannot be read.
     pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
-        self.causes.ipis()
+        match &mut self.counted {
+            Some(counted) => Ok(counted.take()),
+            None => self.causes.ipis(),
+        }
     }
+}
+
+/// The counter of a CPU; `None` where there is none.
+fn smis_of(cpu: CpuId) -> Option<Smis> {
+    let counter = SmiCounter::open(&HostRoot::real(), cpu).ok()?;
+    let before = counter.read().ok()?;
+    // The next read may come at once: a moment before the measurement begins, this one interrupts nothing.
+    let read_at = Instant::now().checked_sub(SMIS_READ_EVERY).unwrap_or_else(Instant::now);
+    Some(Smis { counter, before, read_at })
 }
 
 /// Whether the process ids that this process sees are those of the kernel.
@@ -211,13 +307,20 @@ fn device(description: &str) -> String {
 
 fn warning(facility: &Facility) -> Option<Warning> {
     let reason = facility.missing.as_ref()?;
-    let text = format!("causes: {} are not recorded: {reason}", facility.name);
+    let effect = match facility.name.as_str() {
+        SENDERS => {
+            "; interrupts from other CPUs are counted in /proc/interrupts, by kind: not by function and sender"
+        }
+        FUNCTIONS => "; which function another CPU had called is not known, only that one was",
+        _ => "",
+    };
+    let text = format!("causes: {} are not recorded: {reason}{effect}", facility.name);
     Some(Warning::without_fix("causes-incomplete", text))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::device;
+    use super::*;
 
     #[test]
     fn a_line_is_named_by_its_devices() {

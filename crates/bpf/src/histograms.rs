@@ -2,8 +2,8 @@
 
 use crate::error::BpfError;
 use crate::layout::{
-    CONFIG_BYTES, CPU_STATE_BYTES, CPUS_MAX, Config, HISTOGRAM_BYTES, KINDS_STRIDE, RING_SEGMENTS,
-    RING_STACKS, RawCounters, RawHistogram, Record, text,
+    CONFIG_BYTES, CPU_STATE_BYTES, CPUS_MAX, Config, HISTOGRAM_BYTES, KINDS_STRIDE, RING_AT, RING_STACKS,
+    RawCounters, RawHistogram, Record, text,
 };
 use crate::object::{Event, Object, Sizes, possible_cpus};
 use crate::settings::{HistogramsConfig, TaskFilter};
@@ -42,6 +42,8 @@ pub(crate) struct Watching {
     pub(crate) cpus: CpuSet,
     /// From which lateness on the stack of the moment is kept.
     pub(crate) late_ns: u64,
+    /// How many segments a ring holds: a power of two.
+    pub(crate) ring_segments: u32,
     /// How many stacks are kept.
     pub(crate) stacks: u32,
     /// How many different senders of interrupts are kept.
@@ -91,12 +93,18 @@ impl Histograms {
         let histograms = (possible_cpus * KINDS_STRIDE) as u32;
         let mut maps = vec![("histograms", histograms), ("cpu_states", possible_cpus as u32)];
         if let Some(watching) = watching {
-            maps.push(("segments", watching.cpus.len() as u32 * RING_SEGMENTS as u32));
+            maps.push(("segments", watching.cpus.len() as u32 * watching.ring_segments));
             maps.push(("late_stacks", watching.cpus.len() as u32 * RING_STACKS));
             maps.extend([("sender_stacks", watching.stacks), ("ipis", watching.ipis)]);
         }
         let has_tracepoint = vec![("sees_switch_end", SWITCH_END.tracepoint)];
-        let object = Object::load(&Sizes { maps, has_tracepoint })?;
+        let constants = watching.iter().map(|watching| ("ring_segments", watching.ring_segments)).collect();
+        let mut object = Object::load(&Sizes { maps, has_tracepoint, constants })?;
+        for (ring, cpu) in watching.iter().flat_map(|watching| watching.cpus.iter()).enumerate() {
+            let mut state = [0; CPU_STATE_BYTES];
+            state[RING_AT..RING_AT + 4].copy_from_slice(&(1 + ring as u32).to_ne_bytes());
+            object.set("cpu_states", cpu.0, &state)?;
+        }
         let mut running = Self {
             object,
             cpus: config.cpus.clone(),
@@ -251,8 +259,12 @@ impl Histograms {
     }
 
     /// Whose page faults are causes from now on.
-    pub(crate) fn watch_process(&mut self, process: u32) -> Result<(), BpfError> {
-        self.config.process = process;
+    pub(crate) fn watch_process(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
+        for cpu in cpus.iter() {
+            if let Some(known) = self.config.processes.get_mut(cpu.0 as usize) {
+                *known = process;
+            }
+        }
         self.write_config()
     }
 
@@ -329,6 +341,7 @@ fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Box<Con
     let mut raw = Config::nothing();
     if let Some(watching) = watching {
         raw.late_ns = watching.late_ns;
+        raw.own_process = std::process::id();
         for (ring, cpu) in watching.cpus.iter().enumerate() {
             raw.rings[cpu.0 as usize] = 1 + ring as u16;
         }

@@ -22,8 +22,8 @@ pub(crate) struct Config {
     pub(crate) command: [u8; COMMAND_BYTES],
     /// From which lateness on the stack of the moment is kept.
     pub(crate) late_ns: u64,
-    /// The process whose page faults are causes; 0 for none.
-    pub(crate) process: u32,
+    /// The process that measures; 0 for none.
+    pub(crate) own_process: u32,
     pub(crate) unused: u32,
     /// Per CPU, one bit for each kind.
     pub(crate) enabled: [u8; CPUS_MAX],
@@ -31,11 +31,13 @@ pub(crate) struct Config {
     pub(crate) rings: [u16; CPUS_MAX],
     /// Per CPU and kind: goes up by one with each reset, and is never 0.
     pub(crate) epochs: [[u16; KINDS_STRIDE]; CPUS_MAX],
+    /// Per CPU, the process whose page faults are causes there; 0 for none.
+    pub(crate) processes: [u32; CPUS_MAX],
 }
 
 /// Size of the configuration in its map.
 pub(crate) const CONFIG_BYTES: usize = size_of::<Config>();
-const _: () = assert!(CONFIG_BYTES == 48 + (3 + 2 * KINDS_STRIDE) * CPUS_MAX);
+const _: () = assert!(CONFIG_BYTES == 48 + (7 + 2 * KINDS_STRIDE) * CPUS_MAX);
 const _: () = assert!(offset_of!(Config, late_ns) == 32 && offset_of!(Config, enabled) == 48);
 
 /// The largest latency since the last reset.
@@ -96,9 +98,9 @@ const _: () = assert!(size_of::<RawCounters>() == 48);
 /// Size of the state of a CPU, which begins with its counters.
 pub(crate) const CPU_STATE_BYTES: usize = 256;
 /// Where in it the number of its segments is.
-pub(crate) const SEGMENTS_WRITTEN_AT: usize = 112;
-/// Segments that a CPU's ring holds.
-pub(crate) const RING_SEGMENTS: u64 = 16_384;
+pub(crate) const SEGMENTS_WRITTEN_AT: usize = 128;
+/// Where in it the number of its ring is.
+pub(crate) const RING_AT: usize = 184;
 
 /// What took a CPU, from when to when.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -158,6 +160,9 @@ pub(crate) struct RawIpiKey {
 /// Size of that key.
 pub(crate) const IPI_KEY_BYTES: usize = size_of::<RawIpiKey>();
 const _: () = assert!(IPI_KEY_BYTES == 40 && offset_of!(RawIpiKey, command) == 24);
+
+/// First byte of the command of what the measuring process itself sent.
+pub(crate) const OWN_COMMAND: u8 = 0xff;
 
 /// How many there were, and the stack of the first one.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

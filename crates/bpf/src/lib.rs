@@ -6,6 +6,7 @@
 
 #[cfg(not(feature = "bpf"))]
 mod absent;
+mod by_kind;
 #[cfg(feature = "bpf")]
 mod causes;
 pub mod decompose;
@@ -35,6 +36,7 @@ mod syscall;
 
 #[cfg(not(feature = "bpf"))]
 pub use absent::{CauseFinder, Causes, CostCounting, Histograms, facilities};
+pub use by_kind::IpisByKind;
 #[cfg(feature = "bpf")]
 pub use causes::Causes;
 pub use decompose::{Surroundings, Window, decompose};

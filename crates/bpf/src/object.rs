@@ -33,6 +33,8 @@ pub(crate) struct Sizes<'a> {
     pub(crate) maps: Vec<(&'a str, u32)>,
     /// Constants of the programs, as the tracepoints that a constant tells of: 1 where the kernel has it.
     pub(crate) has_tracepoint: Vec<(&'a str, &'a str)>,
+    /// Other constants of the programs.
+    pub(crate) constants: Vec<(&'a str, u32)>,
 }
 
 /// While this lives, the kernel counts what BPF programs cost, which itself costs each of them some 30 ns.
@@ -69,6 +71,7 @@ impl Object {
             .has_tracepoint
             .iter()
             .map(|(constant, tracepoint)| (*constant, u32::from(has_tracepoint(&btf, tracepoint))))
+            .chain(sizes.constants.iter().copied())
             .collect();
         let mut loader = EbpfLoader::new();
         loader.btf(Some(&btf));
@@ -88,12 +91,18 @@ impl Object {
             return Ok(Some(format!("this kernel has no event {}", event.tracepoint)));
         }
         let failed = |reason: String| BpfError::Program { event: event.tracepoint.to_owned(), reason };
-        let program = self.ebpf.program_mut(event.function);
-        let Some(Program::BtfTracePoint(program)) = program else {
-            return Err(failed("it is missing from the object".to_owned()));
-        };
-        program.load(event.tracepoint, &self.btf).map_err(|error| program_error(&error, event))?;
-        program.attach().map_err(|error| program_error(&error, event))?;
+        let unfit = |error: ProgramError| program_error(&error, event);
+        match self.ebpf.program_mut(event.function) {
+            Some(Program::BtfTracePoint(program)) => {
+                program.load(event.tracepoint, &self.btf).map_err(unfit)?;
+                program.attach().map_err(unfit)?;
+            }
+            Some(Program::RawTracePoint(program)) => {
+                program.load().map_err(unfit)?;
+                program.attach(event.tracepoint).map_err(unfit)?;
+            }
+            _ => return Err(failed("it is missing from the object".to_owned())),
+        }
         self.attached.push(event);
         Ok(None)
     }

@@ -75,6 +75,15 @@ pub enum Activity {
         /// The address.
         address: u64,
     },
+    /// A thread of the measured process was moved to another CPU.
+    Migration {
+        /// The thread.
+        pid: u32,
+        /// Its process.
+        process: u32,
+        /// Where it runs from now on.
+        to: CpuId,
+    },
     /// From the programmed expiry of a timer to the wake-up of its thread.
     Timer {
         /// The thread that was woken.
@@ -117,6 +126,8 @@ pub struct Sender {
     pub cpu: CpuId,
     /// The thread that ran there.
     pub pid: u32,
+    /// Its process.
+    pub process: u32,
     /// Its name.
     pub command: String,
 }

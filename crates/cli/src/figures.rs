@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use whylate_bpf::{BpfError, CauseFinder};
 use whylate_core::record::{CounterRecord, InterruptRecord, IpiRecord, SpikeRecord};
 use whylate_core::result::ProbeResult;
-use whylate_core::{CpuId, Facts, Nanos, SeriesName};
+use whylate_core::{CpuId, CpuSet, Facts, Nanos, SeriesName, Warning};
 use whylate_probe::{Batch, LaneSpec, Observer, ProbeKind, ProbeSpec, Progress};
 use whylate_stats::throttling::{self, Circumstances};
 use whylate_stats::{ProbeShape, Summary, join_parts, largest_spikes, number_events};
@@ -47,6 +47,7 @@ pub(crate) struct Figures {
     meter: Meter,
     hook: Hook,
     causes: Option<CauseFinder>,
+    cpus: CpuSet,
     asked_to_stop: Arc<AtomicBool>,
 }
 
@@ -66,6 +67,7 @@ impl Figures {
             meter,
             hook,
             causes: None,
+            cpus: spec.cpus.clone(),
             asked_to_stop,
         }
     }
@@ -114,7 +116,8 @@ impl Figures {
         let ipis = self.causes.as_mut().and_then(|causes| causes.ipis().ok()).unwrap_or_default();
         let (probe, cpus) = (spec.name().to_owned(), join_parts(results));
         let probe = ProbeResult { probe, cpus, spikes, rates: Vec::new() };
-        Collected { probe, interrupts: self.interrupts, counters: self.counters, ipis }
+        let losses = self.causes.map(|causes| causes.losses()).unwrap_or_default();
+        Collected { probe, interrupts: self.interrupts, counters: self.counters, ipis, losses }
     }
 
     /// Causes that cannot be read any more are given up, which is said once.
@@ -164,6 +167,8 @@ pub(crate) struct Collected {
     pub(crate) interrupts: Vec<InterruptRecord>,
     pub(crate) counters: Vec<CounterRecord>,
     pub(crate) ipis: Vec<IpiRecord>,
+    /// What was lost of the causes.
+    pub(crate) losses: Vec<Warning>,
 }
 
 impl Observer for Figures {
@@ -188,7 +193,8 @@ impl Observer for Figures {
     }
 
     fn armed(&mut self, process: u32) {
-        let outcome = self.causes.as_mut().map(|causes| causes.armed(process));
+        let cpus = &self.cpus;
+        let outcome = self.causes.as_mut().map(|causes| causes.armed(cpus, process));
         self.note_failure(outcome);
     }
 

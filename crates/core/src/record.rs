@@ -2,6 +2,7 @@
 //!
 //! Moments (`*_at_ns`, `start_ns`, `end_ns`) are CLOCK_MONOTONIC nanoseconds of the measured machine.
 
+use crate::result::Cause;
 use crate::units::CpuId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -105,7 +106,8 @@ pub struct IpiRecord {
     /// The CPU that sent it; absent where the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_cpu: Option<CpuId>,
-    /// Name of the thread that sent it; absent where the kernel does not tell.
+    /// Name of the thread that sent it, or `whylate itself`: then the measurement did it, as by reading a counter of the
+    /// CPU; absent where the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_task: Option<String>,
     /// Kernel stack of the sender when it was first seen, innermost function first.
@@ -113,6 +115,25 @@ pub struct IpiRecord {
     pub stack: Vec<String>,
     /// How often, in the interval.
     pub count: u64,
+}
+
+/// Who made one spike late.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SpikeCauses {
+    /// The measured CPU.
+    pub cpu: CpuId,
+    /// Which of several series of the probe the spike is of; absent for probes with one series.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<String>,
+    /// When the spike ended.
+    pub at_ns: u64,
+    /// How late the task was, or how long the gap was.
+    pub latency_ns: u64,
+    /// The contributors, largest share first.
+    pub causes: Vec<Cause>,
+    /// Records of what the kernel did that were lost in the spike's window.
+    #[serde(default)]
+    pub lost: u64,
 }
 
 /// What the kernel's counters say of one CPU over one interval.

@@ -1,6 +1,9 @@
 //! The kernel's own counters of the measured CPUs: interrupts, softirqs, steal, system-management interrupts.
 //!
 //! They say how often, not how long and not when: evidence beside a spike, never its cause.
+//!
+//! Reading the counter of system-management interrupts interrupts the CPU that it belongs to: it is read before the
+//! measurement begins and when it is over, never in between. Its count is in the last stored interval.
 
 use std::collections::BTreeMap;
 use whylate_core::record::{CounterRecord, InterruptRecord};
@@ -47,7 +50,21 @@ impl Accounting {
         Self { root, cpus: cpus.clone(), interrupts, stat, smis }
     }
 
-    /// What was counted since the last call.
+    /// What was counted since the last call, at the end of the measurement.
+    pub(crate) fn finish(&mut self) -> (Vec<InterruptRecord>, Vec<CounterRecord>) {
+        let (interrupts, mut counters) = self.take();
+        for counter in &mut counters {
+            if let Some((source, before)) = self.smis.get_mut(&counter.cpu)
+                && let Ok(after) = source.read()
+            {
+                counter.smis = Some(SmiCounter::delta(*before, after));
+                *before = after;
+            }
+        }
+        (interrupts, counters)
+    }
+
+    /// What was counted since the last call, without what would interrupt the CPUs.
     pub(crate) fn take(&mut self) -> (Vec<InterruptRecord>, Vec<CounterRecord>) {
         let now = read_interrupts(&self.root);
         let interrupts = Counts::delta(&self.interrupts, &now, &self.cpus);
@@ -57,19 +74,11 @@ impl Accounting {
             (Some(before), Some(after)) => StealTimes::delta(before, after, cpu).map(|nanos| nanos.0),
             _ => None,
         };
-        let mut counters: Vec<CounterRecord> = self
+        let counters = self
             .cpus
             .iter()
             .map(|cpu| CounterRecord { cpu, steal_ns: steal(cpu), ..CounterRecord::default() })
             .collect();
-        for counter in &mut counters {
-            if let Some((source, before)) = self.smis.get_mut(&counter.cpu)
-                && let Ok(after) = source.read()
-            {
-                counter.smis = Some(SmiCounter::delta(*before, after));
-                *before = after;
-            }
-        }
         self.stat = stat;
         (interrupts, counters)
     }

@@ -110,7 +110,8 @@ pub fn measure(
     session.drain();
     follow.notice_spike(&session, observer);
     follow.hand_over_spikes(&mut session, observer);
-    let mut batch = batch(&mut session, &mut accounting, clock::now().0.min(end_ns));
+    let counted = accounting.finish();
+    let mut batch = batch(&mut session, counted, clock::now().0.min(end_ns));
     batch.counters.extend(session.usage());
     observer.batch(batch).map_err(ProbeError::Observer)?;
     let broke = session.broke_ns().map(Nanos);
@@ -158,7 +159,8 @@ impl Follow {
         self.hand_over_spikes(session, observer);
         // The last interval is handed over with the end.
         if now >= self.next_ns && now < end_ns {
-            observer.batch(batch(session, accounting, now)).map_err(ProbeError::Observer)?;
+            let counted = accounting.take();
+            observer.batch(batch(session, counted, now)).map_err(ProbeError::Observer)?;
             self.next_ns = now + self.stored.0;
         }
         if !self.stopped && observer.should_stop() {
@@ -186,9 +188,12 @@ impl Follow {
     }
 }
 
-fn batch(session: &mut Session<'_>, accounting: &mut Accounting, end_ns: u64) -> Batch {
+fn batch(
+    session: &mut Session<'_>,
+    (interrupts, counters): (Vec<InterruptRecord>, Vec<CounterRecord>),
+    end_ns: u64,
+) -> Batch {
     let (intervals, spikes) = session.interval(end_ns);
-    let (interrupts, counters) = accounting.take();
     let start_ns = intervals.first().map_or(end_ns, |interval| interval.start_ns);
     Batch { start_ns, end_ns, intervals, spikes, interrupts, counters, ..Batch::default() }
 }

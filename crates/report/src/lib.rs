@@ -4,6 +4,7 @@
 //! out is text. Nothing here reads a file, measures, or computes a statistic: figures are formatted as they stand
 //! in the result, and histograms and time series are only thinned to what a picture can show.
 
+mod causes;
 mod dispatch;
 pub mod explain;
 mod figure;

@@ -1,9 +1,9 @@
 //! Reports as Markdown, for pull requests and issues: the verdict first, then the table, then why.
 
-use crate::figure::MISSING;
+use crate::figure::{MISSING, count, nanoseconds};
 use crate::table::{Field, Group, Line, LineKind, run_groups};
 use crate::{ReportError, require_run_samples};
-use crate::{dispatch, latency, traces, words};
+use crate::{causes, dispatch, latency, traces, words};
 use std::fmt::Write as _;
 use whylate_core::result::{Outcome, RunResult, Verdict};
 
@@ -28,6 +28,9 @@ pub fn run(run: &RunResult) -> Result<String, ReportError> {
     sections.extend(list(words::largest_spikes(run).iter().map(|spike| escape(spike))));
     sections.extend(list(traces::lines(run).iter().map(|line| escape(line))));
     sections.extend(list(latency::of_run(run).iter().map(|late| escape(late))));
+    sections.extend(cause_table(run));
+    sections.extend(list(causes::events_of_run(run).iter().map(|event| escape(event))));
+    sections.extend(ipi_table(run));
     let floors = words::noise_floors(run);
     sections.extend(list(floors.iter().map(|floor| escape(&format!("noise floor of {floor}")))));
     sections.extend(warnings(run));
@@ -53,6 +56,56 @@ fn headline(run: &RunResult) -> String {
         let _ = write!(text, "\n\n> {}", escape(question));
     }
     text
+}
+
+/// A table of these titles and rows, the first columns text, the others numbers; `None` without rows.
+fn table(texts: &[&str], numbers: &[String], rows: &[Vec<String>]) -> Option<String> {
+    let row = |cells: &[String]| format!("| {} |", cells.join(" | "));
+    let titles: Vec<String> = texts.iter().map(|text| (*text).to_owned()).chain(numbers.to_vec()).collect();
+    let rule: Vec<String> = std::iter::repeat_n(":--".to_owned(), texts.len())
+        .chain(std::iter::repeat_n("--:".to_owned(), numbers.len()))
+        .collect();
+    let lines: Vec<String> =
+        [row(&titles), row(&rule)].into_iter().chain(rows.iter().map(|one| row(one))).collect();
+    (!rows.is_empty()).then(|| lines.join("\n"))
+}
+
+/// The first causes of the largest spikes of each cell.
+fn cause_table(run: &RunResult) -> Option<String> {
+    let rows: Vec<Vec<String>> = causes::of_run(run)
+        .iter()
+        .map(|first| {
+            vec![
+                escape(&first.cell),
+                escape(&first.probe),
+                escape(&format!("{}{}", first.what, first.losses())),
+                format!("{} of {}", first.spikes, first.of),
+                nanoseconds(first.largest_ns),
+            ]
+        })
+        .collect();
+    let numbers = ["spikes".to_owned(), "largest".to_owned()];
+    let table = table(&["cell", "probe", "first cause"], &numbers, &rows)?;
+    Some(format!("**Causes of the largest spikes**\n\n{table}"))
+}
+
+/// Interrupts that other CPUs sent, by CPU, function and caller.
+fn ipi_table(run: &RunResult) -> Option<String> {
+    let records: Vec<_> = run.cells.iter().map(|cell| cell.ipis.as_slice()).collect();
+    let (lines, left_out) = causes::ipi_lines(&records);
+    let rows: Vec<Vec<String>> = lines
+        .iter()
+        .map(|line| {
+            let texts =
+                [line.cpu.to_string(), line.function.clone(), line.caller.clone(), line.senders.clone()];
+            let texts = texts.iter().map(|text| escape(text));
+            texts.chain(line.counts.iter().map(|number| count(*number))).collect()
+        })
+        .collect();
+    let cells: Vec<String> = run.cells.iter().map(|cell| escape(&cell.name)).collect();
+    let table = table(&["CPU", "function", "asked for by", "sent by"], &cells, &rows)?;
+    let more = if left_out > 0 { format!("\n\n{left_out} rarer ones are left out.") } else { String::new() };
+    Some(details("Interrupts from other CPUs", &format!("{table}{more}")))
 }
 
 /// The rows of 10 us of every dispatch series, folded away.

@@ -249,10 +249,24 @@ pub(crate) fn cause_kind(kind: CauseKind) -> String {
     name.map_or_else(|| format!("{kind:?}"), |name| name.replace('_', " "))
 }
 
-/// A cause with its evidence in brackets.
-pub(crate) fn cause(cause: &Cause) -> String {
+/// Kind, actor and function of a cause: `irqs off: irq/45-nvkm in unarm`.
+pub(crate) fn cause_name(cause: &Cause) -> String {
     let kind = cause_kind(cause.kind);
-    if cause.evidence.is_empty() { kind } else { format!("{kind} ({})", cause.evidence.join("; ")) }
+    match (&cause.actor, &cause.function) {
+        (Some(actor), Some(function)) => format!("{kind}: {actor} in {function}"),
+        (Some(only), None) | (None, Some(only)) => format!("{kind}: {only}"),
+        (None, None) => kind,
+    }
+}
+
+/// A cause with its share, how sure it is, and its evidence in brackets.
+pub(crate) fn cause(cause: &Cause) -> String {
+    let name = cause_name(cause);
+    let share = cause.share.map(|share| format!(", {} of the time", crate::figure::share(share)));
+    let sure = cause.confidence.filter(|confidence| *confidence < 1.0);
+    let sure = sure.map(|confidence| format!(", confidence {confidence:.2}"));
+    let name = format!("{name}{}{}", share.unwrap_or_default(), sure.unwrap_or_default());
+    if cause.evidence.is_empty() { name } else { format!("{name} ({})", cause.evidence.join("; ")) }
 }
 
 /// All spikes of a run with their cells, largest first.

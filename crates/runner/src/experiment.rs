@@ -1,5 +1,6 @@
 //! A whole run: which repeat of which cell comes next, and what is recorded about how it ended.
 
+use crate::causing::Causing;
 use crate::error::{RepeatError, RunError};
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
@@ -74,8 +75,9 @@ pub fn run(
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     held.warnings.into_iter().for_each(|warning| push_once(&mut info.warnings, warning));
     let directory = RunDirectory::create(path, &info)?;
+    let causing = Causing::start(experiment, machine, &mut info.warnings);
     let tracing = Tracing::start(experiment, machine, &mut info.warnings);
-    Course { experiment, machine, audience, directory, info, treating: held.treating, tracing }.run()
+    Course { experiment, machine, audience, directory, info, treating: held.treating, causing, tracing }.run()
 }
 
 /// Goes on with the run in `path`: what is done stays, what is not is run (again).
@@ -106,9 +108,19 @@ pub fn resume(
     record_skipped(&mut info, &experiment);
     (info.state, info.error) = (RunState::Running, None);
     directory.update_info(&info)?;
+    let causing = Causing::start(&experiment, machine, &mut info.warnings);
     let tracing = Tracing::start(&experiment, machine, &mut info.warnings);
-    Course { experiment: &experiment, machine, audience, directory, info, treating: held.treating, tracing }
-        .run()
+    Course {
+        experiment: &experiment,
+        machine,
+        audience,
+        directory,
+        info,
+        treating: held.treating,
+        causing,
+        tracing,
+    }
+    .run()
 }
 
 /// Notes which cells cannot run on the machine as it is now, and why.
@@ -127,6 +139,7 @@ struct Course<'a> {
     info: RunInfo,
     /// `None` where the run has no treatments.
     treating: Option<Box<dyn Treating>>,
+    causing: Causing,
     tracing: Tracing,
 }
 
@@ -151,6 +164,9 @@ impl Course<'_> {
                 return Err(error);
             }
         };
+        for warning in self.causing.losses() {
+            push_once(&mut self.info.warnings, warning);
+        }
         self.verify();
         (self.info.state, self.info.error) = match stop {
             Some(Stop::Asked) => (RunState::Interrupted, Some("stopped by the user".to_owned())),
@@ -243,6 +259,7 @@ impl Course<'_> {
             directory: &mut self.directory,
             warnings: &mut self.info.warnings,
             treating: self.treating.as_deref_mut(),
+            causing: &mut self.causing,
             tracing: &mut self.tracing,
             cell,
             name: &name,

@@ -11,7 +11,10 @@ pub(crate) enum Event {
     Progress(Progress),
     Batch(usize, Box<Batch>),
     FirstSpike(Nanos),
+    /// Spikes as they come.
     Spikes(usize, Vec<SpikeRecord>),
+    /// The measuring process is ready.
+    Armed(usize, u32),
     Ended(usize, Box<Result<Outcome, ProbeError>>),
 }
 
@@ -41,7 +44,9 @@ impl Observer for Forward<'_> {
         self.send(Event::Batch(self.index, Box::new(batch)));
         Ok(())
     }
-    fn armed(&mut self, _process: u32) {
+    fn armed(&mut self, process: u32) {
+        // Before anything else can end: its first spike needs it.
+        self.send(Event::Armed(self.index, process));
         // Dropping it tells that nothing more is to be waited for.
         drop(self.ready.take());
     }

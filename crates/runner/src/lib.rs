@@ -4,6 +4,7 @@
 //! The only crate that sees probes, loads and the run directory together. It decides when something happens and what
 //! is done when something fails; it measures nothing itself and computes no figure.
 
+mod causing;
 mod error;
 mod experiment;
 mod follow;
@@ -15,6 +16,7 @@ mod tracer;
 mod tracing;
 mod treating;
 
+pub use causing::{FindsCauses, measured};
 pub use error::RunError;
 pub use experiment::{Audience, RunOptions, Stage, resume, run};
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad};

@@ -1,9 +1,11 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
+use crate::causing::FindsCauses;
 use crate::histograms;
 use crate::tracer;
 use crate::treating::{Held, RealTreating};
 use std::time::Duration;
+use whylate_bpf::{CauseFinder, Measured};
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
@@ -44,6 +46,11 @@ pub trait Machine: Sync {
     /// # Errors
     /// [`RecordError`], saying precisely what the kernel lacks or refuses.
     fn start_trace(&self, request: &Request) -> Result<(Box<dyn Ring>, Vec<Warning>), RecordError>;
+    /// Begins to record what takes the CPUs of these probes.
+    ///
+    /// # Errors
+    /// Why that cannot be, and what to do about it.
+    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String>;
 
     /// Lets time pass.
     fn pause(&self, time: Duration);
@@ -119,6 +126,13 @@ impl Machine for RealMachine {
     fn start_trace(&self, request: &Request) -> Result<(Box<dyn Ring>, Vec<Warning>), RecordError> {
         let (recorder, warnings) = Recorder::start(&self.root, request)?;
         Ok((Box::new(recorder), warnings))
+    }
+
+    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String> {
+        match CauseFinder::start(probes, facts) {
+            Ok(finder) => Ok(Box::new(finder)),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn pause(&self, time: Duration) {

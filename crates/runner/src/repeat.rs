@@ -1,6 +1,7 @@
 //! One repeat of one cell: treatments, noise floor, loads, settle, probes, stop, undo. Loads are stopped and treatments
 //! are undone whatever happens.
 
+use crate::causing::Causing;
 use crate::error::RepeatError;
 use crate::experiment::{Audience, Stage};
 use crate::follow::{Event, Forward};
@@ -46,6 +47,7 @@ pub(crate) struct Repeat<'a> {
     /// `None` where the run has no treatments.
     pub(crate) treating: Option<&'a mut (dyn Treating + 'static)>,
     pub(crate) tracing: &'a mut Tracing,
+    pub(crate) causing: &'a mut Causing,
     pub(crate) cell: &'a PreparedCell,
     pub(crate) name: &'a str,
     pub(crate) repeat: u32,
@@ -209,6 +211,7 @@ impl Repeat<'_> {
                 })
             })
             .collect();
+        self.causing.begin(specs, self.warnings);
         let (stop, mut others) = (AtomicBool::new(false), None);
         let (sender, events) = channel();
         let (machine, stored) = (self.machine, self.experiment.plan.stored_interval());
@@ -243,8 +246,11 @@ impl Repeat<'_> {
                 });
             }
             drop(sender);
-            let mut watch = Watch { keys: &keys, stop: &stop, deadline, end: None, flushed: Instant::now() };
-            self.follow(&events, &mut watch, loads)
+            let flushed = Instant::now();
+            let mut watch = Watch { keys: &keys, specs, stop: &stop, deadline, end: None, flushed };
+            let end = self.follow(&events, &mut watch, loads);
+            self.causing.keep_ipis(&keys, specs, self.directory, self.warnings);
+            end
         })
     }
 
@@ -260,7 +266,11 @@ impl Repeat<'_> {
             match events.recv_timeout(LOOK_EVERY) {
                 Ok(Event::Progress(progress)) => self.audience.progress(&progress),
                 Ok(Event::FirstSpike(latency)) => self.audience.first_spike(latency),
+                Ok(Event::Armed(index, process)) => {
+                    self.causing.armed(&watch.specs[index].cpus, process, self.warnings);
+                }
                 Ok(Event::Spikes(index, spikes)) => {
+                    self.causing.explain(&spikes, self.warnings);
                     self.tracing.spikes(&watch.keys[index], &spikes, self.directory, self.warnings);
                 }
                 Ok(Event::Batch(index, batch)) => self.keep(&watch.keys[index], *batch),
@@ -308,6 +318,7 @@ impl Repeat<'_> {
         }
         if watch.flushed.elapsed() >= FLUSH_EVERY {
             watch.flushed = Instant::now();
+            self.causing.keep_ipis(watch.keys, watch.specs, self.directory, self.warnings);
             if let Err(error) = self.directory.flush() {
                 watch.end_with(Err(error.into()));
             }
@@ -323,6 +334,7 @@ impl Repeat<'_> {
             }
         }
         self.directory.add_intervals(key, batch.intervals);
+        self.directory.add_causes(key, self.causing.take(&batch.spikes));
         self.directory.add_spikes(key, batch.spikes);
         self.directory.add_interrupts(key, span, batch.interrupts);
         self.directory.add_counters(key, span, batch.counters);
@@ -351,6 +363,7 @@ impl Repeat<'_> {
 /// Where the watching of a group stands.
 struct Watch<'a> {
     keys: &'a [Arc<RowKey>],
+    specs: &'a [ProbeSpec],
     stop: &'a AtomicBool,
     deadline: Instant,
     /// Why the group ends early; the first reason counts.

@@ -3,6 +3,10 @@
 //! A batch comes from a file that somebody may have written by other means: values that make no sense here
 //! (negative numbers, text that is no UTF-8, columns of different length) are [`Damage`], not a panic.
 
+mod causes;
+
+pub(crate) use causes::{causes, ipis};
+
 use crate::rows::{BucketRow, CounterRow, InterruptRow, RateKey, RowKey, Span};
 use crate::segment::Damage;
 use crate::table::{Batch, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, RATES, SPIKES, Table, Values};
@@ -58,6 +62,18 @@ impl<'b> Named<'b> {
             _ => Err(Damage::WrongType(name)),
         }
     }
+    fn optional_texts(&self, name: &'static str) -> Result<Column<'b, Option<ByteArray>>, Damage> {
+        match self.values(name)? {
+            Values::OptionalText(values) => Ok(Column { name, values }),
+            _ => Err(Damage::WrongType(name)),
+        }
+    }
+    fn optional_doubles(&self, name: &'static str) -> Result<Column<'b, Option<f64>>, Damage> {
+        match self.values(name)? {
+            Values::OptionalDouble(values) => Ok(Column { name, values }),
+            _ => Err(Damage::WrongType(name)),
+        }
+    }
     fn rows(&self) -> std::ops::Range<usize> {
         0..self.batch.rows()
     }
@@ -96,6 +112,19 @@ impl Column<'_, f64> {
 impl<'b> Column<'b, ByteArray> {
     fn get(&self, row: usize) -> Result<&'b str, Damage> {
         std::str::from_utf8(self.value(row)?.data()).map_err(|_| Damage::NotText(self.name))
+    }
+}
+
+impl Column<'_, Option<ByteArray>> {
+    fn get(&self, row: usize) -> Result<Option<String>, Damage> {
+        let text = |bytes: &ByteArray| std::str::from_utf8(bytes.data()).map(str::to_owned);
+        self.value(row)?.as_ref().map(text).transpose().map_err(|_| Damage::NotText(self.name))
+    }
+}
+
+impl Column<'_, Option<f64>> {
+    fn get(&self, row: usize) -> Result<Option<f64>, Damage> {
+        self.value(row).copied()
     }
 }
 

@@ -8,11 +8,11 @@ use crate::disk::{sync_folder, write_atomically};
 use crate::error::StoreError;
 use crate::info::{RunInfo, write_json};
 use crate::latency_records;
-use crate::rows::{CounterRow, InterruptRow, RateKey, RowKey, Rows, Span};
+use crate::rows::{CounterRow, InterruptRow, IpiRow, RateKey, RowKey, Rows, Span};
 use crate::segment;
 use crate::table::{
-    Batch, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, RATES, SPIKES, TABLES, Table, segment_name,
-    segment_number,
+    Batch, CAUSES, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, IPIS, RATES, SPIKES, TABLES, Table,
+    segment_name, segment_number,
 };
 use crate::traces::TRACES_FOLDER;
 use std::collections::HashMap;
@@ -20,7 +20,9 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::record::{
+    CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
+};
 use whylate_core::result::{HistogramKind, LatencyRecord, RunResult};
 use whylate_core::{CpuId, SeriesName};
 
@@ -125,6 +127,22 @@ impl RunDirectory {
         self.pending.spikes.extend(keyed);
     }
 
+    /// Keeps who made spikes of a probe late for the next flush.
+    pub fn add_causes(&mut self, key: &Arc<RowKey>, causes: impl IntoIterator<Item = SpikeCauses>) {
+        let mut keys = SeriesKeys::new(key);
+        let keyed = causes.into_iter().map(|mut spike| {
+            let series = spike.series.take();
+            (keys.of(series.as_deref()), spike)
+        });
+        self.pending.causes.extend(keyed);
+    }
+
+    /// Keeps the interrupts that other CPUs sent over `span` while a probe ran, for the next flush.
+    pub fn add_ipis(&mut self, key: &Arc<RowKey>, span: Span, ipis: impl IntoIterator<Item = IpiRecord>) {
+        let rows = ipis.into_iter().map(|record| IpiRow { key: Arc::clone(key), span, record });
+        self.pending.ipis.extend(rows);
+    }
+
     /// Keeps rates of a load for the next flush.
     pub fn add_rates(&mut self, key: &Arc<RateKey>, rates: impl IntoIterator<Item = RateRecord>) {
         self.pending.rates.extend(rates.into_iter().map(|rate| (Arc::clone(key), rate)));
@@ -168,6 +186,8 @@ impl RunDirectory {
         // `intervals` come last: they vouch for the rest of their interval.
         place.write(&HISTOGRAMS, &pending.histogram_batch(run))?;
         place.write(&SPIKES, &pending.spike_batch(run))?;
+        place.write(&CAUSES, &pending.cause_batch(run))?;
+        place.write(&IPIS, &pending.ipi_batch(run))?;
         place.write(&RATES, &pending.rate_batch(run))?;
         place.write(&INTERRUPTS, &pending.interrupt_batch(run))?;
         place.write(&COUNTERS, &pending.counter_batch(run))?;

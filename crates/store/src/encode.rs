@@ -5,6 +5,8 @@ use crate::table::{Batch, Values};
 use parquet::data_type::ByteArray;
 use std::sync::Arc;
 use whylate_core::CpuId;
+use whylate_core::record::SpikeCauses;
+use whylate_core::result::Cause;
 
 /// Moments and counts that do not fit 63 bits cannot occur (292 years of nanoseconds); should one come all the
 /// same it is kept as the largest number rather than as a negative one.
@@ -32,6 +34,10 @@ fn texts<'t>(values: impl Iterator<Item = &'t str>) -> Values {
         }
     };
     Values::Text(values.map(shared).collect())
+}
+
+fn optional_texts<'t>(values: impl Iterator<Item = Option<&'t str>>) -> Values {
+    Values::OptionalText(values.map(|value| value.map(ByteArray::from)).collect())
 }
 
 /// The columns that tables of probes begin with.
@@ -148,6 +154,54 @@ impl Rows {
         columns.push(optionals(rows.iter().map(|row| row.record.smis)));
         columns.push(optionals(rows.iter().map(|row| row.record.involuntary_switches)));
         columns.push(optionals(rows.iter().map(|row| row.record.page_faults)));
+        Batch { columns }
+    }
+
+    pub(crate) fn cause_batch(&self, run: &str) -> Batch {
+        // A row for each contributor.
+        let all = self.causes.iter().flat_map(|(key, spike)| {
+            spike.causes.iter().enumerate().map(move |(rank, cause)| (key.as_ref(), spike, rank, cause))
+        });
+        let rows: Vec<(&RowKey, &SpikeCauses, usize, &Cause)> = all.collect();
+        let mut columns =
+            probe_columns(run, rows.len(), rows.iter().map(|(key, spike, ..)| (*key, spike.cpu)));
+        let callers: Vec<String> = rows.iter().map(|(.., cause)| cause.callers.join(" ")).collect();
+        let evidence: Vec<String> = rows.iter().map(|(.., cause)| cause.evidence.join("\n")).collect();
+        let causes = || rows.iter().map(|(.., cause)| *cause);
+        columns.extend([
+            ints(rows.iter().map(|(_, spike, ..)| spike.at_ns)),
+            ints(rows.iter().map(|(_, spike, ..)| spike.latency_ns)),
+            numbers(rows.iter().map(|(_, _, rank, _)| *rank as u32)),
+            texts(causes().map(|cause| cause.kind.name())),
+            optional_texts(causes().map(|cause| cause.actor.as_deref())),
+            optionals(causes().map(|cause| cause.pid.map(u64::from))),
+            optional_texts(causes().map(|cause| cause.function.as_deref())),
+            texts(callers.iter().map(String::as_str)),
+            optionals(causes().map(|cause| cause.from_ns)),
+            optionals(causes().map(|cause| cause.to_ns)),
+            Values::OptionalDouble(causes().map(|cause| cause.share).collect()),
+            Values::OptionalDouble(causes().map(|cause| cause.confidence).collect()),
+            texts(evidence.iter().map(String::as_str)),
+            ints(rows.iter().map(|(_, spike, ..)| spike.lost)),
+        ]);
+        Batch { columns }
+    }
+
+    pub(crate) fn ipi_batch(&self, run: &str) -> Batch {
+        let rows = &self.ipis;
+        let mut columns =
+            probe_columns(run, rows.len(), rows.iter().map(|row| (row.key.as_ref(), row.record.cpu)));
+        let stacks: Vec<String> = rows.iter().map(|row| row.record.stack.join(" ")).collect();
+        columns.extend([
+            texts(rows.iter().map(|row| row.record.function.as_str())),
+            optional_texts(rows.iter().map(|row| row.record.caller.as_deref())),
+            optionals(rows.iter().map(|row| row.record.from_cpu.map(|cpu| u64::from(cpu.0)))),
+            optional_texts(rows.iter().map(|row| row.record.from_task.as_deref())),
+            texts(stacks.iter().map(String::as_str)),
+            ints(rows.iter().map(|row| row.span.start_ns)),
+            ints(rows.iter().map(|row| row.span.end_ns)),
+            ints(rows.iter().map(|row| row.record.count)),
+        ]);
         Batch { columns }
     }
 }

@@ -10,7 +10,8 @@ use crate::info::RunInfo;
 use crate::rows::{BucketRow, RowKey, Rows};
 use crate::segment::{self, Damage};
 use crate::table::{
-    Batch, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, RATES, SPIKES, TABLES, Table, segment_name,
+    Batch, CAUSES, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, IPIS, RATES, SPIKES, TABLES, Table,
+    segment_name,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -87,6 +88,8 @@ impl Reader {
         let intervals = self.read(&INTERVALS, number, decode::intervals, &mut warnings);
         let rows = Rows {
             spikes: self.read(&SPIKES, number, decode::spikes, &mut warnings),
+            causes: self.read(&CAUSES, number, decode::causes, &mut warnings),
+            ipis: self.read(&IPIS, number, decode::ipis, &mut warnings),
             rates: self.read(&RATES, number, decode::rates, &mut warnings),
             interrupts: self.read(&INTERRUPTS, number, decode::interrupts, &mut warnings),
             counters: self.read(&COUNTERS, number, decode::counters, &mut warnings),

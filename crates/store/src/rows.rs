@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use whylate_core::CpuId;
-use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::record::{
+    CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
+};
 
 /// What a row of a probe belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +68,17 @@ pub struct CounterRow {
     pub record: CounterRecord,
 }
 
+/// A row of `ipis`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IpiRow {
+    /// What it belongs to.
+    pub key: Arc<RowKey>,
+    /// Over which time.
+    pub span: Span,
+    /// CPU, function, sender and count.
+    pub record: IpiRecord,
+}
+
 /// Rows of all tables: what a flush writes and a segment holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
@@ -73,6 +86,10 @@ pub struct Rows {
     pub intervals: Vec<(Arc<RowKey>, Interval)>,
     /// Moments above the threshold.
     pub spikes: Vec<(Arc<RowKey>, SpikeRecord)>,
+    /// Who made spikes late.
+    pub causes: Vec<(Arc<RowKey>, SpikeCauses)>,
+    /// Interrupts that other CPUs sent.
+    pub ipis: Vec<IpiRow>,
     /// What the loads achieved.
     pub rates: Vec<(Arc<RateKey>, RateRecord)>,
     /// Interrupts handled.
@@ -86,6 +103,8 @@ impl Rows {
     pub fn is_empty(&self) -> bool {
         self.intervals.is_empty()
             && self.spikes.is_empty()
+            && self.causes.is_empty()
+            && self.ipis.is_empty()
             && self.rates.is_empty()
             && self.interrupts.is_empty()
             && self.counters.is_empty()

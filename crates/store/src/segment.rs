@@ -73,13 +73,20 @@ fn write_column(column: &mut SerializedColumnWriter<'_>, values: &Values) -> Res
         Values::Int32(values) => column.typed::<Int32Type>().write_batch(values, None, None)?,
         Values::Int64(values) => column.typed::<Int64Type>().write_batch(values, None, None)?,
         Values::Double(values) => column.typed::<DoubleType>().write_batch(values, None, None)?,
-        Values::OptionalInt64(values) => {
-            let present: Vec<i64> = values.iter().flatten().copied().collect();
-            let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
-            column.typed::<Int64Type>().write_batch(&present, Some(&levels), None)?
-        }
+        Values::OptionalInt64(values) => write_optional::<Int64Type>(column, values)?,
+        Values::OptionalText(values) => write_optional::<ByteArrayType>(column, values)?,
+        Values::OptionalDouble(values) => write_optional::<DoubleType>(column, values)?,
     };
     Ok(())
+}
+
+fn write_optional<T: DataType>(
+    column: &mut SerializedColumnWriter<'_>,
+    values: &[Option<T::T>],
+) -> Result<usize, ParquetError> {
+    let present: Vec<T::T> = values.iter().flatten().cloned().collect();
+    let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+    column.typed::<T>().write_batch(&present, Some(&levels), None)
 }
 
 fn schema(table: &Table) -> Result<TypePtr, ParquetError> {
@@ -91,8 +98,10 @@ fn schema(table: &Table) -> Result<TypePtr, ParquetError> {
             Type::Int64 => (PhysicalType::INT64, Repetition::REQUIRED),
             Type::OptionalInt64 => (PhysicalType::INT64, Repetition::OPTIONAL),
             Type::Double => (PhysicalType::DOUBLE, Repetition::REQUIRED),
+            Type::OptionalText => (PhysicalType::BYTE_ARRAY, Repetition::OPTIONAL),
+            Type::OptionalDouble => (PhysicalType::DOUBLE, Repetition::OPTIONAL),
         };
-        let logical = (column.kind == Type::Text).then_some(LogicalType::String);
+        let logical = (physical == PhysicalType::BYTE_ARRAY).then_some(LogicalType::String);
         let field = SchemaType::primitive_type_builder(column.name, physical)
             .with_repetition(repetition)
             .with_logical_type(logical)
@@ -182,6 +191,8 @@ fn empty(kind: Type) -> Values {
         Type::Int64 => Values::Int64(Vec::new()),
         Type::OptionalInt64 => Values::OptionalInt64(Vec::new()),
         Type::Double => Values::Double(Vec::new()),
+        Type::OptionalText => Values::OptionalText(Vec::new()),
+        Type::OptionalDouble => Values::OptionalDouble(Vec::new()),
     }
 }
 
@@ -192,10 +203,9 @@ fn read_column(group: &dyn RowGroupReader, name: &'static str, values: &mut Valu
     let Some(index) = metadata.columns().iter().position(|column| column.column_path().string() == name)
     else {
         return match values {
-            Values::OptionalInt64(values) => {
-                values.resize(values.len() + rows, None);
-                Ok(())
-            }
+            Values::OptionalInt64(values) => Ok(values.resize(values.len() + rows, None)),
+            Values::OptionalText(values) => Ok(values.resize(values.len() + rows, None)),
+            Values::OptionalDouble(values) => Ok(values.resize(values.len() + rows, None)),
             _ => Err(Damage::MissingColumn(name)),
         };
     };
@@ -215,6 +225,12 @@ fn read_column(group: &dyn RowGroupReader, name: &'static str, values: &mut Valu
         (ColumnReader::Int64ColumnReader(reader), Values::OptionalInt64(values)) => {
             read_optional(reader, name, rows, values)
         }
+        (ColumnReader::ByteArrayColumnReader(reader), Values::OptionalText(values)) => {
+            read_optional(reader, name, rows, values)
+        }
+        (ColumnReader::DoubleColumnReader(reader), Values::OptionalDouble(values)) => {
+            read_optional(reader, name, rows, values)
+        }
         _ => Err(Damage::WrongType(name)),
     }
 }
@@ -230,11 +246,11 @@ fn read_all<T: DataType>(
     if read == rows { Ok(()) } else { Err(Damage::TooFewValues(name)) }
 }
 
-fn read_optional(
-    mut reader: ColumnReaderImpl<Int64Type>,
+fn read_optional<T: DataType>(
+    mut reader: ColumnReaderImpl<T>,
     name: &'static str,
     rows: usize,
-    values: &mut Vec<Option<i64>>,
+    values: &mut Vec<Option<T::T>>,
 ) -> Result<(), Damage> {
     let (mut present, mut levels) = (Vec::new(), Vec::new());
     let (records, _, _) = reader.read_records(rows, Some(&mut levels), None, &mut present)?;

@@ -18,6 +18,10 @@ pub(crate) enum Type {
     OptionalInt64,
     /// Floating-point number.
     Double,
+    /// UTF-8 text, or missing.
+    OptionalText,
+    /// Floating-point number, or missing.
+    OptionalDouble,
 }
 
 /// How a column's values are laid out before compression; chosen by measuring (`examples/simulate_day.rs`).
@@ -58,6 +62,13 @@ const fn int(name: &'static str, layout: Layout) -> Column {
 }
 const fn optional(name: &'static str) -> Column {
     Column { name, kind: Type::OptionalInt64, layout: Layout::Delta }
+}
+
+const fn optional_text(name: &'static str) -> Column {
+    Column { name, kind: Type::OptionalText, layout: Layout::Dictionary }
+}
+const fn optional_double(name: &'static str) -> Column {
+    Column { name, kind: Type::OptionalDouble, layout: Layout::Plain }
 }
 
 /// Samples per bucket, interval and CPU.
@@ -117,6 +128,54 @@ pub(crate) const SPIKES: Table = Table {
     ],
 };
 
+/// Who made the spikes late: a row for each contributor.
+pub(crate) const CAUSES: Table = Table {
+    name: "causes",
+    columns: &[
+        text("run"),
+        text("cell"),
+        number("repeat"),
+        number("attempt"),
+        text("probe"),
+        number("cpu"),
+        int("at_ns", Layout::Delta),
+        int("latency_ns", Layout::Delta),
+        number("rank"),
+        text("cause"),
+        optional_text("actor"),
+        optional("pid"),
+        optional_text("function"),
+        text("callers"),
+        optional("from_ns"),
+        optional("to_ns"),
+        optional_double("share"),
+        optional_double("confidence"),
+        text("evidence"),
+        int("lost", Layout::Dictionary),
+    ],
+};
+
+/// Interrupts that other CPUs sent.
+pub(crate) const IPIS: Table = Table {
+    name: "ipis",
+    columns: &[
+        text("run"),
+        text("cell"),
+        number("repeat"),
+        number("attempt"),
+        text("probe"),
+        number("cpu"),
+        text("function"),
+        optional_text("caller"),
+        optional("from_cpu"),
+        optional_text("from_task"),
+        text("stack"),
+        int("start_ns", Layout::Dictionary),
+        int("end_ns", Layout::Dictionary),
+        int("count", Layout::Delta),
+    ],
+};
+
 /// What the loads achieved.
 pub(crate) const RATES: Table = Table {
     name: "rates",
@@ -172,7 +231,8 @@ pub(crate) const COUNTERS: Table = Table {
 
 /// Every table, in the order in which a flush writes them. `intervals` comes last: its rows say that everything
 /// else of the interval is there.
-pub(crate) const TABLES: [&Table; 6] = [&HISTOGRAMS, &SPIKES, &RATES, &INTERRUPTS, &COUNTERS, &INTERVALS];
+pub(crate) const TABLES: [&Table; 8] =
+    [&HISTOGRAMS, &SPIKES, &CAUSES, &IPIS, &RATES, &INTERRUPTS, &COUNTERS, &INTERVALS];
 
 /// The values of one column.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,6 +242,8 @@ pub(crate) enum Values {
     Int64(Vec<i64>),
     OptionalInt64(Vec<Option<i64>>),
     Double(Vec<f64>),
+    OptionalText(Vec<Option<ByteArray>>),
+    OptionalDouble(Vec<Option<f64>>),
 }
 
 impl Values {
@@ -192,6 +254,8 @@ impl Values {
             Self::Int64(values) => values.len(),
             Self::OptionalInt64(values) => values.len(),
             Self::Double(values) => values.len(),
+            Self::OptionalText(values) => values.len(),
+            Self::OptionalDouble(values) => values.len(),
         }
     }
 }

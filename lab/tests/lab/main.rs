@@ -3,6 +3,7 @@
 use whylate_lab::suite;
 
 mod boot;
+mod causes;
 mod devices;
 mod histograms;
 mod measure;
@@ -18,6 +19,7 @@ fn main() -> std::process::ExitCode {
     tests.extend(plant::machines().iter().flat_map(plant::tests));
     tests.extend(measure::tests());
     tests.extend(histograms::tests());
+    tests.extend(causes::tests());
     tests.extend(devices::tests());
     tests.extend(treat::tests());
     tests.extend(shield::tests());

@@ -9,7 +9,7 @@ use crate::hook::Hook;
 use crate::progress::Meter;
 use crate::{machine, output, signals};
 use anyhow::{Context, Result, bail};
-use whylate_bpf::{CauseFinder, Measured};
+use whylate_bpf::CauseFinder;
 use whylate_core::plan::{DispatchPlan, Policy, ProbePlan, RoundtripPlan, StallPlan, TimerPlan};
 use whylate_core::result::{MEASURE_FORMAT, MeasureResult};
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning};
@@ -172,8 +172,9 @@ fn run(
     });
     let is_realtime = !warnings.iter().any(|warning| warning.code == "no-realtime-priority")
         && matches!(spec.policy, Policy::Fifo | Policy::Rr);
-    let Collected { probe, interrupts, counters, ipis } =
+    let Collected { probe, interrupts, counters, ipis, losses } =
         figures.finish(&spec, &facts, is_realtime, arguments.spikes);
+    warnings.extend(losses);
     let broke = outcome.broke.is_some();
     let format = MEASURE_FORMAT.to_owned();
     let result = MeasureResult { format, facts, probe, interrupts, ipis, counters, warnings, broke };
@@ -187,12 +188,5 @@ fn run(
 
 /// Begins to record what takes the measured CPUs, which the user has asked for.
 fn cause_finder(spec: &ProbeSpec, facts: &Facts) -> Result<CauseFinder> {
-    let priority = match spec.policy {
-        Policy::Fifo | Policy::Rr => spec.priority as i32,
-        Policy::Deadline => 100,
-        Policy::Other => -21,
-    };
-    let is_timer = spec.period().is_some();
-    let measured = Measured { cpus: spec.cpus.clone(), is_timer, priority };
-    CauseFinder::start(&measured, facts).context("--causes")
+    CauseFinder::start(&[whylate_runner::measured(spec)], facts).context("--causes")
 }

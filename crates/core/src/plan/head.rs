@@ -24,6 +24,8 @@ pub(super) struct Head {
     timeout: Option<Nanos>,
     limit: Option<Nanos>,
     #[serde(default)]
+    causes: bool,
+    #[serde(default)]
     target: Target,
 }
 
@@ -48,6 +50,7 @@ impl Head {
             interval: self.interval,
             timeout: self.timeout,
             limit: self.limit,
+            causes: self.causes,
             target: self.target,
             trace,
             probe,

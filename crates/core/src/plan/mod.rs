@@ -79,6 +79,10 @@ pub struct Plan {
     /// A latency above it makes the verdict `fail`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Nanos>,
+    /// Whether the kernel records what takes the measured CPUs, so that each spike has its cause. Where that cannot be,
+    /// the run says so and goes on without.
+    #[serde(default)]
+    pub causes: bool,
     /// Where to measure.
     #[serde(default)]
     pub target: Target,

@@ -102,3 +102,70 @@ pub enum CauseKind {
     /// Nothing explains it.
     Unattributed,
 }
+
+impl CauseKind {
+    /// Every kind.
+    pub const ALL: [Self; 18] = [
+        Self::Irq,
+        Self::Softirq,
+        Self::Nmi,
+        Self::Thread,
+        Self::PreemptOff,
+        Self::IrqsOff,
+        Self::Ipi,
+        Self::TimerLate,
+        Self::IdleExit,
+        Self::PageFault,
+        Self::Migration,
+        Self::Throttled,
+        Self::Lock,
+        Self::Steal,
+        Self::Smi,
+        Self::Hardware,
+        Self::Smt,
+        Self::Unattributed,
+    ];
+
+    /// The name in results and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Irq => "irq",
+            Self::Softirq => "softirq",
+            Self::Nmi => "nmi",
+            Self::Thread => "thread",
+            Self::PreemptOff => "preempt_off",
+            Self::IrqsOff => "irqs_off",
+            Self::Ipi => "ipi",
+            Self::TimerLate => "timer_late",
+            Self::IdleExit => "idle_exit",
+            Self::PageFault => "page_fault",
+            Self::Migration => "migration",
+            Self::Throttled => "throttled",
+            Self::Lock => "lock",
+            Self::Steal => "steal",
+            Self::Smi => "smi",
+            Self::Hardware => "hardware",
+            Self::Smt => "smt",
+            Self::Unattributed => "unattributed",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_has_one_name_everywhere() {
+        for kind in CauseKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+            assert_eq!(CauseKind::from_name(kind.name()), Some(kind));
+        }
+        assert_eq!(CauseKind::from_name("late"), None);
+    }
+}

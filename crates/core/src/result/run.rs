@@ -3,7 +3,7 @@
 use super::{ProbeResult, Quantiles, Spike, SpikeTrace};
 use crate::facts::Facts;
 use crate::plan::Plan;
-use crate::record::{InterruptRecord, RateRecord};
+use crate::record::{InterruptRecord, IpiRecord, RateRecord};
 use crate::units::CpuId;
 use crate::warning::Warning;
 use schemars::JsonSchema;
@@ -85,6 +85,10 @@ pub struct CellResult {
     pub rates: Vec<RateResult>,
     /// Interrupts on the target CPUs while the probes ran, over all repeats.
     pub interrupts: Vec<InterruptRecord>,
+    /// Interrupts that other CPUs sent to the measured ones while the probes ran, over all repeats, by function, caller
+    /// and sender; only with causes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ipis: Vec<IpiRecord>,
     /// Largest spikes of all probes and repeats, largest first.
     pub spikes: Vec<Spike>,
     /// The traces that were kept of spikes, largest first; only with `trace` in the plan.

@@ -4,12 +4,14 @@ use super::chart::{PanelKey, charts_clock, panel_keys, rate_units};
 use super::facts::{FactSection, sections};
 use crate::figure::{count, nanoseconds, unit_name};
 use crate::table::{Field, Group, Line, LineKind, is_softirq, measured_cpus, run_groups};
-use crate::{latency, words};
+use crate::{causes, latency, words};
 use serde::Serialize;
-use whylate_core::result::{CellResult, Outcome, RunResult, Verdict};
+use whylate_core::result::{CellResult, Outcome, RunResult, Spike, Verdict};
 use whylate_core::{CpuId, Warning};
 
 const SPIKES_MAX: usize = 20;
+/// So many other contributors of a spike are named.
+const ALSO_MAX: usize = 3;
 const INTERRUPT_LINES_MAX: usize = 16;
 
 /// The page.
@@ -32,6 +34,9 @@ pub(super) struct Page {
     spikes: Vec<SpikeView>,
     spikes_left_out: usize,
     spikes_dropped: Option<String>,
+    causes: Vec<CauseView>,
+    events: Vec<String>,
+    ipis: IpiTable,
     interrupts: InterruptTable,
     late: Vec<String>,
     noise: Vec<NoiseView>,
@@ -102,6 +107,33 @@ struct SpikeView {
     evidence: Vec<String>,
 }
 
+/// A first cause of a cell's largest spikes.
+#[derive(Debug, Serialize)]
+struct CauseView {
+    cell: String,
+    probe: String,
+    what: String,
+    spikes: String,
+    largest: String,
+}
+
+/// Interrupts from other CPUs against cells.
+#[derive(Debug, Serialize)]
+struct IpiTable {
+    cells: Vec<String>,
+    rows: Vec<IpiView>,
+    left_out: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct IpiView {
+    cpu: CpuId,
+    function: String,
+    caller: String,
+    senders: String,
+    counts: Vec<String>,
+}
+
 /// Interrupt lines against cells.
 #[derive(Debug, Serialize)]
 struct InterruptTable {
@@ -154,6 +186,9 @@ pub(super) fn page(run: &RunResult) -> Page {
         spikes_left_out: spikes.len().saturating_sub(SPIKES_MAX),
         spikes: spikes.into_iter().take(SPIKES_MAX).collect(),
         spikes_dropped: words::dropped_spikes(run.cells.iter().flat_map(|cell| &cell.probes)),
+        causes: causes::of_run(run).into_iter().map(cause_view).collect(),
+        events: causes::events_of_run(run),
+        ipis: ipis(run),
         interrupts: interrupts(run),
         late: latency::of_run(run),
         noise: run.cells.iter().filter_map(noise).collect(),
@@ -258,10 +293,51 @@ fn spikes(run: &RunResult) -> Vec<SpikeView> {
         cpu: spike.cpu,
         repeat: spike.repeat,
         sample: count(spike.sample),
-        cause: words::cause_kind(spike.cause.kind),
-        evidence: spike.cause.evidence.clone(),
+        cause: words::cause_name(&spike.cause),
+        evidence: evidence(spike),
     });
     views.collect()
+}
+
+/// What speaks for the cause, who called its function, and who else contributed.
+fn evidence(spike: &Spike) -> Vec<String> {
+    let mut lines = spike.cause.evidence.clone();
+    if !spike.cause.callers.is_empty() {
+        lines.push(format!("called by {}", spike.cause.callers.join(" < ")));
+    }
+    if !spike.also.is_empty() {
+        let also: Vec<String> = spike.also.iter().take(ALSO_MAX).map(words::cause_name).collect();
+        lines.push(format!("also {}", also.join("; ")));
+    }
+    if let Some(event) = spike.event {
+        lines.push(format!("event {event}: other CPUs were late at the same moment"));
+    }
+    lines
+}
+
+fn cause_view(first: causes::FirstCause) -> CauseView {
+    CauseView {
+        what: format!("{}{}", first.what, first.losses()),
+        spikes: format!("{} of {}", count(first.spikes as u64), count(first.of as u64)),
+        largest: nanoseconds(first.largest_ns),
+        cell: first.cell,
+        probe: first.probe,
+    }
+}
+
+fn ipis(run: &RunResult) -> IpiTable {
+    let cells: Vec<&CellResult> = run.cells.iter().filter(|cell| cell.skipped.is_none()).collect();
+    let records: Vec<_> = cells.iter().map(|cell| cell.ipis.as_slice()).collect();
+    let (lines, left_out) = causes::ipi_lines(&records);
+    let view = |line: causes::IpiLine| IpiView {
+        cpu: line.cpu,
+        function: line.function,
+        caller: line.caller,
+        senders: line.senders,
+        counts: line.counts.iter().map(|number| count(*number)).collect(),
+    };
+    let names = cells.iter().map(|cell| cell.name.clone()).collect();
+    IpiTable { cells: names, rows: lines.into_iter().map(view).collect(), left_out }
 }
 
 /// The lines with the largest counts in any cell, hard interrupts before softirqs.

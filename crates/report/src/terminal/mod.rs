@@ -12,7 +12,7 @@ pub(crate) mod page;
 mod tracing;
 
 use crate::table::{measure_group, run_groups};
-use crate::{ReportError, dispatch, has_samples, require_run_samples};
+use crate::{ReportError, causes, dispatch, has_samples, require_run_samples};
 use crate::{latency, traces, words};
 pub use check::check;
 pub use cpus::cpus;
@@ -89,6 +89,12 @@ fn push_spikes_and_noise(page: &mut Page, run: &RunResult) {
             page.item(line, None);
         }
     }
+    push_causes(
+        page,
+        &sentences(&causes::of_run(run)),
+        &causes::events_of_run(run),
+        &causes::ipis_of_run(run),
+    );
     let late = latency::of_run(run);
     if !late.is_empty() {
         page.heading("Largest latencies that the kernel counted");
@@ -107,6 +113,23 @@ fn push_traces(page: &mut Page, run: &RunResult) {
     let lines = traces::lines(run);
     if !lines.is_empty() {
         page.heading("Traces");
+        lines.iter().for_each(|line| page.item(line, None));
+    }
+}
+
+fn sentences(first: &[causes::FirstCause]) -> Vec<String> {
+    first.iter().map(causes::FirstCause::sentence).collect()
+}
+
+/// First causes, events of several CPUs, interrupts from other CPUs: what of it there is.
+fn push_causes(page: &mut Page, first: &[String], events: &[String], ipis: &[String]) {
+    let parts = [
+        ("Causes of the largest spikes", first),
+        ("Late on several CPUs at once", events),
+        ("Interrupts from other CPUs", ipis),
+    ];
+    for (heading, lines) in parts.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        page.heading(heading);
         lines.iter().for_each(|line| page.item(line, None));
     }
 }
@@ -160,6 +183,13 @@ pub fn measure(measure: &MeasureResult, style: Style) -> Result<String, ReportEr
         page.coloured("a sample was above the break threshold: the measurement ended there", Colour::Red);
     }
     push_measure_spike(&mut page, measure);
+    let spikes = &probe.spikes;
+    push_causes(
+        &mut page,
+        &sentences(&causes::first_causes("", spikes)),
+        &causes::events("", spikes),
+        &causes::ipi_sentences(&[measure.ipis.as_slice()], &[]),
+    );
     page.warnings(&measure.warnings);
     Ok(page.finish())
 }

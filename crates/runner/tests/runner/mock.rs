@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tempfile::TempDir;
+use whylate_bpf::{BpfError, Measured};
 use whylate_core::facts::CpuFacts;
 use whylate_core::plan::{Source, TreatmentKind};
-use whylate_core::record::{InterruptRecord, Interval, RateRecord, SpikeRecord};
-use whylate_core::result::TreatChange;
+use whylate_core::record::{InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord};
+use whylate_core::result::{Cause, CauseKind, TreatChange};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_load::{LoadError, LoadSpec, LoadWork};
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec, Progress};
 use whylate_runner::{
-    Audience, Experiment, Held, LoadEnd, Machine, RunOptions, RunningLoad, Stage, Treating, prepare,
+    Audience, Experiment, FindsCauses, Held, LoadEnd, Machine, RunOptions, RunningLoad, Stage, Treating,
+    prepare,
 };
 use whylate_store::{Reader, RunInfo, assemble};
 use whylate_trace::record::{RecordError, Request, Ring};
@@ -157,6 +159,8 @@ pub(crate) struct MockMachine {
     pub(crate) failing_trace: Option<&'static str>,
     /// Called with `cell: probe` when a probe begins.
     pub(crate) hook: Option<Hook>,
+    /// Whether it cannot find causes.
+    pub(crate) refuses_causes: bool,
     /// The facts that it shows after the run.
     pub(crate) facts: Option<Facts>,
     /// Probes that have begun, and the cell that the current ones belong to.
@@ -263,6 +267,8 @@ impl Machine for MockMachine {
                 outcome.stopped = true;
             }
         }
+        observer.armed(4_711);
+        observer.spikes(&batch(spec).spikes);
         observer.progress(&Progress { elapsed: Nanos(0), duration: spec.duration, cpus: Vec::new() });
         if name != "noise" {
             observer.spikes(&spikes_now(&self.late));
@@ -308,6 +314,14 @@ impl Machine for MockMachine {
         Ok((Box::new(ring), vec![Warning::without_fix("mock-trace", "no idle states")]))
     }
 
+    fn find_causes(&self, probes: &[Measured], _: &Facts) -> Result<Box<dyn FindsCauses>, String> {
+        self.record.say(format!("find causes of {} probes", probes.len()));
+        if self.refuses_causes {
+            return Err("refused: run it as root".to_owned());
+        }
+        Ok(Box::new(MockCauses { record: Arc::clone(&self.record) }))
+    }
+
     fn pause(&self, time: Duration) {
         self.record.say("settle");
         // There is no error to answer with.
@@ -347,6 +361,49 @@ fn batch(spec: &ProbeSpec) -> Batch {
         spikes: vec![SpikeRecord { cpu: CpuId(3), series: None, at_ns: 1_500, latency_ns: 100, sample: 1 }],
         interrupts: spec.cpus.iter().map(interrupt).collect(),
         ..Batch::default()
+    }
+}
+
+/// The search for causes: every spike has one, and one interrupt is sent for each probe.
+struct MockCauses {
+    record: Arc<Record>,
+}
+
+impl FindsCauses for MockCauses {
+    fn warnings(&self) -> Vec<Warning> {
+        vec![Warning::without_fix("mock-causes", "nothing of idle states")]
+    }
+    fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError> {
+        let kinds: Vec<&str> =
+            probes.iter().map(|probe| if probe.is_timer { "timer" } else { "stall" }).collect();
+        self.record.say(format!("causes: begin {}", kinds.join(", ")));
+        Ok(())
+    }
+    fn armed(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
+        self.record.say(format!("causes: process {process} on {cpus}"));
+        Ok(())
+    }
+    fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
+        self.record.say(format!("causes: explain {}", spikes.len()));
+        Ok(())
+    }
+    fn take(&mut self, spikes: &[SpikeRecord]) -> Vec<SpikeCauses> {
+        let found = |spike: &SpikeRecord| SpikeCauses {
+            cpu: spike.cpu,
+            series: spike.series.clone(),
+            at_ns: spike.at_ns,
+            latency_ns: spike.latency_ns,
+            causes: vec![Cause { confidence: Some(1.0), ..Cause::new(CauseKind::Irq) }],
+            lost: 0,
+        };
+        spikes.iter().map(found).collect()
+    }
+    fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
+        let function = "do_flush_tlb_all".to_owned();
+        Ok(vec![IpiRecord { cpu: CpuId(3), function, count: 2, ..IpiRecord::default() }])
+    }
+    fn losses(&self) -> Vec<Warning> {
+        vec![Warning::without_fix("mock-losses", "one")]
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::mock::{Behaviour, MockMachine, PLAN, counts, experiment, facts, folder, info, options};
 use std::sync::atomic::Ordering;
-use whylate_core::result::{RunState, Verdict};
+use whylate_core::result::{CauseKind, RunState, Verdict};
 use whylate_core::{Facts, Plan};
 use whylate_runner::run;
 use whylate_store::{Reader, assemble};
@@ -15,6 +15,51 @@ fn run_plan(plan: &str, machine: MockMachine) -> (MockMachine, Vec<String>) {
     assert_eq!((info.state, info.error), (RunState::Complete, None));
     let counts = counts(&path);
     (machine, counts)
+}
+
+#[test]
+fn spikes_have_causes_where_the_plan_wants_them() {
+    let folder = folder();
+    let path = folder.path().join("run");
+    let machine = MockMachine::default();
+    let plan = PLAN.replace("repeats = 2", "repeats = 1\ncauses = true");
+    run(&experiment(&plan), &path, &options(), &machine, &mut machine.audience()).unwrap();
+    let log = machine.log_of(&["find", "causes"]);
+    let of_probe = |probe: &str| {
+        [format!("causes: begin {probe}"), "causes: process 4711 on 3".into(), "causes: explain 1".into()]
+    };
+    let mut expected = vec!["find causes of 2 probes".to_owned()];
+    // The noise floor of each of the two cells is a stall check.
+    for probe in ["stall", "timer", "stall", "stall", "timer", "stall"] {
+        expected.extend(of_probe(probe));
+    }
+    assert_eq!(log, expected);
+    let result = assemble(&Reader::open(&path).unwrap()).unwrap();
+    for cell in &result.cells {
+        assert!(cell.spikes.iter().all(|spike| spike.cause.kind == CauseKind::Irq), "{:?}", cell.spikes);
+        let sent: Vec<(u32, u64)> = cell.ipis.iter().map(|ipi| (ipi.cpu.0, ipi.count)).collect();
+        assert_eq!(sent, [(3, 4)], "two of each probe, none of the noise floor");
+    }
+    let codes: Vec<&str> = result.warnings.iter().map(|warning| warning.code.as_str()).collect();
+    assert!(codes.contains(&"mock-causes") && codes.contains(&"mock-losses"), "{codes:?}");
+}
+
+#[test]
+fn a_machine_without_causes_is_said_and_measured() {
+    let machine = MockMachine { refuses_causes: true, ..MockMachine::default() };
+    let folder = folder();
+    let path = folder.path().join("run");
+    let plan = PLAN.replace("repeats = 2", "repeats = 1\ncauses = true");
+    let info = run(&experiment(&plan), &path, &options(), &machine, &mut machine.audience()).unwrap();
+    assert_eq!(info.state, RunState::Complete);
+    let said = info.warnings.iter().find(|warning| warning.code == "no-causes").unwrap();
+    assert!(said.text.contains("run it as root"), "{}", said.text);
+}
+
+#[test]
+fn a_plan_that_wants_no_causes_looks_for_none() {
+    let (machine, _) = run_plan(PLAN, MockMachine::default());
+    assert!(machine.log_of(&["find", "causes"]).is_empty());
 }
 
 #[test]

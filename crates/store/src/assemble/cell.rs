@@ -1,5 +1,6 @@
 //! What the rows of one cell add up to.
 
+use super::causes::Causes;
 use super::shape::Shapes;
 use crate::info::RunInfo;
 use crate::rows::{CounterRow, InterruptRow, NOISE_FLOOR, RateKey, RowKey};
@@ -13,7 +14,7 @@ use whylate_core::result::{
 use whylate_core::{CpuId, SeriesName};
 use whylate_stats::summary::SPIKES_KEPT;
 use whylate_stats::throttling::{Circumstances, fair_server_in, label};
-use whylate_stats::{ProbeShape, Summary, join_parts, largest_spikes, repeat_probe};
+use whylate_stats::{ProbeShape, Summary, join_parts, largest_spikes, number_events, repeat_probe};
 
 /// A probe on a CPU, in the order in which results list them: position in the plan, name, CPU.
 type Place = (usize, String, CpuId);
@@ -35,6 +36,7 @@ pub(super) struct CellData {
     smis: Option<u64>,
     /// Who was late in the largest latency of each of the kernel's histograms.
     latency_records: BTreeMap<(CpuId, &'static str), LatencyRecord>,
+    pub(super) causes: Causes,
     noise: BTreeMap<CpuId, Noise>,
     noise_steal_ns: Option<u64>,
 }
@@ -170,7 +172,7 @@ impl CellData {
         loads: &[String],
     ) -> CellResult {
         let noise_floor = noise_floor(&self.noise, self.noise_steal_ns, info.noise_floor_threshold_ns);
-        let mut probes = finish_probes(self.probes, &self.switches, info, shapes);
+        let mut probes = finish_probes(self.probes, &self.switches, &self.causes, info, shapes);
         let records = &self.latency_records;
         for probe in probes.iter_mut().filter(|probe| probe.probe == "histograms") {
             for cpu in &mut probe.cpus {
@@ -185,8 +187,11 @@ impl CellData {
             probe.rates = rates_within(&rates, &spans.collect::<Vec<_>>());
         }
         let spikes = probes.iter().flat_map(|probe| probe.spikes.iter().cloned());
+        let mut spikes = largest_spikes(spikes, SPIKES_KEPT);
+        number_events(&mut spikes);
         CellResult {
-            spikes: largest_spikes(spikes, SPIKES_KEPT),
+            spikes,
+            ipis: self.causes.into_ipis(),
             probes,
             repeats: finish_repeats(self.repeats, executions),
             rates,
@@ -202,6 +207,7 @@ impl CellData {
 fn finish_probes(
     summaries: BTreeMap<Place, (ProbeShape, Summary)>,
     switches: &BTreeMap<(String, CpuId), u64>,
+    causes: &Causes,
     info: &RunInfo,
     shapes: &Shapes,
 ) -> Vec<ProbeResult> {
@@ -218,6 +224,7 @@ fn finish_probes(
             involuntary_switches: switches.get(&(name.probe.to_owned(), cpu)).copied(),
         };
         let (result, mut spikes) = summary.finish();
+        causes.label(&mut spikes);
         label(&mut spikes, &circumstances);
         match probes.iter_mut().find(|known| known.probe == name.probe) {
             Some(known) => known.spikes.extend(spikes),
@@ -233,6 +240,7 @@ fn finish_probes(
             join_parts(results.extract_if(.., |(name, _)| SeriesName::of(name).probe == probe.probe));
         let spikes: Vec<Spike> = std::mem::take(&mut probe.spikes);
         probe.spikes = largest_spikes(spikes, SPIKES_KEPT);
+        number_events(&mut probe.spikes);
     }
     probes
 }

@@ -4,6 +4,7 @@
 //! long was measured (but for the rates: one record per load and second). Out: [`RunResult`]. The statistics are those
 //! of `whylate-stats`; here is only decided what belongs together. Only the newest attempt at each repeat counts.
 
+mod causes;
 mod cell;
 mod shape;
 
@@ -14,6 +15,7 @@ use crate::reader::{Reader, Segment};
 use cell::CellData;
 use shape::Shapes;
 use std::collections::HashMap;
+use std::sync::Arc;
 use whylate_core::Warning;
 use whylate_core::result::{CellResult, ProbeResult, RUN_FORMAT, RunResult, RunState, SpikeTrace};
 use whylate_core::warning::push_once;
@@ -116,6 +118,20 @@ impl Collector<'_> {
         }
         for (key, spike) in &rows.spikes {
             self.add(&key.cell, key.repeat, key.attempt, |cell| cell.add_spike(key, spike, shapes));
+        }
+        for (key, spike) in rows.causes {
+            let (repeat, attempt) = (key.repeat, key.attempt);
+            self.add(&key.cell, repeat, attempt, |cell| {
+                cell.causes.add(&key, spike);
+                Ok(())
+            });
+        }
+        for row in rows.ipis {
+            let key = Arc::clone(&row.key);
+            self.add(&key.cell, key.repeat, key.attempt, |cell| {
+                cell.causes.add_ipis(row);
+                Ok(())
+            });
         }
         for (key, rate) in &rows.rates {
             self.add(&key.cell, key.repeat, key.attempt, |cell| cell.add_rate(key, rate));

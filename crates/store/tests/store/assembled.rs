@@ -78,7 +78,11 @@ fn a_complete_run_adds_up() {
         cell.repeats.iter().map(|it| (it.repeat, it.error.clone(), it.probes.len())).collect();
     assert_eq!(repeats, [(1, None, 4), (2, None, 4)]);
     assert_eq!(cell.spikes.len(), 2);
-    assert_eq!(cell.spikes[0].cause.kind, CauseKind::Unattributed);
+    let spike = &cell.spikes[0];
+    assert_eq!((spike.cause.kind, spike.cause.function.as_deref()), (CauseKind::IrqsOff, Some("unarm")));
+    assert_eq!((spike.also.len(), spike.lost), (1, 2));
+    let ipis: Vec<_> = cell.ipis.iter().map(|ipi| (ipi.caller.as_deref(), ipi.count)).collect();
+    assert_eq!(ipis, [(None, 542), (Some("flush_tlb_all"), 542)]);
     assert_eq!(cell.spikes[0].probe.as_deref(), Some("timer"));
     let interrupts: Vec<_> =
         cell.interrupts.iter().map(|it| (it.cpu.0, it.line.as_str(), it.count)).collect();
@@ -184,6 +188,20 @@ fn a_limit_is_judged_by_the_exact_maximum() {
     let result = result_of(&info, fill_complete);
     assert_eq!(result.verdict, Verdict::Fail);
     assert!(result.verdict_reason.contains("200 ns"), "{}", result.verdict_reason);
+}
+
+#[test]
+fn spikes_of_two_cpus_at_one_moment_are_one_event() {
+    let result = result_of(&complete_info(), |directory| {
+        let stall = key("idle", 1, 1, "stall");
+        let gap =
+            |cpu, at_ns| SpikeRecord { series: None, cpu: CpuId(cpu), at_ns, latency_ns: 90_000, sample: 0 };
+        directory.add_intervals(&stall, [interval(0, 1, &[20, 30]), interval(1, 1, &[20, 30])]);
+        directory.add_spikes(&stall, [gap(0, SECOND), gap(1, SECOND + 10_000), gap(1, 2 * SECOND)]);
+    });
+    let events: Vec<Option<u64>> = result.cells[0].spikes.iter().map(|spike| spike.event).collect();
+    assert_eq!(events, [Some(1), Some(1), None]);
+    assert_eq!(result.cells[0].probes[0].spikes[0].event, Some(1));
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 use whylate_store::{Reader, Rows, RunDirectory, assemble};
 
-const TABLES: [&str; 6] = ["histograms", "intervals", "spikes", "rates", "interrupts", "counters"];
+const TABLES: [&str; 8] =
+    ["histograms", "intervals", "spikes", "causes", "ipis", "rates", "interrupts", "counters"];
 
 /// Rows of the second segment when `table` of it cannot be read.
 fn without(mut rows: Rows, table: &str) -> Rows {
@@ -15,6 +16,8 @@ fn without(mut rows: Rows, table: &str) -> Rows {
         "histograms" => rows.intervals.retain(|(_, interval)| interval.samples == 0),
         "intervals" => rows.intervals.clear(),
         "spikes" => rows.spikes.clear(),
+        "causes" => rows.causes.clear(),
+        "ipis" => rows.ipis.clear(),
         "rates" => rows.rates.clear(),
         "interrupts" => rows.interrupts.clear(),
         _ => rows.counters.clear(),

@@ -4,9 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use whylate_core::plan::Source;
-use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::record::{
+    CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
+};
+use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuId, Facts, Plan};
-use whylate_store::{Execution, ExecutionState, RateKey, Reader, RowKey, Rows, RunDirectory, RunInfo, Span};
+use whylate_store::{
+    Execution, ExecutionState, IpiRow, RateKey, Reader, RowKey, Rows, RunDirectory, RunInfo, Span,
+};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
@@ -110,7 +115,48 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         involuntary_switches: Some(2),
         page_faults: Some(0),
     };
+    let cause = Cause {
+        actor: Some("irq/45-nvkm".to_owned()),
+        pid: Some(489),
+        function: Some("unarm".to_owned()),
+        callers: vec!["mc_intr".to_owned(), "pci_intr".to_owned()],
+        from_ns: Some(second * SECOND),
+        to_ns: Some(second * SECOND + 7),
+        share: Some(0.75),
+        confidence: Some(0.95),
+        evidence: vec!["late; and so".to_owned(), "90.0 us".to_owned()],
+        ..Cause::new(CauseKind::IrqsOff)
+    };
+    let explained = |causes, at_ns| SpikeCauses {
+        cpu: CpuId(1),
+        series: None,
+        at_ns,
+        latency_ns: 120_000,
+        causes,
+        lost: 2,
+    };
+    let ipi = |caller: Option<&str>| IpiRow {
+        key: Arc::clone(&timer),
+        span,
+        record: IpiRecord {
+            cpu: CpuId(1),
+            function: "do_flush_tlb_all".to_owned(),
+            caller: caller.map(str::to_owned),
+            from_cpu: caller.map(|_| CpuId(0)),
+            from_task: caller.map(|_| "tlb-0".to_owned()),
+            stack: caller
+                .iter()
+                .flat_map(|caller| ["on_each_cpu".to_owned(), (*caller).to_owned()])
+                .collect(),
+            count: 271,
+        },
+    };
     Rows {
+        causes: vec![
+            (Arc::clone(&timer), explained(vec![cause, Cause::unattributed()], second * SECOND + 7)),
+            (Arc::clone(&timer), explained(vec![Cause::unattributed()], second * SECOND + 9)),
+        ],
+        ipis: vec![ipi(Some("flush_tlb_all")), ipi(None)],
         intervals: vec![
             (Arc::clone(&timer), interval(0, second, &[10, 20, 20, 200])),
             (Arc::clone(&timer), interval(1, second, &[11, 21])),
@@ -142,6 +188,12 @@ pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     }
     for (key, spike) in &rows.spikes {
         directory.add_spikes(key, [spike.clone()]);
+    }
+    for (key, spike) in &rows.causes {
+        directory.add_causes(key, [spike.clone()]);
+    }
+    for row in &rows.ipis {
+        directory.add_ipis(&row.key, row.span, [row.record.clone()]);
     }
     for (key, rate) in &rows.rates {
         directory.add_rates(key, [rate.clone()]);

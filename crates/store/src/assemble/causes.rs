@@ -1,0 +1,93 @@
+//! Who made the spikes of a cell late, and which interrupts other CPUs sent to its CPUs.
+
+use crate::rows::{IpiRow, NOISE_FLOOR, RowKey};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use whylate_core::CpuId;
+use whylate_core::record::{IpiRecord, SpikeCauses};
+use whylate_core::result::{Cause, Spike};
+use whylate_stats::summary::SPIKES_KEPT;
+
+/// As soon as a probe has explanations for so many spikes of a CPU, those of the smaller half are forgotten: no more
+/// than the largest spikes are in a result.
+const KEPT_MAX: usize = 4 * SPIKES_KEPT;
+
+/// A probe with its series, and a CPU.
+type Place = (String, CpuId);
+/// What tells interrupts apart: CPU, function, caller, CPU and thread that sent it.
+type Sent = (CpuId, String, Option<String>, Option<CpuId>, Option<String>);
+
+/// What is known so far.
+#[derive(Default)]
+pub(super) struct Causes {
+    /// By the moment at which the spike ended.
+    explained: BTreeMap<Place, BTreeMap<u64, SpikeCauses>>,
+    ipis: BTreeMap<Sent, IpiRecord>,
+}
+
+impl Causes {
+    /// Takes the explanation of a spike.
+    pub(super) fn add(&mut self, key: &RowKey, spike: SpikeCauses) {
+        let known = self.explained.entry((key.probe.clone(), spike.cpu)).or_default();
+        known.insert(spike.at_ns, spike);
+        if known.len() > KEPT_MAX {
+            let mut latencies: Vec<u64> = known.values().map(|spike| spike.latency_ns).collect();
+            latencies.sort_unstable_by_key(|latency_ns| Reverse(*latency_ns));
+            let smallest = latencies[KEPT_MAX / 2];
+            known.retain(|_, spike| spike.latency_ns > smallest);
+        }
+    }
+
+    /// Takes interrupts that other CPUs sent.
+    pub(super) fn add_ipis(&mut self, row: IpiRow) {
+        if row.key.probe == NOISE_FLOOR {
+            return;
+        }
+        let IpiRecord { cpu, function, caller, from_cpu, from_task, .. } = row.record.clone();
+        let fresh = || IpiRecord { count: 0, ..row.record.clone() };
+        let total = self.ipis.entry((cpu, function, caller, from_cpu, from_task)).or_insert_with(fresh);
+        total.count = total.count.saturating_add(row.record.count);
+    }
+
+    /// Puts the causes into the spikes that were explained.
+    pub(super) fn label(&self, spikes: &mut [Spike]) {
+        for spike in spikes {
+            let place = spike.probe.clone().map(|probe| (probe, spike.cpu));
+            let explained = place.and_then(|place| self.explained.get(&place)?.get(&spike.at_ns));
+            let Some(explained) = explained else { continue };
+            let mut causes = explained.causes.iter().cloned();
+            spike.cause = causes.next().unwrap_or_else(Cause::unattributed);
+            spike.also = causes.collect();
+            spike.lost = explained.lost;
+        }
+    }
+
+    /// The interrupts, CPU by CPU, the most frequent first.
+    pub(super) fn into_ipis(self) -> Vec<IpiRecord> {
+        let mut records: Vec<IpiRecord> = self.ipis.into_values().collect();
+        records.sort_by_key(|record| (record.cpu, Reverse(record.count)));
+        records
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explanations_of_the_largest_spikes_are_kept() {
+        let mut causes = Causes::default();
+        let key = RowKey { cell: "idle".into(), repeat: 1, attempt: 1, probe: "timer".into() };
+        for at_ns in 0..10_000 {
+            let latency_ns = at_ns * 7_919 % 10_007;
+            causes.add(&key, SpikeCauses { at_ns, latency_ns, ..SpikeCauses::default() });
+        }
+        let known = &causes.explained[&("timer".to_owned(), CpuId(0))];
+        assert!(known.len() <= KEPT_MAX);
+        let mut largest: Vec<u64> = (0..10_000u64).map(|at_ns| at_ns * 7_919 % 10_007).collect();
+        largest.sort_unstable_by_key(|latency_ns| Reverse(*latency_ns));
+        for latency_ns in &largest[..SPIKES_KEPT] {
+            assert!(known.values().any(|spike| spike.latency_ns == *latency_ns), "{latency_ns}");
+        }
+    }
+}

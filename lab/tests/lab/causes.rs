@@ -1,0 +1,222 @@
+//! Causes: what is planted is named first, and as nothing else with certainty.
+
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use whylate_lab::suite::LabTest;
+use whylate_lab::{Guest, Kernel, LabError, Machine, Profile, Stall};
+
+/// How often each cause is planted beside a probe.
+const STALLS: usize = 20;
+/// How many of them have to be named.
+const NAMED_MIN: usize = 19;
+/// So many in a guest that the host stops now and then, which is not the plant's doing.
+const STALLS_OF_PAIRS: usize = 5;
+const NAMED_MIN_OF_PAIRS: usize = 4;
+
+/// A plant, and how it is to be named.
+struct Planted {
+    /// Name of the cause in `/proc/plant`.
+    cause: &'static str,
+    /// The kind of cause.
+    kind: &'static str,
+    /// Which part of the cause names the plant.
+    names: Names,
+}
+
+/// Which part of a cause names the plant.
+enum Names {
+    /// Nothing but the kind.
+    Kind,
+    /// The function, or one of its callers: the plant's own.
+    Function,
+    /// The actor contains that.
+    Actor(&'static str),
+}
+
+/// What one CPU can plant in a timer's way on both kernels.
+const PLANTS: [Planted; 5] = [
+    Planted { cause: "irq-off", kind: "irqs_off", names: Names::Function },
+    Planted { cause: "preempt-off", kind: "preempt_off", names: Names::Function },
+    Planted { cause: "hard-irq", kind: "irq", names: Names::Kind },
+    Planted { cause: "rt-thread", kind: "thread", names: Names::Actor("rt-thread") },
+    Planted { cause: "nmi", kind: "nmi", names: Names::Kind },
+];
+/// On a real-time kernel a tasklet runs in a thread that gives way to the probe.
+const SOFTIRQ: Planted = Planted { cause: "softirq", kind: "softirq", names: Names::Kind };
+/// The interrupt's thread has a priority of 50: the probe has less.
+const IRQ_THREAD: Planted = Planted { cause: "irq-thread", kind: "thread", names: Names::Actor("plant") };
+/// What one CPU does to another.
+const PAIRS: [Planted; 2] = [
+    Planted { cause: "raw-spinlock", kind: "irqs_off", names: Names::Function },
+    Planted { cause: "ipi", kind: "ipi", names: Names::Kind },
+];
+
+pub(crate) fn tests() -> Vec<LabTest> {
+    let mut tests = Vec::new();
+    for kernel in Kernel::ALL {
+        let counted = Machine::new(Profile::Counted, kernel);
+        let threads = Machine::new(Profile::Threads, kernel);
+        tests.extend([
+            LabTest::new("causes_of_what_one_cpu_plants", counted.clone(), one_cpu),
+            LabTest::new("causes_of_a_storm_of_interrupt_threads", counted, interrupt_threads),
+            LabTest::new("causes_of_what_another_cpu_plants", threads.clone(), other_cpu),
+            LabTest::new("causes_of_a_stopped_and_a_throttled_loop", threads, stopped_and_throttled),
+        ]);
+    }
+    tests
+}
+
+fn one_cpu(guest: &mut Guest) -> Result<(), LabError> {
+    let plain = (!guest.kernel_version().contains("-rt-")).then_some(&SOFTIRQ);
+    let plants: Vec<&Planted> = PLANTS.iter().chain(plain).collect();
+    let commands =
+        plants.iter().map(|planted| format!("{} 3ms cpu=0 count={STALLS} every=103ms", planted.cause));
+    let measure = "whylate measure timer --cpu 0 --interval 1ms --duration 20s --spikes 1000";
+    let (stalls, result) = plant_beside(guest, &commands.collect::<Vec<_>>(), measure)?;
+    check(guest, &plants, &stalls, &result, NAMED_MIN);
+    Ok(())
+}
+
+fn interrupt_threads(guest: &mut Guest) -> Result<(), LabError> {
+    let commands = [format!("irq-thread 3ms cpu=0 count={STALLS} every=103ms")];
+    // Its thread takes 60 of each 100 us: the task gets the rest.
+    let measure = "whylate measure timer --cpu 0 --interval 1ms --priority 40 --duration 8s --spikes 1000";
+    let (stalls, result) = plant_beside(guest, &commands, measure)?;
+    check(guest, &[&IRQ_THREAD], &stalls, &result, NAMED_MIN);
+    Ok(())
+}
+
+fn other_cpu(guest: &mut Guest) -> Result<(), LabError> {
+    let commands = PAIRS
+        .iter()
+        .map(|planted| format!("{} 60ms cpu=1 from=0 count={STALLS_OF_PAIRS} every=200ms", planted.cause));
+    let measure = "taskset -c 0 whylate measure timer --cpu 1 --interval 1ms --duration 9s --spikes 1000";
+    let (stalls, result) = plant_beside(guest, &commands.collect::<Vec<_>>(), measure)?;
+    let plants: Vec<&Planted> = PAIRS.iter().collect();
+    check(guest, &plants, &stalls, &result, NAMED_MIN_OF_PAIRS);
+    Ok(())
+}
+
+/// Plants one after another while a probe runs; returns what the planter logged and the probe's result.
+fn plant_beside(
+    guest: &mut Guest,
+    commands: &[String],
+    measure: &str,
+) -> Result<(Vec<Stall>, Value), LabError> {
+    let mut script = format!(
+        "set -e\ntaskset -pc 0 $$ >/dev/null\n[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\n\
+         {measure} --causes --json -q >$OUT/result.json &\n\
+         while ! grep -qs 'internal-prob[e]' /proc/[0-9]*/cmdline && kill -0 $!; do sleep 0.2; done\nsleep 1\n"
+    );
+    for command in commands {
+        script.push_str(&format!("echo '{command}' >/proc/plant\n"));
+    }
+    script.push_str("wait\ncat /proc/plant");
+    let output = guest.start(&script)?.wait(Duration::from_secs(150))?;
+    assert_eq!(output.status, 0, "{}", output.stderr);
+    let text = std::fs::read_to_string(output.files.join("result.json")).unwrap_or_default();
+    let result: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    Ok((Stall::read(&output.stdout)?, result))
+}
+
+/// Looks how each stall was named, prints it, and fails where too few are named for what they are, or one is named as
+/// something else with certainty.
+#[allow(clippy::print_stdout, reason = "rows of the confusion table, for the record")]
+fn check(guest: &Guest, plants: &[&Planted], stalls: &[Stall], result: &Value, named_min: usize) {
+    let spikes = result["spikes"].as_array().cloned().unwrap_or_default();
+    let mut wrong = Vec::new();
+    for planted in plants {
+        let mut right = 0;
+        let mut named: Vec<String> = Vec::new();
+        let own: Vec<&Stall> = stalls.iter().filter(|stall| stall.cause == planted.cause).collect();
+        for stall in &own {
+            let Some(spike) =
+                spikes.iter().filter(|spike| is_of(spike, stall)).max_by_key(|spike| latency(spike))
+            else {
+                named.push("not measured".to_owned());
+                continue;
+            };
+            let cause = &spike["cause"];
+            let kind = cause["kind"].as_str().unwrap_or_default();
+            named.push(kind.to_owned());
+            if kind == planted.kind && planted.names.are_in(cause, stall) {
+                right += 1;
+                continue;
+            }
+            wrong.push(format!(
+                "{}: {stall:?} is {} ns: {cause} also {}",
+                planted.cause,
+                latency(spike),
+                spike["also"]
+            ));
+            let is_sure = cause["confidence"].as_f64().is_some_and(|confidence| confidence >= 1.0);
+            assert!(!is_sure || kind == planted.kind, "named with certainty: {}", wrong[wrong.len() - 1]);
+        }
+        named.sort_unstable();
+        let kinds: Vec<String> = named
+            .chunk_by(|one, other| one == other)
+            .map(|same| format!("`{}` {}", same[0], same.len()))
+            .collect();
+        println!(
+            "         {} | {} | `{}` | {} | {} | {right} |",
+            guest.kernel_version(),
+            planted.cause,
+            planted.kind,
+            own.len(),
+            kinds.join(", ")
+        );
+        assert!(right >= named_min, "{}: {right} of {}\n{}", planted.cause, own.len(), wrong.join("\n"));
+    }
+}
+
+fn latency(spike: &Value) -> u64 {
+    spike["latency_ns"].as_u64().unwrap_or_default()
+}
+
+/// Whether at least half of the spike lies in the stall.
+fn is_of(spike: &Value, stall: &Stall) -> bool {
+    let (at, latency) = (spike["at_ns"].as_u64().unwrap_or_default(), latency(spike));
+    let inside = at.min(stall.end_ns).saturating_sub((at - latency).max(stall.begin_ns));
+    inside > 0 && inside * 2 >= latency
+}
+
+impl Names {
+    fn are_in(&self, cause: &Value, stall: &Stall) -> bool {
+        match self {
+            Self::Kind => true,
+            Self::Actor(name) => cause["actor"].as_str().is_some_and(|actor| actor.contains(name)),
+            Self::Function => {
+                let mut callers = cause["callers"].as_array().into_iter().flatten();
+                cause["function"] == stall.function || callers.any(|caller| caller == &stall.function)
+            }
+        }
+    }
+}
+
+/// A loop that never sleeps is throttled each second, and meets a machine that stands still.
+fn stopped_and_throttled(guest: &mut Guest) -> Result<(), LabError> {
+    const STOPPED: Duration = Duration::from_millis(400);
+    const PAUSE: Duration = Duration::from_millis(1100);
+    let script =
+        "whylate measure stall --cpu 1 --threshold 5ms --duration 8s --causes --json -q >$OUT/result.json";
+    let mut running = guest.start(script)?;
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !running.is_done_within(PAUSE)? {
+        assert!(Instant::now() < deadline, "the probe does not end");
+        running.guest().freeze(STOPPED)?;
+    }
+    let output = running.wait(PAUSE)?;
+    assert_eq!(output.status, 0, "{}", output.stderr);
+    let text = std::fs::read_to_string(output.files.join("result.json")).unwrap_or_default();
+    let result: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let spikes = result["spikes"].as_array().cloned().unwrap_or_default();
+    let of_kind =
+        |kind: &str| spikes.iter().filter(|spike| spike["cause"]["kind"] == kind).collect::<Vec<_>>();
+    // Longer than anything that the scheduler does.
+    let long = spikes.iter().filter(|spike| latency(spike) >= 300_000_000).count();
+    let stopped = of_kind("hardware").into_iter().filter(|spike| latency(spike) >= 300_000_000).count();
+    assert!(long >= 2 && stopped * 5 >= long * 4, "{stopped} of {long}: {spikes:?}");
+    let throttled = of_kind("throttled").len();
+    assert!(throttled >= 2, "{throttled} throttled: {spikes:?}");
+    Ok(())
+}
