@@ -18,9 +18,10 @@ const PART: f64 = 0.5;
 
 /// Gives the pieces in which the timer's interrupt did not come another kind where the machine stood still.
 pub(super) fn relabel(pieces: &mut [Piece], window: &Window) {
-    use CauseKind::{IdleExit, TimerLate, Unattributed};
+    use CauseKind::{IdleExit, Irq, TimerLate, Unattributed};
     for piece in pieces {
-        let open = matches!(piece.label.kind, Some(TimerLate | IdleExit | Unattributed));
+        // It may stop in the middle of a handler.
+        let open = matches!(piece.label.kind, Some(TimerLate | IdleExit | Unattributed | Irq));
         if open && piece.to - piece.from >= LEAST_NS && stood_still(piece, window) {
             piece.label = Label {
                 kind: Some(CauseKind::Hardware),
