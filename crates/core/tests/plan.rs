@@ -415,7 +415,7 @@ fn the_histograms_probe_counts_all_of_real_time_tasks_unless_told_otherwise() {
     assert_eq!(some.probe[0].kind(), "histograms");
     for (wrong, words) in [
         ("kinds = []", "is empty"),
-        ("kinds = [\"switch\"]", "timerwakeupswitch"),
+        ("kinds = [\"switch\"]", "did you mean `switchoff`?"),
         ("priority_min = 5\npriority_max = 4", "is above priority_max"),
         ("interval = \"1ms\"", "interval"),
     ] {

@@ -247,7 +247,7 @@ impl Machine for MockMachine {
             return Err(ProbeError::Failed("planted".to_owned()));
         }
         let mut outcome = Outcome::default();
-        observer.armed(1);
+        observer.armed(4_711);
         if name != "noise" {
             self.wait_for_others();
         }
@@ -267,10 +267,9 @@ impl Machine for MockMachine {
                 outcome.stopped = true;
             }
         }
-        observer.armed(4_711);
         observer.spikes(&batch(spec).spikes);
         observer.progress(&Progress { elapsed: Nanos(0), duration: spec.duration, cpus: Vec::new() });
-        if name != "noise" {
+        if name != "noise" && !self.late.is_empty() {
             observer.spikes(&spikes_now(&self.late));
         }
         observer.batch(batch(spec)).map_err(ProbeError::Observer)?;
