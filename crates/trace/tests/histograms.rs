@@ -77,9 +77,13 @@ fn a_trace_buffer_counts_what_the_programs_count() {
             assert!(counts.wakeups <= SLEEPS, "{source}: {counts:?}");
             continue;
         }
-        assert_eq!((counts.wakeups, measured), (SLEEPS, SLEEPS), "{source}: {counts:?}");
-        assert_eq!(samples(&snapshot, HistogramKind::MissedTimerOffsets), SLEEPS, "{source}");
+        // Some hosts hide what happens in the time of their own programs from BPF and perf: see METHODOLOGY.
+        let hidden = SLEEPS.checked_sub(counts.wakeups).expect("no more than there were");
+        let most = if source == HistogramSource::Tracefs { 0 } else { SLEEPS / 100 };
+        assert!(hidden <= most, "{source}: {counts:?}");
+        assert_eq!(measured, counts.wakeups, "{source}: {counts:?}");
+        assert_eq!(samples(&snapshot, HistogramKind::MissedTimerOffsets), counts.wakeups, "{source}");
         seen.push(source);
     }
-    eprintln!("counted exactly by {seen:?}");
+    eprintln!("counted by {seen:?}");
 }

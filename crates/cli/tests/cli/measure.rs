@@ -73,9 +73,11 @@ fn the_short_flags_of_cyclictest() {
     let affinity = format!("-a{cpu}");
     let result = measured(&["timer", &affinity, "-t1", "-p95", "-i200", "-D1", "-q", "-m"]);
     assert_eq!(cpus(&result), [cpu]);
-    // A second has 5,000 periods of 200 us, run or missed; a machine that stands still loses some at the end.
+    // A second has 5,000 periods of 200 us, run or missed; a machine that stands still loses some at the end, and a task that
+    // is late then misses some beyond it.
+    let beyond = number(&result["cpus"][0], "max_ns") / 200_000;
     let periods = number(&result["cpus"][0], "samples") + number(&result["cpus"][0], "overruns");
-    assert!((2_500..=5_001).contains(&periods), "{periods} periods");
+    assert!((2_500..=5_001 + beyond).contains(&periods), "{periods} periods");
 }
 
 #[test]
