@@ -116,9 +116,14 @@ pub(crate) struct IpiLine {
     pub(crate) counts: Vec<u64>,
 }
 
+/// A CPU, the function that runs there, and who had it called.
+type Way<'a> = (CpuId, &'a str, &'a str);
+/// The threads that sent it, and how often in each of the cells.
+type Sent = (BTreeSet<String>, Vec<u64>);
+
 /// The ways in which other CPUs interrupt, the most frequent first, and how many are left out.
 pub(crate) fn ipi_lines(cells: &[&[IpiRecord]]) -> (Vec<IpiLine>, usize) {
-    let mut lines: BTreeMap<(CpuId, &str, &str), (BTreeSet<String>, Vec<u64>)> = BTreeMap::new();
+    let mut lines = BTreeMap::<Way<'_>, Sent>::new();
     for (index, records) in cells.iter().enumerate() {
         for record in *records {
             let caller = record.caller.as_deref().unwrap_or_default();
@@ -129,19 +134,18 @@ pub(crate) fn ipi_lines(cells: &[&[IpiRecord]]) -> (Vec<IpiLine>, usize) {
             counts[index] += record.count;
         }
     }
-    let line =
-        |((cpu, function, caller), (senders, counts)): ((CpuId, &str, &str), (BTreeSet<String>, _))| {
-            let shown: Vec<String> = senders.iter().take(3).cloned().collect();
-            let more = senders.len().saturating_sub(shown.len());
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            IpiLine {
-                cpu,
-                function: function.to_owned(),
-                caller: caller.to_owned(),
-                senders: shown.join(", ") + &more,
-                counts,
-            }
-        };
+    let line = |((cpu, function, caller), (senders, counts)): (Way<'_>, Sent)| {
+        let shown: Vec<String> = senders.iter().take(3).cloned().collect();
+        let more = senders.len().saturating_sub(shown.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        IpiLine {
+            cpu,
+            function: function.to_owned(),
+            caller: caller.to_owned(),
+            senders: shown.join(", ") + &more,
+            counts,
+        }
+    };
     let mut lines: Vec<IpiLine> = lines.into_iter().map(line).collect();
     lines.sort_by_key(|line| (line.cpu, Reverse(line.counts.iter().copied().max())));
     let left_out = lines.len().saturating_sub(IPI_LINES_MAX);

@@ -202,12 +202,13 @@ fn read_column(group: &dyn RowGroupReader, name: &'static str, values: &mut Valu
     let rows = usize::try_from(metadata.num_rows()).map_err(|_| Damage::TooFewValues(name))?;
     let Some(index) = metadata.columns().iter().position(|column| column.column_path().string() == name)
     else {
-        return match values {
-            Values::OptionalInt64(values) => Ok(values.resize(values.len() + rows, None)),
-            Values::OptionalText(values) => Ok(values.resize(values.len() + rows, None)),
-            Values::OptionalDouble(values) => Ok(values.resize(values.len() + rows, None)),
-            _ => Err(Damage::MissingColumn(name)),
-        };
+        match values {
+            Values::OptionalInt64(values) => values.resize(values.len() + rows, None),
+            Values::OptionalText(values) => values.resize(values.len() + rows, None),
+            Values::OptionalDouble(values) => values.resize(values.len() + rows, None),
+            _ => return Err(Damage::MissingColumn(name)),
+        }
+        return Ok(());
     };
     match (group.get_column_reader(index)?, values) {
         (ColumnReader::ByteArrayColumnReader(reader), Values::Text(values)) => {

@@ -43,10 +43,13 @@ impl Causes {
         if row.key.probe == NOISE_FLOOR {
             return;
         }
-        let IpiRecord { cpu, function, caller, from_cpu, from_task, .. } = row.record.clone();
-        let fresh = || IpiRecord { count: 0, ..row.record.clone() };
-        let total = self.ipis.entry((cpu, function, caller, from_cpu, from_task)).or_insert_with(fresh);
-        total.count = total.count.saturating_add(row.record.count);
+        let record = row.record;
+        let IpiRecord { cpu, function, caller, from_cpu, from_task, count, .. } = record.clone();
+        let total = self
+            .ipis
+            .entry((cpu, function, caller, from_cpu, from_task))
+            .or_insert(IpiRecord { count: 0, ..record });
+        total.count = total.count.saturating_add(count);
     }
 
     /// Puts the causes into the spikes that were explained.
