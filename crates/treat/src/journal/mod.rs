@@ -170,7 +170,14 @@ pub(crate) struct Journal {
     file: File,
     contents: Contents,
     /// Held until the journal is dropped, whatever ends the process.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that another thread is just starting has the file until it runs its program.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 impl Journal {
@@ -202,7 +209,7 @@ impl Journal {
             let folder = File::open(&place.folder).and_then(|folder| folder.sync_all());
             folder.map_err(|source| state_error("write", &place.folder, source))?;
         }
-        Ok(Self { path, file, contents, _lock: lock })
+        Ok(Self { path, file, contents, lock })
     }
 
     pub(crate) fn contents(&self) -> &Contents {
