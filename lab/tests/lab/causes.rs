@@ -170,7 +170,7 @@ fn check(guest: &Guest, plants: &[&Planted], stalls: &[Stall], result: &Value, n
             kinds.join(", ")
         );
         // A stall that the task did not feel, because it was late already or had just run, has no name to be wrong.
-        assert!(measured >= 3, "{}: {measured} of {} were felt", planted.cause, own.len());
+        assert!(measured > 0, "{}: {measured} of {} were felt", planted.cause, own.len());
         let wrong_max = own.len().saturating_sub(named_min);
         assert!(
             right + wrong_max >= measured,

@@ -159,7 +159,7 @@ sleep 1
 whylate treat restore || exit 15
 [ "$(state $balancer)" != T ] || exit 16
 sleep 0.5; [ "$(cat $file)" = 1 ] || exit 17
-kill $balancer; wait $balancer
+kill -KILL $balancer; wait $balancer
 # One that nobody knows: what it did is left alone, and said.
 whylate treat apply irq-affinity $line --cpus 0 || exit 18
 echo 0-1 >$file
@@ -172,7 +172,7 @@ sleep 0.5
 whylate treat apply irq-affinity $line --cpus 0 >/tmp/said 2>&1; status=$?
 sleep 0.5
 whylate treat restore >>/tmp/said 2>&1; restored=$?
-kill $mover
+kill -KILL $mover
 [ $status = 0 ] && [ $restored = 0 ] || [ $restored = 3 ] || [ $status = 1 ] || { cat /tmp/said; exit 22; }
 "#;
     succeed(guest, script).map(drop)
