@@ -164,7 +164,9 @@ fn list() -> Result<ExitCode, LabError> {
 /// Records the corpus anew.
 fn corpus(names: &[&str]) -> Result<ExitCode, LabError> {
     build(&["base"])?;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/traces/planted");
+    // While running: a target folder that several checkouts share may hold a program that was built in another one.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let folder = Path::new(&own).join("../fixtures/traces/planted");
     let started = Instant::now();
     let lab = Lab::new(Cache::of_user()?, None);
     let written = whylate_lab::corpus::regenerate(&lab, &folder, names, &|text| eprintln!("lab: {text}"))?;

@@ -74,9 +74,11 @@ fn run(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// The folder of the workspace's `Cargo.toml`, so that the chores work from any folder below it.
+/// The folder of the workspace's `Cargo.toml`, so that the chores work from any folder below it. It is asked for while
+/// running: a program in a target folder that several checkouts share may have been built in another one.
 fn workspace_root() -> Result<PathBuf> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").context("start the chores as `cargo xtask`")?;
+    let own = Path::new(&own);
     let root = own.parent().context("the folder of xtask has no parent")?;
     Ok(root.to_owned())
 }

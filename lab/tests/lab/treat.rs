@@ -124,9 +124,9 @@ refuse 69 'no cpuset controller' whylate treat apply shield --cpus 1 --method cp
 umount /sys/fs/cgroup || exit 33
 # A second whylate is told who holds the treatments; measuring and loading stay possible.
 printf 'name = \"held\"\\nduration = \"20s\"\\nrepeats = 1\\n[[probe]]\\nkind = \"timer\"\\ninterval = \"10ms\"\\n[[treatment]]\\nname = \"t\"\\nkind = \"sysctl\"\\nkey = \"vm.stat_interval\"\\nvalue = \"7\"\\n[matrix]\\ntreatments = [[\"t\"]]\\n' >/tmp/plan.toml
-whylate run /tmp/plan.toml -o /tmp/run -q >/dev/null 2>&1 & run=$!
+whylate run /tmp/plan.toml -o /tmp/held -q >/tmp/held.said 2>&1 & run=$!
 for try in $(seq 300); do grep -q 7 /proc/sys/vm/stat_interval && break; sleep 0.2; done
-grep -q 7 /proc/sys/vm/stat_interval || exit 37
+grep -q 7 /proc/sys/vm/stat_interval || {{ cat /tmp/held.said; exit 37; }}
 snapshot >/tmp/before
 refuse 1 'treatments are held by' whylate treat apply sysctl vm.stat_interval 9
 whylate measure timer --cpu 1 -D 200ms -i 10ms -q >/dev/null || exit 34
