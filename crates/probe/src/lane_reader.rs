@@ -10,9 +10,6 @@ use whylate_core::{CpuId, Cycles, TscTime};
 use whylate_stats::buckets;
 use whylate_sys::counter::{Anchor, Calibration};
 
-/// How many of the largest spikes are always kept.
-const LARGEST_KEPT: usize = 32;
-
 /// One measuring thread as seen by the reader.
 pub(crate) struct LaneReader {
     pub(crate) cpu: CpuId,
@@ -37,6 +34,8 @@ pub(crate) struct LaneReader {
     /// How many of them were handed out as they came.
     shown: usize,
     kept: usize,
+    /// How many of the largest spikes are kept in any case.
+    largest_kept: usize,
     /// How many gaps are kept one by one.
     gaps_kept: usize,
     /// Gaps that were neither kept one by one nor among the largest, since the last interval.
@@ -44,7 +43,7 @@ pub(crate) struct LaneReader {
 }
 
 impl LaneReader {
-    pub(crate) fn new(lane: LaneSpec, has_period: bool, gaps_kept: usize) -> Self {
+    pub(crate) fn new(lane: LaneSpec, has_period: bool, largest_kept: usize, gaps_kept: usize) -> Self {
         Self {
             cpu: lane.cpu,
             is_part: lane.is_part(),
@@ -63,6 +62,7 @@ impl LaneReader {
             fresh: Vec::new(),
             shown: 0,
             kept: 0,
+            largest_kept,
             gaps_kept,
             left_out: 0,
         }
@@ -78,11 +78,11 @@ impl LaneReader {
             ),
         };
         let entry = (latency_ns, at_ns, record.sample);
-        let is_large =
-            self.largest.len() < LARGEST_KEPT || self.largest.first().is_some_and(|least| *least < entry);
+        let is_large = self.largest.len() < self.largest_kept
+            || self.largest.first().is_some_and(|least| *least < entry);
         if is_large {
             self.largest.insert(entry);
-            if self.largest.len() > LARGEST_KEPT {
+            if self.largest.len() > self.largest_kept {
                 self.largest.pop_first();
             }
         }
@@ -108,7 +108,7 @@ impl LaneReader {
     /// From which latency on a thread (not stall) has to make a record.
     pub(crate) fn floor(&self) -> u64 {
         match self.largest.first() {
-            Some((least, ..)) if self.largest.len() >= LARGEST_KEPT => least + 1,
+            Some((least, ..)) if self.largest.len() >= self.largest_kept => least + 1,
             _ => 0,
         }
     }

@@ -21,6 +21,8 @@ pub struct Options {
     pub strict: bool,
     /// Whether memory is locked.
     pub lock_memory: bool,
+    /// How many of the largest spikes of each CPU are kept.
+    pub spikes_kept: usize,
 }
 
 /// How long the time-stamp counter is compared with the kernel's clock.
@@ -71,6 +73,7 @@ pub fn resolve(
         samples_max: options.samples_max.or(samples),
         strict: options.strict,
         lock_memory: options.lock_memory,
+        spikes_kept: options.spikes_kept,
         hold_cpu_dma_latency,
         trace_folder: None,
     };
@@ -207,6 +210,7 @@ mod tests {
             samples_max: None,
             strict: false,
             lock_memory: true,
+            spikes_kept: 32,
         };
         resolve(&ProbePlan::Stall(StallPlan::default()), &cpus.parse().unwrap(), facts, &options)
     }

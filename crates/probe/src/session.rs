@@ -75,7 +75,7 @@ impl<'s> Session<'s> {
         let has_period = spec.period().is_some();
         let reader = |lane: LaneSpec| {
             let has_period = has_period && !lane.is_part();
-            LaneReader::new(lane, has_period, gaps_kept)
+            LaneReader::new(lane, has_period, spec.spikes_kept, gaps_kept)
         };
         let lanes = spec.lanes().into_iter().map(reader).collect();
         let mut session = Self {

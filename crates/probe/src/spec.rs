@@ -37,6 +37,8 @@ pub struct ProbeSpec {
     pub strict: bool,
     /// Whether memory is locked.
     pub lock_memory: bool,
+    /// How many of the largest spikes of each CPU are kept.
+    pub spikes_kept: usize,
     /// Whether `/dev/cpu_dma_latency` is held at 0.
     pub hold_cpu_dma_latency: bool,
     /// Folder of the trace buffer in tracefs that a break marks and stops; by default the top-level one.

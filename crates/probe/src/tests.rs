@@ -47,6 +47,7 @@ fn spec(kind: ProbeKind, duration: Nanos) -> ProbeSpec {
         samples_max: None,
         strict: false,
         lock_memory: true,
+        spikes_kept: 32,
         hold_cpu_dma_latency: true,
         trace_folder: None,
     }
@@ -82,7 +83,7 @@ fn measure(spec: &ProbeSpec, calibration: Option<&Calibration>) -> Measured {
         scope.spawn(|| child::measure(spec, memory.words(), None, &send).unwrap()).join().unwrap();
     });
     let lane = Lane::of(memory.words(), 0).unwrap();
-    let mut reader = LaneReader::new(spec.lanes().remove(0), spec.period().is_some(), 1_000_000);
+    let mut reader = LaneReader::new(spec.lanes().remove(0), spec.period().is_some(), 32, 1_000_000);
     let anchor = calibration.map(|calibration| (CounterKind::Hardware.anchor(), *calibration));
     lane.drain(|record| reader.take(record, anchor.as_ref()));
     Measured {
@@ -116,6 +117,16 @@ fn every_period_is_a_sample_or_missed_whatever_wakes_the_task() {
         assert_eq!(largest, interval.max_ns, "{method:?}");
         assert!(measured.spikes.len() <= 32);
     }
+}
+
+#[test]
+fn as_many_spikes_are_kept_as_are_asked_for() {
+    let _alone = ALONE.lock();
+    let timer = timer(Nanos::from_millis(1), TimerMethod::Nanosleep);
+    let spec = ProbeSpec { spikes_kept: 10_000, ..spec(timer, Nanos::from_millis(300)) };
+    let measured = measure(&spec, None);
+    assert_eq!(measured.spikes.len() as u64, measured.interval.samples);
+    assert_eq!(measured.interval.spikes_dropped, 0);
 }
 
 fn dispatch(source: DispatchSource, interval: Nanos) -> ProbeKind {

@@ -30,6 +30,7 @@ fn spec(pair: CpuPair, methods: &[RoundtripMethod]) -> ProbeSpec {
         samples_max: None,
         strict: false,
         lock_memory: true,
+        spikes_kept: 32,
         hold_cpu_dma_latency: true,
         trace_folder: None,
     }

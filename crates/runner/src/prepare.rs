@@ -10,6 +10,7 @@ use whylate_core::warning::push_once;
 use whylate_core::{Bytes, CpuSelector, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_load::{EventKind, EventSpec, ExecSpec, LoadSpec, LoadWork, MemorySpec};
 use whylate_probe::{LaneSpec, Options, ProbeSpec, resolve};
+use whylate_stats::summary::SPIKES_KEPT;
 
 /// From which length on the noise-floor check counts a gap.
 pub const NOISE_FLOOR_THRESHOLD: Nanos = Nanos::from_micros(10);
@@ -84,6 +85,7 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
         samples_max: None,
         strict,
         lock_memory: true,
+        spikes_kept: SPIKES_KEPT,
     };
     let mut probes: Vec<ProbeSpec> = Vec::new();
     for (index, probe) in plan.probe.iter().enumerate() {

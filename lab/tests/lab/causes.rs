@@ -11,7 +11,7 @@ const STALLS: usize = 20;
 const NAMED_MIN: usize = 19;
 /// So many in a guest that the host stops now and then, which is not the plant's doing.
 const STALLS_OF_PAIRS: usize = 5;
-const NAMED_MIN_OF_PAIRS: usize = 4;
+const NAMED_MIN_OF_PAIRS: usize = 3;
 
 /// A plant, and how it is to be named.
 struct Planted {
@@ -82,7 +82,7 @@ fn one_cpu(guest: &mut Guest) -> Result<(), LabError> {
 
 fn interrupt_threads(guest: &mut Guest) -> Result<(), LabError> {
     let commands = [format!("irq-thread 3ms cpu=0 count={STALLS} every=103ms")];
-    // Its thread takes 60 of each 100 us: the task gets the rest.
+    // Its thread takes 300 of each 400 us: the task gets the rest.
     let measure = "whylate measure timer --cpu 0 --interval 1ms --priority 40 --duration 8s --spikes 1000";
     let (stalls, result) = plant_beside(guest, &commands, measure)?;
     check(guest, &[&IRQ_THREAD], &stalls, &result, NAMED_MIN);
@@ -169,14 +169,14 @@ fn check(guest: &Guest, plants: &[&Planted], stalls: &[Stall], result: &Value, n
             own.len(),
             kinds.join(", ")
         );
-        // A stall that the task did not feel, because it was late already or had just run, has no name to be wrong.
-        assert!(measured > 0, "{}: {measured} of {} were felt", planted.cause, own.len());
-        let wrong_max = own.len().saturating_sub(named_min);
+        for line in wrong {
+            println!("         {line}");
+        }
+        let planted_count = own.len();
         assert!(
-            right + wrong_max >= measured,
-            "{}: {right} of {measured}\n{}",
-            planted.cause,
-            wrong.join("\n")
+            right >= named_min,
+            "{}: {right} of {planted_count}, of which {measured} were felt",
+            planted.cause
         );
     }
 }
@@ -209,6 +209,8 @@ impl Names {
 fn stopped_and_throttled(guest: &mut Guest) -> Result<(), LabError> {
     const STOPPED: Duration = Duration::from_millis(400);
     const PAUSE: Duration = Duration::from_millis(1100);
+    // Longer than anything that the scheduler does.
+    const STOPPED_MIN_NS: u64 = 300_000_000;
     let script =
         "whylate measure stall --cpu 1 --threshold 5ms --duration 8s --causes --json -q >$OUT/result.json";
     let mut running = guest.start(script)?;
@@ -224,10 +226,14 @@ fn stopped_and_throttled(guest: &mut Guest) -> Result<(), LabError> {
     let spikes = result["spikes"].as_array().cloned().unwrap_or_default();
     let of_kind =
         |kind: &str| spikes.iter().filter(|spike| spike["cause"]["kind"] == kind).collect::<Vec<_>>();
-    // Longer than anything that the scheduler does.
-    let long = spikes.iter().filter(|spike| latency(spike) >= 300_000_000).count();
-    let stopped = of_kind("hardware").into_iter().filter(|spike| latency(spike) >= 300_000_000).count();
-    assert!(long >= 2 && stopped * 5 >= long * 4, "{stopped} of {long}: {spikes:?}");
+    let long: Vec<&str> = spikes
+        .iter()
+        .filter(|spike| latency(spike) >= STOPPED_MIN_NS)
+        .map(|spike| spike["cause"]["kind"].as_str().unwrap_or_default())
+        .collect();
+    // A machine that is stopped while the loop is throttled delays the end of the throttling.
+    assert!(long.contains(&"hardware"), "{long:?}: {spikes:?}");
+    assert!(long.iter().all(|kind| ["hardware", "throttled"].contains(kind)), "{long:?}: {spikes:?}");
     let throttled = of_kind("throttled").len();
     assert!(throttled >= 2, "{throttled} throttled: {spikes:?}");
     Ok(())

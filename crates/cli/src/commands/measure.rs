@@ -14,6 +14,7 @@ use whylate_core::plan::{DispatchPlan, Policy, ProbePlan, RoundtripPlan, StallPl
 use whylate_core::result::{MEASURE_FORMAT, MeasureResult};
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning};
 use whylate_probe::{Options, ProbeSpec, measure, resolve};
+use whylate_stats::summary::SPIKES_KEPT;
 use whylate_sys::facts::preflight;
 
 /// "Until Ctrl-C": longer than any machine stays up, short enough for every sum.
@@ -148,6 +149,7 @@ fn run(
         samples_max,
         strict: arguments.strict,
         lock_memory: true,
+        spikes_kept: arguments.spikes.max(SPIKES_KEPT),
     };
     let (spec, more) = resolve(plan, cpus, &facts, &options)?;
     warnings.extend(preflight(&facts, &spec.cpus));

@@ -15,6 +15,7 @@ use whylate_core::record::SpikeRecord;
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, RECORDING_FORMAT, RecordedTrace, RecordingResult};
 use whylate_core::{Facts, Nanos, Warning};
 use whylate_probe::{Batch, Observer, Outcome, ProbeSpec, Progress, measure, resolve};
+use whylate_stats::summary::SPIKES_KEPT;
 use whylate_sys::facts::preflight;
 use whylate_sys::host::HostRoot;
 use whylate_trace::explain::{KeptMoment, explain_kept};
@@ -155,6 +156,7 @@ fn probe_options(arguments: &TraceRecordArguments) -> whylate_probe::Options {
         samples_max: None,
         strict: false,
         lock_memory: true,
+        spikes_kept: SPIKES_KEPT,
     }
 }
 
