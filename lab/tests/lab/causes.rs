@@ -169,7 +169,7 @@ fn check(guest: &Guest, plants: &[&Planted], stalls: &[Stall], result: &Value, n
             own.len(),
             kinds.join(", ")
         );
-        for line in wrong {
+        for line in &wrong {
             println!("         {line}");
         }
         let planted_count = own.len();
