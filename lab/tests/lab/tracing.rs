@@ -23,6 +23,9 @@ pub(crate) fn tests() -> Vec<LabTest> {
             LabTest::new("tracing_record_light_holds_the_stall", counted.clone(), record_light),
             LabTest::new("tracing_record_functions_names_the_function", counted.clone(), record_functions),
             LabTest::new("tracing_record_graph_names_the_function", counted.clone(), record_graph),
+            // With one CPU: QEMU sometimes loses what one CPU writes into the code that another one runs, as the function
+            // tracer does in every function, and that CPU then traps for ever.
+            LabTest::new("tracing_is_given_back_after_a_kill", counted.clone(), kills),
         ]);
         // Debian builds the measuring tracers for its real-time kernel alone.
         match kernel {
@@ -32,7 +35,6 @@ pub(crate) fn tests() -> Vec<LabTest> {
             ]),
             Kernel::Plain => {
                 let threads = Machine::new(Profile::Threads, kernel);
-                tests.push(LabTest::new("tracing_is_given_back_after_a_kill", threads.clone(), kills));
                 tests.push(LabTest::new("tracing_says_which_tracer_is_missing", threads, missing_tracers));
                 // With every function of the real-time kernel, its ring does not hold the time until the spike is told.
                 tests.push(LabTest::new("tracing_a_run_keeps_and_explains_its_spikes", counted, on_spike));
@@ -257,7 +259,7 @@ fn missing_tracers(guest: &mut Guest) -> Result<(), LabError> {
 
 /// Recordings, tracers and runs with both are killed at different moments.
 fn kills(guest: &mut Guest) -> Result<(), LabError> {
-    let both = "trace = { profile = \"functions\", above = \"1us\" }\n[target]\ncpus = \"1\"\n[[probe]]\nkind = \"timer\"\n\
+    let both = "trace = { profile = \"functions\", above = \"1us\" }\n[target]\ncpus = \"0\"\n[[probe]]\nkind = \"timer\"\n\
                 [[probe]]\nkind = \"tracer\"\ntracer = \"$tracer\"\n";
     let keys = "case $tracer in hwlat) echo 'width = \"20ms\"'; echo 'window = \"50ms\"'; echo 'threshold = \"1ms\"';;\n\
                 osnoise) echo 'width = \"30ms\"'; echo 'window = \"60ms\"'; echo 'threshold = \"3us\"';;\n\
@@ -274,7 +276,7 @@ fn kills(guest: &mut Guest) -> Result<(), LabError> {
          whylate treat restore >$OUT/restored 2>&1 || {{ cat $OUT/restored; exit 10; }}\n\
          snapshot | diff /tmp/before - || exit 11\necho run-restored\ndone; done\n\
          for wait in 0.6 2; do rm -f /tmp/late.dat\n\
-         whylate trace record --until 10s --profile functions --cpu 1 -o /tmp/late.dat -q >/dev/null 2>&1 & run=$!\n\
+         whylate trace record --until 10s --profile functions --cpu 0 -o /tmp/late.dat -q >/dev/null 2>&1 & run=$!\n\
          sleep $wait; kill -9 $run; wait $run\nwhylate treat restore >/dev/null || exit 12\n\
          snapshot | diff /tmp/before - || exit 13\necho record-restored\ndone"
     );
