@@ -8,7 +8,7 @@ use super::state::{Knowledge, Level, Span, State};
 use super::states::States;
 use super::vocabulary;
 use super::window::Window;
-use crate::event::{Event, EventKind};
+use crate::event::EventKind;
 use crate::reader::Reader;
 use std::collections::HashMap;
 use whylate_core::result::CauseKind;
@@ -19,10 +19,6 @@ const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
 const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
 /// A thread that is not known within so short a time is none: the CPU switches.
 const SWITCH_MAX_NS: u64 = 50_000;
-/// Events after an interrupt among which its stack is looked for.
-const STACK_AFTER: usize = 4096;
-/// Events before a span among which the stack of the interrupt is looked for that it follows.
-const STACK_BEFORE: usize = 64;
 /// Events before a span among which the last word on a thread's priority is looked for.
 const PRIORITY_BEFORE: usize = 1 << 14;
 /// A runnable real-time task that nobody was asked to make room for, longer than this, is throttled.
@@ -100,35 +96,6 @@ impl Labeller<'_> {
             },
             None => "an unknown thread".to_owned(),
         }
-    }
-
-    /// The functions that the interrupt at the end of a span found at work: the stack that was recorded in it, or that
-    /// the timerlat tracer kept from it. Innermost first; empty without one.
-    pub(super) fn interrupted(&self, span: &Span) -> Vec<String> {
-        let after = &self.window.events[span.events.1..];
-        let Some(first) = after.first().filter(|_| span.ends_in_interrupt) else { return Vec::new() };
-        let own = after.iter().filter(|event| event.cpu == first.cpu).take(STACK_AFTER);
-        own.filter_map(|event| self.below_interrupt(event)).next().unwrap_or_default()
-    }
-
-    /// The functions that the interrupt before a span found at work, to which the CPU returned.
-    pub(super) fn interrupted_before(&self, span: &Span) -> Vec<String> {
-        let before = &self.window.events[..span.events.0 + 1];
-        let Some(last) = before.last() else { return Vec::new() };
-        let own = before.iter().rev().filter(|event| event.cpu == last.cpu).take(STACK_BEFORE);
-        let same = own.take_while(|event| !matches!(event.kind, EventKind::Switch { .. }));
-        same.filter_map(|event| self.below_interrupt(event)).next().unwrap_or_default()
-    }
-
-    /// What a stack that was recorded in an interrupt shows below it.
-    fn below_interrupt(&self, event: &Event) -> Option<Vec<String>> {
-        let EventKind::Stack { frames } = event.kind else { return None };
-        let symbols = self.reader.frames(frames).iter();
-        let names: Vec<&str> =
-            symbols.map_while(|symbol| self.reader.symbol(*symbol).map(|(name, _)| name)).collect();
-        let of_interrupt = event.context.hard_irq || names.contains(&"timerlat_irq");
-        let entry = names.iter().rposition(|name| vocabulary::is_interrupt_frame(name))?;
-        of_interrupt.then(|| names[entry + 1..].iter().map(|name| (*name).to_owned()).collect())
     }
 
     /// The priority of a thread at the begin of a span, with what others lent it until then.

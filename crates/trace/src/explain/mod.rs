@@ -11,6 +11,7 @@ mod cpu;
 mod describe;
 mod export;
 mod finder;
+mod interrupted;
 mod judge;
 mod kept;
 mod label;

@@ -68,7 +68,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement
         return None;
     }
     accountant.run();
-    standstill::relabel(&mut accountant.pieces, window);
+    standstill::relabel(&mut accountant.pieces, &labeller);
     let mut judgement = judge::judge(&accountant, reader);
     if let LateKind::NoiseGap { interference: 0 } = late.kind {
         provably_hardware(&mut judgement, late);

@@ -51,9 +51,42 @@ fn a_machine_that_stands_still_is_told_from_a_late_timer() {
     // The other CPU's timer came on time: only this one's was late.
     let late = explained(&sleeping(&format!("{}\n{}", woken_at(9_000), other_cpu(1_101))));
     assert_eq!(only(&late).1, CauseKind::TimerLate);
+    // A third one without a tick has nothing to do all along.
+    let tickless = "505 2 idle-0 ....... idle 2";
+    let stopped = explained(&sleeping(&format!("{}\n{}\n{tickless}", woken_at(9_000), other_cpu(9_000))));
+    assert_eq!(only(&stopped).1, CauseKind::Hardware);
     // Another CPU that is merely silent proves nothing.
     let silent = explained(&sleeping(&format!("{}\n600 0 stress-9 ....... fault", woken_at(9_000))));
     assert_eq!(only(&silent).1, CauseKind::TimerLate);
+}
+
+/// CPU 1 is late by 8 ms at work in the kernel; what CPU 0 is at meanwhile, and what the stack of its interrupt shows. Its
+/// timer was armed before all that is looked at closely.
+fn stopped_at_work(other_thread: &str, other_stack: &str) -> String {
+    format!(
+        "400 0 {other_thread} ....... timer_start 6100 2 hrtimer_wakeup
+         5700 1 cyclictest-7 ....... timer_start 6000
+         5710 1 cyclictest-7 d...2.. switch cyclictest-7:19 S > server-8:120
+         5715 1 server-8 ....... fault
+         14000.2 0 {other_thread} d..h1.. vec local_timer
+         14000.3 0 {other_thread} d..h1.. stack handler asm_sysvec_apic_timer_interrupt {other_stack}
+         14000.4 0 {other_thread} d..h1.. expire 14000 2 hrtimer_wakeup
+         14000.6 0 {other_thread} d..h1.. vecx local_timer
+         14001.1 1 server-8 d..h1.. vec local_timer
+         14001.2 1 server-8 d..h1.. stack handler asm_sysvec_apic_timer_interrupt walk_list ksys_read
+         14001.3 1 server-8 d..h1.. expire 14001
+         14001.4 1 server-8 dn.h2.. waking cyclictest-7:19 1
+         14001.5 1 server-8 dn.h1.. vecx local_timer
+         14001.9 1 server-8 d...2.. switch server-8:120 R > cyclictest-7:19"
+    )
+}
+
+#[test]
+fn a_machine_that_stops_in_kernel_code_is_told_by_a_cpu_where_interrupts_are_on() {
+    assert_eq!(only(&explained(&stopped_at_work("stress-9", ""))).1, CauseKind::Hardware);
+    // Both in the kernel: one may have spun for a lock that the other one held.
+    let both = explained(&stopped_at_work("stress-9", "fill_list ksys_write"));
+    assert_eq!(only(&both), (8_001, CauseKind::IrqsOff, "server", "walk_list"));
 }
 
 #[test]
