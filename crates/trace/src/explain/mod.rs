@@ -17,6 +17,7 @@ mod kept;
 mod label;
 mod late;
 mod marker;
+mod priorities;
 mod rhythm;
 mod spike;
 mod stacks;

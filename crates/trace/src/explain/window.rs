@@ -32,8 +32,8 @@ pub(super) struct Window {
     pub(super) lost: u64,
     /// Expiries of the timers that were armed shortly before it and had not expired at its begin, on their own clock.
     pub(super) armed: HashMap<u64, u64>,
-    /// Commands and priorities of the threads that its events name.
-    pub(super) people: HashMap<u32, (Option<Name>, Option<i32>)>,
+    /// Commands of the threads that its events name.
+    pub(super) people: HashMap<u32, Name>,
 }
 
 /// Reads the window of a late moment.
@@ -83,30 +83,22 @@ impl Window {
         if let (EventKind::Lost { events }, true) = (event.kind, event.at_ns <= late.actual_ns) {
             self.lost += events.unwrap_or(1);
         }
-        if let Some(pid) = event.pid {
-            self.meet(pid, event.command, None);
+        if let Some((pid, command)) = event.pid.zip(event.command) {
+            self.people.entry(pid).or_insert(command);
         }
+        // The names of lines are cut short in some formats; those of scheduler events are not.
         match event.kind {
             EventKind::Switch { previous, next, .. } => {
-                for task in [previous, next] {
-                    self.meet(task.pid, Some(task.command), Some(task.priority));
-                }
+                self.people.extend([previous, next].map(|task| (task.pid, task.command)));
             }
             EventKind::Waking { task, .. }
             | EventKind::Wakeup { task, .. }
             | EventKind::Migrate { task, .. } => {
-                self.meet(task.pid, Some(task.command), Some(task.priority));
+                self.people.insert(task.pid, task.command);
             }
             _ => {}
         }
         self.events.push(event);
-    }
-
-    fn meet(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>) {
-        let person = self.people.entry(pid).or_default();
-        // The names of lines are cut short in some formats; those of scheduler events, which have a priority, are not.
-        person.0 = if priority.is_some() { command.or(person.0) } else { person.0.or(command) };
-        person.1 = person.1.or(priority);
     }
 
     /// The osnoise tracer records noise when it ends: its begin becomes an event of its own.
