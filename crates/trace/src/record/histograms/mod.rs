@@ -15,6 +15,7 @@ use whylate_core::record::IpiRecord;
 use whylate_core::result::{HistogramKind, HistogramSource};
 use whylate_core::{CpuId, CpuSet, Warning};
 use whylate_sys::host::HostRoot;
+use whylate_treat::TreatError;
 
 enum Source {
     Bpf(Box<Histograms>),
@@ -215,7 +216,10 @@ fn start_bpf(config: &HistogramsConfig, with_ipis: bool) -> Result<(Source, Vec<
 fn is_refusal(error: &RecordError) -> bool {
     let source = match error {
         RecordError::Read { source, .. } | RecordError::Write { source, .. } => source,
-        // A journal or a mount that is refused: a container, mostly.
+        RecordError::Journal(TreatError::State { source, .. }) => source,
+        // Whoever has the buffer can end.
+        RecordError::Journal(TreatError::Held { .. } | TreatError::InForce { .. }) => return false,
+        // A change through the journal that is refused: a container, mostly.
         RecordError::Journal(_) => return true,
         _ => return false,
     };
@@ -255,4 +259,26 @@ fn tracefs_warning(bpf: Option<&BpfError>) -> Warning {
          the buffer has no room for is lost (and counted)"
     );
     Warning { code: "histograms-from-tracefs".to_owned(), text, fix: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn a_buffer_that_another_one_holds_is_not_impossible() {
+        let journal = |error| is_refusal(&RecordError::Journal(error));
+        let state = |kind: ErrorKind| TreatError::State {
+            action: "create",
+            path: "/run/whylate".into(),
+            source: kind.into(),
+        };
+        assert!(!journal(TreatError::Held { holder: "whylate histograms (pid 7)".to_owned() }));
+        let (command, since) = ("whylate trace".to_owned(), "yesterday".to_owned());
+        assert!(!journal(TreatError::InForce { count: 1, command, since }));
+        assert!(journal(state(ErrorKind::PermissionDenied)) && journal(state(ErrorKind::ReadOnlyFilesystem)));
+        assert!(!journal(state(ErrorKind::StorageFull)), "a full disk is no lack of the kernel's");
+        assert!(journal(TreatError::Absent { target: "/sys/kernel/tracing/instances".to_owned() }));
+    }
 }
