@@ -1,8 +1,8 @@
 //! The moment that a recording was kept for, among all that is in it.
 
 use crate::script::Script;
-use whylate_core::CpuId;
 use whylate_core::result::{CauseKind, ExpectedFrom, ExplainResult};
+use whylate_core::{CpuId, Warning};
 use whylate_trace::explain::{KeptMoment, explain_kept};
 
 /// A task whose timer expires at 1000 us, is kept from running by code with interrupts off, and runs at 4025 us; with
@@ -48,6 +48,15 @@ fn it_is_explained_from_the_expiry_of_its_own_timer() {
     assert_eq!((spike.actual_ns, spike.cause.kind), (4_025_000, CauseKind::IrqsOff));
     assert_eq!(spike.cause.function.as_deref(), Some("stall_pci_readback"));
     assert_eq!((result.traces[0].spikes_found, result.traces[0].threshold_ns), (1, 3_027_000));
+}
+
+#[test]
+fn what_the_reader_noticed_is_told() {
+    let mut script = Script::new(LATE);
+    script.info.remarks = vec!["functions have no names".to_owned()];
+    let result = explain_kept(&mut script, &MOMENT).unwrap();
+    let told = |warning: &Warning| warning.code == "reader" && warning.text == "functions have no names";
+    assert!(result.warnings.iter().any(told), "{:?}", result.warnings);
 }
 
 #[test]
