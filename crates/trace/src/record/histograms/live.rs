@@ -67,6 +67,8 @@ pub(super) struct TraceHistograms {
     decoding: Decoding,
     counter: Counter,
     process: Option<u32>,
+    /// Its threads at the last call.
+    threads: BTreeSet<u32>,
     /// Events from after the moment up to which every CPU was read.
     later: Vec<Step>,
     buffer: Buffer,
@@ -99,7 +101,9 @@ impl TraceHistograms {
             Some(TaskFilter::Pid(pid)) => Some(pid),
             _ => None,
         };
-        Ok(Self { pipes, decoding, counter: Counter::new(config), process, later: Vec::new(), buffer })
+        let threads = process.map(threads_of).unwrap_or_default();
+        let counter = Counter::new(config);
+        Ok(Self { pipes, decoding, counter, process, threads, later: Vec::new(), buffer })
     }
 
     /// Counts what has come since the last call.
@@ -107,10 +111,12 @@ impl TraceHistograms {
     /// # Errors
     /// When the ring cannot be read or understood.
     pub(super) fn poll(&mut self) -> Result<(), RecordError> {
-        if let Some(process) = self.process {
-            self.counter.set_threads(threads_of(process));
-        }
         let complete_to_ns = clock::now().0;
+        if let Some(process) = self.process {
+            // Of a thread that has ended since the last call there are events still.
+            let before = std::mem::replace(&mut self.threads, threads_of(process));
+            self.counter.set_threads(&before | &self.threads);
+        }
         let mut pages = Vec::with_capacity(self.pipes.len());
         for pipe in &mut self.pipes {
             pages.push((pipe.cpu, pipe.read(self.decoding.layout.page_bytes)?));
@@ -269,8 +275,28 @@ fn set_filters(buffer: &Buffer, config: &HistogramsConfig) -> Result<(), RecordE
     buffer.set("events/sched/sched_switch/filter", &either)
 }
 
-/// The threads that a process has now; none when it has ended.
+/// The threads that a process has now; none when it has ended, and none for a thread that is not a process's first.
 fn threads_of(process: u32) -> BTreeSet<u32> {
-    let entries = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let folder = Path::new("/proc").join(process.to_string());
+    let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    if leader != Some(process) {
+        return BTreeSet::new();
+    }
+    let entries = std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_threads_and_a_thread_has_none() {
+        let process = std::process::id();
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let threads = threads_of(process);
+        assert!(threads.contains(&process) && threads.contains(&own), "{threads:?}");
+        assert_eq!(threads_of(own).is_empty(), own != process);
+    }
 }
