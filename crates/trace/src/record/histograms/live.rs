@@ -32,6 +32,8 @@ use whylate_sys::host::HostRoot;
 const RING_KIB: u32 = 4096;
 /// At most this much of a CPU is read at once: what a busy machine writes meanwhile is read next time.
 const READ_MAX: usize = 64 << 20;
+/// Commands that are remembered: on a machine that makes up ever new ones they are forgotten at times.
+const NAMES_MAX: usize = 1 << 16;
 
 /// The events that latencies are counted from.
 const EVENTS: [&str; 6] = [
@@ -43,12 +45,13 @@ const EVENTS: [&str; 6] = [
     "timer/hrtimer_expire_exit",
 ];
 
-/// What the kernel's pages and records look like.
+/// What the kernel's pages and records look like, and the reader of them.
 #[derive(Debug)]
 struct Decoding {
     layout: PageLayout,
     kernel: Kernel,
     formats: Vec<Outline>,
+    reader: BufferReader,
 }
 
 /// The ring of one CPU.
@@ -221,11 +224,11 @@ impl Decoding {
         }
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         let kernel = Kernel { order, long_bytes: layout.commit_width, release: Release::parse(&release) };
-        Ok(Self { layout, kernel, formats })
+        Ok(Self { layout, kernel, reader: new_reader(kernel, &formats), formats })
     }
 
     /// Adds what the pages of each CPU hold.
-    fn steps(&self, pages: Vec<(CpuId, Vec<u8>)>, steps: &mut Vec<Step>) -> Result<(), RecordError> {
+    fn steps(&mut self, pages: Vec<(CpuId, Vec<u8>)>, steps: &mut Vec<Step>) -> Result<(), RecordError> {
         let (mut inputs, mut cursors) = (Vec::new(), Vec::new());
         for (cpu, pages) in pages.into_iter().filter(|(_, pages)| !pages.is_empty()) {
             let input = Input::memory(Path::new("trace_pipe_raw"), pages);
@@ -233,21 +236,29 @@ impl Decoding {
             cursors.push(Cursor::new(cpu, inputs.len(), self.layout, pages));
             inputs.push(input);
         }
-        let (mut texts, symbols) = (Texts::default(), Symbols::default());
-        let decoder = Decoder::new(self.kernel, self.formats.iter().cloned(), &symbols, &mut texts);
-        let mut reader = BufferReader::new(Parts {
-            info: TraceInfo::default(),
-            merge: Merge::new(inputs, Unpacker::new(Algorithm::None), cursors),
-            decoder,
-            texts,
-            symbols,
-            clock: Clock::default(),
-        });
-        while let Some(event) = reader.next()? {
-            steps.extend(Step::of(&event, reader.names()));
+        if self.reader.names().len() > NAMES_MAX {
+            self.reader = new_reader(self.kernel, &self.formats);
+        }
+        self.reader.refill(inputs, cursors);
+        while let Some(event) = self.reader.next()? {
+            steps.extend(Step::of(&event, self.reader.names()));
         }
         Ok(())
     }
+}
+
+/// A reader without pages.
+fn new_reader(kernel: Kernel, formats: &[Outline]) -> BufferReader {
+    let (mut texts, symbols) = (Texts::default(), Symbols::default());
+    let decoder = Decoder::new(kernel, formats.iter().cloned(), &symbols, &mut texts);
+    BufferReader::new(Parts {
+        info: TraceInfo::default(),
+        merge: Merge::new(Vec::new(), Unpacker::new(Algorithm::None), Vec::new()),
+        decoder,
+        texts,
+        symbols,
+        clock: Clock::default(),
+    })
 }
 
 /// The CPUs that have a ring.
@@ -290,6 +301,26 @@ fn threads_of(process: u32) -> BTreeSet<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::histograms::step::What;
+
+    #[test]
+    fn pages_that_come_in_parts_hold_the_same() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces/raw-6.18-4k");
+        let bytes = std::fs::read(top.join("cpu1.raw")).unwrap();
+        let steps = |parts: usize| {
+            let (mut decoding, mut steps) = (Decoding::read(&top).unwrap(), Vec::new());
+            let pages = bytes.len() / decoding.layout.page_bytes;
+            let part_bytes = pages.div_ceil(parts) * decoding.layout.page_bytes;
+            for part in bytes.chunks(part_bytes) {
+                let quiet = (CpuId(0), Vec::new());
+                decoding.steps(vec![quiet, (CpuId(1), part.to_vec())], &mut steps).unwrap();
+            }
+            steps
+        };
+        let whole = steps(1);
+        assert!(whole.iter().any(|step| matches!(step.what, What::Switch { .. })), "{} steps", whole.len());
+        assert_eq!(steps(3), whole);
+    }
 
     #[test]
     fn a_process_has_threads_and_a_thread_has_none() {
