@@ -62,6 +62,8 @@ pub(super) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, Parse
         window.take(event, late);
     }
     window.unfold_noise();
+    // In a text that was put together from several, time may go back.
+    window.events.sort_by_key(|event| event.at_ns);
     Ok(window)
 }
 
@@ -124,9 +126,6 @@ impl Window {
             if start_ns < event.at_ns {
                 self.events.push(Event { at_ns: start_ns, pid, kind, context, ..event });
             }
-        }
-        if self.events.len() > before {
-            self.events.sort_by_key(|event| event.at_ns);
         }
     }
 }
