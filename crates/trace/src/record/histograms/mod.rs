@@ -24,6 +24,24 @@ enum Source {
     Tracefs(Box<TraceHistograms>),
 }
 
+/// Who counts.
+enum Counting<'a> {
+    /// BPF programs.
+    InKernel(&'a mut Histograms),
+    /// This process, from a trace buffer.
+    Here(&'a mut TraceHistograms),
+}
+
+impl Source {
+    fn counting(&mut self) -> Counting<'_> {
+        match self {
+            Self::Bpf(running) => Counting::InKernel(running),
+            Self::Watching(causes) => Counting::InKernel(causes.histograms()),
+            Self::Tracefs(running) => Counting::Here(running),
+        }
+    }
+}
+
 /// Running histograms. They end when this is dropped; [`Self::finish`] says what could not be put back.
 pub struct LatencyHistograms {
     source: Source,
@@ -121,10 +139,9 @@ impl LatencyHistograms {
     /// # Errors
     /// When the kernel does not take the change.
     pub fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        match &mut self.source {
-            Source::Bpf(running) => Ok(running.enable(kinds, cpus)?),
-            Source::Watching(causes) => Ok(causes.histograms().enable(kinds, cpus)?),
-            Source::Tracefs(running) => running.enable(kinds, cpus),
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.enable(kinds, cpus)?),
+            Counting::Here(running) => running.enable(kinds, cpus),
         }
     }
 
@@ -133,10 +150,9 @@ impl LatencyHistograms {
     /// # Errors
     /// When the kernel does not take the change.
     pub fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        match &mut self.source {
-            Source::Bpf(running) => Ok(running.disable(kinds, cpus)?),
-            Source::Watching(causes) => Ok(causes.histograms().disable(kinds, cpus)?),
-            Source::Tracefs(running) => running.disable(kinds, cpus),
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.disable(kinds, cpus)?),
+            Counting::Here(running) => running.disable(kinds, cpus),
         }
     }
 
@@ -145,19 +161,17 @@ impl LatencyHistograms {
     /// # Errors
     /// When the kernel does not take the change.
     pub fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        match &mut self.source {
-            Source::Bpf(running) => Ok(running.reset(kinds, cpus)?),
-            Source::Watching(causes) => Ok(causes.histograms().reset(kinds, cpus)?),
-            Source::Tracefs(running) => running.reset(kinds, cpus),
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.reset(kinds, cpus)?),
+            Counting::Here(running) => running.reset(kinds, cpus),
         }
     }
 
     /// The histograms that are on, CPU by CPU.
     pub fn enabled(&mut self) -> Vec<(CpuId, HistogramKind)> {
-        match &mut self.source {
-            Source::Bpf(running) => running.enabled().collect(),
-            Source::Watching(causes) => causes.histograms().enabled().collect(),
-            Source::Tracefs(running) => running.enabled().iter().copied().collect(),
+        match self.source.counting() {
+            Counting::InKernel(running) => running.enabled().collect(),
+            Counting::Here(running) => running.enabled().iter().copied().collect(),
         }
     }
 
@@ -166,19 +180,17 @@ impl LatencyHistograms {
     /// # Errors
     /// When the kernel's counts or events cannot be read.
     pub fn read(&mut self) -> Result<HistogramsSnapshot, RecordError> {
-        match &mut self.source {
-            Source::Bpf(running) => Ok(running.read()?),
-            Source::Watching(causes) => Ok(causes.histograms().read()?),
-            Source::Tracefs(running) => running.snapshot(),
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.read()?),
+            Counting::Here(running) => running.snapshot(),
         }
     }
 
     /// What the programs in the kernel have cost so far; none where there are none.
     pub fn costs(&mut self) -> Vec<ProgramCost> {
-        match &mut self.source {
-            Source::Bpf(running) => running.costs(),
-            Source::Watching(causes) => causes.histograms().costs(),
-            Source::Tracefs(_) => Vec::new(),
+        match self.source.counting() {
+            Counting::InKernel(running) => running.costs(),
+            Counting::Here(_) => Vec::new(),
         }
     }
 
