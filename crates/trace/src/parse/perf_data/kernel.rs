@@ -156,7 +156,7 @@ pub(super) fn build_id(section: &[u8], order: ByteOrder) -> Option<String> {
 
 /// The build id in `/sys/kernel/notes`: notes of this machine's byte order, each with the lengths of its name and content.
 fn build_id_of_notes(notes: &[u8]) -> Option<String> {
-    let order = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
+    let order = ByteOrder::NATIVE;
     let mut rest = notes;
     loop {
         let (name, content) = (order.u32(rest, 0)? as usize, order.u32(rest, 4)? as usize);

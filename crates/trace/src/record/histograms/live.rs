@@ -5,7 +5,6 @@
 
 use super::counter::{Counter, kernel_priorities};
 use super::step::Step;
-use crate::parse::bytes::ByteOrder;
 use crate::parse::format::Outline;
 use crate::parse::input::Input;
 use crate::parse::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages, Parts};
@@ -15,12 +14,10 @@ use crate::parse::unpack::{Algorithm, Unpacker};
 use crate::reader::{Reader as _, TraceInfo};
 use crate::record::RecordError;
 use crate::record::buffer::{Buffer, Purpose};
+use crate::record::pipe::{Pipe, page_layout};
 use crate::record::recorder::cpu_mask;
-use crate::record::trace_dat::read_at_once;
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
 use whylate_core::result::HistogramKind;
@@ -54,19 +51,11 @@ struct Decoding {
     reader: BufferReader,
 }
 
-/// The ring of one CPU.
-#[derive(Debug)]
-struct Pipe {
-    cpu: CpuId,
-    path: PathBuf,
-    file: File,
-}
-
 /// Histograms that are counted here. Dropping them ends the recording and removes its buffer.
 #[derive(Debug)]
 pub(super) struct TraceHistograms {
     // Before the buffer: an open file would keep it busy.
-    pipes: Vec<Pipe>,
+    pipes: Vec<(CpuId, Pipe)>,
     decoding: Decoding,
     counter: Counter,
     process: Option<u32>,
@@ -94,8 +83,8 @@ impl TraceHistograms {
         buffer.set("tracing_cpumask", &cpu_mask(&online.iter().copied().collect()))?;
         let decoding = Decoding::read(buffer.tracefs().top())?;
         set_filters(&buffer, config)?;
-        let pipes =
-            online.into_iter().map(|cpu| Pipe::open(buffer.folder(), cpu)).collect::<Result<_, _>>()?;
+        let open = |cpu| Ok((cpu, Pipe::of_pages(buffer.folder(), cpu)?));
+        let pipes = online.into_iter().map(open).collect::<Result<_, RecordError>>()?;
         for event in EVENTS {
             buffer.set(&format!("events/{event}/enable"), "1")?;
         }
@@ -121,8 +110,8 @@ impl TraceHistograms {
             self.counter.set_threads(&before | &self.threads);
         }
         let mut pages = Vec::with_capacity(self.pipes.len());
-        for pipe in &mut self.pipes {
-            pages.push((pipe.cpu, pipe.read(self.decoding.layout.page_bytes)?));
+        for (cpu, pipe) in &mut self.pipes {
+            pages.push((*cpu, read(pipe, self.decoding.layout.page_bytes)?));
         }
         self.decoding.steps(pages, &mut self.later)?;
         self.later.sort_by_key(|step| step.at_ns);
@@ -171,49 +160,13 @@ impl TraceHistograms {
     }
 }
 
-impl Pipe {
-    fn open(folder: &Path, cpu: CpuId) -> Result<Self, RecordError> {
-        let path = folder.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-        let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        let open = OpenOptions::new().read(true).custom_flags(no_wait).open(&path);
-        match open {
-            Ok(file) => Ok(Self { cpu, path, file }),
-            Err(source) => Err(RecordError::Read { path, source }),
-        }
-    }
-
-    /// The pages that are there.
-    fn read(&mut self, page_bytes: usize) -> Result<Vec<u8>, RecordError> {
-        let mut pages = Vec::new();
-        let mut end = 0;
-        while end < READ_MAX {
-            pages.resize(end + page_bytes, 0);
-            match self.file.read(&mut pages[end..]) {
-                Ok(0) => break,
-                Ok(length) => {
-                    pages[end + length..].fill(0);
-                    end += page_bytes;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(RecordError::Read { path: self.path.clone(), source }),
-            }
-        }
-        pages.truncate(end);
-        Ok(pages)
-    }
-}
-
 impl Decoding {
     fn read(top: &Path) -> Result<Self, RecordError> {
-        let order = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
         let unfit = |path: PathBuf, message: String| RecordError::Read {
             path,
             source: io::Error::new(ErrorKind::InvalidData, message),
         };
-        let path = top.join("events/header_page");
-        let text = String::from_utf8_lossy(&read_at_once(&path)?).into_owned();
-        let layout = PageLayout::parse(&text, order).map_err(|message| unfit(path, message))?;
+        let layout = page_layout(top)?;
         let mut formats = Vec::with_capacity(EVENTS.len());
         for event in EVENTS {
             let path = top.join("events").join(event).join("format");
@@ -223,7 +176,11 @@ impl Decoding {
             formats.push(Outline::parse(system, text).map_err(|error| unfit(path, error.to_string()))?);
         }
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
-        let kernel = Kernel { order, long_bytes: layout.commit_width, release: Release::parse(&release) };
+        let kernel = Kernel {
+            order: layout.order,
+            long_bytes: layout.commit_width,
+            release: Release::parse(&release),
+        };
         Ok(Self { layout, kernel, reader: new_reader(kernel, &formats), formats })
     }
 
@@ -259,6 +216,21 @@ fn new_reader(kernel: Kernel, formats: &[Outline]) -> BufferReader {
         symbols,
         clock: Clock::default(),
     })
+}
+
+/// The pages that are there.
+fn read(pipe: &mut Pipe, page_bytes: usize) -> Result<Vec<u8>, RecordError> {
+    let mut pages = Vec::new();
+    let mut end = 0;
+    while end < READ_MAX {
+        pages.resize(end + page_bytes, 0);
+        if !pipe.next_page(&mut pages[end..])? {
+            break;
+        }
+        end += page_bytes;
+    }
+    pages.truncate(end);
+    Ok(pages)
 }
 
 /// The CPUs that have a ring.
