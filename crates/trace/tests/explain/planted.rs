@@ -16,13 +16,38 @@ fn sleeping(rest: &str) -> String {
 
 /// Its timer comes at `at` us on the idle CPU.
 fn woken_at(at: u64) -> String {
+    format!("{at}.1 1 idle-0 d..h1.. vec local_timer\n{}", expires_at(at))
+}
+
+/// The interrupt that has begun expires its timer at `at` us on the idle CPU.
+fn expires_at(at: u64) -> String {
     format!(
-        "{at}.1 1 idle-0 d..h1.. vec local_timer
-         {at}.2 1 idle-0 d..h1.. expire {at}
+        "{at}.2 1 idle-0 d..h1.. expire {at}
          {at}.3 1 idle-0 d..h2.. waking cyclictest-7:19 1
          {at}.6 1 idle-0 d..h1.. vecx local_timer
          {at}.7 1 idle-0 ....... idle -
          {at}.9 1 idle-0 d...2.. switch idle-0:120 R > cyclictest-7:19"
+    )
+}
+
+/// It was woken in time, and sleeps again from 1210 us to 2000 us while `thread` (`command-pid:priority`) has its CPU.
+fn asleep_behind(thread: &str, rest: &str) -> String {
+    sleeping(&format!(
+        "{}
+         1200 1 cyclictest-7 ....... timer_start 2000
+         1210 1 cyclictest-7 d...2.. switch cyclictest-7:19 S > {thread}
+         {rest}",
+        woken_at(1_001)
+    ))
+}
+
+/// Its timer comes at `at` us while `thread` (`command-pid`) has its CPU.
+fn found_by_timer(thread: &str, at: u64) -> String {
+    format!(
+        "{at}.2 1 {thread} d..h... vec local_timer
+         {at}.3 1 {thread} d..h... expire {at}
+         {at}.4 1 {thread} d..h... waking cyclictest-7:19 1
+         {at}.6 1 {thread} d..h... vecx local_timer"
     )
 }
 
@@ -110,7 +135,7 @@ fn a_long_handler_of_a_timer_is_named_by_the_timers_events() {
          901 1 idle-0 d..h1.. expire 900 5 plant_hard_irq_stall
          3990 1 idle-0 d..h1.. expirex 5
          {}",
-        woken_at(4_000).replacen("4000.1 1 idle-0 d..h1.. vec local_timer", "", 1)
+        expires_at(4_000)
     )));
     assert_eq!(only(&result).1, CauseKind::Irq);
     assert_eq!(result.spikes[0].cause.function.as_deref(), Some("plant_hard_irq_stall"));
@@ -119,41 +144,35 @@ fn a_long_handler_of_a_timer_is_named_by_the_timers_events() {
 #[test]
 fn the_way_out_of_an_interrupt_belongs_to_nobody() {
     // `irq_exit_rcu` is traced with an interrupt's flags, and is the last word before the thread goes on for long.
-    let result = explained(&sleeping(&format!(
-        "{}
-         1200 1 cyclictest-7 ....... timer_start 2000
-         1210 1 cyclictest-7 d...2.. switch cyclictest-7:19 S > plant-9:1
-         1220 1 plant-9 ....... fn plant_rt_thread_stall <- act
-         2000.1 1 plant-9 d...... fn irq_enter_rcu <- sysvec_apic_timer_interrupt
-         2000.2 1 plant-9 d..h... vec local_timer
-         2000.3 1 plant-9 d..h... expire 2000
-         2000.4 1 plant-9 d..h... waking cyclictest-7:19 1
-         2000.6 1 plant-9 d..h... vecx local_timer
-         2000.7 1 plant-9 d..h... fn irq_exit_rcu <- sysvec_apic_timer_interrupt
-         3000 1 plant-9 d...... fn irq_enter_rcu <- sysvec_apic_timer_interrupt
-         3001 1 plant-9 d..h... vec local_timer
-         3002 1 plant-9 d..h... vecx local_timer
-         3003 1 plant-9 d..h... fn irq_exit_rcu <- sysvec_apic_timer_interrupt
-         4000 1 plant-9 ....... fn schedule <- act
-         4001 1 plant-9 d...2.. switch plant-9:1 S > cyclictest-7:19",
-        woken_at(1_001)
-    )));
+    let result = explained(&asleep_behind(
+        "plant-9:1",
+        &format!(
+            "1220 1 plant-9 ....... fn plant_rt_thread_stall <- act
+             2000.1 1 plant-9 d...... fn irq_enter_rcu <- sysvec_apic_timer_interrupt
+             {}
+             2000.7 1 plant-9 d..h... fn irq_exit_rcu <- sysvec_apic_timer_interrupt
+             3000 1 plant-9 d...... fn irq_enter_rcu <- sysvec_apic_timer_interrupt
+             3001 1 plant-9 d..h... vec local_timer
+             3002 1 plant-9 d..h... vecx local_timer
+             3003 1 plant-9 d..h... fn irq_exit_rcu <- sysvec_apic_timer_interrupt
+             4000 1 plant-9 ....... fn schedule <- act
+             4001 1 plant-9 d...2.. switch plant-9:1 S > cyclictest-7:19",
+            found_by_timer("plant-9", 2_000)
+        ),
+    ));
     assert_eq!(only(&result), (2000, CauseKind::Thread, "plant", "plant_rt_thread_stall"));
 }
 
 #[test]
 fn a_boosted_owner_has_the_priority_that_it_was_lent() {
-    let result = explained(&sleeping(&format!(
-        "{}
-         1200 1 cyclictest-7 ....... timer_start 2000
-         1210 1 cyclictest-7 d...2.. switch cyclictest-7:19 S > owner-9:98
-         1220 1 owner-9 d...1.. pi owner-9:98 > 1
-         2000.1 1 owner-9 d..h... vec local_timer
-         2000.2 1 owner-9 d..h... expire 2000
-         2000.3 1 owner-9 d..h... waking cyclictest-7:19 1
-         2000.4 1 owner-9 d..h... vecx local_timer
-         4001 1 owner-9 d...2.. switch owner-9:98 S > cyclictest-7:19",
-        woken_at(1_001)
-    )));
+    let result = explained(&asleep_behind(
+        "owner-9:98",
+        &format!(
+            "1220 1 owner-9 d...1.. pi owner-9:98 > 1
+             {}
+             4001 1 owner-9 d...2.. switch owner-9:98 S > cyclictest-7:19",
+            found_by_timer("owner-9", 2_000)
+        ),
+    ));
     assert_eq!(only(&result), (2000, CauseKind::Thread, "owner", ""));
 }
