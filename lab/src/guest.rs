@@ -5,6 +5,7 @@ use crate::error::LabError;
 use crate::host;
 use crate::kernel_log;
 use crate::machine::Machine;
+use crate::output::Output;
 use crate::qemu::{self, Parts};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io::{Read, Write};
@@ -25,21 +26,6 @@ const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(1);
 const MONITOR_LIMIT: Duration = Duration::from_secs(60);
 /// Lines of the console that an error shows.
 const CONSOLE_LINES: usize = 40;
-
-/// What a script in a guest left behind.
-#[derive(Debug)]
-pub struct Output {
-    /// Its exit status; 128 and more when a signal ended it.
-    pub status: i32,
-    /// Its stdout.
-    pub stdout: String,
-    /// Its stderr.
-    pub stderr: String,
-    /// What the kernel logged while it ran.
-    pub kernel_log: String,
-    /// The folder with what it put into `$OUT`, until the guest ends.
-    pub files: PathBuf,
-}
 
 /// A running guest. Dropping it ends it.
 #[derive(Debug)]

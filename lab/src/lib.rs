@@ -19,6 +19,7 @@ mod initramfs;
 mod kernel;
 mod kernel_log;
 mod machine;
+mod output;
 mod packages;
 mod plant;
 mod plant_module;
@@ -28,10 +29,11 @@ pub mod suite;
 
 pub use cache::Cache;
 pub use error::LabError;
-pub use guest::{Guest, Output, Running};
+pub use guest::{Guest, Running};
 pub use kernel_log::trouble;
 pub use machine::{Device, Image, Kernel, Machine, Profile};
-pub use plant::Stall;
+pub use output::Output;
+pub use plant::{LOAD_PLANT, Stall};
 
 use std::path::PathBuf;
 use std::time::Duration;

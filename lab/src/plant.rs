@@ -3,6 +3,9 @@
 use crate::error::LabError;
 use crate::guest::Guest;
 
+/// A shell command that loads the module that plants causes, where it is not.
+pub const LOAD_PLANT: &str = "[ -e /proc/plant ] || insmod /lab/plant.ko\n";
+
 /// One stall, as `/proc/plant` and the planters of user space log it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
@@ -71,7 +74,7 @@ impl Guest {
     /// When the module refuses the command, or the kernel complains.
     pub fn plant(&mut self, command: &str) -> Result<Vec<Stall>, LabError> {
         let log = self.ok(&format!(
-            "[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\necho '{command}' >/proc/plant\n\
+            "{LOAD_PLANT}echo clear >/proc/plant\necho '{command}' >/proc/plant\n\
              cat /proc/plant"
         ))?;
         Stall::read(&log)

@@ -13,6 +13,7 @@ use whylate_sys::host::HostRoot;
 use whylate_sys::{clock, schedule};
 use whylate_trace::record::RecordError;
 use whylate_trace::record::histograms::LatencyHistograms;
+use whylate_treat::TreatError;
 
 const SLEEPS: u64 = 2_000;
 
@@ -26,6 +27,10 @@ fn start(config: &HistogramsConfig, source: HistogramSource) -> Option<LatencyHi
         }
         Err(RecordError::Bpf(error)) if error.is_unavailable() => {
             eprintln!("skipped: {error}");
+            None
+        }
+        Err(RecordError::Journal(TreatError::Held { holder })) => {
+            eprintln!("skipped: {holder} counts");
             None
         }
         Err(error) => panic!("{error}"),

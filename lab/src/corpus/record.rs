@@ -2,36 +2,17 @@
 
 use super::recipe::{Planter, Recipe, Recording};
 use crate::error::LabError;
-use crate::guest::{Guest, Output};
+use crate::guest::Guest;
 use crate::host;
 use crate::machine::Kernel;
-use crate::plant::Stall;
+use crate::output::Output;
+use crate::plant::{LOAD_PLANT, Stall};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use whylate_core::plan::TraceProfile;
 
-/// The events of the light profile of `whylate trace record`, as far as Linux 6.1 has them.
-const EVENTS: [&str; 25] = [
-    "sched/sched_switch",
-    "sched/sched_waking",
-    "sched/sched_wakeup",
-    "sched/sched_wakeup_new",
-    "sched/sched_migrate_task",
-    "sched/sched_pi_setprio",
-    "irq/irq_handler_entry",
-    "irq/irq_handler_exit",
-    "irq/softirq_raise",
-    "irq/softirq_entry",
-    "irq/softirq_exit",
-    "timer/hrtimer_start",
-    "timer/hrtimer_cancel",
-    "timer/hrtimer_expire_entry",
-    "timer/hrtimer_expire_exit",
-    "nmi/nmi_handler",
-    "exceptions/page_fault_user",
-    "exceptions/page_fault_kernel",
-    "power/cpu_idle",
-    "lock/contention_begin",
-    "lock/contention_end",
+/// The events beside those of the light profile of `whylate trace record`: of the systems that it records whole.
+const EVENTS: [&str; 4] = [
     "irq_vectors/local_timer_entry",
     "irq_vectors/local_timer_exit",
     "ipi/ipi_send_cpu",
@@ -67,14 +48,15 @@ pub(super) struct Recorded {
 fn events() -> Vec<String> {
     let vectors =
         VECTORS.iter().flat_map(|name| ["entry", "exit"].map(|end| format!("irq_vectors/{name}_{end}")));
-    EVENTS.iter().map(|event| (*event).to_owned()).chain(vectors).collect()
+    let events = TraceProfile::EVENTS.into_iter().chain(EVENTS).map(str::to_owned);
+    events.chain(vectors).collect()
 }
 
 /// Copies out what does not change: formats and symbols. Sets the buffer up.
 pub(super) fn prepare(guest: &mut Guest, kernel: Kernel) -> Result<Output, LabError> {
     let events = events().join(" ");
     let script = format!(
-        "set -e\n[ -e /proc/plant ] || insmod /lab/plant.ko\n\
+        "set -e\n{LOAD_PLANT}\
          trace=/sys/kernel/tracing/instances/corpus; mkdir -p $trace; cd $trace\n\
          echo 0 >tracing_on; echo mono >trace_clock; echo 6144 >buffer_size_kb\n\
          for event in {events}; do\n\

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use whylate_lab::suite::LabTest;
-use whylate_lab::{Guest, Kernel, LabError, Machine, Profile, Stall};
+use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
 
 /// How often each cause is planted beside a probe.
 const STALLS: usize = 20;
@@ -107,7 +107,7 @@ fn plant_beside(
     measure: &str,
 ) -> Result<(Vec<Stall>, Value), LabError> {
     let mut script = format!(
-        "set -e\ntaskset -pc 0 $$ >/dev/null\n[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\n\
+        "set -e\ntaskset -pc 0 $$ >/dev/null\n{LOAD_PLANT}echo clear >/proc/plant\n\
          {measure} --causes --json -q >$OUT/result.json & probe=$!\n\
          while ! grep -qs 'internal-prob[e]' /proc/[0-9]*/cmdline && kill -0 $probe; do sleep 0.2; done\nsleep 1\n"
     );
@@ -117,8 +117,7 @@ fn plant_beside(
     script.push_str("wait $probe\ncat /proc/plant");
     let output = guest.start(&script)?.wait(Duration::from_secs(150))?;
     assert_eq!(output.status, 0, "{}", output.stderr);
-    let text = std::fs::read_to_string(output.files.join("result.json")).unwrap_or_default();
-    let result: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let result = output.json("result.json")?;
     Ok((Stall::read(&output.stdout)?, result))
 }
 
@@ -221,8 +220,7 @@ fn stopped_and_throttled(guest: &mut Guest) -> Result<(), LabError> {
     }
     let output = running.wait(PAUSE)?;
     assert_eq!(output.status, 0, "{}", output.stderr);
-    let text = std::fs::read_to_string(output.files.join("result.json")).unwrap_or_default();
-    let result: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let result = output.json("result.json")?;
     let spikes = result["spikes"].as_array().cloned().unwrap_or_default();
     let of_kind =
         |kind: &str| spikes.iter().filter(|spike| spike["cause"]["kind"] == kind).collect::<Vec<_>>();

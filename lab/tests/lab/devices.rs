@@ -1,7 +1,7 @@
 //! Devices that were asked for are there, and are mapped as real ones would be.
 
 use whylate_lab::suite::LabTest;
-use whylate_lab::{Device, Guest, Image, Kernel, LabError, Machine, Profile};
+use whylate_lab::{Device, Guest, Image, Kernel, LOAD_PLANT, LabError, Machine, Profile};
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let machine = |devices: &[Device]| Machine::new(Profile::Threads, Kernel::RealTime).with(devices);
@@ -28,11 +28,9 @@ pub(crate) fn tests() -> Vec<LabTest> {
     ]
 }
 
-const PLANT: &str = "[ -e /proc/plant ] || insmod /lab/plant.ko\n";
-
 fn vgem(guest: &mut Guest) -> Result<(), LabError> {
     let kind = guest.ok(&format!(
-        "{PLANT}modprobe vgem\ncard=$(ls -d /sys/devices/platform/vgem/drm/card* | head -1)\n\
+        "{LOAD_PLANT}modprobe vgem\ncard=$(ls -d /sys/devices/platform/vgem/drm/card* | head -1)\n\
          /lab/memory-type /dev/dri/${{card##*/}}"
     ))?;
     assert_eq!(kind, "WC");
@@ -69,7 +67,8 @@ fn bar(guest: &mut Guest) -> Result<(), LabError> {
         guest.ok("for d in /sys/bus/pci/devices/*; do [ $(cat $d/device) != 0x1110 ] || echo $d; done")?;
     assert!(!path.is_empty(), "there is no ivshmem device");
     for (resource, expected) in [("resource2", "UC-"), ("resource2_wc", "WC")] {
-        let kind = guest.ok(&format!("{PLANT}echo 1 >{path}/enable\n/lab/memory-type {path}/{resource}"))?;
+        let kind =
+            guest.ok(&format!("{LOAD_PLANT}echo 1 >{path}/enable\n/lab/memory-type {path}/{resource}"))?;
         assert_eq!(kind, expected, "{resource}");
     }
     Ok(())
@@ -98,7 +97,7 @@ fn cpu_is_plugged_in(guest: &mut Guest) -> Result<(), LabError> {
 fn vesa(guest: &mut Guest) -> Result<(), LabError> {
     let name = guest.ok("cat /proc/fb")?;
     assert!(name.contains("VESA"), "{name}");
-    let kind = guest.ok(&format!("{PLANT}/lab/memory-type /dev/fb0"))?;
+    let kind = guest.ok(&format!("{LOAD_PLANT}/lab/memory-type /dev/fb0"))?;
     assert_eq!(kind, "WC");
     Ok(())
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use whylate_lab::suite::LabTest;
-use whylate_lab::{Guest, Kernel, LabError, Machine, Output, Profile, Stall};
+use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
 
 /// How far a measured length may be from the planted one.
 const TOLERANCE: f64 = 0.05;
@@ -36,7 +36,7 @@ fn measure_beside_plants(guest: &mut Guest, command: &str) -> Result<(Vec<Stall>
     // The first, short measurement brings all files into memory: in counted time a disk may take longer than the pause
     // before the first stall.
     let script = format!(
-        "set -e\n[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\n\
+        "set -e\n{LOAD_PLANT}echo clear >/proc/plant\n\
          {command} --duration 50ms >/dev/null 2>&1\n\
          echo 'irq-off 3ms cpu=0 after=1500ms count={STALLS} every=230ms' >/proc/plant &\n\
          {command} --duration 5s --spikes 5000 --json -q >$OUT/result.json\nwait\ncat /proc/plant"
@@ -45,13 +45,7 @@ fn measure_beside_plants(guest: &mut Guest, command: &str) -> Result<(Vec<Stall>
     assert_eq!(output.status, 0, "{}", output.stderr);
     let stalls = Stall::read(&output.stdout)?;
     assert_eq!(stalls.len(), STALLS, "{stalls:?}");
-    Ok((stalls, result(&output)))
-}
-
-fn result(output: &Output) -> Value {
-    let text = std::fs::read_to_string(output.files.join("result.json")).unwrap_or_default();
-    serde_json::from_str(&text)
-        .unwrap_or_else(|error| panic!("{error} in the result: {text}\n{}", output.stderr))
+    Ok((stalls, output.json("result.json")?))
 }
 
 /// For each stall, the length of the spike that spans its end.
@@ -105,7 +99,8 @@ fn beside_cyclictest(guest: &mut Guest) -> Result<(), LabError> {
     assert_eq!(output.status, 0, "{}", output.stderr);
     // T: 0 (  123) P:95 I:1000 C:   2000 Min:      5 Act:    8 Avg:    7 Max:      43
     let cycles = number_after(&output.stdout, "C:");
-    let cpu = &result(&output)["cpus"][0];
+    let result = output.json("result.json")?;
+    let cpu = &result["cpus"][0];
     let samples = cpu["samples"].as_u64().unwrap_or_default();
     assert!((1900..=2100).contains(&samples), "{samples} samples");
     assert!(cycles.abs_diff(samples) <= 20, "cyclictest counted {cycles}, whylate {samples}");
@@ -131,7 +126,7 @@ fn run_quick(guest: &mut Guest) -> Result<(), LabError> {
                   --set noise_floor=50ms -o /tmp/run --json >$OUT/result.json";
     let output = guest.start(script)?.wait(Duration::from_secs(240))?;
     assert_eq!(output.status, 0, "{}", output.stderr);
-    let result = result(&output);
+    let result = output.json("result.json")?;
     assert_eq!(result["format"], "whylate.run/1");
     let cells = result["cells"].as_array().cloned().unwrap_or_default();
     assert_eq!(cells.len(), 3, "{cells:?}");
@@ -163,7 +158,7 @@ fn stopped_machine(guest: &mut Guest) -> Result<(), LabError> {
     }
     let output = running.wait(PAUSE)?;
     assert_eq!(output.status, 0, "{}", output.stderr);
-    let spikes = result(&output)["spikes"].as_array().cloned().unwrap_or_default();
+    let spikes = output.json("result.json")?["spikes"].as_array().cloned().unwrap_or_default();
     let lengths: Vec<u64> = spikes.iter().filter_map(|spike| spike["latency_ns"].as_u64()).collect();
     let long = lengths.iter().filter(|length| **length >= shortest.as_nanos() as u64 * 9 / 10).count();
     assert!(long >= 2, "stopped for {shortest:?} again and again, gaps of {lengths:?} ns");

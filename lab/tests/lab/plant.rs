@@ -2,7 +2,7 @@
 
 use crate::trace::{self, Event};
 use whylate_lab::suite::LabTest;
-use whylate_lab::{Guest, Kernel, LabError, Machine, Profile, Stall};
+use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
 
 /// Length of the planted stalls in counted time: longer than a tick, so that each spans one.
 const LENGTH_NS: u64 = 6_000_000;
@@ -118,7 +118,7 @@ fn check(guest: &mut Guest, row: &Row, cpu: u32, options: &str) -> Result<(), La
     let counted = guest.ok("nproc")? == "1";
     let length_ns = if counted { LENGTH_NS } else { LENGTH_OF_THREADS_NS };
     let script = format!(
-        "[ -e /proc/plant ] || insmod /lab/plant.ko\n\
+        "{LOAD_PLANT}\
          cyclictest -q -m -t1 -a{cpu} -p20 -i500 -D120 >/dev/null &\n\
          until [ $(ls /proc/$!/task | wc -l) -gt 1 ]; do sleep 0.05; done\necho clear >/proc/plant\n\
          echo '{cause} {length_ns}ns cpu={cpu} {options} count=2 every={PAUSE_NS}ns' >/proc/plant\n\

@@ -86,12 +86,12 @@ fn shielded(guest: &mut Guest, flags: &str) -> Result<Value, LabError> {
     assert_eq!(output.status, 0, "{}{}\n{said}\n{given_back}", output.stdout, output.stderr);
     assert!(given_back.contains("as they were before"), "{given_back}");
 
-    let table = json(&file("cpus.json"));
+    let table = output.json("cpus.json")?;
     assert_shielded(&table);
-    let timer = json(&file("timer.json"));
+    let timer = output.json("timer.json")?;
     assert!(timer["cpus"][0]["samples"].as_u64().is_some_and(|samples| samples > 0), "{timer}");
-    assert_eq!(row(&json(&file("offline.json")))["online"], Value::Bool(false));
-    let online = json(&file("online.json"));
+    assert_eq!(row(&output.json("offline.json")?)["online"], Value::Bool(false));
+    let online = output.json("online.json")?;
     if flags.is_empty() {
         assert_shielded(&online);
     }
@@ -108,10 +108,6 @@ fn assert_shielded(table: &Value) {
     for thread in ["migration/1", "cpuhp/1", "ksoftirqd/1"] {
         assert!(pinned.iter().any(|name| name == thread), "no {thread} in {pinned:?}");
     }
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 fn row(table: &Value) -> &Value {

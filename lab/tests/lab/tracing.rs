@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::time::Duration;
 use whylate_lab::suite::LabTest;
-use whylate_lab::{Guest, Kernel, LabError, Machine, Output, Profile, Stall};
+use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Output, Profile, Stall};
 
 /// Length of the planted stalls.
 const STALL_NS: u64 = 6_000_000;
@@ -44,12 +44,6 @@ pub(crate) fn tests() -> Vec<LabTest> {
     tests
 }
 
-fn json(output: &Output, file: &str) -> Value {
-    let text = std::fs::read_to_string(output.files.join(file)).unwrap_or_default();
-    serde_json::from_str(&text)
-        .unwrap_or_else(|error| panic!("{error} in {file}: {text}\n{}\n{}", output.stdout, output.stderr))
-}
-
 fn stalls(output: &Output) -> Vec<Stall> {
     let log = std::fs::read_to_string(output.files.join("plant")).unwrap_or_default();
     Stall::read(&log).unwrap_or_else(|error| panic!("{error}: {log}"))
@@ -63,7 +57,7 @@ const SNAPSHOT: &str = "snapshot() { (cd /sys/kernel/tracing; grep -H . tracing_
 /// probe measures.
 fn record(guest: &mut Guest, profile: &str, length_ns: u64) -> Result<Output, LabError> {
     let script = format!(
-        "{SNAPSHOT}[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\nrm -f /tmp/late.dat\n\
+        "{SNAPSHOT}{LOAD_PLANT}echo clear >/proc/plant\nrm -f /tmp/late.dat\n\
          whylate explain --help >/dev/null\nsnapshot >/tmp/before\n\
          whylate trace record --until {}ns --profile {profile} --cpu 0 -i 1ms -D 100s --buffer 2MiB -o /tmp/late.dat --json -q \
          >$OUT/recorded.json & record=$!\n\
@@ -93,10 +87,10 @@ fn spike_of(explained: &Value, stalls: &[Stall]) -> Value {
     spikes.iter().find(spans).cloned().unwrap_or_else(|| panic!("{stalls:?} made none of {explained:#}"))
 }
 
-fn assert_named(output: &Output) {
+fn assert_named(output: &Output) -> Result<(), LabError> {
     let stalls = stalls(output);
     for (file, key) in [("recorded.json", Some("explained")), ("explained.json", None)] {
-        let document = json(output, file);
+        let document = output.json(file)?;
         let explained = key.map_or(&document, |key| &document[key]);
         let spike = spike_of(explained, &stalls);
         let cause = &spike["cause"];
@@ -109,12 +103,13 @@ fn assert_named(output: &Output) {
     let events: u64 =
         output.stdout.lines().next().and_then(|line| line.trim().parse().ok()).unwrap_or_default();
     assert!(events > 100, "trace-cmd shows {}", output.stdout);
+    Ok(())
 }
 
 fn record_light(guest: &mut Guest) -> Result<(), LabError> {
     let output = record(guest, "light", STALL_NS)?;
     let stalls = stalls(&output);
-    let spike = spike_of(&json(&output, "recorded.json")["explained"], &stalls);
+    let spike = spike_of(&output.json("recorded.json")?["explained"], &stalls);
     // No event tells the function: nothing else must be named.
     let cause = &spike["cause"];
     let kind = cause["kind"].as_str().unwrap_or_default();
@@ -125,8 +120,7 @@ fn record_light(guest: &mut Guest) -> Result<(), LabError> {
 }
 
 fn record_functions(guest: &mut Guest) -> Result<(), LabError> {
-    assert_named(&record(guest, "functions", LONG_STALL_NS)?);
-    Ok(())
+    assert_named(&record(guest, "functions", LONG_STALL_NS)?)
 }
 
 fn record_graph(guest: &mut Guest) -> Result<(), LabError> {
@@ -138,8 +132,7 @@ fn record_graph(guest: &mut Guest) -> Result<(), LabError> {
         assert!(told.stderr.contains("function_graph tracer"), "{}", told.stderr);
         return Ok(());
     }
-    assert_named(&record(guest, "graph", LONG_STALL_NS)?);
-    Ok(())
+    assert_named(&record(guest, "graph", LONG_STALL_NS)?)
 }
 
 /// A plan of one cell, measured on CPU 0.
@@ -153,7 +146,7 @@ fn plan(duration: &str, more: &str) -> String {
 /// Runs the plan while `plant` is written to the planter, once the instance of `purpose` records.
 fn run_beside(guest: &mut Guest, plan: &str, purpose: &str, plant: &str) -> Result<Output, LabError> {
     let script = format!(
-        "{SNAPSHOT}[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\n{plan}\
+        "{SNAPSHOT}{LOAD_PLANT}echo clear >/proc/plant\n{plan}\
          whylate plans quick >/dev/null\nsnapshot >/tmp/before\n\
          whylate run /tmp/plan.toml -o /tmp/run --json -q >$OUT/result.json & run=$!\n\
          until grep -qs 1 /sys/kernel/tracing/instances/whylate-{purpose}-*/tracing_on; do\n\
@@ -171,7 +164,7 @@ fn on_spike(guest: &mut Guest) -> Result<(), LabError> {
                 [[probe]]\nkind = \"timer\"\ninterval = \"1ms\"";
     let plant = format!("irq-off {LONG_STALL_NS}ns cpu=0 count=10 every=400ms");
     let output = run_beside(guest, &plan("6s", more), "trace", &plant)?;
-    let (result, stalls) = (json(&output, "result.json"), stalls(&output));
+    let (result, stalls) = (output.json("result.json")?, stalls(&output));
     let cell = &result["cells"][0];
     let trace = &cell["traces"][0];
     let spike = spike_of(&trace["explained"], &stalls);
@@ -191,8 +184,8 @@ fn on_spike(guest: &mut Guest) -> Result<(), LabError> {
 }
 
 /// The figures of a tracer on the first CPU of the first cell.
-fn figures(output: &Output, series: &str) -> Value {
-    let result = json(output, "result.json");
+fn figures(output: &Output, series: &str) -> Result<Value, LabError> {
+    let result = output.json("result.json")?;
     let probe = &result["cells"][0]["probes"][0];
     assert_eq!(
         (&probe["probe"], &probe["cpus"][0]["series"]),
@@ -200,14 +193,14 @@ fn figures(output: &Output, series: &str) -> Value {
         "{result:#}"
     );
     assert_eq!(result["restored"], true, "{result:#}");
-    probe["cpus"][0].clone()
+    Ok(probe["cpus"][0].clone())
 }
 
 fn timerlat(guest: &mut Guest) -> Result<(), LabError> {
     let more = "[target]\ncpus = \"0\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"timerlat\"\nperiod = \"1ms\"\npriority = 95";
     let plant = format!("irq-off {STALL_NS}ns cpu=0 count=3 every=200ms");
     let output = run_beside(guest, &plan("6s", more), "tracer", &plant)?;
-    let (cpu, stalls) = (figures(&output, "timerlat"), stalls(&output));
+    let (cpu, stalls) = (figures(&output, "timerlat")?, stalls(&output));
     let longest = stalls.iter().map(Stall::length_ns).max().unwrap_or_default();
     // A period begins at any moment of the stall's first millisecond.
     let fits = |value: &Value| {
@@ -225,7 +218,7 @@ fn osnoise(guest: &mut Guest) -> Result<(), LabError> {
                 window = \"200ms\"\nthreshold = \"5us\"";
     let plant = format!("hard-irq {LONG_STALL_NS}ns cpu=0 count=8 every=130ms");
     let output = run_beside(guest, &plan("8s", more), "tracer", &plant)?;
-    let (cpu, stalls) = (figures(&output, "osnoise"), stalls(&output));
+    let (cpu, stalls) = (figures(&output, "osnoise")?, stalls(&output));
     let longest = stalls.iter().map(Stall::length_ns).max().unwrap_or_default();
     let max = cpu["max_ns"].as_u64().unwrap_or_default();
     // The interrupt hits the thread that asked for it: what that and others took around it is in the same noise.
@@ -250,7 +243,7 @@ fn missing_tracers(guest: &mut Guest) -> Result<(), LabError> {
             plan("200ms", &more)
         );
         let beside = guest.run(&script)?;
-        let result = json(&beside, "result.json");
+        let result = beside.json("result.json")?;
         assert_eq!(result["cells"][0]["probes"].as_array().map(Vec::len), Some(1), "{result:#}");
         assert!(result["warnings"].to_string().contains(&option), "{}", result["warnings"]);
     }

@@ -76,6 +76,31 @@ pub enum TraceProfile {
 }
 
 impl TraceProfile {
+    /// Events that explain a late wake-up, as `system/name`; those of every profile. A kernel may lack some of them.
+    pub const EVENTS: [&str; 21] = [
+        "sched/sched_switch",
+        "sched/sched_waking",
+        "sched/sched_wakeup",
+        "sched/sched_wakeup_new",
+        "sched/sched_migrate_task",
+        "sched/sched_pi_setprio",
+        "irq/irq_handler_entry",
+        "irq/irq_handler_exit",
+        "irq/softirq_raise",
+        "irq/softirq_entry",
+        "irq/softirq_exit",
+        "timer/hrtimer_start",
+        "timer/hrtimer_cancel",
+        "timer/hrtimer_expire_entry",
+        "timer/hrtimer_expire_exit",
+        "nmi/nmi_handler",
+        "exceptions/page_fault_user",
+        "exceptions/page_fault_kernel",
+        "power/cpu_idle",
+        "lock/contention_begin",
+        "lock/contention_end",
+    ];
+
     /// Its tracer.
     pub fn tracer(self) -> &'static str {
         match self {

@@ -182,18 +182,18 @@ impl Accountant<'_> {
         depth: u32,
     ) {
         let phase = Phase::Waker { pid, owner };
-        let ran = self.window.events[..wake.index].iter().rev().find_map(|event| match event.kind {
-            EventKind::Switch { next, .. } if next.pid == pid => Some(event.at_ns),
-            _ => None,
-        });
-        let ran = ran.filter(|at| *at > from && depth < DEPTH_MAX && !owner);
-        let Some(ran) = ran else {
+        let events = &self.window.events;
+        let is_switch_to =
+            |event: &Event| matches!(event.kind, EventKind::Switch { next, .. } if next.pid == pid);
+        let ran = events[..wake.index].iter().rposition(is_switch_to);
+        let ran = ran.filter(|place| events[*place].at_ns > from && depth < DEPTH_MAX && !owner);
+        let Some(place) = ran else {
             self.walk(phase, who, wake.cpu, from, woken);
             return;
         };
-        let priority = self.labeller.people.get(&pid).and_then(|person| person.1);
-        self.wait(Who { pid: Some(pid), priority }, wake.cpu, from, ran.min(woken), depth + 1);
-        self.walk(phase, who, wake.cpu, ran.min(woken), woken);
+        let (priority, ran) = (self.labeller.priorities.at(pid, place), events[place].at_ns.min(woken));
+        self.wait(Who { pid: Some(pid), priority }, wake.cpu, from, ran, depth + 1);
+        self.walk(phase, who, wake.cpu, ran, woken);
     }
 
     /// From the wake-up to the moment at which the task ran, on the CPUs that it was queued on.

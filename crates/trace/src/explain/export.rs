@@ -128,10 +128,10 @@ impl Perfetto {
     /// Threads, and interrupts above them.
     fn rows(&mut self, process: u64, spans: &[Span], window: &Window, states: &States, reader: &dyn Reader) {
         let thread = |span: &Span| {
-            let command = span.state.pid.and_then(|pid| window.people.get(&pid)).and_then(|person| person.0);
+            let command = span.state.pid.and_then(|pid| window.people.get(&pid));
             match (span.state.pid, command) {
                 (Some(0), _) => "idle".to_owned(),
-                (Some(pid), Some(name)) => format!("{}-{pid}", reader.names().text(name)),
+                (Some(pid), Some(name)) => format!("{}-{pid}", reader.names().text(*name)),
                 (Some(pid), None) => format!("thread {pid}"),
                 (None, _) => "unknown".to_owned(),
             }

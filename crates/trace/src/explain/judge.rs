@@ -218,12 +218,10 @@ fn function(group: &Group<'_>, accountant: &Accountant<'_>) -> (Option<String>, 
 
 /// The innermost function of a stack that is no mere helper, and its callers. A stack of helpers alone names nobody: where
 /// an interrupt meets the code that calls through a pointer, the kernel cannot follow the stack.
-fn from_stack(mut frames: Vec<String>) -> Option<(Option<String>, Vec<String>)> {
-    let first = frames.iter().position(|name| !vocabulary::is_helper(name))?;
-    frames.drain(..first);
-    let callers = frames.split_off(1.min(frames.len()));
-    let function = frames.pop()?;
-    Some((Some(function), trimmed(callers)))
+fn from_stack(frames: Vec<String>) -> Option<(Option<String>, Vec<String>)> {
+    let mut frames = frames.into_iter().skip_while(|name| vocabulary::is_helper(name));
+    let function = frames.next()?;
+    Some((Some(function), trimmed(frames.collect())))
 }
 
 /// The function that events announced for most of an interrupt's time: a timer's handler, or a function called remotely.

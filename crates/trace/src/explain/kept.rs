@@ -6,7 +6,7 @@
 
 use super::finder::PRIORITY_NORMAL;
 use super::late::{Late, LateKind};
-use super::{Options, TaskChoice, find, spike, warn};
+use super::{Options, TaskChoice, find, spike};
 use crate::event::{EventKind, Name, Task, TaskState};
 use crate::parse::ParseError;
 use crate::reader::{Reader, Selection};
@@ -60,17 +60,16 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
         Some(late) => Some(*late),
         None => measured(reader, moment)?,
     };
-    let mut needs = BTreeSet::new();
+    let (mut spikes, mut needs) = (Vec::new(), BTreeSet::new());
     if let Some(late) = late
         && let Some((spike, more)) = spike::explain(reader, &late)?
     {
         needs.extend(more);
-        result.spikes.push(spike);
+        spikes.push(spike);
     }
     let trace = &mut result.traces[0];
-    (trace.threshold_ns, trace.spikes_found) = (moment.latency_ns, result.spikes.len() as u64);
-    result.warnings = warn::warnings(trace, &found.seen, &needs, &result.spikes);
-    Ok(result)
+    (trace.threshold_ns, trace.spikes_found) = (moment.latency_ns, spikes.len() as u64);
+    Ok(found.completed(result, spikes, &needs, reader))
 }
 
 /// The moment as the probe measured it, of the thread that had the CPU then; `None` where the trace does not reach

@@ -4,11 +4,11 @@
 //! and a thread of low priority does; but once the task is runnable, the same thread must hold it up by other means.
 
 use super::late::LateKind;
+use super::priorities::Priorities;
 use super::state::{Knowledge, Level, Span, State};
 use super::states::States;
 use super::vocabulary;
 use super::window::Window;
-use crate::event::{Event, EventKind};
 use crate::reader::Reader;
 use std::collections::HashMap;
 use whylate_core::result::CauseKind;
@@ -19,12 +19,6 @@ const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
 const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
 /// A thread that is not known within so short a time is none: the CPU switches.
 const SWITCH_MAX_NS: u64 = 50_000;
-/// Events after an interrupt among which its stack is looked for.
-const STACK_AFTER: usize = 4096;
-/// Events before a span among which the stack of the interrupt is looked for that it follows.
-const STACK_BEFORE: usize = 64;
-/// Events before a span among which the last word on a thread's priority is looked for.
-const PRIORITY_BEFORE: usize = 1 << 14;
 /// A runnable real-time task that nobody was asked to make room for, longer than this, is throttled.
 const THROTTLED_LEAST_NS: u64 = 1_000_000;
 
@@ -78,7 +72,9 @@ pub(super) struct Labeller<'a> {
     pub(super) window: &'a Window,
     pub(super) states: &'a States,
     pub(super) reader: &'a dyn Reader,
-    pub(super) people: &'a HashMap<u32, (Option<String>, Option<i32>)>,
+    /// Their commands.
+    pub(super) people: &'a HashMap<u32, String>,
+    pub(super) priorities: &'a Priorities,
     pub(super) late: LateKind,
 }
 
@@ -94,52 +90,12 @@ impl Labeller<'_> {
     pub(super) fn thread(&self, pid: Option<u32>) -> String {
         match pid {
             Some(0) => "idle".to_owned(),
-            Some(pid) => match self.people.get(&pid).and_then(|person| person.0.clone()) {
+            Some(pid) => match self.people.get(&pid).cloned() {
                 Some(name) => name,
                 None => format!("thread {pid}"),
             },
             None => "an unknown thread".to_owned(),
         }
-    }
-
-    /// The functions that the interrupt at the end of a span found at work: the stack that was recorded in it, or that
-    /// the timerlat tracer kept from it. Innermost first; empty without one.
-    pub(super) fn interrupted(&self, span: &Span) -> Vec<String> {
-        let after = &self.window.events[span.events.1..];
-        let Some(first) = after.first().filter(|_| span.ends_in_interrupt) else { return Vec::new() };
-        let own = after.iter().filter(|event| event.cpu == first.cpu).take(STACK_AFTER);
-        own.filter_map(|event| self.below_interrupt(event)).next().unwrap_or_default()
-    }
-
-    /// The functions that the interrupt before a span found at work, to which the CPU returned.
-    pub(super) fn interrupted_before(&self, span: &Span) -> Vec<String> {
-        let before = &self.window.events[..span.events.0 + 1];
-        let Some(last) = before.last() else { return Vec::new() };
-        let own = before.iter().rev().filter(|event| event.cpu == last.cpu).take(STACK_BEFORE);
-        let same = own.take_while(|event| !matches!(event.kind, EventKind::Switch { .. }));
-        same.filter_map(|event| self.below_interrupt(event)).next().unwrap_or_default()
-    }
-
-    /// What a stack that was recorded in an interrupt shows below it.
-    fn below_interrupt(&self, event: &Event) -> Option<Vec<String>> {
-        let EventKind::Stack { frames } = event.kind else { return None };
-        let symbols = self.reader.frames(frames).iter();
-        let names: Vec<&str> =
-            symbols.map_while(|symbol| self.reader.symbol(*symbol).map(|(name, _)| name)).collect();
-        let of_interrupt = event.context.hard_irq || names.contains(&"timerlat_irq");
-        let entry = names.iter().rposition(|name| vocabulary::is_interrupt_frame(name))?;
-        of_interrupt.then(|| names[entry + 1..].iter().map(|name| (*name).to_owned()).collect())
-    }
-
-    /// The priority of a thread at the begin of a span, with what others lent it until then.
-    fn priority_at(&self, pid: u32, span: &Span) -> Option<i32> {
-        let before = self.window.events[..span.events.0 + 1].iter().rev().take(PRIORITY_BEFORE);
-        let told = before.filter_map(|event| match event.kind {
-            EventKind::Switch { next, .. } if next.pid == pid => Some(next.priority),
-            EventKind::PriorityInherited { task, new_priority } if task.pid == pid => Some(new_priority),
-            _ => None,
-        });
-        told.into_iter().next().or_else(|| self.people.get(&pid).and_then(|person| person.1))
     }
 
     /// Labels the part `length_ns` of a span.
@@ -304,7 +260,7 @@ impl Labeller<'_> {
         if name.starts_with("migration/") {
             return self.by(Migration, state, "moves tasks between CPUs", 0.8, "the migration thread ran");
         }
-        let priority = state.pid.and_then(|pid| self.priority_at(pid, span));
+        let priority = state.pid.and_then(|pid| self.priorities.at(pid, span.events.0));
         let certainty = if state.preempt_off == Knowledge::ByEvent { 0.95 } else { 0.9 };
         let off = state.preempt_off.holds();
         match (priority, who.priority) {
@@ -365,7 +321,7 @@ impl Labeller<'_> {
             let what = if owner { "holds the lock" } else { "has not woken the task yet" };
             return self.by(kind, state, what, 0.8, reason);
         }
-        let priority = self.people.get(&pid).and_then(|person| person.1);
+        let priority = self.priorities.at(pid, span.events.0);
         let inner = self.label(Phase::Runnable, Who { pid: Some(pid), priority }, span, length_ns);
         if !owner {
             return inner;

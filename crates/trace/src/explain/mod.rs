@@ -11,11 +11,13 @@ mod cpu;
 mod describe;
 mod export;
 mod finder;
+mod interrupted;
 mod judge;
 mod kept;
 mod label;
 mod late;
 mod marker;
+mod priorities;
 mod rhythm;
 mod spike;
 mod stacks;
@@ -33,10 +35,12 @@ pub use kept::{KeptMoment, explain_kept};
 use crate::parse::ParseError;
 use crate::reader::{Reader, Selection};
 use finder::Finder;
+use label::Need;
 use late::Late;
+use std::collections::BTreeSet;
 use subject::Subject;
 use whylate_core::Warning;
-use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, ExplainedTrace};
+use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, ExplainedSpike, ExplainedTrace};
 
 /// The threshold where nothing else gives one.
 pub const THRESHOLD_NS: u64 = 100_000;
@@ -93,7 +97,7 @@ impl std::str::FromStr for TaskChoice {
 pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResult, ParseError> {
     let found = find(reader, options)?;
     let mut spikes = Vec::new();
-    let mut needs = std::collections::BTreeSet::new();
+    let mut needs = BTreeSet::new();
     for late in &found.lates {
         if let Some((spike, more)) = spike::explain(reader, late)? {
             needs.extend(more);
@@ -102,12 +106,8 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
     }
     spikes.sort_by_key(|spike| (std::cmp::Reverse(spike.latency_ns), spike.expected_ns));
     spikes.truncate(options.top);
-    let mut result = found.result(reader, options, spikes.len() as u64);
-    result.warnings = warn::warnings(&result.traces[0], &found.seen, &needs, &spikes);
-    let remarks = reader.info().remarks.iter();
-    result.warnings.extend(remarks.map(|remark| Warning::without_fix("reader", remark.as_str())));
-    result.spikes = spikes;
-    Ok(result)
+    let result = found.result(reader, options, spikes.len() as u64);
+    Ok(found.completed(result, spikes, &needs, reader))
 }
 
 /// What the first pass found.
@@ -146,6 +146,21 @@ impl Found {
             traces: vec![trace],
             ..ExplainResult::default()
         }
+    }
+
+    /// The result with its spikes, and with warnings of what the trace lacks and of what its reader noticed.
+    fn completed(
+        &self,
+        mut result: ExplainResult,
+        spikes: Vec<ExplainedSpike>,
+        needs: &BTreeSet<Need>,
+        reader: &dyn Reader,
+    ) -> ExplainResult {
+        result.warnings = warn::warnings(&result.traces[0], &self.seen, needs, &spikes);
+        let remarks = reader.info().remarks.iter();
+        result.warnings.extend(remarks.map(|remark| Warning::without_fix("reader", remark.as_str())));
+        result.spikes = spikes;
+        result
     }
 }
 

@@ -4,6 +4,7 @@ use super::account::Accountant;
 use super::judge::{self, Judgement};
 use super::label::{Labeller, Need};
 use super::late::{Late, LateKind};
+use super::priorities::Priorities;
 use super::standstill;
 use super::states;
 use super::window::{self, Window};
@@ -51,14 +52,19 @@ pub(super) fn explain(
 fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement> {
     let states = states::sweep(window, reader);
     let name = |name: crate::event::Name| reader.names().text(name).to_owned();
-    let people: HashMap<u32, (Option<String>, Option<i32>)> = window
-        .people
-        .iter()
-        .map(|(pid, (command, priority))| (*pid, (command.map(name), *priority)))
-        .collect();
-    let priority = late.priority.or_else(|| late.pid.and_then(|pid| people.get(&pid)?.1));
+    let people: HashMap<u32, String> =
+        window.people.iter().map(|(pid, command)| (*pid, name(*command))).collect();
+    let priorities = Priorities::of(window);
+    let priority = late.priority.or_else(|| priorities.first(late.pid?));
     let late = &Late { priority, ..*late };
-    let labeller = Labeller { window, states: &states, reader, people: &people, late: late.kind };
+    let labeller = Labeller {
+        window,
+        states: &states,
+        reader,
+        people: &people,
+        priorities: &priorities,
+        late: late.kind,
+    };
     let mut accountant =
         Accountant { window, states: &states, labeller: &labeller, late, pieces: Vec::new() };
     if late.kind == LateKind::Blocked
@@ -68,7 +74,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement
         return None;
     }
     accountant.run();
-    standstill::relabel(&mut accountant.pieces, window);
+    standstill::relabel(&mut accountant.pieces, &labeller);
     let mut judgement = judge::judge(&accountant, reader);
     if let LateKind::NoiseGap { interference: 0 } = late.kind {
         provably_hardware(&mut judgement, late);

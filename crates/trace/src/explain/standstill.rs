@@ -1,13 +1,15 @@
 //! Whether the whole machine stood still: firmware or a hypervisor that stops every CPU at once.
 //!
 //! Silence alone proves nothing, an idle CPU is silent too. But where a timer of another CPU was due in the silence as
-//! well and came late as well, what stopped was more than the CPU that the task waited for.
+//! well and came late as well, what stopped was more than the CPU that the task waited for. Two CPUs that both have
+//! interrupts off (one spins for a lock that the other one holds) look the same: one of the two has to have been where
+//! interrupts are taken.
 
 use super::account::Piece;
-use super::label::Label;
+use super::label::{Label, Labeller};
+use super::state::{Knowledge, Level, Span};
 use super::window::Window;
 use crate::event::EventKind;
-use std::collections::HashMap;
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
 
@@ -15,14 +17,26 @@ use whylate_core::result::CauseKind;
 const LEAST_NS: u64 = 20_000;
 /// The part of the silence by which another CPU's timer has to be late, and in which another CPU has to be silent.
 const PART: f64 = 0.5;
+/// Idle states above this one may stop the CPU's own timer: then another CPU has to wake it.
+const IDLE_STATE_TICKING_MAX: u32 = 1;
+
+/// A timer that expired late.
+#[derive(Clone, Copy, Debug)]
+struct LateTimer {
+    cpu: CpuId,
+    /// When it was due and when its handler began, on the trace's clock.
+    due_ns: u64,
+    at_ns: u64,
+}
 
 /// Gives the pieces in which the timer's interrupt did not come another kind where the machine stood still.
-pub(super) fn relabel(pieces: &mut [Piece], window: &Window) {
-    use CauseKind::{IdleExit, Irq, TimerLate, Unattributed};
-    for piece in pieces {
-        // It may stop in the middle of a handler.
-        let open = matches!(piece.label.kind, Some(TimerLate | IdleExit | Unattributed | Irq));
-        if open && piece.to - piece.from >= LEAST_NS && stood_still(piece, window) {
+pub(super) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
+    if !pieces.iter().any(is_open) {
+        return;
+    }
+    let timers = late_timers(labeller.window);
+    for piece in pieces.iter_mut().filter(|piece| is_open(piece)) {
+        if stood_still(piece, &timers, labeller) {
             piece.label = Label {
                 kind: Some(CauseKind::Hardware),
                 actor: None,
@@ -36,34 +50,69 @@ pub(super) fn relabel(pieces: &mut [Piece], window: &Window) {
     }
 }
 
-fn stood_still(piece: &Piece, window: &Window) -> bool {
-    let (from, to) = (piece.from, piece.to);
-    let least = ((to - from) as f64 * PART) as u64;
-    let mut armed: HashMap<u64, u64> = HashMap::new();
-    let mut late_elsewhere = false;
-    let mut last: HashMap<CpuId, u64> = HashMap::new();
-    // The longest silence of each CPU within the piece.
-    let mut silences: HashMap<CpuId, u64> = HashMap::new();
+/// Whether the machine may have stopped in it: anywhere, also in a handler or in code with interrupts off.
+fn is_open(piece: &Piece) -> bool {
+    use CauseKind::{IdleExit, Irq, IrqsOff, TimerLate, Unattributed};
+    let kind = matches!(piece.label.kind, Some(TimerLate | IdleExit | Unattributed | Irq | IrqsOff));
+    kind && piece.to - piece.from >= LEAST_NS
+}
+
+fn late_timers(window: &Window) -> Vec<LateTimer> {
+    let mut armed = window.armed.clone();
+    let mut late_timers = Vec::new();
     for event in &window.events {
-        let since = last.insert(event.cpu, event.at_ns).unwrap_or(window.from).max(from);
-        let silence = event.at_ns.min(to).saturating_sub(since);
-        let longest = silences.entry(event.cpu).or_default();
-        *longest = silence.max(*longest);
         match event.kind {
             EventKind::TimerStart { timer, expires_ns, .. } => {
                 armed.insert(timer, expires_ns);
             }
+            EventKind::TimerCancel { timer } => {
+                armed.remove(&timer);
+            }
             EventKind::TimerExpire { timer, now_ns, .. } => {
                 let Some(expires_ns) = armed.remove(&timer) else { continue };
                 // Both are on the timers' clock, and the event is on the trace's: only the difference counts.
-                let late = now_ns.saturating_sub(expires_ns);
-                let due = event.at_ns.saturating_sub(late);
-                let within = event.at_ns > from && due < to;
-                late_elsewhere |= event.cpu != piece.cpu && within && late >= least;
+                let late_ns = now_ns.saturating_sub(expires_ns);
+                let due_ns = event.at_ns.saturating_sub(late_ns);
+                late_timers.push(LateTimer { cpu: event.cpu, due_ns, at_ns: event.at_ns });
             }
             _ => {}
         }
     }
-    let all_silent = silences.len() > 1 && silences.values().all(|silence| *silence >= least);
-    late_elsewhere && all_silent
+    late_timers
+}
+
+fn stood_still(piece: &Piece, timers: &[LateTimer], labeller: &Labeller<'_>) -> bool {
+    let (from, to) = (piece.from, piece.to);
+    let least = ((to - from) as f64 * PART) as u64;
+    let spans = &labeller.states.spans;
+    let all_silent =
+        || spans.values().all(|spans| silence(spans, from, to).is_some_and(|(ns, _)| ns >= least));
+    let is_late_by_it = |timer: &&LateTimer| {
+        let within = timer.at_ns > from && timer.due_ns < to;
+        timer.cpu != piece.cpu && within && timer.at_ns - timer.due_ns >= least
+    };
+    let taken_here = matches!(piece.label.kind, Some(CauseKind::TimerLate | CauseKind::IdleExit))
+        || piece.span.is_some_and(|span| takes_interrupts(&span, labeller));
+    let taken_there = |timer: &LateTimer| {
+        let silence = spans.get(&timer.cpu).and_then(|spans| silence(spans, from, to));
+        silence.is_some_and(|(_, span)| takes_interrupts(&span, labeller))
+    };
+    let mut late_elsewhere = timers.iter().filter(is_late_by_it);
+    spans.len() > 1 && late_elsewhere.any(|timer| taken_here || taken_there(timer)) && all_silent()
+}
+
+/// The longest silence of a CPU between two moments, and the span that it is of.
+fn silence(spans: &[Span], from: u64, to: u64) -> Option<(u64, Span)> {
+    let first = spans.partition_point(|span| span.to <= from);
+    let within = spans[first..].iter().take_while(|span| span.from < to);
+    within.map(|span| (span.to.min(to) - span.from.max(from), *span)).max_by_key(|(ns, _)| *ns)
+}
+
+/// Whether a CPU was where an interrupt is taken as soon as it comes.
+fn takes_interrupts(span: &Span, labeller: &Labeller<'_>) -> bool {
+    let state = &span.state;
+    let ticking = state.idle_state.is_some_and(|index| index <= IDLE_STATE_TICKING_MAX);
+    let idle = state.pid == Some(0) && ticking && state.irqs_off != Knowledge::ByEvent;
+    let user = state.user || labeller.interrupted_user(span);
+    state.level == Level::Thread && (idle || user)
 }

@@ -12,6 +12,8 @@ const EVENTS_MAX: usize = 1 << 20;
 const BEFORE_NS: u64 = 20_000_000;
 /// What is read before the task's last switch away: what it did just before, which takes longer where much is traced.
 const MARGIN_NS: u64 = 1_000_000;
+/// How long before the window timers are remembered that are armed: a tick of 100 Hz.
+const ARMED_BEFORE_NS: u64 = 10_000_000;
 /// What is read after the actual moment, for stacks that are recorded late.
 const AFTER_NS: u64 = 1_000_000;
 
@@ -28,8 +30,10 @@ pub(super) struct Window {
     pub(super) truncated: bool,
     /// Events that were lost in it.
     pub(super) lost: u64,
-    /// Commands and priorities of the threads that its events name.
-    pub(super) people: HashMap<u32, (Option<Name>, Option<i32>)>,
+    /// Expiries of the timers that were armed shortly before it and had not expired at its begin, on their own clock.
+    pub(super) armed: HashMap<u64, u64>,
+    /// Commands of the threads that its events name.
+    pub(super) people: HashMap<u32, Name>,
 }
 
 /// Reads the window of a late moment.
@@ -41,11 +45,15 @@ pub(super) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, Parse
     let from = late.since_ns.max(late.expected_ns.saturating_sub(most)).min(late.expected_ns);
     let end = late.actual_ns.saturating_add(AFTER_NS);
     let from = from.saturating_sub(MARGIN_NS);
-    reader.seek(Some(from), Selection::All)?;
+    reader.seek(Some(from.saturating_sub(ARMED_BEFORE_NS)), Selection::All)?;
     let mut window = Window { from, to: late.actual_ns, ..Window::default() };
     while let Some(event) = reader.next()? {
         if event.at_ns > end {
             break;
+        }
+        if event.at_ns < from {
+            window.remember_timer(&event);
+            continue;
         }
         if window.events.len() >= EVENTS_MAX {
             window.events.drain(..EVENTS_MAX / 4);
@@ -54,38 +62,45 @@ pub(super) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, Parse
         window.take(event, late);
     }
     window.unfold_noise();
+    // In a text that was put together from several, time may go back.
+    window.events.sort_by_key(|event| event.at_ns);
     Ok(window)
 }
 
 impl Window {
+    /// Takes what an event before the window says of timers.
+    fn remember_timer(&mut self, event: &Event) {
+        match event.kind {
+            EventKind::TimerStart { timer, expires_ns, .. } => {
+                self.armed.insert(timer, expires_ns);
+            }
+            EventKind::TimerCancel { timer } | EventKind::TimerExpire { timer, .. } => {
+                self.armed.remove(&timer);
+            }
+            _ => {}
+        }
+    }
+
     fn take(&mut self, event: Event, late: &Late) {
         if let (EventKind::Lost { events }, true) = (event.kind, event.at_ns <= late.actual_ns) {
             self.lost += events.unwrap_or(1);
         }
-        if let Some(pid) = event.pid {
-            self.meet(pid, event.command, None);
+        if let Some((pid, command)) = event.pid.zip(event.command) {
+            self.people.entry(pid).or_insert(command);
         }
+        // The names of lines are cut short in some formats; those of scheduler events are not.
         match event.kind {
             EventKind::Switch { previous, next, .. } => {
-                for task in [previous, next] {
-                    self.meet(task.pid, Some(task.command), Some(task.priority));
-                }
+                self.people.extend([previous, next].map(|task| (task.pid, task.command)));
             }
             EventKind::Waking { task, .. }
             | EventKind::Wakeup { task, .. }
             | EventKind::Migrate { task, .. } => {
-                self.meet(task.pid, Some(task.command), Some(task.priority));
+                self.people.insert(task.pid, task.command);
             }
             _ => {}
         }
         self.events.push(event);
-    }
-
-    fn meet(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>) {
-        let person = self.people.entry(pid).or_default();
-        // The names of lines are cut short in some formats; those of scheduler events, which have a priority, are not.
-        person.0 = if priority.is_some() { command.or(person.0) } else { person.0.or(command) };
-        person.1 = person.1.or(priority);
     }
 
     /// The osnoise tracer records noise when it ends: its begin becomes an event of its own.
@@ -111,9 +126,6 @@ impl Window {
             if start_ns < event.at_ns {
                 self.events.push(Event { at_ns: start_ns, pid, kind, context, ..event });
             }
-        }
-        if self.events.len() > before {
-            self.events.sort_by_key(|event| event.at_ns);
         }
     }
 }

@@ -10,6 +10,9 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
+    /// That of this machine.
+    pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
+
     /// Two bytes at `at`; `None` beyond the end.
     #[inline]
     pub fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {

@@ -4,6 +4,7 @@ mod buffer;
 mod error;
 pub mod histograms;
 mod keep;
+mod pipe;
 mod profile;
 mod recorder;
 mod trace_dat;

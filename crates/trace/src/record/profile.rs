@@ -1,31 +1,7 @@
 //! What is recorded: which events.
 
 use super::tracefs::Tracefs;
-
-/// Events that explain a late wake-up; what a kernel does not have is left out and said.
-const EVENTS: &[&str] = &[
-    "sched/sched_switch",
-    "sched/sched_waking",
-    "sched/sched_wakeup",
-    "sched/sched_wakeup_new",
-    "sched/sched_migrate_task",
-    "sched/sched_pi_setprio",
-    "irq/irq_handler_entry",
-    "irq/irq_handler_exit",
-    "irq/softirq_raise",
-    "irq/softirq_entry",
-    "irq/softirq_exit",
-    "timer/hrtimer_start",
-    "timer/hrtimer_cancel",
-    "timer/hrtimer_expire_entry",
-    "timer/hrtimer_expire_exit",
-    "nmi/nmi_handler",
-    "exceptions/page_fault_user",
-    "exceptions/page_fault_kernel",
-    "power/cpu_idle",
-    "lock/contention_begin",
-    "lock/contention_end",
-];
+use whylate_core::plan::TraceProfile;
 
 /// Systems of which every event is recorded, where the kernel has them.
 const SYSTEMS: &[&str] = &["irq_vectors", "ipi", "csd", "tlb"];
@@ -46,10 +22,10 @@ const LEFT_OUT: &[&str] = &[
     "irq_vectors/vector_update",
 ];
 
-/// The events to record on this kernel, and those of [`EVENTS`] that it lacks.
+/// The events to record on this kernel, and those of [`TraceProfile::EVENTS`] that it lacks.
 pub(super) fn events(tracefs: &Tracefs, more: &[String]) -> (Vec<String>, Vec<&'static str>) {
     let (there, missing): (Vec<&str>, Vec<&str>) =
-        EVENTS.iter().copied().partition(|event| tracefs.has_event(event));
+        TraceProfile::EVENTS.iter().copied().partition(|event| tracefs.has_event(event));
     let systems = SYSTEMS.iter().flat_map(|system| tracefs.events(system));
     let mut events: Vec<String> = there.into_iter().map(str::to_owned).collect();
     events.extend(systems.filter(|event| !LEFT_OUT.contains(&event.as_str())));
@@ -92,7 +68,7 @@ mod tests {
             "raw_syscalls/sys_enter",
         ];
         assert_eq!(events, expected);
-        assert_eq!(missing.len(), EVENTS.len() - 1);
+        assert_eq!(missing.len(), TraceProfile::EVENTS.len() - 1);
         assert!(missing.contains(&"timer/hrtimer_start"));
     }
 }

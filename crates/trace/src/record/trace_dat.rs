@@ -4,10 +4,11 @@
 //! the ring buffer are copied as they are; reading them consumes them. Layout: trace-cmd.dat.v6(5).
 
 use super::error::RecordError;
+use super::pipe::{Pipe, page_layout, read_at_once};
 use super::tracefs::Tracefs;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Read as _, Seek as _, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use crate::parse::bytes::ByteOrder;
+use std::fs::{self, File};
+use std::io::{BufWriter, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use whylate_core::CpuId;
 
@@ -46,11 +47,11 @@ impl Prologue {
         clock: &str,
         uname: &str,
     ) -> Result<Self, RecordError> {
-        let page_bytes = page_bytes(tracefs)?;
+        let page_bytes = page_layout(tracefs.top())?.page_bytes;
         let mut bytes = Vec::with_capacity(8 << 20);
         bytes.extend([0x17, 0x08, 0x44]);
         bytes.extend(b"tracing6\0");
-        bytes.push(u8::from(cfg!(target_endian = "big")));
+        bytes.push(u8::from(ByteOrder::NATIVE == ByteOrder::Big));
         bytes.push(size_of::<usize>() as u8);
         bytes.extend((page_bytes as u32).to_ne_bytes());
         for name in ["header_page", "header_event"] {
@@ -139,41 +140,19 @@ impl Prologue {
         file: &mut impl Write,
         path: &Path,
     ) -> Result<u64, RecordError> {
-        let pages_path = instance.join(format!("per_cpu/cpu{}/trace_pipe_raw", cpu.0));
-        let unreadable = |source| RecordError::Read { path: pages_path.clone(), source };
-        let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        let mut pages =
-            OpenOptions::new().read(true).custom_flags(no_wait).open(&pages_path).map_err(unreadable)?;
+        let mut pages = Pipe::of_pages(instance, cpu)?;
         let mut page = vec![0; self.page_bytes];
         let mut bytes = 0;
-        loop {
-            match pages.read(&mut page) {
-                Ok(0) => return Ok(bytes),
-                Ok(length) => {
-                    page[length..].fill(0);
-                    file.write_all(&page)
-                        .map_err(|source| RecordError::Save { path: path.to_owned(), source })?;
-                    bytes += self.page_bytes as u64;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(bytes),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(unreadable(source)),
-            }
+        while pages.next_page(&mut page)? {
+            file.write_all(&page).map_err(|source| RecordError::Save { path: path.to_owned(), source })?;
+            bytes += self.page_bytes as u64;
         }
+        Ok(bytes)
     }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, RecordError> {
     fs::read(path).map_err(|source| RecordError::Read { path: path.to_owned(), source })
-}
-
-/// The descriptions of the page and event headers are given to the first read only, however short it is.
-pub(super) fn read_at_once(path: &Path) -> Result<Vec<u8>, RecordError> {
-    let unreadable = |source| RecordError::Read { path: path.to_owned(), source };
-    let mut bytes = vec![0; 64 << 10];
-    let length = File::open(path).and_then(|mut file| file.read(&mut bytes)).map_err(unreadable)?;
-    bytes.truncate(length);
-    Ok(bytes)
 }
 
 fn push_sized(bytes: &mut Vec<u8>, content: &[u8]) {
@@ -185,21 +164,6 @@ fn push_option(bytes: &mut Vec<u8>, option: u16, content: &[u8]) {
     bytes.extend(option.to_ne_bytes());
     bytes.extend((content.len() as u32).to_ne_bytes());
     bytes.extend(content);
-}
-
-/// Size of a page of the ring buffer: its header and its data, from the kernel's own description.
-fn page_bytes(tracefs: &Tracefs) -> Result<usize, RecordError> {
-    let path = tracefs.top().join("events/header_page");
-    let text = String::from_utf8_lossy(&read_at_once(&path)?).into_owned();
-    let number = |line: &str, key: &str| -> Option<usize> {
-        line.split_once(key)?.1.split(';').next()?.trim().parse().ok()
-    };
-    let data = text.lines().find(|line| line.contains("char data;"));
-    let page = data.and_then(|line| Some(number(line, "offset:")? + number(line, "\tsize:")?));
-    page.filter(|bytes| (512..=1 << 20).contains(bytes)).ok_or_else(|| RecordError::Read {
-        path,
-        source: io::Error::new(ErrorKind::InvalidData, "does not say how large a page is"),
-    })
 }
 
 /// The formats of the tracers' own entries and of `events`.

@@ -5,14 +5,12 @@
 
 use super::buffer::{Buffer, Purpose};
 use super::error::RecordError;
+use super::pipe::Pipe;
 use super::tracefs::Tracefs;
 use crate::event::{EventKind, TimerlatContext};
 use crate::parse::Source;
 use crate::parse::text::TextReader;
 use crate::reader::{Reader as _, Selection};
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning};
@@ -43,7 +41,7 @@ pub struct Sample {
 /// A tracer at work. Dropping it ends it and puts everything back.
 #[derive(Debug)]
 pub struct TracerSession {
-    pipe: File,
+    pipe: Pipe,
     /// The comments at the head of `trace`, from which the columns are known.
     header: Vec<u8>,
     /// The begin of a line whose end was not there yet.
@@ -80,7 +78,7 @@ impl TracerSession {
         let path = buffer.folder().join("trace");
         let mut header = std::fs::read(&path).map_err(|source| RecordError::Read { path, source })?;
         header.truncate(comments(&header));
-        let pipe = open_pipe(&buffer)?;
+        let pipe = Pipe::of_text(buffer.folder())?;
         buffer.set("tracing_on", "1")?;
         if let Some(priority) = plan.priority {
             warnings.extend(set_priority(plan.tracer, priority));
@@ -93,16 +91,11 @@ impl TracerSession {
     /// # Errors
     /// [`RecordError::Read`] when the kernel's lines cannot be read or understood.
     pub fn poll(&mut self) -> Result<Vec<Sample>, RecordError> {
-        let path = self.buffer.folder().join("trace_pipe");
-        let failed = |source| RecordError::Read { path: path.clone(), source };
         let mut chunk = [0; 64 << 10];
         loop {
-            match self.pipe.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(length) => self.pending.extend(&chunk[..length]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(failed(source)),
+            match self.pipe.read(&mut chunk)? {
+                0 => break,
+                length => self.pending.extend(&chunk[..length]),
             }
         }
         let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') else {
@@ -111,8 +104,10 @@ impl TracerSession {
         let rest = self.pending.split_off(end + 1);
         let lines = std::mem::replace(&mut self.pending, rest);
         let text = [self.header.as_slice(), lines.as_slice()].concat();
-        let (samples, lost) =
-            samples(text).map_err(|error| failed(std::io::Error::other(error.to_string())))?;
+        let (samples, lost) = samples(text).map_err(|error| RecordError::Read {
+            path: self.pipe.path().to_owned(),
+            source: std::io::Error::other(error.to_string()),
+        })?;
         self.lost += lost;
         Ok(samples)
     }
@@ -155,13 +150,6 @@ fn set_priority(tracer: Tracer, priority: u32) -> Option<Warning> {
         let text = format!("the priority of the {tracer} tracer is not {priority}: {problem}");
         Warning::without_fix("tracer-priority", text)
     })
-}
-
-fn open_pipe(buffer: &Buffer) -> Result<File, RecordError> {
-    let path = buffer.folder().join("trace_pipe");
-    let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let open = OpenOptions::new().read(true).custom_flags(no_wait).open(&path);
-    open.map_err(|source| RecordError::Read { path, source })
 }
 
 /// Length of the comments at the begin of a trace.

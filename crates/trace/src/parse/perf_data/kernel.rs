@@ -78,7 +78,7 @@ pub(super) struct KernelSymbols {
 impl KernelSymbols {
     /// `told` are the symbols in the file, which old versions of perf wrote.
     pub(super) fn new(told: Symbols, build_id: Option<&str>, places: &Places) -> Self {
-        if !told.is_empty() {
+        if told.has_functions() {
             return Self { symbols: told, told: true, ..Self::default() };
         }
         let list = build_id.and_then(|build_id| places.list(build_id)).unwrap_or_default();
@@ -87,7 +87,7 @@ impl KernelSymbols {
 
     /// Whether no function can be named.
     pub(super) fn are_unknown(&self) -> bool {
-        self.symbols.is_empty()
+        !self.symbols.has_functions()
     }
 
     /// The functions that are sure not to have moved: those in the file itself.
@@ -156,7 +156,7 @@ pub(super) fn build_id(section: &[u8], order: ByteOrder) -> Option<String> {
 
 /// The build id in `/sys/kernel/notes`: notes of this machine's byte order, each with the lengths of its name and content.
 fn build_id_of_notes(notes: &[u8]) -> Option<String> {
-    let order = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
+    let order = ByteOrder::NATIVE;
     let mut rest = notes;
     loop {
         let (name, content) = (order.u32(rest, 0)? as usize, order.u32(rest, 4)? as usize);
@@ -231,12 +231,17 @@ mod tests {
         let places = Places { root, cache: Some(cache.clone()) };
         let symbols = |id| KernelSymbols::new(Symbols::default(), id, &places);
         assert_eq!(symbols(Some(ID)).of(0xffff_ffff_8100_0110), Some(("do_it", 0x10)));
+        assert!(!symbols(Some(ID)).are_unknown());
         let other = "ff".repeat(20);
         assert!(symbols(Some(&other)).are_unknown() && symbols(None).are_unknown());
         let folder = cache.join("[kernel.kallsyms]").join(&other);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("kallsyms"), "ffffffff81000000 T cached\n").unwrap();
         assert_eq!(symbols(Some(&other)).of(0xffff_ffff_8100_0001), Some(("cached", 1)));
+        // The kernel hides the addresses from most users.
+        let hidden = "0000000000000000 T _text\n0000000000000000 t do_it\n";
+        std::fs::write(machine.path().join("proc/kallsyms"), hidden).unwrap();
+        assert!(symbols(Some(ID)).are_unknown());
     }
 
     #[test]

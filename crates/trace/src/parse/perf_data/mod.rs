@@ -143,7 +143,10 @@ fn only_layout(header: &Header) -> Option<Layout> {
 /// Why the functions in call chains have no names.
 fn unnamed(header: &Header) -> String {
     let build = match &header.build_id {
-        Some(id) => format!("the list of those of the kernel with build id {id} is not on this machine"),
+        Some(id) => format!(
+            "the list of those of the kernel with build id {id} is not on this machine, or this user may not see its \
+             addresses (read it as root)"
+        ),
         None => "the file does not tell which build of the kernel it is from (`perf record -B`)".to_owned(),
     };
     format!(

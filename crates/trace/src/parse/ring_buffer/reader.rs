@@ -1,9 +1,10 @@
 //! The reader of everything that is kept as ring-buffer pages: trace.dat, and folders of raw pages.
 
-use super::cursor::Item;
+use super::cursor::{Cursor, Item};
 use super::merge::{Merge, Wanted};
 use crate::event::{Context, Event, EventKind, Frames, Names, Symbol};
 use crate::parse::ParseError;
+use crate::parse::input::Input;
 use crate::parse::symbols::Symbols;
 use crate::parse::tracepoint::{Decoder, Texts};
 use crate::reader::{Reader, Selection, TraceInfo};
@@ -61,6 +62,11 @@ impl BufferReader {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { info, merge, decoder, texts, symbols, clock } = parts;
         Self { info, info_damaged: OnceLock::new(), merge, decoder, texts, symbols, clock, from_ns: 0 }
+    }
+
+    /// Goes on with other pages of the same buffer, which come after those that it has; what it learned stays.
+    pub(crate) fn refill(&mut self, inputs: Vec<Input>, cursors: Vec<Cursor>) {
+        self.merge.refill(inputs, cursors);
     }
 }
 

@@ -76,7 +76,7 @@ impl Counter {
         counter
     }
 
-    /// The threads of the process that the filter names, as they are now.
+    /// The threads that the process which the filter names has had since what was counted last.
     pub(super) fn set_threads(&mut self, threads: BTreeSet<u32>) {
         self.threads = threads;
     }
@@ -113,9 +113,11 @@ impl Counter {
             What::Expired { timer, now_ns } => self.expired(step, *timer, *now_ns),
             What::Handled => {
                 let state = self.states.entry(step.cpu).or_default();
-                // A hard interrupt may come into a softirq, never the other way round.
-                if state.expires_hard_ns.take().is_none() {
+                // A hard interrupt may come into a softirq, also with a timer of which nothing is known.
+                if step.in_softirq {
                     state.expires_soft = None;
+                } else {
+                    state.expires_hard_ns = None;
                 }
             }
             What::Waking(task) => self.waking(step, task),
@@ -181,7 +183,8 @@ impl Counter {
             self.counts.without_switch += 1;
         }
         let Some(pending) = self.pending.remove(&next.pid) else { return };
-        if !self.enabled.iter().any(|(cpu, _)| *cpu == step.cpu) {
+        let [first, .., last] = HistogramKind::ALL;
+        if self.enabled.range((step.cpu, first)..=(step.cpu, last)).next().is_none() {
             self.counts.elsewhere += 1;
             return;
         }
@@ -230,12 +233,13 @@ impl Counter {
     }
 
     fn histogram(&self, cpu: CpuId, kind: HistogramKind) -> KernelHistogram {
-        let series = self.series.get(&(cpu, kind)).cloned().unwrap_or_default();
+        let empty = Series::default();
+        let series = self.series.get(&(cpu, kind)).unwrap_or(&empty);
         KernelHistogram {
             kind,
             samples: series.histogram.count(),
             quantiles: series.histogram.quantiles(),
-            max_record: series.record,
+            max_record: series.record.clone(),
             histogram: series.histogram.buckets().collect(),
         }
     }

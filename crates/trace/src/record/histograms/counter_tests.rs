@@ -61,6 +61,22 @@ fn a_timer_of_another_clock_is_brought_to_the_monotonic_one() {
 }
 
 #[test]
+fn an_interrupt_in_a_softirq_does_not_end_its_handler() {
+    let mut counter = counter();
+    let in_softirq = |at_ns, what| Step { in_softirq: true, pid: 5, ..step(at_ns, what) };
+    counter.take(&step(100, What::Armed { timer: 7, expires_ns: 1_000 }));
+    counter.take(&in_softirq(1_400, What::Expired { timer: 7, now_ns: 1_400 }));
+    // A timer that was armed before anything was recorded, in a hard interrupt.
+    counter.take(&step(1_410, What::Expired { timer: 8, now_ns: 1_410 }));
+    counter.take(&step(1_420, What::Handled));
+    counter.take(&in_softirq(1_500, What::Waking(who(42, 80))));
+    assert_eq!(of(&counter, HistogramKind::MissedTimerOffsets).quantiles.unwrap().max_ns, 500);
+    counter.take(&in_softirq(1_600, What::Handled));
+    counter.take(&in_softirq(1_700, What::Waking(who(43, 80))));
+    assert_eq!(of(&counter, HistogramKind::MissedTimerOffsets).samples, 1, "the handler is over");
+}
+
+#[test]
 fn waiting_for_an_equal_is_no_latency_of_the_kernel() {
     let mut counter = counter();
     counter.take(&step(1_500, What::Waking(who(42, 80))));

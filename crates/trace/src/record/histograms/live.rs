@@ -5,7 +5,6 @@
 
 use super::counter::{Counter, kernel_priorities};
 use super::step::Step;
-use crate::parse::bytes::ByteOrder;
 use crate::parse::format::Outline;
 use crate::parse::input::Input;
 use crate::parse::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages, Parts};
@@ -15,12 +14,10 @@ use crate::parse::unpack::{Algorithm, Unpacker};
 use crate::reader::{Reader as _, TraceInfo};
 use crate::record::RecordError;
 use crate::record::buffer::{Buffer, Purpose};
+use crate::record::pipe::{Pipe, page_layout};
 use crate::record::recorder::cpu_mask;
-use crate::record::trace_dat::read_at_once;
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
 use whylate_core::result::HistogramKind;
@@ -32,6 +29,8 @@ use whylate_sys::host::HostRoot;
 const RING_KIB: u32 = 4096;
 /// At most this much of a CPU is read at once: what a busy machine writes meanwhile is read next time.
 const READ_MAX: usize = 64 << 20;
+/// Commands that are remembered: on a machine that makes up ever new ones they are forgotten at times.
+const NAMES_MAX: usize = 1 << 16;
 
 /// The events that latencies are counted from.
 const EVENTS: [&str; 6] = [
@@ -43,30 +42,25 @@ const EVENTS: [&str; 6] = [
     "timer/hrtimer_expire_exit",
 ];
 
-/// What the kernel's pages and records look like.
+/// What the kernel's pages and records look like, and the reader of them.
 #[derive(Debug)]
 struct Decoding {
     layout: PageLayout,
     kernel: Kernel,
     formats: Vec<Outline>,
-}
-
-/// The ring of one CPU.
-#[derive(Debug)]
-struct Pipe {
-    cpu: CpuId,
-    path: PathBuf,
-    file: File,
+    reader: BufferReader,
 }
 
 /// Histograms that are counted here. Dropping them ends the recording and removes its buffer.
 #[derive(Debug)]
 pub(super) struct TraceHistograms {
     // Before the buffer: an open file would keep it busy.
-    pipes: Vec<Pipe>,
+    pipes: Vec<(CpuId, Pipe)>,
     decoding: Decoding,
     counter: Counter,
     process: Option<u32>,
+    /// Its threads at the last call.
+    threads: BTreeSet<u32>,
     /// Events from after the moment up to which every CPU was read.
     later: Vec<Step>,
     buffer: Buffer,
@@ -89,8 +83,8 @@ impl TraceHistograms {
         buffer.set("tracing_cpumask", &cpu_mask(&online.iter().copied().collect()))?;
         let decoding = Decoding::read(buffer.tracefs().top())?;
         set_filters(&buffer, config)?;
-        let pipes =
-            online.into_iter().map(|cpu| Pipe::open(buffer.folder(), cpu)).collect::<Result<_, _>>()?;
+        let open = |cpu| Ok((cpu, Pipe::of_pages(buffer.folder(), cpu)?));
+        let pipes = online.into_iter().map(open).collect::<Result<_, RecordError>>()?;
         for event in EVENTS {
             buffer.set(&format!("events/{event}/enable"), "1")?;
         }
@@ -99,7 +93,9 @@ impl TraceHistograms {
             Some(TaskFilter::Pid(pid)) => Some(pid),
             _ => None,
         };
-        Ok(Self { pipes, decoding, counter: Counter::new(config), process, later: Vec::new(), buffer })
+        let threads = process.map(threads_of).unwrap_or_default();
+        let counter = Counter::new(config);
+        Ok(Self { pipes, decoding, counter, process, threads, later: Vec::new(), buffer })
     }
 
     /// Counts what has come since the last call.
@@ -107,13 +103,15 @@ impl TraceHistograms {
     /// # Errors
     /// When the ring cannot be read or understood.
     pub(super) fn poll(&mut self) -> Result<(), RecordError> {
-        if let Some(process) = self.process {
-            self.counter.set_threads(threads_of(process));
-        }
         let complete_to_ns = clock::now().0;
+        if let Some(process) = self.process {
+            // Of a thread that has ended since the last call there are events still.
+            let before = std::mem::replace(&mut self.threads, threads_of(process));
+            self.counter.set_threads(&before | &self.threads);
+        }
         let mut pages = Vec::with_capacity(self.pipes.len());
-        for pipe in &mut self.pipes {
-            pages.push((pipe.cpu, pipe.read(self.decoding.layout.page_bytes)?));
+        for (cpu, pipe) in &mut self.pipes {
+            pages.push((*cpu, read(pipe, self.decoding.layout.page_bytes)?));
         }
         self.decoding.steps(pages, &mut self.later)?;
         self.later.sort_by_key(|step| step.at_ns);
@@ -162,49 +160,13 @@ impl TraceHistograms {
     }
 }
 
-impl Pipe {
-    fn open(folder: &Path, cpu: CpuId) -> Result<Self, RecordError> {
-        let path = folder.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-        let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        let open = OpenOptions::new().read(true).custom_flags(no_wait).open(&path);
-        match open {
-            Ok(file) => Ok(Self { cpu, path, file }),
-            Err(source) => Err(RecordError::Read { path, source }),
-        }
-    }
-
-    /// The pages that are there.
-    fn read(&mut self, page_bytes: usize) -> Result<Vec<u8>, RecordError> {
-        let mut pages = Vec::new();
-        let mut end = 0;
-        while end < READ_MAX {
-            pages.resize(end + page_bytes, 0);
-            match self.file.read(&mut pages[end..]) {
-                Ok(0) => break,
-                Ok(length) => {
-                    pages[end + length..].fill(0);
-                    end += page_bytes;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(RecordError::Read { path: self.path.clone(), source }),
-            }
-        }
-        pages.truncate(end);
-        Ok(pages)
-    }
-}
-
 impl Decoding {
     fn read(top: &Path) -> Result<Self, RecordError> {
-        let order = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
         let unfit = |path: PathBuf, message: String| RecordError::Read {
             path,
             source: io::Error::new(ErrorKind::InvalidData, message),
         };
-        let path = top.join("events/header_page");
-        let text = String::from_utf8_lossy(&read_at_once(&path)?).into_owned();
-        let layout = PageLayout::parse(&text, order).map_err(|message| unfit(path, message))?;
+        let layout = page_layout(top)?;
         let mut formats = Vec::with_capacity(EVENTS.len());
         for event in EVENTS {
             let path = top.join("events").join(event).join("format");
@@ -214,12 +176,16 @@ impl Decoding {
             formats.push(Outline::parse(system, text).map_err(|error| unfit(path, error.to_string()))?);
         }
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
-        let kernel = Kernel { order, long_bytes: layout.commit_width, release: Release::parse(&release) };
-        Ok(Self { layout, kernel, formats })
+        let kernel = Kernel {
+            order: layout.order,
+            long_bytes: layout.commit_width,
+            release: Release::parse(&release),
+        };
+        Ok(Self { layout, kernel, reader: new_reader(kernel, &formats), formats })
     }
 
     /// Adds what the pages of each CPU hold.
-    fn steps(&self, pages: Vec<(CpuId, Vec<u8>)>, steps: &mut Vec<Step>) -> Result<(), RecordError> {
+    fn steps(&mut self, pages: Vec<(CpuId, Vec<u8>)>, steps: &mut Vec<Step>) -> Result<(), RecordError> {
         let (mut inputs, mut cursors) = (Vec::new(), Vec::new());
         for (cpu, pages) in pages.into_iter().filter(|(_, pages)| !pages.is_empty()) {
             let input = Input::memory(Path::new("trace_pipe_raw"), pages);
@@ -227,21 +193,44 @@ impl Decoding {
             cursors.push(Cursor::new(cpu, inputs.len(), self.layout, pages));
             inputs.push(input);
         }
-        let (mut texts, symbols) = (Texts::default(), Symbols::default());
-        let decoder = Decoder::new(self.kernel, self.formats.iter().cloned(), &symbols, &mut texts);
-        let mut reader = BufferReader::new(Parts {
-            info: TraceInfo::default(),
-            merge: Merge::new(inputs, Unpacker::new(Algorithm::None), cursors),
-            decoder,
-            texts,
-            symbols,
-            clock: Clock::default(),
-        });
-        while let Some(event) = reader.next()? {
-            steps.extend(Step::of(&event, reader.names()));
+        if self.reader.names().len() > NAMES_MAX {
+            self.reader = new_reader(self.kernel, &self.formats);
+        }
+        self.reader.refill(inputs, cursors);
+        while let Some(event) = self.reader.next()? {
+            steps.extend(Step::of(&event, self.reader.names()));
         }
         Ok(())
     }
+}
+
+/// A reader without pages.
+fn new_reader(kernel: Kernel, formats: &[Outline]) -> BufferReader {
+    let (mut texts, symbols) = (Texts::default(), Symbols::default());
+    let decoder = Decoder::new(kernel, formats.iter().cloned(), &symbols, &mut texts);
+    BufferReader::new(Parts {
+        info: TraceInfo::default(),
+        merge: Merge::new(Vec::new(), Unpacker::new(Algorithm::None), Vec::new()),
+        decoder,
+        texts,
+        symbols,
+        clock: Clock::default(),
+    })
+}
+
+/// The pages that are there.
+fn read(pipe: &mut Pipe, page_bytes: usize) -> Result<Vec<u8>, RecordError> {
+    let mut pages = Vec::new();
+    let mut end = 0;
+    while end < READ_MAX {
+        pages.resize(end + page_bytes, 0);
+        if !pipe.next_page(&mut pages[end..])? {
+            break;
+        }
+        end += page_bytes;
+    }
+    pages.truncate(end);
+    Ok(pages)
 }
 
 /// The CPUs that have a ring.
@@ -269,8 +258,48 @@ fn set_filters(buffer: &Buffer, config: &HistogramsConfig) -> Result<(), RecordE
     buffer.set("events/sched/sched_switch/filter", &either)
 }
 
-/// The threads that a process has now; none when it has ended.
+/// The threads that a process has now; none when it has ended, and none for a thread that is not a process's first.
 fn threads_of(process: u32) -> BTreeSet<u32> {
-    let entries = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let folder = Path::new("/proc").join(process.to_string());
+    let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    if leader != Some(process) {
+        return BTreeSet::new();
+    }
+    let entries = std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::histograms::step::What;
+
+    #[test]
+    fn pages_that_come_in_parts_hold_the_same() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces/raw-6.18-4k");
+        let bytes = std::fs::read(top.join("cpu1.raw")).unwrap();
+        let steps = |parts: usize| {
+            let (mut decoding, mut steps) = (Decoding::read(&top).unwrap(), Vec::new());
+            let pages = bytes.len() / decoding.layout.page_bytes;
+            let part_bytes = pages.div_ceil(parts) * decoding.layout.page_bytes;
+            for part in bytes.chunks(part_bytes) {
+                let quiet = (CpuId(0), Vec::new());
+                decoding.steps(vec![quiet, (CpuId(1), part.to_vec())], &mut steps).unwrap();
+            }
+            steps
+        };
+        let whole = steps(1);
+        assert!(whole.iter().any(|step| matches!(step.what, What::Switch { .. })), "{} steps", whole.len());
+        assert_eq!(steps(3), whole);
+    }
+
+    #[test]
+    fn a_process_has_threads_and_a_thread_has_none() {
+        let process = std::process::id();
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let threads = threads_of(process);
+        assert!(threads.contains(&process) && threads.contains(&own), "{threads:?}");
+        assert_eq!(threads_of(own).is_empty(), own != process);
+    }
 }

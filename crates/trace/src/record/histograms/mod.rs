@@ -15,12 +15,31 @@ use whylate_core::record::IpiRecord;
 use whylate_core::result::{HistogramKind, HistogramSource};
 use whylate_core::{CpuId, CpuSet, Warning};
 use whylate_sys::host::HostRoot;
+use whylate_treat::TreatError;
 
 enum Source {
     Bpf(Box<Histograms>),
     /// With the senders of interrupts.
     Watching(Box<Causes>),
     Tracefs(Box<TraceHistograms>),
+}
+
+/// Who counts.
+enum Counting<'a> {
+    /// BPF programs.
+    InKernel(&'a mut Histograms),
+    /// This process, from a trace buffer.
+    Here(&'a mut TraceHistograms),
+}
+
+impl Source {
+    fn counting(&mut self) -> Counting<'_> {
+        match self {
+            Self::Bpf(running) => Counting::InKernel(running),
+            Self::Watching(causes) => Counting::InKernel(causes.histograms()),
+            Self::Tracefs(running) => Counting::Here(running),
+        }
+    }
 }
 
 /// Running histograms. They end when this is dropped; [`Self::finish`] says what could not be put back.
@@ -120,10 +139,9 @@ impl LatencyHistograms {
     /// # Errors
     /// When the kernel does not take the change.
     pub fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        match &mut self.source {
-            Source::Bpf(running) => Ok(running.enable(kinds, cpus)?),
-            Source::Watching(causes) => Ok(causes.histograms().enable(kinds, cpus)?),
-            Source::Tracefs(running) => running.enable(kinds, cpus),
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.enable(kinds, cpus)?),
+            Counting::Here(running) => running.enable(kinds, cpus),
         }
     }
 
@@ -132,10 +150,9 @@ impl LatencyHistograms {
     /// # Errors
     /// When the kernel does not take the change.
     pub fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        match &mut self.source {
-            Source::Bpf(running) => Ok(running.disable(kinds, cpus)?),
-            Source::Watching(causes) => Ok(causes.histograms().disable(kinds, cpus)?),
-            Source::Tracefs(running) => running.disable(kinds, cpus),
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.disable(kinds, cpus)?),
+            Counting::Here(running) => running.disable(kinds, cpus),
         }
     }
 
@@ -144,19 +161,17 @@ impl LatencyHistograms {
     /// # Errors
     /// When the kernel does not take the change.
     pub fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        match &mut self.source {
-            Source::Bpf(running) => Ok(running.reset(kinds, cpus)?),
-            Source::Watching(causes) => Ok(causes.histograms().reset(kinds, cpus)?),
-            Source::Tracefs(running) => running.reset(kinds, cpus),
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.reset(kinds, cpus)?),
+            Counting::Here(running) => running.reset(kinds, cpus),
         }
     }
 
     /// The histograms that are on, CPU by CPU.
     pub fn enabled(&mut self) -> Vec<(CpuId, HistogramKind)> {
-        match &mut self.source {
-            Source::Bpf(running) => running.enabled().collect(),
-            Source::Watching(causes) => causes.histograms().enabled().collect(),
-            Source::Tracefs(running) => running.enabled().iter().copied().collect(),
+        match self.source.counting() {
+            Counting::InKernel(running) => running.enabled().collect(),
+            Counting::Here(running) => running.enabled().iter().copied().collect(),
         }
     }
 
@@ -165,19 +180,17 @@ impl LatencyHistograms {
     /// # Errors
     /// When the kernel's counts or events cannot be read.
     pub fn read(&mut self) -> Result<HistogramsSnapshot, RecordError> {
-        match &mut self.source {
-            Source::Bpf(running) => Ok(running.read()?),
-            Source::Watching(causes) => Ok(causes.histograms().read()?),
-            Source::Tracefs(running) => running.snapshot(),
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.read()?),
+            Counting::Here(running) => running.snapshot(),
         }
     }
 
     /// What the programs in the kernel have cost so far; none where there are none.
     pub fn costs(&mut self) -> Vec<ProgramCost> {
-        match &mut self.source {
-            Source::Bpf(running) => running.costs(),
-            Source::Watching(causes) => causes.histograms().costs(),
-            Source::Tracefs(_) => Vec::new(),
+        match self.source.counting() {
+            Counting::InKernel(running) => running.costs(),
+            Counting::Here(_) => Vec::new(),
         }
     }
 
@@ -215,7 +228,10 @@ fn start_bpf(config: &HistogramsConfig, with_ipis: bool) -> Result<(Source, Vec<
 fn is_refusal(error: &RecordError) -> bool {
     let source = match error {
         RecordError::Read { source, .. } | RecordError::Write { source, .. } => source,
-        // A journal or a mount that is refused: a container, mostly.
+        RecordError::Journal(TreatError::State { source, .. }) => source,
+        // Whoever has the buffer can end.
+        RecordError::Journal(TreatError::Held { .. } | TreatError::InForce { .. }) => return false,
+        // A change through the journal that is refused: a container, mostly.
         RecordError::Journal(_) => return true,
         _ => return false,
     };
@@ -255,4 +271,26 @@ fn tracefs_warning(bpf: Option<&BpfError>) -> Warning {
          the buffer has no room for is lost (and counted)"
     );
     Warning { code: "histograms-from-tracefs".to_owned(), text, fix: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn a_buffer_that_another_one_holds_is_not_impossible() {
+        let journal = |error| is_refusal(&RecordError::Journal(error));
+        let state = |kind: ErrorKind| TreatError::State {
+            action: "create",
+            path: "/run/whylate".into(),
+            source: kind.into(),
+        };
+        assert!(!journal(TreatError::Held { holder: "whylate histograms (pid 7)".to_owned() }));
+        let (command, since) = ("whylate trace".to_owned(), "yesterday".to_owned());
+        assert!(!journal(TreatError::InForce { count: 1, command, since }));
+        assert!(journal(state(ErrorKind::PermissionDenied)) && journal(state(ErrorKind::ReadOnlyFilesystem)));
+        assert!(!journal(state(ErrorKind::StorageFull)), "a full disk is no lack of the kernel's");
+        assert!(journal(TreatError::Absent { target: "/sys/kernel/tracing/instances".to_owned() }));
+    }
 }
