@@ -105,8 +105,7 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
         .iter()
         .map(|cell| PreparedCell { plan: cell.clone(), loads: loads(cell, &plan, &target, &facts) })
         .collect();
-    let plan_timeout = plan.repeat_timeout();
-    Experiment { plan, target, probes: groups(probes, plan_timeout), noise_floor, cells, warnings, facts }
+    Experiment { plan, target, probes: groups(probes), noise_floor, cells, warnings, facts }
         .with_something_to_run()
 }
 
@@ -139,15 +138,13 @@ fn noise_floor(
     }
 }
 
-/// Puts probes that share no CPU with each other into one group, keeping their order. Companions are in every group and
-/// end with it, so that their own duration only bounds them.
-fn groups(probes: Vec<ProbeSpec>, longest: Nanos) -> Vec<Vec<ProbeSpec>> {
-    let (mut companions, probes): (Vec<ProbeSpec>, Vec<ProbeSpec>) =
+/// Puts probes that share no CPU with each other into one group, keeping their order. Companions are in every group.
+fn groups(probes: Vec<ProbeSpec>) -> Vec<Vec<ProbeSpec>> {
+    let (companions, probes): (Vec<ProbeSpec>, Vec<ProbeSpec>) =
         probes.into_iter().partition(ProbeSpec::is_companion);
     if probes.is_empty() {
         return companions.into_iter().map(|companion| vec![companion]).collect();
     }
-    companions.iter_mut().for_each(|companion| companion.duration = longest);
     let mut groups: Vec<Vec<ProbeSpec>> = Vec::new();
     for probe in probes {
         let fits = |group: &Vec<ProbeSpec>| {

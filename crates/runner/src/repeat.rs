@@ -215,6 +215,7 @@ impl Repeat<'_> {
         let (stop, mut others) = (AtomicBool::new(false), None);
         let (sender, events) = channel();
         let (machine, stored) = (self.machine, self.experiment.plan.stored_interval());
+        let longest = self.experiment.plan.repeat_timeout();
         std::thread::scope(|scope| {
             let (first, then): (Vec<_>, Vec<_>) =
                 specs.iter().enumerate().partition(|(_, spec)| spec.is_companion());
@@ -226,8 +227,11 @@ impl Repeat<'_> {
                 let others = (!then.is_empty()).then_some(left);
                 let mut forward =
                     Forward { index, events: events.clone(), stop, others, ready: Some(ready.clone()) };
+                // One that ends with the others is only bounded by a duration.
+                let duration = if others.is_some() { longest } else { spec.duration };
+                let spec = ProbeSpec { duration, ..spec.clone() };
                 scope.spawn(move || {
-                    let outcome = machine.measure(spec, stored, &mut forward);
+                    let outcome = machine.measure(&spec, stored, &mut forward);
                     drop(forward);
                     let _ = events.send(Event::Ended(index, Box::new(outcome)));
                 });

@@ -44,10 +44,20 @@ pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Expe
             }
         });
     }
-    experiment.probes.retain(|group| !group.is_empty());
-    match refused {
-        Some(source) if experiment.probes.is_empty() => Err(RunError::Tracer { source }),
-        _ => Ok(experiment),
+    let Some(source) = refused else { return Ok(experiment) };
+    keep_what_measures(&mut experiment.probes);
+    if experiment.probes.is_empty() { Err(RunError::Tracer { source }) } else { Ok(experiment) }
+}
+
+/// Leaves out groups without a probe: companions stand beside one, and measure on their own only where none is left.
+fn keep_what_measures(groups: &mut Vec<Vec<ProbeSpec>>) {
+    let has_probe = |group: &Vec<ProbeSpec>| group.iter().any(|spec| !spec.is_companion());
+    if groups.iter().any(has_probe) {
+        groups.retain(has_probe);
+    } else {
+        // Each group has the same companions.
+        groups.retain(|group| !group.is_empty());
+        groups.truncate(1);
     }
 }
 

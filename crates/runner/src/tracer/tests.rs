@@ -52,6 +52,26 @@ fn a_tracer_that_the_kernel_lacks_is_left_out_and_said() {
 }
 
 #[test]
+fn a_companion_of_a_refused_tracer_measures_beside_what_is_left_or_for_its_own_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = host(folder.path(), "nop");
+    let histograms = "[[probe]]\nkind = \"histograms\"\n";
+    let names = |experiment: &Experiment| -> Vec<Vec<&str>> {
+        experiment.probes.iter().map(|group| group.iter().map(ProbeSpec::name).collect()).collect()
+    };
+    let planned = experiment(&["osnoise", "hwlat"], histograms);
+    assert_eq!(names(&planned), [["tracer", "histograms"], ["tracer", "histograms"]]);
+    let left = check_tracers(planned, &host).unwrap();
+    assert_eq!(names(&left), [["histograms"]]);
+    assert_eq!(left.probes[0][0].duration, left.plan.duration);
+    let more = format!("{histograms}[[probe]]\nkind = \"timer\"\n");
+    let left = check_tracers(experiment(&["osnoise"], &more), &host).unwrap();
+    assert_eq!(names(&left), [["timer", "histograms"]]);
+    let only = check_tracers(experiment(&[], histograms), &host).unwrap();
+    assert_eq!(names(&only), [["histograms"]]);
+}
+
+#[test]
 fn timerlat_has_a_part_until_the_interrupt() {
     let mut collector = collector("timerlat");
     assert!(collector.add(&Sample { in_interrupt: true, ..sample(300) }).is_none());
