@@ -7,9 +7,9 @@ use whylate_core::plan::HistogramsPlan;
 use whylate_core::record::Interval;
 use whylate_core::result::{HistogramKind, KernelHistogram};
 use whylate_core::{CpuId, Nanos, Warning};
-use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec};
+use whylate_probe::{Batch, Elsewhere, Observer, Outcome, ProbeError, ProbeSpec};
+use whylate_sys::clock;
 use whylate_sys::host::HostRoot;
-use whylate_sys::{clock, schedule};
 use whylate_trace::record::RecordError;
 use whylate_trace::record::histograms::LatencyHistograms;
 
@@ -25,8 +25,7 @@ pub(crate) fn measure(
     stored: Nanos,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, ProbeError> {
-    // On a machine whose CPUs are all measured it stays where it is.
-    let _ = schedule::pin_this_thread(&spec.other_cpus);
+    let _elsewhere = Elsewhere::move_to(&spec.other_cpus);
     let config = HistogramsConfig {
         cpus: spec.cpus.clone(),
         kinds: plan.kinds.clone(),
