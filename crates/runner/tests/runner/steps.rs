@@ -46,6 +46,34 @@ fn spikes_have_causes_where_the_plan_wants_them() {
 }
 
 #[test]
+fn what_tells_no_late_moments_is_not_searched() {
+    let plan = |probes: &str| {
+        let all = "[[probe]]\nkind = \"timer\"\n[[probe]]\nkind = \"stall\"\n";
+        PLAN.replace(all, probes)
+            .replace("repeats = 2", "repeats = 1\ncauses = true")
+            .replace("noise_floor = \"7ms\"", "noise_floor = \"0s\"")
+            .replace("[[cell]]\nloads = [\"a\", \"b\"]\n", "")
+    };
+    let counters = "[[probe]]\nkind = \"histograms\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"hwlat\"\n";
+    let of_companion = || vec![("idle: histograms", Behaviour::UntilStopped)];
+    let machine = MockMachine { behaviours: of_companion(), ..MockMachine::default() };
+    let (machine, _) = run_plan(&plan(&format!("{counters}[[probe]]\nkind = \"timer\"\n")), machine);
+    let log = machine.log_of(&["find", "causes: begin", "causes: process"]);
+    // The search hears of neither hwlat nor the histograms, and of no process of the latter.
+    let expected = [
+        "find causes of 1 probes",
+        "causes: begin ",
+        "causes: process 4711 on 3",
+        "causes: begin timer",
+        "causes: process 4711 on 3",
+    ];
+    assert_eq!(log, expected);
+    let machine = MockMachine { behaviours: of_companion(), ..MockMachine::default() };
+    let (machine, _) = run_plan(&plan(counters), machine);
+    assert!(machine.log_of(&["find", "causes"]).is_empty(), "there is nothing to look for");
+}
+
+#[test]
 fn causes_are_looked_for_from_cpus_that_are_not_measured() {
     let allowed = schedule::allowed_of_this_thread().unwrap();
     let plan =
