@@ -8,11 +8,13 @@ use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
 use crate::settings::{HistogramsConfig, Measured};
 use crate::snapshot::{Facility, ProgramCost};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, CauseKind, Spike};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning};
+use whylate_stats::summary::keep_first;
 use whylate_sys::host::HostRoot;
 use whylate_sys::host::cpu_stat::StealTimes;
 use whylate_sys::host::interrupts::Counts;
@@ -188,7 +190,7 @@ impl CauseFinder {
             if own.is_empty() {
                 continue;
             }
-            own.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
+            own.sort_by_key(|spike| Reverse(spike.latency_ns));
             own.truncate(AT_ONCE_MAX);
             self.surroundings.steal_ns = since_last(&mut self.steal, cpu, steal.of(cpu));
             self.explain_cpu(cpu, &own, missed_now)?;
@@ -217,10 +219,9 @@ impl CauseFinder {
             self.explained.insert((cpu, spike.at_ns), explained);
         }
         if self.explained.len() > KEPT_MAX {
-            let mut latencies: Vec<u64> = self.explained.values().map(|one| one.latency_ns).collect();
-            latencies.sort_unstable();
-            let median = latencies[latencies.len() / 2];
-            self.explained.retain(|_, one| one.latency_ns > median);
+            keep_first(&mut self.explained, KEPT_MAX / 2, |(cpu, at_ns), one| {
+                (Reverse(one.latency_ns), *at_ns, *cpu)
+            });
         }
         Ok(())
     }
