@@ -69,6 +69,7 @@ pub use loaded::DispatchSteps;
 #[cfg(feature = "bpf")]
 mod loaded {
     use crate::error::BpfError;
+    use crate::finder::sees_all_processes;
     use crate::object::{Event, Object, Sizes, possible_cpus};
     use std::os::fd::OwnedFd;
 
@@ -93,8 +94,12 @@ mod loaded {
         /// Loads and attaches the programs.
         ///
         /// # Errors
-        /// [`BpfError`] when the kernel refuses them, or has not their events.
+        /// [`BpfError`] when the kernel refuses them, or has not their events; [`BpfError::Namespace`] in a container,
+        /// where the ids by which threads take their places are not the kernel's.
         pub fn start() -> Result<Self, BpfError> {
+            if !sees_all_processes() {
+                return Err(BpfError::Namespace);
+            }
             let cpus = possible_cpus()? as u32;
             let sizes = Sizes {
                 maps: vec![("dispatch_cpus", cpus)],

@@ -299,7 +299,7 @@ fn smis_of(cpu: CpuId) -> Option<Smis> {
 }
 
 /// Whether the process ids that this process sees are those of the kernel.
-fn sees_all_processes() -> bool {
+pub(crate) fn sees_all_processes() -> bool {
     // The first namespace has a number of its own in every kernel (PROC_PID_INIT_INO).
     HostRoot::real().read_link("/proc/self/ns/pid").is_none_or(|name| name == "pid:[4026531836]")
 }

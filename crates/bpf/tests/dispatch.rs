@@ -3,6 +3,7 @@
 #![cfg(feature = "bpf")]
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
+use std::process::Command;
 use whylate_bpf::BpfError;
 use whylate_bpf::dispatch::{DispatchSteps, Slot, Steps, TABLE_WORDS};
 use whylate_core::MonoTime;
@@ -46,4 +47,28 @@ fn each_wake_up_by_a_timer_shows_its_steps_in_order() {
     let before = number(table.words());
     clock::sleep_until(MonoTime(clock::now().0 + 3_000_000));
     assert_eq!(number(table.words()), before);
+}
+
+/// Set in the test that runs in a namespace of its own.
+const INSIDE: &str = "WHYLATE_TEST_INSIDE";
+
+#[test]
+fn a_container_with_ids_of_its_own_is_refused() {
+    if std::env::var_os(INSIDE).is_some() {
+        assert!(matches!(DispatchSteps::start(), Err(BpfError::Namespace)));
+        return;
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--pid", "--fork"]).arg(std::env::current_exe().unwrap());
+    unshare.args(["--exact", "a_container_with_ids_of_its_own_is_refused"]).env(INSIDE, "1");
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match unshare.output() {
+        Err(error) => eprintln!("skipped: unshare: {error}"),
+        Ok(output) if said(&output.stderr).starts_with("unshare: ") => {
+            eprintln!("skipped: {}", said(&output.stderr));
+        }
+        Ok(output) => {
+            assert!(output.status.success() && said(&output.stdout).contains("1 passed"), "{output:?}");
+        }
+    }
 }
