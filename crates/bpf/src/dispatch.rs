@@ -21,8 +21,6 @@ pub struct Steps {
     /// When the handler that woke the thread was entered; `None` when no handler did (another thread, for example that
     /// of a threaded interrupt).
     pub entry_ns: Option<u64>,
-    /// For when that handler's timer was programmed; `None` when it was no timer's.
-    pub expires_ns: Option<u64>,
     /// When the thread was woken.
     pub waking_ns: u64,
 }
@@ -52,8 +50,8 @@ impl<'a> Slot<'a> {
             return None;
         }
         self.seen = number;
-        let known = |place: usize| Some(self.words[place].load(Relaxed)).filter(|moment| *moment > 0);
-        Some(Steps { entry_ns: known(2), expires_ns: known(3), waking_ns: self.words[4].load(Relaxed) })
+        let entry_ns = Some(self.words[2].load(Relaxed)).filter(|moment| *moment > 0);
+        Some(Steps { entry_ns, waking_ns: self.words[3].load(Relaxed) })
     }
 }
 
@@ -163,10 +161,10 @@ mod tests {
         assert!(Slot::take(&table, 1_026).is_some());
         assert_eq!(slot.last(), None);
         let words = &table[SLOT_WORDS..2 * SLOT_WORDS];
-        for (place, value) in [(2, 70), (3, 60), (4, 80), (1, 1)] {
+        for (place, value) in [(2, 70), (3, 80), (1, 1)] {
             words[place].store(value, Relaxed);
         }
-        assert_eq!(slot.last(), Some(Steps { entry_ns: Some(70), expires_ns: Some(60), waking_ns: 80 }));
+        assert_eq!(slot.last(), Some(Steps { entry_ns: Some(70), waking_ns: 80 }));
         assert_eq!(slot.last(), None);
         words[2].store(0, Relaxed);
         words[1].store(2, Relaxed);

@@ -10,9 +10,6 @@ use whylate_core::MonoTime;
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{clock, schedule};
 
-/// By how much the kernel may put off the timers of ordinary tasks (`PR_SET_TIMERSLACK`, 50 us unless changed).
-const SLACK_NS: u64 = 1_000_000;
-
 #[test]
 fn each_wake_up_by_a_timer_shows_its_steps_in_order() {
     let programs = match DispatchSteps::start() {
@@ -31,11 +28,8 @@ fn each_wake_up_by_a_timer_shows_its_steps_in_order() {
         clock::sleep_until(MonoTime(due));
         let now = clock::now().0;
         // A thread that was held up until its timer had expired does not sleep.
-        let Some(Steps { entry_ns: Some(entry), expires_ns: Some(expires), waking_ns }) = slot.last() else {
-            continue;
-        };
+        let Some(Steps { entry_ns: Some(entry), waking_ns }) = slot.last() else { continue };
         seen += 1;
-        assert!((due..=due + SLACK_NS).contains(&expires), "due {due}, expires {expires}");
         assert!(due <= entry && entry <= waking_ns && waking_ns <= now, "{due} {entry} {waking_ns} {now}");
     }
     assert!(seen > 25, "{seen} of 50");
