@@ -68,7 +68,7 @@ pub use loaded::DispatchSteps;
 mod loaded {
     use crate::error::BpfError;
     use crate::finder::sees_all_processes;
-    use crate::object::{Event, Object, Sizes, possible_cpus};
+    use crate::object::{DISPATCH, Event, Object, Sizes, possible_cpus};
     use std::os::fd::OwnedFd;
 
     /// Without these nothing is known.
@@ -104,7 +104,7 @@ mod loaded {
                 has_tracepoint: Vec::new(),
                 constants: Vec::new(),
             };
-            let mut object = Object::load(&sizes)?;
+            let mut object = Object::load(DISPATCH, &sizes)?;
             for event in NEEDED {
                 if let Some(reason) = object.attach(event)? {
                     return Err(BpfError::Program { event: event.tracepoint.to_owned(), reason });
