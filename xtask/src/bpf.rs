@@ -1,6 +1,6 @@
-//! Compiles the BPF programs, and finds out whether the compiled object that is kept belongs to the sources.
+//! Compiles the BPF programs, and finds out whether the compiled objects that are kept belong to the sources.
 //!
-//! The object is kept in the source tree, so that building whylate needs no clang. It carries a hash of its sources
+//! The objects are kept in the source tree, so that building whylate needs no clang. Each carries a hash of all sources
 //! and the version of the compiler: the hash is always checked, the bytes where the same compiler is there.
 
 use crate::process;
@@ -10,10 +10,11 @@ use std::process::Command;
 
 /// The C sources.
 const SOURCES: &str = "crates/bpf/bpf";
-/// The compiled object.
-const OBJECT: &str = "crates/bpf/objects/whylate.bpf.o";
-/// The file that is compiled; it includes the others.
-const MAIN: &str = "whylate.bpf.c";
+/// The compiled objects, and the file of which each is made; those include the others.
+const OBJECTS: [(&str, &str); 2] = [
+    ("crates/bpf/objects/whylate.bpf.o", "whylate.bpf.c"),
+    ("crates/bpf/objects/dispatch.bpf.o", "dispatch.bpf.c"),
+];
 /// Stands before the hash and the version in the object.
 const MARK: &str = "whylate-bpf sources ";
 
@@ -23,47 +24,54 @@ const MARK: &str = "whylate-bpf sources ";
 /// When there is no clang for BPF, or the sources do not compile.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let version = compiler().context("compiling BPF programs needs clang and llvm-strip")?;
-    let object = compiled(root, &version)?;
-    std::fs::write(root.join(OBJECT), object).with_context(|| format!("cannot write {OBJECT}"))?;
-    println!("xtask: {OBJECT}, compiled by {version}");
+    for (path, main) in OBJECTS {
+        let object = compiled(root, main, &version)?;
+        std::fs::write(root.join(path), object).with_context(|| format!("cannot write {path}"))?;
+        println!("xtask: {path}, compiled by {version}");
+    }
     Ok(())
 }
 
-/// Checks that the object belongs to the sources.
+/// Checks that the objects belong to the sources.
 ///
 /// # Errors
-/// When it does not.
+/// When one does not.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    let kept = std::fs::read(root.join(OBJECT)).with_context(|| format!("cannot read {OBJECT}"))?;
-    let (hash, version) = origin(&kept).with_context(|| format!("{OBJECT} does not say what it is from"))?;
-    ensure!(
-        hash == source_hash(root)?,
-        "{OBJECT} was compiled from other sources than those in {SOURCES}: run `cargo xtask bpf`"
-    );
-    if compiler().ok().as_deref() != Some(version.as_str()) {
-        println!(
-            "xtask: {OBJECT} belongs to the sources by its hash; {version} is not here to compile again"
+    let here = compiler().ok();
+    let expected = source_hash(root)?;
+    for (path, main) in OBJECTS {
+        let kept = std::fs::read(root.join(path)).with_context(|| format!("cannot read {path}"))?;
+        let (hash, version) =
+            origin(&kept).with_context(|| format!("{path} does not say what it is from"))?;
+        ensure!(
+            hash == expected,
+            "{path} was compiled from other sources than those in {SOURCES}: run `cargo xtask bpf`"
         );
-        return Ok(());
+        if here.as_ref() != Some(&version) {
+            println!(
+                "xtask: {path} belongs to the sources by its hash; {version} is not here to compile again"
+            );
+            continue;
+        }
+        ensure!(
+            compiled(root, main, &version)? == kept,
+            "{path} is not what {version} makes of the sources in {SOURCES}: run `cargo xtask bpf`"
+        );
     }
-    ensure!(
-        compiled(root, &version)? == kept,
-        "{OBJECT} is not what {version} makes of the sources in {SOURCES}: run `cargo xtask bpf`"
-    );
     Ok(())
 }
 
 /// The object that the compiler of that version makes of the sources.
-fn compiled(root: &Path, version: &str) -> Result<Vec<u8>> {
-    let path = std::env::temp_dir().join(format!("whylate-{}.bpf.o", std::process::id()));
-    let object = compile(root, version, &path)
+fn compiled(root: &Path, main: &str, version: &str) -> Result<Vec<u8>> {
+    let path = std::env::temp_dir().join(format!("whylate-{}-{main}.o", std::process::id()));
+    let object = compile(root, main, version, &path)
         .and_then(|()| std::fs::read(&path).with_context(|| format!("cannot read {}", path.display())));
     // What is left in the folder for temporary files does no harm.
     let _ = std::fs::remove_file(&path);
     object
 }
 
-fn compile(root: &Path, version: &str, object: &Path) -> Result<()> {
+fn compile(root: &Path, main: &str, version: &str, object: &Path) -> Result<()> {
     let folder = root.join(SOURCES);
     let origin = format!("-DORIGIN=\"{MARK}{} {version}\"", source_hash(root)?);
     let mut clang = Command::new("clang");
@@ -73,7 +81,7 @@ fn compile(root: &Path, version: &str, object: &Path) -> Result<()> {
     // Where the sources lie must not change the object.
     clang.arg(format!("-fdebug-prefix-map={}=.", folder.display()));
     clang.arg(format!("-ffile-prefix-map={}=.", folder.display()));
-    clang.args([&origin, "-c", MAIN, "-o"]).arg(object);
+    clang.args([&origin, "-c", main, "-o"]).arg(object);
     process::run(&mut clang)?;
     // The kernel's own type information stays: it is in sections of another name.
     process::run(Command::new("llvm-strip").arg("-g").arg(object))
@@ -123,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_belongs_to_the_sources() {
+    fn the_objects_belong_to_the_sources() {
         check(&root()).unwrap();
     }
 

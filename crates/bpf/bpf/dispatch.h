@@ -17,10 +17,9 @@ struct dispatch_slot {
 	u64 number;
 	/* When the handler that woke it was entered, on CLOCK_MONOTONIC; 0: it was none. */
 	u64 entry_ns;
-	/* For when that handler's timer was programmed; 0: it was no timer's. */
-	u64 expires_ns;
 	u64 waking_ns;
-	u64 unused[3];
+	/* A line of the cache for each. */
+	u64 unused[4];
 };
 _Static_assert(sizeof(struct dispatch_slot) == 64, "dispatch.rs");
 
@@ -37,13 +36,11 @@ struct {
 /* Which handlers a CPU is in: a hard timer may come into all others, an interrupt into a soft timer. */
 struct dispatch_cpu {
 	u64 hard_entry_ns;
-	u64 hard_expires_ns;
 	u64 soft_entry_ns;
-	u64 soft_expires_ns;
 	/* In which thread a soft timer's handler runs. */
 	u64 soft_thread;
 	u64 irq_entry_ns;
-	u64 unused[2];
+	u64 unused[4];
 };
 
 struct {
@@ -63,20 +60,18 @@ ALWAYS_INLINE struct dispatch_cpu *dispatch_here(void)
 SECTION("tp_btf/hrtimer_expire_entry")
 int dispatch_timer_entry(u64 *ctx)
 {
+	/* First of all: what this program does belongs to what comes after the entry. */
+	u64 now_ns = bpf_ktime_get_ns();
 	struct hrtimer *timer = (void *)ctx[0];
 	struct dispatch_cpu *here = dispatch_here();
 
 	if (!here)
 		return 0;
-	u64 expires_ns = timer->node.expires - timer->base->offset;
-
 	if (UNLIKELY(timer->is_soft)) {
-		here->soft_expires_ns = expires_ns;
 		here->soft_thread = (u32)bpf_get_current_pid_tgid();
-		here->soft_entry_ns = bpf_ktime_get_ns();
+		here->soft_entry_ns = now_ns;
 	} else {
-		here->hard_expires_ns = expires_ns;
-		here->hard_entry_ns = bpf_ktime_get_ns();
+		here->hard_entry_ns = now_ns;
 	}
 	return 0;
 }
@@ -98,10 +93,11 @@ int dispatch_timer_exit(u64 *ctx)
 SECTION("tp_btf/irq_handler_entry")
 int dispatch_irq_entry(u64 *ctx)
 {
+	u64 now_ns = bpf_ktime_get_ns();
 	struct dispatch_cpu *here = dispatch_here();
 
 	if (here)
-		here->irq_entry_ns = bpf_ktime_get_ns();
+		here->irq_entry_ns = now_ns;
 	return 0;
 }
 
@@ -126,22 +122,18 @@ int dispatch_waking(u64 *ctx)
 	if (!slot || LIKELY(slot->thread != thread))
 		return 0;
 	struct dispatch_cpu *here = dispatch_here();
-	u64 entry_ns = 0, expires_ns = 0;
+	u64 entry_ns = 0;
 
 	if (!here)
 		return 0;
-	if (here->hard_entry_ns) {
+	if (here->hard_entry_ns)
 		entry_ns = here->hard_entry_ns;
-		expires_ns = here->hard_expires_ns;
-	} else if (here->irq_entry_ns) {
+	else if (here->irq_entry_ns)
 		entry_ns = here->irq_entry_ns;
-	} else if (here->soft_entry_ns && here->soft_thread == (u32)bpf_get_current_pid_tgid()) {
-		/* Real-time kernels run softirqs in threads, and another thread may run before the handler goes on. */
+	/* Real-time kernels run softirqs in threads, and another thread may run before the handler goes on. */
+	else if (here->soft_entry_ns && here->soft_thread == (u32)bpf_get_current_pid_tgid())
 		entry_ns = here->soft_entry_ns;
-		expires_ns = here->soft_expires_ns;
-	}
 	slot->entry_ns = entry_ns;
-	slot->expires_ns = expires_ns;
 	slot->waking_ns = bpf_ktime_get_ns();
 	BARRIER();
 	slot->number++;

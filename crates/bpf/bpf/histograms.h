@@ -8,7 +8,8 @@
 #pragma once
 #include "layout.h"
 
-struct config config SECTION(".data.config");
+/* All zeros until the loader has written it, so that the object need not hold it. */
+struct config config SECTION(".bss.config");
 
 /* Whether this kernel tells when a switch is over. */
 const volatile u32 sees_switch_end SECTION(".rodata");

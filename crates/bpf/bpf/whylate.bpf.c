@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * The programs, one for each event of the kernel. `cargo xtask bpf` compiles them into ../objects.
+ * The programs for histograms and causes, one for each event of the kernel. `cargo xtask bpf` compiles them into
+ * ../objects.
  */
 #include "causes.h"
-#include "dispatch.h"
-
-/* The kernel offers what these programs call to programs under a licence that is compatible with the GPL. */
-char programs_license[] SECTION("license") = "Dual MIT/GPL";
-
-/* What this was compiled from and by, for the check that the object that is kept belongs to the sources. */
-#ifdef ORIGIN
-const char compiled_from[] SECTION("origin") = ORIGIN;
-#endif
+#include "origin.h"
 
 /* A timer's handler begins: from when on should it have? */
 SECTION("tp_btf/hrtimer_expire_entry")

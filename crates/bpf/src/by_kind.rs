@@ -9,38 +9,46 @@ use whylate_sys::host::interrupts::Counts;
 #[derive(Debug)]
 pub struct IpisByKind {
     cpus: CpuSet,
-    before: Counts,
+    /// Absent until /proc/interrupts could be read.
+    before: Option<Counts>,
 }
 
 impl IpisByKind {
     /// Begins to count on these CPUs.
     pub fn start(cpus: &CpuSet) -> Self {
-        Self { cpus: cpus.clone(), before: Counts::read(&HostRoot::real()).unwrap_or_default() }
+        Self { cpus: cpus.clone(), before: Counts::read(&HostRoot::real()).ok() }
     }
 
     /// What was counted since the last call; nothing where /proc/interrupts cannot be read.
     pub fn take(&mut self) -> Vec<IpiRecord> {
-        let now = Counts::read(&HostRoot::real()).unwrap_or_default();
-        let records = by_kind(&Counts::delta(&self.before, &now, &self.cpus));
-        self.before = now;
-        records
+        self.since_last(Counts::read(&HostRoot::real()).ok())
+    }
+
+    /// What a read that failed has not told, the next one tells.
+    fn since_last(&mut self, now: Option<Counts>) -> Vec<IpiRecord> {
+        let Some(now) = now else { return Vec::new() };
+        let before = self.before.replace(now);
+        let records =
+            before.zip(self.before.as_ref()).map(|(before, now)| Counts::delta(&before, now, &self.cpus));
+        records.map(|records| by_kind(&records)).unwrap_or_default()
     }
 }
 
-/// By the lines of /proc/interrupts: CAL includes TLB.
+/// By what the lines of /proc/interrupts say that they are: their names differ between architectures (CAL, TLB and RES on
+/// x86, IPI0 and so on elsewhere), these words do not. Function calls include flushes.
 fn by_kind(counts: &[InterruptRecord]) -> Vec<IpiRecord> {
-    let count = |cpu: CpuId, line: &str| {
-        let found = counts.iter().find(|record| record.cpu == cpu && record.line == line);
-        found.map_or(0, |record| record.count)
+    let count = |cpu: CpuId, description: &str| -> u64 {
+        let found = counts.iter().filter(|record| record.cpu == cpu && record.description == description);
+        found.map(|record| record.count).sum()
     };
     let cpus: CpuSet = counts.iter().map(|record| record.cpu).collect();
     let mut records = Vec::new();
     for cpu in cpus.iter() {
-        let flushes = count(cpu, "TLB");
+        let flushes = count(cpu, "TLB shootdowns");
         let kinds = [
-            ("call_function", count(cpu, "CAL").saturating_sub(flushes)),
+            ("call_function", count(cpu, "Function call interrupts").saturating_sub(flushes)),
             ("tlb_flush", flushes),
-            ("reschedule", count(cpu, "RES")),
+            ("reschedule", count(cpu, "Rescheduling interrupts")),
         ];
         let sent = kinds.into_iter().filter(|(_, count)| *count > 0);
         records.extend(sent.map(|(function, count)| IpiRecord {
@@ -57,17 +65,54 @@ fn by_kind(counts: &[InterruptRecord]) -> Vec<IpiRecord> {
 mod tests {
     use super::*;
 
+    const X86: &str = "           CPU0       CPU1
+ LOC:        900        500   Local timer interrupts
+ RES:          4          0   Rescheduling interrupts
+ CAL:         20         30   Function call interrupts
+ TLB:         20         10   TLB shootdowns
+";
+
+    const ARM64: &str = "           CPU0       CPU1
+ 11:        900        500    GICv3  26 Level     arch_timer
+IPI0:          4          0       Rescheduling interrupts
+IPI1:         20         30       Function call interrupts
+IPI4:          7          9       Timer broadcast interrupts
+";
+
+    fn found(records: &[IpiRecord]) -> Vec<(u32, &str, u64)> {
+        records.iter().map(|record| (record.cpu.0, record.function.as_str(), record.count)).collect()
+    }
+
+    fn counted(text: &str) -> Vec<IpiRecord> {
+        let cpus = "0-1".parse().unwrap();
+        by_kind(&Counts::delta(&Counts::default(), &Counts::parse(text, ""), &cpus))
+    }
+
     #[test]
     fn calls_are_counted_without_the_flushes_among_them() {
-        let line = |line: &str, count| InterruptRecord {
-            cpu: CpuId(1),
-            line: line.to_owned(),
-            description: String::new(),
-            count,
+        let records = counted(X86);
+        let expected =
+            [(0, "tlb_flush", 20), (0, "reschedule", 4), (1, "call_function", 20), (1, "tlb_flush", 10)];
+        assert_eq!(found(&records), expected);
+    }
+
+    #[test]
+    fn lines_of_other_architectures_are_known_by_their_words() {
+        let records = counted(ARM64);
+        let expected = [(0, "call_function", 20), (0, "reschedule", 4), (1, "call_function", 30)];
+        assert_eq!(found(&records), expected);
+    }
+
+    #[test]
+    fn a_read_that_failed_loses_nothing_and_brings_nothing_from_before() {
+        let at = |count: u64| {
+            let text = format!("CPU0\n RES: {count} Rescheduling interrupts\n");
+            Some(Counts::parse(&text, ""))
         };
-        let records = by_kind(&[line("CAL", 30), line("TLB", 10), line("LOC", 500)]);
-        let found: Vec<(&str, u64)> =
-            records.iter().map(|record| (record.function.as_str(), record.count)).collect();
-        assert_eq!(found, [("call_function", 20), ("tlb_flush", 10)]);
+        let mut ipis = IpisByKind { cpus: "0".parse().unwrap(), before: None };
+        assert_eq!(ipis.since_last(at(1_000)), [], "since boot, not since the begin");
+        assert_eq!(found(&ipis.since_last(at(1_003))), [(0, "reschedule", 3)]);
+        assert_eq!(ipis.since_last(None), []);
+        assert_eq!(found(&ipis.since_last(at(1_010))), [(0, "reschedule", 7)]);
     }
 }

@@ -21,8 +21,6 @@ pub struct Steps {
     /// When the handler that woke the thread was entered; `None` when no handler did (another thread, for example that
     /// of a threaded interrupt).
     pub entry_ns: Option<u64>,
-    /// For when that handler's timer was programmed; `None` when it was no timer's.
-    pub expires_ns: Option<u64>,
     /// When the thread was woken.
     pub waking_ns: u64,
 }
@@ -52,8 +50,8 @@ impl<'a> Slot<'a> {
             return None;
         }
         self.seen = number;
-        let known = |place: usize| Some(self.words[place].load(Relaxed)).filter(|moment| *moment > 0);
-        Some(Steps { entry_ns: known(2), expires_ns: known(3), waking_ns: self.words[4].load(Relaxed) })
+        let entry_ns = Some(self.words[2].load(Relaxed)).filter(|moment| *moment > 0);
+        Some(Steps { entry_ns, waking_ns: self.words[3].load(Relaxed) })
     }
 }
 
@@ -69,7 +67,8 @@ pub use loaded::DispatchSteps;
 #[cfg(feature = "bpf")]
 mod loaded {
     use crate::error::BpfError;
-    use crate::object::{Event, Object, Sizes, possible_cpus};
+    use crate::finder::sees_all_processes;
+    use crate::object::{DISPATCH, Event, Object, Sizes, possible_cpus};
     use std::os::fd::OwnedFd;
 
     /// Without these nothing is known.
@@ -93,15 +92,19 @@ mod loaded {
         /// Loads and attaches the programs.
         ///
         /// # Errors
-        /// [`BpfError`] when the kernel refuses them, or has not their events.
+        /// [`BpfError`] when the kernel refuses them, or has not their events; [`BpfError::Namespace`] in a container,
+        /// where the ids by which threads take their places are not the kernel's.
         pub fn start() -> Result<Self, BpfError> {
+            if !sees_all_processes() {
+                return Err(BpfError::Namespace);
+            }
             let cpus = possible_cpus()? as u32;
             let sizes = Sizes {
                 maps: vec![("dispatch_cpus", cpus)],
                 has_tracepoint: Vec::new(),
                 constants: Vec::new(),
             };
-            let mut object = Object::load(&sizes)?;
+            let mut object = Object::load(DISPATCH, &sizes)?;
             for event in NEEDED {
                 if let Some(reason) = object.attach(event)? {
                     return Err(BpfError::Program { event: event.tracepoint.to_owned(), reason });
@@ -158,10 +161,10 @@ mod tests {
         assert!(Slot::take(&table, 1_026).is_some());
         assert_eq!(slot.last(), None);
         let words = &table[SLOT_WORDS..2 * SLOT_WORDS];
-        for (place, value) in [(2, 70), (3, 60), (4, 80), (1, 1)] {
+        for (place, value) in [(2, 70), (3, 80), (1, 1)] {
             words[place].store(value, Relaxed);
         }
-        assert_eq!(slot.last(), Some(Steps { entry_ns: Some(70), expires_ns: Some(60), waking_ns: 80 }));
+        assert_eq!(slot.last(), Some(Steps { entry_ns: Some(70), waking_ns: 80 }));
         assert_eq!(slot.last(), None);
         words[2].store(0, Relaxed);
         words[1].store(2, Relaxed);

@@ -8,11 +8,13 @@ use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
 use crate::settings::{HistogramsConfig, Measured};
 use crate::snapshot::{Facility, ProgramCost};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, CauseKind, Spike};
-use whylate_core::{CpuId, CpuSet, Facts, Warning};
+use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning};
+use whylate_stats::summary::keep_first;
 use whylate_sys::host::HostRoot;
 use whylate_sys::host::cpu_stat::StealTimes;
 use whylate_sys::host::interrupts::Counts;
@@ -52,7 +54,8 @@ pub struct CauseFinder {
     cpus: CpuSet,
     probes: Vec<Probe>,
     surroundings: Surroundings,
-    steal: Option<StealTimes>,
+    /// Stolen time of each CPU up to the last look at its spikes; nothing of a CPU where the kernel does not count it.
+    steal: BTreeMap<CpuId, Nanos>,
     smis: BTreeMap<CpuId, Smis>,
     /// Interrupts from other CPUs by the kernel's counts, where it does not tell who sent them.
     counted: Option<IpisByKind>,
@@ -100,7 +103,7 @@ impl CauseFinder {
                 lines,
                 ..Surroundings::default()
             },
-            steal: StealTimes::read(&root).ok(),
+            steal: BTreeMap::new(),
             smis: BTreeMap::new(),
             explained: BTreeMap::new(),
             missed: 0,
@@ -120,6 +123,8 @@ impl CauseFinder {
         self.probes = probes.iter().map(probe).collect();
         self.explained.clear();
         self.smis = self.cpus.iter().filter_map(|cpu| Some((cpu, smis_of(cpu)?))).collect();
+        let steal = StealTimes::read(&HostRoot::real()).unwrap_or_default();
+        self.steal = self.cpus.iter().filter_map(|cpu| Some((cpu, steal.of(cpu)?))).collect();
         self.missed = self.causes.missed();
         // What was sent before, attaching the programs included, is none of the measurement's.
         self.ipis()?;
@@ -177,7 +182,7 @@ impl CauseFinder {
     /// # Errors
     /// When a map cannot be read.
     pub fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
-        let now = StealTimes::read(&HostRoot::real()).ok();
+        let steal = StealTimes::read(&HostRoot::real()).unwrap_or_default();
         let missed = self.causes.missed();
         let missed_now = missed.saturating_sub(std::mem::replace(&mut self.missed, missed));
         for cpu in self.cpus.clone().iter() {
@@ -185,15 +190,11 @@ impl CauseFinder {
             if own.is_empty() {
                 continue;
             }
-            own.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
+            own.sort_by_key(|spike| Reverse(spike.latency_ns));
             own.truncate(AT_ONCE_MAX);
-            self.surroundings.steal_ns = match (&self.steal, &now) {
-                (Some(before), Some(after)) => StealTimes::delta(before, after, cpu).map(|nanos| nanos.0),
-                _ => None,
-            };
+            self.surroundings.steal_ns = since_last(&mut self.steal, cpu, steal.of(cpu));
             self.explain_cpu(cpu, &own, missed_now)?;
         }
-        self.steal = now;
         Ok(())
     }
 
@@ -207,8 +208,10 @@ impl CauseFinder {
             within.lost += missed;
             self.surroundings.smis = None;
             let mut causes = decompose(&window, &within, &self.surroundings);
-            if causes.iter().any(|cause| cause.kind == CauseKind::Hardware) {
-                self.surroundings.smis = self.smis_since(cpu);
+            if causes.iter().any(|cause| cause.kind == CauseKind::Hardware)
+                && let Some(smis) = self.smis_since(cpu)
+            {
+                self.surroundings.smis = Some(smis);
                 causes = decompose(&window, &within, &self.surroundings);
             }
             self.lost_spikes += u64::from(within.lost > 0);
@@ -216,10 +219,9 @@ impl CauseFinder {
             self.explained.insert((cpu, spike.at_ns), explained);
         }
         if self.explained.len() > KEPT_MAX {
-            let mut latencies: Vec<u64> = self.explained.values().map(|one| one.latency_ns).collect();
-            latencies.sort_unstable();
-            let median = latencies[latencies.len() / 2];
-            self.explained.retain(|_, one| one.latency_ns > median);
+            keep_first(&mut self.explained, KEPT_MAX / 2, |(cpu, at_ns), one| {
+                (Reverse(one.latency_ns), *at_ns, *cpu)
+            });
         }
         Ok(())
     }
@@ -280,6 +282,13 @@ impl CauseFinder {
     }
 }
 
+/// Time stolen from a CPU since the last call for it; absent where the kernel did not tell it then or does not now.
+fn since_last(steal: &mut BTreeMap<CpuId, Nanos>, cpu: CpuId, now: Option<Nanos>) -> Option<u64> {
+    let before = steal.get_mut(&cpu)?;
+    let now = now?;
+    Some(now.0.saturating_sub(std::mem::replace(before, now).0))
+}
+
 /// The counter of a CPU; `None` where there is none.
 fn smis_of(cpu: CpuId) -> Option<Smis> {
     let counter = SmiCounter::open(&HostRoot::real(), cpu).ok()?;
@@ -290,7 +299,7 @@ fn smis_of(cpu: CpuId) -> Option<Smis> {
 }
 
 /// Whether the process ids that this process sees are those of the kernel.
-fn sees_all_processes() -> bool {
+pub(crate) fn sees_all_processes() -> bool {
     // The first namespace has a number of its own in every kernel (PROC_PID_INIT_INO).
     HostRoot::real().read_link("/proc/self/ns/pid").is_none_or(|name| name == "pid:[4026531836]")
 }
@@ -321,6 +330,18 @@ fn warning(facility: &Facility) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stolen_time_is_told_of_each_cpu_from_its_own_last_look_on() {
+        let mut steal: BTreeMap<CpuId, Nanos> = (0..2).map(|cpu| (CpuId(cpu), Nanos(100))).collect();
+        let mut since = |cpu, now| since_last(&mut steal, CpuId(cpu), now);
+        assert_eq!(since(0, Some(Nanos(130))), Some(30));
+        assert_eq!(since(0, Some(Nanos(130))), Some(0));
+        assert_eq!(since(1, Some(Nanos(140))), Some(40), "the look at the other one took nothing of it");
+        assert_eq!(since(1, Some(Nanos(90))), Some(0), "a counter may go back");
+        assert_eq!(since(1, None), None);
+        assert_eq!(since(2, Some(Nanos(140))), None, "not counted when the measurement began");
+    }
 
     #[test]
     fn a_line_is_named_by_its_devices() {

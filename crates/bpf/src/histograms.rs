@@ -5,7 +5,7 @@ use crate::layout::{
     CONFIG_BYTES, CPU_STATE_BYTES, CPUS_MAX, Config, HISTOGRAM_BYTES, KINDS_STRIDE, RING_AT, RING_STACKS,
     RawCounters, RawHistogram, Record, text,
 };
-use crate::object::{Event, Object, Sizes, possible_cpus};
+use crate::object::{Event, Object, Sizes, WHYLATE, possible_cpus};
 use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::snapshot::{HistogramsSnapshot, ProgramCost, WakeupCounts};
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,7 +99,7 @@ impl Histograms {
         }
         let has_tracepoint = vec![("sees_switch_end", SWITCH_END.tracepoint)];
         let constants = watching.iter().map(|watching| ("ring_segments", watching.ring_segments)).collect();
-        let mut object = Object::load(&Sizes { maps, has_tracepoint, constants })?;
+        let mut object = Object::load(WHYLATE, &Sizes { maps, has_tracepoint, constants })?;
         for (ring, cpu) in watching.iter().flat_map(|watching| watching.cpus.iter()).enumerate() {
             let mut state = [0; CPU_STATE_BYTES];
             state[RING_AT..RING_AT + 4].copy_from_slice(&(1 + ring as u32).to_ne_bytes());
@@ -284,7 +284,7 @@ impl Histograms {
             self.config.enabled[cpu.0 as usize] |= 1 << (*kind as u8);
         }
         let bytes: &[u8; CONFIG_BYTES] = self.config.as_bytes().try_into().expect("it is of that size");
-        self.object.set(".data.config", 0, bytes)
+        self.object.set(".bss.config", 0, bytes)
     }
 
     /// A histogram as it lies in its map, read at a moment at which it agrees with itself.

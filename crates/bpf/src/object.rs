@@ -1,6 +1,6 @@
 //! The compiled programs: loaded, attached, and what they cost.
 //!
-//! The object is compiled from `bpf/*.bpf.c` by `cargo xtask bpf`, and holds the programs for every architecture: what
+//! The objects are compiled from `bpf/*.bpf.c` by `cargo xtask bpf`, and hold the programs for every architecture: what
 //! they read of the kernel's structures is found through the running kernel's type information. Which programs
 //! attach is decided here, one by one; an event that the kernel does not have leaves out what depends on it.
 
@@ -13,9 +13,12 @@ use aya::{Btf, Ebpf, EbpfError, EbpfLoader, Pod};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::sync::OnceLock;
 
-/// The programs.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../objects/whylate.bpf.o");
+/// The programs for histograms and causes.
+pub(crate) static WHYLATE: &[u8] = aya::include_bytes_aligned!("../objects/whylate.bpf.o");
+/// The programs for the parts of a dispatch.
+pub(crate) static DISPATCH: &[u8] = aya::include_bytes_aligned!("../objects/dispatch.bpf.o");
 
 /// One program of the object, and the event that it is for.
 #[derive(Clone, Copy, Debug)]
@@ -59,42 +62,42 @@ impl CostCounting {
 /// Programs in the kernel; they go when this is dropped.
 pub(crate) struct Object {
     ebpf: Ebpf,
-    btf: Btf,
+    btf: &'static Btf,
     attached: Vec<Event>,
 }
 
 impl Object {
-    /// Loads the maps and prepares the programs.
-    pub(crate) fn load(sizes: &Sizes<'_>) -> Result<Self, BpfError> {
-        let btf = Btf::from_sys_fs().map_err(|error| BpfError::NoTypeInformation(error.to_string()))?;
+    /// Loads the maps of an object and prepares its programs.
+    pub(crate) fn load(object: &[u8], sizes: &Sizes<'_>) -> Result<Self, BpfError> {
+        let btf = type_information()?;
         let constants: Vec<(&str, u32)> = sizes
             .has_tracepoint
             .iter()
-            .map(|(constant, tracepoint)| (*constant, u32::from(has_tracepoint(&btf, tracepoint))))
+            .map(|(constant, tracepoint)| (*constant, u32::from(has_tracepoint(btf, tracepoint))))
             .chain(sizes.constants.iter().copied())
             .collect();
         let mut loader = EbpfLoader::new();
-        loader.btf(Some(&btf));
+        loader.btf(Some(btf));
         for (name, entries) in &sizes.maps {
             loader.map_max_entries(name, *entries);
         }
         for (name, value) in &constants {
             loader.override_global(name, value, true);
         }
-        let ebpf = loader.load(OBJECT).map_err(|error| refused_or_unfit(&error))?;
+        let ebpf = loader.load(object).map_err(|error| refused_or_unfit(&error))?;
         Ok(Self { ebpf, btf, attached: Vec::new() })
     }
 
     /// Loads and attaches a program; `Ok(Some(reason))` when the kernel does not have its event.
     pub(crate) fn attach(&mut self, event: Event) -> Result<Option<String>, BpfError> {
-        if !has_tracepoint(&self.btf, event.tracepoint) {
+        if !has_tracepoint(self.btf, event.tracepoint) {
             return Ok(Some(format!("this kernel has no event {}", event.tracepoint)));
         }
         let failed = |reason: String| BpfError::Program { event: event.tracepoint.to_owned(), reason };
         let unfit = |error: ProgramError| program_error(&error, event);
         match self.ebpf.program_mut(event.function) {
             Some(Program::BtfTracePoint(program)) => {
-                program.load(event.tracepoint, &self.btf).map_err(unfit)?;
+                program.load(event.tracepoint, self.btf).map_err(unfit)?;
                 program.attach().map_err(unfit)?;
             }
             Some(Program::RawTracePoint(program)) => {
@@ -127,7 +130,7 @@ impl Object {
 
     /// Whether the kernel has an event, with type information of what it passes.
     pub(crate) fn has_tracepoint(&self, tracepoint: &str) -> bool {
-        has_tracepoint(&self.btf, tracepoint)
+        has_tracepoint(self.btf, tracepoint)
     }
 
     /// Everything in a hash map.
@@ -204,6 +207,16 @@ impl Object {
             missed: field("recursion_misses"),
         })
     }
+}
+
+/// The running kernel's type information: several megabytes, read once.
+fn type_information() -> Result<&'static Btf, BpfError> {
+    static READ: OnceLock<Btf> = OnceLock::new();
+    if let Some(known) = READ.get() {
+        return Ok(known);
+    }
+    let btf = Btf::from_sys_fs().map_err(|error| BpfError::NoTypeInformation(error.to_string()))?;
+    Ok(READ.get_or_init(|| btf))
 }
 
 /// Whether the kernel has a tracepoint, with type information of what it passes.

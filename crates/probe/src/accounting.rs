@@ -17,7 +17,8 @@ use whylate_sys::host::smi::SmiCounter;
 pub(crate) struct Accounting {
     root: HostRoot,
     cpus: CpuSet,
-    interrupts: Counts,
+    /// As they were read last; absent while they could not be read.
+    interrupts: Option<Counts>,
     stat: Option<StealTimes>,
     smis: BTreeMap<CpuId, (SmiCounter, u32)>,
 }
@@ -27,7 +28,7 @@ impl Accounting {
     pub(crate) fn start(cpus: &CpuSet, warnings: &mut Vec<Warning>) -> Self {
         let root = HostRoot::real();
         let interrupts = read_interrupts(&root);
-        if interrupts.is_empty() {
+        if interrupts.is_none() {
             warnings.push(Warning::without_fix(
                 "no-interrupt-counts",
                 "/proc/interrupts cannot be read here: interrupts are not counted",
@@ -66,9 +67,13 @@ impl Accounting {
 
     /// What was counted since the last call, without what would interrupt the CPUs.
     pub(crate) fn take(&mut self) -> (Vec<InterruptRecord>, Vec<CounterRecord>) {
+        // What a read that failed has not told, the next one tells.
         let now = read_interrupts(&self.root);
-        let interrupts = Counts::delta(&self.interrupts, &now, &self.cpus);
-        self.interrupts = now;
+        let interrupts = match (&self.interrupts, &now) {
+            (Some(before), Some(now)) => Counts::delta(before, now, &self.cpus),
+            _ => Vec::new(),
+        };
+        self.interrupts = now.or(self.interrupts.take());
         let stat = StealTimes::read(&self.root).ok();
         let steal = |cpu| match (&self.stat, &stat) {
             (Some(before), Some(after)) => StealTimes::delta(before, after, cpu).map(|nanos| nanos.0),
@@ -79,11 +84,46 @@ impl Accounting {
             .iter()
             .map(|cpu| CounterRecord { cpu, steal_ns: steal(cpu), ..CounterRecord::default() })
             .collect();
-        self.stat = stat;
+        self.stat = stat.or(self.stat.take());
         (interrupts, counters)
     }
 }
 
-fn read_interrupts(root: &HostRoot) -> Counts {
-    Counts::read(root).unwrap_or_default()
+/// `None` where nothing is counted.
+fn read_interrupts(root: &HostRoot) -> Option<Counts> {
+    Counts::read(root).ok().filter(|counts| !counts.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_failed_loses_nothing_and_brings_nothing_from_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = HostRoot::at(folder.path());
+        let proc = folder.path().join("proc");
+        std::fs::create_dir(&proc).unwrap();
+        let path = proc.join("interrupts");
+        let write =
+            |count: u64| std::fs::write(&path, format!("CPU0\n RES: {count} Rescheduling\n")).unwrap();
+        let mut accounting = Accounting {
+            interrupts: None,
+            root,
+            cpus: "0".parse().unwrap(),
+            stat: None,
+            smis: BTreeMap::new(),
+        };
+        let counted = |accounting: &mut Accounting| -> Vec<u64> {
+            accounting.take().0.iter().map(|record| record.count).collect()
+        };
+        write(1_000);
+        assert!(counted(&mut accounting).is_empty(), "since boot, not since the begin");
+        write(1_003);
+        assert_eq!(counted(&mut accounting), [3]);
+        std::fs::remove_file(&path).unwrap();
+        assert!(counted(&mut accounting).is_empty());
+        write(1_010);
+        assert_eq!(counted(&mut accounting), [7]);
+    }
 }

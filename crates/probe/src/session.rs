@@ -286,9 +286,11 @@ fn dispatch_steps(spec: &ProbeSpec, warnings: &mut Vec<Warning>) -> Option<(Disp
     let explained = |error: BpfError| {
         let (code, text) = ("dispatch-whole-only", format!("{WHOLE_ONLY}: {error}"));
         warnings.push(match error {
-            // It says itself what to do.
-            BpfError::Refused { .. } => Warning::without_fix(code, text),
-            _ => Warning::new(code, text, "use a build with BPF, on a kernel with BPF and BTF (Linux 5.8)"),
+            BpfError::Object(_) | BpfError::Program { .. } | BpfError::Map { .. } => {
+                Warning::new(code, text, "use a kernel with BPF and BTF (Linux 5.8)")
+            }
+            // The others say themselves what to do.
+            _ => Warning::without_fix(code, text),
         });
     };
     started.map_err(explained).ok()

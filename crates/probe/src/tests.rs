@@ -83,7 +83,8 @@ fn measure(spec: &ProbeSpec, calibration: Option<&Calibration>) -> Measured {
         scope.spawn(|| child::measure(spec, memory.words(), None, &send).unwrap()).join().unwrap();
     });
     let lane = Lane::of(memory.words(), 0).unwrap();
-    let mut reader = LaneReader::new(spec.lanes().remove(0), spec.period().is_some(), 32, 1_000_000);
+    let (lane_spec, has_period) = (spec.lanes().remove(0), spec.period().is_some());
+    let mut reader = LaneReader::new(lane_spec, has_period, spec.spikes_kept, 1_000_000);
     let anchor = calibration.map(|calibration| (CounterKind::Hardware.anchor(), *calibration));
     lane.drain(|record| reader.take(record, anchor.as_ref()));
     Measured {

@@ -4,16 +4,19 @@
 use crate::prepare::Experiment;
 use std::sync::Arc;
 use whylate_bpf::{BpfError, CauseFinder, IpisByKind, Measured};
-use whylate_core::plan::Policy;
+use whylate_core::plan::{Policy, Tracer};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::warning::push_once;
 use whylate_core::{CpuId, CpuSet, Warning};
-use whylate_probe::ProbeSpec;
+use whylate_probe::{ProbeKind, ProbeSpec};
 use whylate_store::{RowKey, RunDirectory, Span};
 use whylate_sys::clock;
 
 /// Code of the warning that spikes have no causes.
 const NO_CAUSES: &str = "no-causes";
+
+/// Priority of timerlat's threads where the plan does not say (the kernel's DEFAULT_TIMERLAT_PRIO).
+const TIMERLAT_PRIORITY: i32 = 95;
 
 /// Finds the causes of spikes; a seam for tests.
 pub trait FindsCauses {
@@ -69,46 +72,56 @@ impl FindsCauses for CauseFinder {
     }
 }
 
-/// What is left where the kernel lets nobody look: counts.
-impl FindsCauses for IpisByKind {
-    fn warnings(&self) -> Vec<Warning> {
-        Vec::new()
-    }
-    fn begin(&mut self, _: &[Measured]) -> Result<(), BpfError> {
-        Self::take(self);
-        Ok(())
-    }
-    fn armed(&mut self, _: &CpuSet, _: u32) -> Result<(), BpfError> {
-        Ok(())
-    }
-    fn explain(&mut self, _: &[SpikeRecord]) -> Result<(), BpfError> {
-        Ok(())
-    }
-    fn take(&mut self, _: &[SpikeRecord]) -> Vec<SpikeCauses> {
-        Vec::new()
-    }
-    fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
-        Ok(Self::take(self))
-    }
-    fn losses(&self) -> Vec<Warning> {
-        Vec::new()
-    }
+/// What the search for causes has to know of a probe; `None` of one whose late moments are not known: histograms count,
+/// hwlat tells the end of the window in which it looked, osnoise that of its period.
+pub fn measured(spec: &ProbeSpec) -> Option<Measured> {
+    let (is_timer, priority) = match &spec.kind {
+        ProbeKind::Histograms { .. } => return None,
+        ProbeKind::Tracer { plan } if plan.tracer != Tracer::Timerlat => return None,
+        ProbeKind::Tracer { plan } => (true, plan.priority.map_or(TIMERLAT_PRIORITY, |own| own as i32)),
+        _ => (spec.period().is_some(), priority(spec)),
+    };
+    Some(Measured { cpus: spec.cpus.clone(), is_timer, priority })
 }
 
-/// What the search for causes has to know of a probe.
-pub fn measured(spec: &ProbeSpec) -> Measured {
-    let priority = match spec.policy {
+/// Priority of the measuring threads, as tools print it.
+fn priority(spec: &ProbeSpec) -> i32 {
+    match spec.policy {
         Policy::Fifo | Policy::Rr => spec.priority as i32,
         Policy::Deadline => 100,
         Policy::Other => -21,
-    };
-    Measured { cpus: spec.cpus.clone(), is_timer: spec.period().is_some(), priority }
+    }
 }
 
-/// The search of a run; nothing where the plan wants none or this machine has none.
+/// Begins the search; a warning where this machine has none.
+fn find(
+    probes: &[Measured],
+    experiment: &Experiment,
+    machine: &dyn crate::Machine,
+    warnings: &mut Vec<Warning>,
+) -> Option<Box<dyn FindsCauses>> {
+    match machine.find_causes(probes, &experiment.facts) {
+        Ok(finder) => {
+            finder.warnings().into_iter().for_each(|warning| push_once(warnings, warning));
+            Some(finder)
+        }
+        Err(reason) => {
+            let text = format!(
+                "spikes have no causes, and interrupts from other CPUs are counted by kind alone: {reason}"
+            );
+            push_once(warnings, Warning::without_fix(NO_CAUSES, text));
+            None
+        }
+    }
+}
+
+/// The search of a run; nothing where the plan wants none.
 #[derive(Default)]
 pub(crate) struct Causing {
+    /// `None` where this machine has no search, or no probe tells when it was late.
     finder: Option<Box<dyn FindsCauses>>,
+    /// Interrupts from other CPUs where the search does not look.
+    counted: Option<IpisByKind>,
     /// Since when interrupts from other CPUs were not kept.
     ipis_since_ns: u64,
 }
@@ -123,21 +136,15 @@ impl Causing {
         if !experiment.plan.causes {
             return Self::default();
         }
-        let probes: Vec<Measured> = experiment.probes.iter().flatten().map(measured).collect();
-        match machine.find_causes(&probes, &experiment.facts) {
-            Ok(finder) => {
-                finder.warnings().into_iter().for_each(|warning| push_once(warnings, warning));
-                Self { finder: Some(finder), ipis_since_ns: 0 }
-            }
-            Err(reason) => {
-                let text = format!(
-                    "spikes have no causes, and interrupts from other CPUs are counted by kind alone: {reason}"
-                );
-                push_once(warnings, Warning::without_fix(NO_CAUSES, text));
-                let cpus = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
-                Self { finder: Some(Box::new(IpisByKind::start(&cpus))), ipis_since_ns: 0 }
-            }
-        }
+        let specs = experiment.probes.iter().flatten();
+        let cpus: CpuSet = specs.clone().flat_map(|spec| spec.cpus.iter()).collect();
+        let probes: Vec<Measured> = specs.filter_map(measured).collect();
+        let finder = (!probes.is_empty()).then(|| find(&probes, experiment, machine, warnings)).flatten();
+        let watched =
+            probes.iter().filter(|_| finder.is_some()).flat_map(|probe| probe.cpus.iter()).collect();
+        let others = cpus.difference(&watched);
+        let counted = (!others.is_empty()).then(|| IpisByKind::start(&others));
+        Self { finder, counted, ipis_since_ns: 0 }
     }
 
     /// Lets the search do something; one that fails is given up, which is said.
@@ -156,8 +163,10 @@ impl Causing {
     }
 
     pub(crate) fn begin(&mut self, specs: &[ProbeSpec], warnings: &mut Vec<Warning>) {
-        let probes: Vec<Measured> = specs.iter().map(measured).collect();
+        let probes: Vec<Measured> = specs.iter().filter_map(measured).collect();
         self.ipis_since_ns = clock::now().0;
+        // What was sent before is none of the measurement's.
+        self.counted.as_mut().map(IpisByKind::take);
         self.with(warnings, |finder| finder.begin(&probes));
     }
 
@@ -182,8 +191,8 @@ impl Causing {
         directory: &mut RunDirectory,
         warnings: &mut Vec<Warning>,
     ) {
-        let mut sent = Vec::new();
-        self.with(warnings, |finder| finder.ipis().map(|records| sent = records));
+        let mut sent = self.counted.as_mut().map(IpisByKind::take).unwrap_or_default();
+        self.with(warnings, |finder| finder.ipis().map(|mut records| sent.append(&mut records)));
         let end_ns = clock::now().0;
         let span = Span { start_ns: std::mem::replace(&mut self.ipis_since_ns, end_ns), end_ns };
         let is_of = |spec: &ProbeSpec, cpu: CpuId| spec.cpus.contains(cpu);
@@ -195,5 +204,35 @@ impl Causing {
     /// What was lost, as warnings.
     pub(crate) fn losses(&self) -> Vec<Warning> {
         self.finder.as_ref().map(|finder| finder.losses()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::Facts;
+    use whylate_core::plan::{Plan, Source};
+
+    /// What is known of a probe on CPU 1.
+    fn known(probe: &str) -> Option<(bool, i32)> {
+        let text = format!("name = \"t\"\n[target]\ncpus = \"1\"\n[[probe]]\n{probe}\n");
+        let mut facts = Facts::default();
+        for set in [&mut facts.cpu_sets.present, &mut facts.cpu_sets.online, &mut facts.cpu_sets.allowed] {
+            *set = "0-1".parse().unwrap();
+        }
+        let plan = Plan::parse(&Source { name: "t.toml", text: &text }, &[]).unwrap();
+        let experiment = crate::prepare(plan, facts, false).unwrap();
+        measured(&experiment.probes[0][0]).map(|measured| (measured.is_timer, measured.priority))
+    }
+
+    #[test]
+    fn only_probes_that_tell_their_late_moments_are_searched() {
+        assert_eq!(known("kind = \"timer\"\npriority = 80"), Some((true, 80)));
+        assert_eq!(known("kind = \"stall\"\npolicy = \"other\""), Some((false, -21)));
+        assert_eq!(known("kind = \"histograms\""), None);
+        assert_eq!(known("kind = \"tracer\"\ntracer = \"hwlat\""), None);
+        assert_eq!(known("kind = \"tracer\"\ntracer = \"osnoise\"\npriority = 5"), None);
+        assert_eq!(known("kind = \"tracer\"\ntracer = \"timerlat\""), Some((true, 95)));
+        assert_eq!(known("kind = \"tracer\"\ntracer = \"timerlat\"\npriority = 5"), Some((true, 5)));
     }
 }

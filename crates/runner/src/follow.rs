@@ -45,10 +45,12 @@ impl Observer for Forward<'_> {
         Ok(())
     }
     fn armed(&mut self, process: u32) {
-        // Before anything else can end: its first spike needs it.
-        self.send(Event::Armed(self.index, process));
-        // Dropping it tells that nothing more is to be waited for.
-        drop(self.ready.take());
+        match self.ready.take() {
+            // A companion has no process that measures. Dropping it tells that nothing more is to be waited for.
+            Some(ready) => drop(ready),
+            // Before anything else can end: its first spike needs it.
+            None => self.send(Event::Armed(self.index, process)),
+        }
     }
     fn first_spike(&mut self, latency: Nanos) {
         self.send(Event::FirstSpike(latency));

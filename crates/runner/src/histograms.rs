@@ -7,9 +7,9 @@ use whylate_core::plan::HistogramsPlan;
 use whylate_core::record::Interval;
 use whylate_core::result::{HistogramKind, KernelHistogram};
 use whylate_core::{CpuId, Nanos, Warning};
-use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec};
+use whylate_probe::{Batch, Elsewhere, Observer, Outcome, ProbeError, ProbeSpec};
+use whylate_sys::clock;
 use whylate_sys::host::HostRoot;
-use whylate_sys::{clock, schedule};
 use whylate_trace::record::RecordError;
 use whylate_trace::record::histograms::LatencyHistograms;
 
@@ -25,8 +25,7 @@ pub(crate) fn measure(
     stored: Nanos,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, ProbeError> {
-    // On a machine whose CPUs are all measured it stays where it is.
-    let _ = schedule::pin_this_thread(&spec.other_cpus);
+    let _elsewhere = Elsewhere::move_to(&spec.other_cpus);
     let config = HistogramsConfig {
         cpus: spec.cpus.clone(),
         kinds: plan.kinds.clone(),
@@ -146,7 +145,7 @@ fn held(one: &KernelHistogram) -> Before {
 }
 
 /// What came since the histogram was read last. Its extremes are exact where they are new; otherwise they are the
-/// lower edges of their buckets.
+/// lower edges of their buckets, but never below the smallest value that ever came.
 fn difference(cpu: CpuId, one: &KernelHistogram, before: &Before, span: (u64, u64)) -> Interval {
     let histogram: Vec<(u64, u64)> = one
         .histogram
@@ -160,8 +159,9 @@ fn difference(cpu: CpuId, one: &KernelHistogram, before: &Before, span: (u64, u6
         .map(|figures| figures.min_ns)
         .filter(|min_ns| before.min_ns.is_none_or(|before_ns| *min_ns < before_ns));
     let edge = |row: Option<&(u64, u64)>| row.map(|(edge, _)| *edge);
-    // A new minimum in the largest bucket is above its edge.
-    let largest = edge(histogram.last()).map(|edge| edge.max(new_min.unwrap_or(0)));
+    let ever_ns = figures.map_or(0, |figures| figures.min_ns);
+    let smallest = edge(histogram.first()).map(|edge| edge.max(ever_ns));
+    let largest = edge(histogram.last()).map(|edge| edge.max(ever_ns));
     let is_empty = histogram.is_empty();
     Interval {
         cpu,
@@ -170,7 +170,7 @@ fn difference(cpu: CpuId, one: &KernelHistogram, before: &Before, span: (u64, u6
         series: Some(one.kind.name().to_owned()),
         samples: one.samples - before.samples,
         sum_ns: sum_of(one).saturating_sub(before.sum_ns),
-        min_ns: new_min.or(edge(histogram.first())).filter(|_| !is_empty),
+        min_ns: new_min.or(smallest).filter(|_| !is_empty),
         max_ns: new_max.or(largest).filter(|_| !is_empty),
         histogram,
         ..Interval::default()
@@ -210,5 +210,20 @@ mod tests {
         assert_eq!(whole.count(), 5);
         let nothing = difference(CpuId(0), &histogram(&values), &before, (9, 10));
         assert_eq!((nothing.samples, nothing.min_ns, nothing.max_ns), (0, None, None));
+    }
+
+    #[test]
+    fn values_of_one_bucket_are_never_below_the_smallest_of_all() {
+        let values = [1_000_050, 1_000_060, 1_000_055];
+        let mut before = Before::default();
+        let mut extremes = Vec::new();
+        for end in 1..=values.len() {
+            let now = histogram(&values[..end]);
+            assert_eq!(now.histogram.len(), 1, "one bucket");
+            let interval = difference(CpuId(0), &now, &before, (0, 1));
+            extremes.push((interval.min_ns.unwrap(), interval.max_ns.unwrap()));
+            before = held(&now);
+        }
+        assert_eq!(extremes, [(1_000_050, 1_000_050), (1_000_050, 1_000_060), (1_000_050, 1_000_050)]);
     }
 }

@@ -105,8 +105,7 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
         .iter()
         .map(|cell| PreparedCell { plan: cell.clone(), loads: loads(cell, &plan, &target, &facts) })
         .collect();
-    let plan_timeout = plan.repeat_timeout();
-    Experiment { plan, target, probes: groups(probes, plan_timeout), noise_floor, cells, warnings, facts }
+    Experiment { plan, target, probes: groups(probes), noise_floor, cells, warnings, facts }
         .with_something_to_run()
 }
 
@@ -139,15 +138,13 @@ fn noise_floor(
     }
 }
 
-/// Puts probes that share no CPU with each other into one group, keeping their order. Companions are in every group and
-/// end with it, so that their own duration only bounds them.
-fn groups(probes: Vec<ProbeSpec>, longest: Nanos) -> Vec<Vec<ProbeSpec>> {
-    let (mut companions, probes): (Vec<ProbeSpec>, Vec<ProbeSpec>) =
+/// Puts probes that share no CPU with each other into one group, keeping their order. Companions are in every group.
+fn groups(probes: Vec<ProbeSpec>) -> Vec<Vec<ProbeSpec>> {
+    let (companions, probes): (Vec<ProbeSpec>, Vec<ProbeSpec>) =
         probes.into_iter().partition(ProbeSpec::is_companion);
     if probes.is_empty() {
         return companions.into_iter().map(|companion| vec![companion]).collect();
     }
-    companions.iter_mut().for_each(|companion| companion.duration = longest);
     let mut groups: Vec<Vec<ProbeSpec>> = Vec::new();
     for probe in probes {
         let fits = |group: &Vec<ProbeSpec>| {
@@ -158,8 +155,23 @@ fn groups(probes: Vec<ProbeSpec>, longest: Nanos) -> Vec<Vec<ProbeSpec>> {
             None => groups.push(vec![probe]),
         }
     }
-    groups.iter_mut().for_each(|group| group.extend(companions.iter().cloned()));
+    for group in &mut groups {
+        group.extend(companions.iter().cloned());
+        keep_off_measured(group);
+    }
     groups
+}
+
+/// Threads that do not measure leave alone the CPUs of every probe that measures at that time, where others are left.
+fn keep_off_measured(group: &mut [ProbeSpec]) {
+    let probes = group.iter().filter(|spec| !spec.is_companion());
+    let measured: CpuSet = probes.flat_map(|spec| spec.cpus.iter()).collect();
+    for spec in group {
+        let others = spec.other_cpus.difference(&measured);
+        if !others.is_empty() {
+            spec.other_cpus = others;
+        }
+    }
 }
 
 fn loads(cell: &CellPlan, plan: &Plan, target: &CpuSet, facts: &Facts) -> Result<Vec<PreparedLoad>, String> {
@@ -245,4 +257,30 @@ fn exec_spec(exec: &ExecPlan, target: &CpuSet, facts: &Facts) -> Result<ExecSpec
         rate_pattern: exec.rate_pattern.clone(),
         rate_unit: exec.rate_unit.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::plan::Source;
+
+    #[test]
+    fn threads_that_do_not_measure_keep_off_all_probes_that_measure_together() {
+        let other_cpus = |online: &str| -> Vec<String> {
+            let text = "name = \"t\"\n[target]\ncpus = \"1-2\"\n\
+                        [[probe]]\nkind = \"timer\"\ncpus = \"1\"\n[[probe]]\nkind = \"stall\"\ncpus = \"2\"\n\
+                        [[probe]]\nkind = \"histograms\"\ncpus = \"0-1\"\n";
+            let mut facts = Facts::default();
+            let sets = &mut facts.cpu_sets;
+            for set in [&mut sets.present, &mut sets.online, &mut sets.allowed] {
+                *set = online.parse().unwrap();
+            }
+            let plan = Plan::parse(&Source { name: "t.toml", text }, &[]).unwrap();
+            let experiment = prepare(plan, facts, false).unwrap();
+            experiment.probes[0].iter().map(|spec| spec.other_cpus.to_string()).collect()
+        };
+        assert_eq!(other_cpus("0-3"), ["0,3", "0,3", "3"]);
+        // Nothing is left for the histograms: rather beside a probe than nowhere.
+        assert_eq!(other_cpus("0-2"), ["0", "0", "2"]);
+    }
 }

@@ -17,7 +17,7 @@ use whylate_core::result::TreatChange;
 use whylate_core::warning::push_once;
 use whylate_core::{Nanos, Warning};
 use whylate_load::LoadWork;
-use whylate_probe::{Batch, Outcome, ProbeSpec};
+use whylate_probe::{Batch, Elsewhere, Outcome, ProbeSpec};
 use whylate_store::{NOISE_FLOOR, RateKey, RowKey, RunDirectory, Span};
 
 /// How often loads, the clock and the user are looked at.
@@ -147,7 +147,7 @@ impl Repeat<'_> {
         for group in &self.experiment.probes {
             let names: Vec<&str> = group.iter().map(ProbeSpec::name).collect();
             self.stage(&names.join(" and "));
-            let (specs, _elsewhere) = self.tracing.begin(self.name, group, self.warnings);
+            let specs = self.tracing.begin(self.name, group, self.warnings);
             let end = self.group(&specs, "", loads, deadline);
             self.tracing.pause(self.name, group, self.warnings);
             match end? {
@@ -199,35 +199,35 @@ impl Repeat<'_> {
         loads: &mut [Running],
         deadline: Instant,
     ) -> Result<RepeatEnd, RepeatError> {
-        let keys: Vec<Arc<RowKey>> = specs
-            .iter()
-            .map(|spec| {
-                let probe = if probe.is_empty() { spec.name() } else { probe };
-                Arc::new(RowKey {
-                    cell: self.name.to_owned(),
-                    repeat: self.repeat,
-                    attempt: self.attempt,
-                    probe: probe.to_owned(),
-                })
-            })
-            .collect();
+        let key = |spec: &ProbeSpec| RowKey {
+            cell: self.name.to_owned(),
+            repeat: self.repeat,
+            attempt: self.attempt,
+            probe: if probe.is_empty() { spec.name() } else { probe }.to_owned(),
+        };
+        let keys: Vec<Arc<RowKey>> = specs.iter().map(|spec| Arc::new(key(spec))).collect();
         self.causing.begin(specs, self.warnings);
-        let (stop, mut others) = (AtomicBool::new(false), None);
+        // This thread looks for causes, keeps traces and stores: nothing of that shall be measured.
+        let _elsewhere = specs.first().map(|spec| Elsewhere::move_to(&spec.other_cpus));
+        let (first, then): (Vec<_>, Vec<_>) =
+            specs.iter().enumerate().partition(|(_, spec)| spec.is_companion());
+        let (stop, left) = (AtomicBool::new(false), AtomicUsize::new(then.len()));
+        let (stop, left) = (&stop, &left);
         let (sender, events) = channel();
         let (machine, stored) = (self.machine, self.experiment.plan.stored_interval());
+        let longest = self.experiment.plan.repeat_timeout();
         std::thread::scope(|scope| {
-            let (first, then): (Vec<_>, Vec<_>) =
-                specs.iter().enumerate().partition(|(_, spec)| spec.is_companion());
-            let left = AtomicUsize::new(then.len());
-            let left = &*others.insert(left);
             let (ready, armed) = channel::<()>();
             for (index, spec) in first {
-                let (events, stop) = (sender.clone(), &stop);
+                let events = sender.clone();
                 let others = (!then.is_empty()).then_some(left);
                 let mut forward =
                     Forward { index, events: events.clone(), stop, others, ready: Some(ready.clone()) };
+                // One that ends with the others is only bounded by a duration.
+                let duration = if others.is_some() { longest } else { spec.duration };
+                let spec = ProbeSpec { duration, ..spec.clone() };
                 scope.spawn(move || {
-                    let outcome = machine.measure(spec, stored, &mut forward);
+                    let outcome = machine.measure(&spec, stored, &mut forward);
                     drop(forward);
                     let _ = events.send(Event::Ended(index, Box::new(outcome)));
                 });
@@ -236,7 +236,7 @@ impl Repeat<'_> {
             // Ends when every companion is ready, or has ended: what the others do is counted from their begin on.
             let _ = armed.recv();
             for (index, spec) in then {
-                let (events, stop) = (sender.clone(), &stop);
+                let events = sender.clone();
                 scope.spawn(move || {
                     let mut forward =
                         Forward { index, events: events.clone(), stop, others: None, ready: None };
@@ -247,7 +247,7 @@ impl Repeat<'_> {
             }
             drop(sender);
             let flushed = Instant::now();
-            let mut watch = Watch { keys: &keys, specs, stop: &stop, deadline, end: None, flushed };
+            let mut watch = Watch { keys: &keys, specs, stop, deadline, end: None, flushed };
             let end = self.follow(&events, &mut watch, loads);
             self.causing.keep_ipis(&keys, specs, self.directory, self.warnings);
             end

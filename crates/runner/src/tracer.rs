@@ -21,8 +21,6 @@ use whylate_trace::record::{RecordError, Sample, TracerSession, check_tracer};
 
 /// How often the tracer's lines are read.
 const POLL: Duration = Duration::from_millis(50);
-/// Largest samples of a stored interval that are kept one by one, of each series on each CPU.
-const SPIKES_KEPT: usize = 16;
 
 /// Leaves out each tracer probe that this kernel cannot have, with a warning.
 ///
@@ -44,10 +42,20 @@ pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Expe
             }
         });
     }
-    experiment.probes.retain(|group| !group.is_empty());
-    match refused {
-        Some(source) if experiment.probes.is_empty() => Err(RunError::Tracer { source }),
-        _ => Ok(experiment),
+    let Some(source) = refused else { return Ok(experiment) };
+    keep_what_measures(&mut experiment.probes);
+    if experiment.probes.is_empty() { Err(RunError::Tracer { source }) } else { Ok(experiment) }
+}
+
+/// Leaves out groups without a probe: companions stand beside one, and measure on their own only where none is left.
+fn keep_what_measures(groups: &mut Vec<Vec<ProbeSpec>>) {
+    let has_probe = |group: &Vec<ProbeSpec>| group.iter().any(|spec| !spec.is_companion());
+    if groups.iter().any(has_probe) {
+        groups.retain(has_probe);
+    } else {
+        // Each group has the same companions.
+        groups.retain(|group| !group.is_empty());
+        groups.truncate(1);
     }
 }
 
@@ -108,7 +116,6 @@ fn failed(error: RecordError) -> ProbeError {
 /// What one series on one CPU has brought since the last stored interval.
 struct Lane {
     spec: LaneSpec,
-    in_interrupt: bool,
     histogram: Histogram,
     gaps: u64,
     lost_ns: u64,
@@ -125,6 +132,8 @@ struct Collector {
     looks_for_gaps: bool,
     /// The moment of a sample is known well enough to look for its cause.
     has_moments: bool,
+    /// How many of the largest samples of a stored interval are spikes, on each CPU.
+    spikes_kept: usize,
     start_ns: u64,
     interval_start_ns: u64,
 }
@@ -132,7 +141,6 @@ struct Collector {
 impl Collector {
     fn new(spec: &ProbeSpec, plan: &TracerPlan, start_ns: u64) -> Self {
         let lane = |spec: LaneSpec| Lane {
-            in_interrupt: spec.series.as_deref().is_some_and(|series| series.contains('/')),
             spec,
             histogram: Histogram::new(),
             gaps: 0,
@@ -145,6 +153,7 @@ impl Collector {
             lanes: spec.lanes().into_iter().map(lane).collect(),
             looks_for_gaps: plan.tracer != Tracer::Timerlat,
             has_moments: plan.tracer != Tracer::Osnoise,
+            spikes_kept: spec.spikes_kept,
             start_ns,
             interval_start_ns: start_ns,
         }
@@ -158,32 +167,26 @@ impl Collector {
         observer: &mut dyn Observer,
     ) -> Result<(), ProbeError> {
         let samples = session.poll().map_err(failed)?;
-        let counts = |sample: &&Sample| (self.start_ns..=end_ns).contains(&sample.at_ns);
-        let spikes: Vec<SpikeRecord> = samples
-            .iter()
-            .filter(counts)
-            .copied()
-            .collect::<Vec<_>>()
-            .iter()
-            .filter_map(|it| self.add(it))
-            .collect();
-        if self.has_moments && !spikes.is_empty() {
+        let counted = self.start_ns..=end_ns;
+        let counts = samples.iter().filter(|sample| counted.contains(&sample.at_ns));
+        let spikes: Vec<SpikeRecord> = counts.filter_map(|sample| self.add(sample)).collect();
+        if !spikes.is_empty() {
             observer.spikes(&spikes);
         }
         Ok(())
     }
 
-    /// Counts a sample; the spike that it is. A part of another sample is none.
+    /// Counts a sample; the spike that it is, if it is among the largest. A part of another sample is none.
     fn add(&mut self, sample: &Sample) -> Option<SpikeRecord> {
         let is_its =
-            |lane: &&mut Lane| lane.spec.cpu == sample.cpu && lane.in_interrupt == sample.in_interrupt;
+            |lane: &&mut Lane| lane.spec.cpu == sample.cpu && lane.spec.is_part() == sample.in_interrupt;
         let lane = self.lanes.iter_mut().find(is_its)?;
         lane.histogram.record(sample.value_ns);
         lane.gaps += sample.gaps;
         lane.lost_ns = lane.lost_ns.saturating_add(sample.lost_ns);
         lane.samples += 1;
         lane.max_ns = lane.max_ns.max(sample.value_ns);
-        if lane.in_interrupt || !self.has_moments {
+        if lane.spec.is_part() || !self.has_moments {
             return None;
         }
         let spike = SpikeRecord {
@@ -193,13 +196,12 @@ impl Collector {
             latency_ns: sample.value_ns,
             sample: lane.samples - 1,
         };
-        lane.keep(&spike);
-        Some(spike)
+        lane.keep(&spike, self.spikes_kept).then_some(spike)
     }
 
     /// Per CPU: samples and the largest one so far.
     fn so_far(&self) -> Vec<(whylate_core::CpuId, u64, u64)> {
-        let whole = self.lanes.iter().filter(|lane| !lane.in_interrupt);
+        let whole = self.lanes.iter().filter(|lane| !lane.spec.is_part());
         whole.map(|lane| (lane.spec.cpu, lane.samples, lane.max_ns)).collect()
     }
 
@@ -232,16 +234,15 @@ impl Collector {
 }
 
 impl Lane {
-    /// Keeps a spike if it is among the largest of the interval.
-    fn keep(&mut self, spike: &SpikeRecord) {
-        if self.spikes.len() < SPIKES_KEPT {
+    /// Keeps a spike if it is among the largest of the interval; whether it is.
+    fn keep(&mut self, spike: &SpikeRecord, kept_max: usize) -> bool {
+        if self.spikes.len() < kept_max {
             self.spikes.push(spike.clone());
-            return;
+            return true;
         }
         let least = self.spikes.iter_mut().min_by_key(|kept| kept.latency_ns);
-        if let Some(least) = least.filter(|least| least.latency_ns < spike.latency_ns) {
-            *least = spike.clone();
-        }
+        let least = least.filter(|least| least.latency_ns < spike.latency_ns);
+        least.map(|least| *least = spike.clone()).is_some()
     }
 }
 

@@ -12,8 +12,8 @@ use std::path::Path;
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{ExplainResult, SpikeTrace};
 use whylate_core::warning::push_once;
-use whylate_core::{CpuSet, SeriesName, Warning};
-use whylate_probe::{Elsewhere, ProbeSpec};
+use whylate_core::{SeriesName, Warning};
+use whylate_probe::ProbeSpec;
 use whylate_store::{RowKey, RunDirectory};
 use whylate_trace::explain::{KeptMoment, explain_kept};
 use whylate_trace::parse;
@@ -64,23 +64,20 @@ impl Tracing {
     }
 
     /// Empties the ring and records, for probes that are about to measure: each with the buffer that its break stops.
-    /// Until what is returned is dropped, the caller keeps to the CPUs that none of them measures.
     pub(crate) fn begin(
         &mut self,
         cell: &str,
         specs: &[ProbeSpec],
         warnings: &mut Vec<Warning>,
-    ) -> (Vec<ProbeSpec>, Option<Elsewhere>) {
+    ) -> Vec<ProbeSpec> {
         let mut specs = specs.to_vec();
-        let Some(keeper) = &mut self.keeper else { return (specs, None) };
+        let Some(keeper) = &mut self.keeper else { return specs };
         let begun = keeper.begin(self.kept.remove(&group(cell, &specs)).unwrap_or_default());
         for spec in &mut specs {
             spec.trace_folder = Some(keeper.folder().to_owned());
         }
-        let measured: CpuSet = specs.iter().flat_map(|spec| spec.cpus.iter()).collect();
-        let others = specs.first().map(|spec| spec.other_cpus.difference(&measured)).unwrap_or_default();
         self.note(begun, warnings);
-        (specs, Some(Elsewhere::move_to(&others)))
+        specs
     }
 
     /// Keeps the trace, if the largest of these spikes is worth it.

@@ -17,7 +17,7 @@ use crate::table::{
 use crate::traces::TRACES_FOLDER;
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use whylate_core::record::{
@@ -71,12 +71,12 @@ impl RunDirectory {
         })
     }
 
-    /// Opens the directory of a run that did not complete, to continue it. Nothing that is there is changed;
-    /// segments get numbers after the highest one found.
+    /// Opens the directory of a run that did not complete, to continue it. Nothing that is there is changed, but that a
+    /// line whose writing was cut off is ended; segments get numbers after the highest one found.
     ///
     /// # Errors
     /// [`StoreError::NotARun`], [`StoreError::BadInfo`], [`StoreError::UnknownFormat`]; [`StoreError::Busy`] while
-    /// another process writes to it; [`StoreError::Io`] when it cannot be read.
+    /// another process writes to it; [`StoreError::Io`] when it cannot be read or written.
     pub fn reopen(path: &Path) -> Result<(Self, RunInfo), StoreError> {
         // First whether it is a run at all: a lock on something else would be a strange thing to complain about.
         RunInfo::read(path)?;
@@ -88,6 +88,9 @@ impl RunDirectory {
             fs::create_dir_all(&folder).map_err(|error| StoreError::io("create", &folder, error))?;
             let numbers = segment_numbers(&folder)?;
             last = last.max(numbers.last().copied().unwrap_or(0));
+        }
+        for name in [TREATMENTS_FILE, latency_records::FILE] {
+            end_last_line(&path.join(name))?;
         }
         let run = info.run.clone();
         let path = path.to_owned();
@@ -295,6 +298,22 @@ impl Place<'_> {
         let bytes = segment::encode(table, batch)
             .map_err(|error| StoreError::Encode { path: path.clone(), reason: error.to_string() })?;
         write_atomically(&path, &bytes)
+    }
+}
+
+/// Ends the last line of a file, so that what is added to it begins a new one.
+fn end_last_line(path: &Path) -> Result<(), StoreError> {
+    let ends = |mut file: File| -> io::Result<()> {
+        let mut last = [b'\n'];
+        if file.metadata()?.len() > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
+        if last == [b'\n'] { Ok(()) } else { file.write_all(b"\n") }
+    };
+    match fs::OpenOptions::new().read(true).append(true).open(path).and_then(ends) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("write", path, error)),
+        _ => Ok(()),
     }
 }
 

@@ -2,12 +2,16 @@
 //! maximum.
 
 use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
-use whylate_core::CpuId;
 use whylate_core::result::{HistogramKind, LatencyRecord};
+use whylate_core::{CpuId, Warning};
 
 /// Its name in the run directory.
 pub(crate) const FILE: &str = "latency-records.jsonl";
+/// `code` of the warning about lines that cannot be read.
+const UNREADABLE_RECORD: &str = "unreadable-latency-record";
 
 /// A line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,9 +30,67 @@ impl Line {
     }
 }
 
-/// The lines of a run; none where it has no such file. The last line of a killed run may be cut off: what cannot be
-/// read is left out.
-pub(crate) fn read(run: &Path) -> Vec<Line> {
-    let text = std::fs::read_to_string(run.join(FILE)).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+/// The lines of a run, none where it has no such file, and what could not be read. The last line of a killed run may be
+/// cut off, which is no damage.
+pub(crate) fn read(run: &Path) -> (Vec<Line>, Vec<Warning>) {
+    let path = run.join(FILE);
+    let warning =
+        |text: String| Warning::without_fix(UNREADABLE_RECORD, format!("{}: {text}", path.display()));
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return (Vec::new(), Vec::new()),
+        Err(error) => return (Vec::new(), vec![warning(format!("who was late is not known: {error}"))]),
+    };
+    let (mut lines, mut damaged) = (Vec::new(), Vec::new());
+    for (number, line) in (1..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
+        match serde_json::from_slice(line) {
+            Ok(line) => lines.push(line),
+            Err(error) if line.ends_with(b"\n") => damaged.push((number, error.to_string())),
+            Err(_) => {}
+        }
+    }
+    let said = damaged.first().map(|(number, reason): &(usize, String)| {
+        warning(format!("{} lines are left out; the first is line {number}: {reason}", damaged.len()))
+    });
+    (lines, said.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(repeat: u32) -> String {
+        let (cell, kind, record) = ("idle".to_owned(), HistogramKind::Wakeup, LatencyRecord::default());
+        Line { cell, repeat, attempt: 1, cpu: CpuId(0), kind, record }.to_json()
+    }
+
+    fn read_of(content: &[u8]) -> (Vec<u32>, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(FILE), content).unwrap();
+        let (lines, warnings) = read(folder.path());
+        let texts = warnings.into_iter().map(|warning| warning.text).collect();
+        (lines.iter().map(|line| line.repeat).collect(), texts)
+    }
+
+    #[test]
+    fn only_the_end_of_a_killed_run_may_be_cut_off() {
+        let whole = format!("{}\n{}\n", line(1), line(2));
+        assert_eq!(read_of(whole.as_bytes()), (vec![1, 2], Vec::new()));
+        assert_eq!(read_of(&whole.as_bytes()[..whole.len() - 9]), (vec![1], Vec::new()));
+        assert_eq!(read_of(line(1).as_bytes()), (vec![1], Vec::new()), "complete but for its end");
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(read(folder.path()), (lines, warnings) if lines.is_empty() && warnings.is_empty()));
+    }
+
+    #[test]
+    fn lines_that_cannot_be_read_are_counted_and_the_others_are_there() {
+        let text = [line(1).as_bytes(), b"\n{\"cell\":\n\xff\xfe\n", line(2).as_bytes(), b"\n"].concat();
+        let (repeats, warnings) = read_of(&text);
+        assert_eq!((repeats, warnings.len()), (vec![1, 2], 1));
+        assert!(warnings[0].contains(FILE) && warnings[0].contains("2 lines"), "{warnings:?}");
+        assert!(warnings[0].contains("the first is line 2"), "{warnings:?}");
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(FILE)).unwrap();
+        assert_eq!(read(folder.path()).1.len(), 1, "a folder is no file");
+    }
 }

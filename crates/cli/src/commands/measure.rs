@@ -190,5 +190,7 @@ fn run(
 
 /// Begins to record what takes the measured CPUs, which the user has asked for.
 fn cause_finder(spec: &ProbeSpec, facts: &Facts) -> Result<CauseFinder> {
-    CauseFinder::start(&[whylate_runner::measured(spec)], facts).context("--causes")
+    let measured =
+        whylate_runner::measured(spec).context("--causes: this probe does not tell its late moments")?;
+    CauseFinder::start(&[measured], facts).context("--causes")
 }

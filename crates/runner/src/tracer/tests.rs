@@ -52,6 +52,26 @@ fn a_tracer_that_the_kernel_lacks_is_left_out_and_said() {
 }
 
 #[test]
+fn a_companion_of_a_refused_tracer_measures_beside_what_is_left_or_for_its_own_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = host(folder.path(), "nop");
+    let histograms = "[[probe]]\nkind = \"histograms\"\n";
+    let names = |experiment: &Experiment| -> Vec<Vec<&str>> {
+        experiment.probes.iter().map(|group| group.iter().map(ProbeSpec::name).collect()).collect()
+    };
+    let planned = experiment(&["osnoise", "hwlat"], histograms);
+    assert_eq!(names(&planned), [["tracer", "histograms"], ["tracer", "histograms"]]);
+    let left = check_tracers(planned, &host).unwrap();
+    assert_eq!(names(&left), [["histograms"]]);
+    assert_eq!(left.probes[0][0].duration, left.plan.duration);
+    let more = format!("{histograms}[[probe]]\nkind = \"timer\"\n");
+    let left = check_tracers(experiment(&["osnoise"], &more), &host).unwrap();
+    assert_eq!(names(&left), [["timer", "histograms"]]);
+    let only = check_tracers(experiment(&[], histograms), &host).unwrap();
+    assert_eq!(names(&only), [["histograms"]]);
+}
+
+#[test]
 fn timerlat_has_a_part_until_the_interrupt() {
     let mut collector = collector("timerlat");
     assert!(collector.add(&Sample { in_interrupt: true, ..sample(300) }).is_none());
@@ -76,13 +96,16 @@ fn a_tracer_that_looks_for_gaps_counts_them() {
 }
 
 #[test]
-fn the_largest_samples_of_an_interval_are_kept() {
+fn the_largest_samples_of_an_interval_are_kept_and_told() {
     let mut collector = collector("hwlat");
-    for value in 0..100 {
-        collector.add(&sample(value));
-    }
-    let mut kept: Vec<u64> = collector.take(5_000).spikes.iter().map(|spike| spike.latency_ns).collect();
-    kept.sort_unstable();
-    assert_eq!(kept, (84..100).collect::<Vec<u64>>());
+    collector.spikes_kept = 20;
+    let told = (0..100).filter(|value| collector.add(&sample(*value)).is_some()).count();
+    assert_eq!(told, 100, "each was among the largest when it came");
+    assert!(collector.add(&sample(80)).is_none(), "twenty are as large");
     assert!(collector.add(&Sample { cpu: CpuId(0), ..sample(1) }).is_none(), "another CPU");
+    let batch = collector.take(5_000);
+    let mut kept: Vec<u64> = batch.spikes.iter().map(|spike| spike.latency_ns).collect();
+    kept.sort_unstable();
+    assert_eq!((kept, batch.intervals[0].samples), ((80..100).collect::<Vec<u64>>(), 101));
+    assert!(collector.add(&sample(1)).is_some(), "an interval of its own");
 }

@@ -19,6 +19,7 @@ use whylate_runner::{
     prepare,
 };
 use whylate_store::{Reader, RunInfo, assemble};
+use whylate_sys::schedule;
 use whylate_trace::record::{RecordError, Request, Ring};
 use whylate_treat::{Fate, Report, Target, TreatError, Undone};
 
@@ -161,6 +162,10 @@ pub(crate) struct MockMachine {
     pub(crate) hook: Option<Hook>,
     /// Whether it cannot find causes.
     pub(crate) refuses_causes: bool,
+    /// How long each probe was told to measure.
+    pub(crate) durations: Mutex<Vec<(&'static str, Nanos)>>,
+    /// Of each spike that was to be explained: the CPUs of the thread that looked for its causes.
+    pub(crate) looked_from: Arc<Mutex<Vec<CpuSet>>>,
     /// The facts that it shows after the run.
     pub(crate) facts: Option<Facts>,
     /// Probes that have begun, and the cell that the current ones belong to.
@@ -240,6 +245,7 @@ impl Machine for MockMachine {
         let name = if spec.duration == NOISE_FLOOR { "noise" } else { spec.name() };
         let place = format!("{}: {name}", lock(&self.cell));
         self.record.say(format!("begin {name} on {}", spec.cpus));
+        lock(&self.durations).push((name, spec.duration));
         if let Some(hook) = &self.hook {
             hook(&place);
         }
@@ -318,7 +324,8 @@ impl Machine for MockMachine {
         if self.refuses_causes {
             return Err("refused: run it as root".to_owned());
         }
-        Ok(Box::new(MockCauses { record: Arc::clone(&self.record) }))
+        let (record, looked_from) = (Arc::clone(&self.record), Arc::clone(&self.looked_from));
+        Ok(Box::new(MockCauses { record, looked_from }))
     }
 
     fn pause(&self, time: Duration) {
@@ -366,6 +373,7 @@ fn batch(spec: &ProbeSpec) -> Batch {
 /// The search for causes: every spike has one, and one interrupt is sent for each probe.
 struct MockCauses {
     record: Arc<Record>,
+    looked_from: Arc<Mutex<Vec<CpuSet>>>,
 }
 
 impl FindsCauses for MockCauses {
@@ -384,6 +392,7 @@ impl FindsCauses for MockCauses {
     }
     fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
         self.record.say(format!("causes: explain {}", spikes.len()));
+        lock(&self.looked_from).push(schedule::allowed_of_this_thread().unwrap());
         Ok(())
     }
     fn take(&mut self, spikes: &[SpikeRecord]) -> Vec<SpikeCauses> {

@@ -3,9 +3,10 @@
 use crate::mock::{Behaviour, MockMachine, PLAN, counts, experiment, facts, folder, info, options};
 use std::sync::atomic::Ordering;
 use whylate_core::result::{CauseKind, RunState, Verdict};
-use whylate_core::{Facts, Plan};
+use whylate_core::{CpuSet, Facts, Nanos, Plan};
 use whylate_runner::run;
 use whylate_store::{Reader, assemble};
+use whylate_sys::schedule;
 
 /// Runs a plan and gives the machine it ran on.
 fn run_plan(plan: &str, machine: MockMachine) -> (MockMachine, Vec<String>) {
@@ -42,6 +43,52 @@ fn spikes_have_causes_where_the_plan_wants_them() {
     }
     let codes: Vec<&str> = result.warnings.iter().map(|warning| warning.code.as_str()).collect();
     assert!(codes.contains(&"mock-causes") && codes.contains(&"mock-losses"), "{codes:?}");
+}
+
+#[test]
+fn what_tells_no_late_moments_is_not_searched() {
+    let plan = |probes: &str| {
+        let all = "[[probe]]\nkind = \"timer\"\n[[probe]]\nkind = \"stall\"\n";
+        PLAN.replace(all, probes)
+            .replace("repeats = 2", "repeats = 1\ncauses = true")
+            .replace("noise_floor = \"7ms\"", "noise_floor = \"0s\"")
+            .replace("[[cell]]\nloads = [\"a\", \"b\"]\n", "")
+    };
+    let counters = "[[probe]]\nkind = \"histograms\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"hwlat\"\n";
+    let of_companion = || vec![("idle: histograms", Behaviour::UntilStopped)];
+    let machine = MockMachine { behaviours: of_companion(), ..MockMachine::default() };
+    let (machine, _) = run_plan(&plan(&format!("{counters}[[probe]]\nkind = \"timer\"\n")), machine);
+    let log = machine.log_of(&["find", "causes: begin", "causes: process"]);
+    // The search hears of neither hwlat nor the histograms, and of no process of the latter.
+    let expected = [
+        "find causes of 1 probes",
+        "causes: begin ",
+        "causes: process 4711 on 3",
+        "causes: begin timer",
+        "causes: process 4711 on 3",
+    ];
+    assert_eq!(log, expected);
+    let machine = MockMachine { behaviours: of_companion(), ..MockMachine::default() };
+    let (machine, _) = run_plan(&plan(counters), machine);
+    assert!(machine.log_of(&["find", "causes"]).is_empty(), "there is nothing to look for");
+}
+
+#[test]
+fn causes_are_looked_for_from_cpus_that_are_not_measured() {
+    let allowed = schedule::allowed_of_this_thread().unwrap();
+    let plan =
+        PLAN.replace("cpus = \"3\"", "cpus = \"1\"").replace("repeats = 2", "repeats = 1\ncauses = true");
+    let machine = MockMachine::default();
+    let looked_from = machine.looked_from.clone();
+    run_plan(&plan, machine);
+    let looked_from = looked_from.lock().unwrap();
+    assert_eq!(looked_from.len(), 6, "one spike of each probe");
+    // The plan's other CPUs are 0, 2 and 3; on a machine that has none of them, the thread stays where it is.
+    let others: CpuSet = "0,2-3".parse().unwrap();
+    let expected =
+        Some(allowed.intersection(&others)).filter(|left| !left.is_empty()).unwrap_or(allowed.clone());
+    assert!(looked_from.iter().all(|cpus| *cpus == expected), "{looked_from:?}");
+    assert_eq!(schedule::allowed_of_this_thread().unwrap(), allowed, "it is put back");
 }
 
 #[test]
@@ -258,4 +305,9 @@ fn a_companion_begins_before_the_others_and_ends_after_them() {
     };
     let repeat = [group("timer"), group("stall")].concat();
     assert_eq!(log, [repeat.clone(), repeat.clone(), repeat.clone(), repeat].concat());
+    let longest = experiment(&plan).plan.repeat_timeout();
+    for (name, duration) in machine.durations.lock().unwrap().iter() {
+        let planned = if *name == "noise" { Nanos::from_millis(7) } else { Nanos::from_millis(20) };
+        assert_eq!(*duration, if *name == "histograms" { longest } else { planned }, "{name}");
+    }
 }

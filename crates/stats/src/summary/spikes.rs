@@ -1,7 +1,7 @@
 //! The K largest spikes of a stream, in bounded memory.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use whylate_core::CpuId;
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{Cause, Spike};
@@ -65,4 +65,17 @@ pub fn largest_spikes(spikes: impl IntoIterator<Item = Spike>, kept_max: usize) 
     spikes.sort_by_key(|spike| (Reverse(spike.latency_ns), spike.at_ns, spike.cpu));
     spikes.truncate(kept_max);
     spikes
+}
+
+/// Leaves the `kept_max` entries that come first in an order in which no two are equal, as that of [`largest_spikes`].
+pub fn keep_first<K: Ord, V, O: Ord>(
+    entries: &mut BTreeMap<K, V>,
+    kept_max: usize,
+    order: impl Fn(&K, &V) -> O,
+) {
+    if entries.len() > kept_max {
+        let mut places: Vec<O> = entries.iter().map(|(key, value)| order(key, value)).collect();
+        let (_, first_left_out, _) = places.select_nth_unstable(kept_max);
+        entries.retain(|key, value| order(key, value) < *first_left_out);
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::record::{IpiRecord, SpikeCauses};
 use whylate_core::result::{Cause, Spike};
-use whylate_stats::summary::SPIKES_KEPT;
+use whylate_stats::summary::{SPIKES_KEPT, keep_first};
 
 /// As soon as a probe has explanations for so many spikes of a CPU, those of the smaller half are forgotten: no more
 /// than the largest spikes are in a result.
@@ -31,10 +31,7 @@ impl Causes {
         let known = self.explained.entry((key.probe.clone(), spike.cpu)).or_default();
         known.insert(spike.at_ns, spike);
         if known.len() > KEPT_MAX {
-            let mut latencies: Vec<u64> = known.values().map(|spike| spike.latency_ns).collect();
-            latencies.sort_unstable_by_key(|latency_ns| Reverse(*latency_ns));
-            let smallest = latencies[KEPT_MAX / 2];
-            known.retain(|_, spike| spike.latency_ns > smallest);
+            keep_first(known, KEPT_MAX / 2, |at_ns, spike| (Reverse(spike.latency_ns), *at_ns));
         }
     }
 
@@ -92,5 +89,18 @@ mod tests {
         for latency_ns in &largest[..SPIKES_KEPT] {
             assert!(known.values().any(|spike| spike.latency_ns == *latency_ns), "{latency_ns}");
         }
+    }
+
+    #[test]
+    fn of_equal_spikes_those_are_kept_that_are_in_a_result() {
+        let mut causes = Causes::default();
+        let key = RowKey { cell: "idle".into(), repeat: 1, attempt: 1, probe: "timer".into() };
+        // What a throttled task sees: hundreds of spikes of one length.
+        for at_ns in (0..1_000).rev() {
+            causes.add(&key, SpikeCauses { at_ns, latency_ns: 50_000_000, ..SpikeCauses::default() });
+        }
+        let known = &causes.explained[&("timer".to_owned(), CpuId(0))];
+        assert!((KEPT_MAX / 2..=KEPT_MAX).contains(&known.len()), "{}", known.len());
+        assert!((0..SPIKES_KEPT as u64).all(|at_ns| known.contains_key(&at_ns)), "ties are kept by time");
     }
 }

@@ -43,18 +43,20 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
             push_once(&mut warnings, warning);
         }
     }
-    for line in latency_records::read(reader.path()) {
+    let (lines, unreadable) = latency_records::read(reader.path());
+    warnings.extend(unreadable);
+    for line in lines {
         collector.add(&line.cell, line.repeat, line.attempt, |cell| {
             cell.add_latency_record(line.cpu, line.kind, line.record);
             Ok(())
         });
     }
-    let (traces, unreadable) = crate::traces::read(reader.path());
+    let (mut traces, unreadable) = crate::traces::read(reader.path());
     unreadable.into_iter().for_each(|warning| push_once(&mut warnings, warning));
-    let is_newest = |trace: &&SpikeTrace| {
+    let is_newest = |trace: &SpikeTrace| {
         collector.newest.get(&(trace.cell.as_str(), trace.repeat)).is_none_or(|it| *it == trace.attempt)
     };
-    let mut traces: Vec<SpikeTrace> = traces.iter().filter(is_newest).cloned().collect();
+    traces.retain(is_newest);
     let mut cells = collector.cells;
     let mut results: Vec<CellResult> = info
         .cells

@@ -179,3 +179,23 @@ fn output_of_loads_has_a_file_of_its_own_inside_the_run() {
     fs::write(output, "output").unwrap();
     assert_eq!(directory.traces_path(), path.join("traces"));
 }
+
+#[test]
+fn what_is_added_to_a_line_that_was_cut_off_begins_a_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let directory = RunDirectory::create(&path, &info()).unwrap();
+    directory.add_treatments("{\"a\":1}").unwrap();
+    drop(directory);
+    let file = path.join("treatments.jsonl");
+    let content = || fs::read_to_string(&file).unwrap();
+    let reopen = || RunDirectory::reopen(&path).unwrap().0;
+    reopen().add_treatments("{\"b\":2}").unwrap();
+    assert_eq!(content(), "{\"a\":1}\n{\"b\":2}\n", "nothing was cut off");
+    fs::write(&file, "{\"a\":1}\n{\"b\":").unwrap();
+    reopen().add_treatments("{\"c\":3}").unwrap();
+    assert_eq!(content(), "{\"a\":1}\n{\"b\":\n{\"c\":3}\n");
+    fs::write(&file, "").unwrap();
+    reopen().add_treatments("{\"d\":4}").unwrap();
+    assert_eq!(content(), "{\"d\":4}\n");
+}
