@@ -3,8 +3,8 @@
 use crate::machine::{Machine, set};
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use whylate_treat::journal::State;
 use whylate_core::Warning;
+use whylate_treat::journal::State;
 use whylate_treat::{
     Change, Fate, Holder, Impossible, Planned, Planner, Reading, Surroundings, Target, TreatError, restore,
 };
