@@ -166,3 +166,17 @@ fn a_run_with_little_in_it_is_still_a_page() {
     assert!(page.contains("None above the threshold."));
     assert!(!page.contains("id=\"interrupts\""));
 }
+
+#[test]
+fn events_of_several_cpus_are_told_where_no_cause_was_looked_for() {
+    let mut run = fixture::run_result(&[0, 1]);
+    run.plan.causes = false;
+    for (cpu, spike) in run.cells[0].spikes.iter_mut().take(2).enumerate() {
+        spike.cpu = whylate_core::CpuId(u32::try_from(cpu).unwrap());
+        spike.event = Some(1);
+    }
+    let markup = markup(&page(&run));
+    assert_well_formed(&markup);
+    assert!(!markup.contains("id=\"causes\""));
+    assert!(markup.contains("idle: CPUs 0-1 were late at the same moment"));
+}
