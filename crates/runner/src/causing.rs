@@ -13,7 +13,7 @@ use whylate_store::{RowKey, RunDirectory, Span};
 use whylate_sys::clock;
 
 /// Code of the warning that spikes have no causes.
-const NO_CAUSES: &str = "no-causes";
+pub const NO_CAUSES: &str = "no-causes";
 
 /// Finds the causes of spikes; a seam for tests.
 pub trait FindsCauses {
