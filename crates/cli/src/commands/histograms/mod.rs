@@ -57,8 +57,8 @@ fn run(arguments: &HistogramsArguments) -> Result<Ending> {
     };
     let asked_to_stop = signals::watch()?;
     let started = LatencyHistograms::start(&HostRoot::real(), &config, arguments.source, arguments.ipis);
+    let duration = (arguments.duration.0 > 0).then(|| Duration::from_nanos(arguments.duration.0));
     if let Err(RecordError::Unavailable(_)) = &started {
-        let duration = (arguments.duration.0 > 0).then(|| Duration::from_nanos(arguments.duration.0));
         for line in waits::lines(&machine::root(), &config.cpus, duration) {
             output::message(&line);
         }
@@ -67,8 +67,8 @@ fn run(arguments: &HistogramsArguments) -> Result<Ending> {
     warnings.extend(more);
     let (server, more) = Server::start();
     warnings.extend(more);
-    let mut session =
-        Session { arguments, facts, warnings, histograms, server, tree, started: Instant::now() };
+    let started = Instant::now();
+    let mut session = Session { arguments, duration, facts, warnings, histograms, server, tree, started };
     let outcome = session.count(&|| asked_to_stop.load(Ordering::Relaxed));
     // Whatever happened, the machine is given back first.
     let Session { histograms, .. } = session;
@@ -98,6 +98,8 @@ fn config(arguments: &HistogramsArguments, cpus: CpuSet) -> Result<HistogramsCon
 /// Counting under way.
 struct Session<'a> {
     arguments: &'a HistogramsArguments,
+    /// `None`: until told to end.
+    duration: Option<Duration>,
     facts: Facts,
     warnings: Vec<Warning>,
     histograms: LatencyHistograms,
@@ -109,8 +111,7 @@ struct Session<'a> {
 impl Session<'_> {
     /// Counts until the time is over or the user wants it to end; the last figures.
     fn count(&mut self, asked_to_stop: &dyn Fn() -> bool) -> Result<HistogramsResult> {
-        let arguments = self.arguments;
-        let duration = (arguments.duration.0 > 0).then(|| Duration::from_nanos(arguments.duration.0));
+        let (arguments, duration) = (self.arguments, self.duration);
         let interval = Duration::from_nanos(arguments.interval.0);
         let is_live = arguments.format == HistogramsFormat::Terminal
             && !arguments.printing.json
@@ -118,6 +119,8 @@ impl Session<'_> {
         let mut screen = is_live.then(Screen::default);
         let mut meter = Meter::new(arguments.printing.quiet || is_live, arguments.duration);
         meter.label("histograms");
+        // To read every histogram costs the CPUs that are measured.
+        let is_watched = is_live || self.tree.is_some() || !arguments.printing.quiet;
         if let Some(tree) = &mut self.tree {
             tree.show_switches(&mut self.histograms)?;
         }
@@ -127,7 +130,7 @@ impl Session<'_> {
             let is_over = duration.is_some_and(|duration| elapsed >= duration) || asked_to_stop();
             self.histograms.poll()?;
             self.serve()?;
-            if is_over || elapsed >= next {
+            if is_over || (is_watched && elapsed >= next) {
                 next = elapsed + interval;
                 let result = self.result()?;
                 self.show(&result, screen.as_mut(), &mut meter)?;
@@ -171,7 +174,7 @@ impl Session<'_> {
     fn serve(&mut self) -> Result<()> {
         while let Some((request, answer)) = self.server.as_ref().and_then(Server::next) {
             let done = self.perform(&request);
-            answer.send(done.map_err(|error| error.to_string()));
+            answer.send(done.map_err(|error| format!("{error:#}")));
         }
         let requests = self.tree.as_mut().map(Tree::requests).unwrap_or_default();
         for request in requests {
