@@ -18,7 +18,9 @@ mod treat;
 pub(crate) use check::CheckArguments;
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
-pub(crate) use histograms::{ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat};
+pub(crate) use histograms::{
+    ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities,
+};
 pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
 pub(crate) use measure::{
     DispatchArguments, MeasureCommand, ProbeArguments, RoundtripArguments, StallArguments, TimerArguments,

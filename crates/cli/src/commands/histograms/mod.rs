@@ -5,7 +5,9 @@ mod screen;
 mod tree;
 mod waits;
 
-use crate::arguments::{ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat};
+use crate::arguments::{
+    ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities,
+};
 use crate::exit::Ending;
 use crate::progress::Meter;
 use crate::{machine, output, signals};
@@ -28,6 +30,10 @@ use whylate_trace::record::histograms::LatencyHistograms;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Shortest time between two tables: what the terminal and the eye can follow.
 const INTERVAL_MIN: Nanos = Nanos::from_millis(100);
+/// When it is said that nobody was counted: by then a machine with real-time tasks has woken one.
+const NOBODY_AFTER: Duration = Duration::from_secs(1);
+/// What counts more tasks.
+const ORDINARY_TOO: &str = "add --priority all, which counts ordinary tasks, too";
 
 pub(super) fn execute(arguments: &HistogramsArguments) -> Result<Ending> {
     let tell = |act, of: &ControlArguments| {
@@ -226,11 +232,18 @@ impl Session<'_> {
     fn result(&mut self) -> Result<HistogramsResult> {
         let snapshot = self.histograms.read()?;
         let counts = snapshot.counts;
+        let elapsed = self.started.elapsed();
+        let is_on = snapshot.cpus.iter().any(|cpu| !cpu.histograms.is_empty());
+        let mut warnings = self.warnings.clone();
+        if is_on && counts.wakeups == 0 && elapsed >= self.duration.unwrap_or(NOBODY_AFTER).min(NOBODY_AFTER)
+        {
+            warnings.push(nobody(self.arguments, self.histograms.cpus()));
+        }
         Ok(HistogramsResult {
             format: HISTOGRAMS_FORMAT.to_owned(),
             facts: self.facts.clone(),
             source: self.histograms.source(),
-            duration_ns: self.started.elapsed().as_nanos() as u64,
+            duration_ns: elapsed.as_nanos() as u64,
             cpus: snapshot.cpus,
             ipis: self.histograms.ipis()?,
             wakeups: WakeupTotals {
@@ -239,7 +252,23 @@ impl Session<'_> {
                 elsewhere: counts.elsewhere,
             },
             lost: counts.lost,
-            warnings: self.warnings.clone(),
+            warnings,
         })
+    }
+}
+
+/// Why every figure is missing.
+fn nobody(arguments: &HistogramsArguments, cpus: &CpuSet) -> Warning {
+    let Priorities { min, max } = arguments.priority;
+    let task = arguments.task.as_ref().map(|task| format!(" named by --task {task}")).unwrap_or_default();
+    let (priorities, fix) = match min == i32::MIN {
+        true => (String::new(), None),
+        false if min == max => (format!(" of priority {min}"), Some(ORDINARY_TOO)),
+        false => (format!(" of the priorities {min} to {max}"), Some(ORDINARY_TOO)),
+    };
+    let text = format!("no task{task}{priorities} was woken up on CPU {cpus}: the histograms are empty");
+    match fix {
+        Some(fix) => Warning::new("no-wakeups", text, fix),
+        None => Warning::without_fix("no-wakeups", text),
     }
 }
