@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs in a guest of the lab (benches/treat_crashes_lab.sh, and the lab's tests): SIGKILL at random moments of `treat
 # apply`, of a cell with treatments, and of `treat restore`, COUNT times; then `restore` has to bring back every value.
-# Says `restored KIND CHANGES-LEFT MILLISECONDS` for each, and ends with the first that is not restored exactly.
+# Says `restored KIND CHANGES-LEFT SECONDS` for each (when it was killed), and ends with the first that is not restored exactly.
 #
 # COUNT: how many; SEED: a number for the random moments; FIRST: the number of the first one.
 set -u

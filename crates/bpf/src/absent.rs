@@ -177,8 +177,15 @@ impl CauseFinder {
 
 /// Says that this build has no programs.
 pub fn facilities() -> Vec<Facility> {
-    vec![Facility { name: "BPF programs".to_owned(), missing: Some(BpfError::NotBuilt.to_string()) }]
+    vec![Facility { name: PROGRAMS.to_owned(), missing: Some(BpfError::NotBuilt.to_string()) }]
 }
+
+/// As in a build with programs: the one thing that is missing.
+pub fn facility_names() -> Vec<String> {
+    vec![PROGRAMS.to_owned()]
+}
+
+const PROGRAMS: &str = "BPF programs";
 
 /// A count of costs that cannot be started: this build has no programs.
 #[derive(Debug)]

@@ -38,6 +38,9 @@ pub(crate) const FUNCTIONS: &str = "functions run for other CPUs";
 /// The facility that tells who sent interrupts.
 pub(crate) const SENDERS: &str = "senders of interrupts";
 
+/// The facility of [`VECTORS`].
+const BY_VECTOR: &str = "interrupts by vector";
+
 /// What the events are for, and the programs for them.
 const EVENTS: [(&str, &[Event]); 9] = [
     (
@@ -136,7 +139,7 @@ impl Causes {
             causes.facilities.push(Facility { name: name.to_owned(), missing });
         }
         let missing = causes.attach_vectors()?;
-        causes.facilities.push(Facility { name: "interrupts by vector".to_owned(), missing });
+        causes.facilities.push(Facility { name: BY_VECTOR.to_owned(), missing });
         Ok(causes)
     }
 
@@ -173,6 +176,11 @@ impl Causes {
             }
         }
         Ok(None)
+    }
+
+    /// The names of [`Self::facilities`], in their order.
+    pub(crate) fn facility_names() -> impl Iterator<Item = &'static str> {
+        EVENTS.into_iter().map(|(name, _)| name).chain([BY_VECTOR])
     }
 
     /// What is recorded, and what is not, with the reason.

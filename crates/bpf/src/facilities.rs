@@ -8,6 +8,24 @@ use whylate_core::result::HistogramKind;
 use whylate_sys::host::HostRoot;
 use whylate_sys::schedule;
 
+/// The programs as such; without them there is nothing else.
+const PROGRAMS: &str = "BPF programs";
+/// Functions by name.
+const FUNCTION_NAMES: &str = "names of kernel functions";
+/// Flushes of which other CPUs know.
+const FLUSHES: &str = "TLB flushes by interrupts";
+
+/// The names of everything that [`facilities`] tries, in its order.
+pub fn facility_names() -> Vec<String> {
+    let histograms = HistogramKind::ALL.map(histogram);
+    let others = Causes::facility_names().chain([FUNCTION_NAMES, FLUSHES]).map(str::to_owned);
+    std::iter::once(PROGRAMS.to_owned()).chain(histograms).chain(others).collect()
+}
+
+fn histogram(kind: HistogramKind) -> String {
+    format!("histogram {kind}")
+}
+
 /// Loads and attaches every program for a moment, and says of each thing that they tell whether this kernel tells it,
 /// and why not.
 pub fn facilities() -> Vec<Facility> {
@@ -16,17 +34,17 @@ pub fn facilities() -> Vec<Facility> {
         schedule::allowed_of_this_thread().unwrap_or_else(|_| CpuSet::from_iter([schedule::current_cpu()]));
     let mut causes = match Causes::start(&cpus, &HistogramsConfig::new(cpus.clone())) {
         Ok(causes) => causes,
-        Err(error) => return vec![facility("BPF programs", Some(error.to_string()))],
+        Err(error) => return vec![facility(PROGRAMS, Some(error.to_string()))],
     };
-    let mut found = vec![facility("BPF programs", None)];
+    let mut found = vec![facility(PROGRAMS, None)];
     let histograms = causes.histograms();
     for kind in HistogramKind::ALL {
         let missing = histograms.unavailable().iter().find(|(none, _)| *none == kind);
-        found.push(facility(&format!("histogram {kind}"), missing.map(|(_, reason)| reason.clone())));
+        found.push(facility(&histogram(kind), missing.map(|(_, reason)| reason.clone())));
     }
     found.extend_from_slice(causes.facilities());
-    found.push(facility("names of kernel functions", missing_names(&causes)));
-    found.push(facility("TLB flushes by interrupts", broadcast_flushes()));
+    found.push(facility(FUNCTION_NAMES, missing_names(&causes)));
+    found.push(facility(FLUSHES, broadcast_flushes()));
     found
 }
 

@@ -35,7 +35,7 @@ mod symbols;
 mod syscall;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::{CauseFinder, Causes, CostCounting, Histograms, facilities};
+pub use absent::{CauseFinder, Causes, CostCounting, Histograms, facilities, facility_names};
 pub use by_kind::IpisByKind;
 #[cfg(feature = "bpf")]
 pub use causes::Causes;
@@ -43,7 +43,7 @@ pub use decompose::{Surroundings, Window, decompose};
 pub use dispatch::DispatchSteps;
 pub use error::BpfError;
 #[cfg(feature = "bpf")]
-pub use facilities::facilities;
+pub use facilities::{facilities, facility_names};
 #[cfg(feature = "bpf")]
 pub use finder::CauseFinder;
 #[cfg(feature = "bpf")]

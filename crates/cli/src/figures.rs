@@ -1,11 +1,11 @@
 //! Collects what a probe hands over, for a result that is printed and not stored.
 
+use crate::causes::CauseSearch;
 use crate::hook::Hook;
-use crate::output;
 use crate::progress::{self, Meter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use whylate_bpf::{BpfError, CauseFinder};
+use whylate_bpf::CauseFinder;
 use whylate_core::record::{CounterRecord, InterruptRecord, IpiRecord, SpikeRecord};
 use whylate_core::result::ProbeResult;
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, SeriesName, Warning};
@@ -46,7 +46,7 @@ pub(crate) struct Figures {
     counters: Vec<CounterRecord>,
     meter: Meter,
     hook: Hook,
-    causes: Option<CauseFinder>,
+    causes: Option<CauseSearch>,
     cpus: CpuSet,
     asked_to_stop: Arc<AtomicBool>,
 }
@@ -74,7 +74,7 @@ impl Figures {
 
     /// Explains the spikes as they come.
     pub(crate) fn with_causes(mut self, causes: Option<CauseFinder>) -> Self {
-        self.causes = causes;
+        self.causes = causes.map(CauseSearch::new);
         self
     }
 
@@ -113,19 +113,10 @@ impl Figures {
         }
         let mut spikes = largest_spikes(spikes, spikes_kept);
         number_events(&mut spikes);
-        let ipis = self.causes.as_mut().and_then(|causes| causes.ipis().ok()).unwrap_or_default();
+        let (ipis, losses) = self.causes.map(CauseSearch::finish).unwrap_or_default();
         let (probe, cpus) = (spec.name().to_owned(), join_parts(results));
         let probe = ProbeResult { probe, cpus, spikes, rates: Vec::new() };
-        let losses = self.causes.map(|causes| causes.losses()).unwrap_or_default();
         Collected { probe, interrupts: self.interrupts, counters: self.counters, ipis, losses }
-    }
-
-    /// Causes that cannot be read any more are given up, which is said once.
-    fn note_failure(&mut self, outcome: Option<Result<(), BpfError>>) {
-        if let Some(Err(error)) = outcome {
-            output::message(&format!("warning: causes are no longer found: {error}"));
-            self.causes = None;
-        }
     }
 
     fn summary(&mut self, cpu: CpuId, series: Option<&str>) -> Option<&mut Summary> {
@@ -167,7 +158,7 @@ pub(crate) struct Collected {
     pub(crate) interrupts: Vec<InterruptRecord>,
     pub(crate) counters: Vec<CounterRecord>,
     pub(crate) ipis: Vec<IpiRecord>,
-    /// What was lost of the causes.
+    /// What is missing of the causes.
     pub(crate) losses: Vec<Warning>,
 }
 
@@ -193,14 +184,15 @@ impl Observer for Figures {
     }
 
     fn armed(&mut self, process: u32) {
-        let cpus = &self.cpus;
-        let outcome = self.causes.as_mut().map(|causes| causes.armed(cpus, process));
-        self.note_failure(outcome);
+        if let Some(causes) = &mut self.causes {
+            causes.armed(&self.cpus, process);
+        }
     }
 
     fn spikes(&mut self, spikes: &[SpikeRecord]) {
-        let outcome = self.causes.as_mut().map(|causes| causes.explain(spikes));
-        self.note_failure(outcome);
+        if let Some(causes) = &mut self.causes {
+            causes.explain(spikes);
+        }
     }
 
     fn first_spike(&mut self, latency: Nanos) {

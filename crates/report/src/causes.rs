@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::CpuId;
 use whylate_core::record::IpiRecord;
-use whylate_core::result::{CauseKind, RunResult, Spike};
+use whylate_core::result::{CauseKind, CellResult, RunResult, Spike};
 
 /// So many first causes of one cell and probe are told.
 const FIRST_MAX: usize = 6;
@@ -122,7 +122,7 @@ type Way<'a> = (CpuId, &'a str, &'a str);
 type Sent = (BTreeSet<String>, Vec<u64>);
 
 /// The ways in which other CPUs interrupt, the most frequent first, and how many are left out.
-pub(crate) fn ipi_lines(cells: &[&[IpiRecord]]) -> (Vec<IpiLine>, usize) {
+fn ipi_lines(cells: &[&[IpiRecord]]) -> (Vec<IpiLine>, usize) {
     let mut lines = BTreeMap::<Way<'_>, Sent>::new();
     for (index, records) in cells.iter().enumerate() {
         for record in *records {
@@ -174,21 +174,40 @@ impl IpiLine {
     }
 }
 
-/// Interrupts from other CPUs of a run as sentences.
-pub(crate) fn ipis_of_run(run: &RunResult) -> Vec<String> {
-    let records: Vec<&[IpiRecord]> = run.cells.iter().map(|cell| cell.ipis.as_slice()).collect();
-    let names: Vec<String> = run.cells.iter().map(|cell| cell.name.clone()).collect();
-    ipi_sentences(&records, &names)
+/// Interrupts from other CPUs in several cells.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ipis {
+    /// The names of the cells; none in a measurement.
+    pub(crate) cells: Vec<String>,
+    /// The most frequent ways, with a count for each cell.
+    pub(crate) lines: Vec<IpiLine>,
+    /// How many ways are left out.
+    pub(crate) left_out: usize,
 }
 
-/// The same of a measurement.
-pub(crate) fn ipi_sentences(cells: &[&[IpiRecord]], names: &[String]) -> Vec<String> {
-    let (lines, left_out) = ipi_lines(cells);
-    let mut sentences: Vec<String> = lines.iter().map(|line| line.sentence(names)).collect();
-    if left_out > 0 {
-        sentences.push(format!("and {left_out} rarer ones"));
+impl Ipis {
+    /// Of the cells that were not skipped: in the others nothing was counted.
+    pub(crate) fn of_cells(cells: &[CellResult]) -> Self {
+        let ran = || cells.iter().filter(|cell| cell.skipped.is_none());
+        let records: Vec<&[IpiRecord]> = ran().map(|cell| cell.ipis.as_slice()).collect();
+        let (lines, left_out) = ipi_lines(&records);
+        Self { cells: ran().map(|cell| cell.name.clone()).collect(), lines, left_out }
     }
-    sentences
+
+    /// Of a measurement.
+    pub(crate) fn of_records(records: &[IpiRecord]) -> Self {
+        let (lines, left_out) = ipi_lines(&[records]);
+        Self { cells: Vec::new(), lines, left_out }
+    }
+
+    /// A sentence for each way.
+    pub(crate) fn sentences(&self) -> Vec<String> {
+        let mut sentences: Vec<String> = self.lines.iter().map(|line| line.sentence(&self.cells)).collect();
+        if self.left_out > 0 {
+            sentences.push(format!("and {} rarer ones", self.left_out));
+        }
+        sentences
+    }
 }
 
 /// Spikes of several CPUs at one moment, each event as one sentence, the largest first.
@@ -279,9 +298,13 @@ mod tests {
             ..IpiRecord::default()
         };
         let (idle, load) = (vec![record("a", 2)], vec![record("a", 300), record("b", 1_000)]);
-        let sentences = ipi_sentences(&[&idle, &load], &["idle".to_owned(), "gpu".to_owned()]);
-        let expected = "CPU 1: do_flush_tlb_all for flush_tlb_all, sent by a, b: 2 in idle, 1,300 in gpu";
-        assert_eq!(sentences, [expected]);
+        let cell = |name: &str, ipis| CellResult { name: name.to_owned(), ipis, ..CellResult::default() };
+        let skipped = Some("no GPU".to_owned());
+        let cells = [cell("idle", idle), CellResult { skipped, ..cell("gpu", vec![]) }, cell("tlb", load)];
+        let ipis = Ipis::of_cells(&cells);
+        let expected = "CPU 1: do_flush_tlb_all for flush_tlb_all, sent by a, b: 2 in idle, 1,300 in tlb";
+        assert_eq!(ipis.sentences(), [expected]);
+        assert_eq!(ipis.cells, ["idle", "tlb"], "in a cell that was skipped nothing was counted");
     }
 
     #[test]

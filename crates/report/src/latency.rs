@@ -2,7 +2,7 @@
 
 use crate::figure::nanoseconds;
 use crate::terminal::page::clean;
-use whylate_core::CpuId;
+use whylate_core::CpuSet;
 use whylate_core::result::{CellResult, HistogramKind, LatencyRecord, RunResult};
 
 /// `37.0 us (timer 1.0 us, wake-up 36.0 us): cyclictest (1234, priority 99) in clock_nanosleep <- swapper/0 (0, …) at …`.
@@ -44,9 +44,8 @@ fn of_cells(cells: &[CellResult]) -> Vec<String> {
     let mut lines = Vec::new();
     for cell in cells {
         let Some(probe) = cell.probes.iter().find(|probe| probe.probe == "histograms") else { continue };
-        let mut cpus: Vec<CpuId> = probe.cpus.iter().map(|cpu| cpu.cpu).collect();
-        cpus.dedup();
-        for cpu in cpus {
+        let cpus: CpuSet = probe.cpus.iter().map(|cpu| cpu.cpu).collect();
+        for cpu in cpus.iter() {
             let records = probe.cpus.iter().filter(|one| one.cpu == cpu).filter_map(|one| {
                 Some((HistogramKind::from_name(one.series.as_deref()?)?, one.max_record.as_ref()))
             });
@@ -61,6 +60,7 @@ fn of_cells(cells: &[CellResult]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_core::CpuId;
     use whylate_core::result::{CpuResult, ProbeResult};
 
     fn late(latency_ns: u64, command: &str) -> LatencyRecord {
@@ -69,22 +69,26 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_of_a_cpu_is_named_but_not_waiting_for_an_equal() {
-        let series = |kind: HistogramKind, max_record| CpuResult {
-            cpu: CpuId(1),
+    fn the_largest_of_each_cpu_is_named_but_not_waiting_for_an_equal() {
+        let series = |cpu, kind: HistogramKind, max_record| CpuResult {
+            cpu: CpuId(cpu),
             series: Some(kind.name().to_owned()),
             max_record: Some(max_record),
             ..CpuResult::default()
         };
+        // As a probe has them: kind by kind, each of all CPUs.
         let cpus = vec![
-            series(HistogramKind::Wakeup, late(3_000, "short\u{1b}[2J")),
-            series(HistogramKind::TimerWakeupSwitch, late(5_000, "control")),
-            series(HistogramKind::SharedPriority, late(9_000, "neighbour")),
+            series(1, HistogramKind::Wakeup, late(3_000, "short\u{1b}[2J")),
+            series(2, HistogramKind::Wakeup, late(4_000, "other")),
+            series(1, HistogramKind::TimerWakeupSwitch, late(5_000, "control")),
+            series(2, HistogramKind::TimerWakeupSwitch, late(2_000, "early")),
+            series(1, HistogramKind::SharedPriority, late(9_000, "neighbour")),
         ];
         let probe = ProbeResult { probe: "histograms".to_owned(), cpus, ..ProbeResult::default() };
         let cell = CellResult { name: "idle".to_owned(), probes: vec![probe], ..CellResult::default() };
         let lines = of_cells(&[cell]);
-        assert_eq!(lines.len(), 1);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[1].starts_with("idle on CPU 2, wakeup: 4.00 us"), "{lines:?}");
         let begin = "idle on CPU 1, timerwakeupswitch: 5.00 us (wake-up 5.00 us): control (7, ";
         assert!(lines[0].starts_with(begin), "{lines:?}");
         assert!(!record(&late(1, "a\u{1b}[2J")).contains('\u{1b}'));

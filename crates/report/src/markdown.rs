@@ -91,8 +91,7 @@ fn cause_table(run: &RunResult) -> Option<String> {
 
 /// Interrupts that other CPUs sent, by CPU, function and caller.
 fn ipi_table(run: &RunResult) -> Option<String> {
-    let records: Vec<_> = run.cells.iter().map(|cell| cell.ipis.as_slice()).collect();
-    let (lines, left_out) = causes::ipi_lines(&records);
+    let causes::Ipis { cells, lines, left_out } = causes::Ipis::of_cells(&run.cells);
     let rows: Vec<Vec<String>> = lines
         .iter()
         .map(|line| {
@@ -102,7 +101,7 @@ fn ipi_table(run: &RunResult) -> Option<String> {
             texts.chain(line.counts.iter().map(|number| count(*number))).collect()
         })
         .collect();
-    let cells: Vec<String> = run.cells.iter().map(|cell| escape(&cell.name)).collect();
+    let cells: Vec<String> = cells.iter().map(|name| escape(name)).collect();
     let table = table(&["CPU", "function", "asked for by", "sent by"], &cells, &rows)?;
     let more = if left_out > 0 { format!("\n\n{left_out} rarer ones are left out.") } else { String::new() };
     Some(details("Interrupts from other CPUs", &format!("{table}{more}")))

@@ -6,7 +6,8 @@
 //! across the edge of one are printed at the microsecond of their middle.
 
 use std::fmt::Write as _;
-use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
+use whylate_core::CpuId;
+use whylate_core::result::{HistogramKind, KernelHistogram, LatencyRecord};
 
 /// Lines of a histogram.
 const MICROSECONDS: usize = 10_240;
@@ -37,17 +38,18 @@ pub struct TreeFile {
     pub text: String,
 }
 
-/// The two files of each histogram: its samples, and the record of its maximum.
-pub fn files(cpu: &CpuHistograms) -> Vec<TreeFile> {
-    let file = |kind, name: String, text| TreeFile { path: format!("{}/{name}", folder(kind)), text };
-    let of = |one: &KernelHistogram| {
-        let record = one.max_record.as_ref().map_or_else(|| "(none)\n".to_owned(), max_latency);
-        [
-            file(one.kind, format!("CPU{}", cpu.cpu), histogram(one)),
-            file(one.kind, format!("max_latency-CPU{}", cpu.cpu), record),
-        ]
-    };
-    cpu.histograms.iter().flat_map(of).collect()
+/// The two files of a histogram: its samples, and the record of its maximum.
+pub fn files(cpu: CpuId, one: &KernelHistogram) -> [TreeFile; 2] {
+    let file = |name: String, text| TreeFile { path: format!("{}/{name}", folder(one.kind)), text };
+    let record = one.max_record.as_ref().map_or_else(|| "(none)\n".to_owned(), max_latency);
+    [file(format!("CPU{cpu}"), histogram(one)), file(format!("max_latency-CPU{cpu}"), record)]
+}
+
+/// The CPU of a file that [`files`] makes, by its name in the folder of its kind; `None` of any other.
+pub fn cpu_of(name: &str) -> Option<CpuId> {
+    let number = name.strip_prefix("max_latency-").unwrap_or(name).strip_prefix("CPU")?;
+    // Only as they are written: without a sign or leading zeros.
+    number.parse().ok().map(CpuId).filter(|cpu| cpu.to_string() == number)
 }
 
 fn histogram(one: &KernelHistogram) -> String {
@@ -116,7 +118,6 @@ fn one_line(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use whylate_core::CpuId;
     use whylate_core::result::Quantiles;
 
     fn record() -> LatencyRecord {
@@ -136,12 +137,11 @@ mod tests {
         }
     }
 
-    fn made(histogram: Vec<(u64, u64)>, min_ns: u64, max_ns: u64) -> CpuHistograms {
+    fn made(histogram: Vec<(u64, u64)>, min_ns: u64, max_ns: u64) -> KernelHistogram {
         let samples = histogram.iter().map(|(_, count)| count).sum();
         let quantiles = Some(Quantiles { min_ns, max_ns, mean_ns: 2_500.0, ..Quantiles::default() });
         let kind = HistogramKind::SharedPriority;
-        let one = KernelHistogram { kind, samples, quantiles, max_record: Some(record()), histogram };
-        CpuHistograms { cpu: CpuId(3), histograms: vec![one] }
+        KernelHistogram { kind, samples, quantiles, max_record: Some(record()), histogram }
     }
 
     #[test]
@@ -155,9 +155,15 @@ mod tests {
 
     #[test]
     fn a_histogram_has_its_head_and_a_line_for_each_microsecond() {
-        let files = files(&made(vec![(200, 3), (74_752, 2), (20_000_000, 1)], 200, 20_000_100));
+        let files = files(CpuId(3), &made(vec![(200, 3), (74_752, 2), (20_000_000, 1)], 200, 20_000_100));
         let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
         assert_eq!(paths, ["wakeup/sharedprio/CPU3", "wakeup/sharedprio/max_latency-CPU3"]);
+        let names =
+            ["CPU3", "max_latency-CPU3", "CPU+3", "CPU03", "CPU", "reset", "max_latency-", ".CPU3.part"];
+        assert_eq!(
+            names.map(|name| cpu_of(name).is_some()),
+            [true, true, false, false, false, false, false, false]
+        );
         let lines: Vec<&str> = files[0].text.lines().collect();
         assert_eq!(lines.len(), 7 + MICROSECONDS);
         assert_eq!(lines[0], "#Minimum latency: 0 microseconds");
@@ -174,9 +180,9 @@ mod tests {
 
     #[test]
     fn without_samples_nothing_is_claimed() {
-        let mut cpu = made(Vec::new(), 0, 0);
-        (cpu.histograms[0].quantiles, cpu.histograms[0].max_record) = (None, None);
-        let files = files(&cpu);
+        let mut one = made(Vec::new(), 0, 0);
+        (one.quantiles, one.max_record) = (None, None);
+        let files = files(CpuId(3), &one);
         assert!(files[0].text.starts_with("#Minimum latency: <undef> microseconds\n"));
         assert_eq!(files[1].text, "(none)\n");
     }

@@ -61,6 +61,9 @@ fn the_page_is_well_formed_and_holds_the_figures() {
         "141.2 GB&#x2f;s",
         "gap of 50.0 ms at the end of a period of 1 s",
         "Local timer interrupts",
+        "irqs off: irq&#x2f;45-nvkm in gf100_mc_intr_unarm",
+        "called by nvkm_mc_intr_unarm &lt; nvkm_pci_intr",
+        "<td>flush_tlb_kernel_range</td>",
         "steal 10.0 ms: spikes of this size may come from the hypervisor",
         "isolcpus=1 nohz_full=1",
         "L3 32 MiB shared by CPUs 0-1",
@@ -165,4 +168,14 @@ fn a_run_with_little_in_it_is_still_a_page() {
     assert_well_formed(&markup(&page));
     assert!(page.contains("None above the threshold."));
     assert!(!page.contains("id=\"interrupts\""));
+}
+
+#[test]
+fn events_of_several_cpus_are_told_where_no_cause_was_looked_for() {
+    let mut run = fixture::run_result(&[0, 1]);
+    run.plan.causes = false;
+    let markup = markup(&page(&run));
+    assert_well_formed(&markup);
+    assert!(!markup.contains("id=\"causes\""));
+    assert!(markup.contains("idle: CPUs 0-1 were late at the same moment"));
 }

@@ -13,7 +13,7 @@ use whylate_store::{RowKey, RunDirectory, Span};
 use whylate_sys::clock;
 
 /// Code of the warning that spikes have no causes.
-const NO_CAUSES: &str = "no-causes";
+pub const NO_CAUSES: &str = "no-causes";
 
 /// Priority of timerlat's threads where the plan does not say (the kernel's DEFAULT_TIMERLAT_PRIO).
 const TIMERLAT_PRIORITY: i32 = 95;

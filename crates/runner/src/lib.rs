@@ -16,7 +16,7 @@ mod tracer;
 mod tracing;
 mod treating;
 
-pub use causing::{FindsCauses, measured};
+pub use causing::{FindsCauses, NO_CAUSES, measured};
 pub use error::RunError;
 pub use experiment::{Audience, RunOptions, Stage, resume, run};
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad};

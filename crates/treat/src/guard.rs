@@ -115,13 +115,14 @@ impl Guard {
     ) -> Result<Vec<Warning>, TreatError> {
         let mut warnings = Vec::new();
         for _ in 0..ROUNDS_MAX {
-            let more = planner.again(surroundings);
-            let more =
-                more.map_err(|source| TreatError::Impossible { treatment: treatment.to_owned(), source })?;
-            if more.is_empty() {
+            let more = planner
+                .again(surroundings)
+                .map_err(|source| TreatError::Impossible { treatment: treatment.to_owned(), source })?;
+            if more.changes.is_empty() {
                 break;
             }
-            for warning in self.apply(treatment, &more)? {
+            let not_done = self.apply(treatment, &more.changes)?;
+            for warning in more.warnings.into_iter().chain(not_done) {
                 push_once(&mut warnings, warning);
             }
         }

@@ -3,12 +3,12 @@
 //! The driver takes a locked clock and does not tell it again: no query of the library or of the tool gives it. What is
 //! locked is therefore noted in a file below /run, which goes with a reboot as the lock does. It is written before the
 //! clock is locked and removed after it is unlocked, so that a kill in between leaves a clock that counts as locked: to
-//! unlock one that is not locked does nothing.
+//! unlock one that is not locked does nothing. The same holds for a tool that gives no answer: its note stays.
 //!
 //! Only programs at fixed places are run, as root: the path of the user is not asked.
 
 use std::io::{self, Read as _};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use whylate_sys::host::HostRoot;
 
@@ -48,9 +48,32 @@ pub(crate) fn lock(root: &HostRoot, address: &str, clocks: &str) -> io::Result<(
         return std::fs::remove_file(note);
     }
     std::fs::write(&note, format!("{clocks}\n"))?;
-    let locked = run(root, &["-i", address, &format!("--lock-gpu-clocks={clocks}")]);
-    // What was refused needs no undoing.
-    locked.map(drop).inspect_err(|_| drop(std::fs::remove_file(note)))
+    match run(root, &["-i", address, &format!("--lock-gpu-clocks={clocks}")]) {
+        Ok(_) => Ok(()),
+        Err(failure) => {
+            // What was refused needs no undoing; a tool that gave no answer may have locked the clock.
+            if matches!(failure, Failure::Refused(_)) {
+                drop(std::fs::remove_file(note));
+            }
+            Err(failure.into())
+        }
+    }
+}
+
+/// Why the tool did not do what it was asked for.
+enum Failure {
+    /// It said so, or could not be started: nothing has changed.
+    Refused(io::Error),
+    /// It gave no answer, and may have done it.
+    Unanswered(io::Error),
+}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(error) | Failure::Unanswered(error) => error,
+        }
+    }
 }
 
 fn note(address: &str) -> String {
@@ -58,12 +81,25 @@ fn note(address: &str) -> String {
 }
 
 /// Runs the tool; an error has what it said.
-fn run(root: &HostRoot, arguments: &[&str]) -> io::Result<String> {
-    let place =
-        tool(root).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no nvidia-smi"))?;
+fn run(root: &HostRoot, arguments: &[&str]) -> Result<String, Failure> {
+    let place = tool(root)
+        .ok_or_else(|| Failure::Refused(io::Error::new(io::ErrorKind::NotFound, "there is no nvidia-smi")))?;
     let mut command = Command::new(root.path(place));
-    let mut child =
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(Failure::Refused)?;
+    let (status, said) = answer(&mut child).map_err(Failure::Unanswered)?;
+    // It calls what a device cannot do a warning, and goes on.
+    if status.success() && !said.contains("not supported") {
+        return Ok(said);
+    }
+    let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("nothing");
+    let error = io::Error::other(format!("nvidia-smi {} ({status}) says: {line}", arguments.join(" ")));
+    // One that was killed has not said what it did.
+    Err(if status.code().is_some() { Failure::Refused(error) } else { Failure::Unanswered(error) })
+}
+
+/// How it ended, and what it said until then.
+fn answer(child: &mut Child) -> io::Result<(ExitStatus, String)> {
     let deadline = Instant::now() + WITHIN;
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -80,10 +116,5 @@ fn run(root: &HostRoot, arguments: &[&str]) -> io::Result<String> {
     if let Some(mut output) = child.stdout.take() {
         output.read_to_string(&mut said)?;
     }
-    // It calls what a device cannot do a warning, and goes on.
-    if status.success() && !said.contains("not supported") {
-        return Ok(said);
-    }
-    let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("nothing");
-    Err(io::Error::other(format!("nvidia-smi {} ({status}) says: {line}", arguments.join(" "))))
+    Ok((status, said))
 }

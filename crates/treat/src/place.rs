@@ -25,6 +25,18 @@ const SIGNAL_WITHIN: Duration = Duration::from_secs(2);
 /// How long the kernel may take to give tasks the CPUs of a group that was removed.
 const CPUS_BACK_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long affinities that the kernel refuses are tried again: all of them together, since what the first one has
+/// waited for, the next one finds.
+#[derive(Debug, Default)]
+pub(crate) struct Patience(Option<Instant>);
+
+impl Patience {
+    /// From the first refusal on.
+    fn is_over(&mut self) -> bool {
+        self.0.get_or_insert_with(Instant::now).elapsed() >= CPUS_BACK_WITHIN
+    }
+}
+
 /// What is at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -106,24 +118,41 @@ impl Target {
     }
 
     /// Brings back what was read before, in the form in which it was read.
-    pub(crate) fn restore(&self, root: &HostRoot, read: &str) -> Result<(), TreatError> {
-        let text = match self {
-            Self::File { reading, .. } => reading.restoring(read),
-            _ => read.to_owned(),
-        };
-        let begin = Instant::now();
+    pub(crate) fn restore(
+        &self,
+        root: &HostRoot,
+        read: &str,
+        patience: &mut Patience,
+    ) -> Result<(), TreatError> {
         loop {
-            match self.write_text(root, &text) {
+            match self.restore_at_once(root, read) {
                 // After a group was removed, or a CPU came back, the kernel gives tasks their CPUs again with a delay.
                 Err(TreatError::Write { source, .. })
                     if matches!(self, Self::Affinity { .. })
                         && source.kind() == io::ErrorKind::InvalidInput
-                        && begin.elapsed() < CPUS_BACK_WITHIN =>
+                        && !patience.is_over() =>
                 {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 outcome => return outcome,
             }
+        }
+    }
+
+    /// The same, tried once.
+    pub(crate) fn restore_at_once(&self, root: &HostRoot, read: &str) -> Result<(), TreatError> {
+        match self {
+            Self::File { reading, .. } => self.write_text(root, &reading.restoring(read)),
+            _ => self.write_text(root, read),
+        }
+    }
+
+    /// Whether the kernel may give tasks other CPUs a moment after this was undone.
+    pub(crate) fn gives_cpus_back(&self) -> bool {
+        match self {
+            Self::Directory { .. } => true,
+            Self::File { path, .. } => path.ends_with("/online"),
+            _ => false,
         }
     }
 

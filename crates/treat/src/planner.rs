@@ -78,12 +78,13 @@ pub trait Planner {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible>;
 
     /// What else has to be changed once the changes of [`Planner::plan`] are made, because it appeared meanwhile: tasks
-    /// that were started by others which had not been moved yet. Nothing for most treatments.
+    /// that were started by others which had not been moved yet, or what a file system offers that was only now mounted.
+    /// Nothing for most treatments.
     ///
     /// # Errors
     /// As [`Planner::plan`].
-    fn again(&self, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
+    fn again(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         let _ = surroundings;
-        Ok(Vec::new())
+        Ok(Planned::default())
     }
 }

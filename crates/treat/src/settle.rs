@@ -26,36 +26,31 @@ pub(crate) fn settle(outcomes: &mut [Undone], root: &HostRoot) {
     let begin = Instant::now();
     let mut quiet_since = begin;
     loop {
-        let mut changed = None;
-        for (place, outcome) in outcomes.iter().enumerate().filter(|(_, outcome)| is_back(outcome)) {
-            if let Some(found) = differs(outcome, root) {
+        let is_last = begin.elapsed() > WITHIN;
+        for outcome in outcomes.iter_mut().filter(|outcome| is_back(outcome)) {
+            let Some(found) = differs(outcome, root) else { continue };
+            quiet_since = Instant::now();
+            if is_last {
+                let (target, wanted) = (outcome.target.to_string(), outcome.old.clone());
+                let error = TreatError::NotTaken { target, wanted, found };
+                outcome.fate = Fate::Failed { reason: error.to_string() };
+            } else {
                 // The next look tells whether it helped.
-                let _ = outcome.target.restore(root, &outcome.old);
-                quiet_since = Instant::now();
-                changed = Some((place, found));
+                let _ = outcome.target.restore_at_once(root, &outcome.old);
             }
         }
-        match changed {
-            Some((place, found)) if begin.elapsed() > WITHIN => {
-                let Undone { target, old, .. } = &outcomes[place];
-                let error = TreatError::NotTaken { target: target.to_string(), wanted: old.clone(), found };
-                outcomes[place].fate = Fate::Failed { reason: error.to_string() };
-            }
-            _ if quiet_since.elapsed() >= STAYS || !outcomes.iter().any(is_back) => return,
-            _ => std::thread::sleep(PAUSE),
+        if is_last || quiet_since.elapsed() >= STAYS || !outcomes.iter().any(is_back) {
+            return;
         }
+        std::thread::sleep(PAUSE);
     }
 }
 
 /// Whether the kernel may give tasks other CPUs after this was undone.
 fn changes_what_tasks_may_use(outcome: &Undone) -> bool {
     let was_made = matches!(outcome.fate, Fate::Restored | Fate::Unchanged);
-    was_made
-        && match &outcome.target {
-            Target::Membership { .. } | Target::Directory { .. } => true,
-            Target::File { path, .. } => path.ends_with("/online"),
-            _ => false,
-        }
+    let target = &outcome.target;
+    was_made && (target.gives_cpus_back() || matches!(target, Target::Membership { .. }))
 }
 
 fn is_back(outcome: &Undone) -> bool {
@@ -110,14 +105,19 @@ mod tests {
     }
 
     #[test]
-    fn an_affinity_that_does_not_stay_has_failed() {
+    fn affinities_that_do_not_stay_have_failed() {
         let root = HostRoot::real();
         let tid = gettid().as_raw_nonzero().get().cast_unsigned();
         let task = Task::find(&root, std::process::id(), tid).unwrap().unwrap();
         // No machine has this CPU, so that the task never gets it.
-        let mut outcomes = [group(), undone(Target::Affinity { task }, "8191")];
+        let affinity = || undone(Target::Affinity { task: task.clone() }, "8191");
+        let mut outcomes = [group(), affinity(), affinity(), affinity(), affinity()];
+        let begin = Instant::now();
         settle(&mut outcomes, &root);
-        let Fate::Failed { reason } = &outcomes[1].fate else { panic!("{outcomes:?}") };
-        assert!(reason.contains("8191"), "{reason}");
+        assert!(begin.elapsed() < 3 * WITHIN, "they wait together: {:?}", begin.elapsed());
+        for outcome in &outcomes[1..] {
+            let Fate::Failed { reason } = &outcome.fate else { panic!("{outcomes:?}") };
+            assert!(reason.contains("8191"), "{reason}");
+        }
     }
 }

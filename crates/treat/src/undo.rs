@@ -3,7 +3,7 @@
 use crate::change::{Target, Task, Undoing};
 use crate::error::TreatError;
 use crate::journal::{Entry, Fate, Holder, Journal, JournalPlace, Record, State, boot_id};
-use crate::place::Found;
+use crate::place::{Found, Patience};
 use crate::settle;
 use std::collections::HashSet;
 use whylate_sys::host::HostRoot;
@@ -84,15 +84,19 @@ pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&Entr
     let mut report = Report::default();
     // Closed only when they have settled.
     let mut affinities = Vec::new();
+    let mut patience = Patience::default();
     for entry in entries {
         let same_boot = journal.contents().holder(&entry).is_none_or(|holder| holder.boot_id == boot_id);
         let fate = if same_boot || !entry.change.target.is_gone_after_reboot() {
-            undo_entry(&entry, root, &moved_back)
+            undo_entry(&entry, root, &moved_back, &mut patience)
         } else {
             Fate::Rebooted
         };
         if let Target::Membership { task, .. } = &entry.change.target {
             moved_back.insert(task.clone());
+        }
+        if entry.change.target.gives_cpus_back() {
+            patience = Patience::default();
         }
         if matches!(entry.change.target, Target::Affinity { .. }) {
             affinities.push((entry.entry, report.outcomes.len()));
@@ -127,8 +131,8 @@ fn tasks_moved_back(journal: &Journal) -> HashSet<Task> {
     moved.filter_map(|entry| entry.change.target.task().cloned()).collect()
 }
 
-fn undo_entry(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Fate {
-    match entry.change.target.clean(root).and_then(|()| try_undo(entry, root, moved_back)) {
+fn undo_entry(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>, patience: &mut Patience) -> Fate {
+    match entry.change.target.clean(root).and_then(|()| try_undo(entry, root, moved_back, patience)) {
         Ok(fate) => fate,
         // A task may end at any moment.
         Err(_) if entry.change.target.task().is_some_and(|task| !task.is_alive(root)) => Fate::Ended,
@@ -136,7 +140,12 @@ fn undo_entry(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Fat
     }
 }
 
-fn try_undo(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Result<Fate, TreatError> {
+fn try_undo(
+    entry: &Entry,
+    root: &HostRoot,
+    moved_back: &HashSet<Task>,
+    patience: &mut Patience,
+) -> Result<Fate, TreatError> {
     let (target, old) = (&entry.change.target, entry.old_normal());
     if entry.change.undoing == Undoing::WithFolder {
         return Ok(Fate::Restored);
@@ -149,7 +158,7 @@ fn try_undo(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Resul
     if found == old {
         // A stop may be on its way to a process that still runs.
         if matches!(target, Target::Stopped { .. }) && old == Target::RUNNING {
-            target.restore(root, &entry.old)?;
+            target.restore(root, &entry.old, patience)?;
         }
         return Ok(Fate::Unchanged);
     }
@@ -161,7 +170,7 @@ fn try_undo(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>) -> Resul
     if !is_ours && !is_moved && entry.change.undoing != Undoing::Always {
         return Ok(Fate::LeftAlone { found: Some(found) });
     }
-    target.restore(root, &entry.old)?;
+    target.restore(root, &entry.old, patience)?;
     match target.read(root)? {
         Found::Ended => Ok(Fate::Ended),
         Found::Nothing => Ok(Fate::LeftAlone { found: None }),
@@ -187,4 +196,36 @@ pub fn restore(place: &JournalPlace, root: &HostRoot) -> Result<Report, TreatErr
         }
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Change;
+    use rustix::thread::gettid;
+    use std::time::{Duration, Instant};
+    use whylate_sys::schedule;
+
+    #[test]
+    fn affinities_that_the_kernel_refuses_are_waited_for_together() {
+        let root = HostRoot::real();
+        let folder = tempfile::tempdir().unwrap();
+        let holder = Holder::this_process("a test", None, false, &root);
+        let mut journal = Journal::open(&JournalPlace::new(folder.path(), "treatments"), &holder).unwrap();
+        let session = journal.begin_session(&holder).unwrap();
+        let tid = gettid().as_raw_nonzero().get().cast_unsigned();
+        let task = Task::find(&root, std::process::id(), tid).unwrap().unwrap();
+        let now = schedule::allowed_of_this_thread().unwrap().to_string();
+        for entry in 1..=8 {
+            let change = Change::required(Target::Affinity { task: task.clone() }, now.clone(), "test");
+            // No machine has this CPU.
+            let (treatment, old) = ("shield".to_owned(), "8191".to_owned());
+            journal.append(vec![Record::Intended { entry, session, treatment, change, old }]).unwrap();
+        }
+        let begin = Instant::now();
+        let report = undo(&mut journal, &root, |_| true);
+        // One after the other they would take sixteen.
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        assert_eq!(report.problems().len(), 8, "{report:?}");
+    }
 }

@@ -22,7 +22,7 @@ pub(crate) struct CheckArguments {
     /// Shows evidence, effect, source and every remedy of each finding
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Says instead what the kernel tells: tries every source of events for histograms, causes and traces
+    /// Tries every source of the kernel's events instead, and says what is missing for histograms, causes and traces
     #[arg(long, conflicts_with = "cpus")]
     pub(crate) tracing: bool,
     /// Prints one JSON document

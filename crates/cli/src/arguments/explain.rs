@@ -17,10 +17,11 @@ Examples:
   whylate explain trace.txt --top 1 --export perfetto -o late.json
   whylate explain RUN                                   the spikes of a run, and its traces
 
-It says of each late moment when the task should have run, who had the CPU instead, and which records of the
-trace speak for it. Where the trace does not tell, it says what to record.")]
+It says of each late moment when the task should have run, who had the CPU instead, and which
+records of the trace speak for it. Where the trace does not tell, it says what to record.")]
 pub(crate) struct ExplainArguments {
-    /// A trace (tracefs text or trace.dat, also compressed), - for standard input, or the directory of a run
+    /// A trace (tracefs text, trace.dat or perf.data, also compressed, or a folder of raw pages), - for standard input, or
+    /// the directory of a run
     #[arg(value_name = "FILE|RUN")]
     pub(crate) input: PathBuf,
     /// Command or thread id of the task that was late [default: the task that looks measured]

@@ -49,7 +49,7 @@ pub(crate) struct HistogramsArguments {
     #[arg(long, value_enum, default_value = "terminal", hide_possible_values = true)]
     #[arg(requires_if("osadl", "output"))]
     pub(crate) format: HistogramsFormat,
-    /// Folder for the files; must not exist, be empty, or be of an earlier time
+    /// Folder for the files: a new or an empty one, or one that `whylate histograms` wrote before
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Where the kernel's events come from: bpf or tracefs [default: the best that works]
@@ -66,10 +66,15 @@ pub(crate) struct HistogramsArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum HistogramsCommand {
     /// Switches histograms on
+    #[command(after_help = "Examples:\n  whylate histograms enable wakeup,timerandwakeup")]
     Enable(ControlArguments),
     /// Switches histograms off; what they hold stays
+    #[command(after_help = "Examples:\n  whylate histograms disable sharedprio --cpus 0")]
     Disable(ControlArguments),
     /// Empties histograms, with the record of their largest latency
+    #[command(
+        after_help = "Examples:\n  whylate histograms reset\n  whylate histograms reset wakeup --cpus 1"
+    )]
     Reset(ControlArguments),
 }
 

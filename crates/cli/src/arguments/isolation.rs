@@ -79,6 +79,10 @@ impl From<ShieldArguments> for TreatmentKind {
 
 /// `whylate treat apply cache-partition`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply cache-partition --cpus 1
+  whylate treat apply cache-partition --cpus 1 --share 25 --others-bandwidth 50")]
 pub(crate) struct CachePartitionArguments {
     /// CPUs that get a part of the cache to themselves
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST")]
@@ -103,6 +107,10 @@ impl From<CachePartitionArguments> for TreatmentKind {
 
 /// `whylate treat apply gpu-power`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply gpu-power                        every device stays powered
+  whylate treat apply gpu-power card0 --leave-clock")]
 pub(crate) struct GpuPowerArguments {
     /// Names (card0), PCI addresses, drivers, or all
     #[arg(default_value = "all", value_name = "DEVICE")]

@@ -9,6 +9,11 @@ use whylate_core::{CpuSelector, Nanos};
 
 /// `whylate load`.
 #[derive(Debug, Subcommand)]
+#[command(after_help = "\
+Examples:
+  whylate load memory --working-set l3/2 --duration 10s
+  whylate load tlb --victims 1
+  whylate load exec --cpus 1 -- stress-ng --cpu 1")]
 pub(crate) enum LoadCommand {
     /// Memory traffic over a working set of random data
     Memory(MemoryArguments),
@@ -92,7 +97,7 @@ Examples:
 A flush reaches only CPUs that run the same process: the load hosts a busy thread, of ordinary
 priority, on each victim.")]
 pub(crate) struct TlbArguments {
-    /// CPUs to change mappings on, one thread on each; `others` are those that are no victims
+    /// CPUs whose threads change mappings, one on each; `others`: all that are not victims
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST", default_value = "others")]
     pub(crate) cpus: CpuSelector,
     /// CPUs to be hit
@@ -115,7 +120,7 @@ Examples:
 A barrier reaches only CPUs that run the same process (private), or one that has registered for it
 (global): the load hosts a busy thread, of ordinary priority, on each victim.")]
 pub(crate) struct IpiArguments {
-    /// CPUs to ask for barriers on, one thread on each; `others` are those that are no victims
+    /// CPUs whose threads call membarrier, one on each; `others`: all that are not victims
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST", default_value = "others")]
     pub(crate) cpus: CpuSelector,
     /// CPUs to be hit

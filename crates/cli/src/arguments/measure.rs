@@ -8,6 +8,11 @@ use whylate_core::{CpuSelector, Nanos};
 
 /// `whylate measure`.
 #[derive(Debug, Subcommand)]
+#[command(after_help = "\
+Examples:
+  whylate measure timer -a 1 -p 95 -D 10s         what cyclictest measures
+  whylate measure stall --cpu 1 --duration 10s    what oslat measures
+  whylate measure timer -a 1 --causes             who made it late")]
 pub(crate) enum MeasureCommand {
     /// How late a periodic task runs (what cyclictest measures)
     Timer(TimerArguments),

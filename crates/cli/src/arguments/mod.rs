@@ -18,7 +18,9 @@ mod treat;
 pub(crate) use check::CheckArguments;
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
-pub(crate) use histograms::{ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat};
+pub(crate) use histograms::{
+    ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities,
+};
 pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
 pub(crate) use measure::{
     DispatchArguments, MeasureCommand, ProbeArguments, RoundtripArguments, StallArguments, TimerArguments,
@@ -45,7 +47,7 @@ use clap::{Args, Parser, Subcommand};
 Examples:
   whylate run                                  the quick plan on this machine, under a minute
   whylate measure timer -a 1 -p 95 -D 10s      what cyclictest measures
-  whylate measure stall --cpu 1 --duration 10s what oslat measures
+  whylate measure stall -a 1 -D 10s            what oslat measures
   whylate treat apply governor --governor performance
                                                a setting changed until `whylate treat restore`
   whylate explain trace.dat                    who made a task late, from a trace
@@ -102,4 +104,44 @@ pub(crate) struct Printing {
     /// Shows no progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::{Command, CommandFactory as _, Parser as _};
+
+    /// The commands of the examples that no shell has to take apart, without the explanations beside them.
+    fn examples(help: &str) -> Vec<&str> {
+        let lines = help
+            .lines()
+            .filter_map(|line| line.strip_prefix("  "))
+            .filter(|line| line.starts_with("whylate "));
+        let commands = lines.filter_map(|line| line.split("  ").next()?.split(" > ").next());
+        commands.filter(|command| !command.contains(['|', '\'', '\\'])).collect()
+    }
+
+    fn without_examples(command: &Command, path: &str, missing: &mut Vec<String>) {
+        let path = format!("{path} {}", command.get_name());
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let name = path.trim_start();
+        if !help.contains(&format!("Examples:\n  {name}")) {
+            missing.push(name.to_owned());
+        }
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "wider than 100 columns: {help}");
+        for example in examples(&help) {
+            let parsed = Arguments::try_parse_from(example.split_whitespace());
+            assert!(parsed.is_ok(), "{example}: {}", parsed.map(drop).unwrap_err());
+        }
+        for one in command.get_subcommands() {
+            without_examples(one, &path, missing);
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_of_its_own_that_are_understood() {
+        let mut missing = Vec::new();
+        without_examples(&Arguments::command(), "", &mut missing);
+        assert_eq!(missing, Vec::<String>::new());
+    }
 }

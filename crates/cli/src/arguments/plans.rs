@@ -4,6 +4,11 @@ use clap::Args;
 
 /// `whylate plans`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate plans                              their names, and the question of each
+  whylate plans memory-load > mine.toml      a start for a plan of your own
+  whylate plans --json")]
 pub(crate) struct PlansArguments {
     /// Name of the plan to print
     pub(crate) name: Option<String>,

@@ -17,7 +17,7 @@ The run is kept in a directory of its own; `whylate report DIR -o report.html` d
 pub(crate) struct RunArguments {
     /// Name of a built-in plan, or path of a TOML file [default: quick]
     pub(crate) plan: Option<String>,
-    /// Directory for the run; must not exist or be empty [default: $XDG_DATA_HOME/whylate/runs/TIME-PLAN]
+    /// Directory for the run: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-PLAN]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Overrides one value of the plan, for example `duration=10s` or `load.l3.working_set=8MiB`

@@ -10,6 +10,9 @@ use whylate_core::{CpuSelector, Nanos};
 
 /// `whylate trace`.
 #[derive(Debug, Subcommand)]
+#[command(after_help = "\
+Examples:
+  whylate trace record --until 100us")]
 pub(crate) enum TraceCommand {
     /// Records until a periodic task is late, then says who did it
     Record(TraceRecordArguments),

@@ -26,8 +26,10 @@ pub(crate) enum TreatCommand {
     #[command(subcommand)]
     Apply(ApplyCommand),
     /// Lists what is changed, by which command or run
+    #[command(after_help = "Examples:\n  whylate treat status\n  whylate treat status --json")]
     Status(TreatPrinting),
     /// Takes back every change, also those that a killed run left behind
+    #[command(after_help = "Examples:\n  whylate treat restore")]
     Restore(TreatPrinting),
 }
 
@@ -60,6 +62,11 @@ pub(crate) struct Treatment<T: Args> {
 
 /// `whylate treat apply`.
 #[derive(Debug, Subcommand)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply shield --cpus 1
+  whylate treat apply governor --governor performance --dry-run
+  whylate treat status")]
 pub(crate) enum ApplyCommand {
     /// Keeps processes, interrupts and timers of others away from CPUs
     Shield(Treatment<ShieldArguments>),
@@ -80,10 +87,13 @@ pub(crate) enum ApplyCommand {
     /// Sets transparent huge pages
     Thp(Treatment<ThpArguments>),
     /// Sets the merging of equal pages
+    #[command(after_help = "Examples:\n  whylate treat apply ksm off")]
     Ksm(Treatment<SwitchArguments>),
     /// Sets the moving of pages between NUMA nodes
+    #[command(after_help = "Examples:\n  whylate treat apply numa-balancing off")]
     NumaBalancing(Treatment<SwitchArguments>),
     /// Sets the kernel's lockup detectors
+    #[command(after_help = "Examples:\n  whylate treat apply watchdog off")]
     Watchdog(Treatment<SwitchArguments>),
     /// Sets what real-time tasks may use of each period
     RtThrottling(Treatment<RtThrottlingArguments>),
@@ -121,6 +131,11 @@ impl ApplyCommand {
 
 /// `whylate treat apply irq-affinity`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply irq-affinity --cpus 0                  every interrupt that can be moved
+  whylate treat apply irq-affinity nvme eth0 --cpus 0,2      those of two devices
+  whylate treat apply irq-affinity --cpus 0 --dry-run        what would be written")]
 pub(crate) struct IrqAffinityArguments {
     /// Line numbers, names of devices or drivers, PCI addresses, `msi`, or `all` that can be moved
     #[arg(default_value = "all", value_name = "INTERRUPT")]
@@ -142,6 +157,10 @@ impl From<IrqAffinityArguments> for TreatmentKind {
 
 /// `whylate treat apply affinity`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply affinity Xorg --cpus 0
+  whylate treat apply affinity 1234 --cpus 0-1")]
 pub(crate) struct AffinityArguments {
     /// Name or number of the process
     process: String,
@@ -158,6 +177,10 @@ impl From<AffinityArguments> for TreatmentKind {
 
 /// `whylate treat apply governor`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply governor --governor performance
+  whylate treat apply governor --min 3GHz --max 3GHz --turbo off --cpus 1")]
 pub(crate) struct GovernorArguments {
     /// performance, powersave, schedutil, …
     #[arg(long, value_name = "NAME")]
@@ -189,6 +212,10 @@ impl From<GovernorArguments> for TreatmentKind {
 
 /// `whylate treat apply smt-off`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply smt-off               one CPU of every core stays
+  whylate treat apply smt-off --cpus 1      the others of its core go")]
 pub(crate) struct SmtOffArguments {
     /// CPUs that keep their core to themselves [default: the first CPU of every core]
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST")]
@@ -203,6 +230,10 @@ impl From<SmtOffArguments> for TreatmentKind {
 
 /// `whylate treat apply idle`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply idle --cpus 1                             only polling is left
+  whylate treat apply idle --cpus 1 --exit-latency-max 2us      shallow states stay")]
 pub(crate) struct IdleArguments {
     /// CPUs
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST", default_value = "all")]
@@ -220,6 +251,10 @@ impl From<IdleArguments> for TreatmentKind {
 
 /// `whylate treat apply thp`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply thp never
+  whylate treat apply thp madvise --defrag never")]
 pub(crate) struct ThpArguments {
     /// always, madvise or never
     #[arg(default_value = "never", value_name = "MODE")]
@@ -261,6 +296,10 @@ impl SwitchArguments {
 
 /// `whylate treat apply rt-throttling`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply rt-throttling            no limit: a real-time loop may take all of a CPU
+  whylate treat apply rt-throttling 980ms      of each period")]
 pub(crate) struct RtThrottlingArguments {
     /// Time in each period [default: no limit]
     #[arg(value_name = "TIME", value_parser = super::parsers::microseconds)]
@@ -275,6 +314,10 @@ impl From<RtThrottlingArguments> for TreatmentKind {
 
 /// `whylate treat apply sysfs`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply sysfs /sys/kernel/mm/ksm/run 0
+  whylate treat apply sysfs '/sys/devices/system/machinecheck/machinecheck{cpu}/check_interval' 0")]
 pub(crate) struct SysfsArguments {
     /// File below /sys or /proc; `{cpu}` in it stands for each of --cpus
     path: String,
@@ -293,6 +336,10 @@ impl From<SysfsArguments> for TreatmentKind {
 
 /// `whylate treat apply sysctl`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply sysctl vm.stat_interval 120
+  whylate treat apply sysctl kernel.sched_rt_runtime_us -1")]
 pub(crate) struct SysctlArguments {
     /// Name: vm.swappiness
     key: String,
@@ -309,6 +356,9 @@ impl From<SysctlArguments> for TreatmentKind {
 
 /// `whylate treat apply module-parameter`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate treat apply module-parameter kvm halt_poll_ns 0")]
 pub(crate) struct ModuleParameterArguments {
     /// Module: i915
     module: String,

@@ -13,6 +13,7 @@ use whylate_report::explain as report;
 use whylate_report::terminal::Style;
 use whylate_store::assemble;
 use whylate_trace::explain::{self, Export, Options, explain_kept};
+use whylate_trace::parse::ring_buffer::directory;
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
 
@@ -25,7 +26,7 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
         let text = export(arguments, &options, form)?;
         return write(arguments, &text);
     }
-    let result = if arguments.input.is_dir() {
+    let result = if is_run(&arguments.input) {
         of_run(&arguments.input, &options)?
     } else {
         let mut reader = open(&arguments.input)?;
@@ -37,6 +38,11 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
         draw(&result, arguments)?
     };
     write(arguments, &text)
+}
+
+/// Whether it is the directory of a run: a folder of raw pages is a trace.
+fn is_run(input: &Path) -> bool {
+    input.is_dir() && !directory::is(input)
 }
 
 fn options(arguments: &ExplainArguments) -> Options {
@@ -140,7 +146,7 @@ fn traces(directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -> Result<String> {
-    if arguments.input.is_dir() {
+    if is_run(&arguments.input) {
         let folder = arguments.input.join("traces");
         bail!("--export takes one trace: name a file in {}", folder.display());
     }

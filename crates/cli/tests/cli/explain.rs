@@ -52,6 +52,19 @@ fn the_document_is_as_promised() {
 }
 
 #[test]
+fn a_folder_of_raw_pages_is_a_trace_and_no_run() {
+    let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/traces/raw-6.18-4k");
+    let document = whylate(&["explain", pages, "--json"]).json();
+    validate("explain", &document);
+    let trace = &list(&document, "traces")[0];
+    assert_eq!((word(trace, "path"), word(trace, "format")), (pages, "ring-buffer pages"));
+    assert_eq!(list(&document, "spikes")[0]["latency_ns"], 3_462_000, "as the tracer's own marker says");
+    assert!(document["run"].is_null());
+    let exported = whylate(&["explain", pages, "--export", "text"]);
+    assert!(exported.code == Some(0) && exported.stdout.contains("capture.sh"), "{exported:?}");
+}
+
+#[test]
 fn a_trace_comes_from_standard_input_too() {
     let mut from_input = command(&["explain", "-", "--task", "cyclictest", "--period", "200us", "--json"]);
     from_input.stdin(Stdio::from(fs::File::open(CASE_1).unwrap()));

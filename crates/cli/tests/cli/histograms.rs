@@ -74,6 +74,7 @@ fn every_wakeup_is_accounted_for_whatever_the_source() {
         );
         let number = |key: &str| document["wakeups"][key].as_u64().unwrap();
         assert!(number("seen") > 0, "{source}: {document}");
+        assert!(!is_warned_of_zeros(&document), "{source}: {document}");
         let ended = samples(&document, "wakeup")
             + samples(&document, "sharedprio")
             + number("without_switch")
@@ -90,6 +91,32 @@ fn every_wakeup_is_accounted_for_whatever_the_source() {
             assert_eq!(one["max_ns"], record["latency_ns"]);
         }
     }
+}
+
+fn is_warned_of_zeros(document: &Value) -> bool {
+    document["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == "no-wakeups")
+}
+
+#[test]
+fn zeros_are_explained() {
+    let _alone = alone();
+    let folder = TempDir::new().unwrap();
+    // Nobody has this name.
+    let arguments = ["-D", "200ms", "--json", "--task", "no such task"];
+    let said = finish(histograms(folder.path(), &arguments));
+    if !is_possible(&said) {
+        return;
+    }
+    let document = said.json();
+    validate("histograms", &document);
+    assert_eq!(document["wakeups"]["seen"], 0);
+    assert!(is_warned_of_zeros(&document), "{document}");
+    let warnings = document["warnings"].to_string();
+    assert!(
+        warnings.contains("no task named by --task no such task of the priorities 1 to 100"),
+        "{warnings}"
+    );
+    assert!(warnings.contains("add --priority all"), "{warnings}");
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub enum Tracer {
 
 impl Tracer {
     /// Its name in the kernel.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Hwlat => "hwlat",
             Self::Osnoise => "osnoise",
@@ -74,7 +74,7 @@ impl Tracer {
     }
 
     /// The option of the kernel's configuration that builds it.
-    pub fn option(self) -> &'static str {
+    pub const fn option(self) -> &'static str {
         match self {
             Self::Hwlat => "CONFIG_HWLAT_TRACER",
             Self::Osnoise => "CONFIG_OSNOISE_TRACER",

@@ -326,9 +326,7 @@ fn cause_view(first: causes::FirstCause) -> CauseView {
 }
 
 fn ipis(run: &RunResult) -> IpiTable {
-    let cells: Vec<&CellResult> = run.cells.iter().filter(|cell| cell.skipped.is_none()).collect();
-    let records: Vec<_> = cells.iter().map(|cell| cell.ipis.as_slice()).collect();
-    let (lines, left_out) = causes::ipi_lines(&records);
+    let causes::Ipis { cells, lines, left_out } = causes::Ipis::of_cells(&run.cells);
     let view = |line: causes::IpiLine| IpiView {
         cpu: line.cpu,
         function: line.function,
@@ -336,8 +334,7 @@ fn ipis(run: &RunResult) -> IpiTable {
         senders: line.senders,
         counts: line.counts.iter().map(|number| count(*number)).collect(),
     };
-    let names = cells.iter().map(|cell| cell.name.clone()).collect();
-    IpiTable { cells: names, rows: lines.into_iter().map(view).collect(), left_out }
+    IpiTable { cells, rows: lines.into_iter().map(view).collect(), left_out }
 }
 
 /// The lines with the largest counts in any cell, hard interrupts before softirqs.

@@ -9,6 +9,10 @@ use whylate_core::{CpuId, CpuSet};
 
 /// Titles of the columns; those after the second are figures.
 const TITLES: [&str; 8] = ["CPU", "histogram", "samples", "min", "median", "p99", "p99.9", "max"];
+/// Columns that are left out where the terminal is too narrow, the first one first.
+const OPTIONAL: [&str; 3] = ["p99", "min", "median"];
+/// Between two columns.
+const GAP: &str = "  ";
 /// Interrupts of other CPUs that are listed.
 const IPIS_SHOWN: usize = 12;
 
@@ -21,7 +25,7 @@ pub fn histograms(result: &HistogramsResult, style: Style) -> String {
     machine.push(nanoseconds(result.duration_ns));
     page.dim_list(&machine);
     page.blank();
-    push_table(&mut page, result);
+    push_table(&mut page, result, style.width);
     push_records(&mut page, result);
     push_ipis(&mut page, result);
     page.blank();
@@ -30,26 +34,48 @@ pub fn histograms(result: &HistogramsResult, style: Style) -> String {
     page.finish()
 }
 
-fn push_table(page: &mut Page, result: &HistogramsResult) {
+fn push_table(page: &mut Page, result: &HistogramsResult, width_max: usize) {
     let mut rows = vec![TITLES.map(str::to_owned)];
     for cpu in &result.cpus {
         rows.extend(cpu.histograms.iter().map(|histogram| row(cpu.cpu, histogram)));
     }
     let width = |column: usize| rows.iter().map(|row| length(&row[column])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..TITLES.len()).map(width).collect();
+    let (shown, left_out) = fit(&widths, width_max);
     let mut last_cpu = String::new();
     for (index, row) in rows.iter().enumerate() {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (text, width))| match column {
-            0 if *text == last_cpu => " ".repeat(*width),
-            1 => format!("{text:<width$}"),
-            _ => format!("{text:>width$}"),
+        let cells = shown.iter().map(|column| {
+            let (text, width) = (&row[*column], widths[*column]);
+            match column {
+                0 if *text == last_cpu => " ".repeat(width),
+                1 => format!("{text:<width$}"),
+                _ => format!("{text:>width$}"),
+            }
         });
-        page.line(&cells.collect::<Vec<_>>().join("  "), if index == 0 { "2" } else { "" });
+        page.line(&cells.collect::<Vec<_>>().join(GAP), if index == 0 { "2" } else { "" });
         last_cpu.clone_from(&row[0]);
+    }
+    if !left_out.is_empty() {
+        page.note(&format!("Not shown at this width: {}.", left_out.join(", ")));
     }
     if rows.len() == 1 {
         page.note("every histogram is off: `whylate histograms enable` switches them on");
     }
+}
+
+/// The columns that there is room for, and the titles of the others.
+fn fit(widths: &[usize], width_max: usize) -> (Vec<usize>, Vec<&'static str>) {
+    let mut shown: Vec<usize> = (0..widths.len()).collect();
+    let mut left_out = Vec::new();
+    for title in OPTIONAL {
+        let total: usize = shown.iter().map(|column| widths[*column] + GAP.len()).sum();
+        if total <= width_max + GAP.len() {
+            break;
+        }
+        shown.retain(|column| TITLES[*column] != title);
+        left_out.push(title);
+    }
+    (shown, left_out)
 }
 
 fn row(cpu: CpuId, histogram: &KernelHistogram) -> [String; TITLES.len()] {
@@ -116,5 +142,55 @@ fn push_wakeups(page: &mut Page, result: &HistogramsResult) {
     if result.lost > 0 {
         let text = format!("{} lost: the histograms lack as many.", count(result.lost));
         page.coloured(&text, Colour::Yellow);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::Facts;
+    use whylate_core::result::{
+        CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, Quantiles, WakeupTotals,
+    };
+
+    fn result() -> HistogramsResult {
+        let figures = Quantiles {
+            min_ns: 1_234,
+            p50_ns: 12_345,
+            p99_ns: 1_234_567,
+            p999_ns: 2_345_678,
+            max_ns: 9_876_543,
+            ..Quantiles::default()
+        };
+        let one = |kind| KernelHistogram {
+            kind,
+            samples: 123_456_789,
+            quantiles: Some(figures),
+            max_record: None,
+            histogram: Vec::new(),
+        };
+        let cpu = |cpu| CpuHistograms { cpu: CpuId(cpu), histograms: HistogramKind::ALL.map(one).to_vec() };
+        HistogramsResult {
+            format: HISTOGRAMS_FORMAT.to_owned(),
+            facts: Facts::default(),
+            source: HistogramSource::Bpf,
+            duration_ns: 1_000_000_000,
+            cpus: vec![cpu(0), cpu(101)],
+            ipis: None,
+            wakeups: WakeupTotals::default(),
+            lost: 0,
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for (width, left_out) in [(80, ""), (74, "p99"), (64, "p99, min"), (56, "p99, min, median")] {
+            let text = histograms(&result(), Style { color: false, width });
+            assert!(text.lines().all(|line| length(line) <= width), "{width}:\n{text}");
+            let note = format!("Not shown at this width: {left_out}.");
+            assert_eq!(text.contains("Not shown"), !left_out.is_empty(), "{width}:\n{text}");
+            assert!(left_out.is_empty() || text.contains(&note), "{width}:\n{text}");
+        }
     }
 }

@@ -93,7 +93,7 @@ fn push_spikes_and_noise(page: &mut Page, run: &RunResult) {
         page,
         &sentences(&causes::of_run(run)),
         &causes::events_of_run(run),
-        &causes::ipis_of_run(run),
+        &causes::Ipis::of_cells(&run.cells).sentences(),
     );
     let late = latency::of_run(run);
     if !late.is_empty() {
@@ -188,7 +188,7 @@ pub fn measure(measure: &MeasureResult, style: Style) -> Result<String, ReportEr
         &mut page,
         &sentences(&causes::first_causes("", spikes)),
         &causes::events("", spikes),
-        &causes::ipi_sentences(&[measure.ipis.as_slice()], &[]),
+        &causes::Ipis::of_records(&measure.ipis).sentences(),
     );
     page.warnings(&measure.warnings);
     Ok(page.finish())

@@ -108,12 +108,12 @@ impl Planner for CachePartitionPlan {
         Ok(planned)
     }
 
-    fn again(&self, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
+    fn again(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         // The group is there when everything is done: made by this treatment, or the plan was refused.
         if surroundings.root.exists(&format!("{MOUNT}/{GROUP}")) {
-            return Ok(Vec::new());
+            return Ok(Planned::default());
         }
-        Ok(self.plan(surroundings)?.changes)
+        self.plan(surroundings)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use whylate_core::plan::TreatmentKind;
 use whylate_core::{CpuSelector, Facts};
 use whylate_sys::host::archive;
 
@@ -104,10 +105,15 @@ fn resctrl_is_mounted_first_and_the_cache_parted_after_it() {
     assert!(planned.changes[0].required);
     let again = |text: &str| {
         let (_folder, surroundings) = machine(text);
-        partition(50, None).again(&surroundings).unwrap()
+        TreatmentKind::CachePartition(partition(50, None)).again(&surroundings).unwrap()
     };
-    assert_eq!(again(MACHINE), plan(MACHINE, 50, None).unwrap().changes);
-    assert_eq!(again(&format!("{MACHINE}== sys/fs/resctrl/whylate/schemata := L3:1=3f\n")), []);
+    let overlapping = format!("{MACHINE}== sys/fs/resctrl/db/schemata\nL3:0=fff;1=00f\n");
+    let parted = again(&overlapping);
+    assert_eq!(written(&parted)[1], "/sys/fs/resctrl/whylate/schemata = L3:1=3f");
+    assert_eq!(parted, plan(&overlapping, 50, None).unwrap());
+    assert_eq!(parted.warnings.len(), 1, "what shows only after the mount is said, too");
+    let done = again(&format!("{MACHINE}== sys/fs/resctrl/whylate/schemata := L3:1=3f\n"));
+    assert_eq!(done, Planned::default());
 }
 
 proptest! {

@@ -15,7 +15,6 @@ mod shield;
 mod smt;
 mod switches;
 
-use crate::change::Change;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::TreatmentKind;
 
@@ -41,10 +40,24 @@ impl Planner for TreatmentKind {
         }
     }
 
-    fn again(&self, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
+    fn again(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         match self {
             Self::Shield(plan) => plan.again(surroundings),
-            _ => Ok(Vec::new()),
+            Self::CachePartition(plan) => plan.again(surroundings),
+            Self::GpuPower(_)
+            | Self::Thp(_)
+            | Self::Ksm(_)
+            | Self::NumaBalancing(_)
+            | Self::Watchdog(_)
+            | Self::RtThrottling(_)
+            | Self::Sysfs(_)
+            | Self::Sysctl(_)
+            | Self::ModuleParameter(_)
+            | Self::IrqAffinity(_)
+            | Self::Affinity(_)
+            | Self::Governor(_)
+            | Self::SmtOff(_)
+            | Self::Idle(_) => Ok(Planned::default()),
         }
     }
 }

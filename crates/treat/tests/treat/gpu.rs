@@ -71,3 +71,15 @@ fn a_device_that_cannot_lock_its_clock_is_a_warning_and_nothing_is_left() {
     assert!(guard.undo().is_complete());
     assert_eq!(machine.text("/sys/bus/pci/devices/0000:01:00.0/power/control").trim(), "auto");
 }
+
+#[test]
+fn a_clock_that_was_locked_without_an_answer_is_unlocked() {
+    let machine = machine();
+    machine.set("/gpu-clock-unanswered", "x");
+    let target = Target::GpuClock { address: "0000:01:00.0".to_owned() };
+    let mut guard = machine.guard(false).unwrap();
+    let warnings = guard.apply("gpu-power", &[Change::optional(target, "1980,1980", "test")]).unwrap();
+    assert!(warnings.len() == 1 && warnings[0].text.contains("signal: 9"), "{warnings:?}");
+    assert_eq!(clock(&machine), (None, false), "what may have been done is undone at once");
+    assert!(guard.undo().is_complete());
+}

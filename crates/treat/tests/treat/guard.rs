@@ -3,8 +3,11 @@
 use crate::machine::{Machine, set};
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use whylate_core::Warning;
 use whylate_treat::journal::State;
-use whylate_treat::{Change, Fate, Holder, Reading, Target, TreatError, restore};
+use whylate_treat::{
+    Change, Fate, Holder, Impossible, Planned, Planner, Reading, Surroundings, Target, TreatError, restore,
+};
 
 const MACHINE: &str = "\
 == sys/a := 1
@@ -339,4 +342,34 @@ fn without_a_journal_nothing_is_changed() {
     assert!(error.contains("set WHYLATE_STATE_DIR"), "{error}");
     assert_eq!(std::fs::metadata(machine.path("/sys/a")).unwrap().permissions().mode() & 0o200, 0o200);
     assert_eq!(machine.text("/sys/a"), "1\n");
+}
+
+/// A treatment of which the half shows only when the first change was made.
+struct InTwoSteps;
+
+impl Planner for InTwoSteps {
+    fn plan(&self, _: &Surroundings) -> Result<Planned, Impossible> {
+        Ok(Planned::changes(vec![set("/sys/a", "2")]))
+    }
+
+    fn again(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        if surroundings.root.read_trimmed("/sys/c")?.as_deref() == Some("0") {
+            return Ok(Planned::default());
+        }
+        let warnings = vec![Warning::without_fix("half", "the other half is small")];
+        Ok(Planned { changes: vec![set("/sys/c", "0")], warnings })
+    }
+}
+
+#[test]
+fn what_shows_later_is_changed_and_warned_of_once() {
+    let machine = Machine::new(MACHINE);
+    let surroundings = machine.surroundings(None);
+    let mut guard = machine.guard(false).unwrap();
+    guard.apply("two", &InTwoSteps.plan(&surroundings).unwrap().changes).unwrap();
+    let warnings = guard.settle("two", &InTwoSteps, &surroundings).unwrap();
+    assert_eq!(warnings, [Warning::without_fix("half", "the other half is small")]);
+    assert_eq!(machine.text("/sys/c").trim(), "0");
+    assert!(guard.undo().is_complete());
+    assert_eq!(machine.text("/sys/c").trim(), "0-3");
 }

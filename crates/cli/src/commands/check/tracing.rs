@@ -20,7 +20,34 @@ struct Meaning {
     fix: &'static str,
 }
 
-const MEANINGS: [Meaning; 15] = [
+/// The file system with the kernel's trace buffers.
+const TRACEFS: &str = "tracefs";
+/// Histograms that whylate makes from a trace buffer.
+const FROM_TRACEFS: &str = "histograms from tracefs";
+/// What brings tracefs back.
+const FIX_TRACEFS: &str = "run as root on the host, on a kernel with CONFIG_TRACING";
+
+/// Tracers of the kernel: the name, the option that builds it, and what is lost without it.
+const TRACERS: [(&str, &str, &str); 4] = [
+    (
+        Tracer::Hwlat.name(),
+        Tracer::Hwlat.option(),
+        "gaps of the hardware and the firmware are found from user space only",
+    ),
+    (Tracer::Osnoise.name(), Tracer::Osnoise.option(), "the kernel does not account for its noise itself"),
+    (
+        Tracer::Timerlat.name(),
+        Tracer::Timerlat.option(),
+        "the kernel does not measure the latency of a timer itself",
+    ),
+    (
+        "function",
+        "CONFIG_FUNCTION_TRACER",
+        "a trace does not name the function that held a CPU (--profile functions)",
+    ),
+];
+
+const MEANINGS: [Meaning; 16] = [
     Meaning {
         name: "BPF programs",
         effect: "no causes of spikes (--causes) and no senders of interrupts; histograms come from a trace buffer, if at all",
@@ -62,6 +89,11 @@ const MEANINGS: [Meaning; 15] = [
         fix: "a kernel with the events exceptions:page_fault_user and _kernel",
     },
     Meaning {
+        name: "migrations",
+        effect: "the time after the measured thread was moved to another CPU is not named",
+        fix: "a kernel with the event sched:sched_migrate_task",
+    },
+    Meaning {
         name: "locks",
         effect: "locks that a task waited for are not named",
         fix: "Linux 5.19 or newer, which has the events lock:contention_begin and _end",
@@ -87,12 +119,12 @@ const MEANINGS: [Meaning; 15] = [
         fix: "",
     },
     Meaning {
-        name: "tracefs",
+        name: TRACEFS,
         effect: "nothing can be recorded (whylate trace record), and histograms have no fallback",
-        fix: "run as root on the host, on a kernel with CONFIG_TRACING",
+        fix: FIX_TRACEFS,
     },
     Meaning {
-        name: "histograms from tracefs",
+        name: FROM_TRACEFS,
         effect: "there are no histograms where BPF programs are refused",
         fix: "run as root on the host, on a kernel with CONFIG_ENABLE_EVENT_TRACING",
     },
@@ -133,55 +165,75 @@ fn described(facility: Facility) -> TracingFacility {
 fn tracefs(host: &HostRoot, online: &CpuSet) -> Vec<TracingFacility> {
     let config =
         HistogramsConfig { kinds: vec![HistogramKind::Wakeup], ..HistogramsConfig::new(online.clone()) };
-    // This mounts tracefs where it is not, for the moment.
-    let tried = LatencyHistograms::start(host, &config, Some(HistogramSource::Tracefs), false)
-        .and_then(|(running, _)| running.finish());
-    let found = Tracefs::find(host);
-    let tracers = found.as_ref().map(Tracefs::tracers).unwrap_or_default();
-    let missing_tracefs = match (&tried, &found) {
-        (Ok(()), _) | (_, Ok(_)) => None,
-        (_, Err(error)) => Some(error.to_string()),
-    };
-    let mut facilities = vec![
-        described(Facility { name: "tracefs".to_owned(), missing: missing_tracefs }),
-        described(Facility {
-            name: "histograms from tracefs".to_owned(),
-            missing: tried.err().map(|error| error.to_string()),
-        }),
-    ];
-    if found.is_err() {
-        return facilities;
-    }
-    for (name, option, effect) in [
-        (
-            Tracer::Hwlat.name(),
-            Tracer::Hwlat.option(),
-            "gaps of the hardware and the firmware are found from user space only",
-        ),
-        (
-            Tracer::Osnoise.name(),
-            Tracer::Osnoise.option(),
-            "the kernel does not account for its noise itself",
-        ),
-        (
-            Tracer::Timerlat.name(),
-            Tracer::Timerlat.option(),
-            "the kernel does not measure the latency of a timer itself",
-        ),
-        (
-            "function",
-            "CONFIG_FUNCTION_TRACER",
-            "a trace does not name the function that held a CPU (--profile functions)",
-        ),
-    ] {
-        let works = tracers.iter().any(|known| known == name);
-        facilities.push(TracingFacility {
+    // This mounts tracefs where it is not, for the moment: what it offers is looked at meanwhile.
+    let started = LatencyHistograms::start(host, &config, Some(HistogramSource::Tracefs), false);
+    let found = Tracefs::find(host).map(|tracefs| tracefs.tracers()).map_err(|error| error.to_string());
+    let tried = started.and_then(|(running, _)| running.finish()).map_err(|error| error.to_string());
+    [
+        described(Facility { name: TRACEFS.to_owned(), missing: found.as_ref().err().cloned() }),
+        described(Facility { name: FROM_TRACEFS.to_owned(), missing: tried.err() }),
+    ]
+    .into_iter()
+    .chain(tracers(&found))
+    .collect()
+}
+
+/// One line for each tracer: the names of those that the kernel was built with, or why nobody can tell.
+fn tracers(found: &Result<Vec<String>, String>) -> impl Iterator<Item = TracingFacility> {
+    TRACERS.into_iter().map(|(name, option, effect)| {
+        let works = found.as_ref().is_ok_and(|known| known.iter().any(|known| known == name));
+        let (reason, fix) = match found {
+            Ok(_) => (format!("this kernel was built without {option}"), format!("a kernel with {option}=y")),
+            Err(reason) => (reason.clone(), FIX_TRACEFS.to_owned()),
+        };
+        TracingFacility {
             name: format!("tracer {name}"),
             works,
-            reason: (!works).then(|| format!("this kernel was built without {option}")),
+            reason: (!works).then_some(reason),
             effect: (!works).then(|| effect.to_owned()),
-            fix: (!works).then(|| format!("a kernel with {option}=y")),
-        });
+            fix: (!works).then_some(fix),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_is_tried_has_a_meaning_and_nothing_else() {
+        let mut names = whylate_bpf::facility_names();
+        names.extend([TRACEFS, FROM_TRACEFS].map(str::to_owned));
+        for name in &names {
+            let is_known = MEANINGS.iter().any(|meaning| meaning.name == name);
+            assert!(is_known || name.starts_with("histogram "), "`{name}` has no meaning");
+        }
+        if names.len() > 3 {
+            // In a build with BPF programs.
+            for Meaning { name, .. } in MEANINGS {
+                assert!(names.iter().any(|known| known == name), "nobody tries `{name}`");
+            }
+        }
     }
-    facilities
+
+    #[test]
+    fn what_is_tried_has_the_names_that_were_promised() {
+        let found: Vec<String> = whylate_bpf::facilities().into_iter().map(|one| one.name).collect();
+        let names = whylate_bpf::facility_names();
+        // Where programs are refused, that is all there is.
+        assert!(found == names || found == names[..1], "{found:?}");
+    }
+
+    #[test]
+    fn a_tracer_that_nobody_can_ask_for_says_why() {
+        let known = Ok(vec!["hwlat".to_owned(), "nop".to_owned()]);
+        let works: Vec<bool> = tracers(&known).map(|tracer| tracer.works).collect();
+        assert_eq!(works, [true, false, false, false]);
+        let missing: Vec<TracingFacility> = tracers(&Err("tracefs is not mounted".to_owned())).collect();
+        assert_eq!(missing.len(), TRACERS.len());
+        for tracer in missing {
+            assert_eq!((tracer.works, tracer.reason.as_deref()), (false, Some("tracefs is not mounted")));
+            assert!(tracer.effect.is_some() && tracer.fix.as_deref() == Some(FIX_TRACEFS));
+        }
+    }
 }

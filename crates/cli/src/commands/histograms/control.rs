@@ -21,6 +21,8 @@ use whylate_core::{CpuSet, Warning};
 const FOLDER_VARIABLE: &str = "WHYLATE_RUNTIME_DIR";
 /// How long either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// After a connection that could not be taken.
+const REST: Duration = Duration::from_millis(100);
 /// Longest line that is read.
 const LINE_MAX: u64 = 64 << 10;
 
@@ -93,8 +95,12 @@ impl Server {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
         let (sender, requests) = channel();
         std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                accept(stream, &sender);
+            for stream in listener.incoming() {
+                match stream {
+                    Ok(stream) => accept(stream, &sender),
+                    // Mostly for want of file descriptors: the next attempt would fail as fast.
+                    Err(_) => std::thread::sleep(REST),
+                }
             }
         });
         Ok(Self { path, requests })

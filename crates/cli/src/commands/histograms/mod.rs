@@ -5,7 +5,9 @@ mod screen;
 mod tree;
 mod waits;
 
-use crate::arguments::{ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat};
+use crate::arguments::{
+    ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities,
+};
 use crate::exit::Ending;
 use crate::progress::Meter;
 use crate::{machine, output, signals};
@@ -28,6 +30,10 @@ use whylate_trace::record::histograms::LatencyHistograms;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Shortest time between two tables: what the terminal and the eye can follow.
 const INTERVAL_MIN: Nanos = Nanos::from_millis(100);
+/// When it is said that nobody was counted: by then a machine with real-time tasks has woken one.
+const NOBODY_AFTER: Duration = Duration::from_secs(1);
+/// What counts more tasks.
+const ORDINARY_TOO: &str = "add --priority all, which counts ordinary tasks, too";
 
 pub(super) fn execute(arguments: &HistogramsArguments) -> Result<Ending> {
     let tell = |act, of: &ControlArguments| {
@@ -57,8 +63,8 @@ fn run(arguments: &HistogramsArguments) -> Result<Ending> {
     };
     let asked_to_stop = signals::watch()?;
     let started = LatencyHistograms::start(&HostRoot::real(), &config, arguments.source, arguments.ipis);
+    let duration = (arguments.duration.0 > 0).then(|| Duration::from_nanos(arguments.duration.0));
     if let Err(RecordError::Unavailable(_)) = &started {
-        let duration = (arguments.duration.0 > 0).then(|| Duration::from_nanos(arguments.duration.0));
         for line in waits::lines(&machine::root(), &config.cpus, duration) {
             output::message(&line);
         }
@@ -67,8 +73,8 @@ fn run(arguments: &HistogramsArguments) -> Result<Ending> {
     warnings.extend(more);
     let (server, more) = Server::start();
     warnings.extend(more);
-    let mut session =
-        Session { arguments, facts, warnings, histograms, server, tree, started: Instant::now() };
+    let started = Instant::now();
+    let mut session = Session { arguments, duration, facts, warnings, histograms, server, tree, started };
     let outcome = session.count(&|| asked_to_stop.load(Ordering::Relaxed));
     // Whatever happened, the machine is given back first.
     let Session { histograms, .. } = session;
@@ -98,6 +104,8 @@ fn config(arguments: &HistogramsArguments, cpus: CpuSet) -> Result<HistogramsCon
 /// Counting under way.
 struct Session<'a> {
     arguments: &'a HistogramsArguments,
+    /// `None`: until told to end.
+    duration: Option<Duration>,
     facts: Facts,
     warnings: Vec<Warning>,
     histograms: LatencyHistograms,
@@ -109,8 +117,7 @@ struct Session<'a> {
 impl Session<'_> {
     /// Counts until the time is over or the user wants it to end; the last figures.
     fn count(&mut self, asked_to_stop: &dyn Fn() -> bool) -> Result<HistogramsResult> {
-        let arguments = self.arguments;
-        let duration = (arguments.duration.0 > 0).then(|| Duration::from_nanos(arguments.duration.0));
+        let (arguments, duration) = (self.arguments, self.duration);
         let interval = Duration::from_nanos(arguments.interval.0);
         let is_live = arguments.format == HistogramsFormat::Terminal
             && !arguments.printing.json
@@ -118,6 +125,8 @@ impl Session<'_> {
         let mut screen = is_live.then(Screen::default);
         let mut meter = Meter::new(arguments.printing.quiet || is_live, arguments.duration);
         meter.label("histograms");
+        // To read every histogram costs the CPUs that are measured.
+        let is_watched = is_live || self.tree.is_some() || !arguments.printing.quiet;
         if let Some(tree) = &mut self.tree {
             tree.show_switches(&mut self.histograms)?;
         }
@@ -127,7 +136,7 @@ impl Session<'_> {
             let is_over = duration.is_some_and(|duration| elapsed >= duration) || asked_to_stop();
             self.histograms.poll()?;
             self.serve()?;
-            if is_over || elapsed >= next {
+            if is_over || (is_watched && elapsed >= next) {
                 next = elapsed + interval;
                 let result = self.result()?;
                 self.show(&result, screen.as_mut(), &mut meter)?;
@@ -171,7 +180,7 @@ impl Session<'_> {
     fn serve(&mut self) -> Result<()> {
         while let Some((request, answer)) = self.server.as_ref().and_then(Server::next) {
             let done = self.perform(&request);
-            answer.send(done.map_err(|error| error.to_string()));
+            answer.send(done.map_err(|error| format!("{error:#}")));
         }
         let requests = self.tree.as_mut().map(Tree::requests).unwrap_or_default();
         for request in requests {
@@ -223,11 +232,18 @@ impl Session<'_> {
     fn result(&mut self) -> Result<HistogramsResult> {
         let snapshot = self.histograms.read()?;
         let counts = snapshot.counts;
+        let elapsed = self.started.elapsed();
+        let is_on = snapshot.cpus.iter().any(|cpu| !cpu.histograms.is_empty());
+        let mut warnings = self.warnings.clone();
+        if is_on && counts.wakeups == 0 && elapsed >= self.duration.unwrap_or(NOBODY_AFTER).min(NOBODY_AFTER)
+        {
+            warnings.push(nobody(self.arguments, self.histograms.cpus()));
+        }
         Ok(HistogramsResult {
             format: HISTOGRAMS_FORMAT.to_owned(),
             facts: self.facts.clone(),
             source: self.histograms.source(),
-            duration_ns: self.started.elapsed().as_nanos() as u64,
+            duration_ns: elapsed.as_nanos() as u64,
             cpus: snapshot.cpus,
             ipis: self.histograms.ipis()?,
             wakeups: WakeupTotals {
@@ -236,7 +252,23 @@ impl Session<'_> {
                 elsewhere: counts.elsewhere,
             },
             lost: counts.lost,
-            warnings: self.warnings.clone(),
+            warnings,
         })
+    }
+}
+
+/// Why every figure is missing.
+fn nobody(arguments: &HistogramsArguments, cpus: &CpuSet) -> Warning {
+    let Priorities { min, max } = arguments.priority;
+    let task = arguments.task.as_ref().map(|task| format!(" named by --task {task}")).unwrap_or_default();
+    let (priorities, fix) = match min == i32::MIN {
+        true => (String::new(), None),
+        false if min == max => (format!(" of priority {min}"), Some(ORDINARY_TOO)),
+        false => (format!(" of the priorities {min} to {max}"), Some(ORDINARY_TOO)),
+    };
+    let text = format!("no task{task}{priorities} was woken up on CPU {cpus}: the histograms are empty");
+    match fix {
+        Some(fix) => Warning::new("no-wakeups", text, fix),
+        None => Warning::without_fix("no-wakeups", text),
     }
 }

@@ -11,24 +11,30 @@ pub(super) struct Screen {
 
 impl Screen {
     /// Replaces what was drawn before. What does not fit into the terminal is left out: lines that have scrolled away
-    /// cannot be reached again.
+    /// cannot be reached again, and a line that went on in the next one would be counted as one.
     pub(super) fn draw(&mut self, text: &str) -> Result<()> {
         let rows = rustix::termios::tcgetwinsize(std::io::stdout())
             .map_or(24, |size| usize::from(size.ws_row))
             .max(4);
-        let mut frame = self.back();
-        let lines: Vec<&str> = text.lines().collect();
-        let shown = lines.len().min(rows - 1);
-        for line in &lines[..shown] {
-            frame.push_str(line);
-            // Whatever was longer before is wiped.
-            frame.push_str("\u{1b}[K\n");
-        }
-        frame.push_str("\u{1b}[J");
-        self.lines = shown;
+        let frame = self.frame(text, rows - 1);
         let mut output = std::io::stdout().lock();
         output.write_all(frame.as_bytes())?;
         Ok(output.flush()?)
+    }
+
+    /// What replaces the lines that are there by the first ones of `text`.
+    fn frame(&mut self, text: &str, lines_max: usize) -> String {
+        // What is longer than the terminal is wide is cut off, and not wrapped.
+        let mut frame = format!("\u{1b}[?7l{}", self.back());
+        self.lines = 0;
+        for line in text.lines().take(lines_max) {
+            frame.push_str(line);
+            // Whatever was longer before is wiped; a colour whose end was cut off ends here.
+            frame.push_str("\u{1b}[0m\u{1b}[K\n");
+            self.lines += 1;
+        }
+        frame.push_str("\u{1b}[J\u{1b}[?7h");
+        frame
     }
 
     /// Takes it away.
@@ -41,5 +47,20 @@ impl Screen {
     /// Goes to the first line of what is there.
     fn back(&self) -> String {
         if self.lines == 0 { String::new() } else { format!("\u{1b}[{}F", self.lines) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_drawn_over_the_one_before_and_wraps_nothing() {
+        let mut screen = Screen::default();
+        let first = screen.frame("one\ntwo\nthree\n", 2);
+        assert_eq!(first, "\u{1b}[?7lone\u{1b}[0m\u{1b}[K\ntwo\u{1b}[0m\u{1b}[K\n\u{1b}[J\u{1b}[?7h");
+        let second = screen.frame("four", 2);
+        assert!(second.starts_with("\u{1b}[?7l\u{1b}[2Ffour"), "{second:?}");
+        assert!(screen.frame("", 2).starts_with("\u{1b}[?7l\u{1b}[1F\u{1b}[J"));
     }
 }

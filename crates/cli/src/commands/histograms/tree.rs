@@ -9,12 +9,15 @@ use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use whylate_core::result::{CpuHistograms, HistogramKind};
+use whylate_core::CpuId;
+use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram};
 use whylate_report::osadl::{self, SWITCHES, folder};
 use whylate_trace::record::histograms::LatencyHistograms;
 
 /// The file by which a folder is known to be such a tree.
 const MARK: &str = ".whylate-histograms";
+/// End of the name of a file that is not whole yet.
+const UNFINISHED: &str = ".part";
 
 /// A tree under way.
 #[derive(Debug)]
@@ -22,8 +25,10 @@ pub(super) struct Tree {
     top: PathBuf,
     /// What each switch was when it was written last.
     switches: HashMap<HistogramKind, bool>,
-    /// What the files hold, where that takes long to write again.
-    written: HashMap<String, u64>,
+    /// What the files of each CPU and kind show.
+    written: HashMap<(CpuId, HistogramKind), KernelHistogram>,
+    /// Whether files of an earlier time may be there.
+    has_old: bool,
 }
 
 impl Tree {
@@ -43,7 +48,12 @@ impl Tree {
         for kind in HistogramKind::ALL {
             fs::write(top.join(folder(kind)).join("reset"), "").with_context(failed)?;
         }
-        Ok(Self { top: top.to_owned(), switches: HashMap::new(), written: HashMap::new() })
+        Ok(Self {
+            top: top.to_owned(),
+            switches: HashMap::new(),
+            written: HashMap::new(),
+            has_old: !is_empty,
+        })
     }
 
     /// Brings the files in `enable` to what is on.
@@ -91,14 +101,46 @@ impl Tree {
         requests
     }
 
-    /// Writes what has changed.
+    /// Writes what has changed: one file has more than ten thousand lines.
     pub(super) fn write(&mut self, cpus: &[CpuHistograms]) -> Result<()> {
+        if std::mem::take(&mut self.has_old) {
+            self.remove_old(cpus)?;
+        }
         for cpu in cpus {
-            for file in osadl::files(cpu) {
-                let sum = checksum(&file.text);
-                if self.written.get(&file.path) != Some(&sum) {
+            for one in &cpu.histograms {
+                let key = (cpu.cpu, one.kind);
+                if self.written.get(&key) == Some(one) {
+                    continue;
+                }
+                for file in osadl::files(cpu.cpu, one) {
                     self.replace(&self.top.join(&file.path), &file.text)?;
-                    self.written.insert(file.path, sum);
+                }
+                self.written.insert(key, one.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what an earlier time has left of CPUs and kinds that are not counted now: a script would take it for
+    /// figures of today.
+    fn remove_old(&self, cpus: &[CpuHistograms]) -> Result<()> {
+        for kind in HistogramKind::ALL {
+            let is_counted = |cpu: CpuId| {
+                let of_cpu = cpus.iter().filter(|one| one.cpu == cpu).flat_map(|one| &one.histograms);
+                of_cpu.into_iter().any(|one| one.kind == kind)
+            };
+            let place = self.top.join(folder(kind));
+            for entry in fs::read_dir(&place).with_context(|| format!("cannot read {}", place.display()))? {
+                let name = entry.with_context(|| format!("cannot read {}", place.display()))?.file_name();
+                let text = name.to_string_lossy();
+                let unfinished = text.strip_suffix(UNFINISHED).map(|name| name.trim_start_matches('.'));
+                let is_old = match unfinished {
+                    Some(name) => osadl::cpu_of(name).is_some(),
+                    None => osadl::cpu_of(&text).is_some_and(|cpu| !is_counted(cpu)),
+                };
+                if is_old {
+                    let path = place.join(&name);
+                    fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
                 }
             }
         }
@@ -114,15 +156,59 @@ impl Tree {
     }
 
     fn replace(&self, path: &Path, text: &str) -> Result<()> {
-        let unfinished = path.with_extension("part");
+        // With a dot before it, so that `CPU*` does not find it.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let unfinished = path.with_file_name(format!(".{name}{UNFINISHED}"));
         self.put(&unfinished, text)?;
         fs::rename(&unfinished, path).with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
-fn checksum(text: &str) -> u64 {
-    use std::hash::{DefaultHasher, Hasher as _};
-    let mut hasher = DefaultHasher::new();
-    hasher.write(text.as_bytes());
-    hasher.finish()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(cpus: &[u32], samples: u64) -> Vec<CpuHistograms> {
+        let one = KernelHistogram {
+            kind: HistogramKind::Wakeup,
+            samples,
+            quantiles: None,
+            max_record: None,
+            histogram: vec![(1_000, samples)],
+        };
+        let cpu = |cpu: &u32| CpuHistograms { cpu: CpuId(*cpu), histograms: vec![one.clone()] };
+        cpus.iter().map(cpu).collect()
+    }
+
+    #[test]
+    fn files_of_an_earlier_time_go_and_nobody_elses() {
+        let top = tempfile::tempdir().unwrap();
+        let wakeup = top.path().join("wakeup");
+        Tree::create(top.path()).unwrap().write(&counted(&[0, 3], 1)).unwrap();
+        fs::write(wakeup.join(".CPU3.part"), "cut off").unwrap();
+        fs::write(wakeup.join("notes.part"), "mine").unwrap();
+        let mut tree = Tree::create(top.path()).unwrap();
+        assert!(wakeup.join("CPU3").exists(), "they stay until there is something to write");
+        tree.write(&counted(&[0], 2)).unwrap();
+        let mut names: Vec<String> = fs::read_dir(&wakeup)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["CPU0", "max_latency-CPU0", "notes.part", "reset", "sharedprio"]);
+        assert!(fs::read_to_string(wakeup.join("CPU0")).unwrap().contains("#Total samples: 2\n"));
+    }
+
+    #[test]
+    fn what_is_unchanged_is_not_written_again() {
+        let top = tempfile::tempdir().unwrap();
+        let mut tree = Tree::create(top.path()).unwrap();
+        tree.write(&counted(&[0], 1)).unwrap();
+        let file = top.path().join("wakeup/CPU0");
+        fs::write(&file, "looked at").unwrap();
+        tree.write(&counted(&[0], 1)).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "looked at");
+        tree.write(&counted(&[0], 2)).unwrap();
+        assert!(fs::read_to_string(&file).unwrap().contains("#Total samples: 2\n"));
+    }
 }

@@ -12,7 +12,6 @@ mod interrupts;
 mod noise;
 mod processes;
 
-use crate::change::Change;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::ShieldPlan;
 use whylate_core::{CpuId, CpuSet, Warning};
@@ -55,11 +54,12 @@ impl Planner for ShieldPlan {
         Ok(planned)
     }
 
-    fn again(&self, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
+    fn again(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         if !self.processes {
-            return Ok(Vec::new());
+            return Ok(Planned::default());
         }
-        processes::stragglers(&sides(self, surroundings)?, self.method, surroundings)
+        let stragglers = processes::stragglers(&sides(self, surroundings)?, self.method, surroundings)?;
+        Ok(Planned::changes(stragglers))
     }
 }
 
