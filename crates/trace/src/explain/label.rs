@@ -156,7 +156,14 @@ impl Labeller<'_> {
         Label { kind: None, actor: None, pid: None, what, certainty: 1.0, reason: "", need: None }
     }
 
-    fn by(&self, kind: CauseKind, state: &State, what: &str, certainty: f64, reason: &'static str) -> Label {
+    pub(super) fn by(
+        &self,
+        kind: CauseKind,
+        state: &State,
+        what: &str,
+        certainty: f64,
+        reason: &'static str,
+    ) -> Label {
         let name = self.thread(state.pid);
         let what = if what.is_empty() { name.clone() } else { format!("{name}: {what}") };
         let pid = state.pid.filter(|pid| *pid != 0);

@@ -1,9 +1,13 @@
-//! Whether the whole machine stood still: firmware or a hypervisor that stops every CPU at once.
+//! What late timers tell of a silence: whether the whole machine stood still (firmware or a hypervisor that stops every
+//! CPU at once), or whether the CPU's own interrupts were off where no event says so.
 //!
 //! Silence alone proves nothing, an idle CPU is silent too. But where a timer of another CPU was due in the silence as
 //! well and came late as well, what stopped was more than the CPU that the task waited for. Two CPUs that both have
 //! interrupts off (one spins for a lock that the other one holds) look the same: one of the two has to have been where
 //! interrupts are taken.
+//!
+//! Interrupts that are off for a while are seen by the flags of events within; a function that records none in that time
+//! is seen by the CPU's own timer, which was due in the silence and came after it.
 
 use super::account::Piece;
 use super::label::{Label, Labeller};
@@ -29,12 +33,19 @@ struct LateTimer {
     at_ns: u64,
 }
 
-/// Gives the pieces in which the timer's interrupt did not come another kind where the machine stood still.
+/// Gives pieces in which a timer's interrupt did not come another kind: where the machine stood still, and where
+/// interrupts were off.
 pub(super) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
-    if !pieces.iter().any(is_open) {
+    if !pieces.iter().any(|piece| is_open(piece) || is_held_back(piece)) {
         return;
     }
     let timers = late_timers(labeller.window);
+    for piece in pieces.iter_mut().filter(|piece| is_held_back(piece)) {
+        if let Some(span) = piece.span.filter(|span| interrupts_were_off(piece, span, &timers, labeller)) {
+            let reason = "a timer of this CPU was due while it ran, and came late by it";
+            piece.label = labeller.by(CauseKind::IrqsOff, &span.state, "interrupts off", 0.7, reason);
+        }
+    }
     for piece in pieces.iter_mut().filter(|piece| is_open(piece)) {
         if stood_still(piece, &timers, labeller) {
             piece.label = Label {
@@ -55,6 +66,23 @@ fn is_open(piece: &Piece) -> bool {
     use CauseKind::{IdleExit, Irq, IrqsOff, TimerLate, Unattributed};
     let kind = matches!(piece.label.kind, Some(TimerLate | IdleExit | Unattributed | Irq | IrqsOff));
     kind && piece.to - piece.from >= LEAST_NS
+}
+
+/// Whether a thread of lower priority kept the CPU: it was not preempted, or nobody asked it to make room.
+fn is_held_back(piece: &Piece) -> bool {
+    let kind = matches!(piece.label.kind, Some(CauseKind::PreemptOff | CauseKind::Throttled));
+    kind && piece.to - piece.from >= LEAST_NS
+}
+
+fn interrupts_were_off(piece: &Piece, span: &Span, timers: &[LateTimer], labeller: &Labeller<'_>) -> bool {
+    let least = ((piece.to - piece.from) as f64 * PART) as u64;
+    let is_late_by_it = |timer: &LateTimer| {
+        // The handler is the first thing that happens after the silence.
+        let within = timer.due_ns > piece.from && timer.due_ns < piece.to && timer.at_ns >= piece.to;
+        timer.cpu == piece.cpu && within && piece.to - timer.due_ns >= least
+    };
+    let in_kernel = span.state.level == Level::Thread && !takes_interrupts(span, labeller);
+    in_kernel && timers.iter().any(is_late_by_it)
 }
 
 fn late_timers(window: &Window) -> Vec<LateTimer> {

@@ -115,6 +115,29 @@ fn a_machine_that_stops_in_kernel_code_is_told_by_a_cpu_where_interrupts_are_on(
 }
 
 #[test]
+fn a_function_without_events_had_interrupts_off_where_the_own_timer_came_late() {
+    // The timer came in time, and the thread that it found was asked to make room; its tick was due at 2400 us.
+    let behind = |tick: &str| {
+        let rest = format!(
+            "{}
+             1400.1 1 server-8 ....... timer_start 2400 2 tick_sched_timer
+             2001.9 1 server-8 .n..... fault
+             9000.2 1 server-8 dn.h... vec local_timer
+             {tick}
+             9000.4 1 server-8 dn.h... vecx local_timer
+             9001 1 server-8 d...2.. switch server-8:120 D > cyclictest-7:19",
+            found_by_timer("server-8", 2_001)
+        );
+        explained(&asleep_behind("server-8:120", &rest))
+    };
+    let late = behind("9000.3 1 server-8 dn.h... expire 9000 2 tick_sched_timer");
+    assert_eq!(only(&late).1, CauseKind::IrqsOff);
+    assert_eq!(only(&late).2, "server");
+    // Where no timer was late, nothing says so.
+    assert_eq!(only(&behind("")).1, CauseKind::PreemptOff);
+}
+
+#[test]
 fn page_faults_do_not_mean_that_interrupts_were_off() {
     // Their events come from the entry of an exception, where interrupts are off.
     let result = explained(&sleeping(&format!(
