@@ -9,8 +9,10 @@
 /* Segments that a CPU's ring holds: a power of two. */
 const volatile u32 ring_segments SECTION(".rodata") = 16384;
 
+/* The loader maps it: reading tens of thousands of segments by system calls would take longer than what they tell of. */
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(map_flags, BPF_F_MMAPABLE);
 	MAP_NUMBER(max_entries, 1);
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct segment);
@@ -61,7 +63,10 @@ ALWAYS_INLINE struct cpu_state *watched(u32 *ring)
 	return LIKELY(*ring) ? state : 0;
 }
 
-/* A place for a segment; complete() makes it count. An interrupt may take the next place in between. */
+/*
+ * A place for a segment; complete() makes it count. An interrupt may take the next place in between. That the count has
+ * gone up tells the loader that what was in the place is being overwritten.
+ */
 ALWAYS_INLINE struct segment *begin(struct cpu_state *state, u32 ring, u64 *number)
 {
 	*number = __sync_fetch_and_add(&state->segments, 1);

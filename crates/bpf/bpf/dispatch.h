@@ -23,8 +23,6 @@ struct dispatch_slot {
 };
 _Static_assert(sizeof(struct dispatch_slot) == 64, "dispatch.rs");
 
-#define BPF_F_MMAPABLE 1024
-
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	MAP_NUMBER(map_flags, BPF_F_MMAPABLE);

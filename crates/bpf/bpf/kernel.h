@@ -104,3 +104,4 @@ static struct pt_regs *(*bpf_task_pt_regs)(struct task_struct *task) = (void *)1
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_STACK_TRACE 7
 #define BPF_NOEXIST 1
+#define BPF_F_MMAPABLE 1024

@@ -5,9 +5,10 @@ use crate::explain::OWN;
 use crate::histograms::{Histograms, Watching};
 use crate::layout::{
     CPU_STATE_BYTES, IPI_COUNT_BYTES, IPI_KEY_BYTES, OWN_COMMAND, RING_STACKS, RawCounters, RawIpiCount,
-    RawIpiKey, RawSegment, RawStack, SEGMENT_BYTES, SEGMENTS_WRITTEN_AT, STACK_BYTES, text,
+    RawIpiKey, RawSegment, RawStack, SEGMENTS_WRITTEN_AT, STACK_BYTES, text,
 };
 use crate::object::Event;
+use crate::rings::{Rings, ring_size};
 use crate::segment::{Activity, Recording, Segment, Sender, Thread};
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
@@ -25,13 +26,6 @@ const STACKS: u32 = 2_048;
 const IPIS: u32 = 16_384;
 /// How much further than a window's begin is looked for what ends in it.
 const BEFORE_NS: u64 = 200_000;
-/// At most this many records are read for one window.
-const READ_MAX: u64 = 65_536;
-/// Records of all rings together (64 bytes each), and the least and the most that a ring holds: an interrupt storm
-/// writes several hundred thousand a second, and spikes are explained 20 times a second.
-const RINGS_TOTAL: u32 = 1 << 20;
-const RING_MIN: u32 = 1 << 14;
-const RING_MAX: u32 = 1 << 17;
 
 /// The facility that tells which function another CPU had called.
 pub(crate) const FUNCTIONS: &str = "functions run for other CPUs";
@@ -108,7 +102,7 @@ const VECTORS: [&str; 10] = [
 pub struct Causes {
     histograms: Histograms,
     cpus: CpuSet,
-    ring_segments: u64,
+    rings: Rings,
     symbols: Symbols,
     facilities: Vec<Facility>,
     /// Interrupts that were counted up to the last call of [`Self::ipis`].
@@ -126,10 +120,11 @@ impl Causes {
         let watching =
             Watching { cpus: cpus.clone(), late_ns: LATE_NS, ring_segments, stacks: STACKS, ipis: IPIS };
         let histograms = Histograms::start_watching(histograms, Some(&watching))?;
+        let rings = Rings::map(histograms.object(), cpus.len(), ring_segments)?;
         let mut causes = Self {
             histograms,
+            rings,
             cpus: cpus.clone(),
-            ring_segments: u64::from(ring_segments),
             symbols: Symbols::of_this_kernel(),
             facilities: Vec::new(),
             ipis_before: HashMap::new(),
@@ -225,41 +220,20 @@ impl Causes {
         self.histograms.watch_process(cpus, process)
     }
 
-    /// What took a CPU since `from_ns`, as far as it has ended by now. Ask soon: the record holds the last 16,384 to
-    /// 131,072 events of each CPU, fewer of each where there are many.
+    /// What took a CPU since `from_ns`, as far as it has ended by now. Ask soon: the last 16,384 to 65,536 events of
+    /// each CPU are looked at, fewer of each where there are many.
     ///
     /// # Errors
     /// When a map cannot be read.
     pub fn since(&self, cpu: CpuId, from_ns: u64) -> Result<Recording, BpfError> {
         let Some(ring) = self.cpus.iter().position(|one| one == cpu) else { return Ok(Recording::default()) };
         let written = self.written(cpu)?;
-        let oldest = written.saturating_sub(READ_MAX.min(self.ring_segments));
-        let mut recording = Recording { segments: Vec::new(), complete_from_ns: u64::MAX, lost: 0 };
-        let mut reached_begin = oldest == 0;
-        for number in (oldest..written).rev() {
-            let place = ring as u64 * self.ring_segments + number % self.ring_segments;
-            let bytes: [u8; SEGMENT_BYTES] = self.histograms.object().get("segments", place as u32)?;
-            let raw = RawSegment::read_from_bytes(&bytes).expect("the size is asserted");
-            match raw.number {
-                complete if complete == number + 1 => {}
-                // Overwritten by a newer one: what is older is gone too.
-                newer if newer > number + 1 => break,
-                // Being written just now.
-                _ => continue,
-            }
-            recording.complete_from_ns = recording.complete_from_ns.min(raw.end_ns);
-            // Segments are in the order of their ends, but for what interrupts each other.
-            if raw.end_ns < from_ns.saturating_sub(BEFORE_NS) {
-                reached_begin = true;
-                break;
-            }
-            recording.segments.extend(self.segment(ring as u32, &raw));
-        }
-        if reached_begin {
-            recording.complete_from_ns = 0;
-        }
-        recording.segments.reverse();
-        Ok(recording)
+        let from_ns = from_ns.saturating_sub(BEFORE_NS);
+        let mut found = self.rings.read(ring, written, from_ns);
+        let complete_from_ns = found.keep_whole(self.written(cpu)?, from_ns);
+        let found = found.segments;
+        let segments = found.iter().rev().filter_map(|raw| self.segment(ring as u32, raw)).collect();
+        Ok(Recording { segments, complete_from_ns, lost: 0 })
     }
 
     /// The interrupts that other CPUs sent to the watched ones since the last call.
@@ -376,13 +350,6 @@ impl Causes {
     }
 }
 
-/// How many segments the ring of each of so many CPUs holds.
-fn ring_size(cpus: usize) -> u32 {
-    let share = RINGS_TOTAL / u32::try_from(cpus.max(1)).unwrap_or(u32::MAX).min(RINGS_TOTAL);
-    // The power of two that is not above it.
-    (1 << share.ilog2()).clamp(RING_MIN, RING_MAX)
-}
-
 /// The thread that sent an interrupt; `None` where it has nothing to do with it.
 fn sender_name(key: &RawIpiKey) -> Option<String> {
     match key.command {
@@ -402,12 +369,7 @@ fn asker(stack: &[String]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{asker, ring_size};
-
-    #[test]
-    fn rings_are_smaller_where_there_are_many() {
-        assert_eq!([1, 8, 9, 64, 8192].map(ring_size), [1 << 17, 1 << 17, 1 << 16, 1 << 14, 1 << 14]);
-    }
+    use super::asker;
 
     #[test]
     fn the_machinery_of_function_calls_asks_for_nothing() {

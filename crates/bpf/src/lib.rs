@@ -25,6 +25,8 @@ mod histograms;
 mod layout;
 #[cfg(feature = "bpf")]
 mod object;
+#[cfg(feature = "bpf")]
+mod rings;
 pub mod segment;
 mod settings;
 mod snapshot;

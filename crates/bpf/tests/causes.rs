@@ -3,12 +3,14 @@
 #![cfg(feature = "bpf")]
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
-use rustix::thread::gettid;
+mod support;
+
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use support::unless_refused;
 use whylate_bpf::segment::{Activity, Recording, Segment};
-use whylate_bpf::{BpfError, Causes, HistogramsConfig, facilities};
+use whylate_bpf::{Causes, HistogramsConfig, facilities};
 use whylate_core::{CpuId, CpuSet};
 use whylate_sys::disturb::mapping::ChangingPage;
 use whylate_sys::{clock, schedule};
@@ -18,14 +20,7 @@ fn start(cpu: CpuId) -> Option<Causes> {
     let cpus = CpuSet::from_iter([cpu]);
     let mut config = HistogramsConfig::new(cpus.clone());
     config.kinds.clear();
-    match Causes::start(&cpus, &config) {
-        Ok(causes) => Some(causes),
-        Err(error @ (BpfError::Refused { .. } | BpfError::NoTypeInformation(_))) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    unless_refused(Causes::start(&cpus, &config))
 }
 
 fn last_cpu() -> CpuId {
@@ -44,7 +39,7 @@ fn spin(cpu: CpuId, time: Duration) -> (u32, u64) {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        (gettid().as_raw_nonzero().get() as u32, clock::thread_cpu_time().0 - before.0)
+        (schedule::id_of_this_thread(), clock::thread_cpu_time().0 - before.0)
     })
     .join()
     .unwrap()

@@ -3,7 +3,10 @@
 #![cfg(feature = "bpf")]
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
+mod support;
+
 use std::process::Command;
+use support::unless_refused;
 use whylate_bpf::BpfError;
 use whylate_bpf::dispatch::{DispatchSteps, Slot, Steps, TABLE_WORDS};
 use whylate_core::MonoTime;
@@ -12,14 +15,7 @@ use whylate_sys::{clock, schedule};
 
 #[test]
 fn each_wake_up_by_a_timer_shows_its_steps_in_order() {
-    let programs = match DispatchSteps::start() {
-        Ok(programs) => programs,
-        Err(error @ (BpfError::Refused { .. } | BpfError::NoTypeInformation(_))) => {
-            eprintln!("skipped: {error}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let Some(programs) = unless_refused(DispatchSteps::start()) else { return };
     let table = SharedWords::of_map(programs.table().unwrap(), TABLE_WORDS).unwrap();
     let mut slot = Slot::take(table.words(), schedule::id_of_this_thread()).unwrap();
     let mut seen = 0;

@@ -3,9 +3,11 @@
 #![cfg(feature = "bpf")]
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
-use rustix::thread::gettid;
+mod support;
+
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
+use support::unless_refused;
 use whylate_bpf::{BpfError, Histograms, HistogramsConfig, HistogramsSnapshot, TaskFilter};
 use whylate_core::result::{HistogramKind, KernelHistogram};
 use whylate_core::{CpuId, CpuSet, MonoTime};
@@ -14,14 +16,7 @@ use whylate_sys::{clock, schedule};
 
 /// Starts histograms, or says why the rest of the test is skipped.
 fn start(config: &HistogramsConfig) -> Option<Histograms> {
-    match Histograms::start(config) {
-        Ok(running) => Some(running),
-        Err(error @ (BpfError::Refused { .. } | BpfError::NoTypeInformation(_))) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    unless_refused(Histograms::start(config))
 }
 
 /// All tasks, whatever their priority, but only that thread.
@@ -47,7 +42,7 @@ impl Sleeper {
         let go = std::sync::Arc::new(AtomicU32::new(0));
         let asked = go.clone();
         let thread = std::thread::spawn(move || {
-            tell.send(gettid().as_raw_nonzero().get() as u32).unwrap();
+            tell.send(schedule::id_of_this_thread()).unwrap();
             // Yielding wakes nobody up, so that nothing but the sleeps below counts.
             while asked.load(SeqCst) == 0 {
                 std::thread::yield_now();
@@ -111,7 +106,7 @@ fn the_kernel_sees_no_more_than_the_task_does() {
     schedule::pin_this_thread(&own).unwrap();
     // Above the ordinary tasks of this machine; where BPF is refused, this is too.
     let _ = schedule::schedule_this_thread(Scheduling::Fifo(50));
-    let pid = gettid().as_raw_nonzero().get() as u32;
+    let pid = schedule::id_of_this_thread();
     let mut config = only(pid, own);
     config.kinds = vec![HistogramKind::TimerWakeupSwitch];
     let own = config.cpus.clone();

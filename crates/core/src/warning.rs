@@ -33,3 +33,8 @@ pub fn push_once(warnings: &mut Vec<Warning>, warning: Warning) {
         warnings.push(warning);
     }
 }
+
+/// Adds each of `more` as [`push_once`] does.
+pub fn push_all_once(warnings: &mut Vec<Warning>, more: impl IntoIterator<Item = Warning>) {
+    more.into_iter().for_each(|warning| push_once(warnings, warning));
+}

@@ -161,43 +161,29 @@ impl ProbeSpec {
     /// each method, followed by those of its two ways if they are measured; for the timerlat tracer each CPU's samples,
     /// and their part until the interrupt.
     pub fn lanes(&self) -> Vec<LaneSpec> {
-        match &self.kind {
-            ProbeKind::Roundtrip { pair, methods, halves, .. } => {
+        let series: Vec<Option<String>> = match &self.kind {
+            ProbeKind::Roundtrip { methods, halves, .. } => {
                 let parts: &[&str] = if *halves { &[THERE, BACK] } else { &[] };
-                let names = methods.iter().flat_map(|method| {
-                    let name = method.name();
-                    let parts = parts.iter().map(move |part| format!("{name}/{part}"));
-                    std::iter::once(name.to_owned()).chain(parts)
-                });
-                names.map(|name| LaneSpec { cpu: pair.from, series: Some(name) }).collect()
+                methods.iter().flat_map(|method| with_parts(method.name(), parts)).collect()
             }
             ProbeKind::Dispatch { source, parts, .. } => {
                 let parts: &[&str] = if *parts { &DISPATCH_PARTS } else { &[] };
-                let parts = parts.iter().map(|part| format!("{source}/{part}"));
-                let names: Vec<String> = std::iter::once(source.to_string()).chain(parts).collect();
-                let of_cpu = |cpu| names.iter().map(move |name| LaneSpec { cpu, series: Some(name.clone()) });
-                self.cpus.iter().flat_map(of_cpu).collect()
+                with_parts(&source.to_string(), parts).collect()
             }
             ProbeKind::Tracer { plan } => {
-                let name = plan.tracer.name().to_owned();
-                let part = (plan.tracer == Tracer::Timerlat).then(|| format!("{name}/{INTERRUPT}"));
-                let names: Vec<String> = std::iter::once(name).chain(part).collect();
-                let of = |cpu| {
-                    let series = names.clone().into_iter().map(Some);
-                    series.map(move |series| LaneSpec { cpu, series }).collect::<Vec<_>>()
-                };
-                self.cpus.iter().flat_map(of).collect()
+                let parts: &[&str] = if plan.tracer == Tracer::Timerlat { &[INTERRUPT] } else { &[] };
+                with_parts(plan.tracer.name(), parts).collect()
             }
             ProbeKind::Histograms { plan } => {
-                let series = |cpu| {
-                    let kinds = plan.kinds.iter();
-                    kinds.map(move |kind| LaneSpec { cpu, series: Some(kind.name().to_owned()) })
-                };
-                self.cpus.iter().flat_map(series).collect()
+                plan.kinds.iter().map(|kind| Some(kind.name().to_owned())).collect()
             }
-            ProbeKind::Timer { .. } | ProbeKind::Stall { .. } => {
-                self.cpus.iter().map(|cpu| LaneSpec { cpu, series: None }).collect()
-            }
+            ProbeKind::Timer { .. } | ProbeKind::Stall { .. } => vec![None],
+        };
+        let of_cpu = |cpu| series.iter().map(move |series| LaneSpec { cpu, series: series.clone() });
+        match &self.kind {
+            // One of its two CPUs takes the times.
+            ProbeKind::Roundtrip { pair, .. } => of_cpu(pair.from).collect(),
+            _ => self.cpus.iter().flat_map(of_cpu).collect(),
         }
     }
 
@@ -216,4 +202,11 @@ impl ProbeSpec {
             _ => None,
         }
     }
+}
+
+/// A series and those of its parts.
+fn with_parts<'p>(name: &str, parts: &'p [&str]) -> impl Iterator<Item = Option<String>> + use<'p> {
+    let whole = name.to_owned();
+    let parts_of = whole.clone();
+    std::iter::once(Some(whole)).chain(parts.iter().map(move |part| Some(format!("{parts_of}/{part}"))))
 }

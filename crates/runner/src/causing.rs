@@ -6,7 +6,7 @@ use std::sync::Arc;
 use whylate_bpf::{BpfError, CauseFinder, IpisByKind, Measured};
 use whylate_core::plan::{Policy, Tracer};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
-use whylate_core::warning::push_once;
+use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{CpuId, CpuSet, Warning};
 use whylate_probe::{ProbeKind, ProbeSpec};
 use whylate_store::{RowKey, RunDirectory, Span};
@@ -102,7 +102,7 @@ fn find(
 ) -> Option<Box<dyn FindsCauses>> {
     match machine.find_causes(probes, &experiment.facts) {
         Ok(finder) => {
-            finder.warnings().into_iter().for_each(|warning| push_once(warnings, warning));
+            push_all_once(warnings, finder.warnings());
             Some(finder)
         }
         Err(reason) => {

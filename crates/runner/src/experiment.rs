@@ -10,7 +10,7 @@ use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
 use whylate_core::result::RunState;
-use whylate_core::warning::push_once;
+use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Nanos, Plan, Warning};
 use whylate_probe::Progress;
 use whylate_store::{Execution, ExecutionState, Reader, RunDirectory, RunInfo, StoreError, assemble};
@@ -70,14 +70,12 @@ pub fn run(
     info.noise_floor_threshold_ns = experiment.noise_floor.as_ref().map(|_| NOISE_FLOOR_THRESHOLD.0);
     record_skipped(&mut info, experiment);
     info.warnings = options.warnings.clone();
-    experiment.warnings.iter().for_each(|warning| push_once(&mut info.warnings, warning.clone()));
+    push_all_once(&mut info.warnings, experiment.warnings.iter().cloned());
     // Before there is a directory: a run that is refused leaves none behind.
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
-    held.warnings.into_iter().for_each(|warning| push_once(&mut info.warnings, warning));
+    push_all_once(&mut info.warnings, held.warnings);
     let directory = RunDirectory::create(path, &info)?;
-    let causing = Causing::start(experiment, machine, &mut info.warnings);
-    let tracing = Tracing::start(experiment, machine, &mut info.warnings);
-    Course { experiment, machine, audience, directory, info, treating: held.treating, causing, tracing }.run()
+    Course::begin(experiment, machine, audience, directory, info, held.treating).run()
 }
 
 /// Goes on with the run in `path`: what is done stays, what is not is run (again).
@@ -104,23 +102,11 @@ pub fn resume(
         push_once(&mut info.warnings, Warning::without_fix("resumed-after-reboot", text));
     }
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
-    held.warnings.into_iter().for_each(|warning| push_once(&mut info.warnings, warning));
+    push_all_once(&mut info.warnings, held.warnings);
     record_skipped(&mut info, &experiment);
     (info.state, info.error) = (RunState::Running, None);
     directory.update_info(&info)?;
-    let causing = Causing::start(&experiment, machine, &mut info.warnings);
-    let tracing = Tracing::start(&experiment, machine, &mut info.warnings);
-    Course {
-        experiment: &experiment,
-        machine,
-        audience,
-        directory,
-        info,
-        treating: held.treating,
-        causing,
-        tracing,
-    }
-    .run()
+    Course::begin(&experiment, machine, audience, directory, info, held.treating).run()
 }
 
 /// Notes which cells cannot run on the machine as it is now, and why.
@@ -151,7 +137,21 @@ enum Stop {
     Broke(Nanos),
 }
 
-impl Course<'_> {
+impl<'a> Course<'a> {
+    /// Begins to look for causes and to record traces, where the plan wants that.
+    fn begin(
+        experiment: &'a Experiment,
+        machine: &'a dyn Machine,
+        audience: &'a mut dyn Audience,
+        directory: RunDirectory,
+        mut info: RunInfo,
+        treating: Option<Box<dyn Treating>>,
+    ) -> Self {
+        let causing = Causing::start(experiment, machine, &mut info.warnings);
+        let tracing = Tracing::start(experiment, machine, &mut info.warnings);
+        Self { experiment, machine, audience, directory, info, treating, causing, tracing }
+    }
+
     fn run(mut self) -> Result<RunInfo, RunError> {
         let stop = self.all_repeats();
         self.tracing.finish(&mut self.info.warnings);
@@ -164,9 +164,7 @@ impl Course<'_> {
                 return Err(error);
             }
         };
-        for warning in self.causing.losses() {
-            push_once(&mut self.info.warnings, warning);
-        }
+        push_all_once(&mut self.info.warnings, self.causing.losses());
         self.verify();
         (self.info.state, self.info.error) = match stop {
             Some(Stop::Asked) => (RunState::Interrupted, Some("stopped by the user".to_owned())),

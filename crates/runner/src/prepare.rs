@@ -6,7 +6,7 @@ use whylate_core::cpus::CpuError;
 use whylate_core::plan::{
     CellPlan, ExecPlan, LoadKind, LoadPlan, MemoryPlan, Policy, ProbePlan, SizeError, StallPlan, Threshold,
 };
-use whylate_core::warning::push_once;
+use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Bytes, CpuSelector, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_load::{EventKind, EventSpec, ExecSpec, LoadSpec, LoadWork, MemorySpec};
 use whylate_probe::{LaneSpec, Options, ProbeSpec, resolve};
@@ -96,7 +96,7 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
         if let Some(LaneSpec { cpu, .. }) = spec.lanes().into_iter().find(|lane| known.contains(lane)) {
             return Err(RunError::ProbeTwice { index, kind: probe.kind(), cpu });
         }
-        more.into_iter().for_each(|warning| push_once(&mut warnings, warning));
+        push_all_once(&mut warnings, more);
         probes.push(spec);
     }
     let noise_floor = noise_floor(&plan, &target, &facts, &options, &mut warnings);

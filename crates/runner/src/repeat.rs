@@ -9,12 +9,13 @@ use crate::machine::{Machine, RunningLoad};
 use crate::prepare::{Experiment, PreparedCell, PreparedLoad};
 use crate::tracing::Tracing;
 use crate::treating::Treating;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use whylate_core::result::TreatChange;
-use whylate_core::warning::push_once;
+use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Nanos, Warning};
 use whylate_load::LoadWork;
 use whylate_probe::{Batch, Elsewhere, Outcome, ProbeSpec};
@@ -27,6 +28,11 @@ const FLUSH_EVERY: Duration = Duration::from_secs(60);
 
 /// Code of the warning that a setting is not what it was before.
 pub const NOT_RESTORED: &str = "treatment-not-restored";
+
+/// Says what is not as it was before.
+pub(crate) fn not_restored(problem: impl fmt::Display) -> Warning {
+    Warning::new(NOT_RESTORED, format!("not restored: {problem}"), "whylate treat restore")
+}
 
 /// How a repeat ended that did not fail.
 pub(crate) enum RepeatEnd {
@@ -80,7 +86,7 @@ impl Repeat<'_> {
             let Some(treatment) = self.experiment.plan.treatment(name) else { continue };
             let Some(treating) = self.treating.as_mut() else { continue };
             let warnings = treating.apply(name, &treatment.kind, &self.experiment.target)?;
-            warnings.into_iter().for_each(|warning| push_once(self.warnings, warning));
+            push_all_once(self.warnings, warnings);
         }
         if let Some(changes) = self.treating.as_ref().map(|treating| treating.in_force()) {
             self.keep_changes(&changes)?;
@@ -94,10 +100,7 @@ impl Repeat<'_> {
         let Some(treating) = self.treating.as_mut() else { return };
         let report = treating.undo();
         let problems = report.problems().into_iter().chain(report.journal_error.clone());
-        for problem in problems {
-            let text = format!("not restored: {problem}");
-            push_once(self.warnings, Warning::new(NOT_RESTORED, text, "whylate treat restore"));
-        }
+        push_all_once(self.warnings, problems.map(not_restored));
         let changes: Vec<TreatChange> = report.outcomes.iter().map(TreatChange::from).collect();
         if let Err(error) = self.keep_changes(&changes) {
             let text = format!("what was undone is not kept in the run: {error}");
@@ -348,7 +351,7 @@ impl Repeat<'_> {
             match running.load.stop() {
                 Ok(end) => {
                     self.directory.add_rates(&running.key, end.rates);
-                    end.warnings.into_iter().for_each(|warning| push_once(self.warnings, warning));
+                    push_all_once(self.warnings, end.warnings);
                 }
                 Err(source) if outcome.is_ok() => {
                     outcome = Err(RepeatError::Load { name: running.name, source });

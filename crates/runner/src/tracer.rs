@@ -5,7 +5,7 @@
 
 use crate::error::RunError;
 use crate::prepare::Experiment;
-use crate::repeat::NOT_RESTORED;
+use crate::repeat::not_restored;
 use std::time::Duration;
 use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::record::{Interval, SpikeRecord};
@@ -100,8 +100,7 @@ pub(crate) fn measure(
         warnings.push(Warning::without_fix("tracer-lines-lost", text));
     }
     if let Err(error) = session.finish() {
-        let text = format!("not restored: {error}");
-        warnings.push(Warning::new(NOT_RESTORED, text, "whylate treat restore"));
+        warnings.push(not_restored(error));
     }
     outcome.map(|()| Outcome { warnings, broke: None, stopped })
 }

@@ -6,12 +6,12 @@
 
 use crate::machine::Machine;
 use crate::prepare::Experiment;
-use crate::repeat::NOT_RESTORED;
+use crate::repeat::not_restored;
 use std::collections::HashMap;
 use std::path::Path;
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{ExplainResult, SpikeTrace};
-use whylate_core::warning::push_once;
+use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{SeriesName, Warning};
 use whylate_probe::ProbeSpec;
 use whylate_store::{RowKey, RunDirectory};
@@ -45,7 +45,7 @@ impl Tracing {
         };
         match machine.start_trace(&request) {
             Ok((ring, more)) => {
-                more.into_iter().for_each(|warning| push_once(warnings, warning));
+                push_all_once(warnings, more);
                 let text = "events are recorded while the probes measure: every figure of this run contains what that \
                             costs";
                 push_once(
@@ -170,8 +170,7 @@ impl Tracing {
             push_once(warnings, Warning::without_fix("untraced-spikes", text));
         }
         if let Some(Err(error)) = self.keeper.take().map(Keeper::finish) {
-            let text = format!("not restored: {error}");
-            push_once(warnings, Warning::new(NOT_RESTORED, text, "whylate treat restore"));
+            push_once(warnings, not_restored(error));
         }
     }
 

@@ -101,6 +101,11 @@ impl Column<'_, Option<i64>> {
     fn get(&self, row: usize) -> Result<Option<u64>, Damage> {
         self.value(row)?.map(u64::try_from).transpose().map_err(|_| Damage::Negative(self.name))
     }
+
+    /// A number that came from a smaller type.
+    fn small(&self, row: usize) -> Result<Option<u32>, Damage> {
+        self.get(row)?.map(u32::try_from).transpose().map_err(|_| Damage::TooLarge(self.name))
+    }
 }
 
 impl Column<'_, f64> {
@@ -219,7 +224,7 @@ pub(crate) fn intervals(batch: &Batch) -> Result<Vec<(Arc<RowKey>, Interval)>, D
             cpu: probe.cpu(row)?,
             // Part of the key.
             series: None,
-            peer_cpu: peer_cpu.get(row)?.and_then(|cpu| u32::try_from(cpu).ok()).map(CpuId),
+            peer_cpu: peer_cpu.small(row)?.map(CpuId),
             counter_hz: counter_hz.get(row)?,
             start_ns,
             end_ns,
@@ -318,4 +323,21 @@ pub(crate) fn counters(batch: &Batch) -> Result<Vec<CounterRow>, Damage> {
         Ok(CounterRow { key: probe.key(row)?, span: span.get(row)?, record })
     };
     named.rows().map(counter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_no_writer_has_are_damage() {
+        let values = [None, Some(7), Some(-1), Some(1 << 32)];
+        let column = Column { name: "peer_cpu", values: &values };
+        let read: Vec<Result<Option<u32>, String>> =
+            (0..5).map(|row| column.small(row).map_err(|damage| damage.to_string())).collect();
+        assert_eq!((&read[0], &read[1]), (&Ok(None), &Ok(Some(7))));
+        for (found, reason) in read[2..].iter().zip(["negative", "too large", "too few"]) {
+            assert!(matches!(found, Err(text) if text.contains(reason)), "{found:?}");
+        }
+    }
 }

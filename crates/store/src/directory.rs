@@ -112,32 +112,17 @@ impl RunDirectory {
 
     /// Keeps intervals of a probe, with their histograms, for the next flush.
     pub fn add_intervals(&mut self, key: &Arc<RowKey>, intervals: impl IntoIterator<Item = Interval>) {
-        let mut keys = SeriesKeys::new(key);
-        let keyed = intervals.into_iter().map(|mut interval| {
-            let series = interval.series.take();
-            (keys.of(series.as_deref()), interval)
-        });
-        self.pending.intervals.extend(keyed);
+        self.pending.intervals.extend(keyed(key, intervals, |interval| interval.series.take()));
     }
 
     /// Keeps spikes of a probe for the next flush.
     pub fn add_spikes(&mut self, key: &Arc<RowKey>, spikes: impl IntoIterator<Item = SpikeRecord>) {
-        let mut keys = SeriesKeys::new(key);
-        let keyed = spikes.into_iter().map(|mut spike| {
-            let series = spike.series.take();
-            (keys.of(series.as_deref()), spike)
-        });
-        self.pending.spikes.extend(keyed);
+        self.pending.spikes.extend(keyed(key, spikes, |spike| spike.series.take()));
     }
 
     /// Keeps who made spikes of a probe late for the next flush.
     pub fn add_causes(&mut self, key: &Arc<RowKey>, causes: impl IntoIterator<Item = SpikeCauses>) {
-        let mut keys = SeriesKeys::new(key);
-        let keyed = causes.into_iter().map(|mut spike| {
-            let series = spike.series.take();
-            (keys.of(series.as_deref()), spike)
-        });
-        self.pending.causes.extend(keyed);
+        self.pending.causes.extend(keyed(key, causes, |spike| spike.series.take()));
     }
 
     /// Keeps the interrupts that other CPUs sent over `span` while a probe ran, for the next flush.
@@ -250,15 +235,23 @@ impl RunDirectory {
     /// Characters of names that do not belong in a file name become `_`.
     pub fn load_output_path(&self, key: &RateKey) -> PathBuf {
         let RateKey { cell, repeat, attempt, load, .. } = key;
-        let name = format!("{cell}-{repeat}-{attempt}-{load}.txt");
-        let safe = |c: char| if c.is_alphanumeric() || "+-_.".contains(c) { c } else { '_' };
-        self.path.join(LOADS_FOLDER).join(name.chars().map(safe).collect::<String>())
+        self.path.join(LOADS_FOLDER).join(file_name(&format!("{cell}-{repeat}-{attempt}-{load}.txt")))
     }
 
     /// The folder for recorded traces.
     pub fn traces_path(&self) -> PathBuf {
         self.path.join(TRACES_FOLDER)
     }
+}
+
+/// Rows of a probe, each with the key of its series, which is part of the key from then on.
+fn keyed<R>(
+    key: &Arc<RowKey>,
+    rows: impl IntoIterator<Item = R>,
+    take_series: impl Fn(&mut R) -> Option<String>,
+) -> impl Iterator<Item = (Arc<RowKey>, R)> {
+    let mut keys = SeriesKeys::new(key);
+    rows.into_iter().map(move |mut row| (keys.of(take_series(&mut row).as_deref()), row))
 }
 
 /// The keys of a probe's series: the series becomes part of the probe's name.
@@ -280,6 +273,12 @@ impl<'k> SeriesKeys<'k> {
         });
         Arc::clone(known)
     }
+}
+
+/// What belongs in a file name, each other character as `_`.
+pub(crate) fn file_name(text: &str) -> String {
+    let safe = |c: char| if c.is_alphanumeric() || "+-_.".contains(c) { c } else { '_' };
+    text.chars().map(safe).collect()
 }
 
 /// Where a flush writes.

@@ -44,6 +44,8 @@ pub(crate) enum Damage {
     TooFewValues(&'static str),
     #[error("the column `{0}` has a negative value")]
     Negative(&'static str),
+    #[error("the column `{0}` has a value that is too large")]
+    TooLarge(&'static str),
     #[error("the column `{0}` holds something that is no text")]
     NotText(&'static str),
     #[error("{0}")]

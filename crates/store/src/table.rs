@@ -71,16 +71,25 @@ const fn optional_double(name: &'static str) -> Column {
     Column { name, kind: Type::OptionalDouble, layout: Layout::Plain }
 }
 
+/// The columns of a table of probes: whose row it is, then what it says.
+macro_rules! of_probe {
+    ($($column:expr),+ $(,)?) => {
+        &[
+            text("run"),
+            text("cell"),
+            number("repeat"),
+            number("attempt"),
+            text("probe"),
+            number("cpu"),
+            $($column),+
+        ]
+    };
+}
+
 /// Samples per bucket, interval and CPU.
 pub(crate) const HISTOGRAMS: Table = Table {
     name: "histograms",
-    columns: &[
-        text("run"),
-        text("cell"),
-        number("repeat"),
-        number("attempt"),
-        text("probe"),
-        number("cpu"),
+    columns: of_probe![
         int("start_ns", Layout::Dictionary),
         int("lower_ns", Layout::Dictionary),
         int("count", Layout::Delta),
@@ -90,13 +99,7 @@ pub(crate) const HISTOGRAMS: Table = Table {
 /// What each probe saw on each CPU in each interval, but for the histogram.
 pub(crate) const INTERVALS: Table = Table {
     name: "intervals",
-    columns: &[
-        text("run"),
-        text("cell"),
-        number("repeat"),
-        number("attempt"),
-        text("probe"),
-        number("cpu"),
+    columns: of_probe![
         int("start_ns", Layout::Delta),
         int("end_ns", Layout::Delta),
         int("samples", Layout::Delta),
@@ -115,13 +118,7 @@ pub(crate) const INTERVALS: Table = Table {
 /// Moments above the threshold.
 pub(crate) const SPIKES: Table = Table {
     name: "spikes",
-    columns: &[
-        text("run"),
-        text("cell"),
-        number("repeat"),
-        number("attempt"),
-        text("probe"),
-        number("cpu"),
+    columns: of_probe![
         int("at_ns", Layout::Delta),
         int("latency_ns", Layout::Delta),
         int("sample", Layout::Delta),
@@ -131,13 +128,7 @@ pub(crate) const SPIKES: Table = Table {
 /// Who made the spikes late: a row for each contributor.
 pub(crate) const CAUSES: Table = Table {
     name: "causes",
-    columns: &[
-        text("run"),
-        text("cell"),
-        number("repeat"),
-        number("attempt"),
-        text("probe"),
-        number("cpu"),
+    columns: of_probe![
         int("at_ns", Layout::Delta),
         int("latency_ns", Layout::Delta),
         number("rank"),
@@ -158,13 +149,7 @@ pub(crate) const CAUSES: Table = Table {
 /// Interrupts that other CPUs sent.
 pub(crate) const IPIS: Table = Table {
     name: "ipis",
-    columns: &[
-        text("run"),
-        text("cell"),
-        number("repeat"),
-        number("attempt"),
-        text("probe"),
-        number("cpu"),
+    columns: of_probe![
         text("function"),
         optional_text("caller"),
         optional("from_cpu"),
@@ -195,13 +180,7 @@ pub(crate) const RATES: Table = Table {
 /// Interrupts and softirqs that were handled; lines that were not are left out.
 pub(crate) const INTERRUPTS: Table = Table {
     name: "interrupts",
-    columns: &[
-        text("run"),
-        text("cell"),
-        number("repeat"),
-        number("attempt"),
-        text("probe"),
-        number("cpu"),
+    columns: of_probe![
         text("line"),
         text("description"),
         int("start_ns", Layout::Dictionary),
@@ -213,13 +192,7 @@ pub(crate) const INTERRUPTS: Table = Table {
 /// The kernel's counters of each CPU.
 pub(crate) const COUNTERS: Table = Table {
     name: "counters",
-    columns: &[
-        text("run"),
-        text("cell"),
-        number("repeat"),
-        number("attempt"),
-        text("probe"),
-        number("cpu"),
+    columns: of_probe![
         int("start_ns", Layout::Dictionary),
         int("end_ns", Layout::Dictionary),
         optional("steal_ns"),

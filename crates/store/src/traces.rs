@@ -3,7 +3,7 @@
 //! A trace is there before its note, and is removed after it: one without a note is complete all the same, and only
 //! its place in the run is not known.
 
-use crate::directory::RunDirectory;
+use crate::directory::{RunDirectory, file_name};
 use crate::error::StoreError;
 use crate::info::write_json;
 use std::fs;
@@ -23,8 +23,7 @@ impl RunDirectory {
     /// A file for a new trace: `traces/<cell>-<repeat>-<attempt>-<number>.dat`, with the first number that is free.
     /// Characters of the cell's name that do not belong in a file name become `_`.
     pub fn new_trace_path(&self, cell: &str, repeat: u32, attempt: u32) -> PathBuf {
-        let safe = |c: char| if c.is_alphanumeric() || "+-_.".contains(c) { c } else { '_' };
-        let cell: String = cell.chars().map(safe).collect();
+        let cell = file_name(cell);
         let path = |number: u32| self.traces_path().join(format!("{cell}-{repeat}-{attempt}-{number}.dat"));
         // Of a number whose trace made room for another one, nothing is left.
         (1..).map(path).find(|path| !path.exists()).unwrap_or_else(|| path(0))

@@ -59,10 +59,8 @@ impl Log {
     }
 }
 
-/// Measures, and tells at once what was late.
+/// Measures, and tells at once what was late. It was started on another CPU, on which all but the loop stays.
 pub(crate) fn run(plant: Plant, cpu: CpuId, seconds: u64) -> Outcome<()> {
-    let elsewhere = CpuId(if cpu.0 == 0 { 1 } else { 0 });
-    schedule::pin_this_thread(&CpuSet::from_iter([elsewhere]))?;
     let log = Arc::new(Log::new());
     let fresh = (plant == Plant::PageFaults).then(|| vec![0u8; FRESH_BYTES]);
     println!("armed");
@@ -71,7 +69,7 @@ pub(crate) fn run(plant: Plant, cpu: CpuId, seconds: u64) -> Outcome<()> {
     let (ready, thread_id) = mpsc::channel();
     let (own, over) = (log.clone(), is_over.clone());
     let late = std::thread::spawn(move || {
-        let _ = ready.send(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+        let _ = ready.send(schedule::id_of_this_thread());
         let outcome = prepare(plant, cpu).map(|()| measure(plant, &own, fresh, seconds));
         over.store(true, Ordering::Release);
         outcome

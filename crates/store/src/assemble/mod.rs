@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use whylate_core::Warning;
 use whylate_core::result::{CellResult, ProbeResult, RUN_FORMAT, RunResult, RunState, SpikeTrace};
-use whylate_core::warning::push_once;
+use whylate_core::warning::push_all_once;
 
 /// `code` of the warnings about rows whose values cannot be right.
 pub const UNUSABLE_ROW: &str = "unusable-row";
@@ -39,9 +39,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         problems: Vec::new(),
     };
     for segment in reader.segments() {
-        for warning in collector.add_segment(segment) {
-            push_once(&mut warnings, warning);
-        }
+        push_all_once(&mut warnings, collector.add_segment(segment));
     }
     let (lines, unreadable) = latency_records::read(reader.path());
     warnings.extend(unreadable);
@@ -52,7 +50,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         });
     }
     let (mut traces, unreadable) = crate::traces::read(reader.path());
-    unreadable.into_iter().for_each(|warning| push_once(&mut warnings, warning));
+    push_all_once(&mut warnings, unreadable);
     let is_newest = |trace: &SpikeTrace| {
         collector.newest.get(&(trace.cell.as_str(), trace.repeat)).is_none_or(|it| *it == trace.attempt)
     };

@@ -10,11 +10,6 @@ use whylate_core::CpuId;
 use whylate_core::record::{IpiRecord, SpikeCauses};
 use whylate_core::result::{Cause, CauseKind};
 
-/// A number that came from a smaller type; one that does not fit it any more is taken for missing.
-fn small(value: Option<u64>) -> Option<u32> {
-    value.and_then(|value| u32::try_from(value).ok())
-}
-
 /// The parts of a text, which may be empty.
 fn parts(text: &str, separator: char) -> Vec<String> {
     text.split(separator).filter(|part| !part.is_empty()).map(str::to_owned).collect()
@@ -83,7 +78,7 @@ impl<'b> CauseColumns<'b> {
         Ok(Cause {
             kind,
             actor: self.actor.get(row)?,
-            pid: small(self.pid.get(row)?),
+            pid: self.pid.small(row)?,
             function: self.function.get(row)?,
             callers: parts(self.callers.get(row)?, ' '),
             from_ns: self.from_ns.get(row)?,
@@ -107,7 +102,7 @@ pub(crate) fn ipis(batch: &Batch) -> Result<Vec<IpiRow>, Damage> {
             cpu: probe.cpu(row)?,
             function: function.get(row)?.to_owned(),
             caller: caller.get(row)?,
-            from_cpu: small(from_cpu.get(row)?).map(CpuId),
+            from_cpu: from_cpu.small(row)?.map(CpuId),
             from_task: from_task.get(row)?,
             stack: parts(stack.get(row)?, ' '),
             count: count.get(row)?,
