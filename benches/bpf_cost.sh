@@ -12,17 +12,9 @@
 set -eu
 rounds=${1:-7}
 loops=${2:-30000}
-root=$(cd "$(dirname "$0")/.." && pwd)
-hold=${HOLD:-}
-if [ -z "$hold" ]; then
-    cargo build --quiet --release -p whylate-bpf --example hold --manifest-path "$root/Cargo.toml"
-    hold=${CARGO_TARGET_DIR:-$root/target}/release/examples/hold
-fi
-whylate=${WHYLATE:-}
-if [ -z "$whylate" ]; then
-    cargo build --quiet --release --manifest-path "$root/Cargo.toml"
-    whylate=${CARGO_TARGET_DIR:-$root/target}/release/whylate
-fi
+. "$(dirname "$0")/common.sh"
+hold=$(built "${HOLD:-}" examples/hold -p whylate-bpf --example hold)
+whylate=$(built "${WHYLATE:-}" whylate)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 

@@ -110,7 +110,7 @@ def row(whylate, seconds, name):
     command = [whylate, "measure", *probe, "--cpu", str(LAST), "--duration", f"{seconds}s"]
     command += ["--spikes", "2000", "--causes", "--json"]
     result = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    planted = queue.get()
+    planted = queue.get(timeout=seconds + 30)
     planter.join()
     own = [spike for spike in result["spikes"] if is_planted(spike, planted)]
     named = collections.Counter(spike["cause"]["kind"] for spike in own)
@@ -129,4 +129,5 @@ def main():
         row(whylate, seconds, name)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -9,12 +9,8 @@
 set -eu
 seconds=${1:-10}
 source=${2:-bpf}
-root=$(cd "$(dirname "$0")/.." && pwd)
-whylate=${WHYLATE:-}
-if [ -z "$whylate" ]; then
-    cargo build --quiet --release --manifest-path "$root/Cargo.toml"
-    whylate=${CARGO_TARGET_DIR:-$root/target}/release/whylate
-fi
+. "$(dirname "$0")/common.sh"
+whylate=$(built "${WHYLATE:-}" whylate)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 

@@ -33,10 +33,10 @@ pub(crate) const FUNCTIONS: &str = "functions run for other CPUs";
 pub(crate) const SENDERS: &str = "senders of interrupts";
 
 /// The facility of [`VECTORS`].
-const BY_VECTOR: &str = "interrupts by vector";
+pub(crate) const BY_VECTOR: &str = "interrupts by vector";
 
 /// What the events are for, and the programs for them.
-const EVENTS: [(&str, &[Event]); 9] = [
+pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
     (
         "interrupts by line",
         &[
@@ -171,11 +171,6 @@ impl Causes {
             }
         }
         Ok(None)
-    }
-
-    /// The names of [`Self::facilities`], in their order.
-    pub(crate) fn facility_names() -> impl Iterator<Item = &'static str> {
-        EVENTS.into_iter().map(|(name, _)| name).chain([BY_VECTOR])
     }
 
     /// What is recorded, and what is not, with the reason.

@@ -1,6 +1,6 @@
 //! What the kernel tells on this machine: each thing tried, not guessed.
 
-use crate::causes::Causes;
+use crate::causes::{BY_VECTOR, Causes, EVENTS};
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
 use whylate_core::CpuSet;
@@ -18,7 +18,8 @@ const FLUSHES: &str = "TLB flushes by interrupts";
 /// The names of everything that [`facilities`] tries, in its order.
 pub fn facility_names() -> Vec<String> {
     let histograms = HistogramKind::ALL.map(histogram);
-    let others = Causes::facility_names().chain([FUNCTION_NAMES, FLUSHES]).map(str::to_owned);
+    let events = EVENTS.into_iter().map(|(name, _)| name);
+    let others = events.chain([BY_VECTOR, FUNCTION_NAMES, FLUSHES]).map(str::to_owned);
     std::iter::once(PROGRAMS.to_owned()).chain(histograms).chain(others).collect()
 }
 

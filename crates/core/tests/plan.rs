@@ -423,3 +423,18 @@ fn the_histograms_probe_counts_all_of_real_time_tasks_unless_told_otherwise() {
         assert!(error.contains(words), "{wrong}: {error}");
     }
 }
+
+#[test]
+fn a_period_is_a_microsecond_to_an_hour_whatever_the_probe() {
+    for kind in ["timer", "dispatch"] {
+        let probe = |interval: &str| {
+            parse(&format!("name = \"p\"\n[[probe]]\nkind = \"{kind}\"\ninterval = \"{interval}\"\n"))
+        };
+        assert!(probe("1us").is_ok() && probe("1h").is_ok(), "{kind}");
+        for interval in ["0s", "999ns", "3601s"] {
+            let error = probe(interval).unwrap_err();
+            let expected = "is out of range; a period is 1us to 1h";
+            assert!(error.contains("probe[0].interval: ") && error.contains(expected), "{kind}: {error}");
+        }
+    }
+}

@@ -6,6 +6,7 @@
 //! here changes a setting of the machine.
 
 use crate::host::{HostError, HostRoot};
+use crate::schedule::id_of_this_thread;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::sync::Mutex;
@@ -118,8 +119,7 @@ pub(crate) fn enter(cpus: &CpuSet) -> io::Result<bool> {
     if hierarchy.version == 2 && group_of_this_process(&root).as_deref() != Some("/") {
         write(&root, &format!("{}/cgroup.procs", hierarchy.mount), std::process::id())?;
     }
-    let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-    write(&root, &hierarchy.members_file(), thread)?;
+    write(&root, &hierarchy.members_file(), id_of_this_thread())?;
     Ok(true)
 }
 

@@ -71,7 +71,6 @@ fn differs(outcome: &Undone, root: &HostRoot) -> Option<String> {
 mod tests {
     use super::*;
     use crate::change::Task;
-    use rustix::thread::gettid;
     use whylate_core::CpuSet;
     use whylate_sys::schedule;
 
@@ -89,7 +88,7 @@ mod tests {
         let root = HostRoot::real();
         let allowed = schedule::allowed_of_this_thread().unwrap();
         let one = CpuSet::single(allowed.first().unwrap());
-        let tid = gettid().as_raw_nonzero().get().cast_unsigned();
+        let tid = schedule::id_of_this_thread();
         let task = Task::find(&root, std::process::id(), tid).unwrap().unwrap();
         let affinity = || undone(Target::Affinity { task: task.clone() }, &one.to_string());
         if one != allowed {
@@ -107,7 +106,7 @@ mod tests {
     #[test]
     fn affinities_that_do_not_stay_have_failed() {
         let root = HostRoot::real();
-        let tid = gettid().as_raw_nonzero().get().cast_unsigned();
+        let tid = schedule::id_of_this_thread();
         let task = Task::find(&root, std::process::id(), tid).unwrap().unwrap();
         // No machine has this CPU, so that the task never gets it.
         let affinity = || undone(Target::Affinity { task: task.clone() }, "8191");

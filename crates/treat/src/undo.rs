@@ -202,7 +202,6 @@ pub fn restore(place: &JournalPlace, root: &HostRoot) -> Result<Report, TreatErr
 mod tests {
     use super::*;
     use crate::change::Change;
-    use rustix::thread::gettid;
     use std::time::{Duration, Instant};
     use whylate_sys::schedule;
 
@@ -213,7 +212,7 @@ mod tests {
         let holder = Holder::this_process("a test", None, false, &root);
         let mut journal = Journal::open(&JournalPlace::new(folder.path(), "treatments"), &holder).unwrap();
         let session = journal.begin_session(&holder).unwrap();
-        let tid = gettid().as_raw_nonzero().get().cast_unsigned();
+        let tid = schedule::id_of_this_thread();
         let task = Task::find(&root, std::process::id(), tid).unwrap().unwrap();
         let now = schedule::allowed_of_this_thread().unwrap().to_string();
         for entry in 1..=8 {

@@ -22,8 +22,8 @@ Examples:
 
 missed_timer_offsets: from a timer's programmed expiry to the wake-up of its task; wakeup: from the
 wake-up to the decision to run it; timerandwakeup: both; switchoff: from the decision to the task
-that runs; timerwakeupswitch: all of it, the preemption latency; sharedprio: wake-ups that waited for
-a task of equal or higher priority, which are in no other histogram of wake-ups.")]
+that runs; timerwakeupswitch: all of it, the preemption latency; sharedprio: wake-ups that waited
+for a task of equal or higher priority, which are in no other histogram of wake-ups.")]
 pub(crate) struct HistogramsArguments {
     #[command(subcommand)]
     pub(crate) command: Option<HistogramsCommand>,

@@ -25,6 +25,7 @@ pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments
 pub(crate) use measure::{
     DispatchArguments, MeasureCommand, ProbeArguments, RoundtripArguments, StallArguments, TimerArguments,
 };
+pub(crate) use parsers::or_endless;
 pub(crate) use plans::PlansArguments;
 pub(crate) use report::{ReportArguments, ReportFormat};
 pub(crate) use run::RunArguments;

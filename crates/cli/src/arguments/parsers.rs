@@ -8,6 +8,13 @@ pub(super) fn seconds(text: &str) -> Result<Nanos, UnitError> {
     Nanos::parse_with_default(text, "s")
 }
 
+/// The duration that was asked for, where 0 is until Ctrl-C.
+pub(crate) fn or_endless(duration: Nanos) -> Nanos {
+    // Longer than any machine stays up, short enough for every sum.
+    const ENDLESS: Nanos = Nanos::from_secs(400 * 86_400);
+    if duration.0 == 0 { ENDLESS } else { duration }
+}
+
 pub(super) fn microseconds(text: &str) -> Result<Nanos, UnitError> {
     Nanos::parse_with_default(text, "us")
 }

@@ -2,32 +2,30 @@
 
 use crate::arguments::{
     DispatchArguments, MeasureCommand, ProbeArguments, RoundtripArguments, StallArguments, TimerArguments,
+    or_endless,
 };
 use crate::exit::Ending;
 use crate::figures::{Collected, Figures};
 use crate::hook::Hook;
 use crate::progress::Meter;
 use crate::{machine, output, signals};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use whylate_bpf::CauseFinder;
-use whylate_core::plan::{DispatchPlan, Policy, ProbePlan, RoundtripPlan, StallPlan, TimerPlan};
+use whylate_core::plan::{
+    DispatchPlan, Policy, ProbePlan, RoundtripPlan, StallPlan, TimerPlan, check_period,
+};
 use whylate_core::result::{MEASURE_FORMAT, MeasureResult};
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning};
 use whylate_probe::{Options, ProbeSpec, measure, resolve};
 use whylate_stats::summary::SPIKES_KEPT;
 use whylate_sys::facts::preflight;
 
-/// "Until Ctrl-C": longer than any machine stays up, short enough for every sum.
-const ENDLESS: Nanos = Nanos::from_secs(400 * 86_400);
-
 pub(super) fn execute(command: MeasureCommand) -> Result<Ending> {
     let (facts, warnings) = machine::facts();
     match command {
         MeasureCommand::Timer(arguments) => {
             let cpus = timer_cpus(&arguments, &facts)?;
-            if arguments.interval.0 < 1_000 || arguments.interval.0 > 3_600_000_000_000 {
-                bail!("--interval {} is out of range; a period is 1us to 1h", arguments.interval);
-            }
+            check_period(arguments.interval).map_err(|message| anyhow!("--interval {message}"))?;
             let plan = ProbePlan::Timer(TimerPlan {
                 cpus: None,
                 interval: arguments.interval,
@@ -142,7 +140,7 @@ fn run(
     samples_max: Option<u64>,
     arguments: ProbeArguments,
 ) -> Result<Ending> {
-    let duration = if arguments.duration.0 == 0 { ENDLESS } else { arguments.duration };
+    let duration = or_endless(arguments.duration);
     let options = Options {
         warmup: arguments.warmup,
         duration,

@@ -1,16 +1,16 @@
 //! `whylate trace`.
 
-use crate::arguments::{TraceCommand, TraceRecordArguments};
+use crate::arguments::{TraceCommand, TraceRecordArguments, or_endless};
 use crate::exit::Ending;
 use crate::figures::{Collected, Figures};
 use crate::hook::Hook;
 use crate::progress::Meter;
 use crate::{machine, output, signals};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::path::PathBuf;
 use std::time::SystemTime;
 use whylate_core::moment::utc_text;
-use whylate_core::plan::{Policy, ProbePlan, TimerPlan};
+use whylate_core::plan::{Policy, ProbePlan, TimerPlan, check_period};
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, RECORDING_FORMAT, RecordedTrace, RecordingResult};
 use whylate_core::{Facts, Nanos, Warning};
@@ -21,9 +21,6 @@ use whylate_sys::host::HostRoot;
 use whylate_trace::explain::{KeptMoment, explain_kept};
 use whylate_trace::parse;
 use whylate_trace::record::{Keeper, Kept, RankedFiles, RecordError, Recorder, Request, own_command};
-
-/// "Until Ctrl-C": longer than any machine stays up, short enough for every sum.
-const ENDLESS: Nanos = Nanos::from_secs(400 * 86_400);
 
 pub(super) fn execute(command: TraceCommand) -> Result<Ending> {
     match command {
@@ -123,9 +120,7 @@ fn trace(kept: &Kept) -> RecordedTrace {
 }
 
 fn check(arguments: &TraceRecordArguments) -> Result<()> {
-    if arguments.interval.0 < 1_000 || arguments.interval.0 > 3_600_000_000_000 {
-        bail!("--interval {} is out of range; a period is 1us to 1h", arguments.interval);
-    }
+    check_period(arguments.interval).map_err(|message| anyhow!("--interval {message}"))?;
     if arguments.until.0 == 0 {
         bail!("--until 0: give the latency that ends the recording, for example --until 100us");
     }
@@ -152,7 +147,7 @@ fn plan(arguments: &TraceRecordArguments) -> ProbePlan {
 fn probe_options(arguments: &TraceRecordArguments) -> whylate_probe::Options {
     whylate_probe::Options {
         warmup: Nanos::from_millis(50),
-        duration: if arguments.duration.0 == 0 { ENDLESS } else { arguments.duration },
+        duration: or_endless(arguments.duration),
         samples_max: None,
         strict: false,
         lock_memory: true,

@@ -2,7 +2,8 @@
 //! that this is said.
 
 use crate::json::validate;
-use crate::tool::{Said, alone, command, finish, start, until, wait, whylate};
+use crate::tool::{Said, alone, command, finish, signal, start, until, wait, whylate};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -148,9 +149,7 @@ fn a_running_one_is_told_by_its_socket_and_leaves_nothing() {
     assert_eq!(tell(&["reset"]).code, Some(0));
     let beyond = tell(&["reset", "--cpus", "4000"]);
     assert!(beyond.error().contains("none of them is measured"), "{beyond:?}");
-    let pid = i32::try_from(running.id()).unwrap();
-    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::INT)
-        .unwrap();
+    signal(&running, Signal::INT);
     let said = wait(running);
     let document = said.json();
     assert!(of(&document, "wakeup").is_empty() && !of(&document, "timerandwakeup").is_empty());
@@ -181,12 +180,7 @@ fn the_files_of_the_patch_are_written_and_obeyed() {
     assert!(until(|| read("enable/timerandwakeup") == "0\n"));
     fs::write(tree.join("wakeup/reset"), "1").unwrap();
     assert!(until(|| fs::metadata(tree.join("wakeup/reset")).is_ok_and(|file| file.len() == 0)));
-    let pid = i32::try_from(running.id()).unwrap();
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(pid).unwrap(),
-        rustix::process::Signal::TERM,
-    )
-    .unwrap();
+    signal(&running, Signal::TERM);
     assert_eq!(wait(running).code, Some(0));
     let own = folder.path().join("own");
     fs::create_dir(&own).unwrap();

@@ -3,9 +3,9 @@
 use crate::fields::{list, run, word};
 use crate::json::validate;
 use crate::tool::{
-    SMALL_PLAN, alone, command, folder, mark, marked, start, text, until, wait, whylate, write,
+    SMALL_PLAN, alone, command, folder, mark, marked, signal, start, text, until, wait, whylate, write,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -36,7 +36,7 @@ fn ctrl_c_keeps_what_is_done_and_says_how_to_go_on() {
     let path = folder.path().join("run");
     let child = start(command(&["run", &plan, "-o", text(&path), "-q"]));
     wait_for_second_cell(&path);
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    signal(&child, Signal::INT);
     let said = wait(child);
     assert_eq!(said.code, Some(1), "{said:?}");
     let resume = format!("whylate run --resume {}", text(&path));
@@ -126,6 +126,6 @@ fn a_run_that_is_still_going_on_is_left_alone() {
     assert!(error.contains("another whylate is still writing"), "{error}");
     let result = whylate(&["report", text(&path), "--json"]).json();
     assert_eq!(word(&result, "error"), "the run is still going on");
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    signal(&child, Signal::TERM);
     assert_eq!(wait(child).code, Some(1));
 }

@@ -2,7 +2,8 @@
 
 use crate::fields::{list, number, word};
 use crate::json::validate;
-use crate::tool::{command, start, text, until, wait, whylate};
+use crate::tool::{command, signal, start, text, until, wait, whylate};
+use rustix::process::Signal;
 use serde_json::Value;
 
 #[test]
@@ -49,8 +50,7 @@ fn cpus_watches_until_it_is_stopped() {
     let child = command.stderr(std::process::Stdio::piped()).spawn().expect("the binary starts");
     let tables = || std::fs::read_to_string(text(&path)).unwrap_or_default().matches("ht-siblings").count();
     assert!(until(|| tables() >= 2), "no second table");
-    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is ours");
+    signal(&child, Signal::INT);
     assert_eq!(wait(child).code, Some(0));
     let both = start(crate::tool::command(&["cpus", "--watch", "--json"]));
     assert_eq!(wait(both).code, Some(1), "a usage error");

@@ -2,8 +2,8 @@
 
 use crate::fields::{codes, facts, interrupts, list, number, probe, warnings, word};
 use crate::json::validate;
-use crate::tool::{alone, command, folder, skipped, start, text, until, wait, whylate};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::tool::{alone, command, folder, signal, skipped, start, text, until, wait, whylate};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -166,7 +166,7 @@ fn ctrl_c_ends_an_endless_measurement_in_order() {
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     assert!(until(|| fs::read_to_string(&children).is_ok_and(|pids| !pids.trim().is_empty())));
     std::thread::sleep(Duration::from_millis(1_500));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    signal(&child, Signal::INT);
     let said = wait(child);
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     checked(said.document(), "timer");

@@ -1,5 +1,6 @@
 //! Runs the binary, and looks at what it leaves.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -82,6 +83,11 @@ fn said(output: std::process::Output) -> Said {
 /// Starts a prepared command and leaves it running.
 pub(crate) fn start(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts")
+}
+
+/// Asks a started command to end, as Ctrl-C does with `Signal::INT`.
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("it is ours");
 }
 
 /// Waits for a started command; it is killed when it does not end.

@@ -2,8 +2,8 @@
 
 use crate::fields::{list, word};
 use crate::json::validate;
-use crate::tool::{Said, alone, command, finish, folder, start, text, until, wait, write};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::tool::{Said, alone, command, finish, folder, signal, start, text, until, wait, write};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -219,7 +219,7 @@ fn a_run_that_holds_treatments_refuses_others_and_gives_back_what_it_changed() {
     let measured =
         fake.whylate(&["measure", "timer", "--cpu", "0", "--duration", "100ms", "--policy", "other", "-q"]);
     assert_eq!(measured.code, Some(0), "measuring stays possible: {measured:?}");
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    signal(&child, Signal::INT);
     let said = wait(child);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
@@ -280,7 +280,7 @@ fn a_run_whose_setting_was_changed_by_another_ends_with_3() {
     let folder = folder();
     let (child, path) = treated_run(&fake, &folder);
     fake.set("proc/sys/vm/swappiness", "33\n");
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    signal(&child, Signal::INT);
     // Stopped before anything was measured there may be no samples, which is an error of its own.
     let said = wait(child);
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "33\n", "left alone");

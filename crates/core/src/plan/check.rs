@@ -3,7 +3,7 @@
 mod tracing;
 
 use super::document::{Document, PlanError, suggestion};
-use super::{LoadKind, Plan, Policy, ProbePlan, RoundtripMethod, RoundtripPlan, TreatmentKind};
+use super::{LoadKind, Plan, Policy, ProbePlan, RoundtripMethod, RoundtripPlan, TreatmentKind, check_period};
 use crate::cpus::CpuSelector;
 use std::collections::BTreeSet;
 
@@ -67,12 +67,8 @@ fn check_probe(probe: &ProbePlan, key: &str, document: &Document<'_>) -> Result<
             let message = "a loop that never sleeps cannot run as SCHED_DEADLINE; choose fifo, rr or other";
             Err(document.error_at(&format!("{key}.policy"), message))
         }
-        ProbePlan::Timer(timer) if timer.interval.0 < 1_000 => {
-            Err(document.error_at(&format!("{key}.interval"), "must be at least 1us"))
-        }
-        ProbePlan::Timer(timer) if timer.interval.0 > 3_600_000_000_000 => {
-            Err(document.error_at(&format!("{key}.interval"), "must be at most 1h"))
-        }
+        ProbePlan::Timer(timer) => check_period(timer.interval)
+            .map_err(|message| document.error_at(&format!("{key}.interval"), message)),
         ProbePlan::Dispatch(_) | ProbePlan::Roundtrip(_) if policy == Policy::Deadline => {
             let message = "only the timer probe can run as SCHED_DEADLINE; choose fifo, rr or other";
             Err(document.error_at(&format!("{key}.policy"), message))

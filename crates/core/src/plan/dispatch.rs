@@ -1,7 +1,7 @@
 //! The dispatch probe of a plan: which interrupt wakes the waiting process, and how often.
 
 use crate::cpus::CpuSelector;
-use crate::plan::Policy;
+use crate::plan::{Policy, check_period};
 use crate::units::{Nanos, as_text};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -73,11 +73,9 @@ impl DispatchPlan {
                 Err(format!("{interval} is not possible: the clock's update interrupt comes once a second"))
             }
             (DispatchSource::RtcUpdate, _) => Ok(Nanos::from_secs(1)),
-            (_, Some(interval)) if !(1_000..=3_600_000_000_000).contains(&interval.0) => {
-                Err(format!("{interval} is out of range; a period is 1us to 1h"))
-            }
             (DispatchSource::Rtc, interval) => {
                 let interval = interval.unwrap_or(INTERVAL_DEFAULT);
+                check_period(interval)?;
                 match rtc_frequency_hz(interval) {
                     // The kernel's own period: a whole number of interrupts a second, rounded down to nanoseconds.
                     Some(frequency) => Ok(Nanos(1_000_000_000 / frequency)),
@@ -86,7 +84,10 @@ impl DispatchPlan {
                     )),
                 }
             }
-            (_, interval) => Ok(interval.unwrap_or(INTERVAL_DEFAULT)),
+            (_, interval) => {
+                let interval = interval.unwrap_or(INTERVAL_DEFAULT);
+                check_period(interval).map(|()| interval)
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ pub use event_load::{
 pub use histograms::HistogramsPlan;
 pub use isolation::{CachePartitionPlan, GpuPowerPlan, ShieldMethod, ShieldPlan};
 pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
-pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan};
+pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan, check_period};
 pub use roundtrip::{CpuPair, RoundtripMethod, RoundtripMethods, RoundtripPlan};
 pub use size::{Size, SizeError};
 pub use trace::{TracePlan, TraceProfile, TraceWhen};

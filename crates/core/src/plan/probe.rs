@@ -233,3 +233,18 @@ impl fmt::Display for Threshold {
 }
 
 as_text!(Threshold, "1us", "A duration with its unit, or ticks of the time-stamp counter: 3100cycles");
+
+/// The shortest and the longest period.
+const PERIOD_MIN: Nanos = Nanos(1_000);
+const PERIOD_MAX: Nanos = Nanos::from_secs(3_600);
+
+/// Refuses what no probe can have as the period of its wake-ups or interrupts.
+///
+/// # Errors
+/// One line that says so: `0s is out of range; a period is 1us to 1h`.
+pub fn check_period(interval: Nanos) -> Result<(), String> {
+    if (PERIOD_MIN..=PERIOD_MAX).contains(&interval) {
+        return Ok(());
+    }
+    Err(format!("{interval} is out of range; a period is 1us to 1h"))
+}

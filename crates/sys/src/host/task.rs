@@ -98,7 +98,7 @@ mod tests {
     fn this_thread_counts_its_page_faults() {
         let root = HostRoot::real();
         let pid = std::process::id();
-        let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let tid = crate::schedule::id_of_this_thread();
         let before = TaskCounters::read(&root, pid, tid).unwrap().unwrap();
         let touched = vec![1u8; 8 << 20];
         let after = TaskCounters::read(&root, pid, tid).unwrap().unwrap();

@@ -34,7 +34,7 @@ pub(super) fn runtime_power(inquiry: &Inquiry) -> Option<Finding> {
         .seen(PATH, "auto")
         .now(format!("echo on | sudo tee {PATH}"));
     let rule = "a udev rule: `ACTION==\"add\", SUBSYSTEM==\"pci\", ATTR{class}==\"0x030*\", ATTR{power/control}=\"on\"`";
-    Some(if inquiry.live.is_some() { finding.boot(rule) } else { finding })
+    Some(inquiry.boot(finding, rule))
 }
 
 /// The file that says how the clock of a graphics device is chosen, and whether it is fixed.

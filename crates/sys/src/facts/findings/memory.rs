@@ -34,11 +34,7 @@ pub(super) fn huge_pages(inquiry: &Inquiry) -> Option<Finding> {
         )
         .seen(PATH, mode)
         .now(format!("echo madvise | sudo tee {PATH}"));
-    Some(if inquiry.live.is_some() {
-        finding.boot("boot with `transparent_hugepage=madvise`")
-    } else {
-        finding
-    })
+    Some(inquiry.boot(finding, "boot with `transparent_hugepage=madvise`"))
 }
 
 pub(super) fn swap(inquiry: &Inquiry) -> Option<Finding> {
@@ -52,7 +48,7 @@ pub(super) fn swap(inquiry: &Inquiry) -> Option<Finding> {
         .effect("memory that is not locked may be written out, and its next use waits for the device")
         .seen("/proc/meminfo", format!("SwapTotal {}", Bytes(bytes)))
         .now("sudo swapoff -a");
-    Some(if inquiry.live.is_some() { finding.boot("take it out of /etc/fstab") } else { finding })
+    Some(inquiry.boot(finding, "take it out of /etc/fstab"))
 }
 
 pub(super) fn numa_balancing(inquiry: &Inquiry) -> Option<Finding> {
@@ -69,7 +65,7 @@ pub(super) fn numa_balancing(inquiry: &Inquiry) -> Option<Finding> {
         )
         .seen(PATH, "1")
         .now("sudo sysctl -w kernel.numa_balancing=0");
-    Some(if inquiry.live.is_some() { finding.boot("boot with `numa_balancing=disable`") } else { finding })
+    Some(inquiry.boot(finding, "boot with `numa_balancing=disable`"))
 }
 
 pub(super) fn page_merging(inquiry: &Inquiry) -> Option<Finding> {

@@ -35,6 +35,13 @@ struct Inquiry<'a> {
     live: Option<Live<'a>>,
 }
 
+impl Inquiry<'_> {
+    /// The finding with what to do for the next boot: where the machine is there, so that it can be done.
+    fn boot(&self, finding: Finding, fix: impl Into<String>) -> Finding {
+        if self.live.is_some() { finding.boot(fix) } else { finding }
+    }
+}
+
 /// One question. `None` is "cannot be told", or "does not exist here".
 type Question = fn(&Inquiry) -> Option<Finding>;
 

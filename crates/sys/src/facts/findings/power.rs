@@ -77,7 +77,7 @@ pub(super) fn idle_states(inquiry: &Inquiry) -> Option<Finding> {
     } else {
         "boot with `cpuidle.off=1`"
     };
-    Some(if inquiry.live.is_some() { finding.boot(boot) } else { finding })
+    Some(inquiry.boot(finding, boot))
 }
 
 pub(super) fn frequency_range(inquiry: &Inquiry) -> Option<Finding> {

@@ -37,7 +37,7 @@ pub(super) fn throttling(inquiry: &Inquiry) -> Option<Finding> {
         );
     let boot =
         "boot with `sysctl.kernel.sched_rt_runtime_us=-1`, where no real-time loop can take the last CPU";
-    Some(if inquiry.live.is_some() { finding.boot(boot) } else { finding })
+    Some(inquiry.boot(finding, boot))
 }
 
 fn fair_server(inquiry: &Inquiry) -> Finding {
@@ -160,7 +160,7 @@ pub(super) fn watchdog(inquiry: &Inquiry) -> Option<Finding> {
         ))
         .seen(PATH, "1")
         .now("sudo sysctl -w kernel.watchdog=0");
-    Some(if inquiry.live.is_some() { finding.boot("boot with `nowatchdog`") } else { finding })
+    Some(inquiry.boot(finding, "boot with `nowatchdog`"))
 }
 
 /// Options of Documentation/admin-guide/kernel-parameters.txt that make every allocation, lock or function slower.
