@@ -58,6 +58,14 @@ pub enum LabError {
         /// The last lines of its console.
         console: String,
     },
+    /// QEMU keeps a CPU of the guest at one instruction. The guest has been killed.
+    #[error("QEMU came back to the instruction at {address:#x} on CPU {cpu} of the guest again and again")]
+    Stuck {
+        /// The guest's CPU.
+        cpu: u32,
+        /// Where it is.
+        address: u64,
+    },
     /// The guest's kernel complained: a warning, an oops, a lockup.
     #[error("the guest's kernel reported trouble:\n{lines}")]
     Kernel {

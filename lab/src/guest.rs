@@ -7,6 +7,7 @@ use crate::kernel_log;
 use crate::machine::Machine;
 use crate::output::Output;
 use crate::qemu::{self, Parts};
+use crate::stuck;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -22,6 +23,8 @@ const SCRIPT_LIMIT: Duration = Duration::from_secs(240);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// A socket waits at least this long: zero would mean for ever.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(1);
+/// A guest that has said nothing for so long is looked at: QEMU may keep one of its CPUs at one instruction.
+const SILENCE: Duration = Duration::from_secs(40);
 /// How long the monitor may take to answer.
 const MONITOR_LIMIT: Duration = Duration::from_secs(60);
 /// Lines of the console that an error shows.
@@ -201,7 +204,12 @@ impl Guest {
     /// As [`Guest::wait_for`]; a guest that does not send the line in time goes on.
     fn look_for(&mut self, prefix: &str, limit: Duration) -> Result<Option<String>, LabError> {
         let deadline = Instant::now() + limit;
+        let mut look_next = Instant::now() + SILENCE;
         loop {
+            if Instant::now() >= look_next {
+                self.check_progress()?;
+                look_next = Instant::now() + SILENCE;
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             match self.agent.read(LOOK_INTERVAL.min(left.max(LOOK_INTERVAL_MIN))) {
                 Ok(Some(line)) => {
@@ -216,6 +224,17 @@ impl Guest {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(self.failure(&format!("ended ({status})")));
             }
+        }
+    }
+
+    /// Ends a guest of which QEMU keeps a CPU at one instruction.
+    fn check_progress(&mut self) -> Result<(), LabError> {
+        match stuck::stuck_cpu(|| self.monitor("info registers -a"))? {
+            Some((cpu, address)) => {
+                self.end();
+                Err(LabError::Stuck { cpu, address })
+            }
+            None => Ok(()),
         }
     }
 

@@ -25,6 +25,7 @@ mod plant;
 mod plant_module;
 mod qemu;
 mod rootfs;
+mod stuck;
 pub mod suite;
 
 pub use cache::Cache;

@@ -133,6 +133,7 @@ fn in_guests(tests: &[LabTest]) -> Result<Vec<Outcome>, LabError> {
 }
 
 /// Runs the tests of one machine in one guest; a guest that is lost is replaced for the next test.
+#[allow(clippy::print_stdout, reason = "the tests' runner talks on the terminal")]
 fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome> {
     if let Some(reason) = qemu::unable(machine.profile) {
         let skip = |test: &&LabTest| report(test, Outcome::Skipped(reason.clone()), Duration::ZERO);
@@ -152,7 +153,13 @@ fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome
             let is_last = index + 1 == tests.len() && !guest.has_ended();
             if is_last { guest.run("").map(|_| ()) } else { Ok(()) }
         };
-        let outcome = match catch_unwind(AssertUnwindSafe(&mut attempt)) {
+        let mut result = catch_unwind(AssertUnwindSafe(&mut attempt));
+        if let Ok(Err(error @ LabError::Stuck { .. })) = &result {
+            // Nothing that is tested does that: the test is worth another guest, once.
+            println!("again:   {} [{}]: {error}", test.name, machine.label());
+            result = catch_unwind(AssertUnwindSafe(&mut attempt));
+        }
+        let outcome = match result {
             Ok(Ok(())) => Outcome::Passed,
             Ok(Err(error)) => Outcome::Failed(error.to_string()),
             // The assertion has been printed by the panic itself.
