@@ -104,7 +104,7 @@ fn what_cannot_be_recorded_is_one_line() {
 fn traced_plan(folder: &Path, repeats: u32) -> std::path::PathBuf {
     let path = folder.join("traced.toml");
     let text = format!(
-        "name = \"traced\"\nduration = \"400ms\"\nrepeats = {repeats}\nsettle = \"1ms\"\nnoise_floor = \"0s\"\n\
+        "name = \"traced\"\nduration = \"1s\"\nrepeats = {repeats}\nsettle = \"1ms\"\nnoise_floor = \"0s\"\n\
          trace = {{ above = \"1us\", worst = 2 }}\n[[probe]]\nkind = \"timer\"\n[[probe]]\nkind = \"stall\"\n\
          threshold = \"1us\"\n"
     );
