@@ -90,13 +90,21 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("it is ours");
 }
 
-/// Waits for a started command; it is killed when it does not end.
-pub(crate) fn wait(mut child: Child) -> Said {
-    let ended = until(|| child.try_wait().expect("it is ours").is_some());
+/// Waits for a started command, and reads what it says meanwhile; it is killed when it does not end.
+pub(crate) fn wait(child: Child) -> Said {
+    let process = Pid::from_child(&child);
+    let (send, receive) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let output = child.wait_with_output();
+        // Nobody listens where it took too long.
+        let _ = send.send(());
+        output
+    });
+    let ended = receive.recv_timeout(PATIENCE).is_ok();
     if !ended {
-        let _ = child.kill();
+        let _ = kill_process(process, Signal::KILL);
     }
-    let output = child.wait_with_output().expect("it is ours");
+    let output = reader.join().expect("it does not panic").expect("it is ours");
     assert!(ended, "it did not end: {output:?}");
     said(output)
 }

@@ -3,7 +3,7 @@
 
 use crate::fields::{list, number, word};
 use crate::json::validate;
-use crate::tool::{Said, alone, command, finish, folder, skipped, start, text, until, whylate};
+use crate::tool::{Said, alone, command, finish, folder, skipped, start, text, until, wait, whylate};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -17,11 +17,18 @@ fn with_state(state: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What recordings of this test's processes have in tracefs.
-fn instances() -> Vec<String> {
-    let entries = fs::read_dir(INSTANCES).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| name.starts_with("whylate-trace-")).collect()
+/// Whether the recording of a process has its trace buffer in tracefs; others may record at the same time.
+fn has_instance(process: u32) -> bool {
+    Path::new(&format!("{INSTANCES}/whylate-trace-{process}")).exists()
+}
+
+/// Runs a command to its end, which has to leave no trace buffer.
+fn finish_recording(command: Command) -> Said {
+    let child = start(command);
+    let process = child.id();
+    let said = wait(child);
+    assert!(!has_instance(process), "the trace buffer of {process} is still there");
+    said
 }
 
 fn is_mounted() -> bool {
@@ -30,8 +37,10 @@ fn is_mounted() -> bool {
 
 /// Records until the first latency above 1 us, which comes at once; `None` where nothing can be recorded.
 fn recorded(state: &Path, file: &str) -> Option<Said> {
-    let said =
-        finish(with_state(state, &["trace", "record", "--until", "1us", "-D", "20s", "-o", file, "--json"]));
+    let said = finish_recording(with_state(
+        state,
+        &["trace", "record", "--until", "1us", "-D", "20s", "-o", file, "--json"],
+    ));
     if said.code == Some(69) {
         assert_eq!((said.stdout.as_str(), said.stderr.lines().count()), ("", 1), "{said:?}");
         skipped(said.stderr.trim());
@@ -45,7 +54,7 @@ fn a_late_moment_is_recorded_and_explained() {
     let _alone = alone();
     let folder = folder();
     let path = folder.path().join("late.dat");
-    let (before, mounted) = (instances(), is_mounted());
+    let mounted = is_mounted();
     let Some(said) = recorded(folder.path(), text(&path)) else { return };
     assert_eq!(said.code, Some(2), "{}", said.stderr);
     let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
@@ -54,7 +63,7 @@ fn a_late_moment_is_recorded_and_explained() {
     assert_eq!(word(trace, "path"), text(&path));
     assert!(number(trace, "latency_ns") > 1_000);
     assert!(fs::read(&path).unwrap().starts_with(b"\x17\x08Dtracing6\0"));
-    assert_eq!((instances(), is_mounted()), (before, mounted), "tracing is not as it was");
+    assert_eq!(is_mounted(), mounted, "tracing is not as it was");
 
     // The file explains itself, and the recording explained the moment that it was kept for.
     let explained = whylate(&["explain", text(&path), "--threshold", "1us", "--json"]).json();
@@ -75,15 +84,15 @@ fn a_killed_recording_is_taken_back() {
     if recorded(folder.path(), text(&folder.path().join("first.dat"))).is_none() {
         return;
     }
-    let before = instances();
     let mut child =
         start(with_state(folder.path(), &["trace", "record", "--until", "10s", "-o", text(&path)]));
-    assert!(until(|| instances().len() > before.len()), "no instance appeared");
+    let process = child.id();
+    assert!(until(|| has_instance(process)), "no trace buffer appeared");
     child.kill().unwrap();
     child.wait().unwrap();
     let said = finish(with_state(folder.path(), &["treat", "restore"]));
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
-    assert_eq!(instances(), before);
+    assert!(!has_instance(process));
     assert!(!path.exists());
 }
 
@@ -119,11 +128,10 @@ fn a_run_keeps_and_explains_the_traces_of_its_spikes() {
     if recorded(folder.path(), text(&folder.path().join("first.dat"))).is_none() {
         return;
     }
-    let before = instances();
     let (plan, run) = (traced_plan(folder.path(), 1), folder.path().join("run"));
-    let said = finish(with_state(folder.path(), &["run", text(&plan), "-o", text(&run), "--json", "-q"]));
+    let said =
+        finish_recording(with_state(folder.path(), &["run", text(&plan), "-o", text(&run), "--json", "-q"]));
     assert_eq!(said.code, Some(0), "{}", said.stderr);
-    assert_eq!(instances(), before);
     let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
     validate("run", &result);
     let traces = list(&result["cells"][0], "traces");
@@ -151,7 +159,6 @@ fn a_killed_run_leaves_its_traces_and_no_recording() {
     if recorded(folder.path(), text(&folder.path().join("first.dat"))).is_none() {
         return;
     }
-    let before = instances();
     let (plan, run) = (traced_plan(folder.path(), 50), folder.path().join("run"));
     let mut child = start(with_state(folder.path(), &["run", text(&plan), "-o", text(&run), "-q"]));
     let has_trace = || {
@@ -159,12 +166,13 @@ fn a_killed_run_leaves_its_traces_and_no_recording() {
         entries.into_iter().any(|entry| entry.path().extension().is_some_and(|ending| ending == "json"))
     };
     assert!(until(has_trace), "no trace was kept");
+    let process = child.id();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(instances().len() > before.len(), "the recording ended by itself");
+    assert!(has_instance(process), "the recording ended by itself");
     let said = finish(with_state(folder.path(), &["treat", "restore"]));
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
-    assert_eq!(instances(), before);
+    assert!(!has_instance(process));
     // What was kept until then is explained from the files.
     let said = whylate(&["explain", text(&run), "--json"]);
     if said.code == Some(0) {
