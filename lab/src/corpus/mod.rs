@@ -24,6 +24,8 @@ use std::path::Path;
 /// What is kept before and after a planted cause.
 const BEFORE_NS: u64 = 8_000_000;
 const AFTER_NS: u64 = 4_000_000;
+/// The same where a host may stop one CPU for longer than the other.
+const AFTER_OF_THREADS_NS: u64 = 20_000_000;
 /// How often a recording is tried that a busy host spoiled.
 const ATTEMPTS: usize = 4;
 
@@ -72,7 +74,7 @@ fn on_machine(
     let kernel = trace_dat::Kernel::read(&prepared.files, guest.kernel_version())?;
     let mut written = 0;
     for (recipe, recording, length_us) in jobs {
-        let name = format!("{}_{}_{}", recipe.name, machine.kernel.name(), recording.name());
+        let name = name_of(recipe, machine.kernel, *recording);
         let made = retried(&mut guest, &kernel, (recipe, *recording, *length_us), &name, say)?;
         for (ending, trace) in made.traces {
             let path = folder.join(format!("{name}.{ending}.gz"));
@@ -83,6 +85,11 @@ fn on_machine(
         say(&format!("{name}: {length_us} us"));
     }
     Ok(written)
+}
+
+/// The begin of the names of a recording's files.
+fn name_of(recipe: &Recipe, kernel: Kernel, recording: Recording) -> String {
+    format!("{}_{}_{}", recipe.name, kernel.name(), recording.name())
 }
 
 /// What a recording became.
@@ -107,7 +114,7 @@ fn retried(
             say(&format!("{name}: once more, it was not what was asked for: {:?}", recorded.stalls));
             continue;
         }
-        let window = window(stall);
+        let window = window(recipe, stall);
         let files = &recorded.output.files;
         let commands = host::read_text(&files.join("commands"))?;
         let pages = record::pages(files, recipe.profile.cpus())?;
@@ -115,11 +122,12 @@ fn retried(
             let text = format!("{name}: {window:?} is not in {}", trace_dat::extent(&pages));
             return Err(LabError::Form { what: "the ring buffer", text });
         }
-        let mut traces = vec![("dat", kernel.trace_dat(&pages, commands.as_bytes(), &window))];
+        let mut traces = vec![kernel.trace_dat(&pages, commands.as_bytes(), &window)];
         if recording == Recording::Events {
             let text = host::read_text(&files.join("trace"))?;
-            traces.push(("txt", text::cut(&text, &window).into_bytes()));
+            traces.push(text::cut(&text, &window).into_bytes());
         }
+        let traces = recording.endings().iter().copied().zip(traces).collect();
         let answer = answer::text(recipe, recording, guest.kernel_version(), stall, &recorded.irq_thread);
         return Ok(Made { traces, answer });
     }
@@ -136,9 +144,10 @@ fn planted<'a>(recipe: &Recipe, stalls: &'a [Stall], length_us: u64) -> Option<&
 }
 
 /// What is kept of a recording: all of it where nothing was planted.
-fn window(stall: Option<&Stall>) -> Range<u64> {
+fn window(recipe: &Recipe, stall: Option<&Stall>) -> Range<u64> {
+    let after_ns = if recipe.profile == Profile::Threads { AFTER_OF_THREADS_NS } else { AFTER_NS };
     match stall {
-        Some(stall) => stall.begin_ns.saturating_sub(BEFORE_NS)..stall.end_ns + AFTER_NS,
+        Some(stall) => stall.begin_ns.saturating_sub(BEFORE_NS)..stall.end_ns + after_ns,
         None => 0..u64::MAX,
     }
 }
@@ -166,6 +175,25 @@ mod tests {
     }
 
     #[test]
+    fn every_recording_is_in_the_folder_or_its_lack_has_a_reason() {
+        let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/traces");
+        let readme = std::fs::read_to_string(traces.join("README.md")).unwrap();
+        let mut wrong = Vec::new();
+        for (recipe, kernel) in RECIPES.iter().flat_map(|recipe| Kernel::ALL.map(|kernel| (recipe, kernel))) {
+            for recording in Recording::ALL {
+                let name = name_of(recipe, kernel, recording);
+                let has_reason = readme.contains(&format!("| `{name}` |"));
+                for ending in recording.endings() {
+                    let trace = traces.join(format!("planted/{name}.{ending}.gz"));
+                    let is_there = trace.is_file() && trace.with_added_extension("expected.toml").is_file();
+                    wrong.extend((is_there == has_reason).then(|| format!("{name}.{ending}: {is_there}")));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "neither there nor with a reason, or both: {wrong:#?}");
+    }
+
+    #[test]
     fn a_stall_that_the_host_made_longer_is_not_what_was_asked_for() {
         let log = "cause=ipi function=f cpu=1 begin_ns=0 end_ns=900000000 events=1\n\
                    cause=ipi function=f cpu=1 begin_ns=0 end_ns=170000000 events=1\n";
@@ -173,6 +201,6 @@ mod tests {
         let recipe = RECIPES.iter().find(|recipe| recipe.name == "ipi").unwrap();
         assert_eq!(planted(recipe, &stalls, 150_000), Some(&stalls[1]));
         assert_eq!(planted(recipe, &stalls, 300_000), None);
-        assert_eq!(window(Some(&stalls[1])), 0..174_000_000);
+        assert_eq!(window(recipe, Some(&stalls[1])), 0..190_000_000);
     }
 }

@@ -28,6 +28,14 @@ pub(super) enum Recording {
 impl Recording {
     pub(super) const ALL: [Self; 2] = [Self::Events, Self::Functions];
 
+    /// Endings of its files, before that of the packing.
+    pub(super) fn endings(self) -> &'static [&'static str] {
+        match self {
+            Self::Events => &["dat", "txt"],
+            Self::Functions => &["dat"],
+        }
+    }
+
     /// In names of files.
     pub(super) fn name(self) -> &'static str {
         match self {

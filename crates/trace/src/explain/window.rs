@@ -16,6 +16,10 @@ const MARGIN_NS: u64 = 1_000_000;
 const ARMED_BEFORE_NS: u64 = 10_000_000;
 /// What is read after the actual moment, for stacks that are recorded late.
 const AFTER_NS: u64 = 1_000_000;
+/// The part of the latency that is read beyond that: CPUs that stood still go on one after the other.
+const AFTER_PART: u64 = 32;
+/// But no more than this.
+const AFTER_PART_MAX_NS: u64 = 20_000_000;
 
 /// A part of the trace in memory.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +47,8 @@ pub(super) struct Window {
 pub(super) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, ParseError> {
     let most = late.latency_ns().saturating_mul(2).saturating_add(BEFORE_NS);
     let from = late.since_ns.max(late.expected_ns.saturating_sub(most)).min(late.expected_ns);
-    let end = late.actual_ns.saturating_add(AFTER_NS);
+    let after = AFTER_NS + (late.latency_ns() / AFTER_PART).min(AFTER_PART_MAX_NS);
+    let end = late.actual_ns.saturating_add(after);
     let from = from.saturating_sub(MARGIN_NS);
     reader.seek(Some(from.saturating_sub(ARMED_BEFORE_NS)), Selection::All)?;
     let mut window = Window { from, to: late.actual_ns, ..Window::default() };

@@ -80,6 +80,9 @@ fn a_machine_that_stands_still_is_told_from_a_late_timer() {
     let tickless = "505 2 idle-0 ....... idle 2";
     let stopped = explained(&sleeping(&format!("{}\n{}\n{tickless}", woken_at(9_000), other_cpu(9_000))));
     assert_eq!(only(&stopped).1, CauseKind::Hardware);
+    // The longer they stood, the later one may go on than the other.
+    let stopped = explained(&sleeping(&format!("{}\n{}", woken_at(65_000), other_cpu(67_000))));
+    assert_eq!(only(&stopped).1, CauseKind::Hardware);
     // Another CPU that is merely silent proves nothing.
     let silent = explained(&sleeping(&format!("{}\n600 0 stress-9 ....... fault", woken_at(9_000))));
     assert_eq!(only(&silent).1, CauseKind::TimerLate);
