@@ -109,19 +109,26 @@ static void softirq_unload(void)
 	tasklet_kill(&stalling_tasklet);
 }
 
-/* NMI: sent by this CPU's thread to the CPU itself, through its interrupt controller. */
+/*
+ * NMI: sent through the interrupt controller, by the CPU's own thread or by another CPU, which also gets through where the
+ * CPU does nothing else with interrupts off.
+ */
 
-static atomic_t nmi_expected = ATOMIC_INIT(-1);
+#define NMI_NONE -1
+#define NMI_HANDLED_NOW -2
+/* The CPU that is to get one, or how far it has come. */
+static atomic_t nmi_expected = ATOMIC_INIT(NMI_NONE);
 
 static noinline int plant_nmi_stall(unsigned int command, struct pt_regs *registers)
 {
 	u64 begin;
 
-	if (atomic_cmpxchg(&nmi_expected, smp_processor_id(), -1) != smp_processor_id())
+	if (atomic_cmpxchg(&nmi_expected, smp_processor_id(), NMI_HANDLED_NOW) != smp_processor_id())
 		return NMI_DONE;
 	begin = plant_now();
 	plant_spin_until(begin + current_request->length_ns);
 	plant_log(current_request, begin, plant_now(), 1);
+	atomic_set(&nmi_expected, NMI_NONE);
 	return NMI_HANDLED;
 }
 
@@ -132,9 +139,14 @@ static int nmi(const struct plant_request *request)
 	current_request = request;
 	atomic_set(&nmi_expected, request->cpu);
 	apic->send_IPI_mask(cpumask_of(request->cpu), NMI_VECTOR);
-	while (atomic_read(&nmi_expected) != -1 && plant_now() < limit)
+	while (atomic_read(&nmi_expected) == request->cpu && plant_now() < limit)
 		cpu_relax();
-	return atomic_xchg(&nmi_expected, -1) == -1 ? 0 : -ETIMEDOUT;
+	if (atomic_cmpxchg(&nmi_expected, request->cpu, NMI_NONE) == request->cpu)
+		return -ETIMEDOUT;
+	/* The handler ends by itself. */
+	while (atomic_read(&nmi_expected) != NMI_NONE)
+		cpu_relax();
+	return 0;
 }
 
 static int nmi_load(void)
@@ -226,6 +238,8 @@ const struct plant_cause plant_local_causes[] = {
 	  .unload = softirq_unload },
 	{ .name = "nmi", .function = "plant_nmi_stall", .priority = 50, .stall = nmi,
 	  .load = nmi_load, .unload = nmi_unload },
+	{ .name = "remote-nmi", .function = "plant_nmi_stall", .priority = 50, .stall = nmi,
+	  .needs_other_cpu = true, .acts_on_other_cpu = true },
 	{ .name = "irq-thread", .function = "plant_irq_thread_stall", .priority = 50, .stall = irq_thread_storm,
 	  .load = irq_thread_load, .unload = irq_thread_unload },
 	{ }

@@ -146,6 +146,21 @@ fn in_a_virtual_machine_letting_an_interrupt_in_takes_longer() {
 }
 
 #[test]
+fn a_hypervisor_may_have_stopped_a_long_handler() {
+    let confidence = |is_virtual: bool, length_ns: u64| {
+        let to_ns = 1_000_000 + length_ns;
+        let segments = vec![segment(1_000_000, to_ns, Activity::Vector { vector: 0xec })];
+        let surroundings = Surroundings { is_virtual, ..Surroundings::default() };
+        let causes = decompose(&window(false, to_ns), &recording(segments), &surroundings);
+        assert_eq!(causes[0].kind, CauseKind::Irq, "{causes:?}");
+        causes[0].confidence
+    };
+    assert_eq!(confidence(true, 400_000_000), Some(0.9));
+    assert_eq!(confidence(true, 400_000), Some(1.0));
+    assert_eq!(confidence(false, 400_000_000), Some(1.0));
+}
+
+#[test]
 fn what_the_measurement_does_to_itself_is_said_to_be_its_own() {
     let sender = Some(Sender { cpu: CpuId(0), pid: 55, process: 54, command: "reader".to_owned() });
     let read = Activity::Function { function: "__perf_event_read".to_owned(), sender };

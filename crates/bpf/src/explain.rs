@@ -13,6 +13,9 @@ const SOFTIRQS: [&str; 10] =
 pub(crate) const OWN: &str = "whylate itself";
 /// How sure a cause is whose begin and end were recorded.
 const RECORDED: f64 = 1.0;
+/// The same where a hypervisor may have stopped the CPU in between, which a piece of at least this length suggests.
+const RECORDED_IN_GUEST: f64 = 0.9;
+const STOPPED_MIN_NS: u64 = 1_000_000;
 
 /// Who stops whom: at each moment what has the highest rank has the CPU. `None` for what is only a moment.
 pub(crate) fn rank(what: &Activity) -> Option<u32> {
@@ -142,8 +145,8 @@ impl<'r> Context<'r> {
                 let is_own = self.window.process != 0 && *process == self.window.process;
                 if is_own { self.nothing_recorded(piece) } else { self.other_thread(piece, thread) }
             }
-            Activity::Vector { .. } => self.vector(segment),
-            _ => self.recorded(segment),
+            Activity::Vector { .. } => self.vector(piece, segment),
+            _ => self.recorded(piece, segment),
         }
     }
 
@@ -155,7 +158,7 @@ impl<'r> Context<'r> {
     }
 
     /// What the kernel recorded with its begin and end.
-    fn recorded(&self, segment: &Segment) -> Blame {
+    fn recorded(&self, piece: &Piece<'_>, segment: &Segment) -> Blame {
         let (who, evidence) = match &segment.what {
             Activity::Irq { line } => {
                 let device = self.surroundings.lines.get(line);
@@ -192,7 +195,19 @@ impl<'r> Context<'r> {
             }
             _ => evidence.to_owned(),
         };
-        Blame { who, confidence: RECORDED, callers: Vec::new(), evidence }
+        self.by_record(who, piece, evidence)
+    }
+
+    /// Blames what was recorded with its begin and end.
+    fn by_record(&self, who: Who, piece: &Piece<'_>, evidence: String) -> Blame {
+        let is_long = piece.to_ns - piece.from_ns >= STOPPED_MIN_NS;
+        let (confidence, evidence) = match self.surroundings.is_virtual && is_long {
+            true => {
+                (RECORDED_IN_GUEST, format!("{evidence}; a hypervisor may have stopped the CPU meanwhile"))
+            }
+            false => (RECORDED, evidence),
+        };
+        Blame { who, confidence, callers: Vec::new(), evidence }
     }
 
     /// Whether this program sent it, as when it reads a counter of the CPU.
@@ -201,7 +216,7 @@ impl<'r> Context<'r> {
     }
 
     /// An interrupt of the processor's own: the local timer, or one that another CPU sent.
-    fn vector(&self, segment: &Segment) -> Blame {
+    fn vector(&self, piece: &Piece<'_>, segment: &Segment) -> Blame {
         let Activity::Vector { vector } = segment.what else { return unknown() };
         let function = self.recording.segments.iter().find(|other| {
             matches!(other.what, Activity::Function { .. })
@@ -211,15 +226,14 @@ impl<'r> Context<'r> {
         let ipi = |function: &str| Who::new(Kind::Ipi).function(function);
         let who = match (vector, function) {
             // The time around the function belongs to it.
-            (0xfb | 0xfc, Some(function)) => return self.recorded(function),
+            (0xfb | 0xfc, Some(function)) => return self.recorded(piece, function),
             (0xfb | 0xfc, None) => ipi("call_function"),
             (0xfd, _) => ipi("reschedule"),
             (0xf6, _) => ipi("irq_work"),
             (0xec, _) => Who::new(Kind::Irq).actor("local timer"),
             _ => Who::new(Kind::Irq).actor(format!("vector {vector:#x}")),
         };
-        let evidence = "the interrupt's begin and end were recorded".to_owned();
-        Blame { who, confidence: RECORDED, callers: Vec::new(), evidence }
+        self.by_record(who, piece, "the interrupt's begin and end were recorded".to_owned())
     }
 
     fn idle(&self, piece: &Piece<'_>, segment: &Segment) -> Blame {

@@ -222,17 +222,14 @@ fn stopped_and_throttled(guest: &mut Guest) -> Result<(), LabError> {
     assert_eq!(output.status, 0, "{}", output.stderr);
     let result = output.json("result.json")?;
     let spikes = result["spikes"].as_array().cloned().unwrap_or_default();
-    let of_kind =
-        |kind: &str| spikes.iter().filter(|spike| spike["cause"]["kind"] == kind).collect::<Vec<_>>();
-    let long: Vec<&str> = spikes
-        .iter()
-        .filter(|spike| latency(spike) >= STOPPED_MIN_NS)
-        .map(|spike| spike["cause"]["kind"].as_str().unwrap_or_default())
-        .collect();
-    // A machine that is stopped while the loop is throttled delays the end of the throttling.
-    assert!(long.contains(&"hardware"), "{long:?}: {spikes:?}");
-    assert!(long.iter().all(|kind| ["hardware", "throttled"].contains(kind)), "{long:?}: {spikes:?}");
-    let throttled = of_kind("throttled").len();
+    let is_kind = |spike: &&Value, kind: &str| spike["cause"]["kind"] == kind;
+    let is_long = |spike: &&Value| latency(spike) >= STOPPED_MIN_NS;
+    assert!(spikes.iter().filter(is_long).any(|spike| is_kind(&spike, "hardware")), "{spikes:?}");
+    // A machine that is stopped while the loop is throttled, or while an interrupt is handled, prolongs that.
+    for spike in spikes.iter().filter(is_long).filter(|spike| !is_kind(spike, "hardware")) {
+        assert!(spike["cause"]["confidence"].as_f64() < Some(1.0), "{spike:#}");
+    }
+    let throttled = spikes.iter().filter(|spike| is_kind(spike, "throttled")).count();
     assert!(throttled >= 2, "{throttled} throttled: {spikes:?}");
     Ok(())
 }

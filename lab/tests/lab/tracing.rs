@@ -30,6 +30,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
         // Debian builds the measuring tracers for its real-time kernel alone.
         match kernel {
             Kernel::RealTime => tests.extend([
+                LabTest::new("tracing_hwlat_measures_an_nmi", Machine::new(Profile::Threads, kernel), hwlat),
                 LabTest::new("tracing_timerlat_measures_a_stall", counted.clone(), timerlat),
                 LabTest::new("tracing_osnoise_measures_a_long_interrupt", counted, osnoise),
             ]),
@@ -247,6 +248,22 @@ fn missing_tracers(guest: &mut Guest) -> Result<(), LabError> {
         assert_eq!(result["cells"][0]["probes"].as_array().map(Vec::len), Some(1), "{result:#}");
         assert!(result["warnings"].to_string().contains(&option), "{}", result["warnings"]);
     }
+    Ok(())
+}
+
+/// With interrupts off, the tracer sees what neither the kernel nor its tasks can hold back.
+fn hwlat(guest: &mut Guest) -> Result<(), LabError> {
+    const NMI: Duration = Duration::from_millis(60);
+    let more = "[target]\ncpus = \"1\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"hwlat\"\nwidth = \"400ms\"\n\
+                window = \"500ms\"\nthreshold = \"20us\"";
+    let plant = format!("remote-nmi {}ns cpu=1 from=0 count=12 every=270ms", NMI.as_nanos());
+    let output = run_beside(guest, &plan("8s", more), "tracer", &plant)?;
+    let (cpu, stalls) = (figures(&output, "hwlat")?, stalls(&output));
+    assert_eq!(stalls.len(), 12, "{stalls:?}");
+    // A host that stops the machine makes longer gaps, never shorter ones.
+    let shortest = stalls.iter().map(Stall::length_ns).min().unwrap_or_default();
+    assert!(cpu["max_ns"].as_u64() >= Some(shortest * 19 / 20), "{stalls:?}: {cpu:#}");
+    assert!(cpu["gaps"].as_u64() > Some(0), "{cpu:#}");
     Ok(())
 }
 
