@@ -146,6 +146,21 @@ fn in_a_virtual_machine_letting_an_interrupt_in_takes_longer() {
 }
 
 #[test]
+fn another_thread_of_the_late_process_is_woken_for_itself() {
+    let other =
+        Activity::Timer { pid: 100, process: OWN, stack: stack("hrtimer_wakeup asm_sysvec_x elsewhere") };
+    let segments = vec![
+        timer(1_001_000, "hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt"),
+        segment(1_120_000, 1_120_500, other),
+        ran(900_000, 1_150_000, thread(237, 50, "irq/30-plant")),
+        wakeup(1_001_000, 1_150_000, ""),
+    ];
+    let late = Window { priority: 40, ..window(true, 1_151_000) };
+    let cause = first(&late, segments);
+    assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::Thread, Some("irq/30-plant")));
+}
+
+#[test]
 fn a_hypervisor_may_have_stopped_a_long_handler() {
     let confidence = |is_virtual: bool, length_ns: u64| {
         let to_ns = 1_000_000 + length_ns;

@@ -71,20 +71,41 @@ impl<'r> Context<'r> {
             first_fault_ns: None,
             moved: None,
         };
+        let measured = context.measured_thread();
         for segment in &recording.segments {
-            context.look_at(segment);
+            context.look_at(segment, measured);
         }
         context.throttled_from_ns = context.throttled();
         context
     }
 
-    fn look_at(&mut self, segment: &'r Segment) {
-        let inside = |at_ns: u64| (self.window.from_ns..=self.window.to_ns).contains(&at_ns);
+    /// The thread of the measured process that began to run last: the one that was late. Others of its process sleep and
+    /// are woken as well.
+    fn measured_thread(&self) -> Option<u32> {
+        let begins = self.recording.segments.iter().filter_map(|segment| match &segment.what {
+            Activity::Wakeup { pid, process, .. } if self.is_own(*process) => Some((segment.to_ns, *pid)),
+            _ => None,
+        });
+        begins.filter(|(at_ns, _)| self.is_inside(*at_ns)).max().map(|(_, pid)| pid)
+    }
+
+    fn is_inside(&self, at_ns: u64) -> bool {
+        (self.window.from_ns..=self.window.to_ns).contains(&at_ns)
+    }
+
+    fn look_at(&mut self, segment: &'r Segment, measured: Option<u32>) {
+        let inside = |at_ns: u64| self.is_inside(at_ns);
+        let is_measured =
+            |process: u32, pid: u32| self.is_own(process) && measured.is_none_or(|measured| measured == pid);
         match &segment.what {
-            Activity::Timer { process, stack, .. } if self.is_own(*process) && inside(segment.to_ns) => {
+            Activity::Timer { pid, process, stack }
+                if is_measured(*process, *pid) && inside(segment.to_ns) =>
+            {
                 self.woken = Some((segment.to_ns, stack));
             }
-            Activity::Wakeup { process, stack, .. } if self.is_own(*process) && inside(segment.to_ns) => {
+            Activity::Wakeup { pid, process, stack, .. }
+                if is_measured(*process, *pid) && inside(segment.to_ns) =>
+            {
                 self.woken.get_or_insert((segment.from_ns, &[]));
                 self.running = Some((segment.to_ns, stack));
             }
