@@ -90,6 +90,8 @@ pub(crate) struct Taken {
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
     pub(crate) times: u64,
+    /// The longest piece, and how sure that one is.
+    longest_ns: u64,
     pub(crate) confidence: f64,
     pub(crate) callers: Vec<String>,
     pub(crate) evidence: Vec<String>,
@@ -187,7 +189,11 @@ fn add(taken: &mut BTreeMap<Who, Taken>, piece: &Piece<'_>, blame: Blame) {
     // What goes on where the piece before it ended is the same time.
     entry.times += u64::from(entry.to_ns != piece.from_ns);
     entry.to_ns = piece.to_ns;
-    entry.confidence = entry.confidence.max(blame.confidence);
+    // A short piece that is certain makes no long one so.
+    let piece_ns = piece.to_ns - piece.from_ns;
+    if piece_ns >= entry.longest_ns {
+        (entry.longest_ns, entry.confidence) = (piece_ns, blame.confidence);
+    }
     if entry.callers.is_empty() {
         entry.callers = blame.callers;
     }
