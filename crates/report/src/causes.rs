@@ -257,16 +257,11 @@ mod tests {
 
     fn spike(cpu: u32, latency_ns: u64, kind: CauseKind, event: Option<u64>) -> Spike {
         Spike {
-            cpu: CpuId(cpu),
-            at_ns: 0,
-            latency_ns,
-            sample: 0,
             probe: Some("timer".to_owned()),
-            repeat: None,
             cause: Cause::new(kind),
-            also: Vec::new(),
             event,
             lost: u64::from(kind == CauseKind::Irq),
+            ..Spike::unexplained(CpuId(cpu), 0, latency_ns)
         }
     }
 

@@ -45,21 +45,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use whylate_core::CpuId;
-    use whylate_core::result::Cause;
 
     fn spike(cpu: u32, at_ns: u64, latency_ns: u64) -> Spike {
-        Spike {
-            cpu: CpuId(cpu),
-            at_ns,
-            latency_ns,
-            sample: 0,
-            probe: None,
-            repeat: None,
-            cause: Cause::unattributed(),
-            also: Vec::new(),
-            event: None,
-            lost: 0,
-        }
+        Spike::unexplained(CpuId(cpu), at_ns, latency_ns)
     }
 
     fn numbered(spikes: &[(u32, u64, u64)]) -> Vec<Option<u64>> {

@@ -170,18 +170,8 @@ mod tests {
     const MILLISECOND: u64 = 1_000_000;
 
     fn spike(at_ms: u64, length_ms: u64, repeat: Option<u32>) -> Spike {
-        Spike {
-            cpu: CpuId(1),
-            at_ns: at_ms * MILLISECOND,
-            latency_ns: length_ms * MILLISECOND,
-            sample: 0,
-            probe: Some("stall".to_owned()),
-            repeat,
-            cause: Cause::unattributed(),
-            also: Vec::new(),
-            event: None,
-            lost: 0,
-        }
+        let unexplained = Spike::unexplained(CpuId(1), at_ms * MILLISECOND, length_ms * MILLISECOND);
+        Spike { probe: Some("stall".to_owned()), repeat, ..unexplained }
     }
 
     fn throttled_each_second(seconds: u64) -> Vec<Spike> {

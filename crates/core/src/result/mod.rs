@@ -267,6 +267,24 @@ pub struct Spike {
     pub lost: u64,
 }
 
+impl Spike {
+    /// One whose cause is not known, with nothing else said of it.
+    pub fn unexplained(cpu: CpuId, at_ns: u64, latency_ns: u64) -> Self {
+        Self {
+            cpu,
+            at_ns,
+            latency_ns,
+            sample: 0,
+            probe: None,
+            repeat: None,
+            cause: Cause::unattributed(),
+            also: Vec::new(),
+            event: None,
+            lost: 0,
+        }
+    }
+}
+
 /// What `whylate plans` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanList {

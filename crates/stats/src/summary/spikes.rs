@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use whylate_core::CpuId;
 use whylate_core::record::SpikeRecord;
-use whylate_core::result::{Cause, Spike};
+use whylate_core::result::Spike;
 
 /// A spike in the order of size, ties by time (the earlier is the larger one).
 type Ordered = (u64, Reverse<u64>, u64, u32, Option<u32>);
@@ -43,16 +43,10 @@ impl SpikeKeeper {
         // Ascending order of the reversed ones is descending order of the spikes.
         let ordered = self.kept.into_sorted_vec();
         let spike = |Reverse((latency_ns, Reverse(at_ns), sample, cpu, repeat)): Reverse<Ordered>| Spike {
-            cpu: CpuId(cpu),
-            at_ns,
-            latency_ns,
             sample,
             probe: Some(probe.to_owned()),
             repeat,
-            cause: Cause::unattributed(),
-            also: Vec::new(),
-            event: None,
-            lost: 0,
+            ..Spike::unexplained(CpuId(cpu), at_ns, latency_ns)
         };
         ordered.into_iter().map(spike).collect()
     }
