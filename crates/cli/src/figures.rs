@@ -1,6 +1,6 @@
 //! Collects what a probe hands over, for a result that is printed and not stored.
 
-use crate::causes::CauseSearch;
+use crate::causes::Causes;
 use crate::hook::Hook;
 use crate::progress::{self, Meter};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) struct Figures {
     counters: Vec<CounterRecord>,
     meter: Meter,
     hook: Hook,
-    causes: Option<CauseSearch>,
+    causes: Option<Causes>,
     cpus: CpuSet,
     asked_to_stop: Arc<AtomicBool>,
 }
@@ -74,7 +74,7 @@ impl Figures {
 
     /// Explains the spikes as they come.
     pub(crate) fn with_causes(mut self, causes: Option<CauseFinder>) -> Self {
-        self.causes = causes.map(CauseSearch::new);
+        self.causes = causes.map(Causes::new);
         self
     }
 
@@ -93,7 +93,7 @@ impl Figures {
         for Series { lane: LaneSpec { cpu, .. }, name, summary } in self.summaries {
             let measured = summary.measured();
             let (result, mut found) = summary.finish();
-            if let Some(causes) = &self.causes {
+            if let Some(causes) = &mut self.causes {
                 causes.label(&mut found);
             }
             let counters = self.counters.iter().find(|counters| counters.cpu == cpu);
@@ -113,7 +113,7 @@ impl Figures {
         }
         let mut spikes = largest_spikes(spikes, spikes_kept);
         number_events(&mut spikes);
-        let (ipis, losses) = self.causes.map(CauseSearch::finish).unwrap_or_default();
+        let (ipis, losses) = self.causes.map(Causes::finish).unwrap_or_default();
         let (probe, cpus) = (spec.name().to_owned(), join_parts(results));
         let probe = ProbeResult { probe, cpus, spikes, rates: Vec::new() };
         Collected { probe, interrupts: self.interrupts, counters: self.counters, ipis, losses }

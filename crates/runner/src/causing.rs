@@ -2,75 +2,19 @@
 //! run goes on without, and says so.
 
 use crate::prepare::Experiment;
+use crate::search::{CauseSearch, FindsCauses, NO_CAUSES};
 use std::sync::Arc;
-use whylate_bpf::{BpfError, CauseFinder, IpisByKind, Measured};
+use whylate_bpf::{BpfError, IpisByKind, Measured};
 use whylate_core::plan::{Policy, Tracer};
-use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
+use whylate_core::record::{SpikeCauses, SpikeRecord};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{CpuId, CpuSet, Warning};
 use whylate_probe::{ProbeKind, ProbeSpec};
 use whylate_store::{RowKey, RunDirectory, Span};
 use whylate_sys::clock;
 
-/// Code of the warning that spikes have no causes.
-pub const NO_CAUSES: &str = "no-causes";
-
 /// Priority of timerlat's threads where the plan does not say (the kernel's DEFAULT_TIMERLAT_PRIO).
 const TIMERLAT_PRIORITY: i32 = 95;
-
-/// Finds the causes of spikes; a seam for tests.
-pub trait FindsCauses {
-    /// What is not recorded, as warnings.
-    fn warnings(&self) -> Vec<Warning>;
-    /// Probes are about to measure.
-    ///
-    /// # Errors
-    /// Why causes cannot be found any more.
-    fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError>;
-    /// The process that measures on these CPUs.
-    ///
-    /// # Errors
-    /// As above.
-    fn armed(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError>;
-    /// Explains spikes soon after they happened.
-    ///
-    /// # Errors
-    /// As above.
-    fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError>;
-    /// Takes what was found of these spikes.
-    fn take(&mut self, spikes: &[SpikeRecord]) -> Vec<SpikeCauses>;
-    /// Interrupts from other CPUs since the last call.
-    ///
-    /// # Errors
-    /// As above.
-    fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError>;
-    /// What was lost, as warnings.
-    fn losses(&self) -> Vec<Warning>;
-}
-
-impl FindsCauses for CauseFinder {
-    fn warnings(&self) -> Vec<Warning> {
-        Self::warnings(self).to_vec()
-    }
-    fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError> {
-        Self::begin(self, probes)
-    }
-    fn armed(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
-        Self::armed(self, cpus, process)
-    }
-    fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
-        Self::explain(self, spikes)
-    }
-    fn take(&mut self, spikes: &[SpikeRecord]) -> Vec<SpikeCauses> {
-        Self::take(self, spikes)
-    }
-    fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
-        Self::ipis(self)
-    }
-    fn losses(&self) -> Vec<Warning> {
-        Self::losses(self)
-    }
-}
 
 /// What the search for causes has to know of a probe; `None` of one whose late moments are not known: histograms count,
 /// hwlat tells the end of the window in which it looked, osnoise that of its period.
@@ -99,11 +43,11 @@ fn find(
     experiment: &Experiment,
     machine: &dyn crate::Machine,
     warnings: &mut Vec<Warning>,
-) -> Option<Box<dyn FindsCauses>> {
+) -> Option<CauseSearch> {
     match machine.find_causes(probes, &experiment.facts) {
         Ok(finder) => {
             push_all_once(warnings, finder.warnings());
-            Some(finder)
+            Some(CauseSearch::new(finder))
         }
         Err(reason) => {
             let text = format!(
@@ -119,7 +63,7 @@ fn find(
 #[derive(Default)]
 pub(crate) struct Causing {
     /// `None` where this machine has no search, or no probe tells when it was late.
-    finder: Option<Box<dyn FindsCauses>>,
+    search: Option<CauseSearch>,
     /// Interrupts from other CPUs where the search does not look.
     counted: Option<IpisByKind>,
     /// Since when interrupts from other CPUs were not kept.
@@ -139,27 +83,21 @@ impl Causing {
         let specs = experiment.probes.iter().flatten();
         let cpus: CpuSet = specs.clone().flat_map(|spec| spec.cpus.iter()).collect();
         let probes: Vec<Measured> = specs.filter_map(measured).collect();
-        let finder = (!probes.is_empty()).then(|| find(&probes, experiment, machine, warnings)).flatten();
+        let search = (!probes.is_empty()).then(|| find(&probes, experiment, machine, warnings)).flatten();
         let watched =
-            probes.iter().filter(|_| finder.is_some()).flat_map(|probe| probe.cpus.iter()).collect();
+            probes.iter().filter(|_| search.is_some()).flat_map(|probe| probe.cpus.iter()).collect();
         let others = cpus.difference(&watched);
         let counted = (!others.is_empty()).then(|| IpisByKind::start(&others));
-        Self { finder, counted, ipis_since_ns: 0 }
+        Self { search, counted, ipis_since_ns: 0 }
     }
 
-    /// Lets the search do something; one that fails is given up, which is said.
+    /// Lets the search do something; a failure is said.
     fn with(
         &mut self,
         warnings: &mut Vec<Warning>,
         act: impl FnOnce(&mut dyn FindsCauses) -> Result<(), BpfError>,
     ) {
-        if let Some(finder) = &mut self.finder
-            && let Err(error) = act(finder.as_mut())
-        {
-            let text = format!("spikes from here on have no causes: {error}");
-            push_once(warnings, Warning::without_fix(NO_CAUSES, text));
-            self.finder = None;
-        }
+        push_all_once(warnings, self.search.as_mut().and_then(|search| search.attempt(act)));
     }
 
     pub(crate) fn begin(&mut self, specs: &[ProbeSpec], warnings: &mut Vec<Warning>) {
@@ -180,7 +118,7 @@ impl Causing {
 
     /// What was found of these spikes.
     pub(crate) fn take(&mut self, spikes: &[SpikeRecord]) -> Vec<SpikeCauses> {
-        self.finder.as_mut().map(|finder| finder.take(spikes)).unwrap_or_default()
+        self.search.as_mut().map(|search| search.finder().take(spikes)).unwrap_or_default()
     }
 
     /// Keeps the interrupts that other CPUs have sent since the last call, each with the probe of its CPU.
@@ -202,8 +140,8 @@ impl Causing {
     }
 
     /// What was lost, as warnings.
-    pub(crate) fn losses(&self) -> Vec<Warning> {
-        self.finder.as_ref().map(|finder| finder.losses()).unwrap_or_default()
+    pub(crate) fn losses(&mut self) -> Vec<Warning> {
+        self.search.as_mut().map(|search| search.finder().losses()).unwrap_or_default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
-use crate::causing::FindsCauses;
 use crate::histograms;
+use crate::search::FindsCauses;
 use crate::tracer;
 use crate::treating::{Held, RealTreating};
 use std::time::Duration;

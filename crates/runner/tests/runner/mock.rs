@@ -10,7 +10,7 @@ use whylate_bpf::{BpfError, Measured};
 use whylate_core::facts::CpuFacts;
 use whylate_core::plan::{Source, TreatmentKind};
 use whylate_core::record::{InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord};
-use whylate_core::result::{Cause, CauseKind, TreatChange};
+use whylate_core::result::{Cause, CauseKind, Spike, TreatChange};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_load::{LoadError, LoadSpec, LoadWork};
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec, Progress};
@@ -406,6 +406,7 @@ impl FindsCauses for MockCauses {
         };
         spikes.iter().map(found).collect()
     }
+    fn label(&self, _: &mut [Spike]) {}
     fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
         let function = "do_flush_tlb_all".to_owned();
         Ok(vec![IpiRecord { cpu: CpuId(3), function, count: 2, ..IpiRecord::default() }])
