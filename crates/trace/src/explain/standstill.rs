@@ -13,7 +13,7 @@ use super::account::Piece;
 use super::label::{Label, Labeller};
 use super::state::{Knowledge, Level, Span};
 use super::window::Window;
-use crate::event::EventKind;
+use crate::event::Event;
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
 
@@ -87,26 +87,12 @@ fn interrupts_were_off(piece: &Piece, span: &Span, timers: &[LateTimer], labelle
 
 fn late_timers(window: &Window) -> Vec<LateTimer> {
     let mut armed = window.armed.clone();
-    let mut late_timers = Vec::new();
-    for event in &window.events {
-        match event.kind {
-            EventKind::TimerStart { timer, expires_ns, .. } => {
-                armed.insert(timer, expires_ns);
-            }
-            EventKind::TimerCancel { timer } => {
-                armed.remove(&timer);
-            }
-            EventKind::TimerExpire { timer, now_ns, .. } => {
-                let Some(expires_ns) = armed.remove(&timer) else { continue };
-                // Both are on the timers' clock, and the event is on the trace's: only the difference counts.
-                let late_ns = now_ns.saturating_sub(expires_ns);
-                let due_ns = event.at_ns.saturating_sub(late_ns);
-                late_timers.push(LateTimer { cpu: event.cpu, due_ns, at_ns: event.at_ns });
-            }
-            _ => {}
-        }
-    }
-    late_timers
+    let late = |event: &Event| {
+        // Both moments of the timer are on its own clock, and the event is on the trace's: only the difference counts.
+        let due_ns = event.at_ns.saturating_sub(armed.follow(event)?);
+        Some(LateTimer { cpu: event.cpu, due_ns, at_ns: event.at_ns })
+    };
+    window.events.iter().filter_map(late).collect()
 }
 
 fn stood_still(piece: &Piece, timers: &[LateTimer], labeller: &Labeller<'_>) -> bool {

@@ -21,6 +21,30 @@ const AFTER_PART: u64 = 32;
 /// But no more than this.
 const AFTER_PART_MAX_NS: u64 = 20_000_000;
 
+/// Timers that are armed, and when each expires on its own clock.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ArmedTimers(HashMap<u64, u64>);
+
+impl ArmedTimers {
+    /// Takes what an event says of timers. Of one that expires and was known, by how many nanoseconds it is late.
+    pub(super) fn follow(&mut self, event: &Event) -> Option<u64> {
+        match event.kind {
+            EventKind::TimerStart { timer, expires_ns, .. } => {
+                self.0.insert(timer, expires_ns);
+                None
+            }
+            EventKind::TimerCancel { timer } => {
+                self.0.remove(&timer);
+                None
+            }
+            EventKind::TimerExpire { timer, now_ns, .. } => {
+                self.0.remove(&timer).map(|expires_ns| now_ns.saturating_sub(expires_ns))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A part of the trace in memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
@@ -34,8 +58,8 @@ pub(super) struct Window {
     pub(super) truncated: bool,
     /// Events that were lost in it.
     pub(super) lost: u64,
-    /// Expiries of the timers that were armed shortly before it and had not expired at its begin, on their own clock.
-    pub(super) armed: HashMap<u64, u64>,
+    /// Timers that were armed shortly before it and had not expired at its begin.
+    pub(super) armed: ArmedTimers,
     /// Commands of the threads that its events name.
     pub(super) people: HashMap<u32, Name>,
 }
@@ -57,7 +81,7 @@ pub(super) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, Parse
             break;
         }
         if event.at_ns < from {
-            window.remember_timer(&event);
+            window.armed.follow(&event);
             continue;
         }
         if window.events.len() >= EVENTS_MAX {
@@ -73,19 +97,6 @@ pub(super) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, Parse
 }
 
 impl Window {
-    /// Takes what an event before the window says of timers.
-    fn remember_timer(&mut self, event: &Event) {
-        match event.kind {
-            EventKind::TimerStart { timer, expires_ns, .. } => {
-                self.armed.insert(timer, expires_ns);
-            }
-            EventKind::TimerCancel { timer } | EventKind::TimerExpire { timer, .. } => {
-                self.armed.remove(&timer);
-            }
-            _ => {}
-        }
-    }
-
     fn take(&mut self, event: Event, late: &Late) {
         if let (EventKind::Lost { events }, true) = (event.kind, event.at_ns <= late.actual_ns) {
             self.lost += events.unwrap_or(1);
