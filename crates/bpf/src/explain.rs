@@ -94,26 +94,27 @@ impl<'r> Context<'r> {
     }
 
     fn look_at(&mut self, segment: &'r Segment, measured: Option<u32>) {
-        let inside = |at_ns: u64| self.is_inside(at_ns);
         let is_measured =
             |process: u32, pid: u32| self.is_own(process) && measured.is_none_or(|measured| measured == pid);
         match &segment.what {
             Activity::Timer { pid, process, stack }
-                if is_measured(*process, *pid) && inside(segment.to_ns) =>
+                if is_measured(*process, *pid) && self.is_inside(segment.to_ns) =>
             {
                 self.woken = Some((segment.to_ns, stack));
             }
             Activity::Wakeup { pid, process, stack, .. }
-                if is_measured(*process, *pid) && inside(segment.to_ns) =>
+                if is_measured(*process, *pid) && self.is_inside(segment.to_ns) =>
             {
                 self.woken.get_or_insert((segment.from_ns, &[]));
                 self.running = Some((segment.to_ns, stack));
             }
-            Activity::PageFault { .. } if inside(segment.from_ns) => {
+            Activity::PageFault { .. } if self.is_inside(segment.from_ns) => {
                 let first = self.first_fault_ns.unwrap_or(segment.from_ns);
                 self.first_fault_ns = Some(first.min(segment.from_ns));
             }
-            Activity::Migration { process, to, .. } if self.is_own(*process) && inside(segment.from_ns) => {
+            Activity::Migration { process, to, .. }
+                if self.is_own(*process) && self.is_inside(segment.from_ns) =>
+            {
                 self.moved.get_or_insert((segment.from_ns, *to));
             }
             _ => {}

@@ -3,7 +3,6 @@
 
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
-use rustix::thread::gettid;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
@@ -48,7 +47,7 @@ fn a_trace_buffer_counts_what_the_programs_count() {
     let go = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&go);
     let sleeper = std::thread::spawn(move || {
-        tell.send(gettid().as_raw_nonzero().get() as u32).unwrap();
+        tell.send(schedule::id_of_this_thread()).unwrap();
         while !asked.load(SeqCst) {
             // Waiting this way is no wake-up.
             std::thread::yield_now();

@@ -274,6 +274,7 @@ fn threads_of(process: u32) -> BTreeSet<u32> {
 mod tests {
     use super::*;
     use crate::record::histograms::step::What;
+    use whylate_sys::schedule;
 
     #[test]
     fn pages_that_come_in_parts_hold_the_same() {
@@ -297,7 +298,7 @@ mod tests {
     #[test]
     fn a_process_has_threads_and_a_thread_has_none() {
         let process = std::process::id();
-        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let own = schedule::id_of_this_thread();
         let threads = threads_of(process);
         assert!(threads.contains(&process) && threads.contains(&own), "{threads:?}");
         assert_eq!(threads_of(own).is_empty(), own != process);
