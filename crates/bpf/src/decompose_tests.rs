@@ -82,6 +82,25 @@ fn a_lesser_thread_that_keeps_the_cpu_has_preemption_off() {
 }
 
 #[test]
+fn a_lesser_thread_that_lets_not_even_the_tick_in_has_interrupts_off() {
+    let kept = |vectors: &[u64]| {
+        let mut segments = vec![
+            timer(1_003_000, ""),
+            ran(900_000, 61_100_000, thread(7, 50, "holder")),
+            wakeup(1_003_000, 61_100_000, ""),
+        ];
+        let tick = |at_ns: &u64| segment(*at_ns, at_ns + 4_000, Activity::Vector { vector: 0xec });
+        segments.extend(vectors.iter().map(tick));
+        first(&window(true, 61_101_000), segments)
+    };
+    let silent = kept(&[61_000_000]);
+    assert_eq!((silent.kind, silent.actor.as_deref()), (CauseKind::IrqsOff, Some("holder")));
+    assert!(silent.confidence < Some(1.0), "{silent:?}");
+    assert_eq!(kept(&[21_000_000, 41_000_000, 61_000_000]).kind, CauseKind::PreemptOff, "ticks came");
+    assert_eq!(kept(&[]).kind, CauseKind::PreemptOff, "this kernel may not tell of interrupts");
+}
+
+#[test]
 fn a_greater_thread_is_a_thread() {
     let segments = vec![
         timer(1_003_000, ""),

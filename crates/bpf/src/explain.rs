@@ -1,7 +1,7 @@
 //! Whom to blame for one piece of a spike's window, and what speaks for it.
 
 use crate::decompose::{Blame, Piece, Surroundings, Who, Window};
-use crate::segment::{Activity, Recording, Segment, Sender, Thread};
+use crate::segment::{Activity, Recording, Segment, Sender, Thread, lock_name};
 use crate::stack::{Interrupted, interrupted, preempted};
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind as Kind;
@@ -16,6 +16,8 @@ const RECORDED: f64 = 1.0;
 /// The same where a hypervisor may have stopped the CPU in between, which a piece of at least this length suggests.
 const RECORDED_IN_GUEST: f64 = 0.9;
 const STOPPED_MIN_NS: u64 = 1_000_000;
+/// A CPU with two threads that want it has a tick, every 10 ms at the slowest: this is two of them and a half.
+const TICKS_MISSED_NS: u64 = 25_000_000;
 
 /// Who stops whom: at each moment what has the highest rank has the CPU. `None` for what is only a moment.
 pub(crate) fn rank(what: &Activity) -> Option<u32> {
@@ -300,6 +302,7 @@ impl<'r> Context<'r> {
             Some((woken_ns, stack)) if piece.from_ns < woken_ns => self.timer_pending(stack, Some(thread)),
             None => self.timer_pending(&[], Some(thread)),
             Some(_) if thread.priority >= self.window.priority => ran,
+            Some(_) if self.lacks_ticks(piece) => self.interrupts_off(thread),
             Some(_) => self.preemption_off(thread),
         }
     }
@@ -319,6 +322,23 @@ impl<'r> Context<'r> {
             Interrupted::User => self.outside("the timer's interrupt was late, and it interrupted user mode"),
             Interrupted::Unknown => unknown(),
         }
+    }
+
+    /// Whether not even the tick came into it, although interrupts are recorded: one came at its end.
+    fn lacks_ticks(&self, piece: &Piece<'_>) -> bool {
+        let begins_at_end = |segment: &Segment| is_interrupt(&segment.what) && segment.from_ns == piece.to_ns;
+        self.recording.lost == 0
+            && piece.to_ns - piece.from_ns >= TICKS_MISSED_NS
+            && self.recording.segments.iter().any(begins_at_end)
+    }
+
+    /// A lesser thread went on running after the wake-up, and let no interrupt in.
+    fn interrupts_off(&self, thread: &Thread) -> Blame {
+        let kept = self.preemption_off(thread);
+        let who = Who { kind: Kind::IrqsOff, ..kept.who };
+        let evidence =
+            format!("{}; no tick came meanwhile, and an interrupt at once after it", kept.evidence);
+        Blame { who, confidence: 0.8, evidence, ..kept }
     }
 
     /// A lesser thread went on running after the wake-up.
@@ -374,11 +394,4 @@ fn unknown() -> Blame {
 fn throttled(evidence: &str) -> Blame {
     let who = Who::new(Kind::Throttled).actor("real-time throttling or the fair server");
     Blame { who, confidence: 0.95, callers: Vec::new(), evidence: evidence.to_owned() }
-}
-
-/// The kind of lock, by the kernel's flags.
-fn lock_name(flags: u32) -> String {
-    let kinds = [(8, "rt_mutex"), (32, "mutex"), (2, "read lock"), (4, "write lock"), (1, "spinlock")];
-    let name = kinds.iter().find(|(flag, _)| flags & flag != 0).map_or("lock", |(_, name)| name);
-    name.to_owned()
 }

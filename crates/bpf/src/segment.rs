@@ -155,6 +155,13 @@ impl Recording {
     }
 }
 
+/// The kind of lock, by the kernel's flags.
+pub(crate) fn lock_name(flags: u32) -> String {
+    let kinds = [(8, "rt_mutex"), (32, "mutex"), (2, "read lock"), (4, "write lock"), (1, "spinlock")];
+    let name = kinds.iter().find(|(flag, _)| flags & flag != 0).map_or("lock", |(_, name)| name);
+    name.to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

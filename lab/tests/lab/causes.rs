@@ -49,7 +49,10 @@ const SOFTIRQ: Planted = Planted { cause: "softirq", kind: "softirq", names: Nam
 /// The interrupt's thread has a priority of 50: the probe has less.
 const IRQ_THREAD: Planted = Planted { cause: "irq-thread", kind: "thread", names: Names::Actor("plant") };
 /// What one CPU does to another.
-const PAIRS: [Planted; 1] = [Planted { cause: "ipi", kind: "ipi", names: Names::Kind }];
+const PAIRS: [Planted; 2] = [
+    Planted { cause: "ipi", kind: "ipi", names: Names::Kind },
+    Planted { cause: "raw-spinlock", kind: "irqs_off", names: Names::Actor("plant-raw") },
+];
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
