@@ -293,7 +293,7 @@ fn spikes(run: &RunResult) -> Vec<SpikeView> {
         cpu: spike.cpu,
         repeat: spike.repeat,
         sample: count(spike.sample),
-        cause: words::cause_name(&spike.cause),
+        cause: words::cause_and_share(&spike.cause),
         evidence: evidence(spike),
     });
     views.collect()
@@ -306,7 +306,7 @@ fn evidence(spike: &Spike) -> Vec<String> {
         lines.push(format!("called by {}", spike.cause.callers.join(" < ")));
     }
     if !spike.also.is_empty() {
-        let also: Vec<String> = spike.also.iter().take(ALSO_MAX).map(words::cause_name).collect();
+        let also: Vec<String> = spike.also.iter().take(ALSO_MAX).map(words::cause_and_share).collect();
         lines.push(format!("also {}", also.join("; ")));
     }
     if let Some(event) = spike.event {
