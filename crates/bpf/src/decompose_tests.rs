@@ -159,9 +159,23 @@ fn in_a_virtual_machine_letting_an_interrupt_in_takes_longer() {
     let guest = Surroundings { is_virtual: true, ..Surroundings::default() };
     let causes = decompose(&window(false, 1_012_000), &recording(segments.clone()), &guest);
     assert_eq!((causes.len(), causes[0].kind), (1, CauseKind::Ipi), "{causes:?}");
+    assert!(causes[0].confidence < Some(1.0), "the hypervisor may have done something else: {causes:?}");
     let bare = decompose(&window(false, 1_012_000), &recording(segments), &Surroundings::default());
     assert_eq!(bare[0].kind, CauseKind::Ipi);
     assert!(bare.iter().any(|cause| cause.kind == CauseKind::Hardware), "{bare:?}");
+}
+
+#[test]
+fn between_two_interrupts_the_nearer_one_is_left_or_entered() {
+    let segments = vec![
+        segment(1_010_000, 1_012_000, Activity::Vector { vector: 0xec }),
+        segment(1_020_000, 1_022_000, Activity::Vector { vector: 0xfd }),
+    ];
+    let guest = Surroundings { is_virtual: true, ..Surroundings::default() };
+    let causes = decompose(&window(false, 1_032_000), &recording(segments), &guest);
+    let share = |kind| causes.iter().find(|cause| cause.kind == kind).and_then(|cause| cause.share).unwrap();
+    assert!((share(CauseKind::Irq) + share(CauseKind::Ipi) - 1.0).abs() < 1e-9, "{causes:?}");
+    assert!(share(CauseKind::Irq) >= 12.0 / 32.0 && share(CauseKind::Ipi) >= 12.0 / 32.0, "{causes:?}");
 }
 
 #[test]
@@ -186,7 +200,7 @@ fn a_hypervisor_may_have_stopped_a_long_handler() {
         // A short one before it is certain in any case.
         let segments = vec![
             segment(1_000_000, 1_010_000, Activity::Vector { vector: 0xec }),
-            segment(1_050_000, to_ns, Activity::Vector { vector: 0xec }),
+            segment(1_020_000, to_ns, Activity::Vector { vector: 0xec }),
         ];
         let surroundings = Surroundings { is_virtual, ..Surroundings::default() };
         let causes = decompose(&window(false, to_ns), &recording(segments), &surroundings);
@@ -194,7 +208,7 @@ fn a_hypervisor_may_have_stopped_a_long_handler() {
         causes[0].confidence
     };
     assert_eq!(confidence(true, 400_000_000), Some(0.9));
-    assert_eq!(confidence(true, 400_000), Some(1.0));
+    assert_eq!(confidence(true, 60_000), Some(1.0));
     assert_eq!(confidence(false, 400_000_000), Some(1.0));
 }
 

@@ -23,7 +23,7 @@ use whylate_sys::host::smi::SmiCounter;
 /// So many of the spikes that come at once are explained on each CPU, the largest first.
 const AT_ONCE_MAX: usize = 64;
 /// So many explanations are kept.
-const KEPT_MAX: usize = 4_096;
+const KEPT_MAX: usize = 16_384;
 /// Reading the counter of firmware interrupts interrupts the CPU that it is of: not more often than that.
 const SMIS_READ_EVERY: Duration = Duration::from_secs(1);
 

@@ -1,21 +1,19 @@
 //! Whom to blame for one piece of a spike's window, and what speaks for it.
 
+mod recorded;
+
 use crate::decompose::{Blame, Piece, Surroundings, Who, Window};
-use crate::segment::{Activity, Recording, Segment, Sender, Thread, lock_name};
+use crate::segment::{Activity, Recording, Segment, Thread};
 use crate::stack::{Interrupted, interrupted, preempted};
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind as Kind;
 
-/// The names of the softirqs, as in /proc/softirqs.
-const SOFTIRQS: [&str; 10] =
-    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 /// The actor of what this program does to the CPUs that it measures.
 pub(crate) const OWN: &str = "whylate itself";
 /// How sure a cause is whose begin and end were recorded.
 const RECORDED: f64 = 1.0;
-/// The same where a hypervisor may have stopped the CPU in between, which a piece of at least this length suggests.
-const RECORDED_IN_GUEST: f64 = 0.9;
-const STOPPED_MIN_NS: u64 = 1_000_000;
+/// How sure what is next to an interrupt is its doing, where a hypervisor lets it in.
+const BESIDE_IN_GUEST: f64 = 0.8;
 /// A CPU with two threads that want it has a tick, every 10 ms at the slowest: this is two of them and a half.
 const TICKS_MISSED_NS: u64 = 25_000_000;
 
@@ -181,85 +179,6 @@ impl<'r> Context<'r> {
         Some(Blame { who: Who::new(Kind::Migration), confidence: 0.9, callers: Vec::new(), evidence })
     }
 
-    /// What the kernel recorded with its begin and end.
-    fn recorded(&self, piece: &Piece<'_>, segment: &Segment) -> Blame {
-        let (who, evidence) = match &segment.what {
-            Activity::Irq { line } => {
-                let device = self.surroundings.lines.get(line);
-                let name =
-                    device.map_or_else(|| format!("irq/{line}"), |device| format!("irq/{line} {device}"));
-                (Who::new(Kind::Irq).actor(name), "its handler's begin and end were recorded")
-            }
-            Activity::Softirq { number } => {
-                let name =
-                    SOFTIRQS.get(*number as usize).map_or_else(|| number.to_string(), ToString::to_string);
-                (Who::new(Kind::Softirq).actor(name), "its begin and end were recorded")
-            }
-            Activity::Nmi { handler } => {
-                (Who::new(Kind::Nmi).function(handler.clone()), "the handler's time was recorded")
-            }
-            Activity::Function { function, sender } => {
-                let mut who = Who::new(Kind::Ipi).function(function.clone());
-                if let Some(sender) = sender {
-                    let actor = if self.is_ours(sender) { OWN } else { &sender.command };
-                    who = who.actor(actor).pid(sender.pid);
-                }
-                (who, "another CPU asked for this function, whose begin and end were recorded")
-            }
-            Activity::Lock { flags, .. } => {
-                (Who::new(Kind::Lock).actor(lock_name(*flags)), "the wait for the lock was recorded")
-            }
-            _ => return unknown(),
-        };
-        let evidence = match &segment.what {
-            Activity::Function { sender: Some(sender), .. } => {
-                let ours =
-                    if self.is_ours(sender) { ": the measurement's doing, not the machine's" } else { "" };
-                format!("{evidence}; sent by CPU {}{ours}", sender.cpu)
-            }
-            _ => evidence.to_owned(),
-        };
-        self.by_record(who, piece, evidence)
-    }
-
-    /// Blames what was recorded with its begin and end.
-    fn by_record(&self, who: Who, piece: &Piece<'_>, evidence: String) -> Blame {
-        let is_long = piece.to_ns - piece.from_ns >= STOPPED_MIN_NS;
-        let (confidence, evidence) = match self.surroundings.is_virtual && is_long {
-            true => {
-                (RECORDED_IN_GUEST, format!("{evidence}; a hypervisor may have stopped the CPU meanwhile"))
-            }
-            false => (RECORDED, evidence),
-        };
-        Blame { who, confidence, callers: Vec::new(), evidence }
-    }
-
-    /// Whether this program sent it, as when it reads a counter of the CPU.
-    fn is_ours(&self, sender: &Sender) -> bool {
-        self.surroundings.own_process != 0 && sender.process == self.surroundings.own_process
-    }
-
-    /// An interrupt of the processor's own: the local timer, or one that another CPU sent.
-    fn vector(&self, piece: &Piece<'_>, segment: &Segment) -> Blame {
-        let Activity::Vector { vector } = segment.what else { return unknown() };
-        let function = self.recording.segments.iter().find(|other| {
-            matches!(other.what, Activity::Function { .. })
-                && other.from_ns >= segment.from_ns
-                && other.to_ns <= segment.to_ns
-        });
-        let ipi = |function: &str| Who::new(Kind::Ipi).function(function);
-        let who = match (vector, function) {
-            // The time around the function belongs to it.
-            (0xfb | 0xfc, Some(function)) => return self.recorded(piece, function),
-            (0xfb | 0xfc, None) => ipi("call_function"),
-            (0xfd, _) => ipi("reschedule"),
-            (0xf6, _) => ipi("irq_work"),
-            (0xec, _) => Who::new(Kind::Irq).actor("local timer"),
-            _ => Who::new(Kind::Irq).actor(format!("vector {vector:#x}")),
-        };
-        self.by_record(who, piece, "the interrupt's begin and end were recorded".to_owned())
-    }
-
     fn idle(&self, piece: &Piece<'_>, segment: &Segment) -> Blame {
         if self.is_throttled(piece) {
             return throttled("the CPU was idle although the task could have run");
@@ -367,12 +286,22 @@ impl<'r> Context<'r> {
             };
         }
         if let Some(neighbour) = piece.neighbour {
-            return self.blame(&Piece { segment: Some(neighbour), neighbour: None, ..piece.clone() });
+            return self.beside(piece, neighbour);
         }
         if self.recording.lost > 0 {
             return unknown();
         }
         self.outside("the loop ran in user mode with interrupts on, and the kernel did nothing")
+    }
+
+    /// What is next to an interrupt is its entry or exit; the hypervisor's part of that is not told from other work of its.
+    fn beside(&self, piece: &Piece<'_>, neighbour: &Segment) -> Blame {
+        let blame = self.blame(&Piece { segment: Some(neighbour), neighbour: None, ..piece.clone() });
+        if !self.surroundings.is_virtual {
+            return blame;
+        }
+        let evidence = "next to it the hypervisor let it in, or was told of its end".to_owned();
+        Blame { confidence: blame.confidence.min(BESIDE_IN_GUEST), evidence, ..blame }
     }
 
     /// Neither the kernel nor the task had the CPU.
