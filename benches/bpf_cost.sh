@@ -11,7 +11,9 @@
 # HOLD names the example `hold` and WHYLATE the binary where they are built already.
 set -eu
 rounds=${1:-7}
-loops=${2:-30000}
+loops=${2:-200000}
+# On one CPU: between two of them, leaving idle takes many times as long as the switch.
+last=$(($(nproc --all) - 1))
 . "$(dirname "$0")/common.sh"
 hold=$(built "${HOLD:-}" examples/hold -p whylate-bpf --example hold)
 whylate=$(built "${WHYLATE:-}" whylate)
@@ -31,16 +33,16 @@ END { clear(@queued); }
 SCRIPT
 
 pipe() {
-    perf bench -f simple sched pipe -l "$loops" 2>/dev/null | tail -1
+    taskset -c "$last" perf bench -f simple sched pipe -l "$loops" 2>/dev/null | tail -1
 }
 
-# Runs the pipe while a tool runs; the tool ends by SIGINT.
+# Runs the pipe while a tool runs; the tool ends by SIGTERM: a shell has its background jobs ignore SIGINT.
 beside() {
     "$@" > "$scratch/tool" 2>&1 &
     tool=$!
     sleep 2
     pipe
-    kill -INT "$tool" 2>/dev/null || true
+    kill -TERM "$tool" 2>/dev/null || true
     wait "$tool" 2>/dev/null || true
 }
 

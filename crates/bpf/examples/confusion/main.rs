@@ -4,7 +4,8 @@
 //!
 //! Needs root and two CPUs. A process of its own looks for gaps on the last CPU, and its other threads plant what only threads of
 //! one process can do to each other; `benches/causes.py` plants the rest. They say what they did and when; a spike is
-//! planted when at least half of it lies in a plant. One that is not is left out: it is the machine's own.
+//! planted when at least half of it lies in a plant. One that is not is left out: it is the machine's own. So is a plant whose
+//! call took half as long again as usual: it waited for something else that the CPU did.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example that prints a table")]
 
@@ -81,7 +82,7 @@ fn try_plant(plant: Plant, seconds: u64) -> Outcome<Row> {
     let mut measuring = start(plant, last, seconds, sender)?;
     let (causes, planted) = follow(&mut finder, &said, &cpus, &mut measuring)?;
     measuring.wait()?;
-    Ok(row(plant, &causes, &planted))
+    Ok(row(plant, &causes, &plant.undisturbed(planted)))
 }
 
 /// Starts this program as the one that is late, and has its lines read.

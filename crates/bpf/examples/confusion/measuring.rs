@@ -3,8 +3,8 @@
 use crate::Outcome;
 use crate::plants::{self, Plant};
 use std::io::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use whylate_core::{CpuId, CpuSet};
 use whylate_sys::clock;
@@ -17,6 +17,9 @@ const THRESHOLD_NS: u64 = 1_000;
 /// Pages that the page-fault plant touches.
 const FRESH_BYTES: usize = 256 << 20;
 const PAGE: usize = 4096;
+/// Time between two pages, and between two moves.
+const TOUCH_INTERVAL_NS: u64 = 1_000_000;
+const MOVE_INTERVAL_NS: u64 = 20_000_000;
 
 /// What the loop saw: written by the loop, printed by another thread.
 struct Log {
@@ -66,17 +69,14 @@ pub(crate) fn run(plant: Plant, cpu: CpuId, seconds: u64) -> Outcome<()> {
     println!("armed");
     std::io::stdin().read_line(&mut String::new())?;
     let is_over = Arc::new(AtomicBool::new(false));
-    let (ready, thread_id) = mpsc::channel();
     let (own, over) = (log.clone(), is_over.clone());
     let late = std::thread::spawn(move || {
-        let _ = ready.send(schedule::id_of_this_thread());
-        let outcome = prepare(plant, cpu).map(|()| measure(plant, &own, fresh, seconds));
+        let outcome = prepare(plant, cpu).and_then(|()| measure(plant, cpu, &own, fresh, seconds));
         over.store(true, Ordering::Release);
         outcome
     });
-    let thread_id = thread_id.recv()?;
     let over = is_over.clone();
-    let sibling = std::thread::spawn(move || plants::sibling(plant, cpu, thread_id, &over));
+    let sibling = std::thread::spawn(move || plants::sibling(plant, cpu, &over));
     let mut printed = 0;
     while !is_over.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(5));
@@ -96,31 +96,42 @@ fn prepare(plant: Plant, cpu: CpuId) -> std::io::Result<()> {
     Ok(())
 }
 
-fn measure(plant: Plant, log: &Log, fresh: Option<Vec<u8>>, seconds: u64) {
+fn measure(
+    plant: Plant,
+    home: CpuId,
+    log: &Log,
+    fresh: Option<Vec<u8>>,
+    seconds: u64,
+) -> std::io::Result<()> {
     let end_ns = clock::now().0 + seconds * 1_000_000_000;
-    turns(plant, log, fresh.unwrap_or_default(), end_ns);
+    turns(plant, home, log, fresh.unwrap_or_default(), end_ns)
 }
 
-fn turns(plant: Plant, log: &Log, mut fresh: Vec<u8>, end_ns: u64) {
+fn turns(plant: Plant, home: CpuId, log: &Log, mut fresh: Vec<u8>, end_ns: u64) -> std::io::Result<()> {
+    let away = plants::other(home);
     let mut last_ns = clock::now().0;
-    let (mut next_touch_ns, mut page) = (last_ns, 0);
-    let mut cpu = schedule::current_cpu().0;
+    let (mut next_ns, mut page) = (last_ns, 0);
+    let mut cpu = schedule::current_cpu();
     while last_ns < end_ns {
-        let touches = plant == Plant::PageFaults && last_ns >= next_touch_ns && page < fresh.len();
-        if touches {
+        let is_due = last_ns >= next_ns;
+        if is_due && plant == Plant::PageFaults && page < fresh.len() {
             fresh[page] = 1;
             page += PAGE;
-            next_touch_ns = last_ns + 1_000_000;
+            next_ns = last_ns + TOUCH_INTERVAL_NS;
+        } else if is_due && plant == Plant::Migration {
+            schedule::pin_this_thread(&CpuSet::single(if cpu == home { away } else { home }))?;
+            next_ns = last_ns + MOVE_INTERVAL_NS;
         }
         let now_ns = clock::now().0;
-        if touches {
-            log.add(PLANTED, cpu, last_ns, now_ns);
+        if next_ns > last_ns && is_due {
+            log.add(PLANTED, cpu.0, last_ns, now_ns);
         }
         if now_ns - last_ns >= THRESHOLD_NS {
-            log.add(SPIKE, cpu, now_ns, now_ns - last_ns);
-            cpu = schedule::current_cpu().0;
+            log.add(SPIKE, cpu.0, now_ns, now_ns - last_ns);
+            cpu = schedule::current_cpu();
         }
         last_ns = clock::now().0;
     }
     std::hint::black_box(&fresh);
+    Ok(())
 }

@@ -19,7 +19,7 @@ pub(crate) enum Plant {
     Munmap,
     /// The loop touches memory that is not there.
     PageFaults,
-    /// The loop's thread is moved from CPU to CPU.
+    /// The loop moves itself from CPU to CPU.
     Migration,
 }
 
@@ -44,7 +44,7 @@ impl Plant {
             Self::Membarrier => "membarrier of a sibling thread",
             Self::Munmap => "mprotect and munmap of a sibling thread",
             Self::PageFaults => "the loop touches a new page every 1 ms",
-            Self::Migration => "the loop is moved from CPU to CPU",
+            Self::Migration => "the loop moves itself to another CPU every 20 ms",
         }
     }
 
@@ -62,6 +62,17 @@ impl Plant {
         if self == Self::Migration { -21 } else { 95 }
     }
 
+    /// What was planted without a wait for something else that the CPU did, which the length of a call tells.
+    pub(crate) fn undisturbed(self, mut planted: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+        if matches!(self, Self::Membarrier | Self::Munmap) {
+            let length = |&(from, to): &(u64, u64)| to - from;
+            planted.sort_by_key(length);
+            let usual = planted.get(planted.len() / 2).map_or(0, length);
+            planted.retain(|one| length(one) <= usual + usual / 2);
+        }
+        planted
+    }
+
     /// Whether a spike is its doing: at least half of it lies in what was planted.
     pub(crate) fn did(spike: &SpikeRecord, planted: &[(u64, u64)]) -> bool {
         let from_ns = spike.at_ns - spike.latency_ns;
@@ -70,24 +81,24 @@ impl Plant {
     }
 }
 
+/// A CPU beside the one that is measured.
+pub(crate) fn other(cpu: CpuId) -> CpuId {
+    CpuId(if cpu.0 == 0 { 1 } else { 0 })
+}
+
 /// What a thread of the late process does.
-pub(crate) fn sibling(plant: Plant, cpu: CpuId, late: u32, is_over: &AtomicBool) -> std::io::Result<()> {
-    let first = CpuId(if cpu.0 == 0 { 1 } else { 0 });
-    schedule::pin_this_thread(&CpuSet::from_iter([first]))?;
+pub(crate) fn sibling(plant: Plant, cpu: CpuId, is_over: &AtomicBool) -> std::io::Result<()> {
+    schedule::pin_this_thread(&CpuSet::single(other(cpu)))?;
     let mut page = ChangingPage::new()?;
     let barrier = Barrier::register(Reach::Private)?;
-    let mut away = false;
     while !is_over.load(Ordering::Acquire) {
-        std::thread::sleep(Duration::from_millis(if plant == Plant::Migration { 20 } else { 2 }));
+        std::thread::sleep(Duration::from_millis(2));
         let from_ns = clock::now().0;
         match plant {
             Plant::Membarrier => barrier.pass()?,
             Plant::Munmap => page.change()?,
-            Plant::Migration => {
-                away = !away;
-                schedule::pin_thread(late, &CpuSet::from_iter([if away { first } else { cpu }]))?;
-            }
-            Plant::PageFaults => continue,
+            // The loop does it itself.
+            Plant::Migration | Plant::PageFaults => continue,
         }
         println!("planted {from_ns} {}", clock::now().0);
     }
