@@ -3,8 +3,11 @@
 use crate::error::LabError;
 use crate::guest::Guest;
 
-/// A shell command that loads the module that plants causes, where it is not.
-pub const LOAD_PLANT: &str = "[ -e /proc/plant ] || insmod /lab/plant.ko\n";
+/// Shell commands that load the module that plants causes, where it is not, and have the kernel's thread for huge pages
+/// sleep for weeks: it keeps the CPU for 40 ms where functions are traced.
+pub const LOAD_PLANT: &str = "[ -e /proc/plant ] || insmod /lab/plant.ko\n\
+    khugepaged=/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs\n\
+    [ ! -e $khugepaged ] || echo 4294967295 >$khugepaged\n";
 
 /// One stall, as `/proc/plant` and the planters of user space log it.
 #[derive(Clone, Debug, PartialEq, Eq)]

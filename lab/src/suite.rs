@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Guests that run at the same time.
 const GUESTS_MAX: usize = 2;
+/// So many guests more a test gets of which QEMU kept a CPU at one instruction.
+const MORE_GUESTS_MAX: usize = 2;
 
 /// What a test does with its guest.
 type Body = fn(&mut Guest) -> Result<(), LabError>;
@@ -154,8 +156,9 @@ fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome
             if is_last { guest.run("").map(|_| ()) } else { Ok(()) }
         };
         let mut result = catch_unwind(AssertUnwindSafe(&mut attempt));
-        if let Ok(Err(error @ LabError::Stuck { .. })) = &result {
-            // Nothing that is tested does that: the test is worth another guest, once.
+        for _ in 0..MORE_GUESTS_MAX {
+            // Nothing that is tested does that: the test is worth another guest.
+            let Ok(Err(error @ LabError::Stuck { .. })) = &result else { break };
             println!("again:   {} [{}]: {error}", test.name, machine.label());
             result = catch_unwind(AssertUnwindSafe(&mut attempt));
         }
