@@ -113,17 +113,17 @@ fn turns(plant: Plant, home: CpuId, log: &Log, mut fresh: Vec<u8>, end_ns: u64) 
     let (mut next_ns, mut page) = (last_ns, 0);
     let mut cpu = schedule::current_cpu();
     while last_ns < end_ns {
-        let is_due = last_ns >= next_ns;
-        if is_due && plant == Plant::PageFaults && page < fresh.len() {
+        let acts = last_ns >= next_ns && plant.is_of_the_loop(page < fresh.len());
+        if acts && plant == Plant::Migration {
+            schedule::pin_this_thread(&CpuSet::single(if cpu == home { away } else { home }))?;
+            next_ns = last_ns + MOVE_INTERVAL_NS;
+        } else if acts {
             fresh[page] = 1;
             page += PAGE;
             next_ns = last_ns + TOUCH_INTERVAL_NS;
-        } else if is_due && plant == Plant::Migration {
-            schedule::pin_this_thread(&CpuSet::single(if cpu == home { away } else { home }))?;
-            next_ns = last_ns + MOVE_INTERVAL_NS;
         }
         let now_ns = clock::now().0;
-        if next_ns > last_ns && is_due {
+        if acts {
             log.add(PLANTED, cpu.0, last_ns, now_ns);
         }
         if now_ns - last_ns >= THRESHOLD_NS {

@@ -57,7 +57,16 @@ impl Plant {
         }
     }
 
-    /// Priority of the loop; one that changes CPUs must not starve the thread that moves it.
+    /// Whether the loop does it itself, as long as it has fresh memory.
+    pub(crate) fn is_of_the_loop(self, has_memory: bool) -> bool {
+        match self {
+            Self::Membarrier | Self::Munmap => false,
+            Self::PageFaults => has_memory,
+            Self::Migration => true,
+        }
+    }
+
+    /// Priority of the loop; one that changes CPUs must not starve what runs on the other one.
     pub(crate) fn priority(self) -> i32 {
         if self == Self::Migration { -21 } else { 95 }
     }
