@@ -26,7 +26,12 @@ typedef _Bool bool;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct sched_entity {
+	u64 sum_exec_runtime;
+};
+
 struct task_struct {
+	struct sched_entity se;
 	int pid;
 	int tgid;
 	int prio;

@@ -33,8 +33,6 @@ struct config {
 	/* Whether only tasks of that name count. */
 	u32 has_command;
 	u8 command[COMMAND_BYTES];
-	/* From which lateness on the stack of the moment is kept, in the search for causes. */
-	u64 late_ns;
 	/* The process that measures: interrupts that it sends are its own doing; 0 for none. */
 	u32 own_process;
 	u32 unused;
@@ -46,8 +44,10 @@ struct config {
 	u16 epochs[CPUS_MAX][KINDS_STRIDE];
 	/* Per CPU, the process that is measured there: its page faults are causes; 0 for none. */
 	u32 processes[CPUS_MAX];
+	/* Per CPU, from which lateness on the stack of the moment is kept; 0: never. */
+	u32 late_ns[CPUS_MAX];
 };
-_Static_assert(sizeof(struct config) == 48 + (7 + 2 * KINDS_STRIDE) * CPUS_MAX, "layout.rs");
+_Static_assert(sizeof(struct config) == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX, "layout.rs");
 
 /* The largest latency since the last reset. */
 struct record {
@@ -152,8 +152,14 @@ struct cpu_state {
 	u64 switch_bound_ns;
 	/* How many stacks were kept. */
 	u32 stacks;
-	u32 unused;
-	u64 padding_end[2];
+	/* Whether a task that counts was woken here, or was made to give way, and has not run since. */
+	u8 is_waited;
+	/* Whether the thread that runs was not the first one since thread_ns. */
+	u8 has_switched;
+	u8 unused[2];
+	/* How long it had run in its life when it came. */
+	u64 runtime_ns;
+	u64 padding_end;
 };
 _Static_assert(sizeof(struct cpu_state) == 256, "layout.rs");
 _Static_assert(__builtin_offsetof(struct cpu_state, segments) == 128, "layout.rs");

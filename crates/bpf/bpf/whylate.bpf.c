@@ -95,15 +95,17 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 	pending->pid = pid;
 	pending->expires_ns = expires_ns;
 	pending->waking_ns = now_ns;
+	u32 ring = with_causes ? state->ring : 0;
+
+	if (ring)
+		state->is_waited = 1;
 	if (!expires_ns)
 		return 0;
 	if (is_enabled(config.enabled[cpu & (CPUS_MAX - 1)], MISSED_TIMER_OFFSETS))
 		count_offset(cpu, task, expires_ns, now_ns);
-	u32 ring = with_causes ? state->ring : 0;
-
 	if (ring)
 		note_step(ctx, state, ring, SEGMENT_TIMER, expires_ns, now_ns, task, task,
-			  is_unusual(&state->timer_bound_ns, now_ns - expires_ns));
+			  is_unusual(cpu, &state->timer_bound_ns, now_ns - expires_ns));
 	return 0;
 }
 
@@ -198,7 +200,7 @@ ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, 
 			state->counters.elsewhere++;
 		if (ring)
 			note_step(ctx, state, ring, SEGMENT_WAKEUP, pending->waking_ns, now_ns, next, previous,
-				  is_unusual(&state->switch_bound_ns, now_ns - pending->waking_ns) &&
+				  is_unusual(cpu, &state->switch_bound_ns, now_ns - pending->waking_ns) &&
 					  previous->pid);
 		pending->waking_ns = 0;
 	}
@@ -227,8 +229,16 @@ ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes)
 	if (!state)
 		return 0;
 	if (ring) {
+		bool is_runnable = is_preempted || is_running(previous);
+
+		if (!next_counts) {
+			if (previous_counts)
+				state->is_waited = is_runnable;
+			else if (LIKELY(follows_unheeded(state, previous, next)))
+				return 0;
+		}
 		now_ns = bpf_ktime_get_ns();
-		note_thread(state, ring, now_ns, previous, next, is_preempted || is_running(previous));
+		note_thread(state, ring, now_ns, previous, next, is_runnable);
 	}
 	if (UNLIKELY(state->switch_ns)) {
 		state->counters.unfinished++;

@@ -18,8 +18,6 @@ use whylate_core::record::IpiRecord;
 use whylate_core::{CpuId, CpuSet};
 use zerocopy::FromBytes as _;
 
-/// From which lateness on the stack of the moment is kept: such a stack costs about 3 us.
-const LATE_NS: u64 = 10_000;
 /// How many different stacks are kept.
 const STACKS: u32 = 2_048;
 /// How many different senders of interrupts are kept.
@@ -117,8 +115,7 @@ impl Causes {
     /// When the kernel refuses programs, has no type information, or lacks the events of the scheduler.
     pub fn start(cpus: &CpuSet, histograms: &HistogramsConfig) -> Result<Self, BpfError> {
         let ring_segments = ring_size(cpus.len());
-        let watching =
-            Watching { cpus: cpus.clone(), late_ns: LATE_NS, ring_segments, stacks: STACKS, ipis: IPIS };
+        let watching = Watching { cpus: cpus.clone(), ring_segments, stacks: STACKS, ipis: IPIS };
         let histograms = Histograms::start_watching(histograms, Some(&watching))?;
         let rings = Rings::map(histograms.object(), cpus.len(), ring_segments)?;
         let mut causes = Self {
@@ -213,6 +210,15 @@ impl Causes {
     /// When the kernel does not take the change.
     pub fn watch_process(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
         self.histograms.watch_process(cpus, process)
+    }
+
+    /// From which lateness on the stack of the moment is kept on each of these CPUs from now on; 0: never, as it is at
+    /// the start.
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub(crate) fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) -> Result<(), BpfError> {
+        self.histograms.keep_stacks(from_ns)
     }
 
     /// What took a CPU since `from_ns`, as far as it has ended by now. Ask soon: the last 16,384 to 65,536 events of

@@ -66,6 +66,19 @@ fn interrupts_kept_off_are_named_by_what_the_late_interrupt_interrupted() {
 }
 
 #[test]
+fn a_hypervisor_may_have_sent_a_late_interrupt_late() {
+    let segments =
+        vec![timer(1_126_000, "hrtimer_wakeup asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irq unarm")];
+    let confidence = |is_virtual: bool| {
+        let surroundings = Surroundings { is_virtual, ..Surroundings::default() };
+        let causes = decompose(&window(true, 1_126_000), &recording(segments.clone()), &surroundings);
+        assert_eq!((causes[0].kind, causes[0].function.as_deref()), (CauseKind::IrqsOff, Some("unarm")));
+        causes[0].confidence
+    };
+    assert_eq!((confidence(false), confidence(true)), (Some(0.95), Some(0.7)));
+}
+
+#[test]
 fn a_lesser_thread_that_keeps_the_cpu_has_preemption_off() {
     let segments = vec![
         timer(1_003_000, ""),

@@ -8,6 +8,7 @@ use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
 use crate::settings::{HistogramsConfig, Measured};
 use crate::snapshot::{Facility, ProgramCost};
+use crate::worth::Worth;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -54,6 +55,7 @@ pub struct CauseFinder {
     cpus: CpuSet,
     probes: Vec<Probe>,
     surroundings: Surroundings,
+    worth: Worth,
     /// Stolen time of each CPU up to the last look at its spikes; nothing of a CPU where the kernel does not count it.
     steal: BTreeMap<CpuId, Nanos>,
     smis: BTreeMap<CpuId, Smis>,
@@ -103,6 +105,7 @@ impl CauseFinder {
                 lines,
                 ..Surroundings::default()
             },
+            worth: Worth::default(),
             steal: BTreeMap::new(),
             smis: BTreeMap::new(),
             explained: BTreeMap::new(),
@@ -122,6 +125,12 @@ impl CauseFinder {
         let probe = |measured: &Measured| Probe { measured: measured.clone(), process: 0 };
         self.probes = probes.iter().map(probe).collect();
         self.explained.clear();
+        // Of a loop that never sleeps no stack is looked at.
+        let timers = probes.iter().filter(|probe| probe.is_timer);
+        self.worth =
+            Worth::new(timers.flat_map(|probe| probe.cpus.iter().map(|cpu| (cpu, probe.spikes_kept))));
+        let none = self.cpus.iter().map(|cpu| (cpu, 0));
+        self.causes.keep_stacks(&none.chain(self.worth.told()).collect::<Vec<_>>())?;
         self.smis = self.cpus.iter().filter_map(|cpu| Some((cpu, smis_of(cpu)?))).collect();
         let steal = StealTimes::read(&HostRoot::real()).unwrap_or_default();
         self.steal = self.cpus.iter().filter_map(|cpu| Some((cpu, steal.of(cpu)?))).collect();
@@ -182,6 +191,10 @@ impl CauseFinder {
     /// # Errors
     /// When a map cannot be read.
     pub fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
+        let bounds = self.worth.learn(spikes);
+        if !bounds.is_empty() {
+            self.causes.keep_stacks(&bounds)?;
+        }
         let steal = StealTimes::read(&HostRoot::real()).unwrap_or_default();
         let missed = self.causes.missed();
         let missed_now = missed.saturating_sub(std::mem::replace(&mut self.missed, missed));

@@ -40,8 +40,6 @@ const TASKS_WATCHED: [Event; 2] = [
 pub(crate) struct Watching {
     /// The CPUs that have a ring of segments, in the order of their rings.
     pub(crate) cpus: CpuSet,
-    /// From which lateness on the stack of the moment is kept.
-    pub(crate) late_ns: u64,
     /// How many segments a ring holds: a power of two.
     pub(crate) ring_segments: u32,
     /// How many stacks are kept.
@@ -268,6 +266,16 @@ impl Histograms {
         self.write_config()
     }
 
+    /// From which lateness on the stack of the moment is kept on these CPUs; 0: never.
+    pub(crate) fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) -> Result<(), BpfError> {
+        for (cpu, from_ns) in from_ns {
+            if let Some(known) = self.config.late_ns.get_mut(cpu.0 as usize) {
+                *known = u32::try_from(*from_ns).unwrap_or(u32::MAX);
+            }
+        }
+        self.write_config()
+    }
+
     /// The programs and their maps.
     pub(crate) fn object(&self) -> &Object {
         &self.object
@@ -340,7 +348,6 @@ impl Histograms {
 fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Box<Config> {
     let mut raw = Config::nothing();
     if let Some(watching) = watching {
-        raw.late_ns = watching.late_ns;
         raw.own_process = std::process::id();
         for (ring, cpu) in watching.cpus.iter().enumerate() {
             raw.rings[cpu.0 as usize] = 1 + ring as u16;

@@ -20,8 +20,6 @@ pub(crate) struct Config {
     pub(crate) pid: u32,
     pub(crate) has_command: u32,
     pub(crate) command: [u8; COMMAND_BYTES],
-    /// From which lateness on the stack of the moment is kept.
-    pub(crate) late_ns: u64,
     /// The process that measures; 0 for none.
     pub(crate) own_process: u32,
     pub(crate) unused: u32,
@@ -33,12 +31,14 @@ pub(crate) struct Config {
     pub(crate) epochs: [[u16; KINDS_STRIDE]; CPUS_MAX],
     /// Per CPU, the process whose page faults are causes there; 0 for none.
     pub(crate) processes: [u32; CPUS_MAX],
+    /// Per CPU, from which lateness on the stack of the moment is kept; 0: never.
+    pub(crate) late_ns: [u32; CPUS_MAX],
 }
 
 /// Size of the configuration in its map.
 pub(crate) const CONFIG_BYTES: usize = size_of::<Config>();
-const _: () = assert!(CONFIG_BYTES == 48 + (7 + 2 * KINDS_STRIDE) * CPUS_MAX);
-const _: () = assert!(offset_of!(Config, late_ns) == 32 && offset_of!(Config, enabled) == 48);
+const _: () = assert!(CONFIG_BYTES == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX);
+const _: () = assert!(offset_of!(Config, own_process) == 32 && offset_of!(Config, enabled) == 40);
 
 /// The largest latency since the last reset.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -35,6 +35,7 @@ mod stack;
 mod symbols;
 #[cfg(feature = "bpf")]
 mod syscall;
+mod worth;
 
 #[cfg(not(feature = "bpf"))]
 pub use absent::{CauseFinder, Causes, CostCounting, Histograms, facilities, facility_names};

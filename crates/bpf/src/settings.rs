@@ -43,4 +43,6 @@ pub struct Measured {
     pub is_timer: bool,
     /// Priority of its threads, as tools print it; -21 for an ordinary one.
     pub priority: i32,
+    /// How many of the largest spikes of a CPU it keeps.
+    pub spikes_kept: usize,
 }

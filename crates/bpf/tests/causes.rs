@@ -13,13 +13,17 @@ use whylate_bpf::segment::{Activity, Recording, Segment};
 use whylate_bpf::{Causes, HistogramsConfig, facilities};
 use whylate_core::{CpuId, CpuSet};
 use whylate_sys::disturb::mapping::ChangingPage;
+use whylate_sys::schedule::Scheduling;
 use whylate_sys::{clock, schedule};
 
-/// Starts the recording of a CPU, without histograms, or says why the rest of the test is skipped.
+/// Starts the recording of a CPU, without histograms, or says why the rest of the test is skipped. Ordinary threads count.
 fn start(cpu: CpuId) -> Option<Causes> {
+    start_from_priority(cpu, -40)
+}
+
+fn start_from_priority(cpu: CpuId, priority_min: i32) -> Option<Causes> {
     let cpus = CpuSet::from_iter([cpu]);
-    let mut config = HistogramsConfig::new(cpus.clone());
-    config.kinds.clear();
+    let config = HistogramsConfig { kinds: Vec::new(), priority_min, ..HistogramsConfig::new(cpus.clone()) };
     unless_refused(Causes::start(&cpus, &config))
 }
 
@@ -66,6 +70,60 @@ fn a_thread_is_recorded_for_as_long_as_it_ran() {
         .iter()
         .filter(|segment| matches!(segment.what, Activity::Vector { vector: 0xec } | Activity::Irq { .. }));
     assert!(timers.count() > 0, "no timer interrupt in {} segments", recording.segments.len());
+}
+
+/// Spins on a CPU until that moment; returns its thread id and from when to when it had the CPU.
+fn take_turns(cpu: CpuId, until_ns: u64) -> (u32, Vec<(u64, u64)>) {
+    const PAUSE_NS: u64 = 100_000;
+    schedule::pin_this_thread(&CpuSet::from_iter([cpu])).unwrap();
+    let mut now_ns = clock::now().0;
+    let mut turns = vec![(now_ns, now_ns)];
+    while now_ns < until_ns {
+        now_ns = clock::now().0;
+        match turns.last_mut() {
+            Some((_, end_ns)) if now_ns - *end_ns < PAUSE_NS => *end_ns = now_ns,
+            _ => turns.push((now_ns, now_ns)),
+        }
+    }
+    (schedule::id_of_this_thread(), turns)
+}
+
+#[test]
+fn a_thread_that_nobody_waited_for_is_recorded_from_when_it_came() {
+    let cpu = last_cpu();
+    let Some(causes) = start_from_priority(cpu, 1) else { return };
+    let begin_ns = clock::now().0;
+    let end_ns = begin_ns + 400_000_000;
+    let spinning: Vec<_> = (0..2).map(|_| std::thread::spawn(move || take_turns(cpu, end_ns))).collect();
+    let waking = std::thread::spawn(move || {
+        schedule::pin_this_thread(&CpuSet::from_iter([cpu])).unwrap();
+        let is_allowed = schedule::schedule_this_thread(Scheduling::Fifo(50)).is_ok();
+        while is_allowed && clock::now().0 < end_ns {
+            std::thread::sleep(Duration::from_millis(7));
+        }
+        is_allowed
+    });
+    let spun: Vec<(u32, Vec<(u64, u64)>)> = spinning.into_iter().map(|one| one.join().unwrap()).collect();
+    if !waking.join().unwrap() {
+        return eprintln!("skipped: no right to real-time priorities");
+    }
+    let recording = causes.since(cpu, begin_ns).unwrap();
+    let [(first, of_first), (second, of_second)] = spun.try_into().unwrap();
+    let (mut recorded_ns, mut wrong_ns) = (0, 0);
+    for segment in &recording.segments {
+        let others_turns = match &segment.what {
+            Activity::Thread { thread, .. } if thread.pid == first => &of_second,
+            Activity::Thread { thread, .. } if thread.pid == second => &of_first,
+            _ => continue,
+        };
+        recorded_ns += segment.to_ns - segment.from_ns;
+        let shared = |(from_ns, to_ns): &(u64, u64)| {
+            segment.to_ns.min(*to_ns).saturating_sub(segment.from_ns.max(*from_ns))
+        };
+        wrong_ns += others_turns.iter().map(shared).sum::<u64>();
+    }
+    assert!(recorded_ns > 0, "{} segments", recording.segments.len());
+    assert!(wrong_ns * 20 <= recorded_ns, "the other one ran in {wrong_ns} ns of {recorded_ns} ns");
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub fn measured(spec: &ProbeSpec) -> Option<Measured> {
         ProbeKind::Tracer { plan } => (true, plan.priority.map_or(TIMERLAT_PRIORITY, |own| own as i32)),
         _ => (spec.period().is_some(), priority(spec)),
     };
-    Some(Measured { cpus: spec.cpus.clone(), is_timer, priority })
+    Some(Measured { cpus: spec.cpus.clone(), is_timer, priority, spikes_kept: spec.spikes_kept })
 }
 
 /// Priority of the measuring threads, as tools print it.

@@ -76,7 +76,8 @@ fn try_plant(plant: Plant, seconds: u64) -> Outcome<Row> {
     let first = online.iter().next().filter(|first| *first != last).ok_or("there is only one CPU")?;
     schedule::pin_this_thread(&CpuSet::from_iter([first]))?;
     let cpus = if plant == Plant::Migration { online.clone() } else { CpuSet::from_iter([last]) };
-    let measured = Measured { cpus: cpus.clone(), is_timer: false, priority: plant.priority() };
+    let priority = plant.priority();
+    let measured = Measured { cpus: cpus.clone(), is_timer: false, priority, spikes_kept: usize::MAX };
     let mut finder = CauseFinder::start(&[measured], &facts)?;
     let (sender, said) = channel();
     let mut measuring = start(plant, last, seconds, sender)?;

@@ -14,6 +14,8 @@ pub(crate) const OWN: &str = "whylate itself";
 const RECORDED: f64 = 1.0;
 /// How sure what is next to an interrupt is its doing, where a hypervisor lets it in.
 const BESIDE_IN_GUEST: f64 = 0.8;
+/// How sure it is that interrupts were off, where it may be the hypervisor that sent the timer's interrupt late.
+const LATE_IN_GUEST: f64 = 0.7;
 /// A CPU with two threads that want it has a tick, every 10 ms at the slowest: this is two of them and a half.
 const TICKS_MISSED_NS: u64 = 25_000_000;
 
@@ -234,8 +236,14 @@ impl<'r> Context<'r> {
                 if let Some(thread) = thread {
                     who = who.actor(thread.command.clone()).pid(thread.pid);
                 }
-                let confidence = if is_release { 0.95 } else { 0.8 };
-                let evidence = "the timer's interrupt was late, and this is what it interrupted".to_owned();
+                let sure: f64 = if is_release { 0.95 } else { 0.8 };
+                let late = "the timer's interrupt was late, and this is what it interrupted";
+                let (confidence, evidence) = match self.surroundings.is_virtual {
+                    true => {
+                        (sure.min(LATE_IN_GUEST), format!("{late}; the hypervisor may have sent it late"))
+                    }
+                    false => (sure, late.to_owned()),
+                };
                 Blame { who, confidence, callers, evidence }
             }
             Interrupted::User => self.outside("the timer's interrupt was late, and it interrupted user mode"),
