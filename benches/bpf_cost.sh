@@ -1,7 +1,8 @@
 #!/bin/sh
 # What the BPF programs cost: `perf bench sched pipe` alone, beside `whylate histograms`, with histograms and causes, beside
 # bpftrace's run-queue latency script, and beside `perf sched record`, in alternating rounds; then the mean time of each
-# program under a periodic real-time task, from the kernel's own statistics. Needs root, perf, bpftrace and cyclictest.
+# program under a periodic real-time task, from the kernel's own statistics, without and with a probe whose spikes are
+# explained. Needs root, perf, bpftrace and cyclictest.
 #
 # The goals: beside the histograms the pipe loses at most half of what it loses beside bpftrace, and a quarter of what it
 # loses beside perf; each program costs at most an empty one (63 ns) and 150 ns.
@@ -84,4 +85,12 @@ for what in histograms all; do
     sleep 1
     "$hold" 4 "$what" 1
     wait "$cyclic"
+done
+for what in timer stall; do
+    echo "mean time of each program, whylate measure $what --cpu 1 --causes, 5 s of 8:"
+    "$whylate" measure "$what" --cpu 1 -D 8s --causes --json --quiet > /dev/null 2>&1 &
+    measuring=$!
+    sleep 2
+    "$hold" 5 others
+    wait "$measuring"
 done

@@ -101,7 +101,7 @@ ALWAYS_INLINE void note(struct cpu_state *state, u32 ring, enum segment_kind kin
 }
 
 /*
- * Whether a lateness is worth a stack, which costs 3 us, and ten times as much where caches are cold: when a probe on this
+ * Whether a lateness is worth a stack, which costs 3 us, and 8 to 20 us where caches are cold: when a probe on this
  * CPU would keep it, and, where everything is late, as in a virtual machine, only when it is among the latest of some
  * hundred. The bound rises by an eighth with each that is above it and falls by a 1024th with each that is not, so that it
  * comes to rest where one of some 130 is above it.

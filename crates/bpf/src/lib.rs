@@ -9,6 +9,8 @@ mod absent;
 mod by_kind;
 #[cfg(feature = "bpf")]
 mod causes;
+#[cfg(feature = "bpf")]
+mod cost;
 pub mod decompose;
 #[cfg(test)]
 mod decompose_tests;
@@ -35,6 +37,7 @@ mod stack;
 mod symbols;
 #[cfg(feature = "bpf")]
 mod syscall;
+#[cfg(feature = "bpf")]
 mod worth;
 
 #[cfg(not(feature = "bpf"))]
@@ -42,6 +45,8 @@ pub use absent::{CauseFinder, Causes, CostCounting, Histograms, facilities, faci
 pub use by_kind::IpisByKind;
 #[cfg(feature = "bpf")]
 pub use causes::Causes;
+#[cfg(feature = "bpf")]
+pub use cost::{CostCounting, costs_of_all};
 pub use decompose::{Surroundings, Window, decompose};
 pub use dispatch::DispatchSteps;
 pub use error::BpfError;
@@ -51,7 +56,5 @@ pub use facilities::{facilities, facility_names};
 pub use finder::CauseFinder;
 #[cfg(feature = "bpf")]
 pub use histograms::Histograms;
-#[cfg(feature = "bpf")]
-pub use object::CostCounting;
 pub use settings::{HistogramsConfig, Measured, TaskFilter};
 pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};

@@ -4,15 +4,15 @@
 //! they read of the kernel's structures is found through the running kernel's type information. Which programs
 //! attach is decided here, one by one; an event that the kernel does not have leaves out what depends on it.
 
+use crate::cost;
 use crate::error::BpfError;
 use crate::snapshot::ProgramCost;
 use aya::maps::stack_trace::StackTraceMap;
 use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader, Pod};
-use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::OnceLock;
 
 /// The programs for histograms and causes.
@@ -38,25 +38,6 @@ pub(crate) struct Sizes<'a> {
     pub(crate) has_tracepoint: Vec<(&'a str, &'a str)>,
     /// Other constants of the programs.
     pub(crate) constants: Vec<(&'a str, u32)>,
-}
-
-/// While this lives, the kernel counts what BPF programs cost, which itself costs each of them some 30 ns.
-#[derive(Debug)]
-pub struct CostCounting {
-    _statistics: OwnedFd,
-}
-
-impl CostCounting {
-    /// Switches the counting on, beside whoever else wants it.
-    ///
-    /// # Errors
-    /// When the kernel does not allow it (before 5.8 it is only `sysctl kernel.bpf_stats_enabled=1`).
-    pub fn start() -> Result<Self, BpfError> {
-        match aya::sys::enable_stats(aya::sys::Stats::RunTime) {
-            Ok(statistics) => Ok(Self { _statistics: statistics }),
-            Err(error) => Err(refused(&error.io_error).unwrap_or_else(|| BpfError::Object(one_line(&error)))),
-        }
-    }
 }
 
 /// Programs in the kernel; they go when this is dropped.
@@ -191,21 +172,7 @@ impl Object {
             Program::RawTracePoint(program) => program.fd(),
             _ => return None,
         };
-        let fd = fd.ok()?.as_fd().as_raw_fd();
-        // What the kernel says of a program in the information about its file descriptor.
-        let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-        let fields: BTreeMap<&str, u64> = text
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .filter_map(|(name, value)| Some((name, value.trim().parse().ok()?)))
-            .collect();
-        let field = |name: &str| fields.get(name).copied().unwrap_or(0);
-        Some(ProgramCost {
-            event: event.tracepoint.to_owned(),
-            runs: field("run_cnt"),
-            time_ns: field("run_time_ns"),
-            missed: field("recursion_misses"),
-        })
+        cost::of(event.tracepoint, fd.ok()?.as_fd())
     }
 }
 
@@ -241,7 +208,7 @@ fn io_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e io::
     found
 }
 
-fn refused(error: &io::Error) -> Option<BpfError> {
+pub(crate) fn refused(error: &io::Error) -> Option<BpfError> {
     let is_refusal = matches!(error.kind(), io::ErrorKind::PermissionDenied);
     is_refusal.then(|| BpfError::Refused {
         source: io::Error::from(error.kind()),
@@ -278,7 +245,7 @@ fn program_reason(error: &ProgramError) -> String {
 }
 
 /// An error with its sources, on one line.
-fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {
