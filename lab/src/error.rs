@@ -66,6 +66,12 @@ pub enum LabError {
         /// Where it is.
         address: u64,
     },
+    /// A CPU of the guest does not get its timer's interrupts any more. The guest has been killed.
+    #[error("a CPU of the guest has lost its timer, as its kernel says:\n{lines}")]
+    TimerLost {
+        /// The lines of its log.
+        lines: String,
+    },
     /// The guest's kernel complained: a warning, an oops, a lockup.
     #[error("the guest's kernel reported trouble:\n{lines}")]
     Kernel {
@@ -93,6 +99,11 @@ pub enum LabError {
 }
 
 impl LabError {
+    /// Whether it is QEMU's doing, which nothing that runs in the guest can cause.
+    pub(crate) fn is_of_the_emulator(&self) -> bool {
+        matches!(self, Self::Stuck { .. } | Self::TimerLost { .. })
+    }
+
     /// Makes a function that turns an I/O error about `path` into a [`LabError::File`].
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();

@@ -229,7 +229,7 @@ impl Guest {
         }
     }
 
-    /// Ends a guest of which QEMU keeps a CPU at one instruction, which needs several threads of QEMU.
+    /// Ends a guest of which QEMU keeps a CPU at one instruction, or has lost a timer: both need several threads of QEMU.
     fn check_progress(&mut self) -> Result<(), LabError> {
         if self.profile != Profile::Threads {
             return Ok(());
@@ -239,6 +239,9 @@ impl Guest {
                 self.end();
                 Err(LabError::Stuck { cpu, address })
             }
+            None if kernel_log::tells_of_a_lost_timer(&self.console_since_told()) => {
+                Err(self.failure("is idle for ever"))
+            }
             None => Ok(()),
         }
     }
@@ -246,18 +249,31 @@ impl Guest {
     /// Ends the guest and says what happened. The kernel's own words come first where there are any.
     fn failure(&mut self, what: &str) -> LabError {
         self.end();
-        let console = self.console();
-        match kernel_log::trouble(console.get(self.console_told..).unwrap_or(&console)) {
-            Some(lines) => LabError::Kernel { lines: format!("{lines}\n(the guest {what})") },
+        match kernel_log::trouble(&self.console_since_told()) {
+            Some(lines) => self.complaint(format!("{lines}\n(the guest {what})")),
             None => LabError::Guest { what: what.to_owned(), console: self.console_end() },
         }
     }
 
     fn check_log(&self, log: &str) -> Result<(), LabError> {
         match kernel_log::trouble(log) {
-            Some(lines) => Err(LabError::Kernel { lines }),
+            Some(lines) => Err(self.complaint(lines)),
             None => Ok(()),
         }
+    }
+
+    /// What these lines of the kernel's log complain of.
+    fn complaint(&self, lines: String) -> LabError {
+        match self.profile == Profile::Threads && kernel_log::tells_of_a_lost_timer(&lines) {
+            true => LabError::TimerLost { lines },
+            false => LabError::Kernel { lines },
+        }
+    }
+
+    /// The part of the console that no script was told of.
+    fn console_since_told(&self) -> String {
+        let console = self.console();
+        console.get(self.console_told..).unwrap_or(&console).to_owned()
     }
 
     fn console(&self) -> String {

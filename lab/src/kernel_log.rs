@@ -35,6 +35,11 @@ pub fn trouble(log: &str) -> Option<String> {
     Some(lines[first.saturating_sub(LINES_BEFORE)..last].join("\n"))
 }
 
+/// Whether a log says that a timer's interrupt never came: the thread of RCU waited for one in vain.
+pub(crate) fn tells_of_a_lost_timer(log: &str) -> bool {
+    log.contains("kthread timer wakeup didn't happen for")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +50,19 @@ mod tests {
         let log = "[    1.0] sched: RT throttling activated\n[    1.1] hrtimer: interrupt took 52000 ns\n\
                    [    1.2] smpboot: CPU 1 is now offline\n";
         assert_eq!(trouble(log), None);
+    }
+
+    #[test]
+    fn a_lost_timer_is_told_from_other_stalls() {
+        let stall = "[   22.4] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n\
+                     [   22.5] rcu: \t0-...!: (0 ticks this GP) idle=db08/0/0x0 softirq=0/0 fqs=0 (false positive?)\n";
+        assert!(!tells_of_a_lost_timer(stall));
+        let lost = format!(
+            "{stall}[   22.6] rcu: rcu_preempt kthread timer wakeup didn't happen for 5252 jiffies!\n"
+        );
+        assert!(
+            tells_of_a_lost_timer(&lost) && trouble(&lost).is_some_and(|lines| tells_of_a_lost_timer(&lines))
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::guest::Guest;
 use crate::machine::Machine;
 use crate::qemu;
 use crate::{Cache, Lab};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Guests that run at the same time.
 const GUESTS_MAX: usize = 2;
-/// So many guests more a test gets of which QEMU kept a CPU at one instruction.
+/// So many guests more a test gets where QEMU failed, or where no guest came up.
 const MORE_GUESTS_MAX: usize = 2;
 
 /// What a test does with its guest.
@@ -145,11 +146,14 @@ fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome
     let mut outcomes = Vec::new();
     for (index, test) in tests.iter().enumerate() {
         let started = Instant::now();
+        let is_up = Cell::new(false);
         let mut attempt = || -> Result<(), LabError> {
+            is_up.set(false);
             let guest = match guest.take().filter(|guest| !guest.has_ended()) {
                 Some(running) => guest.insert(running),
                 None => guest.insert(lab.boot(machine)?),
             };
+            is_up.set(true);
             (test.body)(guest)?;
             // What the kernel says after the last script is told by the next one.
             let is_last = index + 1 == tests.len() && !guest.has_ended();
@@ -158,7 +162,11 @@ fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome
         let mut result = catch_unwind(AssertUnwindSafe(&mut attempt));
         for _ in 0..MORE_GUESTS_MAX {
             // Nothing that is tested does that: the test is worth another guest.
-            let Ok(Err(error @ LabError::Stuck { .. })) = &result else { break };
+            let Ok(Err(error)) = &result else { break };
+            let has_not_come_up = !is_up.get() && matches!(error, LabError::Guest { .. });
+            if !has_not_come_up && !error.is_of_the_emulator() {
+                break;
+            }
             println!("again:   {} [{}]: {error}", test.name, machine.label());
             result = catch_unwind(AssertUnwindSafe(&mut attempt));
         }

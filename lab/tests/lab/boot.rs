@@ -21,6 +21,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
         test("boot_has_the_facilities_that_tests_rely_on", facilities),
         test("boot_answers_beside_a_realtime_loop", realtime_loop),
         test("boot_takes_a_kernel_warning_as_a_failure", warning_is_told),
+        test("boot_tells_a_lost_timer_from_other_stalls", lost_timer_is_told),
         test("boot_kills_only_a_guest_that_hangs", hanging_guest),
         test("boot_tells_a_panic", panic_is_told),
     ]);
@@ -111,6 +112,16 @@ fn warning_is_told(guest: &mut Guest) -> Result<(), LabError> {
         "{told:?}"
     );
     // The next script is not blamed for it.
+    guest.ok("true")?;
+    Ok(())
+}
+
+fn lost_timer_is_told(guest: &mut Guest) -> Result<(), LabError> {
+    let told = guest.run(
+        "echo '<4>rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:' >/dev/kmsg
+         echo \"<4>rcu: rcu_preempt kthread timer wakeup didn't happen for 5252 jiffies!\" >/dev/kmsg",
+    );
+    assert!(matches!(&told, Err(LabError::TimerLost { lines }) if lines.contains("5252")), "{told:?}");
     guest.ok("true")?;
     Ok(())
 }
