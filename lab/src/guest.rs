@@ -4,6 +4,7 @@ use crate::boot_folder::{BootFolder, Files};
 use crate::error::LabError;
 use crate::host;
 use crate::kernel_log;
+use crate::line::Line;
 use crate::machine::{Machine, Profile};
 use crate::output::Output;
 use crate::qemu::{self, Parts};
@@ -68,7 +69,7 @@ impl Guest {
                 return Err(LabError::Guest { what, console });
             }
         };
-        let agent = Line { stream: agent, pending: Vec::new() };
+        let agent = Line::new(agent);
         let mut guest = Self {
             child,
             agent,
@@ -138,7 +139,7 @@ impl Guest {
         let job = self.share().join("jobs").join(&name);
         host::create_folder(&job)?;
         host::write(&job.join("script"), script)?;
-        let sent = self.agent.stream.write_all(format!("{name}\n").as_bytes());
+        let sent = self.agent.send(&name);
         sent.map_err(LabError::file("write to", &self.folder.path().join("agent")))?;
         Ok(Running { guest: self, name, done: None })
     }
@@ -349,33 +350,6 @@ impl Running<'_> {
             kernel_log,
             files: job.join("out"),
         })
-    }
-}
-
-/// Lines from the agent, with the part of a line that has arrived.
-#[derive(Debug)]
-struct Line {
-    stream: UnixStream,
-    pending: Vec<u8>,
-}
-
-impl Line {
-    /// The next line, or `None` when there is none within the limit.
-    fn read(&mut self, limit: Duration) -> std::io::Result<Option<String>> {
-        self.stream.set_read_timeout(Some(limit))?;
-        loop {
-            if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.pending.drain(..=end).collect();
-                return Ok(Some(String::from_utf8_lossy(&line).trim_end().to_owned()));
-            }
-            let mut buffer = [0; 512];
-            match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-                Ok(length) => self.pending.extend_from_slice(&buffer[..length]),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(error),
-            }
-        }
     }
 }
 

@@ -18,6 +18,7 @@ mod host;
 mod initramfs;
 mod kernel;
 mod kernel_log;
+mod line;
 mod machine;
 mod output;
 mod packages;
