@@ -221,8 +221,9 @@ fn flushes(guest: &mut Guest) -> Result<(), LabError> {
         assert_eq!(stalls.len(), 1);
         // A host that stops the other CPU makes the first flush last for all of the time.
         assert!(stalls[0].events > 0 && stalls[0].from == Some(0), "{stalls:?}");
-        // Each of them interrupts the other CPU at least once.
-        assert!(sent >= stalls[0].events, "{cause}: {sent} interrupts, {stalls:?}");
+        // Each of them interrupts the other CPU. One that leaves its idle state just then looks for functions first, so that
+        // its interrupt still comes when the next flush asks for one.
+        assert!(2 * sent >= stalls[0].events, "{cause}: {sent} interrupts, {stalls:?}");
     }
     Ok(())
 }
