@@ -53,7 +53,7 @@ while [ "$round" -lt "$rounds" ]; do
     round=$((round + 1))
     alone=$(pipe)
     histograms=$(beside "$whylate" histograms --quiet --json -D 600)
-    all=$(beside "$hold" 600 all)
+    all=$(beside "$hold" 600 all "0-$last" uncounted)
     runqlat=$(beside bpftrace "$scratch/runqlat.bt")
     record=$(beside perf sched record -a -o "$scratch/perf.data")
     echo "$round $alone $histograms $all $runqlat $record"
@@ -65,17 +65,22 @@ function median(values, count,    i, j, swap) {
         if (values[j] < values[i]) { swap = values[i]; values[i] = values[j]; values[j] = swap }
     return count % 2 ? values[(count + 1) / 2] : (values[count / 2] + values[count / 2 + 1]) / 2
 }
-{ count++; for (tool = 3; tool <= 6; tool++) slower[tool, count] = $tool - $2; alone[count] = $2 }
+{
+    count++; alone[count] = $2
+    for (tool = 2; tool <= 6; tool++) if (count == 1 || $tool < least[tool]) least[tool] = $tool
+    for (tool = 3; tool <= 6; tool++) slower[tool, count] = $tool - $2
+}
 END {
     split("x x histograms all bpftrace_runqlat perf_sched_record", names, " ")
-    printf "alone: median %.3f s\n", median(alone, count)
+    printf "alone: median %.3f s, fastest %.3f s\n", median(alone, count), least[2]
     for (tool = 3; tool <= 6; tool++) {
         for (i = 1; i <= count; i++) one[i] = slower[tool, i]
         lost[tool] = median(one, count)
-        printf "%s: slower by median %.3f s\n", names[tool], lost[tool]
+        printf "%s: slower by median %.3f s; fastest by %.3f s\n", names[tool], lost[tool], least[tool] - least[2]
     }
     for (tool = 3; tool <= 4; tool++) for (peer = 5; peer <= 6; peer++) if (lost[peer] > 0)
-        printf "%s loses %.2f of what %s loses\n", names[tool], lost[tool] / lost[peer], names[peer]
+        printf "%s loses %.2f of what %s loses, in the fastest rounds %.2f\n", names[tool], lost[tool] / lost[peer],
+               names[peer], (least[tool] - least[2]) / (least[peer] - least[2])
 }' "$scratch/rounds"
 
 for what in histograms all; do

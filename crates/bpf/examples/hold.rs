@@ -1,8 +1,9 @@
 //! Keeps the programs running for a while and prints what each event cost, for `benches/bpf_cost.sh`.
 //!
-//!     cargo run --release -p whylate-bpf --example hold -- SECONDS histograms|causes|all|others [CPUS]
+//!     cargo run --release -p whylate-bpf --example hold -- SECONDS histograms|causes|all|others [CPUS [uncounted]]
 //!
-//! With `others` it runs none itself, and prints what the programs of the machine's other processes cost.
+//! With `others` it runs none itself, and prints what the programs of the machine's other processes cost. With `uncounted` it
+//! prints nothing: counting itself costs each program some 30 ns.
 
 #![allow(clippy::print_stdout, reason = "an example that prints a table")]
 
@@ -16,9 +17,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let what = arguments.get(1).map_or("all", String::as_str);
     let cpus: CpuSet = arguments.get(2).map_or("0-1", String::as_str).parse()?;
     let duration = Duration::from_secs(seconds);
-    let counting = CostCounting::start();
+    let is_counted = arguments.get(3).is_none_or(|word| word != "uncounted");
+    let counting = is_counted.then(CostCounting::start).transpose()?;
     let costs = if what == "others" { costs_of_others(duration)? } else { hold(duration, what, &cpus)? };
-    if counting.is_ok() {
+    if counting.is_some() {
         for cost in costs.iter().filter(|cost| cost.runs > 0) {
             let mean_ns = cost.time_ns as f64 / cost.runs as f64;
             println!("{:24} runs {:9} mean_ns {mean_ns:7.1} missed {}", cost.event, cost.runs, cost.missed);

@@ -254,6 +254,10 @@ fn a_move_to_another_cpu_takes_what_comes_after_it() {
     let causes = decompose(&window(false, 1_060_000), &recording(segments), &Surroundings::default());
     assert_eq!(causes[0].kind, CauseKind::Migration, "{causes:?}");
     assert!(causes[0].evidence[0].contains("from CPU 1 to CPU 0"), "{causes:?}");
+    assert!(
+        causes.iter().all(|cause| cause.kind != CauseKind::Thread),
+        "the mover belongs to the move: {causes:?}"
+    );
 }
 
 #[test]

@@ -174,9 +174,13 @@ impl<'r> Context<'r> {
         }
     }
 
-    /// From the move on, what this CPU does keeps nobody waiting.
+    /// The kernel's thread that moves the measured one; and from the move on, what this CPU does keeps nobody waiting.
     fn migration(&self, piece: &Piece<'_>) -> Option<Blame> {
-        let (_, to) = self.moved.filter(|(moved_ns, _)| piece.from_ns >= *moved_ns)?;
+        let is_mover = matches!(
+            piece.segment.map(|segment| &segment.what),
+            Some(Activity::Thread { thread, .. }) if thread.command.starts_with("migration/")
+        );
+        let (_, to) = self.moved.filter(|(moved_ns, _)| is_mover || piece.from_ns >= *moved_ns)?;
         let evidence = format!("the task was moved from CPU {} to CPU {to}", self.window.cpu);
         Some(Blame { who: Who::new(Kind::Migration), confidence: 0.9, callers: Vec::new(), evidence })
     }
