@@ -76,8 +76,16 @@ impl Guest {
     /// # Errors
     /// When the module refuses the command, or the kernel complains.
     pub fn plant(&mut self, command: &str) -> Result<Vec<Stall>, LabError> {
+        self.plant_beside("", command)
+    }
+
+    /// As [`Guest::plant`], beside what these shell commands start in the background; it ends with the plant.
+    ///
+    /// # Errors
+    /// As [`Guest::plant`].
+    pub fn plant_beside(&mut self, beside: &str, command: &str) -> Result<Vec<Stall>, LabError> {
         let log = self.ok(&format!(
-            "{LOAD_PLANT}echo clear >/proc/plant\necho '{command}' >/proc/plant\n\
+            "{LOAD_PLANT}{beside}\necho clear >/proc/plant\necho '{command}' >/proc/plant\n\
              cat /proc/plant"
         ))?;
         Stall::read(&log)

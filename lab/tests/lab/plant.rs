@@ -216,14 +216,15 @@ fn interrupts(guest: &mut Guest, row: &str, cpu: u32) -> Result<u64, LabError> {
 fn flushes(guest: &mut Guest) -> Result<(), LabError> {
     for cause in ["tlb", "page-attribute"] {
         let before = interrupts(guest, "CAL", 1)?;
-        let stalls = guest.plant(&format!("{cause} {LENGTH_OF_THREADS_NS}ns cpu=1 from=0"))?;
+        // A CPU that leaves its idle state looks for functions before it handles the interrupt, which may then stand for two.
+        let busy = "taskset -c 1 sh -c 'while :; do :; done' & sleep 0.2";
+        let stalls = guest.plant_beside(busy, &format!("{cause} {LENGTH_OF_THREADS_NS}ns cpu=1 from=0"))?;
         let sent = interrupts(guest, "CAL", 1)? - before;
         assert_eq!(stalls.len(), 1);
         // A host that stops the other CPU makes the first flush last for all of the time.
         assert!(stalls[0].events > 0 && stalls[0].from == Some(0), "{stalls:?}");
-        // Each of them interrupts the other CPU. One that leaves its idle state just then looks for functions first, so that
-        // its interrupt still comes when the next flush asks for one.
-        assert!(2 * sent >= stalls[0].events, "{cause}: {sent} interrupts, {stalls:?}");
+        // Each of them interrupts the other CPU at least once.
+        assert!(sent >= stalls[0].events, "{cause}: {sent} interrupts, {stalls:?}");
     }
     Ok(())
 }
