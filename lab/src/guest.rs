@@ -2,6 +2,7 @@
 
 use crate::boot_folder::{BootFolder, Files};
 use crate::error::LabError;
+use crate::hang;
 use crate::host;
 use crate::kernel_log;
 use crate::line::Line;
@@ -200,8 +201,24 @@ impl Guest {
     fn wait_for(&mut self, prefix: &str, limit: Duration) -> Result<String, LabError> {
         match self.look_for(prefix, limit)? {
             Some(rest) => Ok(rest),
-            None => Err(self.failure(&format!("did not answer within {} s", limit.as_secs()))),
+            None => {
+                let mut told = self.told(&format!("did not answer within {} s", limit.as_secs()));
+                if let LabError::Guest { console, .. } = &mut told {
+                    console.push_str(&format!("\nwhat it does:\n{}", self.what_it_does()));
+                }
+                self.end();
+                Err(told)
+            }
         }
+    }
+
+    /// Has the kernel print where its CPUs and tasks are; empty when it does not.
+    fn what_it_does(&mut self) -> String {
+        let before = self.console().len();
+        if hang::KEYS.iter().all(|key| self.monitor(key).is_ok()) {
+            hang::wait_until_told(|| self.console().len());
+        }
+        hang::told(self.console().get(before..).unwrap_or_default())
     }
 
     /// As [`Guest::wait_for`]; a guest that does not send the line in time goes on.
@@ -250,6 +267,11 @@ impl Guest {
     /// Ends the guest and says what happened. The kernel's own words come first where there are any.
     fn failure(&mut self, what: &str) -> LabError {
         self.end();
+        self.told(what)
+    }
+
+    /// What happened, with the kernel's own words.
+    fn told(&self, what: &str) -> LabError {
         match kernel_log::trouble(&self.console_since_told()) {
             Some(lines) => self.complaint(format!("{lines}\n(the guest {what})")),
             None => LabError::Guest { what: what.to_owned(), console: self.console_end() },

@@ -14,6 +14,7 @@ pub mod corpus;
 mod counter;
 mod error;
 mod guest;
+mod hang;
 mod host;
 mod initramfs;
 mod kernel;

@@ -68,7 +68,7 @@ pub(crate) fn command(machine: &Machine, parts: &Parts<'_>) -> Result<Command, L
 
 /// Kernel, its command line, its console.
 fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>) {
-    let mut line = String::from("console=ttyS0 panic=-1 loglevel=5 tsc=reliable");
+    let mut line = String::from("console=ttyS0 panic=-1 loglevel=5 tsc=reliable sysrq_always_enabled");
     match machine.profile {
         // Counted time leaps to the next timer whenever all CPUs wait, for a disk of the host for example: minutes may
         // pass for a task that waits no longer than usual.

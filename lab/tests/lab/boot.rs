@@ -128,7 +128,10 @@ fn lost_timer_is_told(guest: &mut Guest) -> Result<(), LabError> {
 
 fn hanging_guest(guest: &mut Guest) -> Result<(), LabError> {
     let told = guest.start("sleep 1000")?.wait(Duration::from_secs(2));
-    assert!(matches!(told, Err(LabError::Guest { .. })), "{told:?}");
+    let Err(LabError::Guest { what, console }) = told else { panic!("{told:?}") };
+    assert_eq!(what, "did not answer within 2 s");
+    // Who it waits for, and where.
+    assert!(console.contains("task:sleep") && console.contains("nanosleep"), "{console}");
     assert!(guest.has_ended());
     assert!(guest.run("true").is_err());
     Ok(())
