@@ -1,8 +1,9 @@
 //! From which lateness on a stack is worth its cost: where the probe would keep the spike.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::record::SpikeRecord;
+use whylate_stats::Largest;
 
 /// A stack costs 3 us and more: what is less late than this is worth none.
 const LEAST_NS: u64 = 10_000;
@@ -12,48 +13,44 @@ const PARTS: u64 = 2;
 /// The largest spikes of each CPU whose probe waits for a timer, and what the programs were told of them.
 #[derive(Default)]
 pub(crate) struct Worth {
-    cpus: BTreeMap<CpuId, Largest>,
+    cpus: BTreeMap<CpuId, CpuWorth>,
 }
 
-/// The largest spikes of one CPU.
-struct Largest {
-    /// So many are kept by the probe.
-    kept: usize,
-    /// Latency and moment.
-    spikes: BTreeSet<(u64, u64)>,
+/// One CPU.
+struct CpuWorth {
+    /// Latency and moment of what the probe keeps.
+    largest: Largest<(u64, u64)>,
     told_ns: u64,
 }
 
 impl Worth {
     /// Nothing is known yet of these CPUs, whose probes keep so many spikes of each.
     pub(crate) fn new(cpus: impl Iterator<Item = (CpuId, usize)>) -> Self {
-        let unknown = |kept| Largest { kept, spikes: BTreeSet::new(), told_ns: LEAST_NS };
+        let unknown = |kept| CpuWorth { largest: Largest::new(kept), told_ns: LEAST_NS };
         Self { cpus: cpus.map(|(cpu, kept)| (cpu, unknown(kept))).collect() }
     }
 
     /// What the programs are to be told at the begin.
     pub(crate) fn told(&self) -> Vec<(CpuId, u64)> {
-        self.cpus.iter().map(|(cpu, largest)| (*cpu, largest.told_ns)).collect()
+        self.cpus.iter().map(|(cpu, worth)| (*cpu, worth.told_ns)).collect()
     }
 
     /// Spikes that the probes have kept, at least for now; from which lateness on stacks are worth keeping now, where that has
     /// become much more.
     pub(crate) fn learn(&mut self, spikes: &[SpikeRecord]) -> Vec<(CpuId, u64)> {
         for spike in spikes {
-            let Some(largest) = self.cpus.get_mut(&spike.cpu) else { continue };
-            largest.spikes.insert((spike.latency_ns, spike.at_ns));
-            if largest.spikes.len() > largest.kept {
-                largest.spikes.pop_first();
+            if let Some(worth) = self.cpus.get_mut(&spike.cpu) {
+                worth.largest.offer((spike.latency_ns, spike.at_ns));
             }
         }
-        self.cpus.iter_mut().filter_map(|(cpu, largest)| Some((*cpu, largest.rise()?))).collect()
+        self.cpus.iter_mut().filter_map(|(cpu, worth)| Some((*cpu, worth.rise()?))).collect()
     }
 }
 
-impl Largest {
+impl CpuWorth {
     /// The new bound; `None` while it is about what was told.
     fn rise(&mut self) -> Option<u64> {
-        let (least_ns, _) = self.spikes.first().filter(|_| self.spikes.len() >= self.kept)?;
+        let (least_ns, _) = self.largest.least()?;
         let bound_ns = (least_ns / PARTS).max(LEAST_NS);
         if bound_ns <= self.told_ns + self.told_ns / 8 {
             return None;

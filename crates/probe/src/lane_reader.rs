@@ -2,12 +2,11 @@
 
 use crate::layout::{CYCLE_BUCKETS, Lane, RingRecord};
 use crate::spec::LaneSpec;
-use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::{CpuId, Cycles, TscTime};
-use whylate_stats::buckets;
+use whylate_stats::{Largest, buckets};
 use whylate_sys::counter::{Anchor, Calibration};
 
 /// One measuring thread as seen by the reader.
@@ -28,14 +27,12 @@ pub(crate) struct LaneReader {
     pub(crate) samples: u64,
     pub(crate) max_ns: u64,
     /// The largest spikes so far: latency, moment, sample.
-    largest: BTreeSet<(u64, u64, u64)>,
+    largest: Largest<(u64, u64, u64)>,
     /// Spikes since the last interval.
     fresh: Vec<SpikeRecord>,
     /// How many of them were handed out as they came.
     shown: usize,
     kept: usize,
-    /// How many of the largest spikes are kept in any case.
-    largest_kept: usize,
     /// How many gaps are kept one by one.
     gaps_kept: usize,
     /// Gaps that were neither kept one by one nor among the largest, since the last interval.
@@ -58,11 +55,10 @@ impl LaneReader {
             dropped: 0,
             samples: 0,
             max_ns: 0,
-            largest: BTreeSet::new(),
+            largest: Largest::new(largest_kept),
             fresh: Vec::new(),
             shown: 0,
             kept: 0,
-            largest_kept,
             gaps_kept,
             left_out: 0,
         }
@@ -77,15 +73,7 @@ impl LaneReader {
                 calibration.nanos(Cycles(record.value)).0,
             ),
         };
-        let entry = (latency_ns, at_ns, record.sample);
-        let is_large = self.largest.len() < self.largest_kept
-            || self.largest.first().is_some_and(|least| *least < entry);
-        if is_large {
-            self.largest.insert(entry);
-            if self.largest.len() > self.largest_kept {
-                self.largest.pop_first();
-            }
-        }
+        let is_large = self.largest.offer((latency_ns, at_ns, record.sample));
         if is_large || (anchor.is_some() && self.kept < self.gaps_kept) {
             self.kept += 1;
             let (cpu, series, sample) = (self.cpu, self.series.clone(), record.sample);
@@ -102,15 +90,12 @@ impl LaneReader {
 
     /// The largest spike so far.
     pub(crate) fn largest_ns(&self) -> Option<u64> {
-        self.largest.last().map(|(latency, ..)| *latency)
+        self.largest.largest().map(|(latency, ..)| *latency)
     }
 
     /// From which latency on a thread (not stall) has to make a record.
     pub(crate) fn floor(&self) -> u64 {
-        match self.largest.first() {
-            Some((least, ..)) if self.largest.len() >= self.largest_kept => least + 1,
-            _ => 0,
-        }
+        self.largest.least().map_or(0, |(latency, ..)| latency + 1)
     }
 
     /// The spikes since the last call, or since the last interval.

@@ -6,6 +6,7 @@
 use crate::error::RunError;
 use crate::prepare::Experiment;
 use crate::repeat::not_restored;
+use std::cmp::Reverse;
 use std::time::Duration;
 use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::record::{Interval, SpikeRecord};
@@ -14,7 +15,7 @@ use whylate_core::{Nanos, Warning};
 use whylate_probe::{
     Batch, Elsewhere, LaneSpec, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress,
 };
-use whylate_stats::Histogram;
+use whylate_stats::{Histogram, Largest};
 use whylate_sys::clock;
 use whylate_sys::host::HostRoot;
 use whylate_trace::record::{RecordError, Sample, TracerSession, check_tracer};
@@ -118,8 +119,8 @@ struct Lane {
     histogram: Histogram,
     gaps: u64,
     lost_ns: u64,
-    /// The largest samples, unordered.
-    spikes: Vec<SpikeRecord>,
+    /// Of the largest samples: value, moment and number; of those as large, the first.
+    largest: Largest<(u64, Reverse<u64>, Reverse<u64>)>,
     /// Over all of the measurement.
     samples: u64,
     max_ns: u64,
@@ -139,12 +140,12 @@ struct Collector {
 
 impl Collector {
     fn new(spec: &ProbeSpec, plan: &TracerPlan, start_ns: u64) -> Self {
-        let lane = |spec: LaneSpec| Lane {
-            spec,
+        let lane = |lane: LaneSpec| Lane {
+            spec: lane,
             histogram: Histogram::new(),
             gaps: 0,
             lost_ns: 0,
-            spikes: Vec::new(),
+            largest: Largest::new(spec.spikes_kept),
             samples: 0,
             max_ns: 0,
         };
@@ -188,14 +189,9 @@ impl Collector {
         if lane.spec.is_part() || !self.has_moments {
             return None;
         }
-        let spike = SpikeRecord {
-            cpu: sample.cpu,
-            series: lane.spec.series.clone(),
-            at_ns: sample.at_ns,
-            latency_ns: sample.value_ns,
-            sample: lane.samples - 1,
-        };
-        lane.keep(&spike, self.spikes_kept).then_some(spike)
+        let number = lane.samples - 1;
+        let is_kept = lane.largest.offer((sample.value_ns, Reverse(sample.at_ns), Reverse(number)));
+        is_kept.then(|| lane.spike(sample.value_ns, sample.at_ns, number))
     }
 
     /// Per CPU: samples and the largest one so far.
@@ -226,22 +222,22 @@ impl Collector {
                 histogram: histogram.buckets().collect(),
                 ..Interval::default()
             });
-            batch.spikes.append(&mut lane.spikes);
+            batch.spikes.append(&mut lane.take_spikes(self.spikes_kept));
         }
         batch
     }
 }
 
 impl Lane {
-    /// Keeps a spike if it is among the largest of the interval; whether it is.
-    fn keep(&mut self, spike: &SpikeRecord, kept_max: usize) -> bool {
-        if self.spikes.len() < kept_max {
-            self.spikes.push(spike.clone());
-            return true;
-        }
-        let least = self.spikes.iter_mut().min_by_key(|kept| kept.latency_ns);
-        let least = least.filter(|least| least.latency_ns < spike.latency_ns);
-        least.map(|least| *least = spike.clone()).is_some()
+    fn spike(&self, latency_ns: u64, at_ns: u64, sample: u64) -> SpikeRecord {
+        SpikeRecord { cpu: self.spec.cpu, series: self.spec.series.clone(), at_ns, latency_ns, sample }
+    }
+
+    /// Ends the interval: its largest samples, largest first. Of the next one so many are kept.
+    fn take_spikes(&mut self, kept_max: usize) -> Vec<SpikeRecord> {
+        let largest = std::mem::replace(&mut self.largest, Largest::new(kept_max));
+        let spike = |(latency_ns, Reverse(at_ns), Reverse(sample))| self.spike(latency_ns, at_ns, sample);
+        largest.into_descending().map(spike).collect()
     }
 }
 

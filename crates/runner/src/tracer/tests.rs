@@ -27,8 +27,13 @@ fn host(folder: &Path, tracers: &str) -> HostRoot {
 }
 
 fn collector(tracer: &str) -> Collector {
-    let experiment = experiment(&[tracer], "");
-    let spec = &experiment.probes[0][0];
+    collector_keeping(tracer, 32)
+}
+
+fn collector_keeping(tracer: &str, spikes_kept: usize) -> Collector {
+    let mut experiment = experiment(&[tracer], "");
+    let spec = &mut experiment.probes[0][0];
+    spec.spikes_kept = spikes_kept;
     let ProbeKind::Tracer { plan } = &spec.kind else { panic!("{spec:?}") };
     Collector::new(spec, plan, 1_000)
 }
@@ -97,15 +102,13 @@ fn a_tracer_that_looks_for_gaps_counts_them() {
 
 #[test]
 fn the_largest_samples_of_an_interval_are_kept_and_told() {
-    let mut collector = collector("hwlat");
-    collector.spikes_kept = 20;
+    let mut collector = collector_keeping("hwlat", 20);
     let told = (0..100).filter(|value| collector.add(&sample(*value)).is_some()).count();
     assert_eq!(told, 100, "each was among the largest when it came");
     assert!(collector.add(&sample(80)).is_none(), "twenty are as large");
     assert!(collector.add(&Sample { cpu: CpuId(0), ..sample(1) }).is_none(), "another CPU");
     let batch = collector.take(5_000);
-    let mut kept: Vec<u64> = batch.spikes.iter().map(|spike| spike.latency_ns).collect();
-    kept.sort_unstable();
-    assert_eq!((kept, batch.intervals[0].samples), ((80..100).collect::<Vec<u64>>(), 101));
+    let kept: Vec<u64> = batch.spikes.iter().map(|spike| spike.latency_ns).collect();
+    assert_eq!((kept, batch.intervals[0].samples), ((80..100).rev().collect::<Vec<u64>>(), 101));
     assert!(collector.add(&sample(1)).is_some(), "an interval of its own");
 }

@@ -1,7 +1,8 @@
-//! The K largest spikes of a stream, in bounded memory.
+//! The largest spikes of a probe's data.
 
+use crate::Largest;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::Spike;
@@ -12,25 +13,20 @@ type Ordered = (u64, Reverse<u64>, u64, u32, Option<u32>);
 /// Keeps the largest spikes.
 #[derive(Clone, Debug)]
 pub(super) struct SpikeKeeper {
-    kept_max: usize,
-    /// The smallest kept one is on top, ready to be replaced.
-    kept: BinaryHeap<Reverse<Ordered>>,
+    kept: Largest<Ordered>,
     /// The largest one, kept even when no spikes are wanted: it tells when the maximum was.
     largest: Option<Ordered>,
 }
 
 impl SpikeKeeper {
     pub(super) fn new(kept_max: usize) -> Self {
-        Self { kept_max, kept: BinaryHeap::new(), largest: None }
+        Self { kept: Largest::new(kept_max), largest: None }
     }
 
     pub(super) fn add(&mut self, spike: &SpikeRecord, repeat: Option<u32>) {
         let ordered = (spike.latency_ns, Reverse(spike.at_ns), spike.sample, spike.cpu.0, repeat);
         self.largest = self.largest.max(Some(ordered));
-        self.kept.push(Reverse(ordered));
-        if self.kept.len() > self.kept_max {
-            self.kept.pop();
-        }
+        self.kept.offer(ordered);
     }
 
     /// When the largest spike ended, if it is of that size.
@@ -40,15 +36,13 @@ impl SpikeKeeper {
 
     /// Largest first.
     pub(super) fn into_spikes(self, probe: &str) -> Vec<Spike> {
-        // Ascending order of the reversed ones is descending order of the spikes.
-        let ordered = self.kept.into_sorted_vec();
-        let spike = |Reverse((latency_ns, Reverse(at_ns), sample, cpu, repeat)): Reverse<Ordered>| Spike {
+        let spike = |(latency_ns, Reverse(at_ns), sample, cpu, repeat): Ordered| Spike {
             sample,
             probe: Some(probe.to_owned()),
             repeat,
             ..Spike::unexplained(CpuId(cpu), at_ns, latency_ns)
         };
-        ordered.into_iter().map(spike).collect()
+        self.kept.into_descending().map(spike).collect()
     }
 }
 
