@@ -7,6 +7,7 @@ use crate::layout::{
     CPU_STATE_BYTES, IPI_COUNT_BYTES, IPI_KEY_BYTES, OWN_COMMAND, RING_STACKS, RawCounters, RawIpiCount,
     RawIpiKey, RawSegment, RawStack, SEGMENTS_WRITTEN_AT, STACK_BYTES, text,
 };
+use crate::missed::Missed;
 use crate::object::Event;
 use crate::rings::{Rings, ring_size};
 use crate::segment::{Activity, Recording, Segment, Sender, Thread};
@@ -190,9 +191,9 @@ impl Causes {
         self.facilities.iter().any(|facility| facility.name == SENDERS && facility.missing.is_none())
     }
 
-    /// How often a program has not run at its event, because it was running already on that CPU.
-    pub(crate) fn missed(&self) -> u64 {
-        self.histograms.costs().iter().map(|cost| cost.missed).sum()
+    /// The events at which programs have not run so far.
+    pub(crate) fn missed(&self) -> Missed {
+        Missed::of(self.histograms.costs())
     }
 
     /// Interrupts from other CPUs that found no room in the table.

@@ -6,6 +6,7 @@ use crate::causes::{Causes, FUNCTIONS, SENDERS};
 use crate::decompose::{Surroundings, Window, decompose};
 use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
+use crate::missed::Missed;
 use crate::settings::{HistogramsConfig, Measured};
 use crate::snapshot::{Facility, ProgramCost};
 use crate::worth::Worth;
@@ -62,9 +63,11 @@ pub struct CauseFinder {
     /// Interrupts from other CPUs by the kernel's counts, where it does not tell who sent them.
     counted: Option<IpisByKind>,
     explained: BTreeMap<(CpuId, u64), Explained>,
-    /// How often programs had not run up to the last look.
-    missed: u64,
+    /// The events at which programs had not run up to the last look.
+    missed: Missed,
     lost_spikes: u64,
+    /// The events of their windows at which programs did not run.
+    lost_events: Missed,
     warnings: Vec<Warning>,
 }
 
@@ -109,8 +112,9 @@ impl CauseFinder {
             steal: BTreeMap::new(),
             smis: BTreeMap::new(),
             explained: BTreeMap::new(),
-            missed: 0,
+            missed: Missed::default(),
             lost_spikes: 0,
+            lost_events: Missed::default(),
         };
         finder.begin(probes)?;
         Ok(finder)
@@ -149,10 +153,13 @@ impl CauseFinder {
     pub fn losses(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.lost_spikes > 0 {
-            let text = format!(
+            let mut text = format!(
                 "{} spikes had records of their window lost: their causes have half the confidence",
                 self.lost_spikes
             );
+            if self.lost_events.count() > 0 {
+                text.push_str(&format!(" (missed events: {})", self.lost_events));
+            }
             let fix = "raise the threshold, or measure fewer spikes at a time";
             warnings.push(Warning::new("cause-records-lost", text, fix));
         }
@@ -197,7 +204,9 @@ impl CauseFinder {
         }
         let steal = StealTimes::read(&HostRoot::real()).unwrap_or_default();
         let missed = self.causes.missed();
-        let missed_now = missed.saturating_sub(std::mem::replace(&mut self.missed, missed));
+        let missed_now = missed.since(&self.missed);
+        self.missed = missed;
+        let mut relevant = Missed::default();
         for cpu in self.cpus.clone().iter() {
             let mut own: Vec<&SpikeRecord> = spikes.iter().filter(|spike| spike.cpu == cpu).collect();
             if own.is_empty() {
@@ -206,8 +215,14 @@ impl CauseFinder {
             own.sort_by_key(|spike| Reverse(spike.latency_ns));
             own.truncate(AT_ONCE_MAX);
             self.surroundings.steal_ns = since_last(&mut self.steal, cpu, steal.of(cpu));
-            self.explain_cpu(cpu, &own, missed_now)?;
+            let is_timer = self.probe(cpu).is_some_and(|probe| probe.measured.is_timer);
+            let own_missed = missed_now.in_window(is_timer);
+            self.explain_cpu(cpu, &own, own_missed.count())?;
+            if own_missed.count() > relevant.count() {
+                relevant = own_missed;
+            }
         }
+        self.lost_events.add(&relevant);
         Ok(())
     }
 
@@ -239,10 +254,14 @@ impl CauseFinder {
         Ok(())
     }
 
+    /// The probe that measures on a CPU.
+    fn probe(&self, cpu: CpuId) -> Option<&Probe> {
+        self.probes.iter().find(|probe| probe.measured.cpus.contains(cpu))
+    }
+
     /// The window of a spike on a CPU; `None` where no probe measures.
     fn window(&self, cpu: CpuId, from_ns: u64, to_ns: u64) -> Option<Window> {
-        let Probe { measured, process } =
-            self.probes.iter().find(|probe| probe.measured.cpus.contains(cpu))?;
+        let Probe { measured, process } = self.probe(cpu)?;
         let (is_timer, priority) = (measured.is_timer, measured.priority);
         Some(Window { cpu, from_ns, to_ns, is_timer, process: *process, priority })
     }

@@ -26,6 +26,8 @@ mod histograms;
 #[cfg(feature = "bpf")]
 mod layout;
 #[cfg(feature = "bpf")]
+mod missed;
+#[cfg(feature = "bpf")]
 mod object;
 #[cfg(feature = "bpf")]
 mod rings;
