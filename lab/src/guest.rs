@@ -212,13 +212,15 @@ impl Guest {
         }
     }
 
-    /// Has the kernel print where its CPUs and tasks are; empty when it does not.
+    /// What QEMU tells of its CPUs, and the kernel of its CPUs and tasks; without what they do not tell.
     fn what_it_does(&mut self) -> String {
+        let machine = hang::machine(self.profile.cpus(), |command| self.monitor(command));
         let before = self.console().len();
         if hang::KEYS.iter().all(|key| self.monitor(key).is_ok()) {
             hang::wait_until_told(|| self.console().len());
         }
-        hang::told(self.console().get(before..).unwrap_or_default())
+        let tasks = hang::tasks(self.console().get(before..).unwrap_or_default());
+        format!("{machine}\n{tasks}")
     }
 
     /// As [`Guest::wait_for`]; a guest that does not send the line in time goes on.

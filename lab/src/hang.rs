@@ -1,7 +1,11 @@
-//! What a guest does that does not answer, as its kernel tells when it is asked by keys.
+//! What a guest does that does not answer, as QEMU and the kernel tell: the kernel is asked by keys.
 
 use std::time::{Duration, Instant};
 
+/// What is of interest of a CPU's registers and of its interrupt controller: a halted CPU whose timer has expired, with nothing
+/// requested, has lost it.
+const OF_REGISTERS: [&str; 2] = ["CPU#", "RIP="];
+const OF_CONTROLLER: [&str; 5] = ["dumping local APIC", "LVTT\t", "Timer\t", "ISR\t", "IRR\t"];
 /// Keys that have the kernel print everything, where its CPUs are, and where its tasks are.
 pub(crate) const KEYS: [&str; 3] = ["sendkey alt-sysrq-8", "sendkey alt-sysrq-l", "sendkey alt-sysrq-t"];
 
@@ -12,6 +16,21 @@ const TELLING_PAUSE: Duration = Duration::from_secs(3);
 const TASK: &str = "task:";
 /// What comes after the last one: the queues of the scheduler, and locks.
 const AFTER_TASKS: [&str; 3] = ["Sched Debug Version", "Showing all locks", "Showing busy workqueues"];
+
+/// The registers and the timers of so many CPUs, asked of the monitor.
+pub(crate) fn machine<E>(cpus: u32, mut ask: impl FnMut(&str) -> Result<String, E>) -> String {
+    let mut lines = Vec::new();
+    let mut keep = |answer: Result<String, E>, wanted: &[&str]| {
+        let answer = answer.unwrap_or_default();
+        let of_interest = answer.lines().filter(|line| wanted.iter().any(|text| line.starts_with(text)));
+        lines.extend(of_interest.map(|line| line.trim_end().to_owned()));
+    };
+    keep(ask("info registers -a"), &OF_REGISTERS);
+    for cpu in 0..cpus {
+        keep(ask(&format!("info lapic {cpu}")), &OF_CONTROLLER);
+    }
+    lines.join("\n")
+}
 
 /// Waits until the console, of which `length` tells how long it is, does not grow any more.
 pub(crate) fn wait_until_told(length: impl Fn() -> usize) {
@@ -29,7 +48,7 @@ pub(crate) fn wait_until_told(length: impl Fn() -> usize) {
 
 /// Where the CPUs and the programs are, of all that the kernel has printed. Its own threads that wait are left out: there
 /// are a hundred.
-pub(crate) fn told(printed: &str) -> String {
+pub(crate) fn tasks(printed: &str) -> String {
     let mut is_of_interest = true;
     let mut lines = Vec::new();
     for line in printed.lines() {
@@ -51,6 +70,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn registers_and_timers_are_told() {
+        let answer = |command: &str| -> Result<String, ()> {
+            match command {
+                "info registers -a" => {
+                    Ok("(qemu) info registers -a\r\nCPU#0\r\nRAX=1 RBX=2\r\nRIP=ffffffff81 HLT=1\r\n".into())
+                }
+                "info lapic 0" => {
+                    Ok("dumping local APIC state for CPU 0 \r\nLVT0\t 0x1\r\nLVTT\t 0x2\r\nIRR\t (none)\r\n"
+                        .into())
+                }
+                _ => Err(()),
+            }
+        };
+        let expected =
+            "CPU#0\nRIP=ffffffff81 HLT=1\ndumping local APIC state for CPU 0\nLVTT\t 0x2\nIRR\t (none)";
+        assert_eq!(machine(2, answer), expected);
+    }
+
+    #[test]
     fn programs_and_what_runs_are_told() {
         let printed = "[   50.1] NMI backtrace for cpu 1\n\
                        [   50.2] task:init            state:S stack:0     pid:1     ppid:0      flags:0x00000002\n\
@@ -64,7 +102,7 @@ mod tests {
                        [   50.5]  do_nanosleep+0x1\n\
                        [   50.6] Sched Debug Version: v0.11\n\
                        [   50.6] cpu#0, 2000.000 MHz\n";
-        let told = told(printed);
+        let told = tasks(printed);
         for text in ["NMI backtrace for cpu 1", "plant_work", "task:sleep", "do_nanosleep"] {
             assert!(told.contains(text), "{text} is missing: {told}");
         }
