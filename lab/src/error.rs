@@ -58,13 +58,17 @@ pub enum LabError {
         /// The last lines of its console.
         console: String,
     },
-    /// QEMU keeps a CPU of the guest at one instruction. The guest has been killed.
-    #[error("QEMU came back to the instruction at {address:#x} on CPU {cpu} of the guest again and again")]
+    /// A CPU of the guest stays at one place in the kernel, interrupts aside. The guest has been killed.
+    #[error(
+        "CPU {cpu} of the guest came back to the instruction at {address:#x} again and again:\n{machine}"
+    )]
     Stuck {
         /// The guest's CPU.
         cpu: u32,
         /// Where it is.
         address: u64,
+        /// The registers and timers of all CPUs.
+        machine: String,
     },
     /// A CPU of the guest does not get its timer's interrupts any more. The guest has been killed.
     #[error("a CPU of the guest has lost its timer, as its kernel says:\n{lines}")]

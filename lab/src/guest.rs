@@ -58,8 +58,8 @@ impl Guest {
         let mut command = qemu::command(machine, &parts)?;
         let mut child =
             command.spawn().map_err(|source| LabError::Start { command: host::shown(&command), source })?;
-        let streams = connect(&mut child, &folder.path().join("agent"))
-            .and_then(|agent| Ok((agent, connect(&mut child, &folder.path().join("monitor"))?)));
+        let streams = qemu::connect(&mut child, &folder.path().join("agent"))
+            .and_then(|agent| Ok((agent, qemu::connect(&mut child, &folder.path().join("monitor"))?)));
         let (agent, monitor) = match streams {
             Ok(streams) => streams,
             Err(what) => {
@@ -212,9 +212,14 @@ impl Guest {
         }
     }
 
+    /// What QEMU tells of its CPUs.
+    fn machine(&mut self) -> String {
+        hang::machine(self.profile.cpus(), |command| self.monitor(command))
+    }
+
     /// What QEMU tells of its CPUs, and the kernel of its CPUs and tasks; without what they do not tell.
     fn what_it_does(&mut self) -> String {
-        let machine = hang::machine(self.profile.cpus(), |command| self.monitor(command));
+        let machine = self.machine();
         let before = self.console().len();
         if hang::KEYS.iter().all(|key| self.monitor(key).is_ok()) {
             hang::wait_until_told(|| self.console().len());
@@ -256,8 +261,9 @@ impl Guest {
         }
         match stuck::stuck_cpu(|| self.monitor("info registers -a"))? {
             Some((cpu, address)) => {
+                let machine = self.machine();
                 self.end();
-                Err(LabError::Stuck { cpu, address })
+                Err(LabError::Stuck { cpu, address, machine })
             }
             None if kernel_log::tells_of_a_lost_timer(&self.console_since_told()) => {
                 Err(self.failure("is idle for ever"))
@@ -374,22 +380,6 @@ impl Running<'_> {
             kernel_log,
             files: job.join("out"),
         })
-    }
-}
-
-/// Connects to a socket of QEMU, which appears shortly after its start.
-fn connect(child: &mut Child, socket: &Path) -> Result<UnixStream, String> {
-    let deadline = Instant::now() + MONITOR_LIMIT;
-    loop {
-        match UnixStream::connect(socket) {
-            Ok(stream) => return Ok(stream),
-            Err(error) if Instant::now() > deadline => return Err(format!("has no socket: {error}")),
-            Err(_) => {}
-        }
-        if let Ok(Some(status)) = child.try_wait() {
-            return Err(format!("did not start ({status})"));
-        }
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -5,8 +5,10 @@ use crate::error::LabError;
 use crate::host;
 use crate::machine::{Device, Machine, Profile};
 use std::fs::File;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The guest's memory, in MiB.
 const MEMORY_MIB: u32 = 1024;
@@ -16,6 +18,8 @@ const BAR_MIB: u32 = 4;
 const DISK_MIB: u64 = 64;
 /// How many CPUs can be plugged in.
 const EXTRA_CPUS: u32 = 2;
+/// How long its sockets may take to appear.
+const SOCKET_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a guest is made of: files of the cache and the folder of this boot.
 pub(crate) struct Parts<'a> {
@@ -128,6 +132,22 @@ fn add_device(qemu: &mut Command, device: Device, folder: &Path) -> Result<(), L
         Device::ExtraCpus | Device::Siblings => qemu,
     };
     Ok(())
+}
+
+/// Connects to a socket of QEMU, which appears shortly after its start.
+pub(crate) fn connect(child: &mut Child, socket: &Path) -> Result<UnixStream, String> {
+    let deadline = Instant::now() + SOCKET_LIMIT;
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if Instant::now() > deadline => return Err(format!("has no socket: {error}")),
+            Err(_) => {}
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            return Err(format!("did not start ({status})"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Why this machine's QEMU cannot run a profile.

@@ -2,8 +2,9 @@
 //!
 //! With a thread for each CPU, QEMU sometimes loses what one CPU writes into the code that another one is about to run: a
 //! tracepoint, a static key, the entry of a traced function. That CPU then comes back to the same instruction again and
-//! again, interrupts aside. It is the emulator's fault, and is told by registers that do not change: a loop of the kernel
-//! changes some, and one of a program is not at an address of the kernel.
+//! again, interrupts aside. It is told by registers that do not change. Most loops of the kernel change some; one that does not
+//! waits for another CPU to run a function, which has never got the interrupt then, or is itself at one instruction. A loop of
+//! a program is not at an address of the kernel.
 
 use std::time::Duration;
 
