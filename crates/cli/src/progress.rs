@@ -53,7 +53,7 @@ impl Meter {
             Self::Lines { label, next } => {
                 if Instant::now() >= *next {
                     *next = Instant::now() + LINE_EVERY;
-                    output::message(&format!("{label} {text}"));
+                    output::message(format!("{label} {text}").trim());
                 }
             }
             Self::Quiet => {}
@@ -68,8 +68,28 @@ impl Meter {
     }
 }
 
-/// `max 12.3 us` over all CPUs, with the time gone by.
+/// The time gone by, and the largest sample of all CPUs once there is one: `3 s, max 12.3 us`.
 pub(crate) fn describe(progress: &Progress) -> String {
-    let max = progress.cpus.iter().map(|(_, _, max)| *max).max().unwrap_or(0);
-    format!("{:.0} s, max {}", progress.elapsed.as_secs_f64(), format_ns(max))
+    let elapsed = format!("{:.0} s", progress.elapsed.as_secs_f64());
+    let max = progress.cpus.iter().filter(|(_, samples, _)| *samples > 0).map(|(_, _, max)| *max).max();
+    match max {
+        Some(max) => format!("{elapsed}, max {}", format_ns(max)),
+        None => elapsed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::CpuId;
+
+    #[test]
+    fn a_maximum_is_named_once_there_is_a_sample() {
+        let described = |cpus| {
+            let progress = Progress { elapsed: Nanos(3_000_000_000), duration: Nanos(5_000_000_000), cpus };
+            describe(&progress)
+        };
+        assert_eq!(described(vec![(CpuId(0), 0, 0), (CpuId(1), 0, 0)]), "3 s");
+        assert_eq!(described(vec![(CpuId(0), 7, 12_300), (CpuId(1), 0, 0)]), "3 s, max 12.3 us");
+    }
 }
