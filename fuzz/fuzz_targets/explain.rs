@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use whylate_trace::explain::{Export, Options, explain, export};
+use whylate_explain::{Export, Options, explain, export};
 use whylate_trace::parse::{Source, from_source};
 
 fuzz_target!(|input: &[u8]| {

@@ -2,8 +2,8 @@
 
 use whylate_core::record::{InterruptRecord, IpiRecord};
 use whylate_core::{CpuId, CpuSet};
-use whylate_sys::host::HostRoot;
-use whylate_sys::host::interrupts::Counts;
+use whylate_host::HostRoot;
+use whylate_host::interrupts::Counts;
 
 /// Counts of interrupts that other CPUs sent, without function, caller and sender.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
 use whylate_core::CpuSet;
 use whylate_core::result::HistogramKind;
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
 use whylate_sys::schedule;
 
 /// The programs as such; without them there is nothing else.

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, CauseKind, Spike};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning};
+use whylate_host::HostRoot;
+use whylate_host::cpu_stat::StealTimes;
+use whylate_host::interrupts::Counts;
+use whylate_host::smi::SmiCounter;
 use whylate_stats::summary::keep_first;
-use whylate_sys::host::HostRoot;
-use whylate_sys::host::cpu_stat::StealTimes;
-use whylate_sys::host::interrupts::Counts;
-use whylate_sys::host::smi::SmiCounter;
 
 /// So many of the spikes that come at once are explained on each CPU, the largest first.
 const AT_ONCE_MAX: usize = 64;

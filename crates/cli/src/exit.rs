@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use whylate_bpf::BpfError;
 use whylate_load::LoadError;
 use whylate_probe::ProbeError;
-use whylate_trace::record::RecordError;
+use whylate_record::RecordError;
 use whylate_treat::TreatError;
 
 /// Something went wrong, usage included.

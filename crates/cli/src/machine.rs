@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use whylate_core::{CpuSelector, CpuSet, Facts, Warning};
-use whylate_sys::facts;
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
+use whylate_host::facts;
 use whylate_sys::process::Launcher;
 
 /// Environment variable with a folder that stands for `/` when settings are looked at or changed: for tests.

@@ -136,7 +136,7 @@ fn read_request<R: Read + Send + 'static>(stdin: R, sender: Sender<Event>) -> Re
 
 /// The CPUs that a thread of the load runs on, as an error names them.
 pub(crate) fn pin(cpus: &whylate_core::CpuSet) -> Result<(), LoadError> {
-    whylate_sys::schedule::pin_this_thread(cpus)
+    whylate_host::shield::pin_this_thread(cpus)
         .map_err(|source| LoadError::Pin { cpus: cpus.clone(), source })
 }
 

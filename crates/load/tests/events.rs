@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use whylate_core::plan::{BarrierReach, EventPace, IrqSource};
 use whylate_core::{CpuId, CpuSet, Nanos};
+use whylate_host::HostRoot;
+use whylate_host::interrupts::Counts;
 use whylate_load::{EventKind, EventSpec, Load, LoadError, LoadOutcome, LoadSpec, LoadWork};
-use whylate_sys::host::HostRoot;
-use whylate_sys::host::interrupts::Counts;
 use whylate_sys::process::Launcher;
 use whylate_sys::schedule::allowed_of_this_thread;
 

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 use whylate_core::record::{CounterRecord, InterruptRecord};
 use whylate_core::{CpuId, CpuSet, Warning};
-use whylate_sys::host::HostRoot;
-use whylate_sys::host::cpu_stat::StealTimes;
-use whylate_sys::host::interrupts::Counts;
-use whylate_sys::host::smi::SmiCounter;
+use whylate_host::HostRoot;
+use whylate_host::cpu_stat::StealTimes;
+use whylate_host::interrupts::Counts;
+use whylate_host::smi::SmiCounter;
 
 /// Counters since the last look.
 pub(crate) struct Accounting {

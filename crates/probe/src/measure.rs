@@ -9,6 +9,7 @@ use std::time::Duration;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, SpikeRecord};
 use whylate_core::result::{HistogramKind, LatencyRecord};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning};
+use whylate_host::shield;
 use whylate_sys::process::Launcher;
 use whylate_sys::tracing::BreakTracing;
 use whylate_sys::{clock, schedule};
@@ -208,7 +209,7 @@ impl Elsewhere {
     /// Moves the thread to `cpus`; where there are none, it stays.
     pub fn move_to(cpus: &CpuSet) -> Self {
         let before = schedule::allowed_of_this_thread().ok();
-        let moved = !cpus.is_empty() && schedule::pin_this_thread(cpus).is_ok();
+        let moved = !cpus.is_empty() && shield::pin_this_thread(cpus).is_ok();
         Self { before: before.filter(|_| moved) }
     }
 }
@@ -217,7 +218,7 @@ impl Drop for Elsewhere {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             // Where the CPUs have gone offline meanwhile, the kernel keeps the thread on what is left.
-            let _ = schedule::pin_this_thread(before);
+            let _ = shield::pin_this_thread(before);
         }
     }
 }

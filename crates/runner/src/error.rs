@@ -3,8 +3,8 @@
 use whylate_core::cpus::CpuError;
 use whylate_load::LoadError;
 use whylate_probe::ProbeError;
+use whylate_record::RecordError;
 use whylate_store::StoreError;
-use whylate_trace::record::RecordError;
 use whylate_treat::TreatError;
 
 /// Why a run could not be begun, or not be brought to its end.

@@ -7,11 +7,11 @@ use whylate_core::plan::HistogramsPlan;
 use whylate_core::record::Interval;
 use whylate_core::result::{HistogramKind, KernelHistogram};
 use whylate_core::{CpuId, Nanos, Warning};
+use whylate_host::HostRoot;
 use whylate_probe::{Batch, Elsewhere, Observer, Outcome, ProbeError, ProbeSpec};
+use whylate_record::RecordError;
+use whylate_record::histograms::LatencyHistograms;
 use whylate_sys::clock;
-use whylate_sys::host::HostRoot;
-use whylate_trace::record::RecordError;
-use whylate_trace::record::histograms::LatencyHistograms;
 
 /// How often the trace buffer, the clock and the observer are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

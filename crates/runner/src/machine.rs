@@ -8,12 +8,12 @@ use std::time::Duration;
 use whylate_bpf::{CauseFinder, Measured};
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
+use whylate_host::HostRoot;
+use whylate_host::facts;
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
 use whylate_probe::{Observer, Outcome, ProbeError, ProbeKind, ProbeSpec};
-use whylate_sys::facts;
-use whylate_sys::host::HostRoot;
+use whylate_record::{RecordError, Recorder, Request, Ring};
 use whylate_sys::process::Launcher;
-use whylate_trace::record::{RecordError, Recorder, Request, Ring};
 use whylate_treat::TreatError;
 
 /// The machine of a run. Shared by threads: probes on different CPUs measure together.

@@ -12,13 +12,13 @@ use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::warning::push_once;
 use whylate_core::{Nanos, Warning};
+use whylate_host::HostRoot;
 use whylate_probe::{
     Batch, Elsewhere, LaneSpec, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress,
 };
+use whylate_record::{RecordError, Sample, TracerSession, check_tracer};
 use whylate_stats::{Histogram, Largest};
 use whylate_sys::clock;
-use whylate_sys::host::HostRoot;
-use whylate_trace::record::{RecordError, Sample, TracerSession, check_tracer};
 
 /// How often the tracer's lines are read.
 const POLL: Duration = Duration::from_millis(50);

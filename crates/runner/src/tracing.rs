@@ -13,11 +13,11 @@ use whylate_core::record::SpikeRecord;
 use whylate_core::result::{ExplainResult, SpikeTrace};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{SeriesName, Warning};
+use whylate_explain::{KeptMoment, explain_kept};
 use whylate_probe::ProbeSpec;
+use whylate_record::{Change, Keeper, Kept, RecordError, Request, own_command};
 use whylate_store::{RowKey, RunDirectory};
-use whylate_trace::explain::{KeptMoment, explain_kept};
 use whylate_trace::parse;
-use whylate_trace::record::{Change, Keeper, Kept, RecordError, Request, own_command};
 
 /// `code` of the warning that there are no traces, or no more of them.
 const NO_TRACES: &str = "no-traces";

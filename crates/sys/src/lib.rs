@@ -6,10 +6,7 @@
 pub mod allocation;
 pub mod clock;
 pub mod counter;
-pub mod cpu_table;
 pub mod disturb;
-pub mod facts;
-pub mod host;
 pub mod interrupt_source;
 pub mod latency_request;
 pub mod memory;
@@ -19,6 +16,5 @@ pub mod posix_timer;
 pub mod process;
 pub mod schedule;
 pub mod shared;
-pub mod shield;
 pub mod timer_file;
 pub mod tracing;

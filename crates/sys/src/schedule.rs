@@ -44,18 +44,12 @@ pub fn id_of_this_thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Pins the calling thread to `cpus`. When they are shielded by a cpuset, it enters the group of the shield.
+/// Pins the calling thread to `cpus`.
 ///
 /// # Errors
-/// When none of the CPUs is online and allowed (EINVAL), or one is beyond what the interface can name; when the kernel
-/// refuses the thread in the group of the shield.
+/// When none of the CPUs is online and allowed (EINVAL), or one is beyond what the interface can name.
 pub fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
-    match pin(None, cpus) {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput && crate::shield::enter(cpus)? => {
-            pin(None, cpus)
-        }
-        other => other,
-    }
+    pin(None, cpus)
 }
 
 /// Sets the CPUs that another thread may use.

@@ -3,7 +3,7 @@
 use crate::planner::Impossible;
 use std::io;
 use std::path::PathBuf;
-use whylate_sys::host::HostError;
+use whylate_host::HostError;
 
 /// Why something was not changed, or not undone.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use crate::place::Found;
 use crate::planner::{Planner, Surroundings};
 use crate::undo::{Report, undo};
 use whylate_core::warning::{Warning, push_once};
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
 
 /// How often tasks that were started meanwhile are looked for: each round is much shorter than the one before.
 const ROUNDS_MAX: usize = 5;
@@ -18,7 +18,7 @@ const BATCH_MAX: usize = 512;
 /// Holds a journal, and changes the machine through it.
 ///
 /// ```no_run
-/// use whylate_sys::host::HostRoot;
+/// use whylate_host::HostRoot;
 /// use whylate_treat::{Change, Guard, Holder, JournalPlace, Target};
 ///
 /// # fn main() -> Result<(), whylate_treat::TreatError> {

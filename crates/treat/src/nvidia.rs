@@ -10,7 +10,7 @@
 use std::io::{self, Read as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
 
 /// Where the driver's packages put it.
 const PLACES: [&str; 3] = ["/usr/bin/nvidia-smi", "/usr/local/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"];

@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use whylate_core::CpuSet;
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
 use whylate_sys::schedule;
 
 /// How long a group that tasks are leaving may stay busy.

@@ -3,7 +3,7 @@
 use crate::change::Change;
 use whylate_core::cpus::CpuError;
 use whylate_core::{CpuContext, CpuSelector, CpuSet, Facts, Warning};
-use whylate_sys::host::{HostError, HostRoot};
+use whylate_host::{HostError, HostRoot};
 
 /// The machine as a planner sees it.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use crate::change::Change;
 use crate::error::TreatError;
 use crate::place::Found;
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
 
 /// The value that a change would replace.
 #[derive(Clone, Debug, PartialEq, Eq)]

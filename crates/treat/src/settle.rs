@@ -9,7 +9,7 @@ use crate::journal::Fate;
 use crate::place::Found;
 use crate::undo::Undone;
 use std::time::{Duration, Instant};
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
 
 /// For how long nothing may change.
 const STAYS: Duration = Duration::from_millis(200);

@@ -2,7 +2,7 @@
 
 use crate::change::Task;
 use whylate_core::CpuSet;
-use whylate_sys::host::{HostError, HostRoot};
+use whylate_host::{HostError, HostRoot};
 
 impl Task {
     /// The thread `tid` of process `pid`; `None` when there is none.

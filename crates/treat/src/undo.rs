@@ -6,7 +6,7 @@ use crate::journal::{Entry, Fate, Holder, Journal, JournalPlace, Record, State, 
 use crate::place::{Found, Patience};
 use crate::settle;
 use std::collections::HashSet;
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
 
 /// What became of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,8 +22,8 @@ use whylate_bpf::{CauseFinder, Measured};
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuId, CpuSet};
-use whylate_sys::facts;
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
+use whylate_host::facts;
 use whylate_sys::schedule;
 
 /// The first argument of the process that is late.

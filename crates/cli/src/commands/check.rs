@@ -7,9 +7,9 @@ use crate::exit::Ending;
 use crate::{machine, output};
 use anyhow::{Context, Result};
 use whylate_core::CpuSelector;
+use whylate_host::cpu_table::Sampler;
+use whylate_host::facts;
 use whylate_report::terminal;
-use whylate_sys::cpu_table::Sampler;
-use whylate_sys::facts;
 
 pub(super) fn execute(arguments: &CheckArguments) -> Result<Ending> {
     if arguments.tracing {

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use whylate_core::result::CpuTable;
 use whylate_core::{CpuSelector, CpuSet, Facts};
+use whylate_host::cpu_table::Sampler;
+use whylate_host::facts;
 use whylate_report::terminal;
-use whylate_sys::cpu_table::Sampler;
-use whylate_sys::facts;
 
 /// Moves to the top left and clears from there.
 const CLEAR: &str = "\u{1b}[H\u{1b}[J";

@@ -9,10 +9,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use whylate_core::Warning;
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, Spike, SpikeTrace};
+use whylate_explain::{Export, Options, explain_kept};
 use whylate_report::explain as report;
 use whylate_report::terminal::Style;
 use whylate_store::assemble;
-use whylate_trace::explain::{self, Export, Options, explain_kept};
 use whylate_trace::parse::ring_buffer::directory;
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
@@ -30,7 +30,7 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
         of_run(&arguments.input, &options)?
     } else {
         let mut reader = open(&arguments.input)?;
-        named(explain::explain(reader.as_mut(), &options)?, &arguments.input)
+        named(whylate_explain::explain(reader.as_mut(), &options)?, &arguments.input)
     };
     let text = if arguments.json {
         format!("{}\n", serde_json::to_string_pretty(&result)?)
@@ -96,7 +96,7 @@ fn of_run(directory: &Path, options: &Options) -> Result<ExplainResult> {
         let note = notes.iter().find(|note| path.ends_with(&note.path)).filter(|_| as_kept);
         let result = parse::open(&path).and_then(|mut reader| match note {
             Some(note) => explain_kept(reader.as_mut(), &whylate_runner::kept_moment(note)),
-            None => explain::explain(reader.as_mut(), options),
+            None => whylate_explain::explain(reader.as_mut(), options),
         });
         add(&mut all, result, &path);
     }
@@ -151,7 +151,7 @@ fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -
         bail!("--export takes one trace: name a file in {}", folder.display());
     }
     let mut reader = open(&arguments.input)?;
-    let result = explain::explain(reader.as_mut(), options)?;
+    let result = whylate_explain::explain(reader.as_mut(), options)?;
     if result.spikes.is_empty() {
         bail!(
             "{}: no late moment to export; lower --threshold, or name the --task",
@@ -162,7 +162,7 @@ fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -
         ExportFormat::Perfetto => Export::Perfetto,
         ExportFormat::Text => Export::Text,
     };
-    Ok(explain::export(reader.as_mut(), &result.spikes, form)?)
+    Ok(whylate_explain::export(reader.as_mut(), &result.spikes, form)?)
 }
 
 fn draw(result: &ExplainResult, arguments: &ExplainArguments) -> Result<String> {

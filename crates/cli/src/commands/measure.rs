@@ -16,9 +16,9 @@ use whylate_core::plan::{
 };
 use whylate_core::result::{MEASURE_FORMAT, MeasureResult};
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning};
+use whylate_host::facts::preflight;
 use whylate_probe::{Options, ProbeSpec, measure, resolve};
 use whylate_stats::summary::SPIKES_KEPT;
-use whylate_sys::facts::preflight;
 
 pub(super) fn execute(command: MeasureCommand) -> Result<Ending> {
     let (facts, warnings) = machine::facts();

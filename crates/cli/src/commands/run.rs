@@ -14,13 +14,13 @@ use whylate_core::plan::builtin;
 use whylate_core::plan::{Plan, Source};
 use whylate_core::result::{RunResult, RunState, Verdict};
 use whylate_core::{Nanos, Warning};
+use whylate_host::facts::preflight;
 use whylate_probe::Progress;
 use whylate_runner::{
     Audience, Experiment, RealMachine, RunOptions, Stage, check_tracers, check_treatments, prepare,
     recover_treatments,
 };
 use whylate_store::{Reader, RunInfo, StoreError, assemble, default_path};
-use whylate_sys::facts::preflight;
 
 /// The plan that runs when none is named.
 const DEFAULT_PLAN: &str = "quick";

@@ -14,13 +14,13 @@ use whylate_core::plan::{Policy, ProbePlan, TimerPlan, check_period};
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, RECORDING_FORMAT, RecordedTrace, RecordingResult};
 use whylate_core::{Facts, Nanos, Warning};
+use whylate_explain::{KeptMoment, explain_kept};
+use whylate_host::HostRoot;
+use whylate_host::facts::preflight;
 use whylate_probe::{Batch, Observer, Outcome, ProbeSpec, Progress, measure, resolve};
+use whylate_record::{Keeper, Kept, RankedFiles, RecordError, Recorder, Request, own_command};
 use whylate_stats::summary::SPIKES_KEPT;
-use whylate_sys::facts::preflight;
-use whylate_sys::host::HostRoot;
-use whylate_trace::explain::{KeptMoment, explain_kept};
 use whylate_trace::parse;
-use whylate_trace::record::{Keeper, Kept, RankedFiles, RecordError, Recorder, Request, own_command};
 
 pub(super) fn execute(command: TraceCommand) -> Result<Ending> {
     match command {

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use whylate_core::Warning;
 use whylate_core::plan::TreatmentKind;
 use whylate_core::result::{ChangeHolder, ChangeState, TREAT_FORMAT, TreatChange, TreatResult};
-use whylate_sys::facts;
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
+use whylate_host::facts;
 use whylate_treat::journal::TREATMENTS;
 use whylate_treat::{
     Before, Change, Guard, Holder, JournalPlace, Planned, Planner, Surroundings, TreatError, restore,

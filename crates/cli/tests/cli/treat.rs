@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
-use whylate_sys::host::archive;
+use whylate_host::archive;
 
 const FILES: &str = "\
 == proc/sys/kernel/random/boot_id := one

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
 use whylate_treat::Task;
 use whylate_treat::kinds::interrupts::interrupts;
 

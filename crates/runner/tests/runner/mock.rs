@@ -14,13 +14,13 @@ use whylate_core::result::{Cause, CauseKind, Spike, TreatChange};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_load::{LoadError, LoadSpec, LoadWork};
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec, Progress};
+use whylate_record::{RecordError, Request, Ring};
 use whylate_runner::{
     Audience, Experiment, FindsCauses, Held, LoadEnd, Machine, RunOptions, RunningLoad, Stage, Treating,
     prepare,
 };
 use whylate_store::{Reader, RunInfo, assemble};
 use whylate_sys::schedule;
-use whylate_trace::record::{RecordError, Request, Ring};
 use whylate_treat::{Fate, Report, Target, TreatError, Undone};
 
 /// Noise floor of every plan here: by it the mock tells the check from a stall probe.

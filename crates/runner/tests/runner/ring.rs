@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use whylate_core::CpuId;
 use whylate_core::record::SpikeRecord;
+use whylate_record::{RecordError, Request, Ring, Saved};
 use whylate_sys::clock;
-use whylate_trace::record::{RecordError, Request, Ring, Saved};
 
 /// Its traces are files that no reader understands.
 pub(crate) struct MockRing {

@@ -19,7 +19,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_core::moment::utc_text;
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
 
 /// Environment variable with the folder of whylate's state.
 pub const STATE_VARIABLE: &str = "WHYLATE_STATE_DIR";

@@ -15,8 +15,8 @@ use crate::reading::Reading;
 use std::collections::BTreeSet;
 use whylate_core::plan::CachePartitionPlan;
 use whylate_core::{CpuSet, Warning};
-use whylate_sys::host::HostRoot;
-use whylate_sys::host::cpuinfo::CpuInfo;
+use whylate_host::HostRoot;
+use whylate_host::cpuinfo::CpuInfo;
 
 const MOUNT: &str = "/sys/fs/resctrl";
 /// Name of the group of the targets.

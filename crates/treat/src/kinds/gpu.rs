@@ -10,7 +10,7 @@ use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use whylate_core::Warning;
 use whylate_core::plan::GpuPowerPlan;
-use whylate_sys::host::{HostError, HostRoot};
+use whylate_host::{HostError, HostRoot};
 
 const DRM: &str = "/sys/class/drm";
 const PCI: &str = "/sys/bus/pci/devices";
@@ -181,7 +181,7 @@ fn locked_clock(root: &HostRoot, device: &Device) -> Result<Change, String> {
 mod tests {
     use super::*;
     use whylate_core::Facts;
-    use whylate_sys::host::archive;
+    use whylate_host::archive;
 
     fn plan(text: &str, devices: &[&str]) -> Result<Planned, Impossible> {
         let folder = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use whylate_core::plan::IrqAffinityPlan;
 use whylate_core::result::LineRow;
 use whylate_core::{CpuSet, Warning};
-use whylate_sys::host::{HostError, HostRoot, irq_lines};
+use whylate_host::{HostError, HostRoot, irq_lines};
 
 /// One interrupt line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

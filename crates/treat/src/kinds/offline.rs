@@ -12,7 +12,7 @@ use crate::reading::Reading;
 use crate::tasks;
 use std::collections::BTreeMap;
 use whylate_core::{CpuId, CpuSet};
-use whylate_sys::host::{HostError, HostRoot};
+use whylate_host::{HostError, HostRoot};
 
 /// The file that switches a CPU on and off.
 pub fn online_path(cpu: CpuId) -> String {

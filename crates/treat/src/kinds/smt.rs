@@ -8,7 +8,7 @@ use crate::kinds::offline;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::SmtOffPlan;
 use whylate_core::{CpuId, CpuSet, Warning};
-use whylate_sys::host::HostError;
+use whylate_host::HostError;
 
 const CONTROL: &str = "/sys/devices/system/cpu/smt/control";
 

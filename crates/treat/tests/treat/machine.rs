@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use whylate_core::CpuSet;
-use whylate_sys::facts;
-use whylate_sys::host::{HostRoot, archive};
+use whylate_host::facts;
+use whylate_host::{HostRoot, archive};
 use whylate_treat::{Change, Guard, Holder, JournalPlace, Surroundings, Target, TreatError};
 
 /// The files of a machine, and the folder with its journal.

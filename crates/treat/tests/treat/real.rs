@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command};
 use whylate_core::CpuSet;
-use whylate_sys::host::HostRoot;
+use whylate_host::HostRoot;
 use whylate_treat::{Change, Fate, Guard, Holder, JournalPlace, Target, Task};
 
 /// A process that sleeps, ended with the test.

@@ -8,10 +8,10 @@ use whylate_bpf::{Facility, HistogramsConfig};
 use whylate_core::CpuSet;
 use whylate_core::plan::Tracer;
 use whylate_core::result::{HistogramKind, HistogramSource, TRACING_FORMAT, TracingFacility, TracingResult};
+use whylate_host::HostRoot;
+use whylate_record::Tracefs;
+use whylate_record::histograms::LatencyHistograms;
 use whylate_report::terminal;
-use whylate_sys::host::HostRoot;
-use whylate_trace::record::Tracefs;
-use whylate_trace::record::histograms::LatencyHistograms;
 
 /// What is lost without a facility, and what brings it back.
 struct Meaning {

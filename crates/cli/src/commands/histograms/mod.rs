@@ -21,10 +21,10 @@ use tree::Tree;
 use whylate_bpf::{HistogramsConfig, TaskFilter};
 use whylate_core::result::{HISTOGRAMS_FORMAT, HistogramKind, HistogramsResult, WakeupTotals};
 use whylate_core::{CpuSet, Facts, Nanos, Warning};
+use whylate_host::HostRoot;
+use whylate_record::RecordError;
+use whylate_record::histograms::LatencyHistograms;
 use whylate_stats::format_ns;
-use whylate_sys::host::HostRoot;
-use whylate_trace::record::RecordError;
-use whylate_trace::record::histograms::LatencyHistograms;
 
 /// How often signals, requests and the trace buffer are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use whylate_core::CpuId;
 use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram};
+use whylate_record::histograms::LatencyHistograms;
 use whylate_report::osadl::{self, SWITCHES, folder};
-use whylate_trace::record::histograms::LatencyHistograms;
 
 /// The file by which a folder is known to be such a tree.
 const MARK: &str = ".whylate-histograms";

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 use whylate_core::{CpuId, CpuSet};
+use whylate_host::HostRoot;
 use whylate_stats::format_ns;
-use whylate_sys::host::HostRoot;
 
 /// How long is looked at most: the command fails all the same.
 const LOOK_MAX: Duration = Duration::from_secs(1);

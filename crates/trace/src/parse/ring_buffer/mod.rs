@@ -17,5 +17,5 @@ pub use layout::{PAGE_BYTES_MAX, PageHeader, PageLayout};
 pub use merge::{Merge, Wanted};
 pub use page::{PageError, Record, Walk};
 pub use pages::Pages;
-pub(crate) use reader::Parts;
-pub use reader::{BufferReader, Clock};
+
+pub use reader::{BufferReader, Clock, Parts};

@@ -49,23 +49,30 @@ pub struct BufferReader {
 
 /// What a reader is made of.
 #[derive(Debug)]
-pub(crate) struct Parts {
-    pub(crate) info: TraceInfo,
-    pub(crate) merge: Merge,
-    pub(crate) decoder: Decoder,
-    pub(crate) texts: Texts,
-    pub(crate) symbols: Symbols,
-    pub(crate) clock: Clock,
+pub struct Parts {
+    /// What is known of the trace.
+    pub info: TraceInfo,
+    /// The pages of all CPUs, merged by time.
+    pub merge: Merge,
+    /// Makes events of records.
+    pub decoder: Decoder,
+    /// Names that records refer to by number.
+    pub texts: Texts,
+    /// Names of functions by address.
+    pub symbols: Symbols,
+    /// Makes nanoseconds of the buffer's times.
+    pub clock: Clock,
 }
 
 impl BufferReader {
-    pub(crate) fn new(parts: Parts) -> Self {
+    /// A reader that begins with the first event.
+    pub fn new(parts: Parts) -> Self {
         let Parts { info, merge, decoder, texts, symbols, clock } = parts;
         Self { info, info_damaged: OnceLock::new(), merge, decoder, texts, symbols, clock, from_ns: 0 }
     }
 
     /// Goes on with other pages of the same buffer, which come after those that it has; what it learned stays.
-    pub(crate) fn refill(&mut self, inputs: Vec<Input>, cursors: Vec<Cursor>) {
+    pub fn refill(&mut self, inputs: Vec<Input>, cursors: Vec<Cursor>) {
         self.merge.refill(inputs, cursors);
     }
 }

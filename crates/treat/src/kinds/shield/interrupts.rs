@@ -7,7 +7,7 @@ use crate::planner::{Impossible, Planned, Surroundings};
 use crate::reading::Reading;
 use whylate_core::Warning;
 use whylate_core::result::LineRow;
-use whylate_sys::host::{irq_lines, mask};
+use whylate_host::{irq_lines, mask};
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 

@@ -5,7 +5,7 @@ use crate::change::{Change, Target};
 use crate::planner::{Impossible, Planned, Surroundings};
 use crate::reading::Reading;
 use whylate_core::{CpuSet, Warning};
-use whylate_sys::host::{HostError, HostRoot, mask};
+use whylate_host::{HostError, HostRoot, mask};
 
 const WORKQUEUES: &str = "/sys/devices/virtual/workqueue/cpumask";
 

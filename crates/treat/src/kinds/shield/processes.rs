@@ -8,8 +8,8 @@ use crate::reading::Reading;
 use whylate_core::plan::ShieldMethod;
 use whylate_core::result::{ThreadKind, ThreadRow};
 use whylate_core::{CpuSet, Warning};
-use whylate_sys::host::threads::Threads;
-use whylate_sys::shield::{GROUP, Hierarchy, MARK, OTHERS_GROUP};
+use whylate_host::shield::{GROUP, Hierarchy, MARK, OTHERS_GROUP};
+use whylate_host::threads::Threads;
 
 pub(super) fn plan(
     sides: &Sides,

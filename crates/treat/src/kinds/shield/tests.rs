@@ -4,8 +4,8 @@ use super::*;
 use crate::change::{Change, Target, Undoing};
 use whylate_core::plan::ShieldMethod;
 use whylate_core::{CpuSelector, Facts};
-use whylate_sys::facts;
-use whylate_sys::host::{HostRoot, archive};
+use whylate_host::facts;
+use whylate_host::{HostRoot, archive};
 
 /// Two CPUs; a task anywhere, one on CPU 1, kthreadd, a pinned thread of the kernel; one line anywhere, one managed.
 const MACHINE: &str = "\

@@ -1,0 +1,144 @@
+//! Explains the one moment that a trace was kept for.
+//!
+//! A recording holds more late moments than the one that a probe saw: those before the probe was armed, and those of
+//! other tasks. In: the trace, and what the probe measured, on the trace's clock. Out: that moment, with the expected
+//! moment of the task's own timer where the trace has it; where it has not, what the probe measured is taken.
+
+use super::finder::PRIORITY_NORMAL;
+use super::late::{Late, LateKind};
+use super::{Options, TaskChoice, find, spike};
+use std::collections::BTreeSet;
+use whylate_core::CpuId;
+use whylate_core::result::{ExpectedFrom, ExplainResult};
+use whylate_trace::event::{EventKind, Name, Task, TaskState};
+use whylate_trace::parse::ParseError;
+use whylate_trace::reader::{Reader, Selection};
+
+/// Candidates among which the moment is looked for.
+const CANDIDATES_MAX: usize = 256;
+/// The task reads the clock that soon after it was given the CPU.
+const NEAR_NS: u64 = 1_000_000;
+/// The probe's clock, where it is read from a counter, and the trace's may differ by this.
+const CLOCKS_APART_NS: u64 = 1_000_000;
+/// What is read before the moment to see who had the CPU.
+const BEFORE_NS: u64 = 2_000_000;
+
+/// What a probe measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptMoment {
+    /// Command of the measured task, where it is known.
+    pub task: Option<String>,
+    /// Where.
+    pub cpu: CpuId,
+    /// When the task ran again, on the trace's clock.
+    pub at_ns: u64,
+    /// How late it was, or how long it stood still.
+    pub latency_ns: u64,
+    /// Whether the task slept and was late; otherwise it never sleeps, and something took its CPU.
+    pub sleeps: bool,
+}
+
+/// Explains that moment: one spike, or none where it is not in the trace.
+///
+/// # Errors
+/// Those of the reader: the trace cannot be read or is damaged.
+pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<ExplainResult, ParseError> {
+    let options = Options {
+        task: moment.task.clone().map(TaskChoice::Name),
+        threshold_ns: Some(moment.latency_ns / 2),
+        top: CANDIDATES_MAX,
+        ..Options::default()
+    };
+    let found = find(reader, &options)?;
+    let mut result = found.result(reader, &options, 0);
+    let distance = |late: &Late| late.actual_ns.abs_diff(moment.at_ns);
+    let is_it =
+        |late: &&Late| late.cpu == moment.cpu && distance(late) < NEAR_NS && late.from == ExpectedFrom::Timer;
+    let by_timer =
+        found.lates.iter().filter(|_| moment.sleeps).filter(is_it).min_by_key(|late| distance(late));
+    let late = match by_timer {
+        Some(late) => Some(*late),
+        None => measured(reader, moment)?,
+    };
+    let (mut spikes, mut needs) = (Vec::new(), BTreeSet::new());
+    if let Some(late) = late
+        && let Some((spike, more)) = spike::explain(reader, &late)?
+    {
+        needs.extend(more);
+        spikes.push(spike);
+    }
+    let trace = &mut result.traces[0];
+    (trace.threshold_ns, trace.spikes_found) = (moment.latency_ns, spikes.len() as u64);
+    Ok(found.completed(result, spikes, &needs, reader))
+}
+
+/// The moment as the probe measured it, of the thread that had the CPU then; `None` where the trace does not reach
+/// back to it.
+fn measured(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Option<Late>, ParseError> {
+    let KeptMoment { cpu, at_ns, latency_ns, sleeps, .. } = *moment;
+    let expected_ns = at_ns.saturating_sub(latency_ns);
+    let since_ns = expected_ns.saturating_sub(latency_ns).saturating_sub(BEFORE_NS);
+    reader.seek(Some(since_ns), Selection::All)?;
+    let (mut is_traced, mut for_lesser) = (false, false);
+    let mut subject = Candidate::default();
+    while let Some(event) = reader.next()? {
+        if event.at_ns > at_ns.saturating_add(NEAR_NS) {
+            break;
+        }
+        is_traced = true;
+        if event.cpu != cpu {
+            continue;
+        }
+        let mut candidate = Candidate { certainty: 0, pid: event.pid, command: event.command };
+        if let EventKind::Switch { previous, state, next } = event.kind {
+            candidate = Candidate::of(next, moment, reader);
+            let in_gap = (expected_ns.saturating_sub(CLOCKS_APART_NS)..at_ns).contains(&event.at_ns);
+            if in_gap && state == TaskState::Runnable && Candidate::of(previous, moment, reader).certainty > 0
+            {
+                for_lesser |= next.pid == 0 || next.priority > previous.priority;
+            }
+        }
+        // Nobody knows better than by name and priority; then who had the CPU at the moment counts.
+        let better = candidate.certainty > subject.certainty;
+        if better || (candidate.certainty == subject.certainty && event.at_ns <= at_ns) {
+            subject = candidate;
+        }
+    }
+    let kind = if sleeps { LateKind::Wakeup } else { LateKind::Preempted { cpu, for_lesser } };
+    let Candidate { pid, command, .. } = subject;
+    let late = Late {
+        pid,
+        command,
+        priority: None,
+        cpu,
+        expected_ns,
+        actual_ns: at_ns,
+        from: ExpectedFrom::Probe,
+        error_ns: 0,
+        kind,
+        since_ns,
+    };
+    Ok(is_traced.then_some(late))
+}
+
+/// A thread that may be the measured one. By the probe's clock, which is not quite the trace's, it may run a little
+/// after the moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Candidate {
+    /// 2: its name and a real-time priority; 1: its name; 0: it is on the CPU.
+    certainty: u8,
+    pid: Option<u32>,
+    command: Option<Name>,
+}
+
+impl Candidate {
+    fn of(task: Task, moment: &KeptMoment, reader: &dyn Reader) -> Self {
+        let is_its =
+            moment.task.as_ref().is_some_and(|name| reader.names().text(task.command) == name.as_str());
+        let certainty = match is_its {
+            true if task.priority < PRIORITY_NORMAL => 2,
+            own => u8::from(own),
+        };
+        Self { certainty, pid: Some(task.pid), command: Some(task.command) }
+    }
+}

@@ -1,0 +1,170 @@
+//! Every trace in `fixtures/traces` that has an expected answer beside it; the scheme is in its README.
+
+use serde::Deserialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use whylate_core::Nanos;
+use whylate_core::result::{Cause, ExplainResult, ExplainedSpike};
+use whylate_explain::{Options, explain};
+use whylate_trace::parse;
+
+/// The file beside a trace.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    task: Option<String>,
+    period: Option<String>,
+    threshold: Option<String>,
+    expect: Expected,
+}
+
+/// What the largest spike is to be, or `none = true`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    #[serde(default)]
+    none: bool,
+    kind: Option<String>,
+    /// Any of these, where the trace leaves it open.
+    #[serde(default)]
+    kinds: Vec<String>,
+    function: Option<String>,
+    /// The first callers.
+    #[serde(default)]
+    callers: Vec<String>,
+    actor: Option<String>,
+    pid: Option<u32>,
+    share: Option<[f64; 2]>,
+    latency_us: Option<[u64; 2]>,
+    /// How many spikes there are.
+    spikes: Option<u64>,
+    /// The largest spike on this CPU, where tasks of several CPUs are measured.
+    cpu: Option<u32>,
+    /// From when to when the cause was planted, on the trace's clock.
+    planted_ns: Option<[u64; 2]>,
+}
+
+/// What the named cause covers of the planted one, as far as that made the task late.
+const COVERED_LEAST: f64 = 0.8;
+
+const ENDING: &str = ".expected.toml";
+
+fn answers(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the folder of traces") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            answers(&path, found);
+        } else if path.to_string_lossy().ends_with(ENDING) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_trace_has_its_answer() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces");
+    let mut paths = Vec::new();
+    answers(&root, &mut paths);
+    paths.sort();
+    assert!(paths.len() >= 10, "the corpus is not there: {paths:?}");
+    let wrong: Vec<String> = paths.iter().filter_map(|path| check(path).err()).collect();
+    assert!(wrong.is_empty(), "{} of {} are wrong:\n{}", wrong.len(), paths.len(), wrong.join("\n"));
+}
+
+fn check(path: &Path) -> Result<(), String> {
+    let trace = PathBuf::from(path.to_string_lossy().strip_suffix(ENDING).expect("the ending"));
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let answer: Answer = toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let nanos =
+        |text: &Option<String>| text.as_ref().map(|text| text.parse::<Nanos>().expect("a duration").0);
+    let options = Options {
+        task: answer.task.as_ref().map(|task| task.parse().expect("never fails")),
+        period_ns: nanos(&answer.period),
+        threshold_ns: nanos(&answer.threshold),
+        ..Options::default()
+    };
+    let name = trace.display();
+    let mut reader = parse::open(&trace).map_err(|error| format!("{name}: {error}"))?;
+    let result = explain(reader.as_mut(), &options).map_err(|error| format!("{name}: {error}"))?;
+    result.spikes.iter().for_each(tiles);
+    let mut differences = compare(&answer.expect, &result);
+    // What was recorded in the lab is on the planters' clock, and the file says so.
+    if answer.expect.planted_ns.is_some() && trace.to_string_lossy().contains(".dat") {
+        let clock = result.traces[0].clock.as_deref();
+        differences.extend((clock != Some("mono")).then(|| format!("clock {clock:?}")));
+    }
+    if differences.is_empty() { Ok(()) } else { Err(format!("{name}: {}", differences.join("; "))) }
+}
+
+/// The timeline lies side by side from the expected to the actual moment, and no time counts twice.
+fn tiles(spike: &ExplainedSpike) {
+    let ends = spike.timeline.iter().fold(spike.expected_ns, |at, segment| {
+        assert_eq!(segment.from_ns, at);
+        segment.to_ns
+    });
+    assert_eq!(ends, spike.actual_ns);
+    let shares: f64 = std::iter::once(&spike.cause).chain(&spike.also).filter_map(|cause| cause.share).sum();
+    assert!(shares <= 1.0 + 1e-9, "{shares}");
+}
+
+fn compare(expected: &Expected, result: &ExplainResult) -> Vec<String> {
+    let mut differences = Vec::new();
+    let found = result.traces.iter().map(|trace| trace.spikes_found).sum::<u64>();
+    if let Some(spikes) = expected.spikes.filter(|spikes| *spikes != found) {
+        differences.push(format!("{spikes} spikes expected, {found} found"));
+    }
+    let on_cpu = |spike: &&ExplainedSpike| expected.cpu.is_none_or(|cpu| spike.cpu.0 == cpu);
+    let Some(spike) = result.spikes.iter().find(on_cpu) else {
+        if !expected.none {
+            differences.push(format!("no spike was found (task {:?})", result.traces[0].task));
+        }
+        return differences;
+    };
+    if expected.none {
+        differences.push(format!("no spike expected, {} us by {:?}", spike.latency_ns / 1000, spike.cause));
+        return differences;
+    }
+    let cause: &Cause = &spike.cause;
+    let kind = serde_json::to_value(cause.kind).expect("a name").as_str().unwrap_or_default().to_owned();
+    if expected.kind.iter().chain(&expected.kinds).all(|wanted| *wanted != kind) {
+        differences.push(format!("kind {kind}, {:?} expected: {cause:?}", expected.kind));
+    }
+    let mut differ = |what: &str, wanted: &Option<String>, got: &Option<String>| {
+        if wanted.is_some() && wanted != got {
+            differences.push(format!("{what} {got:?}, {wanted:?} expected"));
+        }
+    };
+    differ("function", &expected.function, &cause.function);
+    differ("actor", &expected.actor, &cause.actor);
+    if !cause.callers.starts_with(&expected.callers) {
+        differences.push(format!("callers {:?}", cause.callers));
+    }
+    let outside =
+        |range: Option<[f64; 2]>, value: f64| range.is_some_and(|[low, high]| value < low || value > high);
+    let (share, latency) = (cause.share.unwrap_or(0.0), spike.latency_ns as f64 / 1000.0);
+    if outside(expected.share, share)
+        || outside(expected.latency_us.map(|range| range.map(|us| us as f64)), latency)
+    {
+        differences.push(format!("share {share}, latency {latency} us"));
+    }
+    if expected.pid.is_some_and(|pid| cause.pid != Some(pid)) {
+        differences.push(format!("pid {:?}", cause.pid));
+    }
+    differences.extend(expected.planted_ns.and_then(|planted| misses(planted, spike)));
+    differences
+}
+
+/// Why the named cause is not the planted one, from when it was.
+fn misses([begin, end]: [u64; 2], spike: &ExplainedSpike) -> Option<String> {
+    let overlap = |from: u64, to: u64| to.min(end).min(spike.actual_ns).saturating_sub(from.max(begin));
+    let felt = overlap(spike.expected_ns, spike.actual_ns);
+    let (from, to) = spike.cause.from_ns.zip(spike.cause.to_ns)?;
+    let named = overlap(from.max(spike.expected_ns), to);
+    let covered = named as f64 / felt.max(1) as f64;
+    (felt == 0 || covered < COVERED_LEAST).then(|| {
+        format!(
+            "planted {begin} to {end}, named {from} to {to}, late {} to {}",
+            spike.expected_ns, spike.actual_ns
+        )
+    })
+}

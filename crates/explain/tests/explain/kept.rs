@@ -1,0 +1,118 @@
+//! The moment that a recording was kept for, among all that is in it.
+
+use crate::script::Script;
+use whylate_core::result::{CauseKind, ExpectedFrom, ExplainResult, ExplainedSpike};
+use whylate_core::{CpuId, Warning};
+use whylate_explain::{KeptMoment, explain_kept};
+
+/// A task sleeps until `due` us; code with interrupts off, which `function` switches off from `from` to `to` us, keeps its
+/// timer and the task from running.
+fn stalled(due: u64, function: &str, from: u64, to: u64) -> String {
+    let [armed, asleep] = [from - 70, from - 60];
+    let [entered, expired, waking, woken, left, ran] = [1, 3, 5, 7, 11, 16].map(|after| to + after);
+    format!(
+        "{armed} 1 whylate-7 d...... timer_start {due}
+         {asleep} 1 whylate-7 d...2.. switch whylate-7:4 S > burner-9:120
+         {from} 1 burner-9 d...... irqs_off _raw_spin_lock_irqsave <- {function}
+         {to} 1 burner-9 d...... irqs_on _raw_spin_unlock_irqrestore <- {function}
+         {entered} 1 burner-9 d..h... vec local_timer
+         {expired} 1 burner-9 d..h... expire {expired}
+         {waking} 1 burner-9 d..h1.. waking whylate-7:4 1
+         {woken} 1 burner-9 dn.h2.. wakeup whylate-7:4 1
+         {left} 1 burner-9 dn.h... vecx local_timer
+         {ran} 1 burner-9 d...2.. switch burner-9:120 R+ > whylate-7:4\n"
+    )
+}
+
+/// It should have run at 1000 us and runs at 4025 us; with another, larger latency later on.
+fn late() -> String {
+    let (first, second) =
+        (stalled(1_000, "stall_pci_readback", 200, 4_009), stalled(5_000, "another_stall", 4_100, 14_009));
+    format!("{first}{second}14030 1 whylate-7 d...... timer_start 15000")
+}
+
+/// What the probe measured: it reads the clock 2 us after it was given the CPU.
+const MOMENT: KeptMoment =
+    KeptMoment { task: None, cpu: CpuId(1), at_ns: 4_027_000, latency_ns: 3_027_000, sleeps: true };
+
+/// That of a thread which never sleeps.
+fn spinning(at_ns: u64, latency_ns: u64) -> KeptMoment {
+    KeptMoment { task: Some("whylate".to_owned()), at_ns, latency_ns, sleeps: false, ..MOMENT }
+}
+
+fn only_spike(result: &ExplainResult) -> &ExplainedSpike {
+    let [spike] = result.spikes.as_slice() else { panic!("{:#?}", result.spikes) };
+    spike
+}
+
+fn explained(lines: &str, moment: &KeptMoment) -> ExplainResult {
+    let mut script = Script::new(lines);
+    script.info.clock = Some("mono".to_owned());
+    explain_kept(&mut script, moment).unwrap()
+}
+
+#[test]
+fn it_is_explained_from_the_expiry_of_its_own_timer() {
+    let result = explained(&late(), &MOMENT);
+    let spike = only_spike(&result);
+    assert_eq!((spike.expected_from, spike.expected_ns), (ExpectedFrom::Timer, 1_000_000));
+    assert_eq!((spike.actual_ns, spike.cause.kind), (4_025_000, CauseKind::IrqsOff));
+    assert_eq!(spike.cause.function.as_deref(), Some("stall_pci_readback"));
+    assert_eq!((result.traces[0].spikes_found, result.traces[0].threshold_ns), (1, 3_027_000));
+}
+
+#[test]
+fn what_the_reader_noticed_is_told() {
+    let mut script = Script::new(&late());
+    script.info.remarks = vec!["functions have no names".to_owned()];
+    let result = explain_kept(&mut script, &MOMENT).unwrap();
+    let told = |warning: &Warning| warning.code == "reader" && warning.text == "functions have no names";
+    assert!(result.warnings.iter().any(told), "{:?}", result.warnings);
+}
+
+#[test]
+fn without_its_timer_the_probe_says_when_it_should_have_run() {
+    let lines: String = late()
+        .lines()
+        .filter(|line| !line.contains("timer_start"))
+        .fold(String::new(), |all, line| all + line + "\n");
+    let result = explained(&lines, &MOMENT);
+    let spike = only_spike(&result);
+    assert_eq!((spike.expected_from, spike.expected_ns), (ExpectedFrom::Probe, 1_000_000));
+    assert_eq!((spike.actual_ns, spike.cause.kind), (4_027_000, CauseKind::IrqsOff));
+    assert_eq!((spike.pid, spike.task.as_str()), (Some(7), "whylate"));
+}
+
+#[test]
+fn what_interrupts_a_task_that_never_sleeps_took_its_time() {
+    let lines = "
+        500 1 swapper/1-0 d...2.. switch swapper/1-0:120 R > whylate-7:4
+        1000 1 whylate-7 d..h... irq 24 eth0
+        1390 1 whylate-7 d..h... irqx 24
+        9000 1 whylate-7 d...2.. switch whylate-7:4 S > swapper/1-0:120";
+    let result = explained(lines, &spinning(1_400_000, 400_000));
+    let spike = only_spike(&result);
+    assert_eq!((spike.expected_from, spike.cause.kind), (ExpectedFrom::Probe, CauseKind::Irq));
+    assert!(spike.cause.actor.as_ref().is_some_and(|actor| actor.contains("eth0")), "{:?}", spike.cause);
+    assert!(spike.cause.share.is_some_and(|share| share > 0.95));
+}
+
+#[test]
+fn a_task_that_never_sleeps_may_be_throttled() {
+    let lines = "
+        500 1 swapper/1-0 d...2.. switch swapper/1-0:120 R > whylate-7:4
+        950000 1 whylate-7 d...2.. switch whylate-7:4 R > swapper/1-0:120
+        999990 1 swapper/1-0 d...2.. switch swapper/1-0:120 R > whylate-7:4
+        1200000 1 whylate-7 d...2.. switch whylate-7:4 S > swapper/1-0:120";
+    // By the trace's clock it runs again 3 us later than by the probe's.
+    let result = explained(lines, &spinning(999_987_000, 49_985_000));
+    let spike = only_spike(&result);
+    assert_eq!((spike.cause.kind, spike.task.as_str()), (CauseKind::Throttled, "whylate"), "{spike:#?}");
+}
+
+#[test]
+fn a_moment_that_is_not_in_the_trace_is_not_explained() {
+    let moment = KeptMoment { at_ns: 10_000_000_000, ..MOMENT };
+    let result = explained(&late(), &moment);
+    assert!(result.spikes.is_empty(), "{:#?}", result.spikes);
+}

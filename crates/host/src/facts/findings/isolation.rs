@@ -1,0 +1,146 @@
+//! Findings about the kernel's own work on the targets: its threads, RCU, workqueues, statistics, timers.
+
+use super::{FindingCode, Inquiry, listed, named};
+use crate::facts::kernel_options;
+use crate::tick;
+use std::collections::BTreeSet;
+use whylate_core::cpus::CpuSet;
+use whylate_core::result::{Finding, ThreadKind};
+
+/// Threads that the kernel pinned there, and those that somebody bound there.
+pub(super) fn pinned_threads(inquiry: &Inquiry) -> Option<Finding> {
+    let live = inquiry.live.as_ref()?;
+    let on = |kind| -> Vec<String> {
+        let all = inquiry.targets.iter().flat_map(|cpu| live.table.threads_on(cpu, kind));
+        let names: BTreeSet<&str> = all.map(|thread| thread.name.as_str()).collect();
+        names.into_iter().map(str::to_owned).collect()
+    };
+    let pinned = on(ThreadKind::Pinned);
+    let bound = on(ThreadKind::Bound);
+    if pinned.is_empty() && bound.is_empty() {
+        return None;
+    }
+    let beside = if bound.is_empty() {
+        String::new()
+    } else {
+        format!("; bound there by somebody: {}", listed(&bound))
+    };
+    Some(
+        FindingCode::PinnedThreads
+            .info(format!("{} threads of the kernel are pinned to {}{beside}", pinned.len(), named(inquiry.targets)))
+            .effect("they run when something is queued for that CPU; a task above their priority is not delayed by them")
+            .seen("/proc/PID/status, Cpus_allowed_list", listed(&pinned)),
+    )
+}
+
+/// CPUs of `rcu_nocbs` and `nohz_full` hand their callbacks to threads that can run elsewhere.
+pub(super) fn rcu_callbacks(inquiry: &Inquiry) -> Option<Finding> {
+    let live = inquiry.live.as_ref()?;
+    let line = &inquiry.facts.kernel.command_line;
+    let asked = kernel_options(line).filter_map(|option| option.strip_prefix("rcu_nocbs="));
+    let mut offloaded = inquiry.facts.cpu_sets.nohz_full.clone();
+    for list in asked {
+        let all = matches!(list, "all" | "0-N");
+        let cpus =
+            if all { Some(inquiry.facts.cpu_sets.present.clone()) } else { list.parse::<CpuSet>().ok() };
+        offloaded = offloaded.union(&cpus.unwrap_or_default());
+    }
+    let own = inquiry.targets.difference(&offloaded);
+    let code = FindingCode::RcuCallbacks;
+    if !own.is_empty() {
+        return Some(Finding {
+            treatment: None,
+            ..code
+                .advice(format!("RCU callbacks of {} run there", named(&own)))
+                .effect("thousands may run one after another in a softirq, and delay what runs there")
+                .seen("/proc/cmdline", "no `rcu_nocbs=` for it")
+                .boot(format!("boot with `rcu_nocbs={own}`"))
+        });
+    }
+    let callback =
+        |name: &str| ["rcuo", "rcuog/", "rcuop/", "rcuos/"].iter().any(|start| name.starts_with(start));
+    let threads = live.table.threads.iter().filter(|thread| callback(&thread.name));
+    let here = threads.filter(|thread| {
+        thread.kind == ThreadKind::Movable && !thread.cpus.intersection(inquiry.targets).is_empty()
+    });
+    let here: Vec<String> = here.map(|thread| thread.name.clone()).collect();
+    let seen = format!("offloaded {offloaded}");
+    if here.is_empty() {
+        return Some(code.fine("RCU callbacks of the targets run elsewhere").seen("/proc/cmdline", seen));
+    }
+    Some(
+        code.advice(format!("threads that run RCU callbacks may use the targets ({})", listed(&here)))
+            .effect("they compete with the task there")
+            .seen("/proc/cmdline", seen)
+            .now("move them: `taskset -p` for each, or a shield"),
+    )
+}
+
+pub(super) fn workqueues(inquiry: &Inquiry) -> Option<Finding> {
+    const PATH: &str = "/sys/devices/virtual/workqueue/cpumask";
+    let live = inquiry.live.as_ref()?;
+    let mask = live.mask(PATH)?;
+    let code = FindingCode::WorkqueueMask;
+    let open = mask.intersection(inquiry.targets);
+    if open.is_empty() {
+        return Some(code.fine("work without a CPU of its own runs elsewhere").seen(PATH, mask.to_string()));
+    }
+    let left = mask.difference(inquiry.targets);
+    let finding = code
+        .advice(format!("work without a CPU of its own (unbound workqueues) may run on {}", named(&open)))
+        .effect("kworker threads compete with the task, and some items take milliseconds")
+        .seen(PATH, mask.to_string());
+    Some(if left.is_empty() {
+        finding
+    } else {
+        finding
+            .now(format!("write the mask of CPUs {left} to {PATH}"))
+            .boot(format!("boot with `workqueue.unbound_cpus={left}` (Linux 6.6)"))
+    })
+}
+
+/// Documentation/admin-guide/sysctl/vm.rst: `stat_interval`.
+pub(super) fn vmstat(inquiry: &Inquiry) -> Option<Finding> {
+    const PATH: &str = "/proc/sys/vm/stat_interval";
+    let seconds = inquiry.live.as_ref()?.number(PATH)?;
+    let code = FindingCode::VmstatInterval;
+    let quiet = inquiry.targets.difference(&inquiry.facts.cpu_sets.isolated).is_empty();
+    if seconds >= 10 || quiet {
+        return Some(
+            code.fine("statistics of memory are folded seldom, or not on isolated CPUs")
+                .seen(PATH, seconds.to_string()),
+        );
+    }
+    Some(
+        code.info(format!("statistics of memory are folded on each CPU every {seconds} s"))
+            .effect("a kworker runs there for some microseconds")
+            .seen(PATH, seconds.to_string())
+            .now("sudo sysctl -w vm.stat_interval=120")
+            .boot("boot with `sysctl.vm.stat_interval=120`"),
+    )
+}
+
+/// High-resolution timers that are armed on the targets now, but for the tick.
+pub(super) fn timers(inquiry: &Inquiry) -> Option<Finding> {
+    const TICKS: [&str; 3] = ["tick_nohz_handler", "tick_sched_timer", "tick_nohz_highres_handler"];
+    let live = inquiry.live.as_ref()?;
+    let timers = tick::read(live.root).ok()??;
+    let on_targets = inquiry.targets.iter().filter_map(|cpu| timers.get(&cpu));
+    let functions: BTreeSet<&str> = on_targets
+        .flat_map(|timers| &timers.functions)
+        .map(String::as_str)
+        .filter(|name| !TICKS.contains(name))
+        .collect();
+    let names: Vec<String> = functions.into_iter().map(str::to_owned).collect();
+    let code = FindingCode::TimersOnTarget;
+    if names.is_empty() {
+        return Some(
+            code.fine("no timer but the tick is armed on the targets").seen("/proc/timer_list", "none"),
+        );
+    }
+    Some(
+        code.info(format!("timers are armed on the targets: {}", listed(&names)))
+            .effect("each expiry is an interrupt there; `hrtimer_wakeup` are those of sleeping tasks")
+            .seen("/proc/timer_list", listed(&names)),
+    )
+}

@@ -1,0 +1,75 @@
+//! The running machine behind the questions: its files, and which of them could not be read.
+
+use super::FindingCode;
+use crate::HostRoot;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::ErrorKind;
+use whylate_core::cpus::CpuSet;
+use whylate_core::result::CpuTable;
+use whylate_core::warning::{Warning, push_once};
+
+/// Files of the machine, and its CPU table.
+pub(super) struct Live<'a> {
+    pub(super) root: &'a HostRoot,
+    pub(super) table: &'a CpuTable,
+    unread: RefCell<Vec<Warning>>,
+}
+
+impl<'a> Live<'a> {
+    pub(super) fn new(root: &'a HostRoot, table: &'a CpuTable) -> Self {
+        Self { root, table, unread: RefCell::default() }
+    }
+
+    /// The trimmed text of a file; `None` when it is absent, or cannot be read: the second is noted.
+    pub(super) fn text(&self, path: &str) -> Option<String> {
+        let text = match self.root.read_trimmed(path) {
+            Ok(text) => text,
+            Err(error) => {
+                self.note(&error.to_string(), None);
+                None
+            }
+        };
+        if text.is_none() {
+            self.note_refusal(path);
+        }
+        text
+    }
+
+    fn note_refusal(&self, path: &str) {
+        let Err(error) = File::open(self.root.path(path)) else { return };
+        if error.kind() == ErrorKind::PermissionDenied {
+            // Root is refused by a kernel in lockdown, or in a container.
+            let fix = if rustix::process::geteuid().is_root() {
+                "run it outside of containers, on a kernel without lockdown (`cat /sys/kernel/security/lockdown`)"
+            } else {
+                "run it as root"
+            };
+            self.note(&format!("{path} cannot be read ({error})"), Some(fix));
+        }
+    }
+
+    /// Notes that something could not be looked at.
+    pub(super) fn note(&self, problem: &str, fix: Option<&str>) {
+        let text = format!("{problem}: nothing is said about it");
+        let warning = match fix {
+            Some(fix) => FindingCode::FactUnreadable.warning(text, fix),
+            None => FindingCode::FactUnreadable.warning_without_fix(text),
+        };
+        push_once(&mut self.unread.borrow_mut(), warning);
+    }
+
+    /// A file that holds a number.
+    pub(super) fn number(&self, path: &str) -> Option<i64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// A file that holds a mask in hexadecimal words.
+    pub(super) fn mask(&self, path: &str) -> Option<CpuSet> {
+        crate::mask::parse(&self.text(path)?)
+    }
+
+    pub(super) fn into_unread(self) -> Vec<Warning> {
+        self.unread.into_inner()
+    }
+}

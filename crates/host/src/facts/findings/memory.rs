@@ -1,0 +1,125 @@
+//! Findings about memory and caches.
+
+use super::{FindingCode, Inquiry, named, verb};
+use whylate_core::cpus::CpuSet;
+use whylate_core::result::Finding;
+use whylate_core::units::Bytes;
+
+pub(super) fn cache_sizes(inquiry: &Inquiry) -> Option<Finding> {
+    let facts = inquiry.facts;
+    let is_silent = |cpu: &_| facts.cpu(*cpu).is_some_and(|cpu| cpu.online && cpu.caches.is_empty());
+    let silent: CpuSet = inquiry.targets.iter().filter(is_silent).collect();
+    (!silent.is_empty()).then(|| {
+        FindingCode::NoCacheSizes
+            .info(format!("{} {} no cache sizes", named(&silent), verb(&silent, "reports", "report")))
+            .effect("loads with sizes relative to a cache (`l3/2`) cannot be resolved")
+            .seen("/sys/devices/system/cpu/cpuN/cache", "nothing")
+            .now("give such sizes in bytes (`8MiB`); for a virtual machine, have the host pass its caches on")
+    })
+}
+
+/// Documentation/admin-guide/mm/transhuge.rst.
+pub(super) fn huge_pages(inquiry: &Inquiry) -> Option<Finding> {
+    const PATH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let code = FindingCode::HugePagesAlways;
+    let mode = inquiry.facts.settings.transparent_huge_pages.as_deref()?;
+    if mode != "always" {
+        return Some(code.fine(format!("transparent huge pages are `{mode}`")).seen(PATH, mode));
+    }
+    let finding = code
+        .advice("transparent huge pages are `always`")
+        .effect(
+            "a page fault may clear a whole huge page, and khugepaged moves the memory of running processes, which \
+             then wait",
+        )
+        .seen(PATH, mode)
+        .now(format!("echo madvise | sudo tee {PATH}"));
+    Some(inquiry.boot(finding, "boot with `transparent_hugepage=madvise`"))
+}
+
+pub(super) fn swap(inquiry: &Inquiry) -> Option<Finding> {
+    let code = FindingCode::SwapOn;
+    let bytes = inquiry.facts.memory.swap_bytes?;
+    if bytes == 0 {
+        return Some(code.fine("swap is off").seen("/proc/meminfo", "SwapTotal 0"));
+    }
+    let finding = code
+        .advice(format!("swap is on ({})", Bytes(bytes)))
+        .effect("memory that is not locked may be written out, and its next use waits for the device")
+        .seen("/proc/meminfo", format!("SwapTotal {}", Bytes(bytes)))
+        .now("sudo swapoff -a");
+    Some(inquiry.boot(finding, "take it out of /etc/fstab"))
+}
+
+pub(super) fn numa_balancing(inquiry: &Inquiry) -> Option<Finding> {
+    const PATH: &str = "/proc/sys/kernel/numa_balancing";
+    let code = FindingCode::NumaBalancing;
+    if !inquiry.facts.settings.numa_balancing? {
+        return Some(code.fine("NUMA balancing is off").seen(PATH, "0"));
+    }
+    let finding = code
+        .advice("NUMA balancing is on")
+        .effect(
+            "the kernel unmaps pages of running tasks to see who uses them, which causes page faults, and moves pages \
+             and tasks between nodes",
+        )
+        .seen(PATH, "1")
+        .now("sudo sysctl -w kernel.numa_balancing=0");
+    Some(inquiry.boot(finding, "boot with `numa_balancing=disable`"))
+}
+
+pub(super) fn page_merging(inquiry: &Inquiry) -> Option<Finding> {
+    const PATH: &str = "/sys/kernel/mm/ksm/run";
+    let run = inquiry.live.as_ref()?.number(PATH)?;
+    let code = FindingCode::PageMerging;
+    if run != 1 {
+        return Some(code.fine("equal pages are not merged").seen(PATH, run.to_string()));
+    }
+    Some(
+        code.advice("the kernel merges equal pages (KSM)")
+            .effect("the next write to a merged page is a page fault, and ksmd takes memory bandwidth")
+            .seen(PATH, "1")
+            .now(format!("echo 0 | sudo tee {PATH}")),
+    )
+}
+
+/// Whether the last-level cache of the targets can be parted (resctrl), and is.
+pub(super) fn shared_cache(inquiry: &Inquiry) -> Option<Finding> {
+    const PATH: &str = "/sys/fs/resctrl";
+    let live = inquiry.live.as_ref()?;
+    let code = FindingCode::CacheShared;
+    let shared = inquiry.targets.iter().filter_map(|cpu| live.table.row(cpu)?.l3.as_ref());
+    let others = shared.fold(CpuSet::default(), |all, l3| all.union(&l3.cpus)).difference(inquiry.targets);
+    if others.is_empty() {
+        return None;
+    }
+    let flags = crate::cpuinfo::CpuInfo::read(live.root).ok()?;
+    let can = flags.has_flag("cat_l3");
+    let is_mounted = live.root.exists("/sys/fs/resctrl/schemata");
+    let groups = live.root.list(PATH).unwrap_or_default();
+    let fixed = ["info", "mon_data", "mon_groups"];
+    let own = groups.iter().filter(|name| {
+        !fixed.contains(&name.as_str()) && live.root.exists(&format!("{PATH}/{name}/schemata"))
+    });
+    let own: Vec<String> = own.cloned().collect();
+    let text = format!(
+        "{} {} the last-level cache of the targets",
+        named(&others),
+        verb(&others, "shares", "share")
+    );
+    Some(match (can, own.is_empty()) {
+        (_, false) => code.fine(format!("the last-level cache is parted by resctrl ({})", own.join(", "))).seen(PATH, own.join(", ")),
+        (true, true) => code
+            .info(text)
+            .effect("what they read and write pushes the task's lines out; this processor can keep parts apart")
+            .seen(PATH, if is_mounted { "no group of its own" } else { "not mounted" })
+            .now(if is_mounted { "make a group for the targets" } else { "mount -t resctrl resctrl /sys/fs/resctrl" }),
+        (false, true) => Finding {
+            treatment: None,
+            ..code
+                .info(text)
+                .effect("what they read and write pushes the task's lines out; this processor cannot keep parts apart")
+                .seen("/proc/cpuinfo", "no flag `cat_l3`")
+        },
+    })
+}

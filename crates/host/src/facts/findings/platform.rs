@@ -1,0 +1,170 @@
+//! Findings about what lies under the kernel: hypervisor, container, firmware, processor, clock.
+
+use super::{FindingCode, Inquiry, named};
+use crate::cpu_stat::StealTimes;
+use crate::smi::SmiCounter;
+use whylate_core::cpus::CpuSet;
+use whylate_core::result::Finding;
+use whylate_core::units::Nanos;
+
+const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+pub(super) fn virtual_machine(inquiry: &Inquiry) -> Option<Finding> {
+    let code = FindingCode::VirtualMachine;
+    let Some(hypervisor) = inquiry.facts.environment.hypervisor.as_deref() else {
+        let known = !inquiry.facts.processor.model.is_empty();
+        return known
+            .then(|| code.fine("no hypervisor is seen").seen("/proc/cpuinfo", "no flag `hypervisor`"));
+    };
+    Some(
+        code.serious(format!("this is a virtual machine ({hypervisor})"))
+            .effect(
+                "its host can stop a CPU at any moment, so spikes may come from there, and steal time shows only what \
+                 the host reports",
+            )
+            .seen("/proc/cpuinfo, /sys/class/dmi/id", hypervisor)
+            .now("measure on the bare machine, or pin the virtual CPUs to isolated CPUs of the host"),
+    )
+}
+
+pub(super) fn container(inquiry: &Inquiry) -> Option<Finding> {
+    let code = FindingCode::Container;
+    let Some(container) = inquiry.facts.environment.container.as_deref() else {
+        let known = !inquiry.facts.kernel.version.is_empty();
+        return known
+            .then(|| code.fine("no container is seen").seen("/proc/self/cgroup", "no container's group"));
+    };
+    Some(
+        code.advice(format!("this process runs in a container ({container})"))
+            .effect(
+                "its limits may stop tasks, and what runs beside it on the same CPUs is not visible from here",
+            )
+            .seen("/proc/self/cgroup, /proc/1/environ", container)
+            .now("measure outside the container, or give it whole CPUs and no CPU quota"),
+    )
+}
+
+/// Steal time since boot; a hypervisor that reports none leaves it zero.
+pub(super) fn steal(inquiry: &Inquiry) -> Option<Finding> {
+    let live = inquiry.live.as_ref()?;
+    let times = StealTimes::read(live.root).ok()?;
+    let stolen = inquiry.targets.iter().filter_map(|cpu| Some((cpu, times.of(cpu)?)));
+    let stolen: Vec<_> = stolen.collect();
+    let most = stolen.iter().map(|(_, time)| *time).max()?;
+    let code = FindingCode::StealTime;
+    let seen = format!("steal {most} at most");
+    if most == Nanos(0) {
+        return Some(code.fine("no steal time on the targets since boot").seen("/proc/stat", seen));
+    }
+    let cpus: CpuSet = stolen.iter().filter(|(_, time)| time.0 > 0).map(|(cpu, _)| *cpu).collect();
+    Some(
+        code.serious(format!("the hypervisor ran something else on {} for {most} since boot", named(&cpus)))
+            .effect("nothing runs there meanwhile, not even the kernel; each time is a spike")
+            .seen("/proc/stat", seen)
+            .now("on the host: pin the virtual CPUs to CPUs that nothing else uses"),
+    )
+}
+
+/// cgroup v2 `cpu.max`, v1 `cpu.cfs_quota_us`, of this process's group (the ones above it are not visible in a
+/// container).
+pub(super) fn quota(inquiry: &Inquiry) -> Option<Finding> {
+    let live = inquiry.live.as_ref()?;
+    let (path, text) = crate::cgroup::cpu_quota(live.root)?;
+    let code = FindingCode::CpuQuota;
+    if text.starts_with("max") || text.starts_with('-') {
+        return Some(code.fine("the control group of this process has no CPU quota").seen(path, text));
+    }
+    Some(
+        code.serious("the control group of this process has a CPU quota")
+            .effect("ordinary tasks of the group are all stopped for the rest of a period when it is used up")
+            .now(format!("lift it: `echo max | sudo tee {path}` (v1: -1)"))
+            .seen(path, text),
+    )
+}
+
+pub(super) fn firmware(inquiry: &Inquiry) -> Option<Finding> {
+    let live = inquiry.live.as_ref()?;
+    let cpu = inquiry.targets.first()?;
+    let code = FindingCode::FirmwareInterrupts;
+    if inquiry.facts.environment.hypervisor.is_some() {
+        return Some(
+            code.info(
+                "whether the host's firmware takes CPUs away (SMI) cannot be seen in a virtual machine",
+            )
+            .effect("such gaps look like those that the host makes itself")
+            .seen("MSR 0x34", "the virtual machine's own"),
+        );
+    }
+    let count = SmiCounter::open(live.root, cpu).and_then(|counter| counter.read());
+    Some(match count {
+        Ok(0) => code.fine("the firmware has not interrupted this machine since reset").seen("MSR 0x34", "0"),
+        Ok(count) => code
+            .advice(format!("the firmware has taken the CPUs away {count} times since reset (SMI)"))
+            .effect("all CPUs stop at once, unseen by the kernel, for tens to hundreds of microseconds")
+            .seen(format!("MSR 0x34 of CPU {cpu}"), count.to_string())
+            .now("see whether the count grows while you measure (`whylate measure stall`)")
+            .boot("switch off in the firmware what makes them: USB legacy support, power capping, memory scrubbing"),
+        Err(unavailable) => code
+            .info(format!("whether the firmware takes CPUs away (SMI) cannot be counted: {unavailable}"))
+            .effect("such gaps stay unattributed; only a stall probe without interrupts shows them")
+            .seen("MSR 0x34", "not available"),
+    })
+}
+
+pub(super) fn microcode(inquiry: &Inquiry) -> Option<Finding> {
+    inquiry.live.as_ref()?;
+    let revision = inquiry.facts.processor.microcode.as_deref()?;
+    let code = FindingCode::Microcode;
+    Some(
+        code.fine(format!("microcode {revision}: compare runs only at the same revision"))
+            .seen("/proc/cpuinfo", revision),
+    )
+}
+
+/// Which clock sources can be read without a system call is decided by their `vdso_clock_mode` in the kernel: those
+/// of the hypervisors can while the host vouches for them, HPET, ACPI timer and jiffies cannot.
+pub(super) fn clock_source(inquiry: &Inquiry) -> Option<Finding> {
+    let clock = &inquiry.facts.clock;
+    let source = clock.source.as_deref()?;
+    let code = FindingCode::SlowClock;
+    let text = format!("the clock source is {source}");
+    let (is_slow, effect) = match source {
+        "tsc" | "tsc-early" | "arch_sys_counter" | "timebase" | "riscv_clocksource" => {
+            return Some(code.fine(text).seen(CLOCK, source));
+        }
+        "hpet" | "acpi_pm" => (true, "each reading of the clock is a system call that reads a slow device"),
+        "jiffies" | "refined-jiffies" => (true, "the time advances only with the timer tick"),
+        "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page" => (
+            false,
+            "readings go through the hypervisor's clock, which costs more than the counter itself and is a system call \
+             where the host does not vouch for it",
+        ),
+        _ => (false, "each reading of the clock may be a system call"),
+    };
+    let finding = if is_slow { code.serious(text) } else { code.advice(text) };
+    let finding =
+        finding.effect(format!("{effect}, and that time is part of what is measured")).seen(CLOCK, source);
+    let counter =
+        ["tsc", "arch_sys_counter"].into_iter().find(|name| clock.available.iter().any(|a| a == name));
+    Some(match counter {
+        Some(counter) => finding.now(format!("echo {counter} | sudo tee {CLOCK}")),
+        None => finding.now(
+            "see `dmesg | grep -i -e tsc -e clocksource` for why the kernel does not offer the time-stamp counter",
+        ),
+    })
+}
+
+pub(super) fn counter(inquiry: &Inquiry) -> Option<Finding> {
+    if inquiry.facts.kernel.architecture.is_empty() {
+        return None;
+    }
+    let code = FindingCode::CounterNotInvariant;
+    if inquiry.facts.clock.counter_invariant {
+        return Some(code.fine("the time-stamp counter runs at a constant rate in every state"));
+    }
+    Some(
+        code.info("the time-stamp counter is not known to run at a constant rate in every state")
+            .effect("the stall probe uses the clock instead, whose readings take longer")
+            .seen("/proc/cpuinfo", "not both `constant_tsc` and `nonstop_tsc`"),
+    )
+}

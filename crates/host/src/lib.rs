@@ -1,0 +1,23 @@
+//! What the kernel says of a machine in /proc, /sys, /dev and /etc: facts, findings and the CPU table.
+//!
+//! Everything is read under a [`HostRoot`], a folder that tests can replace. Nothing here changes a machine, but for a
+//! thread that enters a shield by itself ([`shield`]).
+
+pub mod archive;
+pub mod cgroup;
+pub mod cpu_frequency;
+pub mod cpu_stat;
+pub mod cpu_table;
+pub mod cpuinfo;
+pub mod facts;
+pub mod interrupts;
+pub mod irq_lines;
+pub mod mask;
+mod root;
+pub mod shield;
+pub mod smi;
+pub mod task;
+pub mod threads;
+pub mod tick;
+
+pub use root::{HostError, HostRoot};

@@ -1,0 +1,129 @@
+//! A trace buffer of our own: an instance of tracefs, so that other users of tracing are not disturbed.
+//!
+//! The mount of tracefs, when it is missing, and the folder of the instance go through the journal: what a killed
+//! recording left behind is removed by `whylate treat restore`, or by the next recording. Everything set inside the
+//! folder goes with it.
+
+use super::error::RecordError;
+use super::tracefs::{PLACES, Tracefs};
+use std::fs;
+use std::path::{Path, PathBuf};
+use whylate_core::Warning;
+use whylate_host::HostRoot;
+use whylate_treat::{Change, Guard, Holder, JournalPlace, Target};
+
+/// What a buffer is for, which is also the name of its journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Recording until something is late.
+    Trace,
+    /// A measuring tracer.
+    Tracer,
+    /// Latency histograms, counted by whylate.
+    Histograms,
+}
+
+impl Purpose {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Tracer => "tracer",
+            Self::Histograms => "histograms",
+        }
+    }
+}
+
+/// A trace buffer that exists until it is dropped.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    tracefs: Tracefs,
+    folder: PathBuf,
+    guard: Guard,
+}
+
+impl Buffer {
+    /// Makes one, with tracing off in it. Only one of each purpose can be at a time.
+    pub(super) fn create(host: &HostRoot, purpose: Purpose) -> Result<Self, RecordError> {
+        let holder = Holder::this_process(purpose.name(), None, false, host);
+        let place = JournalPlace::of_this_machine(purpose.name());
+        let mut guard = Guard::begin(&place, host, holder).map_err(RecordError::Journal)?;
+        let tracefs = mounted(host, &mut guard)?;
+        let folder = tracefs.top().join("instances").join(format!(
+            "whylate-{}-{}",
+            purpose.name(),
+            std::process::id()
+        ));
+        let target = Target::Directory { path: folder.display().to_string() };
+        let change = Change::required(target, Target::PRESENT, "a trace buffer of its own");
+        guard.apply("trace", &[change]).map_err(RecordError::Journal)?;
+        let buffer = Self { tracefs, folder, guard };
+        buffer.set("tracing_on", "0")?;
+        Ok(buffer)
+    }
+
+    pub(super) fn tracefs(&self) -> &Tracefs {
+        &self.tracefs
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Changes settings that all buffers share; undone with the buffer. Warnings are of changes that could not be made
+    /// and are not required.
+    pub(super) fn change_shared(&mut self, changes: &[Change]) -> Result<Vec<Warning>, RecordError> {
+        self.guard.apply("trace", changes).map_err(RecordError::Journal)
+    }
+
+    /// Writes one value to a file of the buffer.
+    pub(super) fn set(&self, file: &str, value: &str) -> Result<(), RecordError> {
+        let path = self.folder.join(file);
+        fs::write(&path, value).map_err(|source| RecordError::Write { path, value: value.to_owned(), source })
+    }
+
+    /// Removes the buffer and puts back what was changed.
+    pub(super) fn remove(mut self) -> Result<(), RecordError> {
+        self.quieten();
+        match self.guard.undo().problems().as_slice() {
+            [] => Ok(()),
+            problems => Err(RecordError::LeftBehind(problems.join("; "))),
+        }
+    }
+
+    /// Stops everything in the buffer, so that nothing keeps it busy.
+    fn quieten(&self) {
+        for (file, value) in [("tracing_on", "0"), ("events/enable", "0"), ("current_tracer", "nop")] {
+            // The buffer is about to be removed, which says what went wrong.
+            let _ = self.set(file, value);
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // The guard, dropped after this, removes the folder.
+        self.quieten();
+    }
+}
+
+/// tracefs, mounted for the time of the guard where it is not.
+fn mounted(host: &HostRoot, guard: &mut Guard) -> Result<Tracefs, RecordError> {
+    let missing = match Tracefs::find(host) {
+        Ok(tracefs) => return Ok(tracefs),
+        Err(error) => error,
+    };
+    if !Tracefs::is_known(host) {
+        return Err(missing);
+    }
+    let target = Target::Mount {
+        path: PLACES[0].to_owned(),
+        filesystem: "tracefs".to_owned(),
+        options: String::new(),
+    };
+    let change = Change::required(target, Target::PRESENT, "tracefs for the recording");
+    match guard.apply("trace", &[change]) {
+        Ok(_) => Tracefs::find(host),
+        // Why it could not be mounted (a container, mostly) comes after what that means.
+        Err(error) => Err(RecordError::Unavailable(format!("{missing} ({error})"))),
+    }
+}

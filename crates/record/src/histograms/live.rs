@@ -1,0 +1,306 @@
+//! Latency histograms from a trace buffer of its own: where BPF programs are not possible.
+//!
+//! The kernel writes scheduler and timer events into a ring for each CPU; each call reads what is there, brings the
+//! CPUs into the order of time, and counts. What a ring had no room for is counted as lost.
+
+use super::counter::{Counter, kernel_priorities};
+use super::step::Step;
+use crate::RecordError;
+use crate::buffer::{Buffer, Purpose};
+use crate::pipe::{Pipe, page_layout};
+use crate::recorder::cpu_mask;
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
+use whylate_core::result::HistogramKind;
+use whylate_core::{CpuId, CpuSet};
+use whylate_host::HostRoot;
+use whylate_sys::clock;
+use whylate_trace::parse::format::Outline;
+use whylate_trace::parse::input::Input;
+use whylate_trace::parse::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages, Parts};
+use whylate_trace::parse::symbols::Symbols;
+use whylate_trace::parse::tracepoint::{Decoder, Kernel, Release, Texts};
+use whylate_trace::parse::unpack::{Algorithm, Unpacker};
+use whylate_trace::reader::{Reader as _, TraceInfo};
+
+/// Size of each CPU's ring.
+const RING_KIB: u32 = 4096;
+/// At most this much of a CPU is read at once: what a busy machine writes meanwhile is read next time.
+const READ_MAX: usize = 64 << 20;
+/// Commands that are remembered: on a machine that makes up ever new ones they are forgotten at times.
+const NAMES_MAX: usize = 1 << 16;
+
+/// The events that latencies are counted from.
+const EVENTS: [&str; 6] = [
+    "sched/sched_switch",
+    "sched/sched_waking",
+    "timer/hrtimer_start",
+    "timer/hrtimer_cancel",
+    "timer/hrtimer_expire_entry",
+    "timer/hrtimer_expire_exit",
+];
+
+/// What the kernel's pages and records look like, and the reader of them.
+#[derive(Debug)]
+struct Decoding {
+    layout: PageLayout,
+    kernel: Kernel,
+    formats: Vec<Outline>,
+    reader: BufferReader,
+}
+
+/// Histograms that are counted here. Dropping them ends the recording and removes its buffer.
+#[derive(Debug)]
+pub(super) struct TraceHistograms {
+    // Before the buffer: an open file would keep it busy.
+    pipes: Vec<(CpuId, Pipe)>,
+    decoding: Decoding,
+    counter: Counter,
+    process: Option<u32>,
+    /// Its threads at the last call.
+    threads: BTreeSet<u32>,
+    /// Events from after the moment up to which every CPU was read.
+    later: Vec<Step>,
+    buffer: Buffer,
+}
+
+impl TraceHistograms {
+    /// Makes a buffer and begins to count.
+    ///
+    /// # Errors
+    /// [`RecordError`], saying what the kernel lacks or refuses.
+    pub(super) fn start(host: &HostRoot, config: &HistogramsConfig) -> Result<Self, RecordError> {
+        let buffer = Buffer::create(host, Purpose::Histograms)?;
+        if let Some(event) = EVENTS.into_iter().find(|event| !buffer.tracefs().has_event(event)) {
+            return Err(RecordError::Unavailable(format!("this kernel has no event {event}")));
+        }
+        buffer.set("trace_clock", "mono")?;
+        buffer.set("buffer_size_kb", &RING_KIB.to_string())?;
+        let online = pipes_of(buffer.folder())?;
+        // A wake-up may come from any CPU, and only some may be measured.
+        buffer.set("tracing_cpumask", &cpu_mask(&online.iter().copied().collect()))?;
+        let decoding = Decoding::read(buffer.tracefs().top())?;
+        set_filters(&buffer, config)?;
+        let open = |cpu| Ok((cpu, Pipe::of_pages(buffer.folder(), cpu)?));
+        let pipes = online.into_iter().map(open).collect::<Result<_, RecordError>>()?;
+        for event in EVENTS {
+            buffer.set(&format!("events/{event}/enable"), "1")?;
+        }
+        buffer.set("tracing_on", "1")?;
+        let process = match config.task {
+            Some(TaskFilter::Pid(pid)) => Some(pid),
+            _ => None,
+        };
+        let threads = process.map(threads_of).unwrap_or_default();
+        let counter = Counter::new(config);
+        Ok(Self { pipes, decoding, counter, process, threads, later: Vec::new(), buffer })
+    }
+
+    /// Counts what has come since the last call.
+    ///
+    /// # Errors
+    /// When the ring cannot be read or understood.
+    pub(super) fn poll(&mut self) -> Result<(), RecordError> {
+        let complete_to_ns = clock::now().0;
+        if let Some(process) = self.process {
+            // Of a thread that has ended since the last call there are events still.
+            let before = std::mem::replace(&mut self.threads, threads_of(process));
+            self.counter.set_threads(&before | &self.threads);
+        }
+        let mut pages = Vec::with_capacity(self.pipes.len());
+        for (cpu, pipe) in &mut self.pipes {
+            pages.push((*cpu, read(pipe, self.decoding.layout.page_bytes)?));
+        }
+        self.decoding.steps(pages, &mut self.later)?;
+        self.later.sort_by_key(|step| step.at_ns);
+        let complete = self.later.partition_point(|step| step.at_ns <= complete_to_ns);
+        for step in self.later.drain(..complete) {
+            self.counter.take(&step);
+        }
+        Ok(())
+    }
+
+    pub(super) fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+        self.poll()?;
+        self.counter.enable(kinds, cpus);
+        Ok(())
+    }
+
+    pub(super) fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+        self.poll()?;
+        self.counter.disable(kinds, cpus);
+        Ok(())
+    }
+
+    pub(super) fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+        self.poll()?;
+        self.counter.reset(kinds, cpus);
+        Ok(())
+    }
+
+    pub(super) fn enabled(&self) -> &BTreeSet<(CpuId, HistogramKind)> {
+        self.counter.enabled()
+    }
+
+    pub(super) fn snapshot(&mut self) -> Result<HistogramsSnapshot, RecordError> {
+        self.poll()?;
+        Ok(self.counter.snapshot())
+    }
+
+    /// Ends the recording and removes its buffer.
+    ///
+    /// # Errors
+    /// [`RecordError::LeftBehind`] when something could not be put back.
+    pub(super) fn finish(self) -> Result<(), RecordError> {
+        let Self { pipes, buffer, .. } = self;
+        drop(pipes);
+        buffer.remove()
+    }
+}
+
+impl Decoding {
+    fn read(top: &Path) -> Result<Self, RecordError> {
+        let unfit = |path: PathBuf, message: String| RecordError::Read {
+            path,
+            source: io::Error::new(ErrorKind::InvalidData, message),
+        };
+        let layout = page_layout(top)?;
+        let mut formats = Vec::with_capacity(EVENTS.len());
+        for event in EVENTS {
+            let path = top.join("events").join(event).join("format");
+            let text = std::fs::read_to_string(&path)
+                .map_err(|source| RecordError::Read { path: path.clone(), source })?;
+            let system = event.split('/').next().unwrap_or(event);
+            formats.push(Outline::parse(system, text).map_err(|error| unfit(path, error.to_string()))?);
+        }
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let kernel = Kernel {
+            order: layout.order,
+            long_bytes: layout.commit_width,
+            release: Release::parse(&release),
+        };
+        Ok(Self { layout, kernel, reader: new_reader(kernel, &formats), formats })
+    }
+
+    /// Adds what the pages of each CPU hold.
+    fn steps(&mut self, pages: Vec<(CpuId, Vec<u8>)>, steps: &mut Vec<Step>) -> Result<(), RecordError> {
+        let (mut inputs, mut cursors) = (Vec::new(), Vec::new());
+        for (cpu, pages) in pages.into_iter().filter(|(_, pages)| !pages.is_empty()) {
+            let input = Input::memory(Path::new("trace_pipe_raw"), pages);
+            let pages = Pages::plain(&input, 0, input.length(), self.layout.page_bytes)?;
+            cursors.push(Cursor::new(cpu, inputs.len(), self.layout, pages));
+            inputs.push(input);
+        }
+        if self.reader.names().len() > NAMES_MAX {
+            self.reader = new_reader(self.kernel, &self.formats);
+        }
+        self.reader.refill(inputs, cursors);
+        while let Some(event) = self.reader.next()? {
+            steps.extend(Step::of(&event, self.reader.names()));
+        }
+        Ok(())
+    }
+}
+
+/// A reader without pages.
+fn new_reader(kernel: Kernel, formats: &[Outline]) -> BufferReader {
+    let (mut texts, symbols) = (Texts::default(), Symbols::default());
+    let decoder = Decoder::new(kernel, formats.iter().cloned(), &symbols, &mut texts);
+    BufferReader::new(Parts {
+        info: TraceInfo::default(),
+        merge: Merge::new(Vec::new(), Unpacker::new(Algorithm::None), Vec::new()),
+        decoder,
+        texts,
+        symbols,
+        clock: Clock::default(),
+    })
+}
+
+/// The pages that are there.
+fn read(pipe: &mut Pipe, page_bytes: usize) -> Result<Vec<u8>, RecordError> {
+    let mut pages = Vec::new();
+    let mut end = 0;
+    while end < READ_MAX {
+        pages.resize(end + page_bytes, 0);
+        if !pipe.next_page(&mut pages[end..])? {
+            break;
+        }
+        end += page_bytes;
+    }
+    pages.truncate(end);
+    Ok(pages)
+}
+
+/// The CPUs that have a ring.
+fn pipes_of(folder: &Path) -> Result<Vec<CpuId>, RecordError> {
+    let path = folder.join("per_cpu");
+    let entries = std::fs::read_dir(&path).map_err(|source| RecordError::Read { path, source })?;
+    let number = |name: &str| name.strip_prefix("cpu")?.parse().ok().map(CpuId);
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut cpus: Vec<CpuId> = names.filter_map(|name| number(&name)).collect();
+    cpus.sort_unstable();
+    Ok(cpus)
+}
+
+/// Leaves out in the kernel what does not count, where that is not everything.
+fn set_filters(buffer: &Buffer, config: &HistogramsConfig) -> Result<(), RecordError> {
+    let (min, max) = kernel_priorities(config);
+    // The kernel's numbers end at 139; deadline tasks have -1.
+    if min <= -1 && max >= 139 {
+        return Ok(());
+    }
+    let (min, max) = (min.max(-1), max.min(139));
+    let within = |field: &str| format!("({field} >= {min} && {field} <= {max})");
+    buffer.set("events/sched/sched_waking/filter", &within("prio"))?;
+    let either = format!("{} || {}", within("prev_prio"), within("next_prio"));
+    buffer.set("events/sched/sched_switch/filter", &either)
+}
+
+/// The threads that a process has now; none when it has ended, and none for a thread that is not a process's first.
+fn threads_of(process: u32) -> BTreeSet<u32> {
+    let folder = Path::new("/proc").join(process.to_string());
+    let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    if leader != Some(process) {
+        return BTreeSet::new();
+    }
+    let entries = std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histograms::step::What;
+    use whylate_sys::schedule;
+
+    #[test]
+    fn pages_that_come_in_parts_hold_the_same() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces/raw-6.18-4k");
+        let bytes = std::fs::read(top.join("cpu1.raw")).unwrap();
+        let steps = |parts: usize| {
+            let (mut decoding, mut steps) = (Decoding::read(&top).unwrap(), Vec::new());
+            let pages = bytes.len() / decoding.layout.page_bytes;
+            let part_bytes = pages.div_ceil(parts) * decoding.layout.page_bytes;
+            for part in bytes.chunks(part_bytes) {
+                let quiet = (CpuId(0), Vec::new());
+                decoding.steps(vec![quiet, (CpuId(1), part.to_vec())], &mut steps).unwrap();
+            }
+            steps
+        };
+        let whole = steps(1);
+        assert!(whole.iter().any(|step| matches!(step.what, What::Switch { .. })), "{} steps", whole.len());
+        assert_eq!(steps(3), whole);
+    }
+
+    #[test]
+    fn a_process_has_threads_and_a_thread_has_none() {
+        let process = std::process::id();
+        let own = schedule::id_of_this_thread();
+        let threads = threads_of(process);
+        assert!(threads.contains(&process) && threads.contains(&own), "{threads:?}");
+        assert_eq!(threads_of(own).is_empty(), own != process);
+    }
+}

@@ -1,0 +1,296 @@
+//! Latency histograms of the kernel, from the best source of events that this machine has.
+//!
+//! BPF programs count in the kernel. Where they are not possible (no type information, a locked-down kernel, a
+//! container), a trace buffer of its own is read and counted here, with what is lost by it said. Each source is tried,
+//! not guessed.
+
+mod counter;
+mod live;
+mod step;
+
+use super::RecordError;
+use live::TraceHistograms;
+use whylate_bpf::{BpfError, Causes, Histograms, HistogramsConfig, HistogramsSnapshot, ProgramCost};
+use whylate_core::record::IpiRecord;
+use whylate_core::result::{HistogramKind, HistogramSource};
+use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_host::HostRoot;
+use whylate_treat::TreatError;
+
+enum Source {
+    Bpf(Box<Histograms>),
+    /// With the senders of interrupts.
+    Watching(Box<Causes>),
+    Tracefs(Box<TraceHistograms>),
+}
+
+/// Who counts.
+enum Counting<'a> {
+    /// BPF programs.
+    InKernel(&'a mut Histograms),
+    /// This process, from a trace buffer.
+    Here(&'a mut TraceHistograms),
+}
+
+impl Source {
+    fn counting(&mut self) -> Counting<'_> {
+        match self {
+            Self::Bpf(running) => Counting::InKernel(running),
+            Self::Watching(causes) => Counting::InKernel(causes.histograms()),
+            Self::Tracefs(running) => Counting::Here(running),
+        }
+    }
+}
+
+/// Running histograms. They end when this is dropped; [`Self::finish`] says what could not be put back.
+pub struct LatencyHistograms {
+    source: Source,
+    cpus: CpuSet,
+    /// The interrupts from other CPUs so far.
+    ipis: Vec<IpiRecord>,
+}
+
+impl LatencyHistograms {
+    /// Starts the histograms from `source`, or from the best one that works; with what is lost by that. `with_ipis` counts
+    /// interrupts from other CPUs beside them.
+    ///
+    /// # Errors
+    /// [`RecordError::Unavailable`] with every source's reason when none works; other errors when the request itself is
+    /// wrong.
+    pub fn start(
+        host: &HostRoot,
+        config: &HistogramsConfig,
+        source: Option<HistogramSource>,
+        with_ipis: bool,
+    ) -> Result<(Self, Vec<Warning>), RecordError> {
+        let bpf = match source {
+            Some(HistogramSource::Tracefs) => None,
+            _ => Some(start_bpf(config, with_ipis)),
+        };
+        let new = |source| Self { source, cpus: config.cpus.clone(), ipis: Vec::new() };
+        let refused = match bpf {
+            Some(Ok((source, warnings))) => return Ok((new(source), warnings)),
+            Some(Err(error)) if source.is_some() || !error.is_unavailable() => return Err(error.into()),
+            Some(Err(error)) => Some(error),
+            None => None,
+        };
+        let running = match TraceHistograms::start(host, config) {
+            Ok(running) => running,
+            Err(RecordError::Unavailable(reason)) => return Err(unavailable(refused.as_ref(), &reason)),
+            Err(error) if is_refusal(&error) => {
+                return Err(unavailable(refused.as_ref(), &error.to_string()));
+            }
+            Err(error) => return Err(error),
+        };
+        let mut warnings = vec![tracefs_warning(refused.as_ref())];
+        if with_ipis {
+            let text = "interrupts from other CPUs are not counted: that needs BPF programs";
+            warnings.push(Warning::without_fix("ipis-not-counted", text));
+        }
+        Ok((new(Source::Tracefs(Box::new(running))), warnings))
+    }
+
+    /// The CPUs that are measured.
+    pub fn cpus(&self) -> &CpuSet {
+        &self.cpus
+    }
+
+    /// The interrupts that other CPUs sent to the measured ones since the start; `None` where they are not counted.
+    ///
+    /// # Errors
+    /// When the kernel's counts cannot be read.
+    pub fn ipis(&mut self) -> Result<Option<Vec<IpiRecord>>, RecordError> {
+        let Source::Watching(causes) = &mut self.source else { return Ok(None) };
+        for new in causes.ipis()? {
+            let is_same = |old: &&mut IpiRecord| {
+                (old.cpu, &old.function, &old.caller, old.from_cpu, &old.from_task)
+                    == (new.cpu, &new.function, &new.caller, new.from_cpu, &new.from_task)
+            };
+            match self.ipis.iter_mut().find(is_same) {
+                Some(old) => old.count += new.count,
+                None => self.ipis.push(new),
+            }
+        }
+        self.ipis.sort_by_key(|ipi| (ipi.cpu, std::cmp::Reverse(ipi.count)));
+        Ok(Some(self.ipis.clone()))
+    }
+
+    /// Where the events come from.
+    pub fn source(&self) -> HistogramSource {
+        match self.source {
+            Source::Bpf(_) | Source::Watching(_) => HistogramSource::Bpf,
+            Source::Tracefs(_) => HistogramSource::Tracefs,
+        }
+    }
+
+    /// Does what has to be done several times a second: empties the trace buffer, where there is one.
+    ///
+    /// # Errors
+    /// When the kernel's events cannot be read.
+    pub fn poll(&mut self) -> Result<(), RecordError> {
+        match &mut self.source {
+            Source::Bpf(_) | Source::Watching(_) => Ok(()),
+            Source::Tracefs(running) => running.poll(),
+        }
+    }
+
+    /// Switches histograms on, on those of these CPUs that are measured; those that cannot be had stay off.
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.enable(kinds, cpus)?),
+            Counting::Here(running) => running.enable(kinds, cpus),
+        }
+    }
+
+    /// Switches histograms off on these CPUs; what they hold stays.
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.disable(kinds, cpus)?),
+            Counting::Here(running) => running.disable(kinds, cpus),
+        }
+    }
+
+    /// Empties histograms of these CPUs, with the record of their largest latency.
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.reset(kinds, cpus)?),
+            Counting::Here(running) => running.reset(kinds, cpus),
+        }
+    }
+
+    /// The histograms that are on, CPU by CPU.
+    pub fn enabled(&mut self) -> Vec<(CpuId, HistogramKind)> {
+        match self.source.counting() {
+            Counting::InKernel(running) => running.enabled().collect(),
+            Counting::Here(running) => running.enabled().iter().copied().collect(),
+        }
+    }
+
+    /// Reads everything that is on.
+    ///
+    /// # Errors
+    /// When the kernel's counts or events cannot be read.
+    pub fn read(&mut self) -> Result<HistogramsSnapshot, RecordError> {
+        match self.source.counting() {
+            Counting::InKernel(running) => Ok(running.read()?),
+            Counting::Here(running) => running.snapshot(),
+        }
+    }
+
+    /// What the programs in the kernel have cost so far; none where there are none.
+    pub fn costs(&mut self) -> Vec<ProgramCost> {
+        match self.source.counting() {
+            Counting::InKernel(running) => running.costs(),
+            Counting::Here(_) => Vec::new(),
+        }
+    }
+
+    /// Ends the histograms and puts everything back.
+    ///
+    /// # Errors
+    /// [`RecordError::LeftBehind`] when something could not be put back.
+    pub fn finish(self) -> Result<(), RecordError> {
+        match self.source {
+            Source::Bpf(_) | Source::Watching(_) => Ok(()),
+            Source::Tracefs(running) => running.finish(),
+        }
+    }
+}
+
+fn start_bpf(config: &HistogramsConfig, with_ipis: bool) -> Result<(Source, Vec<Warning>), BpfError> {
+    if !with_ipis {
+        let running = Histograms::start(config)?;
+        let warnings = bpf_warnings(&running, config);
+        return Ok((Source::Bpf(Box::new(running)), warnings));
+    }
+    let mut causes = Causes::start(&config.cpus, config)?;
+    let mut warnings = bpf_warnings(causes.histograms(), config);
+    let senders = causes.facilities().iter().find(|facility| facility.name == "senders of interrupts");
+    if let Some(reason) = senders.and_then(|facility| facility.missing.as_ref()) {
+        let text = format!("interrupts from other CPUs are not all counted: {reason}");
+        warnings.push(Warning::without_fix("ipis-not-counted", text));
+    }
+    // What attaching the programs itself has sent is nobody's business.
+    causes.ipis()?;
+    Ok((Source::Watching(Box::new(causes)), warnings))
+}
+
+/// Whether the kernel does not let this process have a trace buffer.
+fn is_refusal(error: &RecordError) -> bool {
+    let source = match error {
+        RecordError::Read { source, .. } | RecordError::Write { source, .. } => source,
+        RecordError::Journal(TreatError::State { source, .. }) => source,
+        // Whoever has the buffer can end.
+        RecordError::Journal(TreatError::Held { .. } | TreatError::InForce { .. }) => return false,
+        // A change through the journal that is refused: a container, mostly.
+        RecordError::Journal(_) => return true,
+        _ => return false,
+    };
+    matches!(source.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem)
+}
+
+fn unavailable(bpf: Option<&BpfError>, tracefs: &str) -> RecordError {
+    let bpf = bpf.map(|error| format!("BPF: {error}; ")).unwrap_or_default();
+    RecordError::Unavailable(format!("latency histograms are not possible here: {bpf}tracefs: {tracefs}"))
+}
+
+/// What this kernel does not tell the programs, of what was asked for.
+fn bpf_warnings(running: &Histograms, config: &HistogramsConfig) -> Vec<Warning> {
+    let asked = |kind: &HistogramKind| config.kinds.contains(kind);
+    let missing = running.unavailable().iter().filter(|(kind, _)| asked(kind));
+    let mut warnings: Vec<Warning> = missing
+        .map(|(kind, reason)| {
+            Warning::without_fix("histogram-missing", format!("there is no histogram {kind}: {reason}"))
+        })
+        .collect();
+    if !running.sees_switch_end() && asked(&HistogramKind::TimerWakeupSwitch) {
+        warnings.push(Warning::new(
+            "switch-end-unknown",
+            "this kernel does not tell when a switch is over: timerwakeupswitch ends with the decision to run the \
+             task, and is shorter by the switch (about 1 us)",
+            "a kernel with the tracepoint sched_exit_tp",
+        ));
+    }
+    warnings
+}
+
+fn tracefs_warning(bpf: Option<&BpfError>) -> Warning {
+    let why = bpf.map(|error| format!(", since BPF programs are not possible: {error}")).unwrap_or_default();
+    let text = format!(
+        "latencies are counted from a trace buffer{why}. There is no switchoff, timerwakeupswitch ends with the \
+         decision to run the task, a record does not tell the system call, each event costs the CPUs more, and what \
+         the buffer has no room for is lost (and counted)"
+    );
+    Warning { code: "histograms-from-tracefs".to_owned(), text, fix: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn a_buffer_that_another_one_holds_is_not_impossible() {
+        let journal = |error| is_refusal(&RecordError::Journal(error));
+        let state = |kind: ErrorKind| TreatError::State {
+            action: "create",
+            path: "/run/whylate".into(),
+            source: kind.into(),
+        };
+        assert!(!journal(TreatError::Held { holder: "whylate histograms (pid 7)".to_owned() }));
+        let (command, since) = ("whylate trace".to_owned(), "yesterday".to_owned());
+        assert!(!journal(TreatError::InForce { count: 1, command, since }));
+        assert!(journal(state(ErrorKind::PermissionDenied)) && journal(state(ErrorKind::ReadOnlyFilesystem)));
+        assert!(!journal(state(ErrorKind::StorageFull)), "a full disk is no lack of the kernel's");
+        assert!(journal(TreatError::Absent { target: "/sys/kernel/tracing/instances".to_owned() }));
+    }
+}

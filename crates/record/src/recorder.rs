@@ -1,0 +1,193 @@
+//! Records into a ring that keeps the newest events, and saves it on demand.
+
+use super::buffer::{Buffer, Purpose};
+use super::error::RecordError;
+use super::profile;
+use super::trace_dat::{Prologue, Saved};
+use std::path::Path;
+use whylate_core::plan::TraceProfile as Profile;
+use whylate_core::units::Bytes;
+use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_host::HostRoot;
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// How much.
+    pub profile: Profile,
+    /// On which CPUs; a late wake-up may begin on another one than it ends on.
+    pub cpus: CpuSet,
+    /// Size of each CPU's ring.
+    pub buffer: Bytes,
+    /// Events beyond those of the profile, as `system/name`.
+    pub events: Vec<String>,
+}
+
+/// A recording under way. Dropping it ends it and removes its buffer.
+#[derive(Debug)]
+pub struct Recorder {
+    buffer: Buffer,
+    prologue: Prologue,
+    cpus: Vec<CpuId>,
+}
+
+impl Recorder {
+    /// Makes a buffer and begins to record, with what could not be recorded.
+    ///
+    /// # Errors
+    /// [`RecordError`], saying precisely what the kernel lacks or refuses.
+    pub fn start(host: &HostRoot, request: &Request) -> Result<(Self, Vec<Warning>), RecordError> {
+        let buffer = Buffer::create(host, Purpose::Trace)?;
+        check_events(&buffer, &request.events)?;
+        let clock = set_clock(&buffer)?;
+        buffer.set("buffer_size_kb", &(request.buffer.0 >> 10).max(64).to_string())?;
+        buffer.set("tracing_cpumask", &cpu_mask(&request.cpus))?;
+        let (events, missing) = profile::events(buffer.tracefs(), &request.events);
+        let mut warnings = Vec::new();
+        for event in &events {
+            if let Err(error) = buffer.set(&format!("events/{event}/enable"), "1") {
+                let text = format!("{event} is not recorded: {error}");
+                warnings.push(Warning::without_fix("event-not-recorded", text));
+            }
+        }
+        if !missing.is_empty() {
+            let text =
+                format!("this kernel has no {}; causes that only they show stay unnamed", missing.join(", "));
+            warnings.push(Warning::without_fix("events-missing", text));
+        }
+        let prologue = Prologue::read(buffer.tracefs(), &events, clock, &uname())?;
+        set_tracer(&buffer, request.profile)?;
+        buffer.set("tracing_on", "1")?;
+        Ok((Self { buffer, prologue, cpus: request.cpus.iter().collect() }, warnings))
+    }
+
+    /// Folder of the buffer, with `trace_marker` and `tracing_on`.
+    pub fn folder(&self) -> &Path {
+        self.buffer.folder()
+    }
+
+    /// Stops recording; what is in the ring stays.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`].
+    pub fn pause(&self) -> Result<(), RecordError> {
+        self.buffer.set("tracing_on", "0")
+    }
+
+    /// Empties the ring and goes on.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`].
+    pub fn resume(&self) -> Result<(), RecordError> {
+        // Opening for writing with truncation empties the ring.
+        self.buffer.set("trace", "")?;
+        self.buffer.set("tracing_on", "1")
+    }
+
+    /// Writes what is in the ring as a trace.dat at `path`, which must not exist; pauses before.
+    ///
+    /// # Errors
+    /// [`RecordError`]; no file is left then.
+    pub fn save(&self, path: &Path) -> Result<Saved, RecordError> {
+        self.pause()?;
+        self.prologue.save(self.buffer.folder(), &self.cpus, path)
+    }
+
+    /// Ends the recording and puts everything back.
+    ///
+    /// # Errors
+    /// [`RecordError::LeftBehind`] when something could not be put back.
+    pub fn finish(self) -> Result<(), RecordError> {
+        self.buffer.remove()
+    }
+}
+
+fn check_events(buffer: &Buffer, events: &[String]) -> Result<(), RecordError> {
+    match events.iter().find(|event| !buffer.tracefs().has_event(event)) {
+        None => Ok(()),
+        Some(event) => {
+            let folder = buffer.tracefs().top().join("events");
+            let text =
+                format!("this kernel has no event {event}; those that it has are in {}", folder.display());
+            Err(RecordError::Unavailable(text))
+        }
+    }
+}
+
+/// Takes CLOCK_MONOTONIC, on which probes say when something was late; its name.
+fn set_clock(buffer: &Buffer) -> Result<&'static str, RecordError> {
+    buffer.set("trace_clock", "mono").map(|()| "mono")
+}
+
+/// The mask of CPUs as tracefs takes it.
+pub(super) fn cpu_mask(cpus: &CpuSet) -> String {
+    let words = cpus.iter().map(|cpu| cpu.0 as usize / 32 + 1).max().unwrap_or(1);
+    let mut mask = vec![0_u32; words];
+    cpus.iter().for_each(|cpu| mask[cpu.0 as usize / 32] |= 1 << (cpu.0 % 32));
+    let text: Vec<String> = mask.iter().rev().map(|word| format!("{word:08x}")).collect();
+    text.join(",")
+}
+
+/// Switches the tracer on, and says why where the kernel does not.
+fn set_tracer(buffer: &Buffer, profile: Profile) -> Result<(), RecordError> {
+    let tracer = profile.tracer();
+    if profile == Profile::Light {
+        return Ok(());
+    }
+    if !buffer.tracefs().tracers().iter().any(|known| known == tracer) {
+        let option =
+            if tracer == "function" { "CONFIG_FUNCTION_TRACER" } else { "CONFIG_FUNCTION_GRAPH_TRACER" };
+        let text = format!(
+            "this kernel has no {tracer} tracer ({option} is off); use --profile light, or a kernel that has it"
+        );
+        return Err(RecordError::Unavailable(text));
+    }
+    let refused = |error: RecordError| match &error {
+        RecordError::Write { source, .. } => RecordError::Unavailable(match source.raw_os_error() {
+            Some(code) if is(code, rustix::io::Errno::PERM) => format!(
+                "the kernel refuses the {tracer} tracer ({source}): it is locked down or ftrace is switched off \
+                 (/sys/kernel/security/lockdown, kernel.ftrace_enabled); use --profile light"
+            ),
+            Some(code) if is(code, rustix::io::Errno::INVAL) => format!(
+                "this kernel has the {tracer} tracer for its top-level buffer only, which belongs to others; use \
+                 --profile functions"
+            ),
+            _ => format!("the kernel refuses the {tracer} tracer: {source}; use --profile light"),
+        }),
+        _ => error,
+    };
+    buffer.set("current_tracer", tracer).map_err(refused)
+}
+
+fn is(code: i32, errno: rustix::io::Errno) -> bool {
+    code == errno.raw_os_error()
+}
+
+fn uname() -> String {
+    let name = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    format!(
+        "{} {} {} {}",
+        text(name.sysname()),
+        text(name.nodename()),
+        text(name.release()),
+        text(name.machine())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cpu_mask;
+
+    #[test]
+    fn masks_are_words_of_32_cpus_the_highest_first() {
+        for (cpus, mask) in [
+            ("0", "00000001"),
+            ("0-1,31", "80000003"),
+            ("32", "00000001,00000000"),
+            ("1,64", "00000001,00000000,00000002"),
+        ] {
+            assert_eq!(cpu_mask(&cpus.parse().unwrap()), mask, "{cpus}");
+        }
+    }
+}
