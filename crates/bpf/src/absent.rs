@@ -1,12 +1,12 @@
 //! What stands for the programs in a build without the feature `bpf`: nothing that can be started.
 
 use crate::error::BpfError;
-use crate::segment::Recording;
 use crate::settings::{HistogramsConfig, Measured};
 use crate::snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, HistogramKind, Spike};
 use whylate_core::{CpuId, CpuSet, Facts, Warning};
+use whylate_explain::segments::Recording;
 
 /// Histograms that cannot be started: this build has no programs.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 
 use crate::by_kind::IpisByKind;
 use crate::causes::{Causes, FUNCTIONS, SENDERS};
-use crate::decompose::{Surroundings, Window, decompose};
 use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
 use crate::missed::Missed;
@@ -16,6 +15,7 @@ use std::time::{Duration, Instant};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, CauseKind, Spike};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning};
+use whylate_explain::segments::{Surroundings, Window, decompose};
 use whylate_host::HostRoot;
 use whylate_host::cpu_stat::StealTimes;
 use whylate_host::interrupts::Counts;
