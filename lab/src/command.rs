@@ -98,7 +98,7 @@ fn lab() -> Result<Lab, LabError> {
 /// Where the program for guests is built, which is where this program was built, too.
 fn binary() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
-    own.ancestors().nth(2).map(|target| target.join(TARGET).join("release/whylate"))
+    own.ancestors().nth(2).map(|target| target.join(TARGET).join("dist/whylate"))
 }
 
 fn run_script(machine: &Machine, script: &str) -> Result<ExitCode, LabError> {
@@ -183,7 +183,7 @@ fn test(names: &[&str]) -> Result<ExitCode, LabError> {
         move |source| LabError::Start { command, source }
     };
     let mut build = cargo();
-    build.args(["build", "--release", "--package", "whylate", "--target", TARGET]);
+    build.args(["build", "--profile", "dist", "--package", "whylate", "--target", TARGET]);
     let status = build.status().map_err(start("cargo build"))?;
     if !status.success() {
         let output = "see above".to_owned();

@@ -12,7 +12,7 @@ pub(crate) const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unk
 /// A binary must be smaller.
 const SIZE_LIMIT_BYTES: u64 = 15_000_000;
 /// The Cargo profile.
-const PROFILE: &str = "release";
+const PROFILE: &str = "dist";
 
 /// Builds both binaries and returns where they are, in the order of [`TARGETS`].
 ///

@@ -30,7 +30,7 @@ usage: cargo xtask CHORE
                    static binaries, the lab's tests where there is a lab
   tidy             the rules of the source tree: dependencies, unsafe code, sizes, leftovers
   bpf              compiles the BPF programs into crates/bpf/objects; needs clang
-  dist             the static release binaries for x86_64 and aarch64
+  dist             the static binaries for x86_64 and aarch64
   fuzz [SECONDS [TARGET…]]  each fuzz target, or those named, for that long (default 60); needs a nightly
                    toolchain and cargo-fuzz
   corpus [NAME…]   records the traces with planted causes anew, in the lab (fixtures/traces/planted)

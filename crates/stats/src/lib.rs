@@ -7,6 +7,7 @@
 
 pub mod buckets;
 pub mod compare;
+pub mod contrast;
 pub mod error;
 pub mod format;
 pub mod histogram;
