@@ -5,21 +5,24 @@
 //! a fixed seed, so the same run always gives the same figures. Nothing here extrapolates beyond what was
 //! measured.
 
+mod answers;
 pub mod buckets;
-pub mod compare;
+mod comparisons;
 pub mod contrast;
 pub mod error;
 pub mod format;
 pub mod histogram;
 mod largest;
 mod omission;
-mod permutation;
+pub mod order;
+pub mod random;
 mod simultaneity;
 pub mod summary;
 pub mod throttling;
 pub mod verdict;
 
-pub use compare::{benjamini_hochberg, compare, comparisons};
+pub use answers::answers;
+pub use comparisons::{comparisons, contrasts};
 pub use error::StatsError;
 pub use format::format_ns;
 pub use histogram::Histogram;

@@ -3,7 +3,7 @@
 
 use super::document::{Document, PlanError, suggestion};
 use super::kinds::KeyError;
-use super::{Plan, ProbePlan};
+use super::{Plan, ProbePlan, SeriesStatistic};
 use crate::cpus::CpuSelector;
 use std::collections::BTreeSet;
 
@@ -21,7 +21,42 @@ pub(super) fn check(plan: &Plan, document: &Document<'_>) -> Result<(), PlanErro
     }
     check_loads(plan, document)?;
     check_treatments(plan, document)?;
-    check_cells(plan, document)
+    check_cells(plan, document)?;
+    check_questions(plan, document)
+}
+
+/// Names in questions: statistics of probes that the plan has, and cells.
+fn check_questions(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
+    let series: Vec<String> = plan.probe.iter().flat_map(ProbePlan::series_names).collect();
+    let check_statistic = |statistic: &SeriesStatistic, key: &str| {
+        if series.iter().any(|series| statistic.is_of(series)) {
+            return Ok(());
+        }
+        let known: Vec<&str> = series.iter().map(String::as_str).collect();
+        let message =
+            format!("the plan has no probe `{}`{}", statistic.series, suggestion(&statistic.series, &known));
+        Err(document.error_at(key, message))
+    };
+    plan.primary.iter().try_for_each(|primary| check_statistic(primary, "primary"))?;
+    let names: Vec<String> = plan.cell.iter().map(super::CellPlan::name).collect();
+    let known: Vec<&str> = names.iter().map(String::as_str).collect();
+    if let Some(baseline) = plan.baseline.as_deref().filter(|baseline| !known.contains(baseline)) {
+        let message = format!("there is no cell `{baseline}`{}", suggestion(baseline, &known));
+        return Err(document.error_at("baseline", message));
+    }
+    for (index, answer) in plan.answer.iter().enumerate() {
+        let key = format!("answer[{index}]");
+        if let Some(statistic) = &answer.statistic {
+            check_statistic(statistic, &format!("{key}.statistic"))?;
+        }
+        for (position, cell) in answer.between.iter().enumerate() {
+            if cell.find(&plan.cell).is_none() {
+                let message = format!("there is no cell of {cell}; the cells are {}", known.join(", "));
+                return Err(document.error_at(&format!("{key}.between[{position}]"), message));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check_head(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {

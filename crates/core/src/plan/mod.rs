@@ -9,6 +9,7 @@ mod kinds;
 mod load;
 mod overrides;
 mod probe;
+mod question;
 mod size;
 mod trace;
 mod treatment;
@@ -26,6 +27,7 @@ pub use probe::{
     ProbeWords, RoundtripMethod, RoundtripMethods, RoundtripPlan, Samples, StallPlan, Threshold, TimerMethod,
     TimerPlan, Tracer, TracerPlan, check_period,
 };
+pub use question::{AnswerPlan, CellReference, Expected, Order, SeriesStatistic, Share, Statistic};
 pub use size::{Size, SizeError};
 pub use trace::{TracePlan, TraceProfile, TraceWhen};
 pub use treatment::{
@@ -51,7 +53,7 @@ pub struct Plan {
     /// How long each probe measures in each repeat of each cell.
     #[serde(default = "default_duration")]
     pub duration: Nanos,
-    /// How often each cell runs; the cells are interleaved (A B C, A B C, …).
+    /// How often each cell runs; the cells are interleaved (see `order`).
     #[serde(default = "default_repeats")]
     pub repeats: u32,
     /// Pause between the start of the loads and the first probe.
@@ -73,6 +75,23 @@ pub struct Plan {
     /// A latency above it makes the verdict `fail`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Nanos>,
+    /// The statistic that decides; by default of the first probe that a limit judges the maximum where there is a limit,
+    /// else the 0.999 quantile (of `stall` the lost share).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primary: Option<SeriesStatistic>,
+    /// The smallest relative change that matters: less is equivalent.
+    #[serde(default = "default_margin")]
+    pub margin: Share,
+    /// In which order the repeats run.
+    #[serde(default = "default_order")]
+    pub order: Order,
+    /// What the order is drawn from; by default another one in each run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The cell that all others are compared with; by default each is compared with those that have one treatment or one
+    /// load fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
     /// Whether the kernel records what takes the measured CPUs, so that each spike has its cause. Where that cannot be,
     /// the run says so and goes on without.
     #[serde(default)]
@@ -95,6 +114,9 @@ pub struct Plan {
     /// Which loads and treatments belong together.
     #[serde(default)]
     pub cell: Vec<CellPlan>,
+    /// What the experiment shall answer, each by a contrast of two cells; by default each contrast is a question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answer: Vec<AnswerPlan>,
 }
 
 /// Where to measure.
@@ -169,7 +191,13 @@ fn default_duration() -> Nanos {
     Nanos::from_secs(60)
 }
 fn default_repeats() -> u32 {
-    3
+    8
+}
+fn default_margin() -> Share {
+    Share(0.05)
+}
+fn default_order() -> Order {
+    Order::Shuffled
 }
 fn default_settle() -> Nanos {
     Nanos::from_millis(500)

@@ -30,8 +30,8 @@ pub use histograms::{
 };
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
-    CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
-    Verdict,
+    Answer, AnswerOutcome, CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe,
+    RepeatResult, RunResult, RunState, Verdict,
 };
 pub use spike_trace::SpikeTrace;
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
@@ -175,6 +175,9 @@ pub struct CpuResult {
     /// That sum as a share of the time in which it looked, in [0, 1] (stall, and tracers that look for gaps).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_share: Option<f64>,
+    /// How long was measured; 0 where it is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub measured_ns: u64,
     /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<CycleFigures>,

@@ -2,10 +2,11 @@
 
 use super::{ProbeResult, Quantiles, Spike, SpikeTrace};
 use crate::facts::Facts;
-use crate::plan::Plan;
+use crate::plan::{Plan, Statistic};
 use crate::record::{InterruptRecord, IpiRecord, RateRecord};
 use crate::units::CpuId;
 use crate::warning::Warning;
+use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,10 @@ pub struct RunResult {
     pub facts: Facts,
     /// The cells, in the plan's order.
     pub cells: Vec<CellResult>,
-    /// Comparisons between cells.
+    /// Answers to the questions of the plan, or to those that its cells ask.
+    #[serde(default)]
+    pub answers: Vec<Answer>,
+    /// Comparisons between cells that differ in one thing.
     pub comparisons: Vec<Comparison>,
     /// Against the plan's limit.
     pub verdict: Verdict,
@@ -112,6 +116,9 @@ pub struct CellResult {
 pub struct RepeatResult {
     /// Its number, from 1.
     pub repeat: u32,
+    /// The block of repeats in which it ran: only within a block are the cells in an order drawn at random.
+    #[serde(default)]
+    pub block: u32,
     /// Why it is not complete; absent when it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -131,6 +138,15 @@ pub struct RepeatProbe {
     /// Absent without samples.
     #[serde(flatten)]
     pub quantiles: Option<Quantiles>,
+    /// With missed periods counted, as in [`CpuResult`](super::CpuResult).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected: Option<Quantiles>,
+    /// Gaps above the threshold per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gaps_per_s: Option<f64>,
+    /// Share of the time that they took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_share: Option<f64>,
 }
 
 /// What a load achieved.
@@ -164,7 +180,7 @@ pub struct NoiseFloor {
     pub steal_ns: Option<u64>,
 }
 
-/// One statistic of one probe in one cell against the first cell.
+/// One statistic of one probe in two cells that differ in one thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The cell compared with.
@@ -173,30 +189,78 @@ pub struct Comparison {
     pub cell: String,
     /// The probe, joined to its series with a `/` if it has several.
     pub probe: String,
-    /// `p50`, `p99` or `max`.
-    pub statistic: String,
+    /// The statistic: one value per repeat, that of its worst CPU.
+    pub statistic: Statistic,
+    /// Whether it decides. All others are exploratory: they show where to look, and prove nothing.
+    pub primary: bool,
     /// Median over repeats in the baseline.
-    pub baseline_ns: u64,
+    pub baseline_value: f64,
     /// Median over repeats in the cell.
-    pub cell_ns: u64,
-    /// `better`, `worse`, `no_effect`, or `too_few_repeats` to tell.
-    pub outcome: Outcome,
-    /// Probability of a difference this large if there were none (exact permutation test over repeats,
-    /// corrected for the number of comparisons); absent with too few repeats.
+    pub cell_value: f64,
+    /// Unit of the values: `ns`, `share` or `per_s`.
+    pub unit: String,
+    /// How many times the baseline's values those of the cell are; absent where values are 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p_value: Option<f64>,
+    pub ratio: Option<f64>,
+    /// Lower end of its 95 % interval; absent where the repeats do not bound it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_low: Option<f64>,
+    /// Upper end of its 95 % interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_high: Option<f64>,
+    /// What may be said.
+    pub outcome: Outcome,
+    /// Two-sided p-value of no difference, corrected for the number of comparisons: of primary ones by Holm, of
+    /// exploratory ones by Benjamini and Hochberg.
+    pub p_value: f64,
+    /// Repeats of the smaller side.
+    pub repeats: u32,
+    /// Where it cannot be told: about how many repeats more would tell, if they are as these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more_repeats: Option<u32>,
+    /// Why `better` is refused: a load did less than in the baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
-/// What a comparison says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// Lower latency than the baseline.
-    Better,
-    /// Higher latency than the baseline.
-    Worse,
-    /// The repeats do not tell them apart.
-    NoEffect,
-    /// Too few repeats for any difference to be shown.
-    TooFewRepeats,
+words! {
+    /// What a comparison says.
+    pub enum Outcome: "an outcome" {
+        /// Lower than in the baseline, by more than the margin.
+        Better = "better",
+        /// Higher than in the baseline, by more than the margin.
+        Worse = "worse",
+        /// Any difference is within the margin.
+        Equivalent = "equivalent",
+        /// None of these is shown.
+        CannotTell = "cannot_tell",
+    }
+}
+
+/// The answer to a question of the plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The question.
+    pub question: String,
+    /// Yes, no, or why neither.
+    pub outcome: AnswerOutcome,
+    /// The answer in one sentence.
+    pub sentence: String,
+    /// What it rests on; absent where it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
+}
+
+words! {
+    /// How a question is answered.
+    pub enum AnswerOutcome: "an answer" {
+        /// As expected, by at least what matters.
+        Yes = "yes",
+        /// Any effect is smaller than what matters, or goes the other way.
+        No = "no",
+        /// The repeats do not tell.
+        CannotTell = "cannot_tell",
+        /// A cell or the probe was not measured.
+        NotMeasured = "not_measured",
+    }
 }

@@ -146,6 +146,7 @@ impl Summary {
             series: SeriesName::of(&self.name).series.map(str::to_owned),
             peer_cpu: self.peer_cpu,
             samples: self.samples,
+            measured_ns: self.measured_ns,
             quantiles: self.histogram.quantiles(),
             max_at_ns,
             spikes_dropped: self.spikes_dropped,
@@ -220,6 +221,12 @@ pub fn repeat_probe(name: SeriesName<'_>, result: &CpuResult) -> RepeatProbe {
         cpu: result.cpu,
         samples: result.samples,
         quantiles: result.quantiles,
+        corrected: result.corrected,
+        gaps_per_s: result
+            .gaps
+            .filter(|_| result.measured_ns > 0)
+            .map(|gaps| gaps as f64 * 1e9 / result.measured_ns as f64),
+        lost_share: result.lost_share,
     }
 }
 

@@ -1,0 +1,242 @@
+//! What a plan asks: the statistic that decides, the order of the slots, and the questions with their contrasts.
+
+use super::CellPlan;
+use crate::plan::Plan;
+use crate::units::as_text;
+use crate::words::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+words! {
+    /// A statistic of one repeat.
+    pub enum Statistic: "a statistic" {
+        /// The median.
+        Median = "p50" | "median",
+        /// The 0.99 quantile.
+        P99 = "p99",
+        /// The 0.999 quantile.
+        P999 = "p99.9" | "p999",
+        /// The 0.9999 quantile.
+        P9999 = "p99.99" | "p9999",
+        /// The largest sample.
+        Max = "max" | "maximum",
+        /// The share of the time that gaps took.
+        LostShare = "lost_share" | "lost",
+        /// Gaps above the threshold, per second.
+        GapRate = "gaps_per_s" | "gaps",
+    }
+}
+
+impl Statistic {
+    /// Unit of its values in results.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::LostShare => "share",
+            Self::GapRate => "per_s",
+            _ => "ns",
+        }
+    }
+}
+
+/// A statistic of a probe: `timer p99.9`, `dispatch/timerfd max`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeriesStatistic {
+    /// The series, or the probe for all its series.
+    pub series: String,
+    /// The statistic.
+    pub statistic: Statistic,
+}
+
+impl FromStr for SeriesStatistic {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((series, statistic)) = text.trim().rsplit_once(' ') else {
+            return Err(format!(
+                "`{text}` is not a probe and its statistic; write for example `timer p99.9`"
+            ));
+        };
+        Ok(Self { series: series.trim().to_owned(), statistic: statistic.parse()? })
+    }
+}
+
+impl fmt::Display for SeriesStatistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.series, self.statistic)
+    }
+}
+
+as_text!(SeriesStatistic, "timer p99.9", "A probe or one of its series, and a statistic of it");
+
+impl SeriesStatistic {
+    /// Whether it is of that series.
+    pub fn is_of(&self, series: &str) -> bool {
+        series == self.series || series.strip_prefix(&self.series).is_some_and(|rest| rest.starts_with('/'))
+    }
+}
+
+words! {
+    /// In which order the repeats of the cells run.
+    pub enum Order: "an order" {
+        /// Blocks of two repeats of each cell, each block in an order drawn at random.
+        Shuffled = "shuffled",
+        /// A B C, A B C, …: as the plan lists the cells.
+        Plan = "plan",
+    }
+}
+
+/// A relative change: `10%` or `0.1`.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Share(
+    /// 0.1 for ten percent.
+    pub f64,
+);
+
+impl FromStr for Share {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, scale) = match text.trim().strip_suffix('%') {
+            Some(percent) => (percent.trim(), 0.01),
+            None => (text.trim(), 1.0),
+        };
+        match number.parse::<f64>() {
+            Ok(value) if value.is_finite() && value > 0.0 && value * scale <= 10.0 => Ok(Self(value * scale)),
+            Ok(_) => Err(format!("`{text}` is out of range; a relative change is above 0 and at most 1000%")),
+            Err(_) => Err(format!("`{text}` is not a relative change; write for example `10%` or `0.1`")),
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", (self.0 * 1e6).round() / 1e4)
+    }
+}
+
+as_text!(Share, "10%", "A relative change, in percent or as a number: 10% or 0.1");
+
+words! {
+    /// Which way an answer of yes goes.
+    pub enum Expected: "a direction" {
+        /// The second cell has the lower values.
+        Lower = "lower",
+        /// The second cell has the higher values.
+        Higher = "higher",
+        /// Either.
+        Different = "different",
+    }
+}
+
+/// A cell, by its name or by what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum CellReference {
+    /// Its name.
+    Name(String),
+    /// Its loads and treatments, in any order; none for the idle one.
+    Parts(Vec<String>),
+}
+
+impl CellReference {
+    /// The cell of a plan that is meant.
+    pub fn find<'p>(&self, cells: &'p [CellPlan]) -> Option<&'p CellPlan> {
+        let is_meant = |cell: &&CellPlan| match self {
+            Self::Name(name) => cell.name() == *name,
+            Self::Parts(parts) => {
+                let mut wanted: Vec<&String> = parts.iter().collect();
+                let mut there: Vec<&String> = cell.loads.iter().chain(&cell.treatments).collect();
+                wanted.sort();
+                there.sort();
+                wanted == there
+            }
+        };
+        cells.iter().find(is_meant)
+    }
+}
+
+impl fmt::Display for CellReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Parts(parts) if parts.is_empty() => f.write_str("idle"),
+            Self::Parts(parts) => f.write_str(&parts.join("+")),
+        }
+    }
+}
+
+/// A question of the experiment, answered by a contrast of two cells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerPlan {
+    /// The question, one that yes or no answers.
+    pub question: String,
+    /// The two cells: the second is compared with the first.
+    pub between: [CellReference; 2],
+    /// What is compared; by default the plan's primary statistic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistic: Option<SeriesStatistic>,
+    /// The smallest effect that matters; by default the plan's margin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matters: Option<Share>,
+    /// Which way yes goes; by default lower for a treatment more, higher for a load more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Expected>,
+}
+
+impl Plan {
+    /// The statistic that decides: the plan's, else of the first probe that a limit judges (or the first) the maximum where
+    /// there is a limit, and the 0.999 quantile where there is none.
+    pub fn primary_statistic(&self) -> Option<SeriesStatistic> {
+        if let Some(primary) = &self.primary {
+            return Some(primary.clone());
+        }
+        let facts = |series: &String| crate::SeriesName::of(series).facts();
+        let series: Vec<String> = self.probe.iter().flat_map(super::ProbePlan::series_names).collect();
+        let judged = |series: &&String| facts(series).is_some_and(|facts| facts.judged);
+        let series = series.iter().find(judged).or(series.first())?.clone();
+        let counts_turns = facts(&series).is_some_and(|facts| facts.counts_turns);
+        let without_limit = if counts_turns { Statistic::LostShare } else { Statistic::P999 };
+        let statistic = if self.limit.is_some() { Statistic::Max } else { without_limit };
+        Some(SeriesStatistic { series, statistic })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_read_as_people_write_them() {
+        let parsed: SeriesStatistic = "timer p99.9".parse().unwrap();
+        assert_eq!((parsed.series.as_str(), parsed.statistic), ("timer", Statistic::P999));
+        assert_eq!(parsed.to_string(), "timer p99.9");
+        assert!(parsed.is_of("timer") && !parsed.is_of("timerlat"));
+        let dispatch: SeriesStatistic = "dispatch max".parse().unwrap();
+        assert!(dispatch.is_of("dispatch/timerfd"));
+        assert!("timer".parse::<SeriesStatistic>().unwrap_err().contains("timer p99.9"));
+        assert!("timer p98".parse::<SeriesStatistic>().unwrap_err().contains("choose"));
+    }
+
+    #[test]
+    fn shares_in_percent_and_as_numbers() {
+        assert_eq!("10%".parse::<Share>().unwrap(), "0.1".parse().unwrap());
+        assert_eq!(Share(0.05).to_string(), "5%");
+        assert!("-1%".parse::<Share>().is_err() && "ten".parse::<Share>().is_err());
+    }
+
+    #[test]
+    fn a_cell_is_found_by_name_or_by_what_is_in_it() {
+        let cell = |loads: &[&str], treatments: &[&str]| CellPlan {
+            name: None,
+            loads: loads.iter().map(ToString::to_string).collect(),
+            treatments: treatments.iter().map(ToString::to_string).collect(),
+        };
+        let cells = [cell(&[], &[]), cell(&["l3"], &["shielded"])];
+        let parts = |parts: &[&str]| CellReference::Parts(parts.iter().map(ToString::to_string).collect());
+        assert_eq!(parts(&["shielded", "l3"]).find(&cells), Some(&cells[1]));
+        assert_eq!(parts(&[]).find(&cells), Some(&cells[0]));
+        assert_eq!(CellReference::Name("l3+shielded".to_owned()).find(&cells), Some(&cells[1]));
+        assert_eq!(parts(&["l3"]).find(&cells), None);
+    }
+}

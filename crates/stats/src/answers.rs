@@ -1,0 +1,138 @@
+//! Answers to the questions of a plan: yes, no, or why neither.
+
+use crate::comparisons::{comparison_between, contrasts};
+use crate::format::format_ns;
+use whylate_core::plan::{AnswerPlan, CellPlan, CellReference, Expected, Plan, SeriesStatistic, Share};
+use whylate_core::result::{Answer, AnswerOutcome, CellResult, Comparison, Outcome};
+
+/// Answers the questions of the plan; without any, those that its cells ask.
+///
+/// `no` needs evidence too: that any effect is smaller than what matters, or goes the other way.
+pub fn answers(cells: &[CellResult], plan: &Plan, comparisons: &[Comparison]) -> Vec<Answer> {
+    let Some(primary) = plan.primary_statistic() else { return Vec::new() };
+    let generated: Vec<AnswerPlan>;
+    let questions = if plan.answer.is_empty() {
+        generated = contrasts(plan)
+            .into_iter()
+            .map(|(baseline, cell)| question(&plan.cell[baseline], &plan.cell[cell], &primary))
+            .collect();
+        &generated
+    } else {
+        &plan.answer
+    };
+    questions.iter().map(|question| answer(question, cells, plan, &primary, comparisons)).collect()
+}
+
+/// What two cells ask: about what the second has and the first has not.
+fn question(baseline: &CellPlan, cell: &CellPlan, primary: &SeriesStatistic) -> AnswerPlan {
+    let more = |of: fn(&CellPlan) -> &Vec<String>| -> Vec<&str> {
+        of(cell).iter().filter(|name| !of(baseline).contains(name)).map(String::as_str).collect()
+    };
+    let (loads, treatments) = (more(|cell| &cell.loads), more(|cell| &cell.treatments));
+    let under = if baseline.loads.is_empty() {
+        String::new()
+    } else {
+        format!(" under {}", baseline.loads.join(" and "))
+    };
+    let with = if baseline.treatments.is_empty() {
+        String::new()
+    } else {
+        format!(" with {}", baseline.treatments.join(" and "))
+    };
+    let question = match (loads.is_empty(), treatments.is_empty()) {
+        (false, true) => format!("Does {} raise {primary}{under}{with}?", loads.join(" and ")),
+        (true, false) => format!("Does {} lower {primary}{under}{with}?", treatments.join(" and ")),
+        _ => format!("Does {primary} differ between {} and {}?", baseline.name(), cell.name()),
+    };
+    let between = [CellReference::Name(baseline.name()), CellReference::Name(cell.name())];
+    AnswerPlan { question, between, statistic: None, matters: None, expect: None }
+}
+
+fn answer(
+    question: &AnswerPlan,
+    cells: &[CellResult],
+    plan: &Plan,
+    primary: &SeriesStatistic,
+    comparisons: &[Comparison],
+) -> Answer {
+    let statistic = question.statistic.as_ref().unwrap_or(primary);
+    let not_measured = |sentence: String| Answer {
+        question: question.question.clone(),
+        outcome: AnswerOutcome::NotMeasured,
+        sentence,
+        comparison: None,
+    };
+    let [Some(first), Some(second)] = question.between.each_ref().map(|it| it.find(&plan.cell)) else {
+        return not_measured("Not measured: the plan has no such cells.".to_owned());
+    };
+    let result = |cell: &CellPlan| cells.iter().find(|result| result.name == cell.name());
+    let (Some(baseline), Some(cell)) = (result(first), result(second)) else {
+        return not_measured("Not measured: the run has no such cells.".to_owned());
+    };
+    if let Some((skipped, reason)) =
+        [baseline, cell].iter().find_map(|cell| Some((&cell.name, cell.skipped.as_ref()?)))
+    {
+        return not_measured(format!("Not measured: {skipped} did not run: {reason}."));
+    }
+    let matters = question.matters.unwrap_or(plan.margin);
+    let decided = comparisons.iter().find(|it| {
+        it.primary && it.baseline == baseline.name && it.cell == cell.name && statistic == primary
+    });
+    let comparison = match decided.filter(|_| matters == plan.margin) {
+        Some(comparison) => Some(comparison.clone()),
+        None => comparison_between(baseline, cell, statistic, matters.0),
+    };
+    let Some(comparison) = comparison else {
+        return not_measured(format!("Not measured: no complete repeats with {statistic} in both cells."));
+    };
+    let expected = question.expect.unwrap_or_else(|| expected(first, second));
+    let outcome = match (comparison.outcome, expected) {
+        (Outcome::CannotTell, _) => AnswerOutcome::CannotTell,
+        (Outcome::Better, Expected::Lower | Expected::Different)
+        | (Outcome::Worse, Expected::Higher | Expected::Different) => AnswerOutcome::Yes,
+        _ => AnswerOutcome::No,
+    };
+    let sentence = sentence(outcome, &comparison, matters);
+    Answer { question: question.question.clone(), outcome, sentence, comparison: Some(comparison) }
+}
+
+/// A treatment more should help, a load more should hurt.
+fn expected(baseline: &CellPlan, cell: &CellPlan) -> Expected {
+    let has_more = |of: fn(&CellPlan) -> &Vec<String>| of(cell).len() > of(baseline).len();
+    match (has_more(|cell| &cell.loads), has_more(|cell| &cell.treatments)) {
+        (true, false) => Expected::Higher,
+        (false, true) => Expected::Lower,
+        _ => Expected::Different,
+    }
+}
+
+fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share) -> String {
+    let Comparison { probe, statistic, .. } = comparison;
+    let value = |value: f64| match comparison.unit.as_str() {
+        "ns" => format_ns(value as u64),
+        "share" => format!("{:.3} %", value * 100.0),
+        _ => format!("{value:.3} per s"),
+    };
+    let (before, after) = (value(comparison.baseline_value), value(comparison.cell_value));
+    let ratio = comparison.ratio.map(|ratio| {
+        let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
+        let (low, high) = (end(comparison.ratio_low), end(comparison.ratio_high));
+        format!(" ({ratio:.2} times, 95 % interval {low} to {high})")
+    });
+    let change = format!("{probe} {statistic} {before} -> {after}{}", ratio.unwrap_or_default());
+    match (outcome, comparison.outcome) {
+        (AnswerOutcome::Yes, _) => format!("Yes: {change}."),
+        (AnswerOutcome::No, Outcome::Equivalent) => {
+            format!("No: any effect is below {matters}: {change}.")
+        }
+        (AnswerOutcome::No, _) => format!("No, the other way: {change}."),
+        _ => {
+            let why = match (&comparison.refused, comparison.more_repeats) {
+                (Some(reason), _) => format!("; {reason}"),
+                (None, Some(more)) => format!("; about {more} more repeats would tell"),
+                (None, None) => String::new(),
+            };
+            format!("Cannot tell after {} repeats: {change}{why}.", comparison.repeats)
+        }
+    }
+}

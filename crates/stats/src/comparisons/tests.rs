@@ -1,0 +1,160 @@
+use super::*;
+use crate::answers;
+use whylate_core::CpuId;
+use whylate_core::plan::Source;
+use whylate_core::result::{AnswerOutcome, Quantiles, RateResult, RepeatResult};
+
+fn plan(text: &str) -> Plan {
+    let loads = ["a", "b"]
+        .map(|name| format!("[[load]]\nname = \"{name}\"\nkind = \"exec\"\ncommand = [\"true\"]\n"));
+    let treatments = ["t", "u"].map(|name| format!("[[treatment]]\nname = \"{name}\"\nkind = \"smt-off\"\n"));
+    let head = "name = \"test\"\n";
+    let probe = "[[probe]]\nkind = \"timer\"\n";
+    let text = format!("{head}{text}\n{probe}{}{}", loads.concat(), treatments.concat());
+    Plan::parse(&Source { name: "test.toml", text: &text }, &[]).unwrap()
+}
+
+const MATRIX: &str = "[matrix]\nloads = [[], [\"a\"]]\ntreatments = [[], [\"t\"]]\n";
+
+fn named(plan: &Plan) -> Vec<(String, String)> {
+    contrasts(plan).into_iter().map(|(a, b)| (plan.cell[a].name(), plan.cell[b].name())).collect()
+}
+
+fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+}
+
+/// A cell whose repeats have these p99.9 on CPU 1 and half of them on CPU 0.
+fn cell(name: &str, values: &[u64]) -> CellResult {
+    let probe = |cpu, p999_ns| RepeatProbe {
+        probe: "timer".to_owned(),
+        cpu: CpuId(cpu),
+        samples: 1000,
+        quantiles: Some(Quantiles {
+            p50_ns: 1000,
+            p99_ns: 2000,
+            p999_ns,
+            max_ns: 10 * p999_ns,
+            ..Quantiles::default()
+        }),
+        ..RepeatProbe::default()
+    };
+    let repeat = |(index, value): (usize, &u64)| RepeatResult {
+        repeat: index as u32 + 1,
+        block: index as u32 / 2,
+        probes: vec![probe(0, value / 2), probe(1, *value)],
+        ..RepeatResult::default()
+    };
+    CellResult {
+        name: name.to_owned(),
+        repeats: values.iter().enumerate().map(repeat).collect(),
+        ..CellResult::default()
+    }
+}
+
+const LOW: [u64; 8] = [100, 104, 98, 101, 103, 99, 102, 97];
+const HIGH: [u64; 8] = [200, 207, 198, 201, 203, 196, 205, 199];
+
+#[test]
+fn cells_are_compared_with_those_that_lack_one_thing() {
+    let matrix = plan(MATRIX);
+    let expected = pairs(&[("idle", "a"), ("idle", "t"), ("t", "a+t"), ("a", "a+t")]);
+    let mut found = named(&matrix);
+    found.sort();
+    let mut sorted = expected;
+    sorted.sort();
+    assert_eq!(found, sorted);
+    let both = plan("[[cell]]\n[[cell]]\nloads = [\"a\", \"b\"]\n[[cell]]\nname = \"twin\"\n");
+    assert_eq!(named(&both), pairs(&[("idle", "a+b"), ("idle", "twin")]));
+    let own = plan(&format!("baseline = \"t\"\n{MATRIX}"));
+    assert_eq!(named(&own), pairs(&[("t", "idle"), ("t", "a"), ("t", "a+t")]));
+}
+
+#[test]
+fn one_statistic_decides_and_the_others_are_exploratory() {
+    let plan = plan(MATRIX);
+    let cells = [cell("idle", &LOW), cell("a", &HIGH), cell("t", &LOW), cell("a+t", &LOW)];
+    let found = comparisons(&cells, &plan);
+    let primary: Vec<&Comparison> = found.iter().filter(|it| it.primary).collect();
+    assert_eq!(primary.len(), 4);
+    assert!(primary.iter().all(|it| it.statistic == Statistic::P999));
+    let outcome = |a: &str, b: &str| {
+        primary.iter().find(|it| it.baseline == a && it.cell == b).map(|it| it.outcome).unwrap()
+    };
+    assert_eq!(outcome("idle", "a"), Outcome::Worse);
+    assert_eq!(outcome("a", "a+t"), Outcome::Better);
+    assert_eq!(outcome("idle", "t"), Outcome::Equivalent);
+    let worse = primary.iter().find(|it| it.cell == "a").unwrap();
+    assert_eq!((worse.baseline_value, worse.unit.as_str(), worse.repeats), (100.5, "ns", 8));
+    let (ratio, low, high) = (worse.ratio.unwrap(), worse.ratio_low.unwrap(), worse.ratio_high.unwrap());
+    assert!((1.9..2.1).contains(&ratio) && 1.8 < low && low < ratio && ratio < high && high < 2.2);
+}
+
+#[test]
+fn incomplete_repeats_and_skipped_cells_do_not_count() {
+    let plan = plan(MATRIX);
+    let mut cells = [cell("idle", &LOW), cell("a", &HIGH), cell("t", &LOW), cell("a+t", &LOW)];
+    for repeat in &mut cells[1].repeats {
+        repeat.error = Some("cut off".to_owned());
+    }
+    cells[3].skipped = Some("no SMT".to_owned());
+    let found = comparisons(&cells, &plan);
+    assert!(found.iter().all(|it| it.cell == "t" && it.baseline == "idle"), "{found:?}");
+    let answers = answers(&cells, &plan, &found);
+    let by_question = |text: &str| answers.iter().find(|it| it.question.contains(text)).unwrap();
+    assert_eq!(by_question("a raise").outcome, AnswerOutcome::NotMeasured);
+    assert!(by_question("t lower timer p99.9 under a").sentence.contains("no SMT"));
+}
+
+#[test]
+fn few_repeats_cannot_tell() {
+    let plan = plan("[[cell]]\n[[cell]]\nloads = [\"a\"]\n");
+    let cells = [cell("idle", &LOW[..2]), cell("a", &HIGH[..2])];
+    let found = comparisons(&cells, &plan);
+    assert!(found.iter().all(|it| it.outcome == Outcome::CannotTell), "{found:?}");
+}
+
+#[test]
+fn better_is_refused_where_the_load_did_less() {
+    let plan = plan(MATRIX);
+    let rates = |mean: f64| vec![RateResult { load: "a".to_owned(), mean, ..RateResult::default() }];
+    let mut cells = [cell("idle", &LOW), cell("a", &HIGH), cell("t", &LOW), cell("a+t", &LOW)];
+    cells[1].rates = rates(100.0);
+    cells[3].rates = rates(80.0);
+    let found = comparisons(&cells, &plan);
+    let refused = found.iter().find(|it| it.primary && it.baseline == "a").unwrap();
+    assert_eq!(refused.outcome, Outcome::CannotTell);
+    assert_eq!(refused.refused.as_deref(), Some("load a did 20 % less than in a"));
+    let answers = answers(&cells, &plan, &found);
+    let answer = answers.iter().find(|it| it.question == "Does t lower timer p99.9 under a?").unwrap();
+    assert_eq!(answer.outcome, AnswerOutcome::CannotTell);
+    assert!(answer.sentence.contains("20 % less"), "{}", answer.sentence);
+}
+
+#[test]
+fn questions_are_answered_by_their_contrast() {
+    let question =
+        "[[answer]]\nquestion = \"Does t help?\"\nbetween = [[\"a\"], [\"a\", \"t\"]]\nmatters = \"10%\"\n";
+    let plan = plan(&format!("{question}{MATRIX}"));
+    let answered = |values: &[u64]| {
+        let cells = [cell("idle", &LOW), cell("a", &HIGH), cell("t", &LOW), cell("a+t", values)];
+        answers(&cells, &plan, &comparisons(&cells, &plan)).remove(0)
+    };
+    let yes = answered(&LOW);
+    assert_eq!(yes.outcome, AnswerOutcome::Yes, "{}", yes.sentence);
+    assert!(yes.sentence.starts_with("Yes: timer p99.9 200 ns -> 100 ns (0.5"), "{}", yes.sentence);
+    assert_eq!(answered(&HIGH).outcome, AnswerOutcome::No);
+    let worse: Vec<u64> = HIGH.iter().map(|value| value * 2).collect();
+    assert!(answered(&worse).sentence.starts_with("No, the other way"));
+    let mixed = [100, 400, 90, 380, 120, 350, 100, 420];
+    assert_eq!(answered(&mixed).outcome, AnswerOutcome::CannotTell);
+}
+
+#[test]
+fn values_of_zero_are_compared_without_a_ratio() {
+    let plan = plan("primary = \"timer max\"\n[[cell]]\n[[cell]]\nloads = [\"a\"]\n");
+    let cells = [cell("idle", &[0; 8]), cell("a", &HIGH)];
+    let found = comparisons(&cells, &plan);
+    let primary = found.iter().find(|it| it.primary).unwrap();
+    assert_eq!((primary.outcome, primary.ratio), (Outcome::Worse, None));
+}
