@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# How often the rules of comparison claim what is not so and find what is, on simulated machines: the table in records/.
+#
+#     benches/verdict_rules.sh [RUNS]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+WHYLATE_SIMULATED_RUNS="${1:-1000}" cargo test --release -p whylate-stats --test scenarios -- --nocapture --test-threads 1
