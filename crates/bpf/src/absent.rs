@@ -58,6 +58,11 @@ impl Object {
 }
 
 /// Says that this build has no programs.
+pub(crate) fn check_process_ids() -> Result<(), BpfError> {
+    Err(BpfError::NotBuilt)
+}
+
+/// Says that this build has no programs.
 pub(crate) fn possible_cpus() -> Result<usize, BpfError> {
     Err(BpfError::NotBuilt)
 }

@@ -7,8 +7,7 @@
 
 use crate::error::BpfError;
 use crate::events::{Event, Sizes, event};
-use crate::finder::sees_all_processes;
-use crate::object::{DISPATCH, Object, possible_cpus};
+use crate::object::{DISPATCH, Object, check_process_ids, possible_cpus};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -88,9 +87,7 @@ impl DispatchSteps {
     /// [`BpfError`] when the kernel refuses them, or has not their events; [`BpfError::Namespace`] in a container,
     /// where the ids by which threads take their places are not the kernel's.
     pub fn start() -> Result<Self, BpfError> {
-        if !sees_all_processes() {
-            return Err(BpfError::Namespace);
-        }
+        check_process_ids()?;
         let maps = vec![("dispatch_cpus", possible_cpus()? as u32)];
         let mut object = Object::load(DISPATCH, &Sizes { maps, ..Sizes::default() })?;
         for event in NEEDED {

@@ -222,6 +222,11 @@ fn has_tracepoint(btf: &Btf, tracepoint: &str) -> bool {
     btf.id_by_type_name_kind(&name, aya_obj::btf::BtfKind::Typedef).is_ok()
 }
 
+/// Whether the process ids of this process are the kernel's, by which programs tell tasks apart.
+pub(crate) fn check_process_ids() -> Result<(), BpfError> {
+    if whylate_sys::process::sees_kernel_ids() { Ok(()) } else { Err(BpfError::Namespace) }
+}
+
 /// Number of possible CPUs.
 pub(crate) fn possible_cpus() -> Result<usize, BpfError> {
     aya::util::nr_cpus().map_err(|(path, error)| BpfError::Object(format!("{path}: {error}")))
