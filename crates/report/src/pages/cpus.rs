@@ -72,7 +72,9 @@ fn row(row: &CpuRow, table: &CpuTable) -> Row {
             "state" if !row.online => Tone::Warn,
             _ => Tone::Plain,
         };
-        Cell { tone, ..(column.value)(row, table).into() }
+        // What is unknown of every CPU leaves its column out only where that is optional.
+        let unknown = || (column.importance == ALWAYS).then(|| "-".to_owned());
+        Cell { tone, ..(column.value)(row, table).or_else(unknown).into() }
     };
     let tone = if row.online { Tone::Plain } else { Tone::Soft };
     Row { tone, ..Row::of(COLUMNS.iter().map(cell)) }
