@@ -15,16 +15,16 @@ const EVENTS_MAX: usize = 5;
 /// None of the causes where no causes were looked for.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let looked_for = run.cells.iter().filter(|_| run.plan.causes);
-    let first = looked_for.flat_map(|cell| first_causes(&cell.name, &cell.spikes)).collect();
-    sections(first, run.cells.iter().flat_map(|cell| events(&cell.name, &cell.spikes)))
+    let first: Vec<FirstCause> = looked_for.flat_map(|cell| first_causes(&cell.name, &cell.spikes)).collect();
+    sections(&first, run.cells.iter().flat_map(|cell| events(&cell.name, &cell.spikes)))
 }
 
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
     let spikes = &measure.probe.spikes;
-    sections(first_causes("", spikes), events("", spikes))
+    sections(&first_causes("", spikes), events("", spikes))
 }
 
-fn sections(first: Vec<FirstCause>, events: impl IntoIterator<Item = String>) -> Vec<Section> {
+fn sections(first: &[FirstCause], events: impl IntoIterator<Item = String>) -> Vec<Section> {
     let columns = vec![
         Column::text("cell"),
         Column::text("probe"),
