@@ -8,7 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use whylate_trace::parse::bytes::ByteOrder;
 use whylate_trace::parse::format::Outline;
 use whylate_trace::parse::symbols::Symbols;
-use whylate_trace::parse::tracepoint::{Decoder, Kernel, Release, Texts};
+use whylate_trace::parse::texts::Texts;
+use whylate_trace::parse::tracepoint::{Decoder, Kernel, Release};
 
 fuzz_target!(|bytes: &[u8]| {
     let split = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

@@ -13,7 +13,8 @@ use whylate_trace::parse::format::Outline;
 use whylate_trace::parse::input::Input;
 use whylate_trace::parse::ring_buffer::{Cursor, Item, Merge, PageLayout, Pages, Wanted};
 use whylate_trace::parse::symbols::Symbols;
-use whylate_trace::parse::tracepoint::{Decoder, Kernel, Texts};
+use whylate_trace::parse::texts::Texts;
+use whylate_trace::parse::tracepoint::{Decoder, Kernel};
 use whylate_trace::parse::unpack::{Algorithm, Unpacker};
 
 macro_rules! formats {

@@ -21,7 +21,8 @@ use whylate_trace::parse::format::Outline;
 use whylate_trace::parse::input::Input;
 use whylate_trace::parse::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages, Parts};
 use whylate_trace::parse::symbols::Symbols;
-use whylate_trace::parse::tracepoint::{Decoder, Kernel, Release, Texts};
+use whylate_trace::parse::texts::Texts;
+use whylate_trace::parse::tracepoint::{Decoder, Kernel, Release};
 use whylate_trace::parse::unpack::{Algorithm, Unpacker};
 use whylate_trace::reader::{Reader as _, TraceInfo};
 

@@ -21,7 +21,8 @@ mod tracing;
 use super::ParseError;
 use super::bytes::{ByteOrder, until_nul};
 use super::input::Input;
-use super::tracepoint::{Decoder, Kernel, Release, Texts};
+use super::texts::Texts;
+use super::tracepoint::{Decoder, Kernel, Release};
 use crate::event::{Context, Event, EventKind, Frames, Name, Names, Symbol};
 use crate::reader::{Reader, Selection, TraceInfo};
 use header::{Attribute, Header};
@@ -245,7 +246,7 @@ impl PerfDataReader {
         if self.selection == Selection::All {
             let frames: Vec<Symbol> = kernel_frames(sample.chain, order).map(Symbol::Address).collect();
             if !frames.is_empty() {
-                let kind = EventKind::Stack { frames: self.texts.stack(frames) };
+                let kind = EventKind::Stack { frames: self.texts.stack(&frames) };
                 self.order.push(Event { kind, ..event });
             }
         }

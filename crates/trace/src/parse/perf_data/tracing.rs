@@ -6,7 +6,7 @@ use crate::parse::bytes::ByteOrder;
 use crate::parse::format::Outline;
 use crate::parse::input::{Input, Scan};
 use crate::parse::symbols::Symbols;
-use crate::parse::tracepoint::PrintkFormats;
+use crate::parse::printk::PrintkFormats;
 
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 /// Systems and events that a kernel can have: beyond, the file is damaged.

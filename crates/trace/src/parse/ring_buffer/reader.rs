@@ -6,7 +6,8 @@ use crate::event::{Context, Event, EventKind, Frames, Names, Symbol};
 use crate::parse::ParseError;
 use crate::parse::input::Input;
 use crate::parse::symbols::Symbols;
-use crate::parse::tracepoint::{Decoder, Texts};
+use crate::parse::texts::Texts;
+use crate::parse::tracepoint::Decoder;
 use crate::reader::{Reader, Selection, TraceInfo};
 use std::sync::OnceLock;
 

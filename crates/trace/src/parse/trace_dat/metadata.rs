@@ -5,7 +5,7 @@ use crate::parse::ParseError;
 use crate::parse::format::Outline;
 use crate::parse::input::Scan;
 use crate::parse::symbols::{Place, Symbols};
-use crate::parse::tracepoint::PrintkFormats;
+use crate::parse::printk::PrintkFormats;
 
 /// What the file keeps of the traced machine.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@
 //! `common_preempt_count` is the depth of disabled preemption; since 5.15 only its lower four bits, and the upper ones
 //! are that of disabled migration. Older real-time kernels have a field of its own for that.
 
-use super::slot::{Record, Slot};
+use super::{Record, Slot};
 use crate::event::Context;
 use crate::parse::format::EventFormat;
 
@@ -60,7 +60,7 @@ const NMI: u8 = 0x40;
 impl Flags {
     /// For a kernel whose events look like `format`; without a release, the newest kernel is assumed.
     pub(super) fn new(format: Option<&EventFormat>, release: Option<Release>) -> Self {
-        let slot = |name: &str| format.and_then(|format| Slot::of(format, name));
+        let slot = |name: &str| format.and_then(|format| format.field(name)).map(Slot::of);
         let lazy_count = slot("common_preempt_lazy_count").is_some();
         let version = release.map_or((u32::MAX, 0), |release| release.version);
         let realtime = release.is_some_and(|release| release.realtime);

@@ -1,8 +1,8 @@
 use super::context::Flags;
-use super::slot::Record;
 use super::*;
 use crate::event::{Context, NoiseSource, OsnoiseSample, Symbol, TimerlatContext, Vector};
 use crate::parse::format::Outline;
+use crate::parse::printk::PrintkFormats;
 
 const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
 \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
