@@ -11,15 +11,17 @@
 
 mod table;
 
+use super::format::Record;
 use super::text::Text;
 use super::texts::Texts;
-use super::tracepoint::{Machine, Planning, Record, SlotList};
+use super::tracepoint::{Machine, Planning, SlotList};
 use crate::event::{EventKind, Name, Symbol, Task, TaskState, Vector};
 use std::sync::LazyLock;
 use table::EVENTS;
 use whylate_core::CpuId;
 
-/// The fields of one event, by the names that they have in its format description.
+/// The fields of one event, by the names that they have in its format description. Most have their values in records as they
+/// are, which is what methods do that are not implemented.
 ///
 /// Rules for a row: it asks for all of its fields whatever their values are, in the same order each time, since records are
 /// decoded by a plan that was made once from these calls. A field that old kernels lack is taken without `?`. What
@@ -33,17 +35,35 @@ pub(super) trait Fields<'a> {
     /// A number.
     fn number(&mut self, key: &str) -> Option<u64>;
     /// A number with a sign.
-    fn signed(&mut self, key: &str) -> Option<i64>;
+    #[inline]
+    fn signed(&mut self, key: &str) -> Option<i64> {
+        self.number(key).map(|value| value as i64)
+    }
     /// A number of 32 bits.
-    fn u32(&mut self, key: &str) -> Option<u32>;
+    #[inline]
+    fn u32(&mut self, key: &str) -> Option<u32> {
+        self.number(key).map(|value| value as u32)
+    }
     /// A number that reports of trace-cmd have under another name, `text_key`.
-    fn renamed(&mut self, key: &str, text_key: &str) -> Option<u64>;
+    #[inline]
+    fn renamed(&mut self, key: &str, _text_key: &str) -> Option<u64> {
+        self.number(key)
+    }
     /// The address of an object.
-    fn address(&mut self, key: &str) -> Option<u64>;
+    #[inline]
+    fn address(&mut self, key: &str) -> Option<u64> {
+        self.number(key)
+    }
     /// An address that text may have as a function.
-    fn code(&mut self, key: &str) -> Option<u64>;
+    #[inline]
+    fn code(&mut self, key: &str) -> Option<u64> {
+        self.number(key)
+    }
     /// A function.
-    fn symbol(&mut self, key: &str) -> Option<Symbol>;
+    #[inline]
+    fn symbol(&mut self, key: &str) -> Option<Symbol> {
+        self.number(key).map(Symbol::Address)
+    }
     /// A function that records have as a distance from the begin of the kernel's code, `KEY_offs`.
     fn caller(&mut self, key: &str) -> Option<Symbol>;
     /// A name that is the last of the fields and can have spaces.
@@ -62,11 +82,20 @@ pub(super) trait Fields<'a> {
     fn stored(&mut self, key: &str) -> Option<Name>;
 
     /// A number behind a command: `key=7`, or two words, `key 7`.
-    fn last(&mut self, key: &str) -> Option<i64>;
+    #[inline]
+    fn last(&mut self, key: &str) -> Option<i64> {
+        self.signed(key)
+    }
     /// A CPU behind a command.
-    fn cpu(&mut self, key: &str) -> Option<CpuId>;
+    #[inline]
+    fn cpu(&mut self, key: &str) -> Option<CpuId> {
+        self.u32(key).map(CpuId)
+    }
     /// A time in nanoseconds, which text has in seconds.
-    fn time(&mut self, key: &str) -> Option<u64>;
+    #[inline]
+    fn time(&mut self, key: &str) -> Option<u64> {
+        self.number(key)
+    }
     /// The state of a task that is switched away from.
     fn state(&mut self, key: &str) -> Option<TaskState>;
     /// A task.

@@ -169,7 +169,8 @@ impl<'a> Fields<'a> for Text<'a> {
     /// `S`, `R+`, `D|K`, …
     fn state(&mut self, key: &str) -> Option<TaskState> {
         let word = self.word()?;
-        let state = word.strip_prefix(key.as_bytes()).and_then(|rest| rest.strip_prefix(b"=")).unwrap_or(word);
+        let state =
+            word.strip_prefix(key.as_bytes()).and_then(|rest| rest.strip_prefix(b"=")).unwrap_or(word);
         let first = *state.first()?;
         if first == b'R' || state.ends_with(b"+") {
             return Some(TaskState::Runnable);
@@ -184,7 +185,8 @@ impl<'a> Fields<'a> for Text<'a> {
         let priority = scan::whole_i32(self.behind(priority)?)?;
         let pid = scan::whole_u32(self.behind(pid)?)?;
         let fields = self.fields;
-        let from = |at: usize| Some((at, fields[at..].strip_prefix(command_key.as_bytes())?.strip_prefix(b"=")?));
+        let from =
+            |at: usize| Some((at, fields[at..].strip_prefix(command_key.as_bytes())?.strip_prefix(b"=")?));
         // An arrow with the key behind it is longer than what can stand behind it in a command.
         let arrow = || memmem::find_iter(fields, ARROW).find_map(|at| from(at + ARROW.len()));
         let (at, command) = from(0).or_else(arrow)?;

@@ -233,13 +233,7 @@ impl Machine {
         self.emit_call(call, duration_ns, place, flags);
     }
 
-    fn emit_call(
-        &mut self,
-        call: Option<Call<'_>>,
-        duration_ns: Option<u64>,
-        place: Place,
-        flags: &[u8],
-    ) {
+    fn emit_call(&mut self, call: Option<Call<'_>>, duration_ns: Option<u64>, place: Place, flags: &[u8]) {
         if let Some(Call::Comment(comment)) = call {
             if place.at_ns >= self.from_ns {
                 self.comment(comment, place, flags);

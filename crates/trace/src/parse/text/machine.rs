@@ -2,11 +2,11 @@
 //!
 //! In: lines with their offsets. Out: events in a queue. It reads no file.
 
+use super::body::Recorded;
 use super::columns::{self, Columns};
 use super::graph;
 use super::header::{self, Remark};
 use super::prefix::{self, Prefixes};
-use super::body::Recorded;
 use super::scan;
 use super::stack::{self, Pending};
 use crate::event::{Event, EventKind, Name};
@@ -25,9 +25,12 @@ const LOSSES_MAX: usize = 1 << 20;
 struct Style {
     /// Takes a line with its offset; `false` when it is not of this style.
     take: fn(&mut Machine, &[u8], u64) -> bool,
-    /// The time in a line; `None` where what a line means depends on those before it, so that reading cannot begin anywhere.
-    time: Option<fn(&mut Machine, &[u8]) -> Option<u64>>,
+    /// The time in a line; no function where what a line means depends on those before it, so that reading cannot begin anywhere.
+    time: Option<Time>,
 }
+
+/// Finds the time in a line.
+type Time = fn(&mut Machine, &[u8]) -> Option<u64>;
 
 /// All styles. A line is tried as the style of the line before it, then as the others in this order.
 const STYLES: [Style; 3] = [

@@ -147,6 +147,9 @@ mod tests {
         assert_eq!(value(b"seq:1\tcontext:0", b"context"), Some(&b"0"[..]));
         assert_eq!(value(b"unknown=12", b"now"), None);
         assert_eq!(behind(b"irq=1 name=a b", b"name"), Some(&b"a b"[..]));
-        assert_eq!((signed(b"-1"), signed(b"18446744073709551615"), signed(b"-")), (Some(-1), Some(-1), None));
+        assert_eq!(
+            (signed(b"-1"), signed(b"18446744073709551615"), signed(b"-")),
+            (Some(-1), Some(-1), None)
+        );
     }
 }

@@ -3,12 +3,10 @@
 
 use super::Machine;
 use crate::event::{EventKind, Frames, Name, Symbol, Task, TaskState, Vector};
-use crate::parse::bytes::{ByteOrder, sign_extended};
 use crate::parse::events::{self, DecodeRecord, Fields, vector_of_reason};
-use crate::parse::format::{EventFormat, Field, Placement};
+use crate::parse::format::{self, EventFormat, Field, Place, Record, Slot};
 use crate::parse::printk;
 use crate::parse::texts::Texts;
-use whylate_core::CpuId;
 
 /// Letters of the state bits that `sched_switch` gives, lowest bit first.
 const STATE_LETTERS: [char; 8] = ['S', 'D', 'T', 't', 'X', 'Z', 'P', 'I'];
@@ -16,78 +14,6 @@ const STATE_LETTERS: [char; 8] = ['S', 'D', 'T', 't', 'X', 'Z', 'P', 'I'];
 const DEPTH_MAX: usize = 1024;
 /// Fields of an event that are used.
 const SLOTS: usize = 8;
-
-/// A record and the byte order of its numbers.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::parse) struct Record<'a> {
-    /// Its bytes, from `common_type` on.
-    pub(super) bytes: &'a [u8],
-    /// Its byte order.
-    pub(super) order: ByteOrder,
-}
-
-/// Where the value of a field is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
-    /// There is no such field.
-    #[default]
-    Absent,
-    /// A number.
-    Number,
-    /// Bytes of the field's size; to the end of the record when that is 0.
-    Inline,
-    /// Bytes where the 32 bits at the offset say, counted from the begin of the record.
-    Data,
-    /// The same, counted from the end of the field.
-    Relative,
-}
-
-/// A field in records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::parse) struct Slot {
-    offset: u32,
-    /// Bytes; 0 for what is absent.
-    size: u32,
-    signed: bool,
-    place: Place,
-}
-
-impl Slot {
-    pub(in crate::parse) fn of(field: &Field) -> Self {
-        let place = match (field.placement, field.array, field.size) {
-            (Placement::DataLocation, ..) => Place::Data,
-            (Placement::RelativeLocation, ..) => Place::Relative,
-            (_, true, _) => Place::Inline,
-            (_, false, 1 | 2 | 4 | 8) => Place::Number,
-            _ => return Self::default(),
-        };
-        Self { offset: field.offset as u32, size: field.size as u32, signed: field.signed, place }
-    }
-
-    /// A number, extended by its sign when it has one; `None` when the record is too short.
-    #[inline]
-    pub(super) fn value(self, record: Record<'_>) -> Option<u64> {
-        let width = self.size as usize;
-        let value = record.order.number(record.bytes, self.offset as usize, width)?;
-        Some(if self.signed { sign_extended(value, width) as u64 } else { value })
-    }
-
-    /// A text or an array; `None` when the record is too short.
-    #[inline]
-    pub(in crate::parse) fn bytes(self, record: Record<'_>) -> Option<&[u8]> {
-        let offset = self.offset as usize;
-        let base = match self.place {
-            Place::Inline if self.size == 0 => return record.bytes.get(offset..),
-            Place::Inline => return record.bytes.get(offset..offset.checked_add(self.size as usize)?),
-            Place::Data => 0,
-            Place::Relative => offset + 4,
-            Place::Absent | Place::Number => return None,
-        };
-        let location = record.order.u32(record.bytes, offset)?;
-        let begin = base + (location & 0xffff) as usize;
-        record.bytes.get(begin..begin + (location >> 16) as usize)
-    }
-}
 
 /// The fields that the row of an event asks for, in the order in which it does.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,20 +29,27 @@ pub(in crate::parse) struct SlotList {
 pub(super) enum Plan {
     /// Nothing of the record matters.
     Fixed(EventKind),
-    Record { decode: DecodeRecord, slots: SlotList },
+    Record {
+        decode: DecodeRecord,
+        slots: SlotList,
+    },
 }
 
 impl Plan {
     /// The plan for a format. An event that the model does not know, and one whose fields are not those that are
     /// known, becomes [`EventKind::Other`].
-    pub(super) fn of(format: &EventFormat, machine: &Machine, texts: &mut Texts) -> Self {
+    pub(super) fn of(format: &EventFormat, fields: &[Field], machine: &Machine, texts: &mut Texts) -> Self {
         let (name, record) = (format.name.as_bytes(), Record { bytes: &[], order: machine.order });
         let known = events::of(&format.system, &format.name).and_then(|row| {
-            let slots = Planned { format, list: SlotList::default() };
+            let slots = Planned { fields, list: SlotList::default() };
             let mut fields = Binary { slots, name, record, machine, texts };
             let kind = (row.plan)(&mut fields)?;
             let slots = fields.slots.list;
-            Some(if slots.count == 0 { Self::Fixed(kind) } else { Self::Record { decode: row.record, slots } })
+            Some(if slots.count == 0 {
+                Self::Fixed(kind)
+            } else {
+                Self::Record { decode: row.record, slots }
+            })
         });
         known.unwrap_or_else(|| {
             let system = (!format.system.is_empty()).then(|| texts.names.intern(&format.system));
@@ -137,7 +70,7 @@ pub(in crate::parse) trait Slots {
 
 /// Slots that are found in a format.
 pub(in crate::parse) struct Planned<'a> {
-    format: &'a EventFormat,
+    fields: &'a [Field],
     list: SlotList,
 }
 
@@ -146,8 +79,10 @@ impl Slots for Planned<'_> {
 
     fn next(&mut self, key: &str) -> Slot {
         // Kernels before 4.10 have another name for the number of a system call.
-        let old = || self.format.field("nr").filter(|_| key == "__syscall_nr");
-        let slot = self.format.field(key).or_else(old).map_or_else(Slot::default, Slot::of);
+        let slot = match format::slot(self.fields, key) {
+            Slot { place: Place::Nothing, .. } if key == "__syscall_nr" => format::slot(self.fields, "nr"),
+            slot => slot,
+        };
         if let Some(place) = self.list.slots.get_mut(self.list.count) {
             *place = slot;
         }
@@ -213,7 +148,7 @@ impl<'a, S: Slots> Binary<'a, S> {
     fn bytes(&mut self, key: &str) -> Option<&'a [u8]> {
         let slot = self.slots.next(key);
         if S::PLANNING {
-            return (!matches!(slot.place, Place::Absent | Place::Number)).then_some(&[]);
+            return slot.is_array().then_some(&[]);
         }
         slot.bytes(self.record)
     }
@@ -247,36 +182,6 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
             return (slot.place == Place::Number).then_some(0);
         }
         slot.value(self.record)
-    }
-
-    #[inline]
-    fn signed(&mut self, key: &str) -> Option<i64> {
-        self.number(key).map(|value| value as i64)
-    }
-
-    #[inline]
-    fn u32(&mut self, key: &str) -> Option<u32> {
-        self.number(key).map(|value| value as u32)
-    }
-
-    #[inline]
-    fn renamed(&mut self, key: &str, _: &str) -> Option<u64> {
-        self.number(key)
-    }
-
-    #[inline]
-    fn address(&mut self, key: &str) -> Option<u64> {
-        self.number(key)
-    }
-
-    #[inline]
-    fn code(&mut self, key: &str) -> Option<u64> {
-        self.number(key)
-    }
-
-    #[inline]
-    fn symbol(&mut self, key: &str) -> Option<Symbol> {
-        self.number(key).map(Symbol::Address)
     }
 
     /// Without symbols, the distance itself is the name.
@@ -343,21 +248,6 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
         }))
     }
 
-    #[inline]
-    fn last(&mut self, key: &str) -> Option<i64> {
-        self.signed(key)
-    }
-
-    #[inline]
-    fn cpu(&mut self, key: &str) -> Option<CpuId> {
-        self.u32(key).map(CpuId)
-    }
-
-    #[inline]
-    fn time(&mut self, key: &str) -> Option<u64> {
-        self.number(key)
-    }
-
     /// No bit of the lower eight is set for a task that wanted to go on; the one above them says that it was preempted.
     #[inline]
     fn state(&mut self, key: &str) -> Option<TaskState> {
@@ -406,7 +296,7 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
     fn stack(&mut self, size: &str, frames: &str) -> Option<Frames> {
         let (told, frames) = (self.number(size), self.slots.next(frames));
         if S::PLANNING {
-            return (frames.place == Place::Inline).then_some(Frames(0));
+            return (frames.place == Place::Array).then_some(Frames(0));
         }
         let (order, long_bytes) = (self.record.order, self.machine.long_bytes);
         let end = if long_bytes == 4 { u64::from(u32::MAX) } else { u64::MAX };

@@ -11,11 +11,11 @@ mod fields;
 mod tests;
 
 pub use context::Release;
-pub(super) use fields::{Binary, Planning, Record, Slot, SlotList};
+pub(super) use fields::{Binary, Planning, SlotList};
 
 use super::bytes::ByteOrder;
 use super::events;
-use super::format::Outline;
+use super::format::{self, EventFormat, Record, Slot};
 use super::symbols::Symbols;
 use super::texts::Texts;
 use crate::event::{Context, EventKind};
@@ -40,7 +40,7 @@ const NONE: u16 = u16::MAX;
 #[derive(Debug)]
 enum Entry {
     /// No record of it has come yet.
-    Outline(Outline),
+    Format(EventFormat),
     /// The plan; `None` when its format cannot be understood.
     Planned(Option<Plan>),
 }
@@ -48,8 +48,9 @@ enum Entry {
 impl Entry {
     #[cold]
     fn plan(&mut self, machine: &Machine, texts: &mut Texts) {
-        if let Self::Outline(outline) = self {
-            *self = Self::Planned(outline.format().ok().map(|format| Plan::of(&format, machine, texts)));
+        if let Self::Format(format) = self {
+            let fields = format.fields().ok();
+            *self = Self::Planned(fields.map(|fields| Plan::of(format, &fields, machine, texts)));
         }
     }
 }
@@ -68,7 +69,7 @@ pub(super) struct Machine {
 pub struct Decoder {
     machine: Machine,
     flags: Flags,
-    pid: Option<Slot>,
+    pid: Slot,
     /// For each id up to the largest, the place of its entry.
     by_id: Vec<u16>,
     entries: Vec<Entry>,
@@ -91,7 +92,7 @@ impl Decoder {
     /// A decoder for events of these formats; `symbols` are those of the traced kernel.
     pub fn new(
         kernel: Kernel,
-        formats: impl IntoIterator<Item = Outline>,
+        formats: impl IntoIterator<Item = EventFormat>,
         symbols: &Symbols,
         texts: &mut Texts,
     ) -> Self {
@@ -100,30 +101,31 @@ impl Decoder {
         let mut by_id = Vec::new();
         let mut wakeup_places = Vec::new();
         let mut entries = Vec::new();
-        for outline in formats.into_iter().take(usize::from(NONE)) {
-            let (id, place) = (usize::from(outline.id), entries.len() as u16);
-            if events::of(&outline.system, &outline.name).is_some_and(|row| row.of_wakeups) {
-                wakeup_places.push((place, outline.id));
+        for format in formats.into_iter().take(usize::from(NONE)) {
+            let (id, place) = (usize::from(format.id), entries.len() as u16);
+            if events::of(&format.system, &format.name).is_some_and(|row| row.of_wakeups) {
+                wakeup_places.push((place, format.id));
             }
             if id >= by_id.len() {
                 by_id.resize(id + 1, NONE);
             }
             by_id[id] = place;
-            entries.push(Entry::Outline(outline));
+            entries.push(Entry::Format(format));
         }
         // All events begin with the same fields.
         let common = entries.iter().find_map(|entry| match entry {
-            Entry::Outline(outline) => outline.format().ok(),
+            Entry::Format(format) => format.fields().ok(),
             Entry::Planned(_) => None,
         });
+        let common = common.unwrap_or_default();
         Self {
             machine: Machine {
                 order: kernel.order,
                 long_bytes: if kernel.long_bytes == 4 { 4 } else { 8 },
                 symbols: symbols.clone(),
             },
-            flags: Flags::new(common.as_ref(), kernel.release),
-            pid: common.as_ref().and_then(|format| format.field("common_pid")).map(Slot::of),
+            flags: Flags::new(&common, kernel.release),
+            pid: format::slot(&common, "common_pid"),
             by_id,
             entries,
             wakeup_places,
@@ -145,7 +147,7 @@ impl Decoder {
     /// Makes the plan of the entry at `place`, when there is none yet.
     #[inline]
     fn prepare(&mut self, place: u16, texts: &mut Texts) {
-        if let Some(entry @ Entry::Outline(_)) = self.entries.get_mut(usize::from(place)) {
+        if let Some(entry @ Entry::Format(_)) = self.entries.get_mut(usize::from(place)) {
             entry.plan(&self.machine, texts);
         }
     }
@@ -179,7 +181,7 @@ impl Decoder {
                 name: texts.names.intern(&format!("event {id} without a format")),
             },
         };
-        let pid = self.pid.and_then(|slot| slot.value(record)).map(|pid| pid as u32);
+        let pid = self.pid.value(record).map(|pid| pid as u32);
         Ok(Decoded { pid, context: self.flags.context(record), kind })
     }
 }
