@@ -1,15 +1,13 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
 use crate::histograms;
-use crate::search::FindsCauses;
 use crate::tracer;
 use crate::treating::{Held, RealTreating};
 use std::time::Duration;
-use whylate_bpf::{CauseFinder, Measured};
+use whylate_bpf::{BpfError, FindsCauses, Measured, find_causes};
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
-use whylate_host::HostRoot;
-use whylate_host::facts;
+use whylate_host::{Host, HostRoot, facts};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
 use whylate_probe::{Observer, Outcome, ProbeError, ProbeKind, ProbeSpec};
 use whylate_record::{RecordError, Recorder, Request, Ring};
@@ -49,8 +47,11 @@ pub trait Machine: Sync {
     /// Begins to record what takes the CPUs of these probes.
     ///
     /// # Errors
-    /// Why that cannot be, and what to do about it.
-    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String>;
+    /// [`BpfError`], saying what the kernel lacks or refuses.
+    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, BpfError>;
+
+    /// The files of the running machine.
+    fn running(&self) -> &HostRoot;
 
     /// Lets time pass.
     fn pause(&self, time: Duration);
@@ -88,14 +89,13 @@ const LOAD_READY_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct RealMachine {
     launcher: Launcher,
-    root: HostRoot,
+    host: Host,
 }
 
 impl RealMachine {
-    /// The machine, with the binary that measuring and loading processes are started from, and the root below which
-    /// treatments change files: `/`, unless a test has another.
-    pub fn new(launcher: Launcher, root: HostRoot) -> Self {
-        Self { launcher, root }
+    /// The machine, with the binary that measuring and loading processes are started from.
+    pub fn new(launcher: Launcher, host: Host) -> Self {
+        Self { launcher, host }
     }
 }
 
@@ -107,9 +107,9 @@ impl Machine for RealMachine {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, ProbeError> {
         match &spec.kind {
-            ProbeKind::Histograms { plan } => histograms::measure(&self.root, plan, spec, stored, observer),
-            ProbeKind::Tracer { plan } => tracer::measure(&self.root, plan, spec, stored, observer),
-            _ => whylate_probe::measure(&self.launcher, spec, stored, observer),
+            ProbeKind::Histograms { plan } => histograms::measure(&self.host, plan, spec, stored, observer),
+            ProbeKind::Tracer { plan } => tracer::measure(&self.host, plan, spec, stored, observer),
+            _ => whylate_probe::measure(&self.host.running, &self.launcher, spec, stored, observer),
         }
     }
 
@@ -120,19 +120,20 @@ impl Machine for RealMachine {
     }
 
     fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError> {
-        RealTreating::hold(&self.root, run, has_treatments)
+        RealTreating::hold(&self.host.settings, run, has_treatments)
     }
 
     fn start_trace(&self, request: &Request) -> Result<(Box<dyn Ring>, Vec<Warning>), RecordError> {
-        let (recorder, warnings) = Recorder::start(&self.root, request)?;
+        let (recorder, warnings) = Recorder::start(&self.host.settings, request)?;
         Ok((Box::new(recorder), warnings))
     }
 
-    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String> {
-        match CauseFinder::start(probes, facts) {
-            Ok(finder) => Ok(Box::new(finder)),
-            Err(error) => Err(error.to_string()),
-        }
+    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, BpfError> {
+        find_causes(&self.host.running, probes, facts)
+    }
+
+    fn running(&self) -> &HostRoot {
+        &self.host.running
     }
 
     fn pause(&self, time: Duration) {
@@ -140,7 +141,7 @@ impl Machine for RealMachine {
     }
 
     fn facts(&self) -> Facts {
-        facts::collect(&HostRoot::real()).0
+        facts::collect(&self.host.running).0
     }
 }
 

@@ -1,7 +1,7 @@
 //! One repeat of one cell: treatments, noise floor, loads, settle, probes, stop, undo. Loads are stopped and treatments
 //! are undone whatever happens.
 
-use crate::causing::Causing;
+use crate::causes::CauseSearch;
 use crate::error::RepeatError;
 use crate::experiment::{Audience, Stage};
 use crate::follow::{Event, Forward};
@@ -53,7 +53,7 @@ pub(crate) struct Repeat<'a> {
     /// `None` where the run has no treatments.
     pub(crate) treating: Option<&'a mut (dyn Treating + 'static)>,
     pub(crate) tracing: &'a mut Tracing,
-    pub(crate) causing: &'a mut Causing,
+    pub(crate) causing: &'a mut CauseSearch,
     pub(crate) cell: &'a PreparedCell,
     pub(crate) name: &'a str,
     pub(crate) repeat: u32,
@@ -211,7 +211,8 @@ impl Repeat<'_> {
         let keys: Vec<Arc<RowKey>> = specs.iter().map(|spec| Arc::new(key(spec))).collect();
         self.causing.begin(specs, self.warnings);
         // This thread looks for causes, keeps traces and stores: nothing of that shall be measured.
-        let _elsewhere = specs.first().map(|spec| Elsewhere::move_to(&spec.other_cpus));
+        let _elsewhere =
+            specs.first().map(|spec| Elsewhere::move_to(self.machine.running(), &spec.other_cpus));
         let (first, then): (Vec<_>, Vec<_>) =
             specs.iter().enumerate().partition(|(_, spec)| spec.is_companion());
         let (stop, left) = (AtomicBool::new(false), AtomicUsize::new(then.len()));
