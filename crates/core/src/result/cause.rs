@@ -62,6 +62,12 @@ impl Cause {
     }
 }
 
+impl Default for Cause {
+    fn default() -> Self {
+        Self::unattributed()
+    }
+}
+
 /// The table of causes: meaning, name, class, and the sentences of which the first that can be filled in is used (see
 /// [`Cause::sentence`]).
 macro_rules! causes {
@@ -105,7 +111,7 @@ causes! {
     /// A non-maskable interrupt's handler ran.
     Nmi = "nmi", Interrupt, ["a non-maskable interrupt ran{place}"];
     /// Another thread ran, of a priority that the task could not preempt.
-    Thread = "thread", Thread, ["{actor|a thread} ran and could not be preempted by it{place}"];
+    Thread = "thread", Thread, ["{actor|a thread} ran at a priority that the task could not preempt{place}"];
     /// Code ran with preemption off.
     PreemptOff = "preempt_off", Section, ["{actor|code} kept preemption off{place}"];
     /// Code ran with interrupts off.
