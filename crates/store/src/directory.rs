@@ -1,6 +1,6 @@
 //! Writing a run directory.
 //!
-//! Rows are kept in memory until [`RunDirectory::flush`], which is called after each stored interval and at the end of
+//! Rows are kept in memory until [`Sink::flush`], which is called after each stored interval and at the end of
 //! each cell; a flush writes one segment per table that has rows, all under the same number. What a killed process
 //! loses is what came after the last flush.
 
@@ -8,23 +8,18 @@ use crate::disk::{sync_folder, write_atomically};
 use crate::error::StoreError;
 use crate::info::{RunInfo, write_json};
 use crate::latency_records;
-use crate::rows::{CounterRow, InterruptRow, IpiRow, RateKey, RowKey, Rows, Span};
+use crate::rows::{RateKey, RowKey, Rows, Sink};
 use crate::segment;
 use crate::table::{
     Batch, CAUSES, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, IPIS, RATES, SPIKES, TABLES, Table,
     segment_name, segment_number,
 };
 use crate::traces::TRACES_FOLDER;
-use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use whylate_core::record::{
-    CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
-};
+use whylate_core::CpuId;
 use whylate_core::result::{HistogramKind, LatencyRecord, RunResult};
-use whylate_core::{CpuId, SeriesName};
 
 /// Folder of what the commands of `exec` loads printed.
 const LOADS_FOLDER: &str = "loads";
@@ -110,81 +105,6 @@ impl RunDirectory {
         info.write(&self.path)
     }
 
-    /// Keeps intervals of a probe, with their histograms, for the next flush.
-    pub fn add_intervals(&mut self, key: &Arc<RowKey>, intervals: impl IntoIterator<Item = Interval>) {
-        self.pending.intervals.extend(keyed(key, intervals, |interval| interval.series.take()));
-    }
-
-    /// Keeps spikes of a probe for the next flush.
-    pub fn add_spikes(&mut self, key: &Arc<RowKey>, spikes: impl IntoIterator<Item = SpikeRecord>) {
-        self.pending.spikes.extend(keyed(key, spikes, |spike| spike.series.take()));
-    }
-
-    /// Keeps who made spikes of a probe late for the next flush.
-    pub fn add_causes(&mut self, key: &Arc<RowKey>, causes: impl IntoIterator<Item = SpikeCauses>) {
-        self.pending.causes.extend(keyed(key, causes, |spike| spike.series.take()));
-    }
-
-    /// Keeps the interrupts that other CPUs sent over `span` while a probe ran, for the next flush.
-    pub fn add_ipis(&mut self, key: &Arc<RowKey>, span: Span, ipis: impl IntoIterator<Item = IpiRecord>) {
-        let rows = ipis.into_iter().map(|record| IpiRow { key: Arc::clone(key), span, record });
-        self.pending.ipis.extend(rows);
-    }
-
-    /// Keeps rates of a load for the next flush.
-    pub fn add_rates(&mut self, key: &Arc<RateKey>, rates: impl IntoIterator<Item = RateRecord>) {
-        self.pending.rates.extend(rates.into_iter().map(|rate| (Arc::clone(key), rate)));
-    }
-
-    /// Keeps the interrupts handled over `span` while a probe ran, for the next flush. Counts of 0 are left out.
-    pub fn add_interrupts(
-        &mut self,
-        key: &Arc<RowKey>,
-        span: Span,
-        interrupts: impl IntoIterator<Item = InterruptRecord>,
-    ) {
-        let handled = interrupts.into_iter().filter(|record| record.count > 0);
-        let rows = handled.map(|record| InterruptRow { key: Arc::clone(key), span, record });
-        self.pending.interrupts.extend(rows);
-    }
-
-    /// Keeps the kernel's counters over `span` while a probe ran, for the next flush.
-    pub fn add_counters(
-        &mut self,
-        key: &Arc<RowKey>,
-        span: Span,
-        counters: impl IntoIterator<Item = CounterRecord>,
-    ) {
-        let rows = counters.into_iter().map(|record| CounterRow { key: Arc::clone(key), span, record });
-        self.pending.counters.extend(rows);
-    }
-
-    /// Writes what was added since the last flush to the disk: one segment for each table that has rows. Does
-    /// nothing when there is none.
-    ///
-    /// # Errors
-    /// [`StoreError::DiskFull`], [`StoreError::Io`] or [`StoreError::Encode`], naming the segment. The rows are kept, so
-    /// that the flush can be tried again; all earlier segments stay readable.
-    pub fn flush(&mut self) -> Result<(), StoreError> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        let (run, pending) = (self.run.as_str(), &mut self.pending);
-        let place = Place { path: &self.path, segment: self.next_segment };
-        // `intervals` come last: they vouch for the rest of their interval.
-        place.write(&HISTOGRAMS, &pending.histogram_batch(run))?;
-        place.write(&SPIKES, &pending.spike_batch(run))?;
-        place.write(&CAUSES, &pending.cause_batch(run))?;
-        place.write(&IPIS, &pending.ipi_batch(run))?;
-        place.write(&RATES, &pending.rate_batch(run))?;
-        place.write(&INTERRUPTS, &pending.interrupt_batch(run))?;
-        place.write(&COUNTERS, &pending.counter_batch(run))?;
-        place.write(&INTERVALS, &pending.interval_batch(run))?;
-        *pending = Rows::default();
-        self.next_segment += 1;
-        Ok(())
-    }
-
     /// Writes `result.json`.
     ///
     /// # Errors
@@ -231,47 +151,45 @@ impl RunDirectory {
             .map_err(|source| StoreError::io("write", &path, source))
     }
 
-    /// The file that keeps what the command of a load prints in one attempt: `loads/<cell>-<repeat>-<attempt>-<load>.txt`.
-    /// Characters of names that do not belong in a file name become `_`.
-    pub fn load_output_path(&self, key: &RateKey) -> PathBuf {
-        let RateKey { cell, repeat, attempt, load, .. } = key;
-        self.path.join(LOADS_FOLDER).join(file_name(&format!("{cell}-{repeat}-{attempt}-{load}.txt")))
-    }
-
     /// The folder for recorded traces.
     pub fn traces_path(&self) -> PathBuf {
         self.path.join(TRACES_FOLDER)
     }
 }
 
-/// Rows of a probe, each with the key of its series, which is part of the key from then on.
-fn keyed<R>(
-    key: &Arc<RowKey>,
-    rows: impl IntoIterator<Item = R>,
-    take_series: impl Fn(&mut R) -> Option<String>,
-) -> impl Iterator<Item = (Arc<RowKey>, R)> {
-    let mut keys = SeriesKeys::new(key);
-    rows.into_iter().map(move |mut row| (keys.of(take_series(&mut row).as_deref()), row))
-}
-
-/// The keys of a probe's series: the series becomes part of the probe's name.
-struct SeriesKeys<'k> {
-    probe: &'k Arc<RowKey>,
-    series: HashMap<String, Arc<RowKey>>,
-}
-
-impl<'k> SeriesKeys<'k> {
-    fn new(probe: &'k Arc<RowKey>) -> Self {
-        Self { probe, series: HashMap::new() }
+impl Sink for RunDirectory {
+    fn rows(&mut self) -> &mut Rows {
+        &mut self.pending
     }
 
-    fn of(&mut self, series: Option<&str>) -> Arc<RowKey> {
-        let Some(series) = series else { return Arc::clone(self.probe) };
-        let known = self.series.entry(series.to_owned()).or_insert_with(|| {
-            let probe = SeriesName::in_probe(&self.probe.probe, Some(series)).to_string();
-            Arc::new(RowKey { probe, ..RowKey::clone(self.probe) })
-        });
-        Arc::clone(known)
+    fn directory(&self) -> Option<&RunDirectory> {
+        Some(self)
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let (run, pending) = (self.run.as_str(), &mut self.pending);
+        let place = Place { path: &self.path, segment: self.next_segment };
+        // `intervals` come last: they vouch for the rest of their interval.
+        place.write(&HISTOGRAMS, &pending.histogram_batch(run))?;
+        place.write(&SPIKES, &pending.spike_batch(run))?;
+        place.write(&CAUSES, &pending.cause_batch(run))?;
+        place.write(&IPIS, &pending.ipi_batch(run))?;
+        place.write(&RATES, &pending.rate_batch(run))?;
+        place.write(&INTERRUPTS, &pending.interrupt_batch(run))?;
+        place.write(&COUNTERS, &pending.counter_batch(run))?;
+        place.write(&INTERVALS, &pending.interval_batch(run))?;
+        *pending = Rows::default();
+        self.next_segment += 1;
+        Ok(())
+    }
+
+    /// `loads/<cell>-<repeat>-<attempt>-<load>.txt`; characters of names that do not belong in a file name become `_`.
+    fn load_output_path(&self, key: &RateKey) -> PathBuf {
+        let RateKey { cell, repeat, attempt, load, .. } = key;
+        self.path.join(LOADS_FOLDER).join(file_name(&format!("{cell}-{repeat}-{attempt}-{load}.txt")))
     }
 }
 

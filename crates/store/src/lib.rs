@@ -21,10 +21,10 @@ mod segment;
 mod table;
 mod traces;
 
-pub use assemble::{UNUSABLE_ROW, assemble};
+pub use assemble::{MeasuredCell, Memory, UNUSABLE_ROW, assemble};
 pub use directory::RunDirectory;
 pub use error::StoreError;
 pub use info::{CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path};
 pub use reader::{DAMAGED_SEGMENT, INCOMPLETE_INTERVAL, Reader, Segment};
-pub use rows::{CounterRow, InterruptRow, IpiRow, NOISE_FLOOR, RateKey, RowKey, Rows, Span};
+pub use rows::{CounterRow, InterruptRow, IpiRow, NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span};
 pub use whylate_core::moment::utc_text;

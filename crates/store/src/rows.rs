@@ -1,10 +1,14 @@
 //! Rows of the tables as the rest of the program knows them.
 
+use crate::directory::RunDirectory;
+use crate::error::StoreError;
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
-use whylate_core::CpuId;
 use whylate_core::record::{
     CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
 };
+use whylate_core::{CpuId, SeriesName};
 
 /// What a row of a probe belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,6 +112,105 @@ impl Rows {
             && self.rates.is_empty()
             && self.interrupts.is_empty()
             && self.counters.is_empty()
+    }
+
+    /// Keeps intervals of a probe, with their histograms, for the next flush.
+    pub fn add_intervals(&mut self, key: &Arc<RowKey>, intervals: impl IntoIterator<Item = Interval>) {
+        self.intervals.extend(keyed(key, intervals, |interval| interval.series.take()));
+    }
+
+    /// Keeps spikes of a probe for the next flush.
+    pub fn add_spikes(&mut self, key: &Arc<RowKey>, spikes: impl IntoIterator<Item = SpikeRecord>) {
+        self.spikes.extend(keyed(key, spikes, |spike| spike.series.take()));
+    }
+
+    /// Keeps who made spikes of a probe late for the next flush.
+    pub fn add_causes(&mut self, key: &Arc<RowKey>, causes: impl IntoIterator<Item = SpikeCauses>) {
+        self.causes.extend(keyed(key, causes, |spike| spike.series.take()));
+    }
+
+    /// Keeps the interrupts that other CPUs sent over `span` while a probe ran, for the next flush.
+    pub fn add_ipis(&mut self, key: &Arc<RowKey>, span: Span, ipis: impl IntoIterator<Item = IpiRecord>) {
+        let rows = ipis.into_iter().map(|record| IpiRow { key: Arc::clone(key), span, record });
+        self.ipis.extend(rows);
+    }
+
+    /// Keeps rates of a load for the next flush.
+    pub fn add_rates(&mut self, key: &Arc<RateKey>, rates: impl IntoIterator<Item = RateRecord>) {
+        self.rates.extend(rates.into_iter().map(|rate| (Arc::clone(key), rate)));
+    }
+
+    /// Keeps the interrupts handled over `span` while a probe ran, for the next flush. Counts of 0 are left out.
+    pub fn add_interrupts(
+        &mut self,
+        key: &Arc<RowKey>,
+        span: Span,
+        interrupts: impl IntoIterator<Item = InterruptRecord>,
+    ) {
+        let handled = interrupts.into_iter().filter(|record| record.count > 0);
+        let rows = handled.map(|record| InterruptRow { key: Arc::clone(key), span, record });
+        self.interrupts.extend(rows);
+    }
+
+    /// Keeps the kernel's counters over `span` while a probe ran, for the next flush.
+    pub fn add_counters(
+        &mut self,
+        key: &Arc<RowKey>,
+        span: Span,
+        counters: impl IntoIterator<Item = CounterRecord>,
+    ) {
+        let rows = counters.into_iter().map(|record| CounterRow { key: Arc::clone(key), span, record });
+        self.counters.extend(rows);
+    }
+}
+
+/// Where a repeat leaves what it brings: the run's directory, or the memory of a measurement that is only printed.
+pub trait Sink {
+    /// The rows that are kept for the next flush.
+    fn rows(&mut self) -> &mut Rows;
+
+    /// Makes what was added since the last flush safe: one segment for each table that has rows.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`], [`StoreError::Io`] or [`StoreError::Encode`], naming the segment. The rows are kept, so
+    /// that the flush can be tried again; all earlier segments stay readable.
+    fn flush(&mut self) -> Result<(), StoreError>;
+
+    /// The run's directory, if there is one.
+    fn directory(&self) -> Option<&RunDirectory>;
+
+    /// The file that keeps what the command of a load prints in one attempt.
+    fn load_output_path(&self, key: &RateKey) -> PathBuf;
+}
+
+/// Rows of a probe, each with the key of its series, which is part of the key from then on.
+fn keyed<R>(
+    key: &Arc<RowKey>,
+    rows: impl IntoIterator<Item = R>,
+    take_series: impl Fn(&mut R) -> Option<String>,
+) -> impl Iterator<Item = (Arc<RowKey>, R)> {
+    let mut keys = SeriesKeys::new(key);
+    rows.into_iter().map(move |mut row| (keys.of(take_series(&mut row).as_deref()), row))
+}
+
+/// The keys of a probe's series: the series becomes part of the probe's name.
+struct SeriesKeys<'k> {
+    probe: &'k Arc<RowKey>,
+    series: HashMap<String, Arc<RowKey>>,
+}
+
+impl<'k> SeriesKeys<'k> {
+    fn new(probe: &'k Arc<RowKey>) -> Self {
+        Self { probe, series: HashMap::new() }
+    }
+
+    fn of(&mut self, series: Option<&str>) -> Arc<RowKey> {
+        let Some(series) = series else { return Arc::clone(self.probe) };
+        let known = self.series.entry(series.to_owned()).or_insert_with(|| {
+            let probe = SeriesName::in_probe(&self.probe.probe, Some(series)).to_string();
+            Arc::new(RowKey { probe, ..RowKey::clone(self.probe) })
+        });
+        Arc::clone(known)
     }
 }
 

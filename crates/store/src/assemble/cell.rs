@@ -6,13 +6,12 @@ use crate::info::RunInfo;
 use crate::rows::{CounterRow, InterruptRow, NOISE_FLOOR, RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use whylate_core::record::{InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::{
     CellResult, CpuResult, HistogramKind, LatencyRecord, NoiseFloor, ProbeResult, RateResult, RepeatProbe,
     RepeatResult, Spike,
 };
 use whylate_core::{CpuId, SeriesName};
-use whylate_stats::summary::SPIKES_KEPT;
 use whylate_stats::throttling::{Circumstances, fair_server_in, label};
 use whylate_stats::{ProbeShape, Summary, join_parts, largest_spikes, number_events, repeat_probe};
 
@@ -26,14 +25,12 @@ pub(super) struct CellData {
     probes: BTreeMap<Place, (ProbeShape, Summary)>,
     /// The same for each repeat on its own.
     repeats: BTreeMap<(u32, Place), (ProbeShape, Summary)>,
-    /// Involuntary context switches of each probe's thread, where counted.
-    switches: BTreeMap<(String, CpuId), u64>,
+    /// What the kernel counted beside each probe on each CPU.
+    counters: BTreeMap<(String, CpuId), CounterRecord>,
     rates: BTreeMap<String, (String, Vec<RateRecord>)>,
     /// Begin and end of each probe in each repeat.
     spans: BTreeMap<(String, u32), (u64, u64)>,
     interrupts: BTreeMap<(CpuId, String), InterruptRecord>,
-    steal_ns: Option<u64>,
-    smis: Option<u64>,
     /// Who was late in the largest latency of each of the kernel's histograms.
     latency_records: BTreeMap<(CpuId, &'static str), LatencyRecord>,
     pub(super) causes: Causes,
@@ -111,7 +108,7 @@ impl CellData {
             shapes.shape(name, cpu).ok_or_else(|| format!("this version knows no probe `{}`", key.probe))?;
         let place = (shapes.position(name), key.probe.clone(), cpu);
         // A repeat keeps figures only: no spikes, one point of the timeline.
-        let new = || Summary::new(cpu, shape).of_series(name);
+        let new = || Summary::new(cpu, shape).of_series(name).with_spikes_kept(shapes.spikes_kept);
         let brief = || new().with_spikes_kept(0).with_timeline_points_max(1);
         let (_, repeat) = self.repeats.entry((key.repeat, place.clone())).or_insert_with(|| (shape, brief()));
         let (_, whole) = self.probes.entry(place).or_insert_with(|| (shape, new()));
@@ -154,12 +151,22 @@ impl CellData {
             add_counted(&mut self.noise_steal_ns, record.steal_ns);
             return;
         }
-        add_counted(&mut self.steal_ns, record.steal_ns);
-        add_counted(&mut self.smis, record.smis);
-        if let Some(switches) = record.involuntary_switches {
-            let total = self.switches.entry((row.key.probe.clone(), record.cpu)).or_insert(0);
-            *total = total.saturating_add(switches);
-        }
+        let new = || CounterRecord { cpu: record.cpu, ..CounterRecord::default() };
+        let total = self.counters.entry((row.key.probe.clone(), record.cpu)).or_insert_with(new);
+        add_counted(&mut total.steal_ns, record.steal_ns);
+        add_counted(&mut total.smis, record.smis);
+        add_counted(&mut total.involuntary_switches, record.involuntary_switches);
+        add_counted(&mut total.page_faults, record.page_faults);
+    }
+
+    /// What the kernel counted, CPU by CPU.
+    pub(super) fn counters(&self) -> Vec<CounterRecord> {
+        self.counters.values().cloned().collect()
+    }
+
+    /// A sum over all probes and CPUs; absent where nothing was counted.
+    fn counted(&self, of: impl Fn(&CounterRecord) -> Option<u64>) -> Option<u64> {
+        self.counters.values().filter_map(of).reduce(u64::saturating_add)
     }
 
     /// The figures. `executions` are the repeats that were begun, each with why it is not complete; `loads` are the
@@ -171,8 +178,9 @@ impl CellData {
         shapes: &Shapes,
         loads: &[String],
     ) -> CellResult {
+        let (steal_ns, smis) = (self.counted(|it| it.steal_ns), self.counted(|it| it.smis));
         let noise_floor = noise_floor(&self.noise, self.noise_steal_ns, info.noise_floor_threshold_ns);
-        let mut probes = finish_probes(self.probes, &self.switches, &self.causes, info, shapes);
+        let mut probes = finish_probes(self.probes, &self.counters, &self.causes, info, shapes);
         let records = &self.latency_records;
         for probe in probes.iter_mut().filter(|probe| probe.probe == "histograms") {
             for cpu in &mut probe.cpus {
@@ -187,7 +195,7 @@ impl CellData {
             probe.rates = rates_within(&rates, &spans.collect::<Vec<_>>());
         }
         let spikes = probes.iter().flat_map(|probe| probe.spikes.iter().cloned());
-        let mut spikes = largest_spikes(spikes, SPIKES_KEPT);
+        let mut spikes = largest_spikes(spikes, shapes.spikes_kept);
         number_events(&mut spikes);
         CellResult {
             spikes,
@@ -196,8 +204,8 @@ impl CellData {
             repeats: finish_repeats(self.repeats, executions),
             rates,
             interrupts: finish_interrupts(self.interrupts),
-            steal_ns: self.steal_ns,
-            smis: self.smis,
+            steal_ns,
+            smis,
             noise_floor,
             ..CellResult::default()
         }
@@ -206,7 +214,7 @@ impl CellData {
 
 fn finish_probes(
     summaries: BTreeMap<Place, (ProbeShape, Summary)>,
-    switches: &BTreeMap<(String, CpuId), u64>,
+    counters: &BTreeMap<(String, CpuId), CounterRecord>,
     causes: &Causes,
     info: &RunInfo,
     shapes: &Shapes,
@@ -220,8 +228,10 @@ fn finish_probes(
             rt_period_us: info.facts.settings.rt_period_us,
             fair_server: fair_server_in(&info.facts.kernel.release),
             measured: summary.measured(),
-            realtime: shapes.is_realtime(name, cpu),
-            involuntary_switches: switches.get(&(name.probe.to_owned(), cpu)).copied(),
+            realtime: shapes.is_realtime(name, cpu, info),
+            involuntary_switches: counters
+                .get(&(name.probe.to_owned(), cpu))
+                .and_then(|counters| counters.involuntary_switches),
         };
         let (result, mut spikes) = summary.finish();
         causes.label(&mut spikes);
@@ -239,7 +249,7 @@ fn finish_probes(
         probe.cpus =
             join_parts(results.extract_if(.., |(name, _)| SeriesName::of(name).probe == probe.probe));
         let spikes: Vec<Spike> = std::mem::take(&mut probe.spikes);
-        probe.spikes = largest_spikes(spikes, SPIKES_KEPT);
+        probe.spikes = largest_spikes(spikes, shapes.spikes_kept);
         number_events(&mut probe.spikes);
     }
     probes
