@@ -1,12 +1,13 @@
 //! What stands for the programs in a build without the feature `bpf`: nothing that can be started.
 
 use crate::error::BpfError;
-use crate::segment::Recording;
 use crate::settings::{HistogramsConfig, Measured};
 use crate::snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, HistogramKind, Spike};
 use whylate_core::{CpuId, CpuSet, Facts, Warning};
+use whylate_explain::segments::Recording;
+use whylate_host::HostRoot;
 
 /// Histograms that cannot be started: this build has no programs.
 #[derive(Debug)]
@@ -115,7 +116,7 @@ impl CauseFinder {
     ///
     /// # Errors
     /// Always [`BpfError::NotBuilt`].
-    pub fn start(_probes: &[Measured], _facts: &Facts) -> Result<Self, BpfError> {
+    pub fn start(_host: &HostRoot, _probes: &[Measured], _facts: &Facts) -> Result<Self, BpfError> {
         Err(BpfError::NotBuilt)
     }
 
@@ -176,7 +177,7 @@ impl CauseFinder {
 }
 
 /// Says that this build has no programs.
-pub fn facilities() -> Vec<Facility> {
+pub fn facilities(_host: &HostRoot) -> Vec<Facility> {
     vec![Facility { name: PROGRAMS.to_owned(), missing: Some(BpfError::NotBuilt.to_string()) }]
 }
 

@@ -8,6 +8,7 @@ use whylate_host::interrupts::Counts;
 /// Counts of interrupts that other CPUs sent, without function, caller and sender.
 #[derive(Debug)]
 pub struct IpisByKind {
+    host: HostRoot,
     cpus: CpuSet,
     /// Absent until /proc/interrupts could be read.
     before: Option<Counts>,
@@ -15,13 +16,13 @@ pub struct IpisByKind {
 
 impl IpisByKind {
     /// Begins to count on these CPUs.
-    pub fn start(cpus: &CpuSet) -> Self {
-        Self { cpus: cpus.clone(), before: Counts::read(&HostRoot::real()).ok() }
+    pub fn start(host: &HostRoot, cpus: &CpuSet) -> Self {
+        Self { host: host.clone(), cpus: cpus.clone(), before: Counts::read(host).ok() }
     }
 
     /// What was counted since the last call; nothing where /proc/interrupts cannot be read.
     pub fn take(&mut self) -> Vec<IpiRecord> {
-        self.since_last(Counts::read(&HostRoot::real()).ok())
+        self.since_last(Counts::read(&self.host).ok())
     }
 
     /// What a read that failed has not told, the next one tells.
@@ -109,7 +110,7 @@ IPI4:          7          9       Timer broadcast interrupts
             let text = format!("CPU0\n RES: {count} Rescheduling interrupts\n");
             Some(Counts::parse(&text, ""))
         };
-        let mut ipis = IpisByKind { cpus: "0".parse().unwrap(), before: None };
+        let mut ipis = IpisByKind { host: HostRoot::real(), cpus: "0".parse().unwrap(), before: None };
         assert_eq!(ipis.since_last(at(1_000)), [], "since boot, not since the begin");
         assert_eq!(found(&ipis.since_last(at(1_003))), [(0, "reschedule", 3)]);
         assert_eq!(ipis.since_last(None), []);

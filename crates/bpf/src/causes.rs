@@ -1,7 +1,6 @@
 //! What took the watched CPUs: recorded by the programs, read for the window of a spike.
 
 use crate::error::BpfError;
-use crate::explain::OWN;
 use crate::histograms::{Histograms, Watching};
 use crate::layout::{
     CPU_STATE_BYTES, IPI_COUNT_BYTES, IPI_KEY_BYTES, OWN_COMMAND, RING_STACKS, RawCounters, RawIpiCount,
@@ -10,13 +9,13 @@ use crate::layout::{
 use crate::missed::Missed;
 use crate::object::Event;
 use crate::rings::{Rings, ring_size};
-use crate::segment::{Activity, Recording, Segment, Sender, Thread};
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
 use crate::symbols::Symbols;
 use std::collections::HashMap;
 use whylate_core::record::IpiRecord;
 use whylate_core::{CpuId, CpuSet};
+use whylate_explain::segments::{Activity, OWN, Recording, Segment, Sender, Thread};
 use zerocopy::FromBytes as _;
 
 /// How many different stacks are kept.

@@ -67,9 +67,9 @@ pub use loaded::DispatchSteps;
 #[cfg(feature = "bpf")]
 mod loaded {
     use crate::error::BpfError;
-    use crate::finder::sees_all_processes;
     use crate::object::{DISPATCH, Event, Object, Sizes, possible_cpus};
     use std::os::fd::OwnedFd;
+    use whylate_sys::process;
 
     /// Without these nothing is known.
     const NEEDED: [Event; 3] = [
@@ -95,7 +95,7 @@ mod loaded {
         /// [`BpfError`] when the kernel refuses them, or has not their events; [`BpfError::Namespace`] in a container,
         /// where the ids by which threads take their places are not the kernel's.
         pub fn start() -> Result<Self, BpfError> {
-            if !sees_all_processes() {
+            if !process::sees_kernel_ids() {
                 return Err(BpfError::Namespace);
             }
             let cpus = possible_cpus()? as u32;

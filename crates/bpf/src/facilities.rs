@@ -29,7 +29,7 @@ fn histogram(kind: HistogramKind) -> String {
 
 /// Loads and attaches every program for a moment, and says of each thing that they tell whether this kernel tells it,
 /// and why not.
-pub fn facilities() -> Vec<Facility> {
+pub fn facilities(host: &HostRoot) -> Vec<Facility> {
     let facility = |name: &str, missing| Facility { name: name.to_owned(), missing };
     let cpus =
         schedule::allowed_of_this_thread().unwrap_or_else(|_| CpuSet::from_iter([schedule::current_cpu()]));
@@ -45,7 +45,7 @@ pub fn facilities() -> Vec<Facility> {
     }
     found.extend_from_slice(causes.facilities());
     found.push(facility(FUNCTION_NAMES, missing_names(&causes)));
-    found.push(facility(FLUSHES, broadcast_flushes()));
+    found.push(facility(FLUSHES, broadcast_flushes(host)));
     found
 }
 
@@ -55,8 +55,8 @@ fn missing_names(causes: &Causes) -> Option<String> {
 }
 
 /// Why flushes of the TLB of other CPUs are not seen, where the processor does them without an interrupt.
-pub(crate) fn broadcast_flushes() -> Option<String> {
-    let text = HostRoot::real().read("/proc/cpuinfo").ok().flatten()?;
+pub(crate) fn broadcast_flushes(host: &HostRoot) -> Option<String> {
+    let text = host.read("/proc/cpuinfo").ok().flatten()?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
     let reason =
         "the processor broadcasts some of them (INVLPGB): they interrupt nobody, and are not counted";

@@ -3,7 +3,6 @@
 
 use crate::by_kind::IpisByKind;
 use crate::causes::{Causes, FUNCTIONS, SENDERS};
-use crate::decompose::{Surroundings, Window, decompose};
 use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
 use crate::missed::Missed;
@@ -16,11 +15,13 @@ use std::time::{Duration, Instant};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, CauseKind, Spike};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning};
+use whylate_explain::segments::{Surroundings, Window, decompose};
 use whylate_host::HostRoot;
 use whylate_host::cpu_stat::StealTimes;
 use whylate_host::interrupts::Counts;
 use whylate_host::smi::SmiCounter;
 use whylate_stats::summary::keep_first;
+use whylate_sys::process;
 
 /// So many of the spikes that come at once are explained on each CPU, the largest first.
 const AT_ONCE_MAX: usize = 64;
@@ -52,6 +53,7 @@ struct Smis {
 
 /// Finds causes. The programs go when it is dropped.
 pub struct CauseFinder {
+    host: HostRoot,
     causes: Causes,
     cpus: CpuSet,
     probes: Vec<Probe>,
@@ -76,8 +78,8 @@ impl CauseFinder {
     ///
     /// # Errors
     /// As [`Causes::start`], and in a container whose process ids are not the kernel's.
-    pub fn start(probes: &[Measured], facts: &Facts) -> Result<Self, BpfError> {
-        if !sees_all_processes() {
+    pub fn start(host: &HostRoot, probes: &[Measured], facts: &Facts) -> Result<Self, BpfError> {
+        if !process::sees_kernel_ids() {
             return Err(BpfError::Namespace);
         }
         let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
@@ -86,18 +88,18 @@ impl CauseFinder {
         let lowest = probes.iter().map(|probe| probe.priority).min();
         config.priority_min = lowest.map_or(config.priority_min, |lowest| lowest.min(config.priority_min));
         let causes = Causes::start(&cpus, &config)?;
-        let root = HostRoot::real();
-        let counted = Counts::read(&root).unwrap_or_default();
+        let counted = Counts::read(host).unwrap_or_default();
         let lines = Counts::delta(&Counts::default(), &counted, &facts.cpu_sets.online);
         let lines = lines
             .into_iter()
             .filter_map(|record| Some((record.line.parse().ok()?, device(&record.description))))
             .collect();
         let mut warnings: Vec<Warning> = causes.facilities().iter().filter_map(warning).collect();
-        let flushes = broadcast_flushes().map(|reason| format!("flushes of other CPUs' TLB: {reason}"));
+        let flushes = broadcast_flushes(host).map(|reason| format!("flushes of other CPUs' TLB: {reason}"));
         warnings.extend(flushes.map(|text| Warning::without_fix("flushes-unseen", text)));
         let mut finder = Self {
-            counted: (!causes.knows_senders()).then(|| IpisByKind::start(&cpus)),
+            host: host.clone(),
+            counted: (!causes.knows_senders()).then(|| IpisByKind::start(host, &cpus)),
             warnings,
             causes,
             cpus,
@@ -135,8 +137,8 @@ impl CauseFinder {
             Worth::new(timers.flat_map(|probe| probe.cpus.iter().map(|cpu| (cpu, probe.spikes_kept))));
         let none = self.cpus.iter().map(|cpu| (cpu, 0));
         self.causes.keep_stacks(&none.chain(self.worth.told()).collect::<Vec<_>>())?;
-        self.smis = self.cpus.iter().filter_map(|cpu| Some((cpu, smis_of(cpu)?))).collect();
-        let steal = StealTimes::read(&HostRoot::real()).unwrap_or_default();
+        self.smis = self.cpus.iter().filter_map(|cpu| Some((cpu, smis_of(&self.host, cpu)?))).collect();
+        let steal = StealTimes::read(&self.host).unwrap_or_default();
         self.steal = self.cpus.iter().filter_map(|cpu| Some((cpu, steal.of(cpu)?))).collect();
         self.missed = self.causes.missed();
         // What was sent before, attaching the programs included, is none of the measurement's.
@@ -202,7 +204,7 @@ impl CauseFinder {
         if !bounds.is_empty() {
             self.causes.keep_stacks(&bounds)?;
         }
-        let steal = StealTimes::read(&HostRoot::real()).unwrap_or_default();
+        let steal = StealTimes::read(&self.host).unwrap_or_default();
         let missed = self.causes.missed();
         let missed_now = missed.since(&self.missed);
         self.missed = missed;
@@ -322,18 +324,12 @@ fn since_last(steal: &mut BTreeMap<CpuId, Nanos>, cpu: CpuId, now: Option<Nanos>
 }
 
 /// The counter of a CPU; `None` where there is none.
-fn smis_of(cpu: CpuId) -> Option<Smis> {
-    let counter = SmiCounter::open(&HostRoot::real(), cpu).ok()?;
+fn smis_of(host: &HostRoot, cpu: CpuId) -> Option<Smis> {
+    let counter = SmiCounter::open(host, cpu).ok()?;
     let before = counter.read().ok()?;
     // The next read may come at once: a moment before the measurement begins, this one interrupts nothing.
     let read_at = Instant::now().checked_sub(SMIS_READ_EVERY).unwrap_or_else(Instant::now);
     Some(Smis { counter, before, read_at })
-}
-
-/// Whether the process ids that this process sees are those of the kernel.
-pub(crate) fn sees_all_processes() -> bool {
-    // The first namespace has a number of its own in every kernel (PROC_PID_INIT_INO).
-    HostRoot::real().read_link("/proc/self/ns/pid").is_none_or(|name| name == "pid:[4026531836]")
 }
 
 /// The devices of a line, without its chip: what follows the last word of several that name how it is wired.

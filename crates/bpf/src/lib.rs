@@ -11,12 +11,8 @@ mod by_kind;
 mod causes;
 #[cfg(feature = "bpf")]
 mod cost;
-pub mod decompose;
-#[cfg(test)]
-mod decompose_tests;
 pub mod dispatch;
 pub mod error;
-mod explain;
 #[cfg(feature = "bpf")]
 mod facilities;
 #[cfg(feature = "bpf")]
@@ -31,10 +27,8 @@ mod missed;
 mod object;
 #[cfg(feature = "bpf")]
 mod rings;
-pub mod segment;
 mod settings;
 mod snapshot;
-mod stack;
 #[cfg(feature = "bpf")]
 mod symbols;
 #[cfg(feature = "bpf")]
@@ -49,7 +43,6 @@ pub use by_kind::IpisByKind;
 pub use causes::Causes;
 #[cfg(feature = "bpf")]
 pub use cost::{CostCounting, costs_of_all};
-pub use decompose::{Surroundings, Window, decompose};
 pub use dispatch::DispatchSteps;
 pub use error::BpfError;
 #[cfg(feature = "bpf")]

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use support::unless_refused;
-use whylate_bpf::segment::{Activity, Recording, Segment};
 use whylate_bpf::{Causes, HistogramsConfig, facilities};
 use whylate_core::{CpuId, CpuSet};
+use whylate_explain::segments::{Activity, Recording, Segment};
+use whylate_host::HostRoot;
 use whylate_sys::disturb::mapping::ChangingPage;
 use whylate_sys::schedule::Scheduling;
 use whylate_sys::{clock, schedule};
@@ -137,7 +138,9 @@ fn a_cpu_that_is_not_watched_has_nothing() {
 fn flushes_are_counted_by_function_and_sender() {
     let allowed = schedule::allowed_of_this_thread().unwrap();
     let (first, last) = (allowed.iter().next().unwrap(), last_cpu());
-    let cannot = |name: &str| facilities().into_iter().any(|one| one.name == name && one.missing.is_some());
+    let cannot = |name: &str| {
+        facilities(&HostRoot::real()).into_iter().any(|one| one.name == name && one.missing.is_some())
+    };
     if first == last || cannot("senders of interrupts") || cannot("TLB flushes by interrupts") {
         return eprintln!("skipped: one CPU, no events for senders, or flushes without interrupts");
     }
@@ -178,7 +181,7 @@ fn flushes_are_counted_by_function_and_sender() {
 
 #[test]
 fn facilities_are_tried_and_named_once() {
-    let found = facilities();
+    let found = facilities(&HostRoot::real());
     let mut names: Vec<&str> = found.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names.first(), Some(&"BPF programs"));
     names.sort_unstable();

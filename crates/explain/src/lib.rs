@@ -19,6 +19,7 @@ mod late;
 mod marker;
 mod priorities;
 mod rhythm;
+pub mod segments;
 mod spike;
 mod stacks;
 mod standstill;

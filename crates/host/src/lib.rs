@@ -20,4 +20,4 @@ pub mod task;
 pub mod threads;
 pub mod tick;
 
-pub use root::{HostError, HostRoot};
+pub use root::{Host, HostError, HostRoot};

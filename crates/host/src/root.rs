@@ -82,7 +82,7 @@ pub struct HostRoot {
 }
 
 impl HostRoot {
-    /// This machine.
+    /// This machine. For `main`, tests and examples: everything else is given a root.
     pub fn real() -> Self {
         Self::at("/")
     }
@@ -215,6 +215,15 @@ impl HostRoot {
     pub fn is_writable(&self, path: &str) -> bool {
         OpenOptions::new().write(true).open(self.path(path)).is_ok()
     }
+}
+
+/// The machine, as `main` found it; passed to everything that reads or changes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// The machine that this process runs on: its facts, counters and processes.
+    pub running: HostRoot,
+    /// Where settings are looked at and changed: the same machine, or a folder that stands for it in tests.
+    pub settings: HostRoot,
 }
 
 /// Whether the kernel's answer means "this machine does not offer it (to you)".

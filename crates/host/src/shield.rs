@@ -99,13 +99,14 @@ pub fn open_to_this_process(root: &HostRoot) -> Result<CpuSet, HostError> {
     Ok(if is_open { by_group(root)?.union(&by_affinity) } else { by_affinity })
 }
 
-/// Pins the calling thread to `cpus`. When they are shielded by a cpuset, it enters the group of the shield.
+/// Pins the calling thread to `cpus`. When a cpuset of the machine below `root` shields them, it enters the group of
+/// the shield.
 ///
 /// # Errors
 /// As [`schedule::pin_this_thread`], and when the kernel refuses the thread in the group of the shield.
-pub fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
+pub fn pin_this_thread(root: &HostRoot, cpus: &CpuSet) -> io::Result<()> {
     match schedule::pin_this_thread(cpus) {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput && enter(cpus)? => {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput && enter(root, cpus)? => {
             schedule::pin_this_thread(cpus)
         }
         other => other,
@@ -119,20 +120,19 @@ pub fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
 ///
 /// # Errors
 /// What the kernel answers when it refuses the move.
-fn enter(cpus: &CpuSet) -> io::Result<bool> {
+fn enter(root: &HostRoot, cpus: &CpuSet) -> io::Result<bool> {
     // Threads of one process enter one after another: moving the process would take those out again that are in.
     static ENTERING: Mutex<()> = Mutex::new(());
-    let root = HostRoot::real();
-    let shielded = by_group(&root).unwrap_or_default();
+    let shielded = by_group(root).unwrap_or_default();
     if shielded.is_empty() || !cpus.difference(&shielded).is_empty() {
         return Ok(false);
     }
-    let Ok(Some(hierarchy)) = Hierarchy::find(&root) else { return Ok(false) };
+    let Ok(Some(hierarchy)) = Hierarchy::find(root) else { return Ok(false) };
     let _one_at_a_time = ENTERING.lock();
-    if hierarchy.version == 2 && group_of_this_process(&root).as_deref() != Some("/") {
-        write(&root, &format!("{}/cgroup.procs", hierarchy.mount), std::process::id())?;
+    if hierarchy.version == 2 && group_of_this_process(root).as_deref() != Some("/") {
+        write(root, &format!("{}/cgroup.procs", hierarchy.mount), std::process::id())?;
     }
-    write(&root, &hierarchy.members_file(), schedule::id_of_this_thread())?;
+    write(root, &hierarchy.members_file(), schedule::id_of_this_thread())?;
     Ok(true)
 }
 

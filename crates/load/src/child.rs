@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 use whylate_core::{CpuId, MonoTime, Nanos};
+use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::memory::HugePages;
 
@@ -51,6 +52,7 @@ pub(crate) struct Context<W> {
     pub(crate) events: Receiver<Event>,
     pub(crate) interval: Nanos,
     pub(crate) duration: Option<Nanos>,
+    pub(crate) host: HostRoot,
 }
 
 impl<W: Write> Context<W> {
@@ -85,7 +87,7 @@ pub(crate) fn after(moment: MonoTime, nanos: u64) -> MonoTime {
 ///
 /// Ends when `stdin` does, or when the load's own duration is over, with success; with status 1 when the load could
 /// not run or ended early, after an error line.
-pub fn child_main<R: Read + Send + 'static, W: Write>(stdin: R, stdout: W) -> ExitCode {
+pub fn child_main<R: Read + Send + 'static, W: Write>(host: HostRoot, stdin: R, stdout: W) -> ExitCode {
     let mut reporter = Reporter::new(stdout);
     let (sender, events) = mpsc::channel();
     let spec = match read_request(stdin, sender.clone()) {
@@ -95,7 +97,8 @@ pub fn child_main<R: Read + Send + 'static, W: Write>(stdin: R, stdout: W) -> Ex
     if let Err(error) = spec.validate() {
         return fail(&mut reporter, &error);
     }
-    let mut context = Context { reporter, sender, events, interval: spec.interval, duration: spec.duration };
+    let (interval, duration) = (spec.interval, spec.duration);
+    let mut context = Context { reporter, sender, events, interval, duration, host };
     let done = match &spec.work {
         LoadWork::Memory(memory) => memory::run(memory, &mut context),
         LoadWork::Exec(exec) => exec::run(exec, &mut context),
@@ -135,12 +138,12 @@ fn read_request<R: Read + Send + 'static>(stdin: R, sender: Sender<Event>) -> Re
 }
 
 /// The CPUs that a thread of the load runs on, as an error names them.
-pub(crate) fn pin(cpus: &whylate_core::CpuSet) -> Result<(), LoadError> {
-    whylate_host::shield::pin_this_thread(cpus)
+pub(crate) fn pin(host: &HostRoot, cpus: &whylate_core::CpuSet) -> Result<(), LoadError> {
+    whylate_host::shield::pin_this_thread(host, cpus)
         .map_err(|source| LoadError::Pin { cpus: cpus.clone(), source })
 }
 
 /// The same for one CPU.
-pub(crate) fn pin_to(cpu: CpuId) -> Result<(), LoadError> {
-    pin(&whylate_core::CpuSet::single(cpu))
+pub(crate) fn pin_to(host: &HostRoot, cpu: CpuId) -> Result<(), LoadError> {
+    pin(host, &whylate_core::CpuSet::single(cpu))
 }

@@ -25,9 +25,8 @@ pub(crate) struct Accounting {
 
 impl Accounting {
     /// Begins to count on `cpus`; what cannot be read becomes a warning.
-    pub(crate) fn start(cpus: &CpuSet, warnings: &mut Vec<Warning>) -> Self {
-        let root = HostRoot::real();
-        let interrupts = read_interrupts(&root);
+    pub(crate) fn start(root: &HostRoot, cpus: &CpuSet, warnings: &mut Vec<Warning>) -> Self {
+        let interrupts = read_interrupts(root);
         if interrupts.is_none() {
             warnings.push(Warning::without_fix(
                 "no-interrupt-counts",
@@ -36,7 +35,7 @@ impl Accounting {
         }
         let mut smis = BTreeMap::new();
         for cpu in cpus.iter() {
-            match SmiCounter::open(&root, cpu).and_then(|counter| counter.read().map(|now| (counter, now))) {
+            match SmiCounter::open(root, cpu).and_then(|counter| counter.read().map(|now| (counter, now))) {
                 Ok(counter) => {
                     smis.insert(cpu, counter);
                 }
@@ -47,8 +46,8 @@ impl Accounting {
                 }
             }
         }
-        let stat = StealTimes::read(&root).ok();
-        Self { root, cpus: cpus.clone(), interrupts, stat, smis }
+        let stat = StealTimes::read(root).ok();
+        Self { root: root.clone(), cpus: cpus.clone(), interrupts, stat, smis }
     }
 
     /// What was counted since the last call, at the end of the measurement.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, SpikeRecord};
 use whylate_core::result::{HistogramKind, LatencyRecord};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning};
-use whylate_host::shield;
+use whylate_host::{HostRoot, shield};
 use whylate_sys::process::Launcher;
 use whylate_sys::tracing::BreakTracing;
 use whylate_sys::{clock, schedule};
@@ -80,21 +80,22 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
-/// Measures as `spec` says, with a stored interval of `stored`.
+/// Measures on the machine `host` as `spec` says, with a stored interval of `stored`.
 ///
 /// # Errors
 /// [`ProbeError`]; what was measured until then has been handed to the observer.
 pub fn measure(
+    host: &HostRoot,
     launcher: &Launcher,
     spec: &ProbeSpec,
     stored: Nanos,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, ProbeError> {
-    let _elsewhere = Elsewhere::move_to(&spec.other_cpus);
+    let _elsewhere = Elsewhere::move_to(host, &spec.other_cpus);
     let mut session = Session::start(launcher, spec)?;
     observer.armed(session.process());
     let mut warnings = std::mem::take(&mut session.warnings);
-    let mut accounting = Accounting::start(&spec.cpus, &mut warnings);
+    let mut accounting = Accounting::start(host, &spec.cpus, &mut warnings);
     let end_ns = session.start_ns.saturating_add(spec.duration.0);
     let mut follow =
         Follow { next_ns: session.start_ns + stored.0, stored, seen_spike: false, stopped: false };
@@ -201,24 +202,25 @@ fn batch(
 
 /// Keeps the calling thread off the measured CPUs, and puts it back when dropped.
 #[derive(Debug)]
-pub struct Elsewhere {
+pub struct Elsewhere<'a> {
+    host: &'a HostRoot,
     before: Option<CpuSet>,
 }
 
-impl Elsewhere {
+impl<'a> Elsewhere<'a> {
     /// Moves the thread to `cpus`; where there are none, it stays.
-    pub fn move_to(cpus: &CpuSet) -> Self {
+    pub fn move_to(host: &'a HostRoot, cpus: &CpuSet) -> Self {
         let before = schedule::allowed_of_this_thread().ok();
-        let moved = !cpus.is_empty() && shield::pin_this_thread(cpus).is_ok();
-        Self { before: before.filter(|_| moved) }
+        let moved = !cpus.is_empty() && shield::pin_this_thread(host, cpus).is_ok();
+        Self { host, before: before.filter(|_| moved) }
     }
 }
 
-impl Drop for Elsewhere {
+impl Drop for Elsewhere<'_> {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             // Where the CPUs have gone offline meanwhile, the kernel keeps the thread on what is left.
-            let _ = shield::pin_this_thread(before);
+            let _ = shield::pin_this_thread(self.host, before);
         }
     }
 }

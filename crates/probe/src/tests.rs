@@ -12,6 +12,7 @@ use std::time::Instant;
 use whylate_core::plan::{DispatchSource, Policy, TimerMethod};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::{CpuSet, Cycles, MonoTime, Nanos};
+use whylate_host::HostRoot;
 use whylate_sys::counter::{Calibration, CounterKind};
 use whylate_sys::schedule::{self, Scheduling};
 use whylate_sys::shared::SharedWords;
@@ -80,7 +81,10 @@ fn measure(spec: &ProbeSpec, calibration: Option<&Calibration>) -> Measured {
         }
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| child::measure(spec, memory.words(), None, &send).unwrap()).join().unwrap();
+        scope
+            .spawn(|| child::measure(&HostRoot::real(), spec, memory.words(), None, &send).unwrap())
+            .join()
+            .unwrap();
     });
     let lane = Lane::of(memory.words(), 0).unwrap();
     let (lane_spec, has_period) = (spec.lanes().remove(0), spec.period().is_some());
@@ -158,7 +162,10 @@ fn a_device_that_is_not_there_is_unavailable() {
     let spec = spec(dispatch(DispatchSource::Uio(99_999), Nanos::from_millis(1)), Nanos::from_millis(10));
     let memory = SharedWords::create(words_needed(1)).unwrap();
     let outcome = std::thread::scope(|scope| {
-        scope.spawn(|| child::measure(&spec, memory.words(), None, &|_| {})).join().unwrap()
+        scope
+            .spawn(|| child::measure(&HostRoot::real(), &spec, memory.words(), None, &|_| {}))
+            .join()
+            .unwrap()
     });
     let Failure::Unavailable(reason) = outcome.unwrap_err() else { panic!("not a missing device") };
     assert!(reason.contains("/dev/uio99999"), "{reason}");
@@ -300,7 +307,10 @@ fn a_pinned_deadline_task_is_refused_with_the_way_out() {
     spec.policy = Policy::Deadline;
     let memory = SharedWords::create(words_needed(1)).unwrap();
     let outcome = std::thread::scope(|scope| {
-        scope.spawn(|| child::measure(&spec, memory.words(), None, &|_| {})).join().unwrap()
+        scope
+            .spawn(|| child::measure(&HostRoot::real(), &spec, memory.words(), None, &|_| {}))
+            .join()
+            .unwrap()
     });
     // A pinned deadline task is refused with more than one CPU; on a machine with one it may be admitted.
     if spec.other_cpus.is_empty() {

@@ -7,6 +7,7 @@ use crate::tests::ALONE;
 use std::sync::atomic::Ordering::Relaxed;
 use whylate_core::plan::{CpuPair, Policy, RoundtripMethod};
 use whylate_core::{CpuSet, Nanos};
+use whylate_host::HostRoot;
 use whylate_sys::counter::CounterKind;
 use whylate_sys::schedule;
 use whylate_sys::shared::SharedWords;
@@ -39,7 +40,10 @@ fn spec(pair: CpuPair, methods: &[RoundtripMethod]) -> ProbeSpec {
 fn measure(spec: &ProbeSpec) -> SharedWords {
     let memory = SharedWords::create(words_needed(spec.lanes().len())).unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| child::measure(spec, memory.words(), None, &|_| {}).unwrap()).join().unwrap();
+        scope
+            .spawn(|| child::measure(&HostRoot::real(), spec, memory.words(), None, &|_| {}).unwrap())
+            .join()
+            .unwrap();
     });
     memory
 }

@@ -87,7 +87,7 @@ impl Causing {
         let watched =
             probes.iter().filter(|_| search.is_some()).flat_map(|probe| probe.cpus.iter()).collect();
         let others = cpus.difference(&watched);
-        let counted = (!others.is_empty()).then(|| IpisByKind::start(&others));
+        let counted = (!others.is_empty()).then(|| IpisByKind::start(machine.running(), &others));
         Self { search, counted, ipis_since_ns: 0 }
     }
 

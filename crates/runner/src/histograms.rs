@@ -7,7 +7,7 @@ use whylate_core::plan::HistogramsPlan;
 use whylate_core::record::Interval;
 use whylate_core::result::{HistogramKind, KernelHistogram};
 use whylate_core::{CpuId, Nanos, Warning};
-use whylate_host::HostRoot;
+use whylate_host::Host;
 use whylate_probe::{Batch, Elsewhere, Observer, Outcome, ProbeError, ProbeSpec};
 use whylate_record::RecordError;
 use whylate_record::histograms::LatencyHistograms;
@@ -19,13 +19,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Counts until the duration is over or the observer wants it to end. A machine that cannot count them loses the
 /// histograms and nothing else: that is a warning.
 pub(crate) fn measure(
-    host: &HostRoot,
+    host: &Host,
     plan: &HistogramsPlan,
     spec: &ProbeSpec,
     stored: Nanos,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, ProbeError> {
-    let _elsewhere = Elsewhere::move_to(&spec.other_cpus);
+    let _elsewhere = Elsewhere::move_to(&host.running, &spec.other_cpus);
     let config = HistogramsConfig {
         cpus: spec.cpus.clone(),
         kinds: plan.kinds.clone(),
@@ -33,7 +33,7 @@ pub(crate) fn measure(
         priority_max: plan.priority_max,
         task: plan.task.clone().map(TaskFilter::Command),
     };
-    let (histograms, warnings) = match LatencyHistograms::start(host, &config, plan.source, false) {
+    let (histograms, warnings) = match LatencyHistograms::start(&host.settings, &config, plan.source, false) {
         Ok(started) => started,
         Err(error) => return Ok(Outcome { warnings: vec![not_counted(&error)], ..Outcome::default() }),
     };

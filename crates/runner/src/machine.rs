@@ -8,8 +8,7 @@ use std::time::Duration;
 use whylate_bpf::{CauseFinder, Measured};
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
-use whylate_host::HostRoot;
-use whylate_host::facts;
+use whylate_host::{Host, HostRoot, facts};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
 use whylate_probe::{Observer, Outcome, ProbeError, ProbeKind, ProbeSpec};
 use whylate_record::{RecordError, Recorder, Request, Ring};
@@ -52,6 +51,9 @@ pub trait Machine: Sync {
     /// Why that cannot be, and what to do about it.
     fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String>;
 
+    /// The files of the running machine.
+    fn running(&self) -> &HostRoot;
+
     /// Lets time pass.
     fn pause(&self, time: Duration);
 
@@ -88,14 +90,13 @@ const LOAD_READY_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct RealMachine {
     launcher: Launcher,
-    root: HostRoot,
+    host: Host,
 }
 
 impl RealMachine {
-    /// The machine, with the binary that measuring and loading processes are started from, and the root below which
-    /// treatments change files: `/`, unless a test has another.
-    pub fn new(launcher: Launcher, root: HostRoot) -> Self {
-        Self { launcher, root }
+    /// The machine, with the binary that measuring and loading processes are started from.
+    pub fn new(launcher: Launcher, host: Host) -> Self {
+        Self { launcher, host }
     }
 }
 
@@ -107,9 +108,9 @@ impl Machine for RealMachine {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, ProbeError> {
         match &spec.kind {
-            ProbeKind::Histograms { plan } => histograms::measure(&self.root, plan, spec, stored, observer),
-            ProbeKind::Tracer { plan } => tracer::measure(&self.root, plan, spec, stored, observer),
-            _ => whylate_probe::measure(&self.launcher, spec, stored, observer),
+            ProbeKind::Histograms { plan } => histograms::measure(&self.host, plan, spec, stored, observer),
+            ProbeKind::Tracer { plan } => tracer::measure(&self.host, plan, spec, stored, observer),
+            _ => whylate_probe::measure(&self.host.running, &self.launcher, spec, stored, observer),
         }
     }
 
@@ -120,19 +121,23 @@ impl Machine for RealMachine {
     }
 
     fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError> {
-        RealTreating::hold(&self.root, run, has_treatments)
+        RealTreating::hold(&self.host.settings, run, has_treatments)
     }
 
     fn start_trace(&self, request: &Request) -> Result<(Box<dyn Ring>, Vec<Warning>), RecordError> {
-        let (recorder, warnings) = Recorder::start(&self.root, request)?;
+        let (recorder, warnings) = Recorder::start(&self.host.settings, request)?;
         Ok((Box::new(recorder), warnings))
     }
 
     fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String> {
-        match CauseFinder::start(probes, facts) {
+        match CauseFinder::start(&self.host.running, probes, facts) {
             Ok(finder) => Ok(Box::new(finder)),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    fn running(&self) -> &HostRoot {
+        &self.host.running
     }
 
     fn pause(&self, time: Duration) {
@@ -140,7 +145,7 @@ impl Machine for RealMachine {
     }
 
     fn facts(&self) -> Facts {
-        facts::collect(&HostRoot::real()).0
+        facts::collect(&self.host.running).0
     }
 }
 

@@ -211,7 +211,8 @@ impl Repeat<'_> {
         let keys: Vec<Arc<RowKey>> = specs.iter().map(|spec| Arc::new(key(spec))).collect();
         self.causing.begin(specs, self.warnings);
         // This thread looks for causes, keeps traces and stores: nothing of that shall be measured.
-        let _elsewhere = specs.first().map(|spec| Elsewhere::move_to(&spec.other_cpus));
+        let _elsewhere =
+            specs.first().map(|spec| Elsewhere::move_to(self.machine.running(), &spec.other_cpus));
         let (first, then): (Vec<_>, Vec<_>) =
             specs.iter().enumerate().partition(|(_, spec)| spec.is_companion());
         let (stop, left) = (AtomicBool::new(false), AtomicUsize::new(then.len()));

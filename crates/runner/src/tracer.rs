@@ -12,7 +12,7 @@ use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::warning::push_once;
 use whylate_core::{Nanos, Warning};
-use whylate_host::HostRoot;
+use whylate_host::{Host, HostRoot};
 use whylate_probe::{
     Batch, Elsewhere, LaneSpec, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress,
 };
@@ -65,14 +65,15 @@ fn keep_what_measures(groups: &mut Vec<Vec<ProbeSpec>>) {
 /// # Errors
 /// [`ProbeError`] when the kernel refuses the tracer, or its lines cannot be read.
 pub(crate) fn measure(
-    root: &HostRoot,
+    host: &Host,
     plan: &TracerPlan,
     spec: &ProbeSpec,
     stored: Nanos,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, ProbeError> {
-    let _elsewhere = Elsewhere::move_to(&spec.other_cpus);
-    let (mut session, mut warnings) = TracerSession::start(root, plan, &spec.cpus).map_err(failed)?;
+    let _elsewhere = Elsewhere::move_to(&host.running, &spec.other_cpus);
+    let (mut session, mut warnings) =
+        TracerSession::start(&host.settings, plan, &spec.cpus).map_err(failed)?;
     let start_ns = clock::now().0.saturating_add(spec.warmup.0);
     let mut collector = Collector::new(spec, plan, start_ns);
     let end_ns = start_ns.saturating_add(spec.duration.0);

@@ -69,6 +69,20 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
+/// When a process started, in clock ticks since boot (field 22 of proc_pid_stat(5)): with its number this tells it from
+/// a later one. `None` when there is no such process.
+pub fn started_ticks(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the name in brackets, which may hold anything.
+    stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Whether the process ids that this process sees are those of the kernel: not so in most containers.
+pub fn sees_kernel_ids() -> bool {
+    // The first namespace has a number of its own in every kernel (PROC_PID_INIT_INO).
+    std::fs::read_link("/proc/self/ns/pid").map_or(true, |name| name.as_os_str() == "pid:[4026531836]")
+}
+
 /// Ends this process at once, without destructors: for a watchdog that finds a thread spinning past its end.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit takes any status and does not return; nothing of this process is used afterwards.

@@ -16,15 +16,6 @@ impl Task {
         Ok(Self::parse(pid, tid, &stat))
     }
 
-    /// The process that this code runs in.
-    ///
-    /// # Errors
-    /// As [`HostRoot::read`].
-    pub fn this_process() -> Result<Option<Self>, HostError> {
-        let pid = std::process::id();
-        Self::find(&HostRoot::real(), pid, pid)
-    }
-
     fn parse(pid: u32, tid: u32, stat: &str) -> Option<Self> {
         let (begin, end) = (stat.find('(')?, stat.rfind(')')?);
         let name = stat.get(begin + 1..end)?.to_owned();
@@ -99,7 +90,8 @@ mod tests {
     #[test]
     fn this_thread_is_found_and_another_start_is_another_thread() {
         let root = HostRoot::real();
-        let task = Task::this_process().unwrap().unwrap();
+        let pid = std::process::id();
+        let task = Task::find(&root, pid, pid).unwrap().unwrap();
         assert!(task.is_alive(&root));
         assert!(!task.is_kernel_thread(&root));
         assert!(!task.affinity(&root).unwrap().is_empty());

@@ -5,6 +5,7 @@
 
 mod dependencies;
 mod documents;
+mod host_root;
 mod leftovers;
 mod places;
 mod sizes;
@@ -81,6 +82,7 @@ fn check_texts(files: &[TextFile]) -> Vec<Violation> {
     for source in &sources {
         violations.extend(unsafe_code::check(source));
         violations.extend(leftovers::check(source));
+        violations.extend(host_root::check(source));
     }
     for file in files {
         let source = sources.iter().find(|source| source.path == file.path);

@@ -57,12 +57,14 @@ fn line_of(text: &str, byte: usize) -> usize {
     text.as_bytes()[..byte].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Test code by its place: the conventions of Cargo, and `tests.rs` beside the module that it tests.
+/// Test code by its place: the conventions of Cargo, and `tests.rs`, `tests_*.rs` or `*_tests.rs` beside the module that
+/// it tests.
 fn is_test_file(path: &str) -> bool {
     let folders = ["tests/", "benches/", "examples/"];
     let in_folder =
         folders.iter().any(|folder| path.starts_with(folder) || path.contains(&format!("/{folder}")));
-    in_folder || path.ends_with("/tests.rs")
+    let name = path.rsplit('/').next().unwrap_or_default();
+    in_folder || name == "tests.rs" || name.starts_with("tests_") || name.ends_with("_tests.rs")
 }
 
 /// Where `word` stands, not as a part of a longer word.

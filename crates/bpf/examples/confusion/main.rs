@@ -78,7 +78,7 @@ fn try_plant(plant: Plant, seconds: u64) -> Outcome<Row> {
     let cpus = if plant == Plant::Migration { online.clone() } else { CpuSet::from_iter([last]) };
     let priority = plant.priority();
     let measured = Measured { cpus: cpus.clone(), is_timer: false, priority, spikes_kept: usize::MAX };
-    let mut finder = CauseFinder::start(&[measured], &facts)?;
+    let mut finder = CauseFinder::start(&HostRoot::real(), &[measured], &facts)?;
     let (sender, said) = channel();
     let mut measuring = start(plant, last, seconds, sender)?;
     let (causes, planted) = follow(&mut finder, &said, &cpus, &mut measuring)?;

@@ -4,19 +4,19 @@ mod tracing;
 
 use crate::arguments::CheckArguments;
 use crate::exit::Ending;
-use crate::{machine, output};
+use crate::output;
 use anyhow::{Context, Result};
 use whylate_core::CpuSelector;
 use whylate_host::cpu_table::Sampler;
-use whylate_host::facts;
+use whylate_host::{Host, facts};
 use whylate_report::terminal;
 
-pub(super) fn execute(arguments: &CheckArguments) -> Result<Ending> {
+pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending> {
     if arguments.tracing {
-        return tracing::execute(arguments);
+        return tracing::execute(arguments, host);
     }
-    let root = machine::root();
-    let (facts, warnings) = facts::collect(&root);
+    let root = &host.settings;
+    let (facts, warnings) = facts::collect(root);
     let default = if facts.cpu_sets.isolated.intersection(&facts.cpu_sets.online).is_empty() {
         CpuSelector::Last
     } else {
@@ -29,10 +29,10 @@ pub(super) fn execute(arguments: &CheckArguments) -> Result<Ending> {
         context.allowed = context.online.clone();
     }
     let targets = selector.resolve(&context, None).with_context(|| format!("--cpus {selector}"))?;
-    let table = Sampler::start(&root)
+    let table = Sampler::start(root)
         .and_then(|mut sampler| sampler.table(&facts))
         .context("reading what runs on the CPUs")?;
-    let result = facts::check(&root, &facts, &targets, &table, warnings).context("checking this machine")?;
+    let result = facts::check(root, &facts, &targets, &table, warnings).context("checking this machine")?;
     if arguments.json {
         output::print_json(&result)?;
     } else {

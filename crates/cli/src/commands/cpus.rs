@@ -2,7 +2,7 @@
 
 use crate::arguments::CpusArguments;
 use crate::exit::Ending;
-use crate::{machine, output, signals};
+use crate::{output, signals};
 use anyhow::{Context, Result, bail};
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,29 +10,28 @@ use std::time::{Duration, Instant};
 use whylate_core::result::CpuTable;
 use whylate_core::{CpuSelector, CpuSet, Facts};
 use whylate_host::cpu_table::Sampler;
-use whylate_host::facts;
+use whylate_host::{Host, facts};
 use whylate_report::terminal;
 
 /// Moves to the top left and clears from there.
 const CLEAR: &str = "\u{1b}[H\u{1b}[J";
 
-pub(super) fn execute(arguments: &CpusArguments) -> Result<Ending> {
+pub(super) fn execute(arguments: &CpusArguments, host: &Host) -> Result<Ending> {
     if arguments.interval.0 < 10_000_000 || arguments.interval.0 > 3_600_000_000_000 {
         bail!("--interval {} is out of range; it is 10ms to 1h", arguments.interval);
     }
     let interval = Duration::from_nanos(arguments.interval.0);
     let stop = signals::watch()?;
-    let root = machine::root();
-    let (facts, _) = facts::collect(&root);
+    let (facts, _) = facts::collect(&host.settings);
     let wanted = wanted(arguments.cpus.as_ref(), &facts)?;
-    let mut sampler = Sampler::start(&root).context("counting interrupts")?;
+    let mut sampler = Sampler::start(&host.settings).context("counting interrupts")?;
     loop {
         let stopped = pause(interval, &stop);
         if stopped && arguments.watch {
             return Ok(Ending::Pass);
         }
         // CPUs come and go, settings change: the facts are read anew each time.
-        let (facts, unread) = facts::collect(&root);
+        let (facts, unread) = facts::collect(&host.settings);
         let mut table = sampler.table(&facts).context("reading what runs on the CPUs")?;
         table.warnings.extend(unread.into_iter().filter(|warning| warning.code == "fact-unreadable"));
         if let Some(wanted) = &wanted {

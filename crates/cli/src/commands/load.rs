@@ -13,6 +13,7 @@ use whylate_core::plan::EventPace;
 use whylate_core::record::RateRecord;
 use whylate_core::result::{LOAD_FORMAT, LoadResult, RateResult};
 use whylate_core::{Bytes, BytesPerSec, CpuSelector, CpuSet, Facts, Nanos};
+use whylate_host::{Host, facts};
 use whylate_load::{EventKind, EventSpec, ExecSpec, Load, LoadSpec, LoadStatus, LoadWork, MemorySpec};
 
 /// How long a load may take to be ready.
@@ -20,8 +21,8 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-pub(super) fn execute(command: LoadCommand) -> Result<Ending> {
-    let (facts, _) = machine::facts();
+pub(super) fn execute(command: LoadCommand, host: &Host) -> Result<Ending> {
+    let (facts, _) = facts::collect(&host.running);
     match command {
         LoadCommand::Memory(arguments) => {
             let spec = memory_spec(&arguments, &facts)?;

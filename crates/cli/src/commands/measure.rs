@@ -16,12 +16,13 @@ use whylate_core::plan::{
 };
 use whylate_core::result::{MEASURE_FORMAT, MeasureResult};
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning};
-use whylate_host::facts::preflight;
+use whylate_host::facts::{self, preflight};
+use whylate_host::{Host, HostRoot};
 use whylate_probe::{Options, ProbeSpec, measure, resolve};
 use whylate_stats::summary::SPIKES_KEPT;
 
-pub(super) fn execute(command: MeasureCommand) -> Result<Ending> {
-    let (facts, warnings) = machine::facts();
+pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
+    let (facts, warnings) = facts::collect(&host.running);
     match command {
         MeasureCommand::Timer(arguments) => {
             let cpus = timer_cpus(&arguments, &facts)?;
@@ -36,22 +37,22 @@ pub(super) fn execute(command: MeasureCommand) -> Result<Ending> {
                 break_above: arguments.break_above,
                 hold_cpu_dma_latency: !arguments.probe.no_cpu_dma_latency,
             });
-            run(&plan, &cpus, facts, warnings, arguments.until_samples, arguments.probe)
+            run(&host.running, &plan, &cpus, facts, warnings, arguments.until_samples, arguments.probe)
         }
         MeasureCommand::Stall(arguments) => {
             let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
             let plan = stall_plan(&arguments)?;
-            run(&plan, &cpus, facts, warnings, None, arguments.probe)
+            run(&host.running, &plan, &cpus, facts, warnings, None, arguments.probe)
         }
         MeasureCommand::Dispatch(arguments) => {
             let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
             let plan = dispatch_plan(&arguments)?;
-            run(&plan, &cpus, facts, warnings, Some(arguments.samples), arguments.probe)
+            run(&host.running, &plan, &cpus, facts, warnings, Some(arguments.samples), arguments.probe)
         }
         MeasureCommand::Roundtrip(arguments) => {
             let target = machine::cpus("--cpus", &CpuSelector::Last, &facts)?;
             let plan = roundtrip_plan(&arguments)?;
-            run(&plan, &target, facts, warnings, arguments.samples, arguments.probe)
+            run(&host.running, &plan, &target, facts, warnings, arguments.samples, arguments.probe)
         }
     }
 }
@@ -133,6 +134,7 @@ fn timer_cpus(arguments: &TimerArguments, facts: &Facts) -> Result<CpuSet> {
 }
 
 fn run(
+    host: &HostRoot,
     plan: &ProbePlan,
     cpus: &CpuSet,
     facts: Facts,
@@ -154,14 +156,14 @@ fn run(
     warnings.extend(more);
     let meter = Meter::new(arguments.printing.quiet || arguments.printing.json, duration);
     let hook = Hook::new(arguments.on_threshold);
-    let causes = arguments.causes.then(|| cause_finder(&spec, &facts)).transpose()?;
+    let causes = arguments.causes.then(|| cause_finder(host, &spec, &facts)).transpose()?;
     if let Some(causes) = &causes {
         warnings.extend_from_slice(causes.warnings());
     }
     let figures = Figures::new(&spec, arguments.spikes, meter, hook, signals::watch()?);
     let mut figures = figures.with_causes(causes);
     let stored = Nanos((duration.0 / 60).clamp(1_000_000_000, 60_000_000_000));
-    let outcome = measure(&machine::launcher()?, &spec, stored, &mut figures)
+    let outcome = measure(host, &machine::launcher()?, &spec, stored, &mut figures)
         .with_context(|| format!("measuring {} on CPU {}", spec.name(), spec.cpus))?;
     // What the preflight has found already needs not be said again in other words.
     warnings = outcome.warnings.into_iter().fold(warnings, |mut known, warning| {
@@ -187,8 +189,8 @@ fn run(
 }
 
 /// Begins to record what takes the measured CPUs, which the user has asked for.
-fn cause_finder(spec: &ProbeSpec, facts: &Facts) -> Result<CauseFinder> {
+fn cause_finder(host: &HostRoot, spec: &ProbeSpec, facts: &Facts) -> Result<CauseFinder> {
     let measured =
         whylate_runner::measured(spec).context("--causes: this probe does not tell its late moments")?;
-    CauseFinder::start(&[measured], facts).context("--causes")
+    CauseFinder::start(host, &[measured], facts).context("--causes")
 }

@@ -14,7 +14,8 @@ use whylate_core::plan::builtin;
 use whylate_core::plan::{Plan, Source};
 use whylate_core::result::{RunResult, RunState, Verdict};
 use whylate_core::{Nanos, Warning};
-use whylate_host::facts::preflight;
+use whylate_host::Host;
+use whylate_host::facts::{self, preflight};
 use whylate_probe::Progress;
 use whylate_runner::{
     Audience, Experiment, RealMachine, RunOptions, Stage, check_tracers, check_treatments, prepare,
@@ -25,9 +26,9 @@ use whylate_store::{Reader, RunInfo, StoreError, assemble, default_path};
 /// The plan that runs when none is named.
 const DEFAULT_PLAN: &str = "quick";
 
-pub(super) fn execute(arguments: &RunArguments) -> Result<Ending> {
-    let machine = RealMachine::new(machine::launcher()?, machine::root());
-    let recovered = recover_treatments(&machine::root());
+pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
+    let machine = RealMachine::new(machine::launcher()?, host.clone());
+    let recovered = recover_treatments(&host.settings);
     if let Some(warning) = &recovered {
         output::message(&format!("note: {}", warning.text));
     }
@@ -36,8 +37,8 @@ pub(super) fn execute(arguments: &RunArguments) -> Result<Ending> {
     let (path, info) = match &arguments.resume {
         Some(path) => {
             let prepare = |plan: Plan| {
-                let experiment = prepare(plan, machine::facts().0, arguments.strict)?;
-                check_tracers(check_treatments(experiment, &machine::root())?, &machine::root())
+                let experiment = prepare(plan, facts::collect(&host.running).0, arguments.strict)?;
+                check_tracers(check_treatments(experiment, &host.settings)?, &host.settings)
             };
             let reader = Reader::open(path)?;
             let mut screen =
@@ -46,7 +47,7 @@ pub(super) fn execute(arguments: &RunArguments) -> Result<Ending> {
             screen.finish();
             (path.clone(), info)
         }
-        None => begin(arguments, &machine, quiet, asked_to_stop, recovered)?,
+        None => begin(arguments, host, &machine, quiet, asked_to_stop, recovered)?,
     };
     conclude(&path, &info, arguments.printing.json)
 }
@@ -54,16 +55,17 @@ pub(super) fn execute(arguments: &RunArguments) -> Result<Ending> {
 /// Runs a plan into a new directory.
 fn begin(
     arguments: &RunArguments,
+    host: &Host,
     machine: &RealMachine,
     quiet: bool,
     asked_to_stop: Arc<AtomicBool>,
     recovered: Option<Warning>,
 ) -> Result<(PathBuf, RunInfo)> {
     let plan = read_plan(arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN), &arguments.overrides)?;
-    let (facts, mut warnings) = machine::facts();
+    let (facts, mut warnings) = facts::collect(&host.running);
     let experiment = prepare(plan, facts, arguments.strict)?;
-    let experiment = check_treatments(experiment, &machine::root())?;
-    let experiment = check_tracers(experiment, &machine::root())?;
+    let experiment = check_treatments(experiment, &host.settings)?;
+    let experiment = check_tracers(experiment, &host.settings)?;
     warnings.extend(recovered);
     warnings.extend(preflight(&experiment.facts, &experiment.target));
     if arguments.strict && experiment.facts.privileges.realtime_priority_max == 0 {

@@ -15,21 +15,21 @@ use whylate_core::record::SpikeRecord;
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, RECORDING_FORMAT, RecordedTrace, RecordingResult};
 use whylate_core::{Facts, Nanos, Warning};
 use whylate_explain::{KeptMoment, explain_kept};
-use whylate_host::HostRoot;
-use whylate_host::facts::preflight;
+use whylate_host::Host;
+use whylate_host::facts::{self, preflight};
 use whylate_probe::{Batch, Observer, Outcome, ProbeSpec, Progress, measure, resolve};
 use whylate_record::{Keeper, Kept, RankedFiles, RecordError, Recorder, Request, own_command};
 use whylate_stats::summary::SPIKES_KEPT;
 use whylate_trace::parse;
 
-pub(super) fn execute(command: TraceCommand) -> Result<Ending> {
+pub(super) fn execute(command: TraceCommand, host: &Host) -> Result<Ending> {
     match command {
-        TraceCommand::Record(arguments) => record(&arguments),
+        TraceCommand::Record(arguments) => record(&arguments, host),
     }
 }
 
-fn record(arguments: &TraceRecordArguments) -> Result<Ending> {
-    let (facts, mut warnings) = machine::facts();
+fn record(arguments: &TraceRecordArguments, host: &Host) -> Result<Ending> {
+    let (facts, mut warnings) = facts::collect(&host.running);
     let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
     check(arguments)?;
     let path = output_path(arguments)?;
@@ -43,7 +43,7 @@ fn record(arguments: &TraceRecordArguments) -> Result<Ending> {
         buffer: arguments.buffer.unwrap_or_else(|| arguments.profile.buffer()),
         events: arguments.events.clone(),
     };
-    let (recorder, more) = Recorder::start(&HostRoot::real(), &request)?;
+    let (recorder, more) = Recorder::start(&host.running, &request)?;
     warnings.extend(more);
     let worst = arguments.worst.unwrap_or(1);
     let keeper = Keeper::new(Box::new(recorder), arguments.until, worst);
@@ -53,7 +53,7 @@ fn record(arguments: &TraceRecordArguments) -> Result<Ending> {
     let figures = Figures::new(&spec, KEPT_SPIKES, meter, Hook::new(None), asked_to_stop);
     let mut watch = Watch { figures, keeper, names, failed: None };
     let stored = Nanos::from_secs(1);
-    let outcome = measure(&machine::launcher()?, &spec, stored, &mut watch);
+    let outcome = measure(&host.running, &machine::launcher()?, &spec, stored, &mut watch);
     finish(arguments, watch, outcome.map_err(anyhow::Error::from), &spec, facts, warnings)
 }
 

@@ -2,24 +2,23 @@
 
 use crate::arguments::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
 use crate::exit::Ending;
-use crate::{machine, output, signals};
+use crate::{output, signals};
 use anyhow::{Result, bail};
 use std::sync::atomic::Ordering;
 use whylate_core::Warning;
 use whylate_core::plan::TreatmentKind;
 use whylate_core::result::{ChangeHolder, ChangeState, TREAT_FORMAT, TreatChange, TreatResult};
-use whylate_host::HostRoot;
-use whylate_host::facts;
+use whylate_host::{Host, HostRoot, facts};
 use whylate_treat::journal::TREATMENTS;
 use whylate_treat::{
     Before, Change, Guard, Holder, JournalPlace, Planned, Planner, Surroundings, TreatError, restore,
 };
 
-pub(super) fn execute(command: TreatCommand) -> Result<Ending> {
+pub(super) fn execute(command: TreatCommand, host: &Host) -> Result<Ending> {
     match command {
-        TreatCommand::Apply(command) => apply(command),
+        TreatCommand::Apply(command) => apply(command, &host.settings),
         TreatCommand::Status(printing) => status(printing),
-        TreatCommand::Restore(printing) => take_back(printing),
+        TreatCommand::Restore(printing) => take_back(printing, &host.settings),
     }
 }
 
@@ -27,12 +26,11 @@ fn place() -> JournalPlace {
     JournalPlace::of_this_machine(TREATMENTS)
 }
 
-fn apply(command: ApplyCommand) -> Result<Ending> {
+fn apply(command: ApplyCommand, root: &HostRoot) -> Result<Ending> {
     let (kind, applying) = command.into_parts();
-    let root = machine::root();
     // What a killed run left is not what the treatment shall be planned on.
-    let recovered = if applying.dry_run { None } else { whylate_runner::recover_treatments(&root) };
-    let (facts, _) = facts::collect(&root);
+    let recovered = if applying.dry_run { None } else { whylate_runner::recover_treatments(root) };
+    let (facts, _) = facts::collect(root);
     let surroundings = Surroundings::new(root.clone(), &facts, None);
     let treatment = kind.kind();
     let mut planned = kind
@@ -40,7 +38,7 @@ fn apply(command: ApplyCommand) -> Result<Ending> {
         .map_err(|source| TreatError::Impossible { treatment: treatment.to_owned(), source })?;
     planned.warnings.extend(recovered);
     if applying.dry_run {
-        let changes = preview(treatment, &planned.changes, &root)?;
+        let changes = preview(treatment, &planned.changes, root)?;
         return print(&applying.printing, "dry_run", changes, None, planned.warnings);
     }
     make(&kind, planned, &surroundings, applying)
@@ -113,8 +111,8 @@ fn status(printing: TreatPrinting) -> Result<Ending> {
     print(&printing, "status", changes, None, warnings)
 }
 
-fn take_back(printing: TreatPrinting) -> Result<Ending> {
-    let report = restore(&place(), &machine::root())?;
+fn take_back(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
+    let report = restore(&place(), root)?;
     let changes = report.outcomes.iter().map(TreatChange::from);
     let warnings = report.journal_error.iter().map(|error| Warning::without_fix("journal", error));
     let restored = report.is_complete();

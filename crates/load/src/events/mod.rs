@@ -20,6 +20,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use whylate_core::{CpuId, CpuSet, MonoTime, Warning};
+use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::schedule::allowed_of_this_thread;
 
@@ -75,6 +76,7 @@ fn hire<W: Write>(spec: &EventSpec, context: &Context<W>) -> Result<(Crew, Recei
         let (start, started) = mpsc::channel();
         let worker = Worker {
             cpu,
+            host: context.host.clone(),
             spec: spec.clone(),
             shared: Arc::clone(&crew.shared),
             sender: context.sender.clone(),
@@ -115,7 +117,7 @@ fn prepare<W: Write>(crew: &Crew, spec: &EventSpec, context: &mut Context<W>) ->
     let others = allowed_of_this_thread().map(|allowed| allowed.difference(&spec.cpus)).unwrap_or_default();
     if !others.is_empty() {
         // Without it the report costs a thread some microseconds per interval, nothing more.
-        let _ = pin(&others);
+        let _ = pin(&context.host, &others);
     }
     Ok(true)
 }
@@ -149,6 +151,7 @@ fn each_of(cpus: &CpuSet) -> String {
 /// One thread.
 struct Worker {
     cpu: CpuId,
+    host: HostRoot,
     spec: EventSpec,
     shared: Arc<Shared>,
     /// Tells that the thread is ready, or why it cannot run.
@@ -173,7 +176,7 @@ impl Worker {
     }
 
     fn act(&self) -> Result<(), LoadError> {
-        pin_to(self.cpu)?;
+        pin_to(&self.host, self.cpu)?;
         let workers = self.spec.cpus.len();
         let mut act = make(self.spec.kind, &self.spec, workers)?;
         let _ = self.details.send(act.describe());
@@ -197,7 +200,7 @@ impl Worker {
 
     /// Runs on the CPU that shall be hit, so that it runs the load's address space.
     fn be_hit(&self) -> Result<(), LoadError> {
-        pin_to(self.cpu)?;
+        pin_to(&self.host, self.cpu)?;
         if self.is_started() {
             while !self.shared.stop.load(Relaxed) {
                 std::hint::spin_loop();

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use whylate_core::CpuSet;
+use whylate_host::HostRoot;
 
 /// In place of a CPU list: wherever the supervisor may run.
 pub(super) const ANYWHERE: &str = "-";
@@ -18,15 +19,15 @@ const STATUS_CANNOT_RUN: u8 = 126;
 ///
 /// Does not return when the command could be run. Otherwise the reason is on standard error and the status is 126,
 /// as a shell's would be.
-pub fn exec_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let reason = become_command(&arguments.into_iter().collect::<Vec<_>>());
+pub fn exec_main(host: &HostRoot, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let reason = become_command(host, &arguments.into_iter().collect::<Vec<_>>());
     // Standard error is the output file of the load.
     let _ = writeln!(std::io::stderr(), "whylate: {reason}");
     ExitCode::from(STATUS_CANNOT_RUN)
 }
 
 /// Why it did not become the command.
-fn become_command(arguments: &[OsString]) -> String {
+fn become_command(host: &HostRoot, arguments: &[OsString]) -> String {
     let [parent, cpus, _, command, rest @ ..] = arguments else {
         return "this subcommand is for whylate itself".to_owned();
     };
@@ -38,7 +39,7 @@ fn become_command(arguments: &[OsString]) -> String {
     }
     if cpus != ANYWHERE {
         let pinned = match cpus.to_string_lossy().parse::<CpuSet>() {
-            Ok(cpus) => pin(&cpus).map_err(|error| error.to_string()),
+            Ok(cpus) => pin(host, &cpus).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         if let Err(error) = pinned {

@@ -40,12 +40,12 @@ struct Crew {
 
 /// Runs the load until the context says stop or its duration is over.
 pub(crate) fn run<W: Write>(spec: &MemorySpec, context: &mut Context<W>) -> Result<(), LoadError> {
-    check_memory(spec, &HostRoot::real())?;
+    check_memory(spec, &context.host)?;
     let mut crew = hire(spec, context)?;
     let Some(pages) = wait_prepared(&crew, spec, context)? else {
         return Ok(());
     };
-    move_aside(spec);
+    move_aside(spec, &context.host);
     for start in crew.starts.drain(..) {
         // A worker that is gone is found by the reporting loop.
         let _ = start.send(());
@@ -91,6 +91,7 @@ fn hire<W: Write>(spec: &MemorySpec, context: &Context<W>) -> Result<Crew, LoadE
         let (sender, start) = mpsc::channel();
         let worker = Worker {
             cpu,
+            host: context.host.clone(),
             index,
             spec: spec.clone(),
             shared: Arc::clone(&crew.shared),
@@ -158,11 +159,11 @@ fn warnings(spec: &MemorySpec, pages: &HugePages, kernels: Kernels) -> Vec<Warni
 }
 
 /// Keeps the reporting thread off the CPUs of the workers where there are others.
-fn move_aside(spec: &MemorySpec) {
+fn move_aside(spec: &MemorySpec, host: &HostRoot) {
     let others = allowed_of_this_thread().map(|allowed| allowed.difference(&spec.cpus)).unwrap_or_default();
     if !others.is_empty() {
         // Without it the report costs a worker some microseconds per interval, nothing more.
-        let _ = pin(&others);
+        let _ = pin(host, &others);
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 use whylate_core::CpuId;
+use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::memory::{Buffer, Random};
 
@@ -66,6 +67,7 @@ impl Shared {
 /// One thread.
 pub(crate) struct Worker {
     pub(crate) cpu: CpuId,
+    pub(crate) host: HostRoot,
     pub(crate) index: usize,
     pub(crate) spec: MemorySpec,
     pub(crate) shared: Arc<Shared>,
@@ -84,7 +86,7 @@ impl Worker {
     }
 
     fn prepare_and_move(&self) -> Result<(), LoadError> {
-        pin_to(self.cpu)?;
+        pin_to(&self.host, self.cpu)?;
         let spec = &self.spec;
         let bytes = spec.working_set.0 as usize;
         let mut buffer = Buffer::allocate(bytes, spec.huge_pages, spec.node)

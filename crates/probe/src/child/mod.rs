@@ -29,6 +29,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Barrier, Mutex};
 use whylate_core::{CpuId, MonoTime, Nanos, Warning};
+use whylate_host::HostRoot;
 use whylate_sys::counter::{Hardware, KernelClock};
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{allocation, clock, process, schedule};
@@ -51,9 +52,9 @@ pub enum Message {
 }
 
 /// Entry point of the measuring process: `arguments` are those behind the hidden command.
-pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+pub fn main(host: &HostRoot, arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
-    match run(&words) {
+    match run(host, &words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             send(&match failure {
@@ -79,7 +80,7 @@ impl From<String> for Failure {
     }
 }
 
-fn run(arguments: &[String]) -> Result<(), Failure> {
+fn run(host: &HostRoot, arguments: &[String]) -> Result<(), Failure> {
     let ([text, parent] | [text, parent, _]) = arguments else {
         return Err("the measuring process takes two or three arguments".to_owned().into());
     };
@@ -90,7 +91,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let memory = memory.map_err(|error| format!("cannot map the shared memory: {error}"))?;
     let table = arguments.get(2).map(|number| dispatch_parts::table(number)).transpose();
     let table = table.map_err(|error| format!("cannot map the steps of dispatches: {error}"))?;
-    measure(&spec, memory.words(), table.as_ref().map(SharedWords::words), &send)
+    measure(host, &spec, memory.words(), table.as_ref().map(SharedWords::words), &send)
 }
 
 fn send(message: &Message) {
@@ -103,6 +104,7 @@ fn send(message: &Message) {
 
 /// What every measuring thread shares.
 struct Team<'a> {
+    host: &'a HostRoot,
     spec: &'a ProbeSpec,
     header: Header<'a>,
     /// Passed when each thread is set up (or has failed), when the start is set, and when all have ended.
@@ -133,6 +135,7 @@ impl Team<'_> {
 
 /// Measures with one thread per CPU, into `words`.
 pub(crate) fn measure(
+    host: &HostRoot,
     spec: &ProbeSpec,
     words: &[AtomicU64],
     dispatch_table: Option<&[AtomicU64]>,
@@ -150,6 +153,7 @@ pub(crate) fn measure(
     let lanes = lanes.ok_or_else(too_short)?;
     let roles = roles(spec);
     let team = Team {
+        host,
         spec,
         header,
         barrier: Barrier::new(roles.len() + 1),

@@ -12,7 +12,7 @@ use whylate_sys::schedule::{self, Scheduling};
 pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     let spec = team.spec;
     if !spec.other_cpus.is_empty()
-        && let Err(error) = shield::pin_this_thread(&spec.other_cpus)
+        && let Err(error) = shield::pin_this_thread(team.host, &spec.other_cpus)
     {
         team.warn(Warning::without_fix(
             "main-thread-not-moved",
@@ -52,7 +52,7 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
 
 /// Prepares the calling measuring thread.
 pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
-    shield::pin_this_thread(&CpuSet::single(cpu))
+    shield::pin_this_thread(team.host, &CpuSet::single(cpu))
         .map_err(|error| format!("CPU {cpu}: cannot pin a thread there: {error}"))?;
     let wanted = scheduling(team);
     if wanted != Scheduling::Other

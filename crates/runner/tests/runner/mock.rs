@@ -3,7 +3,7 @@
 use crate::ring::{MockRing, spikes_now};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tempfile::TempDir;
 use whylate_bpf::{BpfError, Measured};
@@ -12,6 +12,7 @@ use whylate_core::plan::{Source, TreatmentKind};
 use whylate_core::record::{InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, CauseKind, Spike, TreatChange};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
+use whylate_host::HostRoot;
 use whylate_load::{LoadError, LoadSpec, LoadWork};
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec, Progress};
 use whylate_record::{RecordError, Request, Ring};
@@ -317,6 +318,11 @@ impl Machine for MockMachine {
         let ring = MockRing { record: Arc::clone(&self.record), failing: self.failing_trace };
         ring.start(request)?;
         Ok((Box::new(ring), vec![Warning::without_fix("mock-trace", "no idle states")]))
+    }
+
+    fn running(&self) -> &HostRoot {
+        static RUNNING: LazyLock<HostRoot> = LazyLock::new(HostRoot::real);
+        &RUNNING
     }
 
     fn find_causes(&self, probes: &[Measured], _: &Facts) -> Result<Box<dyn FindsCauses>, String> {

@@ -10,7 +10,6 @@ pub use record::{Contents, Entry, Fate, Holder, JOURNAL_FORMAT, State};
 
 pub(crate) use record::Record;
 
-use crate::change::Task;
 use crate::error::TreatError;
 use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsString;
@@ -20,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_core::moment::utc_text;
 use whylate_host::HostRoot;
+use whylate_sys::process;
 
 /// Environment variable with the folder of whylate's state.
 pub const STATE_VARIABLE: &str = "WHYLATE_STATE_DIR";
@@ -134,13 +134,12 @@ impl Holder {
     pub fn this_process(command: &str, run: Option<&str>, kept: bool, root: &HostRoot) -> Self {
         let boot_id = boot_id(root);
         let since_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let task = Task::this_process().ok().flatten();
         Self {
             command: command.to_owned(),
             run: run.map(str::to_owned),
             kept,
             pid: std::process::id(),
-            start_ticks: task.map_or(0, |task| task.start_ticks),
+            start_ticks: process::started_ticks(std::process::id()).unwrap_or(0),
             boot_id,
             since_s,
         }
@@ -148,8 +147,7 @@ impl Holder {
 
     /// Whether its process still runs.
     pub fn is_alive(&self) -> bool {
-        let now = Task::find(&HostRoot::real(), self.pid, self.pid).ok().flatten();
-        now.is_some_and(|task| task.start_ticks == self.start_ticks)
+        process::started_ticks(self.pid) == Some(self.start_ticks)
     }
 
     /// When it began: RFC 3339, UTC.

@@ -2,13 +2,13 @@
 
 use crate::arguments::CheckArguments;
 use crate::exit::Ending;
-use crate::{machine, output};
+use crate::output;
 use anyhow::Result;
 use whylate_bpf::{Facility, HistogramsConfig};
 use whylate_core::CpuSet;
 use whylate_core::plan::Tracer;
 use whylate_core::result::{HistogramKind, HistogramSource, TRACING_FORMAT, TracingFacility, TracingResult};
-use whylate_host::HostRoot;
+use whylate_host::{Host, HostRoot, facts};
 use whylate_record::Tracefs;
 use whylate_record::histograms::LatencyHistograms;
 use whylate_report::terminal;
@@ -130,11 +130,11 @@ const MEANINGS: [Meaning; 16] = [
     },
 ];
 
-pub(super) fn execute(arguments: &CheckArguments) -> Result<Ending> {
-    let (facts, _) = machine::facts();
-    let host = HostRoot::real();
-    let mut facilities: Vec<TracingFacility> = whylate_bpf::facilities().into_iter().map(described).collect();
-    facilities.extend(tracefs(&host, &facts.cpu_context().online));
+pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending> {
+    let (facts, _) = facts::collect(&host.running);
+    let mut facilities: Vec<TracingFacility> =
+        whylate_bpf::facilities(&host.running).into_iter().map(described).collect();
+    facilities.extend(tracefs(&host.running, &facts.cpu_context().online));
     let result = TracingResult { format: TRACING_FORMAT.to_owned(), facts, facilities };
     if arguments.json {
         output::print_json(&result)?;
@@ -218,7 +218,8 @@ mod tests {
 
     #[test]
     fn what_is_tried_has_the_names_that_were_promised() {
-        let found: Vec<String> = whylate_bpf::facilities().into_iter().map(|one| one.name).collect();
+        let found: Vec<String> =
+            whylate_bpf::facilities(&HostRoot::real()).into_iter().map(|one| one.name).collect();
         let names = whylate_bpf::facility_names();
         // Where programs are refused, that is all there is.
         assert!(found == names || found == names[..1], "{found:?}");

@@ -21,7 +21,7 @@ use tree::Tree;
 use whylate_bpf::{HistogramsConfig, TaskFilter};
 use whylate_core::result::{HISTOGRAMS_FORMAT, HistogramKind, HistogramsResult, WakeupTotals};
 use whylate_core::{CpuSet, Facts, Nanos, Warning};
-use whylate_host::HostRoot;
+use whylate_host::{Host, facts};
 use whylate_record::RecordError;
 use whylate_record::histograms::LatencyHistograms;
 use whylate_stats::format_ns;
@@ -35,7 +35,7 @@ const NOBODY_AFTER: Duration = Duration::from_secs(1);
 /// What counts more tasks.
 const ORDINARY_TOO: &str = "add --priority all, which counts ordinary tasks, too";
 
-pub(super) fn execute(arguments: &HistogramsArguments) -> Result<Ending> {
+pub(super) fn execute(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
     let tell = |act, of: &ControlArguments| {
         let request = Request { act, kinds: of.kinds.clone(), cpus: of.cpus.clone() };
         output::print(&control::tell(&request, of.pid)?)?;
@@ -45,15 +45,15 @@ pub(super) fn execute(arguments: &HistogramsArguments) -> Result<Ending> {
         Some(HistogramsCommand::Enable(of)) => tell(Act::Enable, of),
         Some(HistogramsCommand::Disable(of)) => tell(Act::Disable, of),
         Some(HistogramsCommand::Reset(of)) => tell(Act::Reset, of),
-        None => run(arguments),
+        None => run(arguments, host),
     }
 }
 
-fn run(arguments: &HistogramsArguments) -> Result<Ending> {
+fn run(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
     if arguments.interval < INTERVAL_MIN {
         bail!("--interval {} is too short; it must be at least {INTERVAL_MIN}", arguments.interval);
     }
-    let (facts, mut warnings) = machine::facts();
+    let (facts, mut warnings) = facts::collect(&host.running);
     let cpus = machine::cpus("--cpus", &arguments.cpus, &facts)?;
     let config = config(arguments, cpus)?;
     let tree = match (arguments.format, &arguments.output) {
@@ -62,10 +62,10 @@ fn run(arguments: &HistogramsArguments) -> Result<Ending> {
         _ => None,
     };
     let asked_to_stop = signals::watch()?;
-    let started = LatencyHistograms::start(&HostRoot::real(), &config, arguments.source, arguments.ipis);
+    let started = LatencyHistograms::start(&host.running, &config, arguments.source, arguments.ipis);
     let duration = (arguments.duration.0 > 0).then(|| Duration::from_nanos(arguments.duration.0));
     if let Err(RecordError::Unavailable(_)) = &started {
-        for line in waits::lines(&machine::root(), &config.cpus, duration) {
+        for line in waits::lines(&host.settings, &config.cpus, duration) {
             output::message(&line);
         }
     }

@@ -1,8 +1,8 @@
 //! What the kernel recorded with its begin and end: interrupts, softirqs, functions of other CPUs, waits for locks.
 
-use super::{Context, OWN, RECORDED, unknown};
-use crate::decompose::{Blame, Piece, Who};
-use crate::segment::{Activity, Segment, Sender, lock_name};
+use super::blame::{Context, OWN, RECORDED, unknown};
+use super::decompose::{Blame, Piece, Who};
+use super::{Activity, Segment, Sender, lock_name};
 use whylate_core::result::CauseKind as Kind;
 
 /// The names of the softirqs, as in /proc/softirqs.

@@ -1,17 +1,15 @@
 //! Whom to blame for one piece of a spike's window, and what speaks for it.
 
-mod recorded;
-
-use crate::decompose::{Blame, Piece, Surroundings, Who, Window};
-use crate::segment::{Activity, Recording, Segment, Thread};
-use crate::stack::{Interrupted, interrupted, preempted};
+use super::decompose::{Blame, Piece, Surroundings, Who, Window};
+use super::stack::{Interrupted, interrupted, preempted};
+use super::{Activity, Recording, Segment, Thread};
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind as Kind;
 
 /// The actor of what this program does to the CPUs that it measures.
-pub(crate) const OWN: &str = "whylate itself";
+pub const OWN: &str = "whylate itself";
 /// How sure a cause is whose begin and end were recorded.
-const RECORDED: f64 = 1.0;
+pub(super) const RECORDED: f64 = 1.0;
 /// How sure what is next to an interrupt is its doing, where a hypervisor lets it in.
 const BESIDE_IN_GUEST: f64 = 0.8;
 /// How sure it is that interrupts were off, where it may be the hypervisor that sent the timer's interrupt late.
@@ -48,8 +46,8 @@ pub(crate) fn is_interrupt(what: &Activity) -> bool {
 /// What the whole recording says, for the explanation of its pieces.
 pub(crate) struct Context<'r> {
     window: &'r Window,
-    recording: &'r Recording,
-    surroundings: &'r Surroundings,
+    pub(super) recording: &'r Recording,
+    pub(super) surroundings: &'r Surroundings,
     /// When the measured task was woken, and the stack of that moment.
     woken: Option<(u64, &'r [String])>,
     /// When it got the CPU after that, and the stack of the thread that had it.
@@ -328,7 +326,7 @@ impl<'r> Context<'r> {
     }
 }
 
-fn unknown() -> Blame {
+pub(super) fn unknown() -> Blame {
     Blame { who: Who::new(Kind::Unattributed), confidence: 0.0, callers: Vec::new(), evidence: String::new() }
 }
 

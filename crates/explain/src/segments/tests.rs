@@ -1,7 +1,6 @@
 //! Planted recordings: each cause is named first, and as nothing else.
 
-use crate::decompose::{Surroundings, Window, decompose};
-use crate::segment::{Activity, Recording, Segment, Sender, Thread};
+use super::{Activity, Recording, Segment, Sender, Surroundings, Thread, Window, decompose};
 use proptest::prelude::*;
 use whylate_core::CpuId;
 use whylate_core::result::{Cause, CauseKind};
@@ -380,4 +379,22 @@ proptest! {
             prop_assert_eq!(claims, cause.confidence.is_some() && !cause.evidence.is_empty());
         }
     }
+}
+
+fn softirq(from_ns: u64, to_ns: u64) -> Segment {
+    segment(from_ns, to_ns, Activity::Softirq { number: 3 })
+}
+
+#[test]
+fn a_window_has_what_reaches_into_it() {
+    let segments = vec![softirq(0, 9), softirq(5, 10), softirq(12, 14), softirq(20, 21), softirq(0, 30)];
+    let within = Recording { segments, ..Recording::default() }.within(10, 19);
+    assert_eq!(within.segments, [softirq(5, 10), softirq(12, 14), softirq(0, 30)]);
+    assert_eq!(within.lost, 0);
+}
+
+#[test]
+fn a_window_whose_begin_is_gone_says_so() {
+    let recording = Recording { complete_from_ns: 10, ..Recording::default() };
+    assert_eq!((recording.within(9, 20).lost, recording.within(10, 20).lost), (1, 0));
 }

@@ -1,4 +1,14 @@
-//! What took a CPU, from when to when.
+//! What took a CPU, from when to when, as the BPF programs record it; and who made a task late, from that alone.
+
+mod blame;
+mod decompose;
+mod recorded;
+mod stack;
+#[cfg(test)]
+mod tests;
+
+pub use blame::OWN;
+pub use decompose::{Surroundings, Window, decompose};
 
 use whylate_core::CpuId;
 
@@ -156,31 +166,8 @@ impl Recording {
 }
 
 /// The kind of lock, by the kernel's flags.
-pub(crate) fn lock_name(flags: u32) -> String {
+fn lock_name(flags: u32) -> String {
     let kinds = [(8, "rt_mutex"), (32, "mutex"), (2, "read lock"), (4, "write lock"), (1, "spinlock")];
     let name = kinds.iter().find(|(flag, _)| flags & flag != 0).map_or("lock", |(_, name)| name);
     name.to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn softirq(from_ns: u64, to_ns: u64) -> Segment {
-        Segment { from_ns, to_ns, what: Activity::Softirq { number: 3 } }
-    }
-
-    #[test]
-    fn a_window_has_what_reaches_into_it() {
-        let segments = vec![softirq(0, 9), softirq(5, 10), softirq(12, 14), softirq(20, 21), softirq(0, 30)];
-        let within = Recording { segments, ..Recording::default() }.within(10, 19);
-        assert_eq!(within.segments, [softirq(5, 10), softirq(12, 14), softirq(0, 30)]);
-        assert_eq!(within.lost, 0);
-    }
-
-    #[test]
-    fn a_window_whose_begin_is_gone_says_so() {
-        let recording = Recording { complete_from_ns: 10, ..Recording::default() };
-        assert_eq!((recording.within(9, 20).lost, recording.within(10, 20).lost), (1, 0));
-    }
 }

@@ -4,8 +4,8 @@
 //! interrupt stops a softirq and a softirq stops a thread. What is left over is explained by what is known of the moment
 //! at which it ended, or by nothing. Shares are parts of the window, so those of one spike add up to at most 1.
 
-use crate::explain::{self, Context};
-use crate::segment::{Activity, Recording, Segment};
+use super::blame::{self, Context};
+use super::{Activity, Recording, Segment};
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::result::{Cause, CauseKind};
@@ -116,8 +116,7 @@ pub fn decompose(window: &Window, recording: &Recording, surroundings: &Surround
     let mut taken: BTreeMap<Who, Taken> = BTreeMap::new();
     let margin_ns = if surroundings.is_virtual { MARGIN_VIRTUAL_NS } else { MARGIN_NS };
     for piece in pieces(window, recording, margin_ns) {
-        let blame = context.blame(&piece);
-        add(&mut taken, &piece, blame);
+        add(&mut taken, &piece, context.blame(&piece));
     }
     let mut causes: Vec<Cause> =
         taken.into_iter().map(|(who, taken)| cause(who, &taken, length_ns, recording)).collect();
@@ -151,7 +150,7 @@ fn pieces<'r>(window: &Window, recording: &'r Recording, margin_ns: u64) -> Vec<
     let mut cuts = vec![window.from_ns, window.to_ns];
     for segment in &recording.segments {
         cuts.extend([inside(segment.from_ns), inside(segment.to_ns)]);
-        if !window.is_timer && explain::is_interrupt(&segment.what) {
+        if !window.is_timer && blame::is_interrupt(&segment.what) {
             let (early, late) = (segment.from_ns.saturating_sub(margin_ns), segment.to_ns + margin_ns);
             cuts.extend([inside(early), inside(late)]);
         }
@@ -162,9 +161,9 @@ fn pieces<'r>(window: &Window, recording: &'r Recording, margin_ns: u64) -> Vec<
     for pair in cuts.windows(2) {
         let (from_ns, to_ns) = (pair[0], pair[1]);
         let covers = |segment: &&&Segment| segment.from_ns <= from_ns && segment.to_ns >= to_ns;
-        let innermost = covering.iter().filter(covers).max_by_key(|segment| explain::rank(&segment.what));
+        let innermost = covering.iter().filter(covers).max_by_key(|segment| blame::rank(&segment.what));
         let is_near = |segment: &&&Segment| {
-            explain::is_interrupt(&segment.what)
+            blame::is_interrupt(&segment.what)
                 && segment.from_ns.saturating_sub(margin_ns) <= from_ns
                 && segment.to_ns + margin_ns >= to_ns
         };
@@ -182,7 +181,7 @@ fn pieces<'r>(window: &Window, recording: &'r Recording, margin_ns: u64) -> Vec<
 fn covers_time(window: &Window, what: &Activity) -> bool {
     match what {
         Activity::Lock { process, .. } => window.process != 0 && *process == window.process,
-        other => explain::rank(other).is_some(),
+        other => blame::rank(other).is_some(),
     }
 }
 
