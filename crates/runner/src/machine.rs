@@ -1,11 +1,10 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
 use crate::histograms;
-use crate::search::FindsCauses;
 use crate::tracer;
 use crate::treating::{Held, RealTreating};
 use std::time::Duration;
-use whylate_bpf::{CauseFinder, Measured};
+use whylate_bpf::{BpfError, FindsCauses, Measured, find_causes};
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
 use whylate_host::HostRoot;
@@ -49,8 +48,8 @@ pub trait Machine: Sync {
     /// Begins to record what takes the CPUs of these probes.
     ///
     /// # Errors
-    /// Why that cannot be, and what to do about it.
-    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String>;
+    /// [`BpfError`], saying what the kernel lacks or refuses.
+    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, BpfError>;
 
     /// Lets time pass.
     fn pause(&self, time: Duration);
@@ -128,11 +127,8 @@ impl Machine for RealMachine {
         Ok((Box::new(recorder), warnings))
     }
 
-    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String> {
-        match CauseFinder::start(probes, facts) {
-            Ok(finder) => Ok(Box::new(finder)),
-            Err(error) => Err(error.to_string()),
-        }
+    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, BpfError> {
+        find_causes(probes, facts)
     }
 
     fn pause(&self, time: Duration) {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::record::{IpiRecord, SpikeCauses};
-use whylate_core::result::{Cause, Spike};
+use whylate_core::result::Spike;
 use whylate_stats::summary::{SPIKES_KEPT, keep_first};
 
 /// As soon as a probe has explanations for so many spikes of a CPU, those of the smaller half are forgotten: no more
@@ -54,11 +54,9 @@ impl Causes {
         for spike in spikes {
             let place = spike.probe.clone().map(|probe| (probe, spike.cpu));
             let explained = place.and_then(|place| self.explained.get(&place)?.get(&spike.at_ns));
-            let Some(explained) = explained else { continue };
-            let mut causes = explained.causes.iter().cloned();
-            spike.cause = causes.next().unwrap_or_else(Cause::unattributed);
-            spike.also = causes.collect();
-            spike.lost = explained.lost;
+            if let Some(explained) = explained {
+                spike.explain(explained.clone());
+            }
         }
     }
 
