@@ -1,11 +1,11 @@
 //! What stands for the programs in a build without the feature `bpf`: nothing that can be started.
 
 use crate::error::BpfError;
-use crate::settings::{HistogramsConfig, Measured};
+use crate::settings::{FindsCauses, HistogramsConfig, Measured};
 use crate::snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
-use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
-use whylate_core::result::{Cause, HistogramKind, Spike};
-use whylate_core::{CpuId, CpuSet, Facts, Warning};
+use whylate_core::record::IpiRecord;
+use whylate_core::result::HistogramKind;
+use whylate_core::{CpuId, CpuSet, Facts};
 use whylate_explain::segments::Recording;
 use whylate_host::HostRoot;
 
@@ -107,73 +107,16 @@ impl Causes {
     }
 }
 
-/// A search for causes that cannot be started: this build has no programs.
-#[derive(Debug)]
-pub enum CauseFinder {}
-
-impl CauseFinder {
-    /// Says that this build has no programs.
-    ///
-    /// # Errors
-    /// Always [`BpfError::NotBuilt`].
-    pub fn start(_host: &HostRoot, _probes: &[Measured], _facts: &Facts) -> Result<Self, BpfError> {
-        Err(BpfError::NotBuilt)
-    }
-
-    /// As in a build with programs.
-    pub fn begin(&mut self, _probes: &[Measured]) -> Result<(), BpfError> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn losses(&self) -> Vec<Warning> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn take(&mut self, _spikes: &[SpikeRecord]) -> Vec<SpikeCauses> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn warnings(&self) -> &[Warning] {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn facilities(&self) -> &[Facility] {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn costs(&mut self) -> Vec<ProgramCost> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn armed(&mut self, _cpus: &CpuSet, _process: u32) -> Result<(), BpfError> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn explain(&mut self, _spikes: &[SpikeRecord]) -> Result<(), BpfError> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn causes_of(&self, _cpu: CpuId, _at_ns: u64) -> Option<&[Cause]> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn label(&self, _spikes: &mut [Spike]) {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
-        match *self {}
-    }
+/// Says that this build has no programs.
+///
+/// # Errors
+/// Always [`BpfError::NotBuilt`].
+pub fn find_causes(
+    _host: &HostRoot,
+    _probes: &[Measured],
+    _facts: &Facts,
+) -> Result<Box<dyn FindsCauses>, BpfError> {
+    Err(BpfError::NotBuilt)
 }
 
 /// Says that this build has no programs.

@@ -37,7 +37,7 @@ mod syscall;
 mod worth;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::{CauseFinder, Causes, CostCounting, Histograms, facilities, facility_names};
+pub use absent::{Causes, CostCounting, Histograms, facilities, facility_names, find_causes};
 pub use by_kind::IpisByKind;
 #[cfg(feature = "bpf")]
 pub use causes::Causes;
@@ -48,8 +48,8 @@ pub use error::BpfError;
 #[cfg(feature = "bpf")]
 pub use facilities::{facilities, facility_names};
 #[cfg(feature = "bpf")]
-pub use finder::CauseFinder;
+pub use finder::find_causes;
 #[cfg(feature = "bpf")]
 pub use histograms::Histograms;
-pub use settings::{HistogramsConfig, Measured, TaskFilter};
+pub use settings::{FindsCauses, HistogramsConfig, Measured, TaskFilter};
 pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
