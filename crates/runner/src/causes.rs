@@ -88,7 +88,7 @@ impl CauseSearch {
                 }
             }
         }
-        search.counted = (!unwatched.is_empty()).then(|| IpisByKind::start(&unwatched));
+        search.counted = (!unwatched.is_empty()).then(|| IpisByKind::start(machine.running(), &unwatched));
         search
     }
 

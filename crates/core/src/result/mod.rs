@@ -30,7 +30,7 @@ pub use histograms::{
 };
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
-    CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
+    CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunEnd, RunResult, RunState,
     Verdict,
 };
 pub use spike_trace::SpikeTrace;

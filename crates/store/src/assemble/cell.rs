@@ -15,8 +15,9 @@ use whylate_core::{CpuId, SeriesName};
 use whylate_stats::throttling::{Circumstances, fair_server_in, label};
 use whylate_stats::{ProbeShape, Summary, join_parts, largest_spikes, number_events, repeat_probe};
 
-/// A probe on a CPU, in the order in which results list them: position in the plan, name, CPU.
-type Place = (usize, String, CpuId);
+/// A series on a CPU, in the order in which results list them: position in the plan, and among those of the cell (a part
+/// comes after its whole); name; CPU.
+type Place = (usize, usize, String, CpuId);
 
 /// Everything that is known of one cell so far.
 #[derive(Default)]
@@ -25,6 +26,8 @@ pub(super) struct CellData {
     probes: BTreeMap<Place, (ProbeShape, Summary)>,
     /// The same for each repeat on its own.
     repeats: BTreeMap<(u32, Place), (ProbeShape, Summary)>,
+    /// Names of the series, as they came.
+    names: Vec<String>,
     /// What the kernel counted beside each probe on each CPU.
     counters: BTreeMap<(String, CpuId), CounterRecord>,
     rates: BTreeMap<String, (String, Vec<RateRecord>)>,
@@ -106,7 +109,11 @@ impl CellData {
         let name = SeriesName::of(&key.probe);
         let shape =
             shapes.shape(name, cpu).ok_or_else(|| format!("this version knows no probe `{}`", key.probe))?;
-        let place = (shapes.position(name), key.probe.clone(), cpu);
+        let nth = self.names.iter().position(|known| *known == key.probe).unwrap_or_else(|| {
+            self.names.push(key.probe.clone());
+            self.names.len() - 1
+        });
+        let place = (shapes.position(name), nth, key.probe.clone(), cpu);
         // A repeat keeps figures only: no spikes, one point of the timeline.
         let new = || Summary::new(cpu, shape).of_series(name).with_spikes_kept(shapes.spikes_kept);
         let brief = || new().with_spikes_kept(0).with_timeline_points_max(1);
@@ -221,7 +228,7 @@ fn finish_probes(
 ) -> Vec<ProbeResult> {
     let mut probes: Vec<ProbeResult> = Vec::new();
     let mut results: Vec<(String, CpuResult)> = Vec::new();
-    for ((_, full_name, cpu), (_, summary)) in summaries {
+    for ((_, _, full_name, cpu), (_, summary)) in summaries {
         let name = SeriesName::of(&full_name);
         let circumstances = Circumstances {
             rt_runtime_us: info.facts.settings.rt_runtime_us,
@@ -261,7 +268,7 @@ fn finish_repeats(
     executions: impl Iterator<Item = (u32, Option<String>)>,
 ) -> Vec<RepeatResult> {
     let mut probes: BTreeMap<u32, Vec<RepeatProbe>> = BTreeMap::new();
-    for ((repeat, (_, name, _)), (_, summary)) in summaries {
+    for ((repeat, (_, _, name, _)), (_, summary)) in summaries {
         let name = SeriesName::of(&name);
         if name.part.is_none() {
             let (result, _) = summary.finish();
