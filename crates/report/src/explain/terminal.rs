@@ -175,12 +175,12 @@ fn letter(index: usize) -> char {
 }
 
 fn colour(kind: Option<CauseKind>) -> &'static str {
-    match kind {
-        Some(CauseKind::IrqsOff | CauseKind::PreemptOff | CauseKind::Lock) => "1;31",
-        Some(CauseKind::Irq | CauseKind::Ipi | CauseKind::Nmi | CauseKind::Softirq) => "33",
-        Some(CauseKind::Thread | CauseKind::Throttled | CauseKind::Migration) => "35",
-        Some(CauseKind::IdleExit | CauseKind::TimerLate | CauseKind::PageFault) => "36",
-        Some(_) => "1;33",
+    match kind.map(CauseKind::class) {
+        Some(CauseClass::Section) => "1;31",
+        Some(CauseClass::Interrupt) => "33",
+        Some(CauseClass::Thread) => "35",
+        Some(CauseClass::Idle) => "36",
+        Some(CauseClass::Machine | CauseClass::Unknown) => "1;33",
         None => "2",
     }
 }
