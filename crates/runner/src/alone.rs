@@ -69,6 +69,7 @@ pub fn measure(
     machine: &dyn Machine,
     audience: &mut dyn Audience,
 ) -> Result<MeasureResult, RunError> {
+    asked.plan.check()?;
     let plan = Plan {
         interval: asked.interval,
         warmup: asked.warmup,

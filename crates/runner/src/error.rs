@@ -2,6 +2,7 @@
 
 use whylate_bpf::BpfError;
 use whylate_core::cpus::CpuError;
+use whylate_core::plan::KeyError;
 use whylate_load::LoadError;
 use whylate_probe::ProbeError;
 use whylate_record::RecordError;
@@ -40,6 +41,9 @@ pub enum RunError {
         /// Why.
         source: RecordError,
     },
+    /// The probe that was asked for alone makes no sense.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// The probe that was asked for alone cannot be set up on this machine.
     #[error(transparent)]
     Measure(ProbeError),
@@ -50,8 +54,8 @@ pub enum RunError {
     #[error(transparent)]
     Repeat(RepeatError),
     /// Causes were asked for, and the kernel tells none.
-    #[error("causes of spikes cannot be found: {0}")]
-    Causes(#[source] BpfError),
+    #[error(transparent)]
+    Causes(BpfError),
     /// The run directory cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -121,6 +125,7 @@ pub fn is_unavailable(error: &(dyn std::error::Error + 'static)) -> bool {
         // An error that passes on the text of another one gives what led to that one as its source.
         || matches!(error.downcast_ref(), Some(RunError::Measure(inner)) if is_unavailable(inner))
         || matches!(error.downcast_ref(), Some(RunError::Load(inner)) if is_unavailable(inner))
+        || matches!(error.downcast_ref(), Some(RunError::Causes(inner)) if is_unavailable(inner))
         || matches!(error.downcast_ref(), Some(RunError::Treat(inner)) if is_unavailable(inner))
         || matches!(error.downcast_ref(), Some(RunError::Repeat(inner)) if is_unavailable(inner))
         || error.source().is_some_and(is_unavailable)

@@ -18,10 +18,10 @@ mod treating;
 
 pub use alone::{LoadAlone, ProbeAlone, load, measure};
 pub use audience::{Audience, Stage};
-pub use causes::{CauseSearch, measured};
 pub use error::{RepeatError, RunError, is_unavailable};
 pub use experiment::{RunOptions, resume, run};
-pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad};
+pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad, hidden_command};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, check_tracers, prepare};
 pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, recover_treatments, recovery};
+pub use whylate_probe::Progress;

@@ -1,7 +1,9 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
 use crate::treating::{Held, RealTreating};
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use whylate_bpf::{BpfError, FindsCauses, Measured, find_causes};
 use whylate_core::record::RateRecord;
@@ -102,6 +104,20 @@ impl RealMachine {
     /// When the path of this program is not known.
     pub fn new(host: Host) -> io::Result<Self> {
         Ok(Self { launcher: Launcher::current()?, host })
+    }
+}
+
+/// The hidden commands: a measuring process, a load, and the step before a load's command. `None` for any other word.
+pub fn hidden_command(
+    word: &OsStr,
+    host: &HostRoot,
+    arguments: impl Iterator<Item = OsString>,
+) -> Option<ExitCode> {
+    match word.to_str()? {
+        "internal-probe" => Some(whylate_probe::child::main(host, arguments)),
+        "internal-load" => Some(whylate_load::child_main(host.clone(), io::stdin(), io::stdout())),
+        "internal-exec" => Some(whylate_load::exec_main(host, arguments)),
+        _ => None,
     }
 }
 

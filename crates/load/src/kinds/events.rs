@@ -27,7 +27,7 @@ use whylate_sys::schedule::allowed_of_this_thread;
 const SLEEP_NS_MAX: u64 = 20_000_000;
 
 /// Something that is done again and again by one thread.
-pub(crate) trait Act {
+pub trait Act {
     /// How it is done, for people.
     fn describe(&self) -> String;
     /// Does it, in well below a millisecond unless the kernel takes longer; how many events that was.
@@ -35,7 +35,7 @@ pub(crate) trait Act {
 }
 
 /// The plan of a load that is made of single acts.
-pub(crate) trait Acts: Clone + Send + 'static {
+pub trait Acts: Clone + Send + 'static {
     /// The name in plans.
     const NAME: &'static str;
     /// What its rate counts.

@@ -96,7 +96,11 @@ mod tests {
         let key = RowKey { cell: "idle".into(), repeat: 1, attempt: 1, probe: "timer".into() };
         // What a throttled task sees: hundreds of spikes of one length.
         for at_ns in (0..1_000).rev() {
-            causes.add(&key, SpikeCauses { at_ns, latency_ns: 50_000_000, ..SpikeCauses::default() }, SPIKES_KEPT);
+            causes.add(
+                &key,
+                SpikeCauses { at_ns, latency_ns: 50_000_000, ..SpikeCauses::default() },
+                SPIKES_KEPT,
+            );
         }
         let known = &causes.explained[&("timer".to_owned(), CpuId(0))];
         assert!((KEPT_MAX / 2..=KEPT_MAX).contains(&known.len()), "{}", known.len());
