@@ -9,7 +9,9 @@ use crate::words;
 use minijinja::value::Serde;
 use minijinja::{Environment, context};
 use serde::Serialize;
-use whylate_core::result::{CauseKind, EvidenceLine, ExplainResult, ExplainedSpike, TimelineSegment};
+use whylate_core::result::{
+    CauseClass, CauseKind, EvidenceLine, ExplainResult, ExplainedSpike, TimelineSegment,
+};
 use whylate_core::{CpuId, Warning};
 
 const TEMPLATE: &str = include_str!("explain.html");

@@ -6,7 +6,7 @@ use crate::terminal::Style;
 use crate::terminal::page::{Colour, Page, clean};
 use crate::words;
 use whylate_core::CpuId;
-use whylate_core::result::{CauseKind, ExplainResult, ExplainedSpike, TimelineSegment};
+use whylate_core::result::{CauseClass, CauseKind, ExplainResult, ExplainedSpike, TimelineSegment};
 
 /// Wider lines are not drawn.
 const WIDTH_MAX: usize = 100;
@@ -68,7 +68,7 @@ fn draw(page: &mut Page, spike: &ExplainedSpike, result: &ExplainResult, style: 
     page.heading(&clean(&heading));
     let (expected_at, actual_at) = (moment(spike.expected_ns), moment(spike.actual_ns));
     page.item(&format!("expected {expected_at} s ({}), ran {actual_at} s", expected(spike)), None);
-    page.item(&format!("{}.", sentence::deed(&spike.cause)), None);
+    page.item(&format!("{}.", spike.cause.sentence()), None);
     for line in sentence::chain(&spike.cause).iter().chain(&sentence::confidence(&spike.cause)) {
         page.item(line, None);
     }

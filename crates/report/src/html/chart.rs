@@ -6,9 +6,9 @@
 use crate::table::{cell_probe, measured_cpus, probe_names, series_names};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use whylate_core::CpuId;
 use whylate_core::record::RateRecord;
 use whylate_core::result::{CellResult, CpuResult, RateResult, RunResult, TimelinePoint};
+use whylate_core::{CpuId, SeriesName};
 
 /// Bins of a histogram per factor of ten.
 const BINS_PER_DECADE: f64 = 40.0;
