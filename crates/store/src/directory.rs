@@ -4,22 +4,17 @@
 //! each cell; a flush writes one segment per table that has rows, all under the same number. What a killed process
 //! loses is what came after the last flush.
 
-use crate::disk::{sync_folder, write_atomically};
-use crate::error::StoreError;
+use crate::disk::{append_line, end_last_line, if_present, sync_folder, write_atomically};
+use crate::error::{At, StoreError};
 use crate::info::{RunInfo, write_json};
 use crate::latency_records;
-use crate::rows::{RateKey, RowKey, Rows, Sink};
 use crate::segment;
-use crate::table::{
-    Batch, CAUSES, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, IPIS, RATES, SPIKES, TABLES, Table,
-    segment_name, segment_number,
-};
+use crate::tables::{Keyed, NAMES, RateKey, Rows, Sink, Table};
 use crate::traces::TRACES_FOLDER;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use whylate_core::CpuId;
-use whylate_core::result::{HistogramKind, LatencyRecord, RunResult};
+use whylate_core::result::RunResult;
 
 /// Folder of what the commands of `exec` loads printed.
 const LOADS_FOLDER: &str = "loads";
@@ -49,21 +44,15 @@ impl RunDirectory {
         make_empty_folder(path)?;
         let lock = lock(path)?;
         info.write(path)?;
-        for folder in TABLES.iter().map(|table| table.name).chain([TRACES_FOLDER, LOADS_FOLDER]) {
+        for folder in NAMES.iter().chain(&[TRACES_FOLDER, LOADS_FOLDER]) {
             let folder = path.join(folder);
-            fs::create_dir(&folder).map_err(|error| StoreError::io("create", &folder, error))?;
+            fs::create_dir(&folder).at("create", &folder)?;
         }
         sync_folder(path)?;
         if let Some(parent) = path.parent() {
             sync_folder(parent)?;
         }
-        Ok(Self {
-            path: path.to_owned(),
-            run: info.run.clone(),
-            pending: Rows::default(),
-            next_segment: 1,
-            _lock: lock,
-        })
+        Ok(Self::new(path, info, 1, lock))
     }
 
     /// Opens the directory of a run that did not complete, to continue it. Nothing that is there is changed, but that a
@@ -78,18 +67,20 @@ impl RunDirectory {
         let lock = lock(path)?;
         let info = RunInfo::read(path)?;
         let mut last = 0;
-        for table in TABLES {
-            let folder = path.join(table.name);
-            fs::create_dir_all(&folder).map_err(|error| StoreError::io("create", &folder, error))?;
-            let numbers = segment_numbers(&folder)?;
-            last = last.max(numbers.last().copied().unwrap_or(0));
+        for table in NAMES {
+            let folder = path.join(table);
+            fs::create_dir_all(&folder).at("create", &folder)?;
+            last = segment_numbers(&folder)?.into_iter().fold(last, u32::max);
         }
         for name in [TREATMENTS_FILE, latency_records::FILE] {
             end_last_line(&path.join(name))?;
         }
-        let run = info.run.clone();
-        let path = path.to_owned();
-        Ok((Self { path, run, pending: Rows::default(), next_segment: last + 1, _lock: lock }, info))
+        Ok((Self::new(path, &info, last + 1, lock), info))
+    }
+
+    fn new(path: &Path, info: &RunInfo, next_segment: u32, lock: File) -> Self {
+        let (path, run) = (path.to_owned(), info.run.clone());
+        Self { path, run, pending: Rows::default(), next_segment, _lock: lock }
     }
 
     /// The directory.
@@ -118,37 +109,7 @@ impl RunDirectory {
     /// # Errors
     /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn add_treatments(&self, line: &str) -> Result<(), StoreError> {
-        self.add_line(TREATMENTS_FILE, line)
-    }
-
-    /// Keeps who was late in a new maximum of a kernel histogram: a line of `latency-records.jsonl`.
-    ///
-    /// # Errors
-    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
-    pub fn add_latency_record(
-        &self,
-        key: &RowKey,
-        cpu: CpuId,
-        kind: HistogramKind,
-        record: &LatencyRecord,
-    ) -> Result<(), StoreError> {
-        let RowKey { cell, repeat, attempt, .. } = key;
-        let line = latency_records::Line {
-            cell: cell.clone(),
-            repeat: *repeat,
-            attempt: *attempt,
-            cpu,
-            kind,
-            record: record.clone(),
-        };
-        self.add_line(latency_records::FILE, &line.to_json())
-    }
-
-    fn add_line(&self, name: &str, line: &str) -> Result<(), StoreError> {
-        let path = self.path.join(name);
-        let open = fs::OpenOptions::new().append(true).create(true).open(&path);
-        open.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
-            .map_err(|source| StoreError::io("write", &path, source))
+        append_line(&self.path.join(TREATMENTS_FILE), line)
     }
 
     /// The folder for recorded traces.
@@ -170,18 +131,9 @@ impl Sink for RunDirectory {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let (run, pending) = (self.run.as_str(), &mut self.pending);
-        let place = Place { path: &self.path, segment: self.next_segment };
-        // `intervals` come last: they vouch for the rest of their interval.
-        place.write(&HISTOGRAMS, &pending.histogram_batch(run))?;
-        place.write(&SPIKES, &pending.spike_batch(run))?;
-        place.write(&CAUSES, &pending.cause_batch(run))?;
-        place.write(&IPIS, &pending.ipi_batch(run))?;
-        place.write(&RATES, &pending.rate_batch(run))?;
-        place.write(&INTERRUPTS, &pending.interrupt_batch(run))?;
-        place.write(&COUNTERS, &pending.counter_batch(run))?;
-        place.write(&INTERVALS, &pending.interval_batch(run))?;
-        *pending = Rows::default();
+        let writer = FlushWriter { path: &self.path, run: &self.run, segment: self.next_segment };
+        self.pending.write(&writer)?;
+        self.pending = Rows::default();
         self.next_segment += 1;
         Ok(())
     }
@@ -199,59 +151,44 @@ pub(crate) fn file_name(text: &str) -> String {
     text.chars().map(safe).collect()
 }
 
-/// Where a flush writes.
-struct Place<'p> {
+/// Writes the segments of one flush.
+pub(crate) struct FlushWriter<'p> {
     path: &'p Path,
+    /// The name of the run.
+    run: &'p str,
     segment: u32,
 }
 
-impl Place<'_> {
+impl FlushWriter<'_> {
     /// Writes a segment, unless it would be empty. A repeated flush replaces what the failed one left.
-    fn write(&self, table: &Table, batch: &Batch) -> Result<(), StoreError> {
-        if batch.rows() == 0 {
+    pub(crate) fn write<R: Table>(&self, rows: &[Keyed<R, R::Key>]) -> Result<(), StoreError> {
+        if rows.is_empty() {
             return Ok(());
         }
-        let path = self.path.join(table.name).join(segment_name(self.segment));
-        let bytes = segment::encode(table, batch)
-            .map_err(|error| StoreError::Encode { path: path.clone(), reason: error.to_string() })?;
-        write_atomically(&path, &bytes)
-    }
-}
-
-/// Ends the last line of a file, so that what is added to it begins a new one.
-fn end_last_line(path: &Path) -> Result<(), StoreError> {
-    let ends = |mut file: File| -> io::Result<()> {
-        let mut last = [b'\n'];
-        if file.metadata()?.len() > 0 {
-            file.seek(SeekFrom::End(-1))?;
-            file.read_exact(&mut last)?;
+        let path = self.path.join(R::NAME).join(segment::file_name(self.segment));
+        match segment::encode(self.run, rows) {
+            Ok(bytes) => write_atomically(&path, &bytes),
+            Err(error) => Err(StoreError::Encode { path, reason: error.to_string() }),
         }
-        if last == [b'\n'] { Ok(()) } else { file.write_all(b"\n") }
-    };
-    match fs::OpenOptions::new().read(true).append(true).open(path).and_then(ends) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("write", path, error)),
-        _ => Ok(()),
     }
 }
 
 fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
     let occupied = || StoreError::Occupied { path: path.to_owned() };
-    match fs::read_dir(path) {
-        Ok(mut entries) => entries.next().map_or(Ok(()), |_| Err(occupied())),
+    match if_present(fs::read_dir(path)) {
+        Ok(Some(mut entries)) => entries.next().map_or(Ok(()), |_| Err(occupied())),
+        Ok(None) => match fs::create_dir_all(path) {
+            // A symbolic link that leads nowhere.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(occupied()),
+            made => made.at("create", path),
+        },
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(occupied()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(path).map_err(|error| match error.kind() {
-                // Also a symbolic link that leads nowhere.
-                io::ErrorKind::AlreadyExists => occupied(),
-                _ => StoreError::io("create", path, error),
-            })
-        }
-        Err(error) => Err(StoreError::io("read", path, error)),
+        Err(error) => Err(error).at("read", path),
     }
 }
 
 fn lock(path: &Path) -> Result<File, StoreError> {
-    let folder = File::open(path).map_err(|error| StoreError::io("open", path, error))?;
+    let folder = File::open(path).at("open", path)?;
     match folder.try_lock() {
         Err(TryLockError::WouldBlock) => Err(StoreError::Busy { path: path.to_owned() }),
         // Some network file systems know no locks: better a run without one than no run.
@@ -264,18 +201,13 @@ pub(crate) fn is_being_written(path: &Path) -> bool {
     File::open(path).is_ok_and(|folder| matches!(folder.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// Numbers of the closed segments in a table's folder, ascending; none when there is no such folder.
+/// Numbers of the closed segments in a table's folder; none when there is no such folder.
 pub(crate) fn segment_numbers(folder: &Path) -> Result<Vec<u32>, StoreError> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(StoreError::io("read", folder, error)),
-    };
+    let entries = if_present(fs::read_dir(folder)).at("read", folder)?;
     let mut numbers = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| StoreError::io("read", folder, error))?;
-        numbers.extend(entry.file_name().to_str().and_then(segment_number));
+    for entry in entries.into_iter().flatten() {
+        let name = entry.at("read", folder)?.file_name();
+        numbers.extend(name.to_str().and_then(segment::number));
     }
-    numbers.sort_unstable();
     Ok(numbers)
 }

@@ -10,7 +10,7 @@ use crate::directory::RunDirectory;
 use crate::error::StoreError;
 use crate::info::RunInfo;
 use crate::reader::Segment;
-use crate::rows::{RateKey, Rows, Sink};
+use crate::tables::{RateKey, Rows, Sink};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use whylate_core::Warning;
