@@ -6,6 +6,7 @@ use crate::causes::{Causes, FUNCTIONS, SENDERS};
 use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
 use crate::missed::Missed;
+use crate::object::check_process_ids;
 use crate::settings::{FindsCauses, HistogramsConfig, Measured};
 use crate::snapshot::Facility;
 use crate::worth::Worth;
@@ -21,7 +22,6 @@ use whylate_host::cpu_stat::StealTimes;
 use whylate_host::interrupts::Counts;
 use whylate_host::smi::SmiCounter;
 use whylate_stats::summary::keep_first;
-use whylate_sys::process;
 
 /// At most this many of the spikes that come at once are explained on each CPU, the largest first.
 const AT_ONCE_MAX: usize = 64;
@@ -76,9 +76,7 @@ pub fn find_causes(
     probes: &[Measured],
     facts: &Facts,
 ) -> Result<Box<dyn FindsCauses>, BpfError> {
-    if !process::sees_kernel_ids() {
-        return Err(BpfError::Namespace);
-    }
+    check_process_ids()?;
     let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
     let mut config = HistogramsConfig::new(cpus.clone());
     config.kinds.clear();
