@@ -15,7 +15,8 @@ use crate::symbols::Symbols;
 use std::collections::HashMap;
 use whylate_core::record::IpiRecord;
 use whylate_core::{CpuId, CpuSet};
-use whylate_explain::segments::{Activity, OWN, Recording, Segment, Sender, Thread};
+use whylate_explain::OWN;
+use whylate_explain::segments::{Activity, Recording, Segment, Sender, Thread};
 use zerocopy::transmute;
 
 /// How many different stacks are kept.

@@ -6,6 +6,7 @@
 //! spike, [`combine`] makes one answer of the two. A kind of cause is claimed only on evidence; what nothing explains is
 //! `unattributed`.
 
+mod combine;
 mod confidence;
 mod divide;
 pub mod segments;
@@ -13,5 +14,6 @@ mod stack;
 mod trace;
 mod vocabulary;
 
+pub use combine::{Explained, combine, combine_run};
 pub use trace::{Export, KeptMoment, Options, THRESHOLD_NS, TaskChoice, explain, explain_kept, export};
 pub use vocabulary::OWN;

@@ -76,7 +76,6 @@ impl<'b> CauseColumns<'b> {
         // A kind of a newer version explains nothing to this one.
         let kind = CauseKind::from_name(self.kind.get(row)?).unwrap_or(CauseKind::Unattributed);
         Ok(Cause {
-            kind,
             actor: self.actor.get(row)?,
             pid: self.pid.small(row)?,
             function: self.function.get(row)?,
@@ -86,6 +85,7 @@ impl<'b> CauseColumns<'b> {
             share: self.share.get(row)?,
             confidence: self.confidence.get(row)?,
             evidence: parts(self.evidence.get(row)?, '\n'),
+            ..Cause::new(kind)
         })
     }
 }
