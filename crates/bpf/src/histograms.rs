@@ -7,7 +7,7 @@ use crate::layout::{
     RawHistogram, Record,
 };
 use crate::object::{Object, WHYLATE, possible_cpus};
-use crate::settings::{HistogramsConfig, TaskFilter};
+use crate::settings::{HistogramsChange, HistogramsConfig, TaskFilter};
 use crate::snapshot::{HistogramsSnapshot, ProgramCost, WakeupCounts};
 use std::collections::{BTreeMap, BTreeSet};
 use syscalls::Sysno;
@@ -43,13 +43,6 @@ pub(crate) struct Watching {
     pub(crate) ipis: u32,
 }
 
-/// What was counted before the last reset.
-struct Baseline {
-    samples: u64,
-    sum_ns: u64,
-    buckets: Box<[u64]>,
-}
-
 /// Running histograms. They end when this is dropped.
 pub struct Histograms {
     object: Object,
@@ -59,7 +52,8 @@ pub struct Histograms {
     unavailable: Vec<(HistogramKind, String)>,
     sees_switch_end: bool,
     possible_cpus: usize,
-    baselines: BTreeMap<(CpuId, HistogramKind), Baseline>,
+    /// What was counted before the last reset.
+    baselines: BTreeMap<(CpuId, HistogramKind), Box<RawHistogram>>,
 }
 
 impl Histograms {
@@ -109,7 +103,7 @@ impl Histograms {
             baselines: BTreeMap::new(),
         };
         running.attach_parts()?;
-        running.enable(&config.kinds, &config.cpus)?;
+        running.change(HistogramsChange::Enable, &config.kinds, &config.cpus)?;
         if watching.is_none() && (running.enabled.is_empty() || running.cpus.is_empty()) {
             return Err(BpfError::Nothing);
         }
@@ -146,49 +140,38 @@ impl Histograms {
         Ok(())
     }
 
-    /// Switches histograms on, on those of these CPUs that are measured; those that this kernel cannot do stay off
-    /// (see [`Self::unavailable`]).
+    /// Changes the histograms of these CPUs; those that this kernel cannot do stay off (see [`Self::unavailable`]).
     ///
     /// # Errors
     /// When the kernel does not take the change.
-    pub fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), BpfError> {
-        let is_possible = |kind: &HistogramKind| !self.unavailable.iter().any(|(none, _)| none == kind);
-        let possible: Vec<HistogramKind> = kinds.iter().copied().filter(is_possible).collect();
-        for cpu in self.cpus.intersection(cpus).iter() {
-            self.enabled.extend(possible.iter().map(|kind| (cpu, *kind)));
+    pub fn change(
+        &mut self,
+        change: HistogramsChange,
+        kinds: &[HistogramKind],
+        cpus: &CpuSet,
+    ) -> Result<(), BpfError> {
+        let cpus = self.cpus.intersection(cpus);
+        let all = cpus.iter().flat_map(|cpu| kinds.iter().map(move |kind| (cpu, *kind)));
+        let is_possible = |kind: HistogramKind| !self.unavailable.iter().any(|(none, _)| *none == kind);
+        match change {
+            HistogramsChange::Enable => self.enabled.extend(all.filter(|(_, kind)| is_possible(*kind))),
+            HistogramsChange::Disable => {
+                self.enabled.retain(|(cpu, kind)| !kinds.contains(kind) || !cpus.contains(*cpu));
+            }
+            HistogramsChange::Reset => return self.reset(&all.collect::<Vec<_>>()),
         }
         self.write_config()
     }
 
-    /// Switches histograms off on these CPUs; what they hold stays.
-    ///
-    /// # Errors
-    /// When the kernel does not take the change.
-    pub fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), BpfError> {
-        self.enabled.retain(|(cpu, kind)| !kinds.contains(kind) || !cpus.contains(*cpu));
-        self.write_config()
-    }
-
-    /// Empties histograms of these CPUs, with their record of the largest latency.
-    ///
-    /// # Errors
-    /// When the kernel does not take the change.
-    pub fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), BpfError> {
-        let cpus: Vec<CpuId> = self.cpus.intersection(cpus).iter().collect();
-        for cpu in &cpus {
-            for kind in kinds {
-                let epoch = &mut self.config.epochs[cpu.0 as usize][*kind as usize];
-                *epoch = epoch.wrapping_add(1).max(1);
-            }
+    fn reset(&mut self, histograms: &[(CpuId, HistogramKind)]) -> Result<(), BpfError> {
+        for (cpu, kind) in histograms {
+            let epoch = &mut self.config.epochs[cpu.0 as usize][*kind as usize];
+            *epoch = epoch.wrapping_add(1).max(1);
         }
         self.write_config()?;
-        for cpu in cpus {
-            for kind in kinds {
-                let raw = self.raw(cpu, *kind)?;
-                let buckets = Box::from(raw.buckets.as_slice());
-                let baseline = Baseline { samples: raw.samples, sum_ns: raw.sum_ns, buckets };
-                self.baselines.insert((cpu, *kind), baseline);
-            }
+        for (cpu, kind) in histograms {
+            let raw = self.raw(*cpu, *kind)?;
+            self.baselines.insert((*cpu, *kind), raw);
         }
         Ok(())
     }
@@ -221,11 +204,8 @@ impl Histograms {
     pub fn read(&self) -> Result<HistogramsSnapshot, BpfError> {
         let mut cpus = Vec::with_capacity(self.cpus.len());
         for cpu in self.cpus.iter() {
-            let mut histograms = Vec::with_capacity(HistogramKind::ALL.len());
-            for kind in HistogramKind::ALL.into_iter().filter(|kind| self.enabled.contains(&(cpu, *kind))) {
-                let raw = self.raw(cpu, kind)?;
-                histograms.push(self.histogram(cpu, kind, &raw)?);
-            }
+            let kinds = HistogramKind::ALL.into_iter().filter(|kind| self.enabled.contains(&(cpu, *kind)));
+            let histograms = kinds.map(|kind| self.histogram(cpu, kind)).collect::<Result<_, _>>()?;
             cpus.push(CpuHistograms { cpu, histograms });
         }
         Ok(HistogramsSnapshot { cpus, counts: self.counts()? })
@@ -308,12 +288,8 @@ impl Histograms {
         }
     }
 
-    fn histogram(
-        &self,
-        cpu: CpuId,
-        kind: HistogramKind,
-        raw: &RawHistogram,
-    ) -> Result<KernelHistogram, BpfError> {
+    fn histogram(&self, cpu: CpuId, kind: HistogramKind) -> Result<KernelHistogram, BpfError> {
+        let raw = self.raw(cpu, kind)?;
         let baseline = self.baselines.get(&(cpu, kind));
         let before = |index: usize| baseline.map_or(0, |baseline| baseline.buckets[index]);
         let differences = (0..BUCKETS).map(|index| (lower_edge(index), raw.buckets[index] - before(index)));

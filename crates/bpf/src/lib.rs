@@ -31,5 +31,5 @@ pub use facilities::{facilities, facility_names};
 pub use finder::find_causes;
 pub use histograms::Histograms;
 pub use object::{CostCounting, costs_of_all};
-pub use settings::{FindsCauses, HistogramsConfig, Measured, TaskFilter};
+pub use settings::{FindsCauses, HistogramsChange, HistogramsConfig, Measured, TaskFilter};
 pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
