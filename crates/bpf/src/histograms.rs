@@ -3,8 +3,7 @@
 use crate::error::BpfError;
 use crate::events::{Event, Sizes, event};
 use crate::layout::{
-    CONFIG_BYTES, CPU_STATE_BYTES, CPUS_MAX, Command, Config, KINDS_STRIDE, RING_STACKS, RawCpuState,
-    RawHistogram, Record,
+    CPUS_MAX, Command, Config, KINDS_STRIDE, RING_STACKS, RawCpuState, RawHistogram, Record,
 };
 use crate::object::{Object, WHYLATE, possible_cpus};
 use crate::settings::{HistogramsChange, HistogramsConfig, TaskFilter};
@@ -16,10 +15,13 @@ use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, Latenc
 use whylate_core::{CpuId, CpuSet};
 use whylate_stats::Histogram;
 use whylate_stats::buckets::{BUCKETS, lower_edge};
-use zerocopy::{FromZeros as _, IntoBytes as _, transmute};
+use zerocopy::{FromZeros as _, transmute, transmute_ref};
 
 /// How often a histogram that changes while it is read is read again.
 const READS_MAX: usize = 8;
+/// At most this many different senders of interrupts, and stacks of theirs, are kept.
+const IPIS: u32 = 16_384;
+const SENDER_STACKS: u32 = 2_048;
 /// The event at which a switch is over.
 const SWITCH_END: Event = event("switch_end", "sched_exit_tp");
 /// The events of timers.
@@ -31,16 +33,14 @@ const TASKS: [Event; 2] = [event("task_switch", "sched_switch"), event("waking",
 const TASKS_WATCHED: [Event; 2] =
     [event("task_switch_watched", "sched_switch"), event("waking_watched", "sched_waking")];
 
+type CpuStateBytes = [u8; size_of::<RawCpuState>()];
+
 /// What the search for causes needs beside the histograms.
 pub(crate) struct Watching {
     /// The CPUs that have a ring of segments, in the order of their rings.
     pub(crate) cpus: CpuSet,
     /// How many segments a ring holds: a power of two.
     pub(crate) ring_segments: u32,
-    /// How many stacks are kept.
-    pub(crate) stacks: u32,
-    /// How many different senders of interrupts are kept.
-    pub(crate) ipis: u32,
 }
 
 /// Running histograms. They end when this is dropped.
@@ -82,14 +82,14 @@ impl Histograms {
         if let Some(watching) = watching {
             maps.push(("segments", watching.cpus.len() as u32 * watching.ring_segments));
             maps.push(("late_stacks", watching.cpus.len() as u32 * RING_STACKS));
-            maps.extend([("sender_stacks", watching.stacks), ("ipis", watching.ipis)]);
+            maps.extend([("sender_stacks", SENDER_STACKS), ("ipis", IPIS)]);
         }
         let has_tracepoint = vec![("sees_switch_end", SWITCH_END.tracepoint)];
         let constants = watching.iter().map(|watching| ("ring_segments", watching.ring_segments)).collect();
         let mut object = Object::load(WHYLATE, &Sizes { maps, has_tracepoint, constants })?;
         for (ring, cpu) in watching.iter().flat_map(|watching| watching.cpus.iter()).enumerate() {
             let state = RawCpuState { ring: 1 + ring as u32, ..RawCpuState::new_zeroed() };
-            let bytes: [u8; CPU_STATE_BYTES] = transmute!(state);
+            let bytes: CpuStateBytes = transmute!(state);
             object.set("cpu_states", cpu.0, &bytes)?;
         }
         let mut running = Self {
@@ -230,7 +230,7 @@ impl Histograms {
 
     /// The state of a CPU.
     pub(crate) fn cpu_state(&self, cpu: u32) -> Result<RawCpuState, BpfError> {
-        Ok(transmute!(self.object.get::<[u8; CPU_STATE_BYTES]>("cpu_states", cpu)?))
+        Ok(transmute!(self.object.get::<CpuStateBytes>("cpu_states", cpu)?))
     }
 
     /// Whose page faults are causes from now on.
@@ -268,7 +268,7 @@ impl Histograms {
         for (cpu, kind) in &self.enabled {
             self.config.enabled[cpu.0 as usize] |= 1 << (*kind as u8);
         }
-        let bytes: &[u8; CONFIG_BYTES] = self.config.as_bytes().try_into().expect("it is of that size");
+        let bytes: &[u8; size_of::<Config>()] = transmute_ref!(&*self.config);
         self.object.set(".bss.config", 0, bytes)
     }
 

@@ -16,9 +16,6 @@ use whylate_trace::parse::bytes::ByteOrder;
 const OPTION_TRACE_CLOCK: u16 = 4;
 /// The option that holds the kernel's name, release and machine.
 const OPTION_UNAME: u16 = 5;
-/// Symbols that a trace can name: code of the kernel and of modules.
-const SYMBOL_KINDS: [&str; 4] = ["t", "T", "w", "W"];
-
 /// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
@@ -60,7 +57,7 @@ impl Prologue {
             push_sized(&mut bytes, &read_at_once(&tracefs.top().join("events").join(name))?);
         }
         formats(tracefs, events, &mut bytes)?;
-        let symbols = symbols();
+        let symbols = whylate_bpf::kernel_functions();
         bytes.extend((symbols.len() as u32).to_ne_bytes());
         bytes.extend(symbols.as_bytes());
         let texts = read(&tracefs.top().join("printk_formats")).unwrap_or_default();
@@ -204,21 +201,6 @@ fn names(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-/// Code symbols with their addresses; empty where the kernel hides the addresses.
-fn symbols() -> String {
-    let all = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let mut kept = String::with_capacity(all.len() / 2);
-    for line in all.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let (address, kind) = (words.next().unwrap_or("0"), words.next().unwrap_or(""));
-        if SYMBOL_KINDS.contains(&kind) && address.bytes().any(|digit| digit != b'0') {
-            kept.push_str(line);
-            kept.push('\n');
-        }
-    }
-    kept
 }
 
 /// Events that were overwritten or dropped on a CPU.
