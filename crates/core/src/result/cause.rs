@@ -61,6 +61,12 @@ impl Cause {
     }
 }
 
+impl Default for Cause {
+    fn default() -> Self {
+        Self::unattributed()
+    }
+}
+
 /// Kinds of causes. A kind is claimed only on evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
