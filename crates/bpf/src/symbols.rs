@@ -1,6 +1,6 @@
 //! Names of kernel functions, from /proc/kallsyms.
 
-use whylate_trace::parse::symbols::Symbols as Functions;
+use whylate_trace::parse::Symbols as Functions;
 
 /// The lines of /proc/kallsyms that name a function; empty where the kernel hides their addresses.
 pub fn kernel_functions() -> String {

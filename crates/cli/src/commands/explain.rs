@@ -1,7 +1,7 @@
 //! `whylate explain`.
 
-use super::report::format_of;
-use crate::arguments::{ExplainArguments, ExportFormat, ReportFormat};
+use super::report;
+use crate::arguments::{ExplainArguments, ExportFormat};
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -10,10 +10,7 @@ use std::path::{Path, PathBuf};
 use whylate_core::Warning;
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, Spike, SpikeTrace};
 use whylate_explain::{Export, Options, explain_kept};
-use whylate_report::explain as report;
-use whylate_report::terminal::Style;
 use whylate_store::assemble;
-use whylate_trace::parse::ring_buffer::directory;
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
 
@@ -35,14 +32,16 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
     let text = if arguments.json {
         format!("{}\n", serde_json::to_string_pretty(&result)?)
     } else {
-        draw(&result, arguments)?
+        let format = report::format_of(arguments.format, arguments.output.as_deref());
+        let width = arguments.output.is_some().then_some(FILE_WIDTH);
+        report::draw(&whylate_report::explain(&result), format, width)?
     };
     write(arguments, &text)
 }
 
 /// Whether it is the directory of a run: a folder of raw pages is a trace.
 fn is_run(input: &Path) -> bool {
-    input.is_dir() && !directory::is(input)
+    input.is_dir() && !parse::is_folder(input)
 }
 
 fn options(arguments: &ExplainArguments) -> Options {
@@ -153,26 +152,13 @@ fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -
     let mut reader = open(&arguments.input)?;
     let result = whylate_explain::explain(reader.as_mut(), options)?;
     if result.spikes.is_empty() {
-        bail!(
-            "{}: no late moment to export; lower --threshold, or name the --task",
-            arguments.input.display()
-        );
+        bail!("{}: no spike to export; lower --threshold, or name the --task", arguments.input.display());
     }
     let form = match form {
         ExportFormat::Perfetto => Export::Perfetto,
         ExportFormat::Text => Export::Text,
     };
     Ok(whylate_explain::export(reader.as_mut(), &result.spikes, form)?)
-}
-
-fn draw(result: &ExplainResult, arguments: &ExplainArguments) -> Result<String> {
-    let into_file = arguments.output.is_some();
-    let style = if into_file { Style { color: false, width: FILE_WIDTH } } else { output::style() };
-    Ok(match format_of(arguments.format, arguments.output.as_deref()) {
-        ReportFormat::Terminal => report::terminal(result, style),
-        ReportFormat::Markdown => report::markdown(result),
-        ReportFormat::Html => report::html(result)?,
-    })
 }
 
 fn write(arguments: &ExplainArguments, text: &str) -> Result<Ending> {

@@ -142,7 +142,7 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
     }
     if !warnings.is_empty() {
         output::message("what this machine lacks for real time (what to do about it stands at the end):");
-        output::message(whylate_report::terminal::warnings(warnings, output::error_style()).trim_end());
+        output::message(whylate_report::warnings(warnings).terminal(output::error_style()).trim_end());
     }
 }
 
@@ -161,7 +161,7 @@ fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
     if json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::terminal::run(&result, output::style())?)?;
+        output::print(&whylate_report::run(&result)?.terminal(output::style()))?;
         output::message(&format!(
             "\nkept in {0}\na picture: whylate report {0} -o report.html",
             path.display()

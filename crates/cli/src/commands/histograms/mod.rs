@@ -84,7 +84,7 @@ fn run(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
     if arguments.printing.json {
         output::print_json(&result)?;
     } else if arguments.format == HistogramsFormat::Terminal {
-        output::print(&whylate_report::terminal::histograms(&result, output::style()))?;
+        output::print(&whylate_report::histograms(&result).terminal(output::style()))?;
     }
     Ok(Ending::Pass)
 }
@@ -163,7 +163,7 @@ impl Session<'_> {
             tree.write(&result.cpus)?;
         }
         if let Some(screen) = screen {
-            screen.draw(&whylate_report::terminal::histograms(result, output::style()))?;
+            screen.draw(&whylate_report::histograms(result).terminal(output::style()))?;
         }
         let figures = result.cpus.iter().flat_map(|cpu| &cpu.histograms);
         let max_ns = figures.filter_map(|one| one.quantiles.as_ref().map(|figures| figures.max_ns)).max();
