@@ -12,7 +12,8 @@ use crate::symbols::{Symbols, kernel_functions};
 use std::collections::HashMap;
 use whylate_core::record::IpiRecord;
 use whylate_core::{CpuId, CpuSet};
-use whylate_explain::segments::{Activity, OWN, Recording, Segment, Sender, Thread};
+use whylate_explain::OWN;
+use whylate_explain::segments::{Activity, Recording, Segment, Sender, Thread};
 use zerocopy::transmute;
 
 /// How far before the begin of a window segments are read.
