@@ -189,7 +189,7 @@ impl CellData {
                 involuntary_switches: self.switches.get(&(name.probe.to_owned(), cpu)).copied(),
             };
             let (mut result, mut spikes) = summary.finish();
-            if name.probe == "histograms" {
+            if name.facts().is_some_and(|facts| facts.keeps_largest) {
                 let series = result.series.as_deref().unwrap_or_default();
                 result.max_record = self.latency_records.get(&(cpu, series)).cloned();
             }
