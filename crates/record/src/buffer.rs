@@ -1,8 +1,7 @@
 //! A trace buffer of our own: an instance of tracefs, so that other users of tracing are not disturbed.
 //!
-//! The mount of tracefs, when it is missing, and the folder of the instance go through the journal: what a killed
-//! recording left behind is removed by `whylate treat restore`, or by the next recording. Everything set inside the
-//! folder goes with it.
+//! The mount of tracefs, when it is missing, and the folder of the instance are in the journal: what a killed recording
+//! left behind is removed by `whylate treat restore`, or by the next recording. Settings in the folder are removed with it.
 
 use super::error::RecordError;
 use super::tracefs::{PLACES, Tracefs};
@@ -11,27 +10,6 @@ use std::path::{Path, PathBuf};
 use whylate_core::Warning;
 use whylate_host::HostRoot;
 use whylate_treat::{Change, Guard, Holder, JournalPlace, Target};
-
-/// What a buffer is for, which is also the name of its journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// Recording until something is late.
-    Trace,
-    /// A measuring tracer.
-    Tracer,
-    /// Latency histograms, counted by whylate.
-    Histograms,
-}
-
-impl Purpose {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Trace => "trace",
-            Self::Tracer => "tracer",
-            Self::Histograms => "histograms",
-        }
-    }
-}
 
 /// A trace buffer that exists until it is dropped.
 #[derive(Debug)]
@@ -42,17 +20,14 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Makes one, with tracing off in it. Only one of each purpose can be at a time.
-    pub(super) fn create(host: &HostRoot, purpose: Purpose) -> Result<Self, RecordError> {
-        let holder = Holder::this_process(purpose.name(), None, false, host);
-        let place = JournalPlace::of_this_machine(purpose.name());
+    /// Makes one, with tracing off in it. Only one of each purpose can be at a time; its journal has the same name.
+    pub(super) fn create(host: &HostRoot, purpose: &str) -> Result<Self, RecordError> {
+        let holder = Holder::this_process(purpose, None, false, host);
+        let place = JournalPlace::of_this_machine(purpose);
         let mut guard = Guard::begin(&place, host, holder).map_err(RecordError::Journal)?;
         let tracefs = mounted(host, &mut guard)?;
-        let folder = tracefs.top().join("instances").join(format!(
-            "whylate-{}-{}",
-            purpose.name(),
-            std::process::id()
-        ));
+        let name = format!("whylate-{purpose}-{}", std::process::id());
+        let folder = tracefs.top().join("instances").join(name);
         let target = Target::Directory { path: folder.display().to_string() };
         let change = Change::required(target, Target::PRESENT, "a trace buffer of its own");
         guard.apply("trace", &[change]).map_err(RecordError::Journal)?;
@@ -83,7 +58,7 @@ impl Buffer {
 
     /// Removes the buffer and puts back what was changed.
     pub(super) fn remove(mut self) -> Result<(), RecordError> {
-        self.quieten();
+        self.stop_all();
         match self.guard.undo().problems().as_slice() {
             [] => Ok(()),
             problems => Err(RecordError::LeftBehind(problems.join("; "))),
@@ -91,7 +66,7 @@ impl Buffer {
     }
 
     /// Stops everything in the buffer, so that nothing keeps it busy.
-    fn quieten(&self) {
+    fn stop_all(&self) {
         for (file, value) in [("tracing_on", "0"), ("events/enable", "0"), ("current_tracer", "nop")] {
             // The buffer is about to be removed, which says what went wrong.
             let _ = self.set(file, value);
@@ -102,7 +77,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         // The guard, dropped after this, removes the folder.
-        self.quieten();
+        self.stop_all();
     }
 }
 
@@ -123,7 +98,7 @@ fn mounted(host: &HostRoot, guard: &mut Guard) -> Result<Tracefs, RecordError> {
     let change = Change::required(target, Target::PRESENT, "tracefs for the recording");
     match guard.apply("trace", &[change]) {
         Ok(_) => Tracefs::find(host),
-        // Why it could not be mounted (a container, mostly) comes after what that means.
+        // First what is missing, then why it could not be mounted (usually a container).
         Err(error) => Err(RecordError::Unavailable(format!("{missing} ({error})"))),
     }
 }

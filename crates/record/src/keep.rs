@@ -5,7 +5,6 @@
 //! time are counted as missed.
 
 use super::error::RecordError;
-use super::recorder::Recorder;
 use super::trace_dat::Saved;
 use std::cmp::Reverse;
 use std::fmt;
@@ -15,7 +14,7 @@ use whylate_core::record::SpikeRecord;
 use whylate_core::{CpuId, Nanos};
 use whylate_sys::clock;
 
-/// A recording that keeps the newest events: the seam at which tests put one that records nothing.
+/// A recording that keeps the newest events; a trait so that tests can use one that records nothing.
 pub trait Ring: fmt::Debug {
     /// Folder of the trace buffer, with `trace_marker` and `tracing_on`.
     fn folder(&self) -> &Path;
@@ -41,24 +40,6 @@ pub trait Ring: fmt::Debug {
     fn finish(self: Box<Self>) -> Result<(), RecordError>;
 }
 
-impl Ring for Recorder {
-    fn folder(&self) -> &Path {
-        Self::folder(self)
-    }
-    fn pause(&self) -> Result<(), RecordError> {
-        Self::pause(self)
-    }
-    fn resume(&self) -> Result<(), RecordError> {
-        Self::resume(self)
-    }
-    fn save(&self, path: &Path) -> Result<Saved, RecordError> {
-        Self::save(self, path)
-    }
-    fn finish(self: Box<Self>) -> Result<(), RecordError> {
-        Self::finish(*self)
-    }
-}
-
 /// The trace of one spike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
@@ -72,14 +53,14 @@ pub struct Kept {
     pub latency_ns: u64,
 }
 
-/// What became of new spikes.
+/// The trace that was saved for new spikes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The spike whose trace was saved.
     pub spike: SpikeRecord,
     /// Its trace.
     pub kept: Kept,
-    /// The trace that made room for it, and is no more.
+    /// The trace that was removed for it.
     pub removed: Option<Kept>,
 }
 
@@ -96,7 +77,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Keeps the traces of the `worst` largest latencies above `above` that `ring`, which records, has seen.
+    /// Keeps the traces of the `worst` largest latencies above `above`; `ring` records.
     pub fn new(ring: Box<dyn Ring>, above: Nanos, worst: usize) -> Self {
         let recording_since_ns = Some(clock::now().0);
         Self { ring, above, worst: worst.max(1), kept: Vec::new(), missed: 0, recording_since_ns }
@@ -160,8 +141,7 @@ impl Keeper {
         self.kept.sort_by_key(|kept| Reverse(kept.latency_ns));
         let removed = self.kept.pop_if(|_| is_full);
         if let Some(least) = &removed {
-            let failed = |source| RecordError::Save { path: least.path.clone(), source };
-            fs::remove_file(&least.path).map_err(failed)?;
+            fs::remove_file(&least.path).map_err(RecordError::save(&least.path))?;
         }
         self.ring.resume()?;
         self.recording_since_ns = Some(clock::now().0);
@@ -183,7 +163,7 @@ pub fn own_command() -> Option<String> {
     fs::read_to_string("/proc/self/comm").ok().map(|name| name.trim_end().to_owned())
 }
 
-/// Names for the traces of one recording: the largest latency has the first one, the others a number beside it.
+/// Names for the traces of one recording: `first` for the largest latency, with a number appended for the others.
 #[derive(Clone, Debug)]
 pub struct RankedFiles {
     first: PathBuf,
@@ -197,7 +177,7 @@ impl RankedFiles {
         Self { first, worst, saved: 0 }
     }
 
-    /// Where the next trace is saved: while smaller ones make room for larger ones, under its number.
+    /// Where the next trace is saved: under a number, until the ranks are known.
     pub fn next_path(&mut self) -> PathBuf {
         self.saved += 1;
         if self.worst <= 1 { self.first.clone() } else { self.beside(&format!("saved-{}", self.saved)) }
@@ -208,7 +188,7 @@ impl RankedFiles {
         self.first.with_file_name(format!("{stem}-{suffix}.dat"))
     }
 
-    /// Gives the traces, which are in the order of their ranks, their names.
+    /// Renames the traces, which are in the order of their ranks.
     ///
     /// # Errors
     /// [`RecordError::Save`] when a trace cannot get its name.
@@ -216,11 +196,10 @@ impl RankedFiles {
         for (index, kept) in traces.iter_mut().enumerate() {
             let path = if index == 0 { self.first.clone() } else { self.beside(&(index + 1).to_string()) };
             if path.exists() {
-                // Ours already, or a file of somebody else: the trace keeps the name that it has.
+                // It has this name already, or another file has: the trace keeps its name.
                 continue;
             }
-            let failed = |source| RecordError::Save { path: path.clone(), source };
-            fs::rename(&kept.path, &path).map_err(failed)?;
+            fs::rename(&kept.path, &path).map_err(RecordError::save(&path))?;
             kept.path = path;
         }
         Ok(())

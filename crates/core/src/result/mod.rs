@@ -14,7 +14,7 @@ mod spike_trace;
 mod tracing;
 mod treat;
 
-pub use cause::{Cause, CauseClass, CauseKind};
+pub use cause::{Cause, CauseClass, CauseKind, CauseSource};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
 pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
@@ -31,7 +31,7 @@ pub use histograms::{
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
     Answer, AnswerOutcome, CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe,
-    RepeatResult, RunResult, RunState, Verdict,
+    RepeatResult, RunEnd, RunResult, RunState, Verdict,
 };
 pub use spike_trace::SpikeTrace;
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};

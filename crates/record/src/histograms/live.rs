@@ -1,18 +1,17 @@
 //! Latency histograms from a trace buffer of its own: where BPF programs are not possible.
 //!
-//! The kernel writes scheduler and timer events into a ring for each CPU; each call reads what is there, brings the
-//! CPUs into the order of time, and counts. What a ring had no room for is counted as lost.
+//! The kernel writes scheduler and timer events into a ring for each CPU; each call reads what is there, sorts the events
+//! of all CPUs by time, and counts. Events for which a ring had no room are counted as lost.
 
 use super::counter::{Counter, kernel_priorities};
 use super::step::Step;
 use crate::RecordError;
-use crate::buffer::{Buffer, Purpose};
+use crate::buffer::Buffer;
 use crate::pipe::{Pipe, page_layout};
 use crate::recorder::cpu_mask;
 use std::collections::BTreeSet;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
-use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
+use std::path::Path;
+use whylate_bpf::{HistogramsChange, HistogramsConfig, HistogramsSnapshot, TaskFilter};
 use whylate_core::result::HistogramKind;
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
@@ -22,9 +21,9 @@ use whylate_trace::reader::Reader as _;
 
 /// Size of each CPU's ring.
 const RING_KIB: u32 = 4096;
-/// At most this much of a CPU is read at once: what a busy machine writes meanwhile is read next time.
+/// At most this many bytes of a CPU are read at once: the rest is read at the next call.
 const READ_MAX: usize = 64 << 20;
-/// Commands that are remembered: on a machine that makes up ever new ones they are forgotten at times.
+/// Task names that are kept; where there are more, all are discarded at times.
 const NAMES_MAX: usize = 1 << 16;
 
 /// The events that latencies are counted from.
@@ -56,7 +55,7 @@ pub(super) struct TraceHistograms {
     process: Option<u32>,
     /// Its threads at the last call.
     threads: BTreeSet<u32>,
-    /// Events from after the moment up to which every CPU was read.
+    /// Events after the time up to which every CPU was read.
     later: Vec<Step>,
     buffer: Buffer,
 }
@@ -67,14 +66,14 @@ impl TraceHistograms {
     /// # Errors
     /// [`RecordError`], saying what the kernel lacks or refuses.
     pub(super) fn start(host: &HostRoot, config: &HistogramsConfig) -> Result<Self, RecordError> {
-        let buffer = Buffer::create(host, Purpose::Histograms)?;
+        let buffer = Buffer::create(host, "histograms")?;
         if let Some(event) = EVENTS.into_iter().find(|event| !buffer.tracefs().has_event(event)) {
             return Err(RecordError::Unavailable(format!("this kernel has no event {event}")));
         }
         buffer.set("trace_clock", "mono")?;
         buffer.set("buffer_size_kb", &RING_KIB.to_string())?;
         let online = pipes_of(buffer.folder())?;
-        // A wake-up may come from any CPU, and only some may be measured.
+        // All CPUs: a task may be woken from a CPU that is not measured.
         buffer.set("tracing_cpumask", &cpu_mask(&online.iter().copied().collect()))?;
         let decoding = Decoding::read(buffer.tracefs().top())?;
         set_filters(&buffer, config)?;
@@ -100,7 +99,7 @@ impl TraceHistograms {
     pub(super) fn poll(&mut self) -> Result<(), RecordError> {
         let complete_to_ns = clock::now().0;
         if let Some(process) = self.process {
-            // Of a thread that has ended since the last call there are events still.
+            // A thread that has ended since the last call still has events.
             let before = std::mem::replace(&mut self.threads, threads_of(process));
             self.counter.set_threads(&before | &self.threads);
         }
@@ -117,21 +116,14 @@ impl TraceHistograms {
         Ok(())
     }
 
-    pub(super) fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+    pub(super) fn change(
+        &mut self,
+        change: HistogramsChange,
+        kinds: &[HistogramKind],
+        cpus: &CpuSet,
+    ) -> Result<(), RecordError> {
         self.poll()?;
-        self.counter.enable(kinds, cpus);
-        Ok(())
-    }
-
-    pub(super) fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        self.poll()?;
-        self.counter.disable(kinds, cpus);
-        Ok(())
-    }
-
-    pub(super) fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        self.poll()?;
-        self.counter.reset(kinds, cpus);
+        self.counter.change(change, kinds, cpus);
         Ok(())
     }
 
@@ -157,18 +149,14 @@ impl TraceHistograms {
 
 impl Decoding {
     fn read(top: &Path) -> Result<Self, RecordError> {
-        let unfit = |path: PathBuf, message: String| RecordError::Read {
-            path,
-            source: io::Error::new(ErrorKind::InvalidData, message),
-        };
         let layout = page_layout(top)?;
         let mut formats = Vec::with_capacity(EVENTS.len());
         for event in EVENTS {
             let path = top.join("events").join(event).join("format");
-            let text = std::fs::read_to_string(&path)
-                .map_err(|source| RecordError::Read { path: path.clone(), source })?;
+            let text = std::fs::read_to_string(&path).map_err(RecordError::read(&path))?;
             let system = event.split('/').next().unwrap_or(event);
-            formats.push(EventFormat::parse(system, text).map_err(|error| unfit(path, error.to_string()))?);
+            let unfit = |error| RecordError::unfit(&path, &error);
+            formats.push(EventFormat::parse(system, text).map_err(unfit)?);
         }
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         let reader = BufferReader::live(layout, &release, formats.clone());
@@ -206,7 +194,7 @@ fn read(pipe: &mut Pipe, page_bytes: usize) -> Result<Vec<u8>, RecordError> {
 /// The CPUs that have a ring.
 fn pipes_of(folder: &Path) -> Result<Vec<CpuId>, RecordError> {
     let path = folder.join("per_cpu");
-    let entries = std::fs::read_dir(&path).map_err(|source| RecordError::Read { path, source })?;
+    let entries = std::fs::read_dir(&path).map_err(RecordError::read(&path))?;
     let number = |name: &str| name.strip_prefix("cpu")?.parse().ok().map(CpuId);
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let mut cpus: Vec<CpuId> = names.filter_map(|name| number(&name)).collect();
@@ -214,7 +202,7 @@ fn pipes_of(folder: &Path) -> Result<Vec<CpuId>, RecordError> {
     Ok(cpus)
 }
 
-/// Leaves out in the kernel what does not count, where that is not everything.
+/// Has the kernel drop events of priorities that are not counted.
 fn set_filters(buffer: &Buffer, config: &HistogramsConfig) -> Result<(), RecordError> {
     let (min, max) = kernel_priorities(config);
     // The kernel's numbers end at 139; deadline tasks have -1.
@@ -228,7 +216,7 @@ fn set_filters(buffer: &Buffer, config: &HistogramsConfig) -> Result<(), RecordE
     buffer.set("events/sched/sched_switch/filter", &either)
 }
 
-/// The threads that a process has now; none when it has ended, and none for a thread that is not a process's first.
+/// The threads of a process; none when it has ended, and none if `process` is not the first thread of one.
 fn threads_of(process: u32) -> BTreeSet<u32> {
     let folder = Path::new("/proc").join(process.to_string());
     let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
