@@ -157,23 +157,14 @@ pub fn load(
 /// A plan with one cell that runs once, without a noise floor.
 fn plan(name: &str, target: &CpuSet, duration: Nanos) -> Plan {
     Plan {
-        name: name.to_owned(),
-        question: None,
         duration,
         repeats: 1,
         settle: Nanos(0),
         warmup: Nanos(0),
         noise_floor: Nanos(0),
-        interval: None,
-        timeout: None,
-        limit: None,
-        causes: false,
         target: Target { cpus: CpuSelector::List(target.clone()) },
-        trace: None,
-        probe: Vec::new(),
-        load: Vec::new(),
-        treatment: Vec::new(),
         cell: vec![CellPlan::default()],
+        ..Plan::named(name)
     }
 }
 

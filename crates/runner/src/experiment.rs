@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use whylate_core::result::{RunEnd, RunState};
 use whylate_core::warning::{NOT_RESTORED, push_all_once, push_once};
 use whylate_core::{Plan, Warning};
-use whylate_stats::format_ns;
+use whylate_stats::{format_ns, order};
 use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo, Sink as _, StoreError};
 
 /// What is not part of the plan.
@@ -41,6 +41,7 @@ pub fn run(
 ) -> Result<RunInfo, RunError> {
     let mut info =
         RunInfo::new(&options.name, options.started_at, experiment.plan.clone(), experiment.facts.clone());
+    info.seed = experiment.plan.seed.unwrap_or_else(drawn_seed);
     info.noise_floor_threshold_ns = experiment.noise_floor.as_ref().map(|_| NOISE_FLOOR_THRESHOLD.0);
     record_skipped(&mut info, experiment);
     info.warnings = options.warnings.clone();
@@ -81,6 +82,13 @@ pub fn resume(
     (info.state, info.error, info.end) = (RunState::Running, None, None);
     directory.update_info(&info)?;
     RunInProgress::begin(&experiment, machine, audience, directory, info, held.treating).run()
+}
+
+/// A seed of its own for each run.
+fn drawn_seed() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    // JSON readers keep 53 bits.
+    (since_epoch.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32)) >> 11
 }
 
 /// Notes which cells cannot run on the machine as it is now, and why.
@@ -167,22 +175,23 @@ impl<'a> RunInProgress<'a> {
         (self.info.error, self.info.end) = (error_of(&end), Some(end));
     }
 
-    /// A B C, A B C, …: what changes slowly on the machine reaches every cell alike.
+    /// Every slot that is not done yet, in the order of the plan (`stats::order`). A resumed run begins new blocks.
     fn all_repeats(&mut self) -> Result<RunEnd, RunError> {
         let experiment = self.experiment;
         let runnable: Vec<&PreparedCell> =
             experiment.cells.iter().filter(|cell| cell.loads.is_ok()).collect();
-        let total = experiment.plan.repeats * runnable.len() as u32;
-        let mut done = 0;
-        for repeat in 1..=experiment.plan.repeats {
-            for cell in &runnable {
-                if !self.is_done(&cell.plan.name(), repeat) {
-                    let end = self.one_repeat(cell, repeat, done, total)?;
-                    if end != RunEnd::Completed {
-                        return Ok(end);
-                    }
-                }
-                done += 1;
+        let plan = &experiment.plan;
+        let slots = order::slots(runnable.len(), plan.repeats, plan.order, self.info.seed);
+        let total = slots.len() as u32;
+        let blocks_before = self.info.executions.iter().map(|it| it.block + 1).max().unwrap_or(0);
+        for (done, slot) in slots.iter().enumerate() {
+            let cell = runnable[slot.cell];
+            if self.is_done(&cell.plan.name(), slot.repeat) {
+                continue;
+            }
+            let end = self.one_repeat(cell, slot.repeat, blocks_before + slot.block, (done as u32, total))?;
+            if end != RunEnd::Completed {
+                return Ok(end);
             }
         }
         Ok(RunEnd::Completed)
@@ -217,8 +226,8 @@ impl<'a> RunInProgress<'a> {
         &mut self,
         cell: &PreparedCell,
         repeat: u32,
-        done: u32,
-        total: u32,
+        block: u32,
+        place: (u32, u32),
     ) -> Result<RunEnd, RunError> {
         let name = cell.plan.name();
         let attempt = self.info.newest_execution(&name, repeat).map_or(1, |before| before.attempt + 1);
@@ -226,6 +235,7 @@ impl<'a> RunInProgress<'a> {
             cell: name.clone(),
             repeat,
             attempt,
+            block,
             state: ExecutionState::Running,
             error: None,
         });
@@ -243,7 +253,7 @@ impl<'a> RunInProgress<'a> {
             name: &name,
             repeat,
             attempt,
-            place: (done, total),
+            place,
             ended: Vec::new(),
         };
         let outcome = attempted.run();
@@ -254,6 +264,8 @@ impl<'a> RunInProgress<'a> {
             Ok(RunEnd::Interrupted) => {
                 (ExecutionState::Failed, error_of(&RunEnd::Interrupted), RunEnd::Interrupted)
             }
+            // What was cut short is no repeat to compare, whatever it has shown.
+            Ok(end @ RunEnd::BrokeAbove { .. }) => (ExecutionState::Failed, error_of(&end), end),
             Ok(end) => (ExecutionState::Done, None, end),
             Err(RepeatError::Store(error)) => return Err(error.into()),
             // The other repeats go on.

@@ -141,12 +141,15 @@ fn drafts_of(
         let Some(second) = cell_values.get(&(series, statistic)) else { continue };
         let Some((study, is_log)) = studied(&first, second) else { continue };
         let ratio = |effect: f64| is_log.then(|| effect.exp());
+        let in_ns = |value: f64| (statistic.unit() == "ns").then_some(value as u64);
         let comparison = Comparison {
             baseline: baseline.name.clone(),
             cell: cell.name.clone(),
             probe: series.to_owned(),
             statistic,
             primary: is_primary(series, statistic),
+            baseline_ns: in_ns(median(&first)),
+            cell_ns: in_ns(median(second)),
             baseline_value: median(&first),
             cell_value: median(second),
             unit: statistic.unit().to_owned(),

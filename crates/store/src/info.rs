@@ -42,6 +42,9 @@ pub struct RunInfo {
     /// From which length on the noise-floor check counts a gap; absent when the plan has no such check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_floor_threshold_ns: Option<u64>,
+    /// What the order of the repeats was drawn from.
+    #[serde(default)]
+    pub seed: u64,
     /// The plan, with every default filled in.
     pub plan: Plan,
     /// The machine, before the first cell.
@@ -81,6 +84,9 @@ pub struct Execution {
     pub repeat: u32,
     /// Number of the attempt, from 1; a resumed run tries again what did not complete. Only the newest counts.
     pub attempt: u32,
+    /// The block of slots in which it ran, from 0; its order was drawn within it.
+    #[serde(default)]
+    pub block: u32,
     /// How far it came.
     pub state: ExecutionState,
     /// Why it failed.
@@ -119,6 +125,7 @@ impl RunInfo {
             end: None,
             restored: None,
             noise_floor_threshold_ns: None,
+            seed: 0,
             cells: cells.collect(),
             plan,
             facts,

@@ -236,14 +236,16 @@ fn comparisons(result: &Value) {
     assert!(!list(result, "comparisons").is_empty());
     for comparison in list(result, "comparisons") {
         assert_eq!(word(comparison, "baseline"), "idle");
-        assert!(["p50", "p99", "max"].contains(&word(comparison, "statistic")));
-        assert!(["better", "worse", "no_effect", "too_few_repeats"].contains(&word(comparison, "outcome")));
-        for key in ["cell", "probe"] {
+        let statistics = ["p50", "p99", "p99.9", "max", "lost_share", "gaps_per_s"];
+        assert!(statistics.contains(&word(comparison, "statistic")));
+        assert!(["better", "worse", "equivalent", "cannot_tell"].contains(&word(comparison, "outcome")));
+        for key in ["cell", "probe", "unit"] {
             word(comparison, key);
         }
-        for key in ["baseline_ns", "cell_ns"] {
-            number(comparison, key);
+        for key in ["baseline_value", "cell_value"] {
+            assert!(comparison[key].is_number());
         }
+        assert_eq!(word(comparison, "unit") == "ns", comparison.get("baseline_ns").is_some());
         let p_value = comparison.get("p_value").map(|value| value.as_f64().expect("a number"));
         assert!(p_value.is_none_or(|p| (0.0..=1.0).contains(&p)));
     }

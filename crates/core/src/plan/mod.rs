@@ -210,6 +210,35 @@ fn default_noise_floor() -> Nanos {
 }
 
 impl Plan {
+    /// A plan of that name with everything else as it is by default: no probes, no cells.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            question: None,
+            duration: default_duration(),
+            repeats: default_repeats(),
+            settle: default_settle(),
+            warmup: default_warmup(),
+            noise_floor: default_noise_floor(),
+            interval: None,
+            timeout: None,
+            limit: None,
+            primary: None,
+            margin: default_margin(),
+            order: default_order(),
+            seed: None,
+            baseline: None,
+            causes: false,
+            target: Target::default(),
+            trace: None,
+            probe: Vec::new(),
+            load: Vec::new(),
+            treatment: Vec::new(),
+            cell: Vec::new(),
+            answer: Vec::new(),
+        }
+    }
+
     /// Reads a plan, applies `overrides` (`path=value`, in order), fills in the cells and checks it.
     ///
     /// # Errors

@@ -218,7 +218,13 @@ pub struct Comparison {
     pub statistic: Statistic,
     /// Whether it decides. All others are exploratory: they show where to look, and prove nothing.
     pub primary: bool,
-    /// Median over repeats in the baseline.
+    /// Median over repeats in the baseline, of a statistic in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_ns: Option<u64>,
+    /// Median over repeats in the cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell_ns: Option<u64>,
+    /// Median over repeats in the baseline, in `unit`.
     pub baseline_value: f64,
     /// Median over repeats in the cell.
     pub cell_value: f64,

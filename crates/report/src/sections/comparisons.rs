@@ -1,101 +1,90 @@
-//! Each cell against its baseline: differences one by one, the rest gathered per cell.
+//! Cells that differ in one thing: first the comparisons that decide, then the exploratory ones.
 
-use crate::figure::{nanoseconds, probability};
+use crate::figure::{nanoseconds_f64, probability, share};
 use crate::section::{Depth, Item, Section, Tone};
+use whylate_core::plan::Statistic;
 use whylate_core::result::{Comparison, Outcome, RunResult};
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
-    let differences = run.comparisons.iter();
-    let mut items: Vec<Item> =
-        differences.filter_map(|one| Some(item(one.outcome, difference(one)?))).collect();
-    for outcome in [Outcome::NoEffect, Outcome::TooFewRepeats] {
-        let mut left: Vec<&Comparison> =
-            run.comparisons.iter().filter(|comparison| comparison.outcome == outcome).collect();
-        while let Some(first) = left.first().copied() {
-            let same = |other: &&Comparison| other.cell == first.cell && other.baseline == first.baseline;
-            let (members, others): (Vec<&Comparison>, Vec<&Comparison>) =
-                left.iter().copied().partition(same);
-            items.push(item(outcome, gathered(outcome, &members)));
-            left = others;
-        }
+    let (primary, exploratory): (Vec<&Comparison>, Vec<&Comparison>) =
+        run.comparisons.iter().partition(|comparison| comparison.primary);
+    let statistic = run.plan.primary_statistic().map(|it| it.to_string()).unwrap_or_default();
+    let title = format!("Comparisons by {statistic}, which decides");
+    let deciding = Section::new("comparisons", title).depth(Depth::Lead).with(items(&primary));
+    let others = Section::new("exploratory", "Other comparisons (exploratory)").with(items(&exploratory));
+    [deciding, others].into_iter().filter_map(Section::unless_empty).collect()
+}
+
+/// Differences and equivalences one by one, the rest gathered per pair of cells.
+fn items(comparisons: &[&Comparison]) -> Vec<Item> {
+    let (untold, told): (Vec<&Comparison>, Vec<&Comparison>) =
+        comparisons.iter().partition(|it| it.outcome == Outcome::CannotTell && !it.primary);
+    let mut items: Vec<Item> = told.into_iter().map(|it| item(it.outcome, sentence(it))).collect();
+    for of_pair in untold.chunk_by(|a, b| a.cell == b.cell && a.baseline == b.baseline) {
+        let names = of_pair.iter().map(|it| format!("{} {}", it.probe, statistic(it.statistic)));
+        let names = names.collect::<Vec<String>>().join(", ");
+        items.push(item(Outcome::CannotTell, format!("{}: cannot tell: {names}", pair(of_pair[0]))));
     }
-    let section = Section::new("comparisons", "Comparisons").depth(Depth::Lead);
-    section.with(items).unless_empty().into_iter().collect()
+    items
 }
 
 fn item(outcome: Outcome, text: String) -> Item {
     let (tone, symbol) = match outcome {
         Outcome::Worse => (Tone::Bad, "▲"),
         Outcome::Better => (Tone::Good, "▼"),
-        Outcome::NoEffect => (Tone::Plain, "="),
-        Outcome::TooFewRepeats => (Tone::Plain, "?"),
+        Outcome::Equivalent => (Tone::Plain, "="),
+        Outcome::CannotTell => (Tone::Plain, "?"),
     };
     Item { tone, symbol, text: text.into(), ..Item::default() }
 }
 
-/// A difference in one sentence; `None` of a comparison that shows none.
-fn difference(comparison: &Comparison) -> Option<String> {
-    let word = match comparison.outcome {
-        Outcome::Better => "better",
-        Outcome::Worse => "worse",
-        Outcome::NoEffect | Outcome::TooFewRepeats => return None,
+fn pair(comparison: &Comparison) -> String {
+    format!("{} against {}", comparison.cell, comparison.baseline)
+}
+
+/// `l3 against idle: timer p99.9 worse, 23.1 -> 49.8 us, 2.16 times (2.01 to 2.30) (p = 0.003)`.
+fn sentence(comparison: &Comparison) -> String {
+    let Comparison { probe, outcome, .. } = comparison;
+    let word = match outcome {
+        Outcome::CannotTell => "cannot tell",
+        other => other.name(),
     };
-    Some(format!(
-        "{} against {}: {} {} {word}, {}{}",
-        comparison.cell,
-        comparison.baseline,
-        comparison.probe,
-        statistic(&comparison.statistic),
+    let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
+    let ratio = comparison.ratio.map(|ratio| {
+        format!(", {ratio:.2} times ({} to {})", end(comparison.ratio_low), end(comparison.ratio_high))
+    });
+    let more = comparison.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
+    let refused = comparison.refused.as_ref().map(|reason| format!("; {reason}"));
+    format!(
+        "{}: {probe} {} {word}, {}{} ({}){}",
+        pair(comparison),
+        statistic(comparison.statistic),
         change(comparison),
-        comparison.p_value.map(|p| format!(" ({})", probability(p))).unwrap_or_default(),
-    ))
+        ratio.unwrap_or_default(),
+        probability(comparison.p_value),
+        refused.or(more).unwrap_or_default(),
+    )
 }
 
 /// `4.10 -> 6.30 us`: the unit once where both have the same.
 fn change(comparison: &Comparison) -> String {
-    let (before, after) = (nanoseconds(comparison.baseline_ns), nanoseconds(comparison.cell_ns));
+    let value = |value: f64| match comparison.statistic {
+        Statistic::LostShare => share(value),
+        Statistic::GapRate => format!("{value:.2} per s"),
+        _ => nanoseconds_f64(value),
+    };
+    let (before, after) = (value(comparison.baseline_value), value(comparison.cell_value));
     match (before.split_once(' '), after.split_once(' ')) {
         (Some((number, unit)), Some((_, after_unit))) if unit == after_unit => format!("{number} -> {after}"),
         _ => format!("{before} -> {after}"),
     }
 }
 
-/// All comparisons of one cell with the same outcome, which is one of those that show nothing.
-fn gathered(outcome: Outcome, members: &[&Comparison]) -> String {
-    let mut subjects: Vec<String> = Vec::new();
-    let mut probe_before = None;
-    for member in members {
-        let name = statistic(&member.statistic);
-        match subjects.last_mut() {
-            Some(subject) if probe_before == Some(&member.probe) => {
-                subject.push_str(", ");
-                subject.push_str(name);
-            }
-            _ => subjects.push(format!("{} {name}", member.probe)),
-        }
-        probe_before = Some(&member.probe);
-    }
-    let (subjects, first) = (subjects.join("; "), members.first());
-    let pair = first.map(|first| format!("{} against {}", first.cell, first.baseline)).unwrap_or_default();
-    match outcome {
-        Outcome::TooFewRepeats => format!("{pair}: too few repeats to tell: {subjects}"),
-        _ => {
-            let smallest = members.iter().filter_map(|member| member.p_value).reduce(f64::min);
-            // Of several, the smallest p stands for all.
-            let sign = if members.len() > 1 { ">= " } else { "= " };
-            let least =
-                smallest.map(|p| format!(" ({})", probability(p).replace("= ", sign))).unwrap_or_default();
-            format!("{pair}: no effect shown on {subjects}{least}")
-        }
-    }
-}
-
-/// The name of a statistic as the table prints it.
-fn statistic(name: &str) -> &str {
-    match name {
-        "p50" => "median",
-        "p999" => "p99.9",
-        "p9999" => "p99.99",
-        name => name,
+fn statistic(statistic: Statistic) -> &'static str {
+    match statistic {
+        Statistic::Median => "median",
+        Statistic::LostShare => "time lost",
+        Statistic::GapRate => "gaps",
+        other => other.name(),
     }
 }

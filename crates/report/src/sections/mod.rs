@@ -1,5 +1,6 @@
 //! The sections of a report: one function each, from a result to data. To add one: its file, and its line below.
 
+mod answers;
 mod causes;
 mod comparisons;
 mod dispatch;
@@ -22,6 +23,7 @@ use whylate_core::result::{MeasureResult, RunResult};
 
 /// What the report of a run has, in this order.
 const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
+    answers::of_run,
     figures::of_run,
     dispatch::of_run,
     reading::of_run,

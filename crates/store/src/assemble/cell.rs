@@ -157,11 +157,11 @@ impl CellData {
         self.counters.values().filter_map(of).reduce(u64::saturating_add)
     }
 
-    /// The figures. `executions` are the repeats that were begun, each with why it is not complete; `loads` are the
+    /// The figures. `begun` are the repeats that were begun, without figures; `loads` are the
     /// names of the cell's loads, in order. Names of cell, loads and treatments are left to the caller.
     pub(super) fn finish(
         mut self,
-        executions: impl Iterator<Item = (u32, Option<String>)>,
+        begun: impl Iterator<Item = RepeatResult>,
         info: &RunInfo,
         shapes: &Shapes,
         loads: &[String],
@@ -180,7 +180,7 @@ impl CellData {
             spikes,
             ipis: self.causes.into_ipis(),
             probes,
-            repeats: finish_repeats(self.repeats, executions),
+            repeats: finish_repeats(self.repeats, begun),
             rates,
             interrupts: busiest_first(self.interrupts, |it| (it.cpu, it.count)),
             steal_ns,
@@ -235,7 +235,7 @@ impl CellData {
 /// Each repeat that was begun, also one without data.
 fn finish_repeats(
     summaries: BTreeMap<(u32, Place), Summary>,
-    executions: impl Iterator<Item = (u32, Option<String>)>,
+    begun: impl Iterator<Item = RepeatResult>,
 ) -> Vec<RepeatResult> {
     let mut probes: BTreeMap<u32, Vec<RepeatProbe>> = BTreeMap::new();
     for ((repeat, (_, _, name, _)), summary) in summaries {
@@ -244,9 +244,9 @@ fn finish_repeats(
             probes.entry(repeat).or_default().push(repeat_probe(name, &summary.finish().0));
         }
     }
-    let result =
-        |(repeat, error)| RepeatResult { repeat, error, probes: probes.remove(&repeat).unwrap_or_default() };
-    executions.map(result).collect()
+    begun
+        .map(|repeat| RepeatResult { probes: probes.remove(&repeat.repeat).unwrap_or_default(), ..repeat })
+        .collect()
 }
 
 /// The mean of a rate, each record weighed by a time; `None` when the times are 0.

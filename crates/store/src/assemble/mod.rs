@@ -21,7 +21,9 @@ use cell::CellData;
 use shape::Shapes;
 use std::collections::HashMap;
 use whylate_core::Warning;
-use whylate_core::result::{CellResult, ProbeResult, RUN_FORMAT, RunResult, RunState, SpikeTrace};
+use whylate_core::result::{
+    CellResult, ProbeResult, RUN_FORMAT, RepeatResult, RunResult, RunState, SpikeTrace,
+};
 use whylate_core::warning::push_all_once;
 use whylate_stats::summary::SPIKES_KEPT;
 
@@ -81,6 +83,8 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         return Err(StoreError::NoSamples { path: reader.path().to_owned() });
     }
     let (verdict, verdict_reason) = whylate_stats::verdict(&results, info.plan.limit, info.is_complete());
+    let comparisons = whylate_stats::comparisons(&results, &info.plan);
+    let answers = whylate_stats::answers(&results, &info.plan, &comparisons);
     Ok(RunResult {
         format: RUN_FORMAT.to_owned(),
         run: reader.path().display().to_string(),
@@ -89,7 +93,8 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         error: info.error.clone().or_else(|| unfinished(reader)),
         plan: info.plan.clone(),
         facts: info.facts.clone(),
-        comparisons: whylate_stats::comparisons(&results),
+        answers,
+        comparisons,
         cells: results,
         verdict,
         verdict_reason,
@@ -210,9 +215,13 @@ fn finish_cell(
         None if executions.is_empty() => Some("the run ended before it began".to_owned()),
         None => None,
     };
-    let errors =
-        executions.iter().map(|execution| (execution.repeat, execution_error(execution, in_progress)));
-    let mut result = data.finish(errors, info, shapes, &cell.loads);
+    let begun = executions.iter().map(|execution| RepeatResult {
+        repeat: execution.repeat,
+        block: execution.block,
+        error: execution_error(execution, in_progress),
+        probes: Vec::new(),
+    });
+    let mut result = data.finish(begun, info, shapes, &cell.loads);
     result.name.clone_from(&cell.name);
     result.loads.clone_from(&cell.loads);
     result.treatments.clone_from(&cell.treatments);

@@ -1,0 +1,19 @@
+//! What the experiment was made for: its questions, and their answers.
+
+use crate::section::{Depth, Item, Section, Tone};
+use whylate_core::result::{Answer, AnswerOutcome, RunResult};
+
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    let items: Vec<Item> = run.answers.iter().map(item).collect();
+    Section::new("answers", "Answers").depth(Depth::Lead).with(items).unless_empty().into_iter().collect()
+}
+
+fn item(answer: &Answer) -> Item {
+    let (tone, symbol) = match answer.outcome {
+        AnswerOutcome::Yes => (Tone::Good, "✓"),
+        AnswerOutcome::No => (Tone::Plain, "✗"),
+        AnswerOutcome::CannotTell => (Tone::Warn, "?"),
+        AnswerOutcome::NotMeasured => (Tone::Warn, "-"),
+    };
+    Item { tone, symbol, text: format!("{} {}", answer.question, answer.sentence).into(), ..Item::default() }
+}
