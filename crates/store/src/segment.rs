@@ -216,10 +216,9 @@ mod tests {
     other!(Shorter: row: Self => Dictionary "cpu" row.0.interval.cpu.0);
     other!(Changed: row: Self => Dictionary "cpu" row.0.model);
 
-    fn as_intervals<R: Table>(make: impl Fn(Other) -> R) -> Result<Vec<Keyed<Interval, RowKey>>, String>
-    where
-        R: Table<Key = RowKey>,
-    {
+    fn as_intervals<R: Table<Key = RowKey>>(
+        make: impl Fn(Other) -> R,
+    ) -> Result<Vec<Keyed<Interval, RowKey>>, String> {
         let keys = ["timer", "timer", "stall"]
             .map(|probe| Arc::new(RowKey { probe: probe.to_owned(), ..RowKey::default() }));
         let rows: Vec<Keyed<R, RowKey>> = keys
