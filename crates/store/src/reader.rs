@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use whylate_core::Warning;
 
 /// `code` of the warnings about segments that cannot be read.
-pub const DAMAGED_SEGMENT: &str = "damaged-segment";
+const DAMAGED_SEGMENT: &str = "damaged-segment";
 /// `code` of the warnings about intervals of which a part is missing.
-pub const INCOMPLETE_INTERVAL: &str = "incomplete-interval";
+const INCOMPLETE_INTERVAL: &str = "incomplete-interval";
 
 /// A run directory that is being read.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use whylate_core::warning::push_all_once;
 use whylate_stats::summary::SPIKES_KEPT;
 
 /// `code` of the warnings about rows whose values cannot be right.
-pub const UNUSABLE_ROW: &str = "unusable-row";
+const UNUSABLE_ROW: &str = "unusable-row";
 
 /// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
 /// `error` then says how it ended. What could not be read is among its warnings.

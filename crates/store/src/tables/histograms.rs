@@ -30,15 +30,14 @@ impl Table for Bucket {
 /// The buckets of intervals, CPU by CPU and in the order of the edges: counts of neighbouring buckets resemble each
 /// other, so that their differences are small.
 pub(super) fn buckets(intervals: &[Keyed<Interval, RowKey>]) -> Vec<Keyed<Bucket, RowKey>> {
-    let mut buckets: Vec<Keyed<Bucket, RowKey>> = Vec::new();
-    for (key, Interval { cpu, start_ns, histogram, .. }) in intervals {
-        buckets.extend(histogram.iter().map(|&(lower_ns, count)| {
+    let mut sorted: Vec<&Keyed<Interval, RowKey>> = intervals.iter().collect();
+    sorted.sort_by(|(a_key, a), (b_key, b)| (a_key, a.cpu, a.start_ns).cmp(&(b_key, b.cpu, b.start_ns)));
+    let buckets = sorted.into_iter().flat_map(|(key, Interval { cpu, start_ns, histogram, .. })| {
+        histogram.iter().map(move |&(lower_ns, count)| {
             (Arc::clone(key), Bucket { cpu: *cpu, start_ns: *start_ns, lower_ns, count })
-        }));
-    }
-    let order = |bucket: &Bucket| (bucket.cpu, bucket.start_ns, bucket.lower_ns);
-    buckets.sort_by(|(a_key, a), (b_key, b)| a_key.cmp(b_key).then_with(|| order(a).cmp(&order(b))));
-    buckets
+        })
+    });
+    buckets.collect()
 }
 
 /// What tells intervals apart: key, CPU and begin.
