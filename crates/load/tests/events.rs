@@ -66,7 +66,7 @@ fn events(outcome: &LoadOutcome) -> f64 {
 }
 
 /// One thread on `cpu`, and one to be hit on `victim`.
-fn events<P>(plan: P, cpu: CpuId, victim: Option<CpuId>) -> Events<P> {
+fn acts<P>(plan: P, cpu: CpuId, victim: Option<CpuId>) -> Events<P> {
     Events { plan, cpus: CpuSet::single(cpu), victims: victim.map(CpuSet::single) }
 }
 
@@ -77,9 +77,7 @@ fn changed_mappings_shoot_down_translations_on_the_victim() {
         println!("skipped: arm64 flushes by broadcast instructions, without interrupts");
         return;
     }
-    assert!(
-        until_counted(LoadWork::Tlb(events(TlbPlan::default(), doer, Some(victim))), "TLB", victim) > 0.0
-    );
+    assert!(until_counted(LoadWork::Tlb(acts(TlbPlan::default(), doer, Some(victim))), "TLB", victim) > 0.0);
 }
 
 #[test]
@@ -88,7 +86,7 @@ fn barriers_call_a_function_on_the_victim() {
     for reach in [BarrierReach::Private, BarrierReach::Global] {
         let line = if cfg!(target_arch = "aarch64") { "IPI1" } else { "CAL" };
         let plan = IpiPlan { reach, ..IpiPlan::default() };
-        assert!(until_counted(LoadWork::Ipi(events(plan, doer, Some(victim))), line, victim) > 0.0);
+        assert!(until_counted(LoadWork::Ipi(acts(plan, doer, Some(victim))), line, victim) > 0.0);
     }
 }
 
@@ -96,13 +94,13 @@ fn barriers_call_a_function_on_the_victim() {
 fn packets_are_received_in_softirqs_of_their_cpu() {
     let cpu = allowed_of_this_thread().unwrap().last().unwrap();
     assert!(
-        until_counted(LoadWork::Softirq(events(SoftirqPlan::default(), cpu, None)), "softirq:NET_RX", cpu)
+        until_counted(LoadWork::Softirq(acts(SoftirqPlan::default(), cpu, None)), "softirq:NET_RX", cpu)
             > 0.0
     );
 }
 
 fn interrupts(source: IrqSource, cpu: CpuId) -> LoadWork {
-    LoadWork::IrqThread(events(IrqThreadPlan { source, ..IrqThreadPlan::default() }, cpu, None))
+    LoadWork::IrqThread(acts(IrqThreadPlan { source, ..IrqThreadPlan::default() }, cpu, None))
 }
 
 #[test]
@@ -146,6 +144,6 @@ fn disk_reads_interrupt_some_cpu() {
 #[test]
 fn a_load_without_victims_is_refused() {
     let victims = Some(CpuSet::default());
-    let spec = Events { victims, ..events(TlbPlan::default(), CpuId(0), None) };
+    let spec = Events { victims, ..acts(TlbPlan::default(), CpuId(0), None) };
     assert!(matches!(LoadSpec::new(LoadWork::Tlb(spec)).validate(), Err(LoadError::NoCpus)));
 }

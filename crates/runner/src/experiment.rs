@@ -1,7 +1,7 @@
 //! A whole run: which repeat of which cell comes next, and what is recorded about how it ended.
 
 use crate::audience::Audience;
-use crate::causes::CauseSearch;
+use crate::causes::{CauseSearch, assemble};
 use crate::error::{RepeatError, RunError};
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
@@ -14,9 +14,7 @@ use whylate_core::result::{RunEnd, RunState};
 use whylate_core::warning::{NOT_RESTORED, push_all_once, push_once};
 use whylate_core::{Plan, Warning};
 use whylate_stats::format_ns;
-use whylate_store::{
-    Execution, ExecutionState, Reader, RunDirectory, RunInfo, Sink as _, StoreError, assemble,
-};
+use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo, Sink as _, StoreError};
 
 /// What is not part of the plan.
 #[derive(Clone, Debug)]
@@ -154,7 +152,7 @@ impl<'a> RunInProgress<'a> {
         self.verify();
         self.end(end);
         self.directory.update_info(&self.info)?;
-        match Reader::open(self.directory.path()).and_then(|reader| assemble(&reader)) {
+        match assemble(self.directory.path()) {
             Ok(result) => self.directory.write_result(&result)?,
             // Nothing to write; whoever asks for the result is told so.
             Err(StoreError::NoSamples { .. }) => {}

@@ -198,14 +198,15 @@ fn command(kind: &'static str, meaning: &'static str) -> Command {
         || format!("Examples:\n  whylate load {kind}\n  whylate load {kind} --duration 1m --json");
     let words = EXAMPLES.iter().find(|words| words.0 == kind);
     let examples = words.map_or_else(made_of_its_name, |words| words.1.to_owned());
-    let mut command = Command::new(kind).about(meaning.trim_end_matches('.')).after_help(examples);
+    let mut command = Command::new(kind).after_help(examples);
     if keys.iter().any(|key| key.takes == "array") {
         let help =
             "File for the command's output; must not exist [default: shown on standard error when it fails]";
         let output = Arg::new("output").short('o').long("output").value_name("FILE").help(help);
         command = command.arg(output.value_parser(value_parser!(PathBuf)));
     }
-    LoadArguments::augment_args(command.args(keys.into_iter().map(argument)))
+    let command = LoadArguments::augment_args(command.args(keys.into_iter().map(argument)));
+    command.about(meaning.trim_end_matches('.')).long_about(None)
 }
 
 impl Subcommand for LoadCommand {

@@ -134,7 +134,7 @@ mod tests {
             let parsed = Arguments::try_parse_from(example.split_whitespace());
             assert!(parsed.is_ok(), "{example}: {}", parsed.map(drop).unwrap_err());
         }
-        for one in command.get_subcommands() {
+        for one in command.get_subcommands().filter(|one| one.get_name() != "help") {
             without_examples(one, &path, missing);
         }
     }

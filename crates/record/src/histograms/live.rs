@@ -6,24 +6,18 @@
 use super::counter::{Counter, kernel_priorities};
 use super::step::Step;
 use crate::RecordError;
-use crate::buffer::{Buffer, Purpose};
+use crate::buffer::Buffer;
 use crate::pipe::{Pipe, page_layout};
 use crate::recorder::cpu_mask;
 use std::collections::BTreeSet;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
-use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
+use std::path::Path;
+use whylate_bpf::{HistogramsChange, HistogramsConfig, HistogramsSnapshot, TaskFilter};
 use whylate_core::result::HistogramKind;
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
-use whylate_trace::parse::format::Outline;
-use whylate_trace::parse::input::Input;
-use whylate_trace::parse::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages, Parts};
-use whylate_trace::parse::symbols::Symbols;
-use whylate_trace::parse::tracepoint::{Decoder, Kernel, Release, Texts};
-use whylate_trace::parse::unpack::{Algorithm, Unpacker};
-use whylate_trace::reader::{Reader as _, TraceInfo};
+use whylate_trace::parse::{BufferReader, EventFormat, PageLayout};
+use whylate_trace::reader::Reader as _;
 
 /// Size of each CPU's ring.
 const RING_KIB: u32 = 4096;
@@ -46,8 +40,8 @@ const EVENTS: [&str; 6] = [
 #[derive(Debug)]
 struct Decoding {
     layout: PageLayout,
-    kernel: Kernel,
-    formats: Vec<Outline>,
+    release: String,
+    formats: Vec<EventFormat>,
     reader: BufferReader,
 }
 
@@ -72,7 +66,7 @@ impl TraceHistograms {
     /// # Errors
     /// [`RecordError`], saying what the kernel lacks or refuses.
     pub(super) fn start(host: &HostRoot, config: &HistogramsConfig) -> Result<Self, RecordError> {
-        let buffer = Buffer::create(host, Purpose::Histograms)?;
+        let buffer = Buffer::create(host, "histograms")?;
         if let Some(event) = EVENTS.into_iter().find(|event| !buffer.tracefs().has_event(event)) {
             return Err(RecordError::Unavailable(format!("this kernel has no event {event}")));
         }
@@ -122,21 +116,14 @@ impl TraceHistograms {
         Ok(())
     }
 
-    pub(super) fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+    pub(super) fn change(
+        &mut self,
+        change: HistogramsChange,
+        kinds: &[HistogramKind],
+        cpus: &CpuSet,
+    ) -> Result<(), RecordError> {
         self.poll()?;
-        self.counter.enable(kinds, cpus);
-        Ok(())
-    }
-
-    pub(super) fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        self.poll()?;
-        self.counter.disable(kinds, cpus);
-        Ok(())
-    }
-
-    pub(super) fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        self.poll()?;
-        self.counter.reset(kinds, cpus);
+        self.counter.change(change, kinds, cpus);
         Ok(())
     }
 
@@ -162,60 +149,31 @@ impl TraceHistograms {
 
 impl Decoding {
     fn read(top: &Path) -> Result<Self, RecordError> {
-        let unfit = |path: PathBuf, message: String| RecordError::Read {
-            path,
-            source: io::Error::new(ErrorKind::InvalidData, message),
-        };
         let layout = page_layout(top)?;
         let mut formats = Vec::with_capacity(EVENTS.len());
         for event in EVENTS {
             let path = top.join("events").join(event).join("format");
-            let text = std::fs::read_to_string(&path)
-                .map_err(|source| RecordError::Read { path: path.clone(), source })?;
+            let text = std::fs::read_to_string(&path).map_err(RecordError::read(&path))?;
             let system = event.split('/').next().unwrap_or(event);
-            formats.push(Outline::parse(system, text).map_err(|error| unfit(path, error.to_string()))?);
+            let unfit = |error| RecordError::unfit(&path, &error);
+            formats.push(EventFormat::parse(system, text).map_err(unfit)?);
         }
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
-        let kernel = Kernel {
-            order: layout.order,
-            long_bytes: layout.commit_width,
-            release: Release::parse(&release),
-        };
-        Ok(Self { layout, kernel, reader: new_reader(kernel, &formats), formats })
+        let reader = BufferReader::live(layout, &release, formats.clone());
+        Ok(Self { layout, release, reader, formats })
     }
 
     /// Adds what the pages of each CPU hold.
     fn steps(&mut self, pages: Vec<(CpuId, Vec<u8>)>, steps: &mut Vec<Step>) -> Result<(), RecordError> {
-        let (mut inputs, mut cursors) = (Vec::new(), Vec::new());
-        for (cpu, pages) in pages.into_iter().filter(|(_, pages)| !pages.is_empty()) {
-            let input = Input::memory(Path::new("trace_pipe_raw"), pages);
-            let pages = Pages::plain(&input, 0, input.length(), self.layout.page_bytes)?;
-            cursors.push(Cursor::new(cpu, inputs.len(), self.layout, pages));
-            inputs.push(input);
-        }
         if self.reader.names().len() > NAMES_MAX {
-            self.reader = new_reader(self.kernel, &self.formats);
+            self.reader = BufferReader::live(self.layout, &self.release, self.formats.clone());
         }
-        self.reader.refill(inputs, cursors);
+        self.reader.refill(pages)?;
         while let Some(event) = self.reader.next()? {
             steps.extend(Step::of(&event, self.reader.names()));
         }
         Ok(())
     }
-}
-
-/// A reader without pages.
-fn new_reader(kernel: Kernel, formats: &[Outline]) -> BufferReader {
-    let (mut texts, symbols) = (Texts::default(), Symbols::default());
-    let decoder = Decoder::new(kernel, formats.iter().cloned(), &symbols, &mut texts);
-    BufferReader::new(Parts {
-        info: TraceInfo::default(),
-        merge: Merge::new(Vec::new(), Unpacker::new(Algorithm::None), Vec::new()),
-        decoder,
-        texts,
-        symbols,
-        clock: Clock::default(),
-    })
 }
 
 /// The pages that are there.
@@ -236,7 +194,7 @@ fn read(pipe: &mut Pipe, page_bytes: usize) -> Result<Vec<u8>, RecordError> {
 /// The CPUs that have a ring.
 fn pipes_of(folder: &Path) -> Result<Vec<CpuId>, RecordError> {
     let path = folder.join("per_cpu");
-    let entries = std::fs::read_dir(&path).map_err(|source| RecordError::Read { path, source })?;
+    let entries = std::fs::read_dir(&path).map_err(RecordError::read(&path))?;
     let number = |name: &str| name.strip_prefix("cpu")?.parse().ok().map(CpuId);
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let mut cpus: Vec<CpuId> = names.filter_map(|name| number(&name)).collect();

@@ -29,7 +29,9 @@ use whylate_stats::summary::SPIKES_KEPT;
 const UNUSABLE_ROW: &str = "unusable-row";
 
 /// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
-/// `error` then says how it ended. What could not be read is among its warnings.
+/// `error` then says how it ended. What could not be read is among its warnings. Its spikes have the causes that were
+/// found while it measured, its traces those that they show: a report needs one answer of both (`whylate_explain`'s
+/// `combine_run`).
 ///
 /// # Errors
 /// [`StoreError::NoSamples`] when no probe has a sample in any cell.
@@ -64,8 +66,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     };
     let mut results: Vec<CellResult> = info.cells.iter().map(finish).collect();
     for cell in &mut results {
-        let own = traces.extract_if(.., |trace| trace.cell == cell.name).collect();
-        crate::traces::join(cell, own);
+        cell.traces = traces.extract_if(.., |trace| trace.cell == cell.name).collect();
     }
     let has_samples = |cell: &CellResult| cell.probes.iter().any(ProbeResult::has_data);
     if !results.iter().any(has_samples) {

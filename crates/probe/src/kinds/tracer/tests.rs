@@ -8,7 +8,7 @@ fn collector(tracer: &str) -> Collector {
 }
 
 fn collector_keeping(tracer: &str, spikes_kept: usize) -> Collector {
-    let plan = TracerPlan { tracer: tracer.parse().unwrap(), ..TracerPlan::default() };
+    let plan: TracerPlan = serde_json::from_value(serde_json::json!({ "tracer": tracer })).unwrap();
     let cpus: CpuSet = "1".parse().unwrap();
     let mut facts = Facts::default();
     for set in [&mut facts.cpu_sets.present, &mut facts.cpu_sets.online, &mut facts.cpu_sets.allowed] {
