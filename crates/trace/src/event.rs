@@ -9,7 +9,7 @@ use whylate_core::CpuId;
 
 /// A text in the trace's [`Names`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(u32);
+pub struct Name(pub(crate) u32);
 
 /// The texts of a trace, each once.
 #[derive(Clone, Debug, Default)]

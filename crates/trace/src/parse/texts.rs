@@ -38,8 +38,9 @@ pub struct Texts {
     pub names: Names,
     /// `printk_formats`.
     pub printk: PrintkFormats,
-    /// Hash of a text and its name, by the low bits of the hash.
-    cache: Vec<Option<(u64, Name)>>,
+    /// Upper half of the hash of a text, and its name plus one, by the low bits of the hash. Memory of zeros costs nothing
+    /// until it is used.
+    cache: Vec<u64>,
     text_bytes: usize,
     /// How many names `text_bytes` is the sum of.
     counted: usize,
@@ -75,11 +76,12 @@ impl Texts {
     pub(crate) fn intern(&mut self, bytes: &[u8]) -> Name {
         let hash = hash(bytes);
         let slot = hash as usize % TEXT_SLOTS;
-        if let Some(Some((found, name))) = self.cache.get(slot)
-            && *found == hash
-            && self.names.text(*name).as_bytes() == bytes
+        if let Some(found) = self.cache.get(slot)
+            && found >> 32 == hash >> 32
+            && let Some(number) = (*found as u32).checked_sub(1)
+            && self.names.text(Name(number)).as_bytes() == bytes
         {
-            return *name;
+            return Name(number);
         }
         let text = String::from_utf8_lossy(bytes);
         if self.text_bytes + text.len() > TEXT_BYTES_MAX {
@@ -91,8 +93,10 @@ impl Texts {
             self.counted = self.names.len();
             self.text_bytes += text.len();
         }
-        self.cache.resize(TEXT_SLOTS, None);
-        self.cache[slot] = Some((hash, name));
+        if self.cache.is_empty() {
+            self.cache = vec![0; TEXT_SLOTS];
+        }
+        self.cache[slot] = hash >> 32 << 32 | u64::from(name.0.wrapping_add(1));
         name
     }
 
