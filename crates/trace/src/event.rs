@@ -283,6 +283,12 @@ pub enum NoiseSource {
 }
 
 impl Event {
+    /// Events of a CPU were lost.
+    pub(crate) fn lost(at_ns: u64, cpu: CpuId, offset: u64, events: Option<u64>) -> Self {
+        let (context, kind) = (Context::default(), EventKind::Lost { events });
+        Self { at_ns, cpu, pid: None, command: None, context, offset, kind }
+    }
+
     /// Whether the running thread is known to be the idle task.
     pub fn is_idle(&self) -> bool {
         self.pid == Some(0)

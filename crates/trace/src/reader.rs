@@ -35,10 +35,19 @@ pub struct TraceInfo {
     pub recorded: Vec<String>,
 }
 
+/// Adds events of a CPU to [`TraceInfo::lost`].
+pub(crate) fn lose(lost: &mut Vec<(CpuId, u64)>, cpu: CpuId, events: u64) {
+    match lost.iter_mut().find(|(known, _)| *known == cpu) {
+        Some((_, sum)) => *sum = sum.saturating_add(events),
+        None => lost.push((cpu, events)),
+    }
+}
+
 /// Which kinds of events the caller wants to see. Readers skip the rest without decoding it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
     /// Every event.
+    #[default]
     All,
     /// What finds late wake-ups: switches, wake-ups, timers, tracers' samples and marks, losses.
     Wakeups,

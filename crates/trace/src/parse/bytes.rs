@@ -1,9 +1,10 @@
 //! Numbers in byte slices: both byte orders, any width, never out of bounds.
 
 /// How the machine that wrote a file orders the bytes of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ByteOrder {
     /// Least significant byte first.
+    #[default]
     Little,
     /// Most significant byte first.
     Big,

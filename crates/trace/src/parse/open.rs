@@ -41,7 +41,7 @@ pub fn from_source(source: Source) -> Result<Box<dyn Reader>, ParseError> {
     }
     let binary = || Input::file(source.unpacked()?, source.path());
     if head.starts_with(&metadata::MAGIC) {
-        return Ok(Box::new(trace_dat::open(binary()?)?));
+        return Ok(Box::new(trace_dat::open(&binary()?)?));
     }
     if head.starts_with(&perf_data::MAGIC) || head.starts_with(&perf_data::MAGIC_SWAPPED) {
         return Ok(Box::new(perf_data::open(binary()?)?));

@@ -11,7 +11,7 @@ use super::scan;
 use super::stack::{self, Pending};
 use crate::event::{Event, EventKind, Name};
 use crate::parse::texts::Texts;
-use crate::reader::{Selection, TraceInfo};
+use crate::reader::{Selection, TraceInfo, lose};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whylate_core::CpuId;
 
@@ -70,6 +70,7 @@ pub(super) struct Place {
 }
 
 /// From lines to events.
+#[derive(Default)]
 pub(super) struct Machine {
     pub(super) info: TraceInfo,
     pub(super) texts: Texts,
@@ -102,27 +103,8 @@ impl Machine {
         let mut texts = Texts::default();
         // The first stack is one without frames, for stacks whose frames are not read yet.
         texts.stack(&[]);
-        Self {
-            info: TraceInfo { format: "tracefs text".to_owned(), ..TraceInfo::default() },
-            texts,
-            style: 0,
-            strange: Strange::default(),
-            recognised: false,
-            raw_times: false,
-            summed_times: false,
-            ready: VecDeque::new(),
-            later: BTreeMap::new(),
-            columns: Columns::new(),
-            prefixes: Prefixes::default(),
-            graph: graph::Cpus::default(),
-            recorded: Recorded::default(),
-            stack: None,
-            losses: Vec::new(),
-            losses_counted: BTreeSet::new(),
-            last_ns: 0,
-            selection: Selection::All,
-            from_ns: 0,
-        }
+        let info = TraceInfo { format: "tracefs text".to_owned(), ..TraceInfo::default() };
+        Self { info, texts, ..Self::default() }
     }
 
     /// Begins again, from the begin of the file or from a later line; what is known of the trace stays.
@@ -207,10 +189,10 @@ impl Machine {
         self.strange.count += 1;
         self.strange.in_a_row += 1;
         if memchr::memchr(0, line).is_some() {
-            return Err("there are bytes here that no text has".to_owned());
+            return Err("there is a NUL byte here: this is not text".to_owned());
         }
         if self.strange.in_a_row == STRANGE_LINES_MAX {
-            return Err(format!("{STRANGE_LINES_MAX} lines up to here are none of a trace"));
+            return Err(format!("the last {STRANGE_LINES_MAX} lines are not trace lines"));
         }
         Ok(())
     }
@@ -250,11 +232,7 @@ impl Machine {
             Some(Remark::Lost { cpu, events }) => {
                 self.losses.push((cpu, events, offset));
                 if self.losses_counted.len() < LOSSES_MAX && self.losses_counted.insert(offset) {
-                    let lost = events.unwrap_or(1);
-                    match self.info.lost.iter_mut().find(|(known, _)| *known == cpu) {
-                        Some((_, sum)) => *sum = sum.saturating_add(lost),
-                        None => self.info.lost.push((cpu, lost)),
-                    }
+                    lose(&mut self.info.lost, cpu, events.unwrap_or(1));
                 }
             }
             Some(Remark::Begin { cpu }) => self.losses.push((cpu, None, offset)),
@@ -266,8 +244,7 @@ impl Machine {
     pub(super) fn emit_losses(&mut self, at_ns: u64) {
         for (cpu, events, offset) in std::mem::take(&mut self.losses) {
             if at_ns >= self.from_ns {
-                let place = Place { at_ns, cpu: cpu.0, pid: None, command: None, offset };
-                self.push(place, &[], EventKind::Lost { events });
+                self.queue(Event::lost(at_ns, cpu, offset, events));
             }
         }
     }

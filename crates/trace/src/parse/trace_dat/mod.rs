@@ -45,7 +45,7 @@ struct Buffer {
 }
 
 /// What the file says, whichever its version is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Contents {
     order: ByteOrder,
     page_bytes: u32,
@@ -62,11 +62,11 @@ struct Contents {
 /// # Errors
 /// [`ParseError::Foreign`] when it is none, or of another version; [`ParseError::Damaged`] when it is damaged or
 /// truncated; [`ParseError::Read`] when it cannot be read.
-pub fn open(input: Input) -> Result<BufferReader, ParseError> {
-    let (version, contents) = contents(&input)?;
+pub fn open(input: &Input) -> Result<BufferReader, ParseError> {
+    let (version, contents) = contents(input)?;
     if contents.text {
         return Err(foreign(
-            &input,
+            input,
             "a trace.dat that keeps the trace as text, as trace-cmd does for latency tracers: give the output of `trace-cmd report` instead",
         ));
     }
@@ -80,14 +80,14 @@ pub fn open(input: Input) -> Result<BufferReader, ParseError> {
     let (buffers, clock) = of_one_clock(buffers, options.clock.clone());
     let mut cursors = Vec::new();
     for buffer in &buffers {
-        let layout = buffer_layout(&input, layout, buffer, page_bytes)?;
+        let layout = buffer_layout(input, layout, buffer, page_bytes)?;
         for data in buffer.cpus.iter().filter(|data| data.bytes > 0) {
             let pages = if buffer.packed {
-                Pages::packed(&input, data.offset, data.bytes, &layout)?
+                Pages::packed(input, data.offset, data.bytes, &layout)?
             } else {
-                Pages::plain(&input, data.offset, data.bytes, layout.page_bytes)?
+                Pages::plain(input, data.offset, data.bytes, layout.page_bytes)?
             };
-            cursors.push(Cursor::new(data.cpu, 0, layout, pages));
+            cursors.push(Cursor::new(data.cpu, layout, pages));
         }
     }
     let info = TraceInfo {
@@ -99,7 +99,7 @@ pub fn open(input: Input) -> Result<BufferReader, ParseError> {
         recorded: metadata.recorded(),
         ..TraceInfo::default()
     };
-    let merge = Merge::new(vec![input], Unpacker::new(algorithm), cursors);
+    let merge = Merge::new(Unpacker::new(algorithm), cursors);
     let times = options.times(clock.as_deref());
     let info = TraceInfo { lost: options.lost, ..info };
     Ok(BufferReader::new(info, layout, merge, metadata, times))
