@@ -63,7 +63,7 @@ pub enum Symbol {
 /// Where the CPU was when an event was recorded: the flags of the common header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// Interrupts were off; `None` where the trace does not tell (architectures without the flag, perf.data).
+    /// Interrupts were off; `None` where the trace does not say (architectures without the flag, perf.data).
     pub irqs_off: Option<bool>,
     /// The running task was to be preempted at the next point that allows it.
     pub need_resched: bool,
@@ -75,9 +75,9 @@ pub struct Context {
     pub softirq: bool,
     /// In a non-maskable interrupt.
     pub nmi: bool,
-    /// Depth of disabled preemption; `None` where the trace does not tell.
+    /// Depth of disabled preemption; `None` where the trace does not say.
     pub preempt_depth: Option<u8>,
-    /// Depth of disabled migration; `None` where the trace does not tell.
+    /// Depth of disabled migration; `None` where the trace does not say.
     pub migrate_disable: Option<u8>,
 }
 
@@ -88,9 +88,9 @@ pub struct Event {
     pub at_ns: u64,
     /// On which CPU.
     pub cpu: CpuId,
-    /// Thread that ran there; 0 is idle. `None` where the trace does not tell.
+    /// Thread that ran there; 0 is idle. `None` where the trace does not say.
     pub pid: Option<u32>,
-    /// Its command, when the trace tells (`<...>` counts as not telling).
+    /// Its command, when the trace says (`<...>` counts as unknown).
     pub command: Option<Name>,
     /// State of the CPU.
     pub context: Context,

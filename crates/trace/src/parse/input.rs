@@ -179,7 +179,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// `length` bytes as text; what is no UTF-8 is replaced.
+    /// `length` bytes as text; invalid UTF-8 is replaced.
     pub fn text(&mut self, length: u64) -> Result<String, ParseError> {
         self.bytes(length).map(text)
     }

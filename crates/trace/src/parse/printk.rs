@@ -157,7 +157,7 @@ fn value<'a>(
             Some(most) => text.chars().take(most).collect(),
             None => text,
         }),
-        // What follows `%p` and is no pointer to a function was made into a text by the kernel.
+        // The kernel formatted all `%p` conversions other than pointers to functions itself.
         'p' => {
             let kind = after.chars().next().unwrap_or(' ');
             let skipped: usize = after.chars().take_while(char::is_ascii_alphanumeric).count();

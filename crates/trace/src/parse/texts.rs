@@ -72,7 +72,7 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl Texts {
-    /// The name of a text; what is no UTF-8 in it is replaced.
+    /// The name of a text; invalid UTF-8 is replaced.
     pub(crate) fn intern(&mut self, bytes: &[u8]) -> Name {
         let hash = hash(bytes);
         let slot = hash as usize % TEXT_SLOTS;
@@ -153,7 +153,7 @@ impl Texts {
         self.addressed.get(usize::try_from(position).ok()?).map(|name| self.names.text(*name))
     }
 
-    /// Learns from an event what a thread is called from now on; what the file says of it otherwise goes before.
+    /// Learns from an event what a thread is called from now on; commands that the file has saved take precedence.
     #[inline]
     pub(crate) fn learn(&mut self, pid: u32, command: Name) {
         match self.by_pid.get_mut(pid as usize) {
@@ -190,7 +190,7 @@ impl Texts {
         self.note(pid, Known { command, saved: true });
     }
 
-    /// The command of a thread, when the trace told.
+    /// The command of a thread, when known.
     #[inline]
     pub(crate) fn of_pid(&self, pid: u32) -> Option<Name> {
         self.by_pid.get(pid as usize).copied().flatten().map(|known| known.command)
@@ -207,7 +207,7 @@ impl Texts {
         }
     }
 
-    /// A stack, innermost frame first; one too many has no frames.
+    /// A stack, innermost frame first; without frames when there are too many stacks.
     pub(crate) fn stack(&mut self, frames: &[Symbol]) -> Frames {
         if let Some(known) = self.stack_index.get(frames) {
             return *known;

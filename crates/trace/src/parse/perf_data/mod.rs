@@ -36,7 +36,7 @@ use whylate_core::CpuId;
 
 /// Largest thread id of a kernel, plus one.
 const THREADS_MAX: usize = 1 << 22;
-/// Rounds whose begins are kept, to find a moment.
+/// Rounds whose offsets are kept, for seeking.
 const ROUNDS_MAX: usize = 1 << 16;
 
 /// A reader of perf.data.
@@ -136,7 +136,7 @@ fn tracing(input: &Input, section: Section, order: ByteOrder) -> Result<(Metadat
     Ok((tracing, head.long_bytes))
 }
 
-/// The layout of all samples, when the events agree or samples do not tell which one they are of.
+/// The layout of all samples, when the events agree or samples do not say which one they are of.
 fn only_layout(header: &Header) -> Option<Layout> {
     let first = header.attributes.first()?.layout;
     let agree = header.attributes.iter().all(|attribute| attribute.layout == first);
@@ -150,7 +150,7 @@ fn unnamed(header: &Header) -> String {
             "the list of those of the kernel with build id {id} is not on this machine, or this user may not see its \
              addresses (read it as root)"
         ),
-        None => "the file does not tell which build of the kernel it is from (`perf record -B`)".to_owned(),
+        None => "the file does not say which build of the kernel it is from (`perf record -B`)".to_owned(),
     };
     format!(
         "functions have no names: {build}; give the file to whylate where it was recorded, or copy `~/.debug` from there"
@@ -158,7 +158,7 @@ fn unnamed(header: &Header) -> String {
 }
 
 impl PerfDataReader {
-    /// The layout of records that are no samples: perf gives all events the same end.
+    /// The layout of records other than samples: they end in the same fields for all events.
     fn common_layout(&self) -> Layout {
         self.header.attributes.first().map_or(Layout::new(0, 0, false), |attribute| attribute.layout)
     }
@@ -286,7 +286,7 @@ impl Reader for PerfDataReader {
         &self.texts.names
     }
 
-    /// Rounds that were read once and end before the moment are skipped; the rest is read without being decoded.
+    /// Rounds that were read before and end before `from_ns` are skipped; the rest is read but not decoded.
     fn seek(&mut self, from_ns: Option<u64>, selection: Selection) -> Result<(), ParseError> {
         self.from_ns = from_ns.unwrap_or(0);
         self.selection = selection;

@@ -55,7 +55,7 @@ impl Layout {
         self.sample_type & bit != 0
     }
 
-    /// Whether samples tell when and where they were taken.
+    /// Whether samples have time and CPU.
     pub(super) fn has_time_and_cpu(self) -> bool {
         self.has(TIME) && self.has(CPU)
     }
@@ -65,7 +65,7 @@ impl Layout {
         self.has(CALL_CHAIN)
     }
 
-    /// Whether samples begin with the id of their event, which then tells the layout of the rest.
+    /// Whether samples begin with the id of their event, which gives the layout of the rest.
     pub(super) fn has_identifier(self) -> bool {
         self.has(IDENTIFIER)
     }
@@ -123,7 +123,7 @@ impl Layout {
         at.checked_add(words.checked_mul(8)?).filter(|end| *end <= body.len())
     }
 
-    /// Time and CPU at the end of a record that is no sample.
+    /// Time and CPU at the end of a record other than a sample.
     pub(super) fn trailer(self, body: &[u8], order: ByteOrder) -> Option<(u64, u32)> {
         let (mut at, mut time, mut cpu) = (body.len(), None, None);
         // From the last to the first.

@@ -17,7 +17,7 @@ pub enum Item {
     Lost {
         /// Time of the page behind the loss.
         time: u64,
-        /// Their number, when the kernel told.
+        /// Their number, when known.
         events: Option<u64>,
     },
 }
@@ -113,7 +113,7 @@ impl Cursor {
         }
     }
 
-    /// Goes to the begin of the next page; the item is the loss before it, when there is one.
+    /// Goes to the start of the next page; the item is the loss before it, when there is one.
     fn turn_page(&mut self, unpacker: &mut Unpacker) -> Result<(), ParseError> {
         self.page = self.next_page;
         self.next_page += 1;

@@ -160,7 +160,7 @@ fn formats(path: &Path) -> Result<Vec<EventFormat>, ParseError> {
             if let Some(text) = optional(&file)? {
                 let damaged = |error: FormatError| damaged(&file, error.to_string());
                 let outline = EventFormat::parse(&system, text).map_err(damaged)?;
-                // Such a folder is made by hand: what is wrong with a file in it is told at once.
+                // Such a folder is made by hand: report a bad file right away.
                 outline.fields().map_err(damaged)?;
                 formats.push(outline);
             }

@@ -73,7 +73,7 @@ impl Merge {
     }
 
     /// Goes to where the times for which `before` is true end (whole pages: some earlier events may come first), or
-    /// to the begin without `before`, and gives only what is `wanted` from there on.
+    /// to the start without `before`, and gives only what is `wanted` from there on.
     pub fn seek(&mut self, before: Option<&dyn Fn(u64) -> bool>, wanted: Wanted) -> Result<(), ParseError> {
         self.wanted = wanted;
         self.waiting.clear();

@@ -55,7 +55,7 @@ impl Pages {
             return Err(input.damaged(offset, message));
         }
         if !bytes.is_multiple_of(page_bytes as u64) {
-            let message = format!("{bytes} bytes of events are no whole pages of {page_bytes} bytes");
+            let message = format!("{bytes} bytes of events are not whole pages of {page_bytes} bytes");
             return Err(input.damaged(offset, message));
         }
         Ok(Self::new(input, Place::Plain { offset }, bytes / page_bytes as u64, page_bytes))
@@ -77,7 +77,7 @@ impl Pages {
             let whole = (unpacked as usize).is_multiple_of(layout.page_bytes);
             if packed == 0 || !whole || unpacked == 0 || unpacked > CHUNK_BYTES_MAX {
                 let message =
-                    format!("a chunk of {packed} bytes that holds {unpacked} bytes: no whole pages");
+                    format!("a chunk of {packed} bytes that holds {unpacked} bytes: not whole pages");
                 return Err(scan.damaged(message));
             }
             chunks.push(Chunk { offset: scan.position, packed, unpacked, first_page: pages });

@@ -91,7 +91,7 @@ impl BufferReader {
     /// Goes on with other pages of the same buffer, which come after those that it has; what it learned stays.
     ///
     /// # Errors
-    /// [`ParseError::Damaged`] for bytes that are no whole pages.
+    /// [`ParseError::Damaged`] when the bytes are not whole pages.
     pub fn refill(&mut self, pages: Vec<(CpuId, Vec<u8>)>) -> Result<(), ParseError> {
         let mut cursors = Vec::new();
         for (cpu, pages) in pages.into_iter().filter(|(_, pages)| !pages.is_empty()) {

@@ -15,7 +15,7 @@ use crate::reader::{Selection, TraceInfo, lose};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whylate_core::CpuId;
 
-/// Lines in a row that are no trace's, beyond which the file is taken for damaged: a marker's text can have some.
+/// Lines in a row that are not trace lines, after which the file counts as damaged: the text of a marker can have a few.
 const STRANGE_LINES_MAX: u64 = 10_000;
 /// Losses whose places are remembered, so that a second reading does not count them again.
 const LOSSES_MAX: usize = 1 << 20;
@@ -84,7 +84,7 @@ pub(super) struct Machine {
     /// Whether times of function-graph lines are sums of durations.
     pub(super) summed_times: bool,
     pub(super) ready: VecDeque<Event>,
-    /// Ends of leaf functions, which stand in the line of the begin: by time, then by order.
+    /// Ends of leaf functions, which have no line of their own: by time, then by order.
     pub(super) later: BTreeMap<(u64, u64), Event>,
     pub(super) columns: Columns,
     pub(super) prefixes: Prefixes,
@@ -107,7 +107,7 @@ impl Machine {
         Self { info, texts, ..Self::default() }
     }
 
-    /// Begins again, from the begin of the file or from a later line; what is known of the trace stays.
+    /// Begins again, from the start of the file or from a later line; what is known of the trace stays.
     pub(super) fn restart(&mut self, at_begin: bool, selection: Selection, from_ns: u64) {
         if at_begin {
             self.columns.clear();
@@ -181,7 +181,7 @@ impl Machine {
         self.strange(line, offset)
     }
 
-    /// Counts a line that is no trace's.
+    /// Counts a line that is not a trace line.
     fn strange(&mut self, line: &[u8], offset: u64) -> Result<(), String> {
         if self.strange.count == 0 {
             self.strange.first_offset = offset;

@@ -2,9 +2,9 @@
 //! `trace-cmd report` prints.
 //!
 //! In: a [`Source`]. Out: a [`Reader`]. Columns are taken from the comments at the head; without them the number of
-//! letters decides. One buffer of lines and the texts so far are all that is in memory. Lines that are no events are
-//! counted, and told at the end in [`TraceInfo::remarks`]; the last line is left out when nothing ends it, since it may be
-//! cut in the middle of a number. Times of latency traces are relative to the begin of the trace. Stacks of user space
+//! letters decides. One buffer of lines and the texts so far are all that is in memory. Lines that are not trace lines
+//! are counted and reported at the end in [`TraceInfo::remarks`]; an incomplete last line is ignored, since it may be cut in
+//! the middle of a number. Times of latency traces are relative to the start of the trace. Stacks of user space
 //! are not read.
 
 mod body;
@@ -26,7 +26,7 @@ use crate::reader::{Reader, Selection, TraceInfo};
 pub(super) use fields::{Text, function_field, lock_wait, lock_wait_end, nmi};
 use machine::Machine;
 
-/// Lines in which something of a trace must come, or the file is none.
+/// A trace line must come within this many lines, or the file is not a trace.
 const LINES_TO_RECOGNISE: u64 = 1000;
 
 /// A reader of traces as text.

@@ -5,7 +5,7 @@
 //! buffer with events.
 //!
 //! Times are those of the trace clock, plus what `--ts-offset` stored in the file; cycles become nanoseconds where
-//! the file tells how. What would move them to the wall clock (`--date`) or to the clock of a host (a guest's time
+//! the file says how. What would move them to the wall clock (`--date`) or to the clock of a host (a guest's time
 //! shift) is not applied: the kernel's own events have times inside that would not move with it. Options that are not
 //! known, or do not matter to the explanation (hooks, process maps, guests), are skipped.
 
@@ -36,9 +36,9 @@ struct CpuData {
 struct Buffer {
     /// The instance's name; empty for the top one.
     name: String,
-    /// Its clock, when the file tells for each buffer.
+    /// Its clock, when the file says for each buffer.
     clock: Option<String>,
-    /// Size of its pages, when the file tells for each buffer.
+    /// Size of its pages, when the file says for each buffer.
     page_bytes: Option<u32>,
     packed: bool,
     cpus: Vec<CpuData>,
@@ -60,7 +60,7 @@ struct Contents {
 /// Opens a trace.dat.
 ///
 /// # Errors
-/// [`ParseError::Foreign`] when it is none, or of another version; [`ParseError::Damaged`] when it is damaged or
+/// [`ParseError::Foreign`] when it is not one, or of another version; [`ParseError::Damaged`] when it is damaged or
 /// truncated; [`ParseError::Read`] when it cannot be read.
 pub fn open(input: &Input) -> Result<BufferReader, ParseError> {
     let (version, contents) = contents(input)?;
@@ -71,7 +71,7 @@ pub fn open(input: &Input) -> Result<BufferReader, ParseError> {
         ));
     }
     if contents.buffers.is_empty() {
-        let message = "the file tells of no buffer with events: trace-cmd was stopped before it wrote them";
+        let message = "the file has no buffer with events: trace-cmd was stopped before it wrote them";
         return Err(input.damaged(input.length(), message));
     }
     let Contents { order, algorithm, metadata, options, buffers, page_bytes, .. } = contents;
@@ -121,7 +121,7 @@ fn contents(input: &Input) -> Result<(u32, Contents), ParseError> {
             input,
             &format!("a trace.dat of version {other:?}; it must be 6 or 7: `trace-cmd convert` makes one"),
         )),
-        _ => Err(input.damaged(version_at, "the version is no number")),
+        _ => Err(input.damaged(version_at, "the version is not a number")),
     }
 }
 
@@ -139,7 +139,7 @@ fn of_one_clock(buffers: Vec<Buffer>, clock: Option<String>) -> (Vec<Buffer>, Op
     (buffers.into_iter().filter(same).collect(), clock)
 }
 
-/// The layout of a buffer's pages. Version 7 tells the size for each buffer; in version 6, sub-buffers that are larger
+/// The layout of a buffer's pages. Version 7 has the size for each buffer; in version 6, sub-buffers that are larger
 /// than the machine's pages show in the page's header only.
 fn buffer_layout(
     input: &Input,

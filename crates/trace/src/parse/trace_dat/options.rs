@@ -88,7 +88,7 @@ impl Options {
         }
     }
 
-    /// Smallest step of the times under `clock`; 0 when they are no times but counts or cycles.
+    /// Smallest step of the times under `clock`; 0 when they are counts or cycles.
     pub(super) fn resolution_ns(&self, clock: Option<&str>) -> u64 {
         match (clock, self.times(clock).scale) {
             (Some("counter"), _) | (Some("x86-tsc"), None) => 0,

@@ -8,7 +8,7 @@ use crate::parse::metadata::Metadata;
 use crate::parse::unpack::Algorithm;
 use whylate_core::CpuId;
 
-/// A longer list of clocks is none.
+/// A longer text is not a list of clocks.
 const CLOCKS_MAX: u64 = 4096;
 
 /// Reads what follows the file's header.
