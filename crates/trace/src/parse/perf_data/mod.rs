@@ -150,7 +150,7 @@ fn unnamed(header: &Header) -> String {
             "the list of those of the kernel with build id {id} is not on this machine, or this user may not see its \
              addresses (read it as root)"
         ),
-        None => "the file does not say which build of the kernel it is from (`perf record -B`)".to_owned(),
+        None => "the file does not tell which build of the kernel it is from (`perf record -B`)".to_owned(),
     };
     format!(
         "functions have no names: {build}; give the file to whylate where it was recorded, or copy `~/.debug` from there"
