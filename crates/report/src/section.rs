@@ -60,7 +60,7 @@ pub(crate) enum Depth {
 /// A part of a report with a heading.
 #[derive(Debug, Default)]
 pub(crate) struct Section {
-    /// Its anchor in HTML.
+    /// Its anchor in HTML; the title where it is empty.
     pub(crate) id: &'static str,
     /// Without a title, its blocks follow what is above.
     pub(crate) title: String,
@@ -108,8 +108,8 @@ impl Section {
     }
 
     /// Nothing where there is nothing to say.
-    pub(crate) fn unless_empty(self) -> Option<Self> {
-        (!self.blocks.is_empty()).then_some(self)
+    pub(crate) fn unless_empty(self) -> Vec<Self> {
+        if self.blocks.is_empty() { Vec::new() } else { vec![self] }
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
         let title = finding::finding(spike);
         let line = format!("{} s: {title}", moment(spike.expected_ns));
         let depth = if index < DRAWN_MAX { Depth::Main } else { Depth::Brief(line) };
-        self::spike("spike", title, spike, result.traces.get(spike.trace)).depth(depth)
+        self::spike(title, spike, result.traces.get(spike.trace)).depth(depth)
     });
     measured.into_iter().chain(spikes).chain(warnings::section(&result.warnings)).collect()
 }
@@ -57,12 +57,7 @@ fn line(spike: &Spike) -> String {
 }
 
 /// One spike: the moments, who called, how sure it is, who else contributed, the time as a picture and in figures.
-pub(crate) fn spike(
-    id: &'static str,
-    title: String,
-    spike: &ExplainedSpike,
-    trace: Option<&ExplainedTrace>,
-) -> Section {
+pub(crate) fn spike(title: String, spike: &ExplainedSpike, trace: Option<&ExplainedTrace>) -> Section {
     let (at, ran) = (moment(spike.expected_ns), moment(spike.actual_ns));
     let mut items = vec![Item::from(format!("expected {at} s ({}), ran {ran} s", expected(spike)))];
     items.extend(finding::chain(&spike.cause).map(|chain| Item::from(Text::code(chain))));
@@ -72,7 +67,7 @@ pub(crate) fn spike(
     let file = trace.map(|trace| format!("records of {}", trace.path));
     let records: Vec<Item> = spike.evidence.iter().map(record).collect();
     let records = Section::new("", file.unwrap_or_else(|| "records".to_owned())).with(records);
-    Section::new(id, title)
+    Section::new("", title)
         .with(items)
         .with(timeline(spike))
         .with(table(spike))

@@ -37,7 +37,7 @@ fn sections(first: &[FirstCause], events: impl IntoIterator<Item = String>) -> V
     let events = Section::new("events", "Late on several CPUs at once")
         .meaning("spikes that overlap count as one event")
         .with(sentences(events));
-    [causes, events].into_iter().filter_map(Section::unless_empty).collect()
+    [causes, events].into_iter().flat_map(Section::unless_empty).collect()
 }
 
 /// One first cause of the largest spikes of a cell.

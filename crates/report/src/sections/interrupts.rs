@@ -45,7 +45,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         (left_out > 0).then(|| Block::Note(format!("{left_out} rarer lines are left out here.").into()));
     let section = Section::new("interrupts", "Interrupts").depth(Depth::Detail);
     let section = section.meaning("on the target CPUs while the probes ran, over all repeats");
-    section.with(table).with_all(note).unless_empty().into_iter().collect()
+    section.with(table).with_all(note).unless_empty()
 }
 
 fn is_same(one: &InterruptRecord, other: &InterruptRecord) -> bool {

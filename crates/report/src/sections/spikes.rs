@@ -39,11 +39,7 @@ pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
         )
     });
     let dropped = dropped_spikes(std::iter::once(&measure.probe)).filter(|_| largest.is_some());
-    Section::new("spikes", "")
-        .with(sentences(largest.into_iter().chain(dropped)))
-        .unless_empty()
-        .into_iter()
-        .collect()
+    Section::new("spikes", "").with(sentences(largest.into_iter().chain(dropped))).unless_empty()
 }
 
 fn table(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Table {

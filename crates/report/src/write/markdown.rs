@@ -1,6 +1,6 @@
 //! Reports in GitHub's Markdown. Every text goes through [`escape`], or [`code`] and [`block`], which fence it.
 
-use super::{MISSING, bars, plain, table::Line, timeline};
+use super::{MISSING, bars, plain, table::Line, timeline, words};
 use crate::section::{
     Block, Cell, Column, Depth, Item, Page, Row, Section, Span, Table, Text, Tone, different,
 };
@@ -133,8 +133,7 @@ fn text(text: &Text) -> String {
 }
 
 fn drawn(lines: &[Line]) -> String {
-    let lines: Vec<String> =
-        lines.iter().map(|line| line.iter().map(|(text, _)| text.as_str()).collect()).collect();
+    let lines: Vec<String> = lines.iter().map(words).collect();
     fenced(lines.iter().map(String::as_str))
 }
 
