@@ -42,7 +42,9 @@ pub(super) fn page(page: &Page, style: Style) -> String {
         out.gap();
     }
     page.failures.iter().for_each(|failure| out.paragraph("", failure, 0, codes(Tone::Warn)));
-    page.verdict.iter().for_each(|verdict| out.verdict(verdict));
+    if let Some(Verdict { word, reason, tone }) = &page.verdict {
+        out.labelled("", word, bold(*tone), length(word) + 2, reason);
+    }
     out.text
 }
 
@@ -132,14 +134,14 @@ impl Terminal {
         self.paragraph("", &line, 0, "2");
     }
 
-    fn verdict(&mut self, verdict: &Verdict) {
-        let indent = length(verdict.word) + 2;
-        for (index, line) in
-            wrap(&plain(&verdict.reason), self.style.width.saturating_sub(indent)).into_iter().enumerate()
-        {
-            let word = if index == 0 { verdict.word } else { "" };
-            let gap = " ".repeat(indent - length(word));
-            self.line(&vec![(word.to_owned(), bold(verdict.tone)), (format!("{gap}{line}"), "")]);
+    /// A coloured word behind `lead`, and a paragraph in a column beside it.
+    fn labelled(&mut self, lead: &str, word: &str, codes: &'static str, column: usize, text: &str) {
+        let room = self.style.width.min(TEXT_WIDTH_MAX).saturating_sub(lead.len() + column);
+        for (index, line) in wrap(&plain(text), room).into_iter().enumerate() {
+            let word = if index == 0 { word } else { "" };
+            let gap = " ".repeat(column.saturating_sub(length(word)));
+            let lead = (lead.to_owned(), "");
+            self.line(&vec![lead, (word.to_owned(), codes), (format!("{gap}{line}"), "")]);
         }
     }
 
@@ -210,15 +212,9 @@ impl Terminal {
 
     /// A point of a list; `column` is the width of the labels.
     fn item(&mut self, item: &Item, column: usize) {
-        let text = item.text.words();
-        if column == 0 {
-            self.paragraph("  ", &text, 4, codes(item.tone));
-        } else {
-            let width = self.style.width.min(TEXT_WIDTH_MAX).saturating_sub(column + 2);
-            for (index, line) in wrap(&plain(&text), width).into_iter().enumerate() {
-                let label = if index == 0 { item.label } else { "" };
-                self.line(&vec![(format!("  {label:column$}"), codes(item.tone)), (line, "")]);
-            }
+        match column {
+            0 => self.paragraph("  ", &item.text.words(), 4, codes(item.tone)),
+            _ => self.labelled("  ", item.label, codes(item.tone), column, &item.text.words()),
         }
         for (name, text) in &item.below {
             self.paragraph(&" ".repeat(column + 2), &format!("{name}: {text}"), column + 4, "2");
