@@ -8,9 +8,8 @@ use anyhow::{Context, Result, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use whylate_core::Warning;
-use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, Spike, SpikeTrace};
-use whylate_explain::{Export, Options, explain_kept};
-use whylate_store::assemble;
+use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult};
+use whylate_explain::{Export, Options, combine_run, explain_kept};
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
 
@@ -73,32 +72,45 @@ fn named(mut result: ExplainResult, path: &Path) -> ExplainResult {
 
 /// The spikes of a run, and those of the traces that it kept.
 fn of_run(directory: &Path, options: &Options) -> Result<ExplainResult> {
-    let run = assemble(&whylate_store::Reader::open(directory)?)?;
-    let notes: Vec<SpikeTrace> = run.cells.iter().flat_map(|cell| cell.traces.iter().cloned()).collect();
-    let mut measured: Vec<Spike> = run.cells.into_iter().flat_map(|cell| cell.spikes).collect();
-    measured.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
-    measured.truncate(options.top);
-    let mut all = ExplainResult {
-        format: EXPLAIN_FORMAT.to_owned(),
-        run: Some(run.run),
-        measured,
-        ..ExplainResult::default()
-    };
+    let mut run = whylate_store::assemble(&whylate_store::Reader::open(directory)?)?;
+    let mut all =
+        ExplainResult { format: EXPLAIN_FORMAT.to_owned(), run: Some(run.run), ..ExplainResult::default() };
     let paths = traces(directory)?;
-    // What to look for was not said: the moments that the traces were kept for.
+    // What to look for was not said: the spikes that the traces were kept for.
     let as_kept = *options == Options { top: options.top, ..Options::default() };
     if paths.is_empty() {
         let text = "the run kept no traces: its spikes have the causes that its probes saw";
         all.warnings.push(Warning::without_fix("no-traces", text));
     }
     for path in paths {
-        let note = notes.iter().find(|note| path.ends_with(&note.path)).filter(|_| as_kept);
-        let result = parse::open(&path).and_then(|mut reader| match note {
+        let mut notes = run.cells.iter_mut().flat_map(|cell| &mut cell.traces);
+        let note = notes.find(|note| path.ends_with(&note.path)).filter(|_| as_kept);
+        let explained = parse::open(&path).and_then(|mut reader| match &note {
             Some(note) => explain_kept(reader.as_mut(), &whylate_runner::kept_moment(note)),
             None => whylate_explain::explain(reader.as_mut(), options),
         });
-        add(&mut all, result, &path);
+        match (note, explained) {
+            (Some(note), Ok(explained)) => note.explained = Some(explained),
+            (Some(note), Err(error)) => {
+                note.explained = None;
+                add(&mut all, Err(error), &path);
+            }
+            (None, explained) => add(&mut all, explained, &path),
+        }
     }
+    combine_run(&mut run.cells);
+    for cell in run.cells {
+        all.measured.extend(cell.spikes);
+        for (path, explained) in
+            cell.traces.into_iter().filter(|_| as_kept).map(|note| (note.path, note.explained))
+        {
+            if let Some(explained) = explained {
+                add(&mut all, Ok(explained), &directory.join(path));
+            }
+        }
+    }
+    all.measured.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
+    all.measured.truncate(options.top);
     all.spikes.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
     all.spikes.truncate(options.top);
     Ok(all)

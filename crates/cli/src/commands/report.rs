@@ -6,13 +6,12 @@ use crate::output;
 use anyhow::Result;
 use std::path::Path;
 use whylate_report::{Page, Style};
-use whylate_store::{Reader, assemble};
 
 /// Width of a text report that goes into a file.
 const FILE_WIDTH: usize = 120;
 
 pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
-    let result = assemble(&Reader::open(&arguments.run)?)?;
+    let result = whylate_runner::assemble(&arguments.run)?;
     let text = match (arguments.json, format_of(arguments.format, arguments.output.as_deref())) {
         (true, _) => format!("{}\n", serde_json::to_string_pretty(&result)?),
         (false, format) => {

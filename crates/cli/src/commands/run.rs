@@ -21,7 +21,7 @@ use whylate_runner::{
     Audience, Experiment, RealMachine, RunOptions, Stage, check_tracers, check_treatments, prepare,
     recover_treatments,
 };
-use whylate_store::{Reader, RunInfo, StoreError, assemble, default_path};
+use whylate_store::{Reader, RunInfo, StoreError, default_path};
 
 /// The plan that runs when none is named.
 const DEFAULT_PLAN: &str = "quick";
@@ -148,7 +148,7 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
 
 /// Prints the result, and turns it into an exit code.
 fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
-    let result = match assemble(&Reader::open(path)?) {
+    let result = match whylate_runner::assemble(path) {
         Ok(result) => result,
         // Why there are no samples says more than that there are none.
         Err(StoreError::NoSamples { .. }) if is_restored(info) => bail!("{}", why_nothing(info)),

@@ -36,6 +36,32 @@ pub struct Cause {
     /// What speaks for it; empty for `unattributed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
+    /// The evidence that the answer was made from, where a trace of the spike was kept; otherwise empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<CauseSource>,
+}
+
+/// A kind of evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CauseSource {
+    /// What the BPF programs recorded.
+    Bpf,
+    /// A trace of the spike.
+    Trace,
+    /// Counters of the kernel and settings of the machine.
+    Counters,
+}
+
+impl CauseSource {
+    /// As texts name it.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Bpf => "recording of the BPF programs",
+            Self::Trace => "trace",
+            Self::Counters => "kernel's counters",
+        }
+    }
 }
 
 impl Cause {
@@ -52,6 +78,7 @@ impl Cause {
             share: None,
             confidence: None,
             evidence: Vec::new(),
+            sources: Vec::new(),
         }
     }
 

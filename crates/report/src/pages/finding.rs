@@ -83,10 +83,13 @@ pub(crate) fn contributor(cause: &Cause, spike: &ExplainedSpike) -> String {
     format!("{}: {} ({})", deed(cause), nanoseconds(time), share(part))
 }
 
-/// How sure it is, and why not more: `confidence 0.75: …`.
+/// How sure it is, by which evidence where there are several, and why not more: `confidence 0.75: …`.
 pub(crate) fn confidence(cause: &Cause) -> Option<String> {
     let confidence = cause.confidence?;
-    Some(format!("confidence {confidence:.2}: {}", cause.evidence.join("; ")))
+    let sources: Vec<&str> = cause.sources.iter().map(|source| source.describe()).collect();
+    let from =
+        if sources.is_empty() { String::new() } else { format!(" by the {}", sources.join(" and the ")) };
+    Some(format!("confidence {confidence:.2}{from}: {}", cause.evidence.join("; ")))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a CPU was doing for a while, and how that is known.
 
 use super::stacks::{FunctionId, PathId};
+use crate::vocabulary::Interrupt;
 
 /// How something is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +39,7 @@ pub(super) enum Level {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IrqLabel {
     pub(super) text: String,
-    /// Another CPU sent it.
-    pub(super) ipi: bool,
-    pub(super) timer: bool,
+    pub(super) interrupt: Interrupt,
 }
 
 /// State of a CPU.

@@ -61,7 +61,7 @@ pub(super) struct Window {
     /// Timers that were armed shortly before it and had not expired at its begin.
     pub(super) armed: ArmedTimers,
     /// Commands of the threads that its events name.
-    pub(super) people: HashMap<u32, Name>,
+    pub(super) commands: HashMap<u32, Name>,
 }
 
 /// Reads the window of a late moment.
@@ -102,17 +102,17 @@ impl Window {
             self.lost += events.unwrap_or(1);
         }
         if let Some((pid, command)) = event.pid.zip(event.command) {
-            self.people.entry(pid).or_insert(command);
+            self.commands.entry(pid).or_insert(command);
         }
         // The names of lines are cut short in some formats; those of scheduler events are not.
         match event.kind {
             EventKind::Switch { previous, next, .. } => {
-                self.people.extend([previous, next].map(|task| (task.pid, task.command)));
+                self.commands.extend([previous, next].map(|task| (task.pid, task.command)));
             }
             EventKind::Waking { task, .. }
             | EventKind::Wakeup { task, .. }
             | EventKind::Migrate { task, .. } => {
-                self.people.insert(task.pid, task.command);
+                self.commands.insert(task.pid, task.command);
             }
             _ => {}
         }

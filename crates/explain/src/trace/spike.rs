@@ -8,8 +8,11 @@ use super::priorities::Priorities;
 use super::standstill;
 use super::states;
 use super::window::{self, Window};
-use std::collections::{BTreeSet, HashMap};
+use crate::confidence::{self, CONCLUDED, SHOWN};
+use crate::divide::lower;
+use std::collections::BTreeSet;
 use whylate_core::result::{Cause, CauseKind, EvidenceLine, ExpectedFrom, ExplainedSpike, TimelineSegment};
+use whylate_trace::event::Name;
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::Reader;
 
@@ -51,9 +54,8 @@ pub(super) fn explain(
 
 fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement> {
     let states = states::sweep(window, reader);
-    let name = |name: whylate_trace::event::Name| reader.names().text(name).to_owned();
-    let people: HashMap<u32, String> =
-        window.people.iter().map(|(pid, command)| (*pid, name(*command))).collect();
+    let name = |name: Name| reader.names().text(name).to_owned();
+    let commands = window.commands.iter().map(|(pid, command)| (*pid, name(*command))).collect();
     let priorities = Priorities::of(window);
     let priority = late.priority.or_else(|| priorities.first(late.pid?));
     let late = &Late { priority, ..*late };
@@ -61,7 +63,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement
         window,
         states: &states,
         reader,
-        people: &people,
+        commands: &commands,
         priorities: &priorities,
         late: late.kind,
     };
@@ -85,9 +87,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement
 /// The osnoise tracer looks with interrupts on and counts what interrupts it: a gap in which nothing did.
 fn provably_hardware(judgement: &mut Judgement, late: &Late) {
     let reason = "interrupts were on, and the tracer counted nothing of the kernel in the gap";
-    let mut cause = whole(CauseKind::Hardware, late, 0.8, reason);
-    cause.evidence.push("a hypervisor that stops the CPU looks the same".to_owned());
-    judgement.cause = cause;
+    judgement.cause = whole(CauseKind::Hardware, late, CONCLUDED, reason);
     judgement.also.clear();
     judgement.needs.clear();
     judgement.timeline = vec![segment(late, CauseKind::Hardware, "nothing of the kernel ran")];
@@ -95,14 +95,13 @@ fn provably_hardware(judgement: &mut Judgement, late: &Late) {
 
 fn hwlat(late: &Late, nmi_ns: u64, window: &Window, reader: &dyn Reader) -> Judgement {
     let reason = "the tracer looked with interrupts off, so that nothing of the kernel but an NMI could run";
-    let mut cause = whole(CauseKind::Hardware, late, 0.8, reason);
-    cause.evidence.push("a hypervisor that stops the CPU looks the same".to_owned());
+    let mut cause = whole(CauseKind::Hardware, late, CONCLUDED, reason);
     let mut also = Vec::new();
     if nmi_ns > 0 {
         let share = (nmi_ns as f64 / late.latency_ns().max(1) as f64).min(1.0);
         let nmi = Cause {
             share: Some(share),
-            ..whole(CauseKind::Nmi, late, 0.9, "the tracer counted time in NMIs")
+            ..whole(CauseKind::Nmi, late, SHOWN, "the tracer counted time in NMIs")
         };
         cause.share = Some(1.0 - share);
         if share > 0.5 { also.push(std::mem::replace(&mut cause, nmi)) } else { also.push(nmi) }
@@ -124,13 +123,16 @@ fn hwlat(late: &Late, nmi_ns: u64, window: &Window, reader: &dyn Reader) -> Judg
     }
 }
 
+/// The cause of all of it.
 fn whole(kind: CauseKind, late: &Late, confidence: f64, reason: &str) -> Cause {
+    let looks_the_same =
+        (kind == CauseKind::Hardware).then_some("a hypervisor that stops the CPU looks the same");
     Cause {
         from_ns: Some(late.expected_ns),
         to_ns: Some(late.actual_ns),
         share: Some(1.0),
         confidence: Some(confidence),
-        evidence: vec![reason.to_owned()],
+        evidence: std::iter::once(reason).chain(looks_the_same).map(str::to_owned).collect(),
         ..Cause::new(kind)
     }
 }
@@ -148,23 +150,20 @@ fn segment(late: &Late, kind: CauseKind, what: &str) -> TimelineSegment {
 
 /// Lost events, and an expected moment that is not exact, make a cause less sure.
 fn lower_confidence(cause: &mut Cause, late: &Late, window: &Window) {
-    let Some(confidence) = &mut cause.confidence else { return };
-    let mut reasons = Vec::new();
     if window.lost > 0 {
-        *confidence *= 0.5;
-        reasons.push(format!("less sure: {} events were lost in the window", window.lost));
+        let reason = format!("less sure: {} events were lost in the window", window.lost);
+        lower(cause, confidence::OF_LOSSES, reason);
     }
     if window.truncated {
-        *confidence *= 0.8;
-        reasons.push("less sure: the window has too many events, its beginning was left out".to_owned());
+        let reason = "less sure: the window has too many events, its beginning was left out";
+        lower(cause, confidence::OF_UNSURE_WINDOW, reason.to_owned());
     }
     if late.error_ns.saturating_mul(4) > late.latency_ns() {
-        *confidence *= 0.8;
-        reasons.push("less sure: the expected moment is not known well".to_owned());
+        let reason = "less sure: the expected moment is not known well";
+        lower(cause, confidence::OF_UNSURE_WINDOW, reason.to_owned());
     }
     if late.from == ExpectedFrom::Wakeup {
-        reasons.push("the latency counts from the wake-up: what was late before it is not in it".to_owned());
+        let reason = "the latency counts from the wake-up: what was late before it is not in it";
+        lower(cause, 1.0, reason.to_owned());
     }
-    *confidence = (*confidence * 100.0).round() / 100.0;
-    cause.evidence.extend(reasons);
 }

@@ -5,7 +5,7 @@
 
 use super::label::Labeller;
 use super::state::Span;
-use super::vocabulary;
+use crate::{stack, vocabulary};
 use whylate_trace::event::{Event, EventKind};
 
 /// Events after an interrupt among which its stack is looked for.
@@ -57,7 +57,9 @@ impl Labeller<'_> {
         let names: Vec<&str> =
             symbols.map_while(|symbol| self.reader.symbol(*symbol).map(|(name, _)| name)).collect();
         let of_interrupt = event.context.hard_irq || names.contains(&"timerlat_irq");
-        let entry = names.iter().rposition(|name| vocabulary::is_interrupt_frame(name))?;
-        of_interrupt.then(|| names[entry + 1..].iter().map(|name| (*name).to_owned()).collect())
+        let outermost = || names.iter().rposition(|name| vocabulary::is_interrupt_frame(name));
+        // Not every kernel's entry code is known by its name.
+        let below = stack::below_interrupt(&names).or_else(|| Some(&names[outermost()? + 1..]))?;
+        of_interrupt.then(|| below.iter().map(|name| (*name).to_owned()).collect())
     }
 }

@@ -1,31 +1,33 @@
 //! The time between the expected and the actual moment, piece by piece: who had the CPU that the task waited for.
 //!
-//! The pieces lie side by side without gap or overlap. Before the task was woken it is followed what should have woken
-//! it: the timer's interrupt on its CPU, or another thread, which may have been late itself, on another CPU.
+//! The pieces lie side by side without gap or overlap. Before the wake-up, what should have woken the task is followed:
+//! the timer's interrupt on its CPU, or another thread, which may have been late itself, on another CPU.
 
-use super::label::{Label, Labeller, Phase, Who};
+use super::label::{Label, Labeller, Need, Phase, Who};
 use super::late::{Late, LateKind};
 use super::state::{Level, Span, State};
 use super::states::States;
 use super::window::Window;
 use whylate_core::CpuId;
+use whylate_core::result::CauseKind;
 use whylate_trace::event::{Event, EventKind};
 
 /// Wakers of wakers are followed so far.
 const DEPTH_MAX: u32 = 3;
 
-/// A piece of the time.
+/// What is known of a piece besides who had the CPU.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
-    pub(super) from: u64,
-    pub(super) to: u64,
+pub(super) struct Place {
     pub(super) cpu: CpuId,
-    pub(super) label: Label,
-    /// Begin of the state, which may be before the expected moment.
-    pub(super) began: u64,
+    /// What went on, in a few words.
+    pub(super) what: String,
+    pub(super) need: Option<Need>,
     /// The span, for its functions and events; `None` where the CPU has no events.
     pub(super) span: Option<Span>,
 }
+
+/// A piece of the time.
+pub(super) type Piece = crate::divide::Piece<Place>;
 
 /// Moment, CPU and place of an event that made a task runnable.
 #[derive(Clone, Copy, Debug)]
@@ -241,8 +243,7 @@ impl Accountant<'_> {
             }
             let end = span.to.min(to);
             let label = self.labeller.label(phase, who, span, end - at);
-            let began = self.began(&label, span);
-            self.pieces.push(Piece { from: at, to: end, cpu, label, began, span: Some(*span) });
+            self.push(cpu, at, end, label, Some(*span));
             at = end;
         }
         if at < to {
@@ -250,25 +251,20 @@ impl Accountant<'_> {
         }
     }
 
-    /// Where what a span is labelled with began.
-    fn began(&self, label: &Label, span: &Span) -> u64 {
-        use whylate_core::result::CauseKind::{IrqsOff, PreemptOff};
-        match (label.kind, span.state.irqs_section, span.state.preempt_section) {
-            (Some(IrqsOff), Some((at, ..)), _) | (Some(PreemptOff), _, Some((at, ..))) => at,
-            _ => span.from,
-        }
+    fn push(&mut self, cpu: CpuId, from: u64, to: u64, label: Label, span: Option<Span>) {
+        use CauseKind::{IrqsOff, PreemptOff};
+        let Label { blame, what, need } = label;
+        let state = span.map(|span| span.state);
+        let section = match blame.kind {
+            Some(IrqsOff) => state.and_then(|state| state.irqs_section),
+            Some(PreemptOff) => state.and_then(|state| state.preempt_section),
+            _ => None,
+        };
+        let began = section.map(|(at, ..)| at).or(span.map(|span| span.from)).unwrap_or(from);
+        self.pieces.push(Piece { from, to, began, blame, detail: Place { cpu, what, need, span } });
     }
 
     fn untraced(&mut self, cpu: CpuId, from: u64, to: u64) {
-        let label = Label {
-            kind: Some(whylate_core::result::CauseKind::Unattributed),
-            actor: None,
-            pid: None,
-            what: "nothing was traced on this CPU".to_owned(),
-            certainty: 0.2,
-            reason: "",
-            need: None,
-        };
-        self.pieces.push(Piece { from, to, cpu, label, began: from, span: None });
+        self.push(cpu, from, to, Label::unattributed("nothing was traced on this CPU"), None);
     }
 }

@@ -7,8 +7,8 @@
 use super::cpu::{Cpu, remember_flags};
 use super::stacks::{Functions, PathId, Paths};
 use super::state::{IrqLabel, Knowledge, Level, Span, State};
-use super::vocabulary::{Class, Interrupt};
 use super::window::Window;
+use crate::vocabulary::{self, Class, Interrupt};
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_trace::event::{Context, Event, EventKind, TaskState, Vector};
@@ -242,7 +242,7 @@ impl States {
                 let timer = matches!(event.kind, EventKind::TimerExpire { .. });
                 let interrupt = if timer { Interrupt::Timer } else { Interrupt::Device };
                 let text = if timer { interrupt.label() } else { "interrupt" };
-                let label = self.intern(text.to_owned(), false, timer);
+                let label = self.intern(text.to_owned(), interrupt);
                 cpu.hard.push(label);
                 cpu.by_flags = true;
             }
@@ -259,9 +259,8 @@ impl States {
     }
 
     fn label(&mut self, event: &Event, interrupt: Interrupt, reader: &dyn Reader) -> usize {
-        let ipi = matches!(interrupt, Interrupt::Reschedule | Interrupt::CallFunction);
         let text = match event.kind {
-            EventKind::IrqEntry { irq, name } => format!("irq {irq} ({})", reader.names().text(name)),
+            EventKind::IrqEntry { irq, name } => vocabulary::irq(irq, Some(reader.names().text(name))),
             EventKind::VectorEntry { vector: Vector::Other(name) } => {
                 let name = reader.names().text(name);
                 let name = if name.starts_with("local_timer") { interrupt.label() } else { name };
@@ -269,11 +268,11 @@ impl States {
             }
             _ => interrupt.label().to_owned(),
         };
-        self.intern(text, ipi, interrupt == Interrupt::Timer)
+        self.intern(text, interrupt)
     }
 
-    fn intern(&mut self, text: String, ipi: bool, timer: bool) -> usize {
-        let label = IrqLabel { text, ipi, timer };
+    fn intern(&mut self, text: String, interrupt: Interrupt) -> usize {
+        let label = IrqLabel { text, interrupt };
         self.labels.iter().position(|other| *other == label).unwrap_or_else(|| {
             self.labels.push(label);
             self.labels.len() - 1

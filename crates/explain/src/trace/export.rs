@@ -7,6 +7,7 @@ use super::stacks::{FunctionId, PathId};
 use super::state::{Level, Span};
 use super::states::{self, States};
 use super::window::{self, Window};
+use crate::vocabulary;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use whylate_core::result::ExplainedSpike;
@@ -128,7 +129,7 @@ impl Perfetto {
     /// Threads, and interrupts above them.
     fn rows(&mut self, process: u64, spans: &[Span], window: &Window, states: &States, reader: &dyn Reader) {
         let thread = |span: &Span| {
-            let command = span.state.pid.and_then(|pid| window.people.get(&pid));
+            let command = span.state.pid.and_then(|pid| window.commands.get(&pid));
             match (span.state.pid, command) {
                 (Some(0), _) => "idle".to_owned(),
                 (Some(pid), Some(name)) => format!("{}-{pid}", reader.names().text(*name)),
@@ -138,9 +139,9 @@ impl Perfetto {
         };
         let above = |span: &Span| match span.state.level {
             Level::Thread => None,
-            Level::Softirq(vector) => Some(vector.map_or("softirq", super::vocabulary::softirq).to_owned()),
+            Level::Softirq(vector) => Some(vocabulary::softirq(vector)),
             Level::HardIrq(label) => Some(states.labels[label].text.clone()),
-            Level::Nmi => Some("NMI".to_owned()),
+            Level::Nmi => Some(vocabulary::NMI.to_owned()),
         };
         self.joined(process, THREAD_ROW, spans, |span| Some(thread(span)));
         self.joined(process, INTERRUPT_ROW, spans, above);

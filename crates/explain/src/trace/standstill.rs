@@ -10,9 +10,11 @@
 //! is seen by the CPU's own timer, which was due in the silence and came after it.
 
 use super::account::Piece;
-use super::label::{Label, Labeller};
+use super::label::Labeller;
 use super::state::{Knowledge, Level, Span};
 use super::window::Window;
+use crate::confidence::LIKELY;
+use crate::divide::Blame;
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
 use whylate_trace::event::Event;
@@ -41,45 +43,48 @@ pub(super) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
     }
     let timers = late_timers(labeller.window);
     for piece in pieces.iter_mut().filter(|piece| is_held_back(piece)) {
-        if let Some(span) = piece.span.filter(|span| interrupts_were_off(piece, span, &timers, labeller)) {
+        if let Some(span) =
+            piece.detail.span.filter(|span| interrupts_were_off(piece, span, &timers, labeller))
+        {
             let reason = "a timer of this CPU was due while it ran, and came late by it";
-            piece.label = labeller.by(CauseKind::IrqsOff, &span.state, "interrupts off", 0.7, reason);
+            let label = labeller.by(CauseKind::IrqsOff, &span.state, "interrupts off", LIKELY, reason);
+            relabel_one(piece, label.blame, label.what);
         }
     }
     for piece in pieces.iter_mut().filter(|piece| is_open(piece)) {
         if stood_still(piece, &timers, labeller) {
-            piece.label = Label {
-                kind: Some(CauseKind::Hardware),
-                actor: None,
-                pid: None,
-                what: "the whole machine stood still".to_owned(),
-                certainty: 0.7,
-                reason: "no CPU did anything, and timers of several CPUs were late by it: firmware, or a hypervisor",
-                need: None,
-            };
+            let reason =
+                "no CPU did anything, and timers of several CPUs were late by it: firmware, or a hypervisor";
+            let blame = Blame::new(CauseKind::Hardware, LIKELY, reason);
+            relabel_one(piece, blame, "the whole machine stood still".to_owned());
         }
     }
+}
+
+fn relabel_one(piece: &mut Piece, blame: Blame, what: String) {
+    piece.blame = blame;
+    (piece.detail.what, piece.detail.need) = (what, None);
 }
 
 /// Whether the machine may have stopped in it: anywhere, also in a handler or in code with interrupts off.
 fn is_open(piece: &Piece) -> bool {
     use CauseKind::{IdleExit, Irq, IrqsOff, TimerLate, Unattributed};
-    let kind = matches!(piece.label.kind, Some(TimerLate | IdleExit | Unattributed | Irq | IrqsOff));
-    kind && piece.to - piece.from >= LEAST_NS
+    let kind = matches!(piece.blame.kind, Some(TimerLate | IdleExit | Unattributed | Irq | IrqsOff));
+    kind && piece.length() >= LEAST_NS
 }
 
 /// Whether a thread of lower priority kept the CPU: it was not preempted, or nobody asked it to make room.
 fn is_held_back(piece: &Piece) -> bool {
-    let kind = matches!(piece.label.kind, Some(CauseKind::PreemptOff | CauseKind::Throttled));
-    kind && piece.to - piece.from >= LEAST_NS
+    let kind = matches!(piece.blame.kind, Some(CauseKind::PreemptOff | CauseKind::Throttled));
+    kind && piece.length() >= LEAST_NS
 }
 
 fn interrupts_were_off(piece: &Piece, span: &Span, timers: &[LateTimer], labeller: &Labeller<'_>) -> bool {
-    let least = ((piece.to - piece.from) as f64 * PART) as u64;
+    let least = (piece.length() as f64 * PART) as u64;
     let is_late_by_it = |timer: &LateTimer| {
         // The handler is the first thing that happens after the silence.
         let within = timer.due_ns > piece.from && timer.due_ns < piece.to && timer.at_ns >= piece.to;
-        timer.cpu == piece.cpu && within && piece.to - timer.due_ns >= least
+        timer.cpu == piece.detail.cpu && within && piece.to - timer.due_ns >= least
     };
     let in_kernel = span.state.level == Level::Thread && !takes_interrupts(span, labeller);
     in_kernel && timers.iter().any(is_late_by_it)
@@ -103,10 +108,10 @@ fn stood_still(piece: &Piece, timers: &[LateTimer], labeller: &Labeller<'_>) -> 
         || spans.values().all(|spans| silence(spans, from, to).is_some_and(|(ns, _)| ns >= least));
     let is_late_by_it = |timer: &&LateTimer| {
         let within = timer.at_ns > from && timer.due_ns < to;
-        timer.cpu != piece.cpu && within && timer.at_ns - timer.due_ns >= least
+        timer.cpu != piece.detail.cpu && within && timer.at_ns - timer.due_ns >= least
     };
-    let taken_here = matches!(piece.label.kind, Some(CauseKind::TimerLate | CauseKind::IdleExit))
-        || piece.span.is_some_and(|span| takes_interrupts(&span, labeller));
+    let taken_here = matches!(piece.blame.kind, Some(CauseKind::TimerLate | CauseKind::IdleExit))
+        || piece.detail.span.is_some_and(|span| takes_interrupts(&span, labeller));
     let taken_there = |timer: &LateTimer| {
         let silence = spans.get(&timer.cpu).and_then(|spans| silence(spans, from, to));
         silence.is_some_and(|(_, span)| takes_interrupts(&span, labeller))

@@ -4,7 +4,7 @@
 //! caller; one whose caller is not there begins a new stack. A function that is called as the last act of another
 //! has the other's caller: see [`vocabulary::is_tail_call`].
 
-use super::vocabulary::{self, Class};
+use crate::vocabulary::{self, Class};
 use std::collections::HashMap;
 use whylate_trace::event::Symbol;
 use whylate_trace::reader::Reader;

@@ -2,7 +2,7 @@
 
 use super::stacks::{FunctionId, PathId};
 use super::state::Level;
-use super::vocabulary::Class;
+use crate::vocabulary::Class;
 use std::collections::HashMap;
 use whylate_trace::event::{Event, EventKind};
 use whylate_trace::reader::Reader;

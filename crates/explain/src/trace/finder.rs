@@ -9,7 +9,7 @@ use super::clock::Alignment;
 use super::late::{Largest, Late, LateKind};
 use super::marker;
 use super::rhythm::Rhythm;
-use super::vocabulary::{self, Class};
+use crate::vocabulary::{self, Class};
 use std::collections::{BTreeMap, HashMap};
 use whylate_core::CpuId;
 use whylate_core::result::ExpectedFrom;
