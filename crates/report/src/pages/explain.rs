@@ -107,7 +107,7 @@ fn table(spike: &ExplainedSpike) -> Section {
     };
     let rows = timeline.segments.iter().take(LINES_MAX).map(row).collect();
     let left_out = timeline.segments.len().saturating_sub(LINES_MAX);
-    let note = (left_out > 0).then(|| Block::Note(format!("{left_out} more are in the JSON.").into()));
+    let note = (left_out > 0).then(|| Block::note(format!("{left_out} more are in the JSON.")));
     let section = Section::new("", "What happened, in order").depth(Depth::Detail);
     section.with(Table::new(columns, rows)).with_all(note)
 }

@@ -19,8 +19,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let section = Section::new("machine", "Machine and plan").depth(Depth::Detail);
     let section = section
         .with(Block::Text(again, Tone::Plain))
-        .with(Block::Note(directory))
-        .with(Block::Note(format!("Measured by whylate {}.", run.facts.whylate_version).into()))
+        .with(Block::note(directory))
+        .with(Block::note(format!("Measured by whylate {}.", run.facts.whylate_version)))
         .with(Section::new("", "The plan, with every default filled in").depth(Depth::Detail).with(plan))
         .with(machine.with_all(facts(&run.facts, &measured_cpus(run))));
     vec![section]

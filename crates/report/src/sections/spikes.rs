@@ -25,7 +25,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         }
     };
     let largest = Section::new("largest", "Largest spikes").depth(Depth::Detail);
-    let largest = largest.with(table(run, &all)).with(Block::Note(note.into()));
+    let largest = largest.with(table(run, &all)).with(Block::note(note));
     Section::new("spikes", "Spikes").with(lines).unless_empty().into_iter().chain([largest]).collect()
 }
 

@@ -37,7 +37,7 @@ fn part(trace: &SpikeTrace, is_first: bool) -> Section {
     };
     let path =
         Text::from("The trace: ").and(Span::Code(trace.path.clone())).and_plain(" in the run directory.");
-    section.depth(if is_first { Depth::Brief(line) } else { Depth::Detail }).with(Block::Note(path))
+    section.depth(if is_first { Depth::Brief(line) } else { Depth::Detail }).with(Block::note(path))
 }
 
 /// All traces, largest latency first.

@@ -207,7 +207,6 @@ impl<'p> Html<'p> {
             Block::Text(text, tone) => {
                 _ = self.fill("<p class=\"{}\">", &[self::tone(*tone)]).words(text).raw("</p>\n");
             }
-            Block::Note(text) => _ = self.raw("<p class=\"note\">").words(text).raw("</p>\n"),
             Block::List(items) => self.list(items),
             Block::Warnings(warnings) => self.warnings(warnings),
             Block::Pairs(pairs) => {
@@ -369,7 +368,7 @@ fn tone(tone: Tone) -> &'static str {
         Tone::Good => "good",
         Tone::Bad => "bad",
         Tone::Warn => "warn",
-        Tone::Soft => "soft",
+        Tone::Soft => "note",
     }
 }
 

@@ -55,7 +55,7 @@ fn folded(summary: &str, inner: &str) -> String {
 
 fn block(block: &Block, depth: usize) -> Option<String> {
     match block {
-        Block::Text(words, _) | Block::Note(words) => Some(text(words)),
+        Block::Text(words, _) => Some(text(words)),
         Block::List(items) => list(items.iter().map(item)),
         Block::Warnings(warnings) => list(warnings.iter().map(warning)),
         Block::Pairs(pairs) => {

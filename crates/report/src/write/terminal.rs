@@ -164,7 +164,7 @@ impl Terminal {
         let kind = match block {
             Block::Part(part) => return self.section(part, shared),
             Block::Charts(_) => return,
-            Block::Note(_) => Last::Note,
+            Block::Text(_, Tone::Soft) => Last::Note,
             Block::List(_) | Block::Warnings(_) | Block::Pairs(_) | Block::Text(..) => Last::List,
             Block::Table(_) | Block::Bars(_) | Block::Timeline(_) | Block::Lines(_) => Last::Other,
         };
@@ -191,7 +191,6 @@ impl Terminal {
     fn draw(&mut self, block: &Block, shared: &[&Table]) {
         match block {
             Block::Text(text, tone) => self.paragraph("", &text.words(), 0, codes(*tone)),
-            Block::Note(text) => self.paragraph("", &text.words(), 0, "2"),
             Block::List(items) => {
                 let column = items.iter().map(|item| length(item.label) + 2).max().unwrap_or(0);
                 items.iter().for_each(|item| self.item(item, if column > 2 { column } else { 0 }));
