@@ -9,9 +9,9 @@ use whylate_bpf::CauseFinder;
 use whylate_core::record::{CounterRecord, InterruptRecord, IpiRecord, SpikeRecord};
 use whylate_core::result::ProbeResult;
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, SeriesName, Warning};
-use whylate_probe::{Batch, LaneSpec, Observer, ProbeKind, ProbeSpec, Progress};
+use whylate_probe::{Batch, LaneSpec, Observer, ProbeSpec, Progress};
 use whylate_stats::throttling::{self, Circumstances};
-use whylate_stats::{ProbeShape, Summary, join_parts, largest_spikes, number_events};
+use whylate_stats::{SampleShape, Summary, join_parts, largest_spikes, number_events};
 
 /// One series of the probe on one CPU.
 struct Series {
@@ -23,17 +23,9 @@ struct Series {
 
 impl Series {
     fn new(spec: &ProbeSpec, lane: LaneSpec, spikes_kept: usize) -> Self {
-        let period = spec.period();
-        let shape = match spec.kind {
-            ProbeKind::Timer { .. } => ProbeShape::Timer { period },
-            ProbeKind::Stall { .. } => ProbeShape::Stall,
-            // Parts have no period that could be missed.
-            ProbeKind::Dispatch { .. } if lane.is_part() => ProbeShape::Roundtrip,
-            ProbeKind::Dispatch { .. } => ProbeShape::Dispatch { period },
-            ProbeKind::Roundtrip { .. } | ProbeKind::Histograms { .. } => ProbeShape::Roundtrip,
-            ProbeKind::Tracer { .. } => ProbeShape::Tracer { looks: None },
-        };
         let name = SeriesName::in_probe(spec.name(), lane.series.as_deref());
+        let facts = name.facts().expect("a probe that can be resolved is in the table of probes");
+        let shape = SampleShape { period: spec.period(), ..SampleShape::of(facts) };
         let summary = Summary::new(lane.cpu, shape).of_series(name).with_spikes_kept(spikes_kept);
         Self { name: name.to_string(), lane, summary }
     }

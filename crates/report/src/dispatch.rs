@@ -26,16 +26,20 @@ const ROWS: [Option<u64>; 12] = [
 
 /// The lines of each CPU of a dispatch probe; none for another probe.
 pub(crate) fn of_probe(probe: &ProbeResult) -> Vec<Vec<String>> {
-    if probe.probe != "dispatch" {
+    if !is_in_rows(probe) {
         return Vec::new();
     }
     probe.cpus.iter().filter_map(|cpu| lines(cpu, "")).collect()
 }
 
+fn is_in_rows(probe: &ProbeResult) -> bool {
+    probe.facts().is_some_and(|facts| facts.in_rows)
+}
+
 /// The same for every cell of a run.
 pub(crate) fn of_run(run: &RunResult) -> Vec<Vec<String>> {
     let probes = run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell, probe)));
-    let dispatches = probes.filter(|(_, probe)| probe.probe == "dispatch");
+    let dispatches = probes.filter(|(_, probe)| is_in_rows(probe));
     let of_cell = dispatches.flat_map(|(cell, probe)| {
         let place = format!("{}, ", cell.name);
         probe.cpus.iter().filter_map(move |cpu| lines(cpu, &place))

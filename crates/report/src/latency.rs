@@ -3,7 +3,7 @@
 use crate::figure::nanoseconds;
 use crate::terminal::page::clean;
 use whylate_core::CpuSet;
-use whylate_core::result::{CellResult, HistogramKind, LatencyRecord, RunResult};
+use whylate_core::result::{CellResult, HistogramKind, LatencyRecord, ProbeResult, RunResult};
 
 /// `37.0 us (timer 1.0 us, wake-up 36.0 us): cyclictest (1234, priority 99) in clock_nanosleep <- swapper/0 (0, …) at …`.
 pub(crate) fn record(record: &LatencyRecord) -> String {
@@ -43,7 +43,8 @@ pub(crate) fn of_run(run: &RunResult) -> Vec<String> {
 fn of_cells(cells: &[CellResult]) -> Vec<String> {
     let mut lines = Vec::new();
     for cell in cells {
-        let Some(probe) = cell.probes.iter().find(|probe| probe.probe == "histograms") else { continue };
+        let keeps_largest = |probe: &&ProbeResult| probe.facts().is_some_and(|facts| facts.keeps_largest);
+        let Some(probe) = cell.probes.iter().find(keeps_largest) else { continue };
         let cpus: CpuSet = probe.cpus.iter().map(|cpu| cpu.cpu).collect();
         for cpu in cpus.iter() {
             let records = probe.cpus.iter().filter(|one| one.cpu == cpu).filter_map(|one| {
@@ -61,7 +62,7 @@ fn of_cells(cells: &[CellResult]) -> Vec<String> {
 mod tests {
     use super::*;
     use whylate_core::CpuId;
-    use whylate_core::result::{CpuResult, ProbeResult};
+    use whylate_core::result::CpuResult;
 
     fn late(latency_ns: u64, command: &str) -> LatencyRecord {
         let command = command.to_owned();

@@ -1,8 +1,9 @@
 //! The table of a result: one line per cell, probe and CPU, as text, the same for every format.
 
 use crate::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
+use whylate_core::plan::Samples;
 use whylate_core::result::{CellResult, CpuResult, ProbeResult, Quantiles, RateResult, RunResult};
-use whylate_core::{CpuId, CpuSet, Nanos};
+use whylate_core::{CpuId, CpuSet, Nanos, SeriesName};
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +54,10 @@ impl Field {
     ];
 
     fn title(self, probe: &str) -> &'static str {
+        let facts = SeriesName::of(probe).facts();
         match self {
             Self::Cell => "cell",
-            Self::Series if probe == "roundtrip" => "method",
-            Self::Series if probe == "histograms" => "histogram",
-            Self::Series => "source",
+            Self::Series => facts.map_or("source", |facts| facts.series_title),
             Self::Cpu => "CPU",
             Self::Samples => "samples",
             Self::Min => "min",
@@ -68,7 +68,7 @@ impl Field {
             Self::P9999 => "p99.99",
             Self::Max => "max",
             Self::Cycles => "median cycles",
-            Self::Missed if probe == "stall" => "gaps",
+            Self::Missed if facts.is_some_and(|facts| facts.samples == Samples::Gap) => "gaps",
             Self::Missed => "missed",
             Self::Lost => "lost",
             Self::LoadRate => "load rate",

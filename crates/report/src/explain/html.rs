@@ -9,7 +9,9 @@ use crate::words;
 use minijinja::value::Serde;
 use minijinja::{Environment, context};
 use serde::Serialize;
-use whylate_core::result::{CauseKind, EvidenceLine, ExplainResult, ExplainedSpike, TimelineSegment};
+use whylate_core::result::{
+    CauseClass, CauseKind, EvidenceLine, ExplainResult, ExplainedSpike, TimelineSegment,
+};
 use whylate_core::{CpuId, Warning};
 
 const TEMPLATE: &str = include_str!("explain.html");
@@ -170,13 +172,13 @@ fn line(segment: &TimelineSegment, spike: &ExplainedSpike) -> Line {
 
 /// The colour of a kind; the words say the same.
 fn class(kind: Option<CauseKind>) -> &'static str {
-    match kind {
-        Some(CauseKind::IrqsOff | CauseKind::PreemptOff | CauseKind::Lock) => "off",
-        Some(CauseKind::Irq | CauseKind::Ipi | CauseKind::Nmi | CauseKind::Softirq) => "irq",
-        Some(CauseKind::Thread | CauseKind::Throttled | CauseKind::Migration | CauseKind::Smt) => "thread",
-        Some(CauseKind::IdleExit | CauseKind::TimerLate | CauseKind::PageFault) => "idle",
-        Some(CauseKind::Hardware | CauseKind::Smi | CauseKind::Steal) => "machine",
-        Some(CauseKind::Unattributed) => "unknown",
+    match kind.map(CauseKind::class) {
+        Some(CauseClass::Section) => "off",
+        Some(CauseClass::Interrupt) => "irq",
+        Some(CauseClass::Thread) => "thread",
+        Some(CauseClass::Idle) => "idle",
+        Some(CauseClass::Machine) => "machine",
+        Some(CauseClass::Unknown) => "unknown",
         None => "switch",
     }
 }

@@ -6,7 +6,7 @@ use crate::terminal::Style;
 use crate::terminal::page::{Colour, Page, clean};
 use crate::words;
 use whylate_core::CpuId;
-use whylate_core::result::{CauseKind, ExplainResult, ExplainedSpike, TimelineSegment};
+use whylate_core::result::{CauseClass, CauseKind, ExplainResult, ExplainedSpike, TimelineSegment};
 
 /// Wider lines are not drawn.
 const WIDTH_MAX: usize = 100;
@@ -68,7 +68,7 @@ fn draw(page: &mut Page, spike: &ExplainedSpike, result: &ExplainResult, style: 
     page.heading(&clean(&heading));
     let (expected_at, actual_at) = (moment(spike.expected_ns), moment(spike.actual_ns));
     page.item(&format!("expected {expected_at} s ({}), ran {actual_at} s", expected(spike)), None);
-    page.item(&format!("{}.", sentence::deed(&spike.cause)), None);
+    page.item(&format!("{}.", spike.cause.sentence()), None);
     for line in sentence::chain(&spike.cause).iter().chain(&sentence::confidence(&spike.cause)) {
         page.item(line, None);
     }
@@ -175,12 +175,12 @@ fn letter(index: usize) -> char {
 }
 
 fn colour(kind: Option<CauseKind>) -> &'static str {
-    match kind {
-        Some(CauseKind::IrqsOff | CauseKind::PreemptOff | CauseKind::Lock) => "1;31",
-        Some(CauseKind::Irq | CauseKind::Ipi | CauseKind::Nmi | CauseKind::Softirq) => "33",
-        Some(CauseKind::Thread | CauseKind::Throttled | CauseKind::Migration) => "35",
-        Some(CauseKind::IdleExit | CauseKind::TimerLate | CauseKind::PageFault) => "36",
-        Some(_) => "1;33",
+    match kind.map(CauseKind::class) {
+        Some(CauseClass::Section) => "1;31",
+        Some(CauseClass::Interrupt) => "33",
+        Some(CauseClass::Thread) => "35",
+        Some(CauseClass::Idle) => "36",
+        Some(CauseClass::Machine | CauseClass::Unknown) => "1;33",
         None => "2",
     }
 }

@@ -6,9 +6,9 @@
 use crate::table::{cell_probe, measured_cpus, probe_names, series_names};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use whylate_core::CpuId;
 use whylate_core::record::RateRecord;
 use whylate_core::result::{CellResult, CpuResult, RateResult, RunResult, TimelinePoint};
+use whylate_core::{CpuId, SeriesName};
 
 /// Bins of a histogram per factor of ten.
 const BINS_PER_DECADE: f64 = 40.0;
@@ -112,6 +112,11 @@ struct RateSeries {
     bars: Vec<(f64, f64, f64)>,
 }
 
+/// Whether only one of the probe's CPUs has figures.
+fn between_cpus(probe: &str) -> bool {
+    SeriesName::of(probe).facts().is_some_and(|facts| facts.between_cpus)
+}
+
 /// The panels of a run, in the order of [`Charts`].
 pub(super) fn panel_keys(run: &RunResult) -> Vec<PanelKey<'_>> {
     let cpus = measured_cpus(run);
@@ -121,8 +126,7 @@ pub(super) fn panel_keys(run: &RunResult) -> Vec<PanelKey<'_>> {
         for series in series_names(run, probe) {
             let of = |cpu| PanelKey { probe, series, cpu };
             match split {
-                // A round trip has one asking CPU.
-                true if probe != "roundtrip" => keys.extend(cpus.iter().map(|cpu| of(Some(cpu)))),
+                true if !between_cpus(probe) => keys.extend(cpus.iter().map(|cpu| of(Some(cpu)))),
                 _ => keys.push(of(None)),
             }
         }

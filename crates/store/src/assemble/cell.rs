@@ -14,7 +14,7 @@ use whylate_core::result::{
 use whylate_core::{CpuId, SeriesName};
 use whylate_stats::summary::SPIKES_KEPT;
 use whylate_stats::throttling::{Circumstances, fair_server_in, label};
-use whylate_stats::{ProbeShape, Summary, join_parts, largest_spikes, number_events, repeat_probe};
+use whylate_stats::{Summary, join_parts, largest_spikes, number_events, repeat_probe};
 
 /// A probe on a CPU, in the order in which results list them: position in the plan, name, CPU.
 type Place = (usize, String, CpuId);
@@ -23,9 +23,9 @@ type Place = (usize, String, CpuId);
 #[derive(Default)]
 pub(super) struct CellData {
     /// Each probe on each CPU, over all repeats.
-    probes: BTreeMap<Place, (ProbeShape, Summary)>,
+    probes: BTreeMap<Place, Summary>,
     /// The same for each repeat on its own.
-    repeats: BTreeMap<(u32, Place), (ProbeShape, Summary)>,
+    repeats: BTreeMap<(u32, Place), Summary>,
     /// Involuntary context switches of each probe's thread, where counted.
     switches: BTreeMap<(String, CpuId), u64>,
     rates: BTreeMap<String, (String, Vec<RateRecord>)>,
@@ -113,8 +113,8 @@ impl CellData {
         // A repeat keeps figures only: no spikes, one point of the timeline.
         let new = || Summary::new(cpu, shape).of_series(name);
         let brief = || new().with_spikes_kept(0).with_timeline_points_max(1);
-        let (_, repeat) = self.repeats.entry((key.repeat, place.clone())).or_insert_with(|| (shape, brief()));
-        let (_, whole) = self.probes.entry(place).or_insert_with(|| (shape, new()));
+        let repeat = self.repeats.entry((key.repeat, place.clone())).or_insert_with(brief);
+        let whole = self.probes.entry(place).or_insert_with(new);
         Ok((whole, repeat))
     }
 
@@ -174,7 +174,8 @@ impl CellData {
         let noise_floor = noise_floor(&self.noise, self.noise_steal_ns, info.noise_floor_threshold_ns);
         let mut probes = finish_probes(self.probes, &self.switches, &self.causes, info, shapes);
         let records = &self.latency_records;
-        for probe in probes.iter_mut().filter(|probe| probe.probe == "histograms") {
+        let keeps_largest = |probe: &&mut ProbeResult| probe.facts().is_some_and(|facts| facts.keeps_largest);
+        for probe in probes.iter_mut().filter(keeps_largest) {
             for cpu in &mut probe.cpus {
                 let series = cpu.series.as_deref().unwrap_or_default();
                 cpu.max_record = records.get(&(cpu.cpu, series)).cloned();
@@ -205,7 +206,7 @@ impl CellData {
 }
 
 fn finish_probes(
-    summaries: BTreeMap<Place, (ProbeShape, Summary)>,
+    summaries: BTreeMap<Place, Summary>,
     switches: &BTreeMap<(String, CpuId), u64>,
     causes: &Causes,
     info: &RunInfo,
@@ -213,7 +214,7 @@ fn finish_probes(
 ) -> Vec<ProbeResult> {
     let mut probes: Vec<ProbeResult> = Vec::new();
     let mut results: Vec<(String, CpuResult)> = Vec::new();
-    for ((_, full_name, cpu), (_, summary)) in summaries {
+    for ((_, full_name, cpu), summary) in summaries {
         let name = SeriesName::of(&full_name);
         let circumstances = Circumstances {
             rt_runtime_us: info.facts.settings.rt_runtime_us,
@@ -247,11 +248,11 @@ fn finish_probes(
 
 /// Each repeat that was begun, also one without data.
 fn finish_repeats(
-    summaries: BTreeMap<(u32, Place), (ProbeShape, Summary)>,
+    summaries: BTreeMap<(u32, Place), Summary>,
     executions: impl Iterator<Item = (u32, Option<String>)>,
 ) -> Vec<RepeatResult> {
     let mut probes: BTreeMap<u32, Vec<RepeatProbe>> = BTreeMap::new();
-    for ((repeat, (_, name, _)), (_, summary)) in summaries {
+    for ((repeat, (_, name, _)), summary) in summaries {
         let name = SeriesName::of(&name);
         if name.part.is_none() {
             let (result, _) = summary.finish();

@@ -1,6 +1,8 @@
-//! The histograms probe of a plan: what the kernel counts beside the other probes.
+//! The histograms probe: what the kernel counts of every task, beside the other probes.
 
+use super::{Policy, ProbeFacts, ProbeWords, Samples};
 use crate::cpus::CpuSelector;
+use crate::plan::kinds::KeyError;
 use crate::result::{HistogramKind, HistogramSource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,5 +38,36 @@ impl Default for HistogramsPlan {
             task: None,
             source: None,
         }
+    }
+}
+
+impl ProbeWords for HistogramsPlan {
+    fn facts(_: Option<&str>) -> ProbeFacts {
+        let duration = ProbeFacts::of(Samples::Duration);
+        ProbeFacts { companion: true, keeps_largest: true, series_title: "histogram", ..duration }
+    }
+
+    fn check(&self) -> Result<(), KeyError> {
+        if self.kinds.is_empty() {
+            return Err(KeyError::new("kinds", "is empty; name histograms, or leave it out for all"));
+        }
+        if self.priority_min > self.priority_max {
+            let message = format!("is above priority_max, which is {}", self.priority_max);
+            return Err(KeyError::new("priority_min", message));
+        }
+        Ok(())
+    }
+
+    /// It has no measuring thread.
+    fn scheduling(&self) -> (Policy, u32) {
+        (Policy::Other, 1)
+    }
+
+    fn cpus(&self) -> Option<&CpuSelector> {
+        self.cpus.as_ref()
+    }
+
+    fn series(&self) -> Vec<String> {
+        self.kinds.iter().map(|kind| kind.name().to_owned()).collect()
     }
 }

@@ -1,11 +1,12 @@
-//! The dispatch probe of a plan: which interrupt wakes the waiting process, and how often.
+//! The dispatch probe: a process that waits for an interrupt, from the interrupt's programmed moment to its first
+//! instruction.
 
+use super::{Policy, ProbeFacts, ProbeWords, Samples, check_period, check_samples, refuse_deadline};
 use crate::cpus::CpuSelector;
-use crate::plan::{Policy, check_period};
+use crate::plan::kinds::KeyError;
 use crate::units::{Nanos, as_text};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use std::borrow::Cow;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -89,6 +90,35 @@ impl DispatchPlan {
                 check_period(interval).map(|()| interval)
             }
         }
+    }
+}
+
+impl ProbeWords for DispatchPlan {
+    fn facts(_: Option<&str>) -> ProbeFacts {
+        let lateness = ProbeFacts::of(Samples::Lateness);
+        ProbeFacts { judged: true, misses_periods: true, in_rows: true, ..lateness }
+    }
+
+    fn check(&self) -> Result<(), KeyError> {
+        refuse_deadline(self.policy)?;
+        DispatchPlan::period(self).map_err(|message| KeyError::new("interval", message))?;
+        check_samples(self.samples)
+    }
+
+    fn scheduling(&self) -> (Policy, u32) {
+        (self.policy, self.priority)
+    }
+
+    fn cpus(&self) -> Option<&CpuSelector> {
+        self.cpus.as_ref()
+    }
+
+    fn period(&self) -> Option<Nanos> {
+        DispatchPlan::period(self).ok()
+    }
+
+    fn series(&self) -> Vec<String> {
+        vec![self.source.to_string()]
     }
 }
 

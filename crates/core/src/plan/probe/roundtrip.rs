@@ -1,11 +1,12 @@
-//! The round-trip probe of a plan: between which two CPUs, and by which means.
+//! The round-trip probe: a message from one CPU to another and back.
 
+use super::{Policy, ProbeFacts, ProbeWords, Samples, check_samples, refuse_deadline};
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
-use crate::plan::Policy;
+use crate::plan::kinds::KeyError;
 use crate::units::{CpuId, as_text};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use std::borrow::Cow;
+use crate::words::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -51,6 +52,41 @@ impl RoundtripPlan {
         let pair = self.cpus.unwrap_or_else(|| default_pair(context, target));
         CpuSelector::List(pair.cpus()).resolve(context, None)?;
         Ok(pair)
+    }
+}
+
+impl ProbeWords for RoundtripPlan {
+    fn facts(_: Option<&str>) -> ProbeFacts {
+        let duration = ProbeFacts::of(Samples::Duration);
+        ProbeFacts { between_cpus: true, series_title: "method", ..duration }
+    }
+
+    fn check(&self) -> Result<(), KeyError> {
+        refuse_deadline(self.policy)?;
+        check_samples(self.samples)?;
+        let spins = !self.method.is_all() && self.method.contains(RoundtripMethod::Spin);
+        if spins && self.cpus.is_some_and(CpuPair::is_one_cpu) {
+            let message =
+                "spin needs two CPUs: on one, the loop that waits keeps the one that answers from running";
+            return Err(KeyError::new("method", message));
+        }
+        Ok(())
+    }
+
+    fn scheduling(&self) -> (Policy, u32) {
+        (self.policy, self.priority)
+    }
+
+    fn cpus(&self) -> Option<&CpuSelector> {
+        None
+    }
+
+    fn resolve_cpus(&self, context: &CpuContext, target: &CpuSet) -> Result<CpuSet, CpuError> {
+        Ok(self.pair(context, target)?.cpus())
+    }
+
+    fn series(&self) -> Vec<String> {
+        self.method.iter().map(|method| method.name().to_owned()).collect()
     }
 }
 
@@ -101,38 +137,21 @@ impl fmt::Display for CpuPair {
 
 as_text!(CpuPair, "1,2", "Two CPUs, the asking one first; both may be the same");
 
-/// How a message travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RoundtripMethod {
-    /// A word of shared memory that the other side reads without pause.
-    Spin,
-    /// A word of shared memory with `futex` wait and wake.
-    Futex,
-    /// A pair of eventfds.
-    Eventfd,
-    /// A pair of pipes.
-    Pipe,
-    /// A pair of connected Unix stream sockets.
-    Unix,
-    /// A pair of connected UDP sockets on the loopback interface.
-    Udp,
-}
-
-impl RoundtripMethod {
-    /// All of them, cheapest first.
-    pub const ALL: [Self; 6] = [Self::Spin, Self::Futex, Self::Eventfd, Self::Pipe, Self::Unix, Self::Udp];
-
-    /// The name in plans, flags and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Spin => "spin",
-            Self::Futex => "futex",
-            Self::Eventfd => "eventfd",
-            Self::Pipe => "pipe",
-            Self::Unix => "unix",
-            Self::Udp => "udp",
-        }
+words! {
+    /// How a message travels, cheapest first.
+    pub enum RoundtripMethod: "a method" {
+        /// A word of shared memory that the other side reads without pause.
+        Spin = "spin",
+        /// A word of shared memory with `futex` wait and wake.
+        Futex = "futex",
+        /// A pair of eventfds.
+        Eventfd = "eventfd",
+        /// A pair of pipes.
+        Pipe = "pipe",
+        /// A pair of connected Unix stream sockets.
+        Unix = "unix",
+        /// A pair of connected UDP sockets on the loopback interface.
+        Udp = "udp",
     }
 }
 
@@ -169,12 +188,10 @@ impl FromStr for RoundtripMethods {
         if text.trim() == "all" {
             return Ok(Self::default());
         }
-        let method = |name: &str| {
-            let found = RoundtripMethod::ALL.into_iter().find(|method| method.name() == name.trim());
-            found.ok_or_else(|| {
-                format!("`{name}` is no method; choose all, or some of spin, futex, eventfd, pipe, unix, udp")
-            })
+        let unknown = |name: &str| {
+            format!("`{name}` is not a method; choose all, or some of spin, futex, eventfd, pipe, unix, udp")
         };
+        let method = |name: &str| RoundtripMethod::from_name(name.trim()).ok_or_else(|| unknown(name));
         let mut methods = text.split(',').map(method).collect::<Result<Vec<_>, _>>()?;
         methods.sort_unstable();
         methods.dedup();
