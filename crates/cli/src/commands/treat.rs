@@ -25,7 +25,7 @@ fn place() -> JournalPlace {
 }
 
 fn apply(command: ApplyCommand, root: &HostRoot) -> Result<Ending> {
-    let (kind, applying) = command.into_parts();
+    let ApplyCommand { kind, applying } = command;
     // What a killed run left is not what the treatment shall be planned on.
     let recovered = if applying.dry_run { None } else { whylate_runner::recover_treatments(root) };
     let (facts, _) = facts::collect(root);

@@ -5,7 +5,7 @@ use crate::change::{Change, Target};
 use crate::kinds::required_file;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
-use whylate_core::plan::{KsmPlan, RtThrottlingPlan, ThpPlan};
+use whylate_core::plan::{KsmPlan, NumaBalancingPlan, RtThrottlingPlan, ThpPlan, WatchdogPlan};
 
 const THP_FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
 
@@ -58,34 +58,36 @@ impl Planner for KsmPlan {
     }
 }
 
-/// `numa-balancing`.
-pub(super) fn numa_balancing(enabled: bool, surroundings: &Surroundings) -> Result<Planned, Impossible> {
-    let otherwise = "this kernel does not balance NUMA nodes (CONFIG_NUMA_BALANCING)";
-    let effect = "NUMA balancing: it unmaps pages to see who uses them, and each use then faults";
-    switch(surroundings, "/proc/sys/kernel/numa_balancing", enabled, otherwise, effect)
+impl Planner for NumaBalancingPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let otherwise = "this kernel does not balance NUMA nodes (CONFIG_NUMA_BALANCING)";
+        let effect = "NUMA balancing: it unmaps pages to see who uses them, and each use then faults";
+        switch(surroundings, "/proc/sys/kernel/numa_balancing", self.enabled, otherwise, effect)
+    }
 }
 
-/// `watchdog`.
-pub(super) fn watchdog(enabled: bool, surroundings: &Surroundings) -> Result<Planned, Impossible> {
-    let files = [
-        ("soft_watchdog", "soft-lockup detector: a timer and a thread of the highest priority per CPU"),
-        // Without a performance counter the kernel refuses the second.
-        ("nmi_watchdog", "hard-lockup detector: a non-maskable interrupt per CPU"),
-    ];
-    let mut changes = Vec::new();
-    for (name, effect) in files {
-        let path = format!("/proc/sys/kernel/{name}");
-        if surroundings.root.exists(&path) {
-            let change = Change::required(Target::file(path), on_off(enabled), effect);
-            changes.push(Change { required: changes.is_empty(), ..change });
+impl Planner for WatchdogPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let files = [
+            ("soft_watchdog", "soft-lockup detector: a timer and a thread of the highest priority per CPU"),
+            // Without a performance counter the kernel refuses the second.
+            ("nmi_watchdog", "hard-lockup detector: a non-maskable interrupt per CPU"),
+        ];
+        let mut changes = Vec::new();
+        for (name, effect) in files {
+            let path = format!("/proc/sys/kernel/{name}");
+            if surroundings.root.exists(&path) {
+                let change = Change::required(Target::file(path), on_off(self.enabled), effect);
+                changes.push(Change { required: changes.is_empty(), ..change });
+            }
         }
+        if changes.is_empty() {
+            return Err(Impossible::new(
+                "this kernel has no lockup detectors (no /proc/sys/kernel/soft_watchdog)",
+            ));
+        }
+        Ok(Planned::changes(changes))
     }
-    if changes.is_empty() {
-        return Err(Impossible::new(
-            "this kernel has no lockup detectors (no /proc/sys/kernel/soft_watchdog)",
-        ));
-    }
-    Ok(Planned::changes(changes))
 }
 
 impl Planner for RtThrottlingPlan {
