@@ -75,30 +75,27 @@ ALWAYS_INLINE struct segment *begin(struct cpu_state *state, u32 ring, u64 *numb
 	return bpf_map_lookup_elem(&segments, &place);
 }
 
-ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64 start_ns, u64 end_ns, u32 id,
-			    u64 address, u64 number)
+/* Once all else of the segment is written. */
+ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64 start_ns, u64 end_ns, u64 number)
 {
 	segment->start_ns = start_ns;
 	segment->end_ns = end_ns;
-	segment->address = address;
-	segment->id = id;
 	segment->kind = kind;
 	BARRIER();
 	segment->number = number + 1;
 }
 
-/* A segment of which nothing else is to be said. */
-ALWAYS_INLINE void note(struct cpu_state *state, u32 ring, enum segment_kind kind, u64 start_ns, u64 end_ns, u32 id,
-			u64 address)
-{
-	u64 number;
-	struct segment *segment = begin(state, ring, &number);
-
-	if (!segment)
-		return;
-	segment->flags = 0;
-	complete(segment, kind, start_ns, end_ns, id, address, number);
-}
+/* Writes a segment of which only `field` is to be said. */
+#define NOTE(state, ring, segment_kind, begin_ns, finish_ns, field, value)			\
+	do {											\
+		u64 place_, finish_ns_ = (finish_ns);						\
+		struct segment *segment_ = begin(state, ring, &place_);				\
+												\
+		if (segment_) {									\
+			segment_->field = (value);						\
+			complete(segment_, segment_kind, begin_ns, finish_ns_, place_);		\
+		}										\
+	} while (0)
 
 /*
  * Whether a lateness is worth a stack, which costs 3 us, and 8 to 20 us where caches are cold: when a probe on this
@@ -152,23 +149,40 @@ ALWAYS_INLINE u32 keep_stack(void *ctx, struct cpu_state *state, u32 ring)
 	return 1 + number;
 }
 
-/* A step of a wake-up, with the stack of this moment when the step was later than usual. */
-ALWAYS_INLINE void note_step(void *ctx, struct cpu_state *state, u32 ring, enum segment_kind kind, u64 start_ns,
-			     u64 end_ns, struct task_struct *woken, struct task_struct *task, bool with_stack)
+/* From a timer's expiry to the wake-up of its thread, with the stack of this moment when that was late. */
+ALWAYS_INLINE void note_timer(void *ctx, struct cpu_state *state, u32 ring, u64 expires_ns, u64 now_ns,
+			      struct task_struct *woken, bool with_stack)
 {
 	u64 number;
 	struct segment *segment = begin(state, ring, &number);
 
 	if (!segment)
 		return;
-	segment->flags = 0;
-	segment->other = 0;
+	segment->timer.thread = woken->pid;
+	segment->timer.process = woken->tgid;
+	segment->timer.stack = UNLIKELY(with_stack) ? keep_stack(ctx, state, ring) : 0;
+	complete(segment, SEGMENT_TIMER, expires_ns, now_ns, number);
+}
+
+/* From the wake-up of a thread to the switch to it, with the stack of the previous thread when that was late. */
+ALWAYS_INLINE void note_wakeup(void *ctx, struct cpu_state *state, u32 ring, u64 waking_ns, u64 now_ns,
+			       struct task_struct *woken, struct task_struct *previous, bool with_stack)
+{
+	u64 number;
+	struct segment *segment = begin(state, ring, &number);
+
+	if (!segment)
+		return;
+	segment->wakeup.thread = woken->pid;
+	segment->wakeup.process = woken->tgid;
+	segment->wakeup.stack = 0;
 	if (UNLIKELY(with_stack)) {
-		segment->other = keep_stack(ctx, state, ring);
-		copy_name(segment->command, task);
+		segment->wakeup.stack = keep_stack(ctx, state, ring);
+		copy_name(segment->wakeup.previous_command, previous);
 	}
-	segment->prio = task->prio;
-	complete(segment, kind, start_ns, end_ns, task->pid, (u64)(u32)woken->tgid << 32 | (u32)woken->pid, number);
+	segment->wakeup.previous = previous->pid;
+	segment->wakeup.previous_prio = previous->prio;
+	complete(segment, SEGMENT_WAKEUP, waking_ns, now_ns, number);
 }
 
 /* Whether the task would have run on. */
@@ -214,13 +228,15 @@ ALWAYS_INLINE void note_thread(struct cpu_state *state, u32 ring, u64 now_ns, st
 
 	if (!segment)
 		return;
-	segment->flags = is_runnable ? SEGMENT_RUNNABLE : 0;
-	segment->other = previous->tgid;
-	segment->prio = previous->prio;
+	segment->thread.was_runnable = is_runnable;
+	segment->thread.thread = previous->pid;
+	segment->thread.process = previous->tgid;
+	segment->thread.prio = previous->prio;
+	segment->thread.next_prio = next->prio;
 	/* Everybody knows the idle task's name. */
 	if (previous->pid)
-		copy_name(segment->command, previous);
-	complete(segment, SEGMENT_THREAD, start_ns, now_ns, previous->pid, (u64)(s64)next->prio, number);
+		copy_name(segment->thread.command, previous);
+	complete(segment, SEGMENT_THREAD, start_ns, now_ns, number);
 }
 
 /* Counts an interrupt that this CPU sends to another one, and whose doing it is. */
@@ -230,10 +246,10 @@ ALWAYS_INLINE void count_ipi(void *ctx, u32 cpu, u64 function, u64 call_site)
 	struct ipi_count *found, fresh = { .count = 1 };
 
 	key.from_cpu = bpf_get_smp_processor_id();
-	/* Any interrupt may wake a task: the thread that it interrupts has nothing to do with it. */
+	/* A reschedule may come from any interrupt: the interrupted thread is not its sender. */
 	if (function) {
 		if (UNLIKELY((u32)(bpf_get_current_pid_tgid() >> 32) == config.own_process))
-			key.command[0] = OWN_COMMAND;
+			key.is_own = 1;
 		else
 			bpf_get_current_comm(key.command, COMMAND_BYTES);
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What programs and loader share: the counterpart of src/layout.rs, which asserts the same sizes.
+ * What the programs and their loader share: the counterpart of src/layout.rs, which asserts the same sizes and whose tests
+ * compare the enumerations and constants.
  */
 #pragma once
 #include "kernel.h"
@@ -165,43 +166,35 @@ _Static_assert(sizeof(struct cpu_state) == 256, "layout.rs");
 _Static_assert(__builtin_offsetof(struct cpu_state, segments) == 128, "layout.rs");
 _Static_assert(__builtin_offsetof(struct cpu_state, ring) == 184, "layout.rs");
 
-
+/* What a segment tells of; the counterpart is `What` in layout.rs, and a test compares them. */
 enum segment_kind {
 	SEGMENT_NONE,
-	/* A device's interrupt handler: id is the line. */
+	/* A device's interrupt handler. */
 	SEGMENT_IRQ,
-	/* An interrupt that has a vector of its own: id is the vector. */
+	/* An interrupt that has a vector of its own. */
 	SEGMENT_VECTOR,
-	/* id is the vector. */
 	SEGMENT_SOFTIRQ,
-	/* address is the handler. */
+	/* One handler of non-maskable interrupts. */
 	SEGMENT_NMI,
-	/* A function that another CPU asked for: address is the function; id and command are the sender's thread, other is
-	 * its process. */
+	/* A function that another CPU asked for. */
 	SEGMENT_FUNCTION,
-	/* id is the thread, other the process; address is the priority of the thread that ran next. */
+	/* A thread that has left the CPU. */
 	SEGMENT_THREAD,
-	/* id is the idle state. */
 	SEGMENT_IDLE,
-	/* The thread id of the process prio waited for the lock at address; other is the kind of lock. */
+	/* A thread waited for a lock. */
 	SEGMENT_LOCK,
-	/* The thread id touched address; start and end are the moment. */
+	/* A thread of the measured process touched memory that was not mapped; start and end are the same. */
 	SEGMENT_PAGE_FAULT,
-	/*
-	 * From the programmed expiry of a timer to the wake-up of its thread, which is in address, with its process in
-	 * the upper half; other is 1 + the number of the stack of the wake-up, or 0.
-	 */
+	/* From the programmed expiry of a timer to the wake-up of the thread that waited for it. */
 	SEGMENT_TIMER,
-	/* From the wake-up of a thread, as above, to its CPU; other is 1 + the number of the stack of the thread before. */
+	/* From the wake-up of a thread to the switch to it. */
 	SEGMENT_WAKEUP,
-	/* The thread id of the process other was moved to the CPU in address; start and end are the moment. */
+	/* A thread of the measured process was moved to another CPU; start and end are the same. */
 	SEGMENT_MIGRATION,
 };
 
-/* SEGMENT_THREAD: it would have run on. */
-#define SEGMENT_RUNNABLE 1
-/* The sender is known. */
-#define SEGMENT_HAS_SENDER 2
+/* A task's name, copied as two words. */
+#define COMMAND(name) u8 name[COMMAND_BYTES] __attribute__((aligned(8)))
 
 /* What took a CPU, from when to when. */
 struct segment {
@@ -209,16 +202,95 @@ struct segment {
 	u64 end_ns;
 	/* 1 + its number, written last. */
 	u64 number;
-	u64 address;
-	u32 id;
-	s32 other;
-	s32 prio;
-	u8 kind;
-	u8 flags;
-	u16 from_cpu;
-	u8 command[COMMAND_BYTES];
+	/* What it tells: the member of its kind. Each begins with the kind. */
+	union {
+		u8 kind;
+		struct {
+			u8 kind;
+			u32 line;
+		} irq;
+		struct {
+			u8 kind;
+			u32 vector;
+		} vector;
+		struct {
+			u8 kind;
+			u32 number;
+		} softirq;
+		struct {
+			u8 kind;
+			u64 handler;
+		} nmi;
+		struct {
+			u8 kind;
+			/* Whether the sender is known. */
+			bool has_sender;
+			u16 sender_cpu;
+			u32 sender_thread;
+			u64 function;
+			u32 sender_process;
+			COMMAND(sender_command);
+		} function;
+		struct {
+			u8 kind;
+			/* Whether it would have run on. */
+			bool was_runnable;
+			u32 thread;
+			u32 process;
+			s32 prio;
+			/* Of the thread that ran next. */
+			s32 next_prio;
+			/* Not written for the idle task. */
+			COMMAND(command);
+		} thread;
+		struct {
+			u8 kind;
+			u32 state;
+		} idle;
+		struct {
+			u8 kind;
+			u32 thread;
+			u32 process;
+			/* The kernel's flags for the type of lock. */
+			u32 flags;
+		} lock;
+		struct {
+			u8 kind;
+			u32 thread;
+			u64 address;
+		} page_fault;
+		struct {
+			u8 kind;
+			u32 thread;
+			u32 process;
+			/* 1 + the number of the stack of the wake-up; 0: none. */
+			u32 stack;
+		} timer;
+		struct {
+			u8 kind;
+			u32 thread;
+			u32 process;
+			/* 1 + the number of the stack of the previous thread; 0: none. */
+			u32 stack;
+			/* The thread that had the CPU before. */
+			u32 previous;
+			s32 previous_prio;
+			/* Written only with a stack. */
+			COMMAND(previous_command);
+		} wakeup;
+		struct {
+			u8 kind;
+			u32 thread;
+			u32 process;
+			u32 to_cpu;
+		} migration;
+	};
 };
 _Static_assert(sizeof(struct segment) == 64, "layout.rs");
+_Static_assert(__builtin_offsetof(struct segment, kind) == 24, "layout.rs");
+_Static_assert(__builtin_offsetof(struct segment, function.sender_command) == 48, "layout.rs");
+_Static_assert(__builtin_offsetof(struct segment, thread.command) == 48, "layout.rs");
+_Static_assert(__builtin_offsetof(struct segment, wakeup.previous_command) == 48, "layout.rs");
 
 /* Who asked another CPU to run a function, by the address of the request. */
 struct sender {
@@ -226,22 +298,22 @@ struct sender {
 	u32 thread;
 	u32 process;
 	u32 cpu;
-	u32 unused;
-	u8 command[COMMAND_BYTES];
+	COMMAND(command);
 };
 #define SENDERS 4096
 
 /* Interrupts that other CPUs were sent. */
 struct ipi_key {
-	/* 0: the interrupt that makes a CPU look for a task to run. */
+	/* 0: the interrupt that makes a CPU look for a task to run (reschedule). */
 	u64 function;
 	u64 call_site;
-	u32 cpu;
-	u32 from_cpu;
-	/* OWN_COMMAND: the process that measures. */
+	u16 cpu;
+	u16 from_cpu;
+	/* Whether the process that measures sent it. */
+	u32 is_own;
+	/* The thread that sent it; empty for a reschedule, and for what the measuring process sent. */
 	u8 command[COMMAND_BYTES];
 };
-#define OWN_COMMAND 0xff
 _Static_assert(sizeof(struct ipi_key) == 40, "layout.rs");
 
 struct ipi_count {

@@ -104,8 +104,8 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 	if (is_enabled(config.enabled[cpu & (CPUS_MAX - 1)], MISSED_TIMER_OFFSETS))
 		count_offset(cpu, task, expires_ns, now_ns);
 	if (ring)
-		note_step(ctx, state, ring, SEGMENT_TIMER, expires_ns, now_ns, task, task,
-			  is_unusual(cpu, &state->timer_bound_ns, now_ns - expires_ns));
+		note_timer(ctx, state, ring, expires_ns, now_ns, task,
+			   is_unusual(cpu, &state->timer_bound_ns, now_ns - expires_ns));
 	return 0;
 }
 
@@ -199,9 +199,9 @@ ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, 
 		else
 			state->counters.elsewhere++;
 		if (ring)
-			note_step(ctx, state, ring, SEGMENT_WAKEUP, pending->waking_ns, now_ns, next, previous,
-				  is_unusual(cpu, &state->switch_bound_ns, now_ns - pending->waking_ns) &&
-					  previous->pid);
+			note_wakeup(ctx, state, ring, pending->waking_ns, now_ns, next, previous,
+				    is_unusual(cpu, &state->switch_bound_ns, now_ns - pending->waking_ns) &&
+					    previous->pid);
 		pending->waking_ns = 0;
 	}
 	if (sees_switch_end && enabled) {
@@ -322,7 +322,7 @@ int irq_exit(u64 *ctx)
 
 	if (!state || !state->irq_ns)
 		return 0;
-	note(state, ring, SEGMENT_IRQ, state->irq_ns, bpf_ktime_get_ns(), (u32)ctx[0], 0);
+	NOTE(state, ring, SEGMENT_IRQ, state->irq_ns, bpf_ktime_get_ns(), irq.line, (u32)ctx[0]);
 	state->irq_ns = 0;
 	return 0;
 }
@@ -347,7 +347,7 @@ int vector_exit(u64 *ctx)
 
 	if (!state || !state->vector_ns)
 		return 0;
-	note(state, ring, SEGMENT_VECTOR, state->vector_ns, bpf_ktime_get_ns(), (u32)ctx[0], 0);
+	NOTE(state, ring, SEGMENT_VECTOR, state->vector_ns, bpf_ktime_get_ns(), vector.vector, (u32)ctx[0]);
 	state->vector_ns = 0;
 	return 0;
 }
@@ -371,7 +371,7 @@ int softirq_exit(u64 *ctx)
 
 	if (!state || !state->softirq_ns)
 		return 0;
-	note(state, ring, SEGMENT_SOFTIRQ, state->softirq_ns, bpf_ktime_get_ns(), (u32)ctx[0], 0);
+	NOTE(state, ring, SEGMENT_SOFTIRQ, state->softirq_ns, bpf_ktime_get_ns(), softirq.number, (u32)ctx[0]);
 	state->softirq_ns = 0;
 	return 0;
 }
@@ -387,7 +387,7 @@ int nmi_handler(u64 *ctx)
 		return 0;
 	u64 now_ns = bpf_ktime_get_ns();
 
-	note(state, ring, SEGMENT_NMI, now_ns - ctx[1], now_ns, 0, ctx[0]);
+	NOTE(state, ring, SEGMENT_NMI, now_ns - ctx[1], now_ns, nmi.handler, ctx[0]);
 	return 0;
 }
 
@@ -405,15 +405,16 @@ int idle(u64 *ctx)
 		state->idle_ns = now_ns;
 		state->idle_state = idle_state;
 	} else if (state->idle_ns) {
-		note(state, ring, SEGMENT_IDLE, state->idle_ns, now_ns, state->idle_state, 0);
+		NOTE(state, ring, SEGMENT_IDLE, state->idle_ns, now_ns, idle.state, state->idle_state);
 		state->idle_ns = 0;
 	}
 	return 0;
 }
 
-/* The process that is measured touches memory that is not there. */
+/* The process that is measured touches memory that is not mapped. */
 ALWAYS_INLINE int page_fault(u64 address)
 {
+	u64 number;
 	u32 ring;
 	struct cpu_state *state = watched(&ring);
 
@@ -424,9 +425,15 @@ ALWAYS_INLINE int page_fault(u64 address)
 
 	if (!process || process != config.processes[bpf_get_smp_processor_id() & (CPUS_MAX - 1)])
 		return 0;
+	struct segment *segment = begin(state, ring, &number);
+
+	if (!segment)
+		return 0;
 	u64 now_ns = bpf_ktime_get_ns();
 
-	note(state, ring, SEGMENT_PAGE_FAULT, now_ns, now_ns, (u32)task, address);
+	segment->page_fault.thread = (u32)task;
+	segment->page_fault.address = address;
+	complete(segment, SEGMENT_PAGE_FAULT, now_ns, now_ns, number);
 	return 0;
 }
 
@@ -459,9 +466,10 @@ int migration(u64 *ctx)
 		return 0;
 	u64 now_ns = bpf_ktime_get_ns();
 
-	segment->flags = 0;
-	segment->other = task->tgid;
-	complete(segment, SEGMENT_MIGRATION, now_ns, now_ns, task->pid, (u32)ctx[1], number);
+	segment->migration.thread = task->pid;
+	segment->migration.process = task->tgid;
+	segment->migration.to_cpu = (u32)ctx[1];
+	complete(segment, SEGMENT_MIGRATION, now_ns, now_ns, number);
 	return 0;
 }
 
@@ -494,10 +502,10 @@ int lock_taken(u64 *ctx)
 
 	if (!segment)
 		return 0;
-	segment->flags = 0;
-	segment->other = (s32)state->lock_flags;
-	segment->prio = (s32)(bpf_get_current_pid_tgid() >> 32);
-	complete(segment, SEGMENT_LOCK, state->lock_ns, bpf_ktime_get_ns(), state->lock_thread, state->lock, number);
+	segment->lock.thread = state->lock_thread;
+	segment->lock.process = bpf_get_current_pid_tgid() >> 32;
+	segment->lock.flags = state->lock_flags;
+	complete(segment, SEGMENT_LOCK, state->lock_ns, bpf_ktime_get_ns(), number);
 	state->lock_ns = 0;
 	return 0;
 }
@@ -572,19 +580,17 @@ int function_exit(u64 *ctx)
 		return 0;
 	u64 request = ctx[1];
 	struct sender *sender = sender_of(request);
-	u32 thread = 0;
 
-	segment->flags = 0;
-	segment->other = 0;
+	segment->function.function = ctx[0];
+	segment->function.has_sender = 0;
 	if (sender && sender->request == request) {
-		segment->flags = SEGMENT_HAS_SENDER;
-		segment->from_cpu = sender->cpu;
-		segment->other = (s32)sender->process;
-		thread = sender->thread;
-		__builtin_memcpy(segment->command, sender->command, COMMAND_BYTES);
+		segment->function.has_sender = 1;
+		segment->function.sender_cpu = sender->cpu;
+		segment->function.sender_thread = sender->thread;
+		segment->function.sender_process = sender->process;
+		__builtin_memcpy(segment->function.sender_command, sender->command, COMMAND_BYTES);
 	}
-	complete(segment, SEGMENT_FUNCTION, state->function_ns, bpf_ktime_get_ns(), thread, ctx[0],
-		 number);
+	complete(segment, SEGMENT_FUNCTION, state->function_ns, bpf_ktime_get_ns(), number);
 	state->function_ns = 0;
 	return 0;
 }

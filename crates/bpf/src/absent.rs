@@ -1,192 +1,71 @@
-//! What stands for the programs in a build without the feature `bpf`: nothing that can be started.
+//! What stands for the loader in a build without the feature `bpf`: no object can be loaded, so nothing that is made of
+//! one exists.
 
 use crate::error::BpfError;
-use crate::settings::{HistogramsConfig, Measured};
-use crate::snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
-use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
-use whylate_core::result::{Cause, HistogramKind, Spike};
-use whylate_core::{CpuId, CpuSet, Facts, Warning};
-use whylate_explain::segments::Recording;
-use whylate_host::HostRoot;
+use crate::events::{Event, Sizes};
+use crate::snapshot::ProgramCost;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 
-/// Histograms that cannot be started: this build has no programs.
-#[derive(Debug)]
-pub enum Histograms {}
+/// The programs for histograms and causes.
+pub(crate) const WHYLATE: &[u8] = &[];
+/// The programs for the parts of a dispatch.
+pub(crate) const DISPATCH: &[u8] = &[];
 
-impl Histograms {
-    /// Says that this build has no programs.
-    ///
-    /// # Errors
-    /// Always [`BpfError::NotBuilt`].
-    pub fn start(_config: &HistogramsConfig) -> Result<Self, BpfError> {
+/// An object that cannot be loaded: this build has no programs.
+pub(crate) enum Object {}
+
+impl Object {
+    pub(crate) fn load(_object: &[u8], _sizes: &Sizes<'_>) -> Result<Self, BpfError> {
         Err(BpfError::NotBuilt)
     }
 
-    /// As in a build with programs.
-    pub fn enable(&mut self, _kinds: &[HistogramKind], _cpus: &CpuSet) -> Result<(), BpfError> {
+    pub(crate) fn attach(&mut self, _event: Event) -> Result<Option<String>, BpfError> {
         match *self {}
     }
 
-    /// As in a build with programs.
-    pub fn disable(&mut self, _kinds: &[HistogramKind], _cpus: &CpuSet) -> Result<(), BpfError> {
+    pub(crate) fn attach_raw(&mut self, _: &'static str, _: &[String]) -> Result<(), BpfError> {
         match *self {}
     }
 
-    /// As in a build with programs.
-    pub fn reset(&mut self, _kinds: &[HistogramKind], _cpus: &CpuSet) -> Result<(), BpfError> {
+    pub(crate) fn has_tracepoint(&self, _tracepoint: &str) -> bool {
         match *self {}
     }
 
-    /// As in a build with programs.
-    pub fn enabled(&self) -> impl Iterator<Item = (CpuId, HistogramKind)> + '_ {
-        std::iter::empty()
-    }
-
-    /// As in a build with programs.
-    pub fn unavailable(&self) -> &[(HistogramKind, String)] {
+    pub(crate) fn entries<K, V>(&self, _name: &str) -> Result<Vec<(K, V)>, BpfError> {
         match *self {}
     }
 
-    /// As in a build with programs.
-    pub fn sees_switch_end(&self) -> bool {
+    pub(crate) fn stack(&self, _name: &str, _number: i64) -> Vec<u64> {
         match *self {}
     }
 
-    /// As in a build with programs.
-    pub fn costs(&self) -> Vec<ProgramCost> {
+    pub(crate) fn array_file(&self, _name: &str) -> Result<OwnedFd, BpfError> {
         match *self {}
     }
 
-    /// As in a build with programs.
-    pub fn read(&self) -> Result<HistogramsSnapshot, BpfError> {
+    pub(crate) fn get<V>(&self, _name: &str, _index: u32) -> Result<V, BpfError> {
         match *self {}
     }
 
-    /// As in a build with programs.
-    pub fn counts(&self) -> Result<WakeupCounts, BpfError> {
-        match *self {}
-    }
-}
-
-/// A search for causes that cannot be started: this build has no programs.
-#[derive(Debug)]
-pub enum Causes {}
-
-impl Causes {
-    /// Says that this build has no programs.
-    ///
-    /// # Errors
-    /// Always [`BpfError::NotBuilt`].
-    pub fn start(_cpus: &CpuSet, _histograms: &HistogramsConfig) -> Result<Self, BpfError> {
-        Err(BpfError::NotBuilt)
-    }
-
-    /// As in a build with programs.
-    pub fn facilities(&self) -> &[Facility] {
+    pub(crate) fn set<V>(&mut self, _name: &str, _index: u32, _value: &V) -> Result<(), BpfError> {
         match *self {}
     }
 
-    /// As in a build with programs.
-    pub fn histograms(&mut self) -> &mut Histograms {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn watch_process(&mut self, _cpus: &CpuSet, _process: u32) -> Result<(), BpfError> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn since(&self, _cpu: CpuId, _from_ns: u64) -> Result<Recording, BpfError> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
-        match *self {}
-    }
-}
-
-/// A search for causes that cannot be started: this build has no programs.
-#[derive(Debug)]
-pub enum CauseFinder {}
-
-impl CauseFinder {
-    /// Says that this build has no programs.
-    ///
-    /// # Errors
-    /// Always [`BpfError::NotBuilt`].
-    pub fn start(_host: &HostRoot, _probes: &[Measured], _facts: &Facts) -> Result<Self, BpfError> {
-        Err(BpfError::NotBuilt)
-    }
-
-    /// As in a build with programs.
-    pub fn begin(&mut self, _probes: &[Measured]) -> Result<(), BpfError> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn losses(&self) -> Vec<Warning> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn take(&mut self, _spikes: &[SpikeRecord]) -> Vec<SpikeCauses> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn warnings(&self) -> &[Warning] {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn facilities(&self) -> &[Facility] {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn costs(&mut self) -> Vec<ProgramCost> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn armed(&mut self, _cpus: &CpuSet, _process: u32) -> Result<(), BpfError> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn explain(&mut self, _spikes: &[SpikeRecord]) -> Result<(), BpfError> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn causes_of(&self, _cpu: CpuId, _at_ns: u64) -> Option<&[Cause]> {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn label(&self, _spikes: &mut [Spike]) {
-        match *self {}
-    }
-
-    /// As in a build with programs.
-    pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
+    pub(crate) fn costs(&self) -> Vec<ProgramCost> {
         match *self {}
     }
 }
 
 /// Says that this build has no programs.
-pub fn facilities(_host: &HostRoot) -> Vec<Facility> {
-    vec![Facility { name: PROGRAMS.to_owned(), missing: Some(BpfError::NotBuilt.to_string()) }]
+pub(crate) fn check_process_ids() -> Result<(), BpfError> {
+    Err(BpfError::NotBuilt)
 }
 
-/// As in a build with programs: the one thing that is missing.
-pub fn facility_names() -> Vec<String> {
-    vec![PROGRAMS.to_owned()]
+/// Says that this build has no programs.
+pub(crate) fn possible_cpus() -> Result<usize, BpfError> {
+    Err(BpfError::NotBuilt)
 }
-
-const PROGRAMS: &str = "BPF programs";
 
 /// A count of costs that cannot be started: this build has no programs.
 #[derive(Debug)]
@@ -200,4 +79,12 @@ impl CostCounting {
     pub fn start() -> Result<Self, BpfError> {
         Err(BpfError::NotBuilt)
     }
+}
+
+/// Says that this build has no programs.
+///
+/// # Errors
+/// Always [`BpfError::NotBuilt`].
+pub fn costs_of_all() -> Result<HashMap<u32, ProgramCost>, BpfError> {
+    Err(BpfError::NotBuilt)
 }

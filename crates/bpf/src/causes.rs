@@ -1,13 +1,13 @@
 //! What took the watched CPUs: recorded by the programs, read for the window of a spike.
 
 use crate::error::BpfError;
+use crate::events::{Event, event};
 use crate::histograms::{Histograms, Watching};
 use crate::layout::{
-    CPU_STATE_BYTES, IPI_COUNT_BYTES, IPI_KEY_BYTES, OWN_COMMAND, RING_STACKS, RawCounters, RawIpiCount,
-    RawIpiKey, RawSegment, RawStack, SEGMENTS_WRITTEN_AT, STACK_BYTES, text,
+    Command, IPI_COUNT_BYTES, IPI_KEY_BYTES, RING_STACKS, RawIpiCount, RawIpiKey, RawSegment, RawStack,
+    STACK_BYTES, What,
 };
 use crate::missed::Missed;
-use crate::object::Event;
 use crate::rings::{Rings, ring_size};
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use whylate_core::record::IpiRecord;
 use whylate_core::{CpuId, CpuSet};
 use whylate_explain::segments::{Activity, OWN, Recording, Segment, Sender, Thread};
-use zerocopy::FromBytes as _;
+use zerocopy::transmute;
 
 /// How many different stacks are kept.
 const STACKS: u32 = 2_048;
@@ -24,6 +24,9 @@ const STACKS: u32 = 2_048;
 const IPIS: u32 = 16_384;
 /// How much further than a window's begin is looked for what ends in it.
 const BEFORE_NS: u64 = 200_000;
+
+/// The kernel's number of the highest real-time priority, from which tools count down.
+pub(crate) const PRIORITY_TOP: i32 = 99;
 
 /// The facility that tells which function another CPU had called.
 pub(crate) const FUNCTIONS: &str = "functions run for other CPUs";
@@ -35,51 +38,21 @@ pub(crate) const BY_VECTOR: &str = "interrupts by vector";
 
 /// What the events are for, and the programs for them.
 pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
-    (
-        "interrupts by line",
-        &[
-            Event { function: "irq_entry", tracepoint: "irq_handler_entry" },
-            Event { function: "irq_exit", tracepoint: "irq_handler_exit" },
-        ],
-    ),
-    (
-        "softirqs",
-        &[
-            Event { function: "softirq_entry", tracepoint: "softirq_entry" },
-            Event { function: "softirq_exit", tracepoint: "softirq_exit" },
-        ],
-    ),
-    ("non-maskable interrupts", &[Event { function: "nmi_handler", tracepoint: "nmi_handler" }]),
-    ("idle states", &[Event { function: "idle", tracepoint: "cpu_idle" }]),
+    ("interrupts by line", &[event("irq_entry", "irq_handler_entry"), event("irq_exit", "irq_handler_exit")]),
+    ("softirqs", &[event("softirq_entry", "softirq_entry"), event("softirq_exit", "softirq_exit")]),
+    ("non-maskable interrupts", &[event("nmi_handler", "nmi_handler")]),
+    ("idle states", &[event("idle", "cpu_idle")]),
     (
         "page faults",
-        &[
-            Event { function: "page_fault_user", tracepoint: "page_fault_user" },
-            Event { function: "page_fault_kernel", tracepoint: "page_fault_kernel" },
-        ],
+        &[event("page_fault_user", "page_fault_user"), event("page_fault_kernel", "page_fault_kernel")],
     ),
-    ("migrations", &[Event { function: "migration", tracepoint: "sched_migrate_task" }]),
-    (
-        "locks",
-        &[
-            Event { function: "lock_wait", tracepoint: "contention_begin" },
-            Event { function: "lock_taken", tracepoint: "contention_end" },
-        ],
-    ),
+    ("migrations", &[event("migration", "sched_migrate_task")]),
+    ("locks", &[event("lock_wait", "contention_begin"), event("lock_taken", "contention_end")]),
     (
         FUNCTIONS,
-        &[
-            Event { function: "function_entry", tracepoint: "csd_function_entry" },
-            Event { function: "function_exit", tracepoint: "csd_function_exit" },
-        ],
+        &[event("function_entry", "csd_function_entry"), event("function_exit", "csd_function_exit")],
     ),
-    (
-        SENDERS,
-        &[
-            Event { function: "function_asked", tracepoint: "csd_queue_cpu" },
-            Event { function: "ipi_sent", tracepoint: "ipi_send_cpu" },
-        ],
-    ),
+    (SENDERS, &[event("function_asked", "csd_queue_cpu"), event("ipi_sent", "ipi_send_cpu")]),
 ];
 
 /// Interrupts that have vectors and events of their own on x86.
@@ -197,11 +170,7 @@ impl Causes {
 
     /// Interrupts from other CPUs that found no room in the table.
     pub(crate) fn ipis_lost(&self) -> u64 {
-        let lost = |cpu: u32| {
-            let state: [u8; CPU_STATE_BYTES] = self.histograms.object().get("cpu_states", cpu).ok()?;
-            RawCounters::read_from_prefix(&state).ok().map(|(counters, _)| counters.ipis_lost)
-        };
-        (0..).map_while(lost).sum()
+        (0..).map_while(|cpu| Some(self.histograms.cpu_state(cpu).ok()?.counters.ipis_lost)).sum()
     }
 
     /// The process that is measured on these CPUs from now on: its page faults and migrations are recorded.
@@ -246,8 +215,7 @@ impl Causes {
             self.histograms.object().entries("ipis")?;
         let mut records = Vec::new();
         for (key_bytes, count_bytes) in entries {
-            let key = RawIpiKey::read_from_bytes(&key_bytes).expect("the size is asserted");
-            let count = RawIpiCount::read_from_bytes(&count_bytes).expect("the size is asserted");
+            let (key, count): (RawIpiKey, RawIpiCount) = (transmute!(key_bytes), transmute!(count_bytes));
             let before = self.ipis_before.insert(key_bytes, count.count).unwrap_or(0);
             if count.count == before {
                 continue;
@@ -257,10 +225,10 @@ impl Causes {
             let stack = self.sender_stack(count.stack);
             let caller = asker(&stack).unwrap_or_else(|| self.symbols.name(key.call_site));
             records.push(IpiRecord {
-                cpu: CpuId(key.cpu),
+                cpu: CpuId(key.cpu.into()),
                 function,
                 caller: Some(caller),
-                from_cpu: Some(CpuId(key.from_cpu)),
+                from_cpu: Some(CpuId(key.from_cpu.into())),
                 from_task: sender_name(&key),
                 stack,
                 count: count.count - before,
@@ -275,10 +243,7 @@ impl Causes {
 
     /// How many segments were written for a CPU.
     fn written(&self, cpu: CpuId) -> Result<u64, BpfError> {
-        let state: [u8; CPU_STATE_BYTES] = self.histograms.object().get("cpu_states", cpu.0)?;
-        let (_, rest) = state.split_at(SEGMENTS_WRITTEN_AT);
-        let (written, _) = u64::read_from_prefix(rest).expect("the state is longer");
-        Ok(written)
+        Ok(self.histograms.cpu_state(cpu.0)?.segments)
     }
 
     fn sender_stack(&self, number: i64) -> Vec<String> {
@@ -286,18 +251,16 @@ impl Causes {
         self.functions(addresses.into_iter())
     }
 
-    /// The stack of a late moment; empty when it is not kept any more.
-    fn late_stack(&self, ring: u32, number: i32) -> Vec<String> {
-        let Some(before) = (number as u32).checked_sub(1) else { return Vec::new() };
+    /// The stack with that number, less 1; empty when it is not kept any more, and for 0.
+    fn late_stack(&self, ring: u32, number: u32) -> Vec<String> {
+        let Some(before) = number.checked_sub(1) else { return Vec::new() };
         let place = ring * RING_STACKS + before % RING_STACKS;
-        let bytes: Result<[u8; STACK_BYTES], _> = self.histograms.object().get("late_stacks", place);
-        let Some(raw) = bytes.ok().and_then(|bytes| RawStack::read_from_bytes(&bytes).ok()) else {
+        let Ok(bytes) = self.histograms.object().get::<[u8; STACK_BYTES]>("late_stacks", place) else {
             return Vec::new();
         };
-        if raw.number != u64::from(number as u32) {
-            return Vec::new();
-        }
-        self.functions(raw.addresses.into_iter().take(raw.bytes as usize / 8))
+        let raw: RawStack = transmute!(bytes);
+        let kept = if raw.number == u64::from(number) { raw.bytes as usize / 8 } else { 0 };
+        self.functions(raw.addresses.into_iter().take(kept))
     }
 
     /// Names of what is on a stack, without the programs that looked at it.
@@ -308,56 +271,55 @@ impl Causes {
     }
 
     fn segment(&self, ring: u32, raw: &RawSegment) -> Option<Segment> {
-        let thread = || Thread {
-            pid: raw.id,
-            priority: 99 - raw.prio,
-            command: if raw.id == 0 { "swapper".to_owned() } else { text(&raw.command) },
-        };
-        // The thread that was woken: its process in the upper half.
-        let (pid, process) = (raw.address as u32, (raw.address >> 32) as u32);
-        let what = match raw.kind {
-            1 => Activity::Irq { line: raw.id },
-            2 => Activity::Vector { vector: raw.id },
-            3 => Activity::Softirq { number: raw.id },
-            4 => Activity::Nmi { handler: self.symbols.name(raw.address) },
-            5 => Activity::Function {
-                function: self.symbols.name(raw.address),
-                sender: (raw.flags & 2 != 0).then(|| Sender {
-                    cpu: CpuId(u32::from(raw.from_cpu)),
-                    pid: raw.id,
-                    process: raw.other as u32,
-                    command: text(&raw.command),
-                }),
-            },
-            6 => Activity::Thread {
-                thread: thread(),
-                process: raw.other as u32,
-                was_runnable: raw.flags & 1 != 0,
-                next_priority: 99 - raw.address as i32,
-            },
-            7 => Activity::Idle { state: raw.id },
-            8 => Activity::Lock { pid: raw.id, process: raw.prio as u32, flags: raw.other as u32 },
-            9 => Activity::PageFault { pid: raw.id, address: raw.address },
-            10 => Activity::Timer { pid, process, stack: self.late_stack(ring, raw.other) },
-            11 => {
-                Activity::Wakeup { pid, process, previous: thread(), stack: self.late_stack(ring, raw.other) }
+        let what = match raw.what()? {
+            What::Irq { line } => Activity::Irq { line },
+            What::Vector { vector } => Activity::Vector { vector },
+            What::Softirq { number } => Activity::Softirq { number },
+            What::Nmi { handler } => Activity::Nmi { handler: self.symbols.name(handler) },
+            What::Function {
+                has_sender,
+                sender_cpu,
+                sender_thread: pid,
+                function,
+                sender_process: process,
+                sender_command,
+            } => {
+                let (cpu, command) = (CpuId(sender_cpu.into()), sender_command.text());
+                let sender = has_sender.then_some(Sender { cpu, pid, process, command });
+                Activity::Function { function: self.symbols.name(function), sender }
             }
-            12 => {
-                Activity::Migration { pid: raw.id, process: raw.other as u32, to: CpuId(raw.address as u32) }
+            What::Thread { was_runnable, thread: pid, process, prio, next_prio, command } => {
+                let (thread, next_priority) = (thread(pid, prio, &command), PRIORITY_TOP - next_prio);
+                Activity::Thread { thread, process, was_runnable, next_priority }
             }
-            _ => return None,
+            What::Idle { state } => Activity::Idle { state },
+            What::Lock { thread: pid, process, flags } => Activity::Lock { pid, process, flags },
+            What::PageFault { thread: pid, address } => Activity::PageFault { pid, address },
+            What::Timer { thread: pid, process, stack } => {
+                Activity::Timer { pid, process, stack: self.late_stack(ring, stack) }
+            }
+            What::Wakeup { thread: pid, process, stack, previous, previous_prio, previous_command } => {
+                let previous = thread(previous, previous_prio, &previous_command);
+                Activity::Wakeup { pid, process, previous, stack: self.late_stack(ring, stack) }
+            }
+            What::Migration { thread: pid, process, to_cpu } => {
+                Activity::Migration { pid, process, to: CpuId(to_cpu) }
+            }
         };
         Some(Segment { from_ns: raw.start_ns, to_ns: raw.end_ns, what })
     }
 }
 
+/// The name of the idle task is not recorded.
+fn thread(pid: u32, prio: i32, command: &Command) -> Thread {
+    let command = if pid == 0 { "swapper".to_owned() } else { command.text() };
+    Thread { pid, priority: PRIORITY_TOP - prio, command }
+}
+
 /// The thread that sent an interrupt; `None` where it has nothing to do with it.
 fn sender_name(key: &RawIpiKey) -> Option<String> {
-    match key.command {
-        [OWN_COMMAND, ..] => Some(OWN.to_owned()),
-        [0, ..] => None,
-        command => Some(text(&command)),
-    }
+    let name = if key.is_own != 0 { OWN.to_owned() } else { key.command.text() };
+    Some(name).filter(|name| !name.is_empty())
 }
 
 /// Who had a function run on other CPUs: the first one on the stack that is no part of the machinery for it.

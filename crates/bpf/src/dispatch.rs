@@ -5,6 +5,10 @@
 //! measuring process maps it, and each thread takes its own [`Slot`], which the programs write at each of its wake-ups
 //! and the thread reads when it runs: no system call, and nobody else is involved.
 
+use crate::error::BpfError;
+use crate::events::{Event, Sizes, event};
+use crate::object::{DISPATCH, Object, check_process_ids, possible_cpus};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -61,91 +65,48 @@ impl Drop for Slot<'_> {
     }
 }
 
-#[cfg(feature = "bpf")]
-pub use loaded::DispatchSteps;
+/// Without these nothing is known.
+const NEEDED: [Event; 3] = [
+    event("dispatch_timer_entry", "hrtimer_expire_entry"),
+    event("dispatch_timer_exit", "hrtimer_expire_exit"),
+    event("dispatch_waking", "sched_waking"),
+];
+/// Without these, device interrupts are not told from other wake-ups.
+const HANDLERS: [Event; 2] =
+    [event("dispatch_irq_entry", "irq_handler_entry"), event("dispatch_irq_exit", "irq_handler_exit")];
 
-#[cfg(feature = "bpf")]
-mod loaded {
-    use crate::error::BpfError;
-    use crate::object::{DISPATCH, Event, Object, Sizes, possible_cpus};
-    use std::os::fd::OwnedFd;
-    use whylate_sys::process;
-
-    /// Without these nothing is known.
-    const NEEDED: [Event; 3] = [
-        Event { function: "dispatch_timer_entry", tracepoint: "hrtimer_expire_entry" },
-        Event { function: "dispatch_timer_exit", tracepoint: "hrtimer_expire_exit" },
-        Event { function: "dispatch_waking", tracepoint: "sched_waking" },
-    ];
-    /// Without these, device interrupts are not told from other wake-ups.
-    const HANDLERS: [Event; 2] = [
-        Event { function: "dispatch_irq_entry", tracepoint: "irq_handler_entry" },
-        Event { function: "dispatch_irq_exit", tracepoint: "irq_handler_exit" },
-    ];
-
-    /// The programs in the kernel; they go when this is dropped.
-    pub struct DispatchSteps {
-        object: Object,
-    }
-
-    impl DispatchSteps {
-        /// Loads and attaches the programs.
-        ///
-        /// # Errors
-        /// [`BpfError`] when the kernel refuses them, or has not their events; [`BpfError::Namespace`] in a container,
-        /// where the ids by which threads take their places are not the kernel's.
-        pub fn start() -> Result<Self, BpfError> {
-            if !process::sees_kernel_ids() {
-                return Err(BpfError::Namespace);
-            }
-            let cpus = possible_cpus()? as u32;
-            let sizes = Sizes {
-                maps: vec![("dispatch_cpus", cpus)],
-                has_tracepoint: Vec::new(),
-                constants: Vec::new(),
-            };
-            let mut object = Object::load(DISPATCH, &sizes)?;
-            for event in NEEDED {
-                if let Some(reason) = object.attach(event)? {
-                    return Err(BpfError::Program { event: event.tracepoint.to_owned(), reason });
-                }
-            }
-            for event in HANDLERS {
-                object.attach(event)?;
-            }
-            Ok(Self { object })
-        }
-
-        /// The table, to be mapped: [`TABLE_WORDS`](super::TABLE_WORDS) words.
-        ///
-        /// # Errors
-        /// [`BpfError::Map`] when there are no file descriptors left.
-        pub fn table(&self) -> Result<OwnedFd, BpfError> {
-            self.object.array_file("dispatch_slots")
-        }
-    }
+/// The programs in the kernel; they go when this is dropped.
+pub struct DispatchSteps {
+    object: Object,
 }
 
-/// Programs that cannot be started: this build has none.
-#[cfg(not(feature = "bpf"))]
-pub enum DispatchSteps {}
-
-#[cfg(not(feature = "bpf"))]
 impl DispatchSteps {
-    /// Says that this build has no programs.
+    /// Loads and attaches the programs.
     ///
     /// # Errors
-    /// Always [`BpfError::NotBuilt`](crate::BpfError::NotBuilt).
-    pub fn start() -> Result<Self, crate::BpfError> {
-        Err(crate::BpfError::NotBuilt)
+    /// [`BpfError`] when the kernel refuses them, or has not their events; [`BpfError::Namespace`] in a container,
+    /// where the ids by which threads take their places are not the kernel's.
+    pub fn start() -> Result<Self, BpfError> {
+        check_process_ids()?;
+        let maps = vec![("dispatch_cpus", possible_cpus()? as u32)];
+        let mut object = Object::load(DISPATCH, &Sizes { maps, ..Sizes::default() })?;
+        for event in NEEDED {
+            if let Some(reason) = object.attach(event)? {
+                return Err(BpfError::program(event.tracepoint, &reason));
+            }
+        }
+        for event in HANDLERS {
+            object.attach(event)?;
+        }
+        Ok(Self { object })
     }
 
-    /// As in a build with programs.
+    /// The table, to be mapped: [`TABLE_WORDS`] words.
     ///
     /// # Errors
-    /// None.
-    pub fn table(&self) -> Result<std::os::fd::OwnedFd, crate::BpfError> {
-        match *self {}
+    /// [`BpfError::Map`] when there are no file descriptors left.
+    pub fn table(&self) -> Result<OwnedFd, BpfError> {
+        self.object.array_file("dispatch_slots")
     }
 }
 

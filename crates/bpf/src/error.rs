@@ -17,21 +17,15 @@ pub enum BpfError {
         /// What can be done.
         remedy: String,
     },
-    /// The kernel has no type information, which the programs need to find what they read.
+    /// The kernel has no type information, which the programs need to find what they read; what was tried.
     #[error(
         "the kernel has no type information (/sys/kernel/btf/vmlinux): use a kernel built with \
          CONFIG_DEBUG_INFO_BTF=y ({0})"
     )]
-    NoTypeInformation(
-        /// What was tried.
-        String,
-    ),
-    /// The compiled programs cannot be made fit for this kernel.
+    NoTypeInformation(String),
+    /// The compiled programs cannot be made fit for this kernel; the loader's words.
     #[error("the BPF programs do not fit this kernel: {0}")]
-    Object(
-        /// The loader's words.
-        String,
-    ),
+    Object(String),
     /// A program that nothing works without.
     #[error("the BPF program for the event {event} cannot be loaded: {reason}")]
     Program {
@@ -68,6 +62,14 @@ pub enum BpfError {
 }
 
 impl BpfError {
+    pub(crate) fn program(event: &str, reason: &str) -> Self {
+        Self::Program { event: event.to_owned(), reason: reason.to_owned() }
+    }
+
+    pub(crate) fn map(name: &str, reason: &impl ToString) -> Self {
+        Self::Map { name: name.to_owned(), reason: reason.to_string() }
+    }
+
     /// Whether this machine or build lacks what is needed, so that nothing the user asks for would help.
     pub fn is_unavailable(&self) -> bool {
         matches!(

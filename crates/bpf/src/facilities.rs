@@ -17,6 +17,9 @@ const FLUSHES: &str = "TLB flushes by interrupts";
 
 /// The names of everything that [`facilities`] tries, in its order.
 pub fn facility_names() -> Vec<String> {
+    if !cfg!(feature = "bpf") {
+        return vec![PROGRAMS.to_owned()];
+    }
     let histograms = HistogramKind::ALL.map(histogram);
     let events = EVENTS.into_iter().map(|(name, _)| name);
     let others = events.chain([BY_VECTOR, FUNCTION_NAMES, FLUSHES]).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Finds the causes of spikes while probes measure: reads what was recorded soon after each, and keeps the
+//! Finds the causes of spikes while probes measure: reads what was recorded soon after each spike, and keeps the
 //! explanations of the largest.
 
 use crate::by_kind::IpisByKind;
@@ -6,14 +6,15 @@ use crate::causes::{Causes, FUNCTIONS, SENDERS};
 use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
 use crate::missed::Missed;
-use crate::settings::{HistogramsConfig, Measured};
-use crate::snapshot::{Facility, ProgramCost};
+use crate::object::check_process_ids;
+use crate::settings::{FindsCauses, HistogramsConfig, Measured};
+use crate::snapshot::Facility;
 use crate::worth::Worth;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
-use whylate_core::result::{Cause, CauseKind, Spike};
+use whylate_core::result::CauseKind;
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning};
 use whylate_explain::segments::{Surroundings, Window, decompose};
 use whylate_host::HostRoot;
@@ -21,21 +22,13 @@ use whylate_host::cpu_stat::StealTimes;
 use whylate_host::interrupts::Counts;
 use whylate_host::smi::SmiCounter;
 use whylate_stats::summary::keep_first;
-use whylate_sys::process;
 
-/// So many of the spikes that come at once are explained on each CPU, the largest first.
+/// At most this many of the spikes that come at once are explained on each CPU, the largest first.
 const AT_ONCE_MAX: usize = 64;
-/// So many explanations are kept.
+/// At most this many explanations are kept.
 const KEPT_MAX: usize = 16_384;
-/// Reading the counter of firmware interrupts interrupts the CPU that it is of: not more often than that.
+/// Reading the counter of firmware interrupts interrupts its CPU: not more often than this.
 const SMIS_READ_EVERY: Duration = Duration::from_secs(1);
-
-/// The explanation of one spike.
-struct Explained {
-    latency_ns: u64,
-    causes: Vec<Cause>,
-    lost: u64,
-}
 
 /// A probe that measures now.
 struct Probe {
@@ -51,20 +44,21 @@ struct Smis {
     read_at: Instant,
 }
 
-/// Finds causes. The programs go when it is dropped.
-pub struct CauseFinder {
+/// Finds causes by what the BPF programs record; they are unloaded when it is dropped.
+struct LiveFinder {
     host: HostRoot,
     causes: Causes,
     cpus: CpuSet,
     probes: Vec<Probe>,
     surroundings: Surroundings,
     worth: Worth,
-    /// Stolen time of each CPU up to the last look at its spikes; nothing of a CPU where the kernel does not count it.
+    /// Stolen time of each CPU up to the last look at its spikes; no entry where the kernel does not count it.
     steal: BTreeMap<CpuId, Nanos>,
     smis: BTreeMap<CpuId, Smis>,
     /// Interrupts from other CPUs by the kernel's counts, where it does not tell who sent them.
     counted: Option<IpisByKind>,
-    explained: BTreeMap<(CpuId, u64), Explained>,
+    /// By CPU and end of the spike.
+    explained: BTreeMap<(CpuId, u64), SpikeCauses>,
     /// The events at which programs had not run up to the last look.
     missed: Missed,
     lost_spikes: u64,
@@ -73,65 +67,61 @@ pub struct CauseFinder {
     warnings: Vec<Warning>,
 }
 
-impl CauseFinder {
-    /// Begins to record what takes the CPUs of these probes; those that measure at one time have CPUs of their own.
-    ///
-    /// # Errors
-    /// As [`Causes::start`], and in a container whose process ids are not the kernel's.
-    pub fn start(host: &HostRoot, probes: &[Measured], facts: &Facts) -> Result<Self, BpfError> {
-        if !process::sees_kernel_ids() {
-            return Err(BpfError::Namespace);
-        }
-        let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
-        let mut config = HistogramsConfig::new(cpus.clone());
-        config.kinds.clear();
-        let lowest = probes.iter().map(|probe| probe.priority).min();
-        config.priority_min = lowest.map_or(config.priority_min, |lowest| lowest.min(config.priority_min));
-        let causes = Causes::start(&cpus, &config)?;
-        let counted = Counts::read(host).unwrap_or_default();
-        let lines = Counts::delta(&Counts::default(), &counted, &facts.cpu_sets.online);
-        let lines = lines
-            .into_iter()
-            .filter_map(|record| Some((record.line.parse().ok()?, device(&record.description))))
-            .collect();
-        let mut warnings: Vec<Warning> = causes.facilities().iter().filter_map(warning).collect();
-        let flushes = broadcast_flushes(host).map(|reason| format!("flushes of other CPUs' TLB: {reason}"));
-        warnings.extend(flushes.map(|text| Warning::without_fix("flushes-unseen", text)));
-        let mut finder = Self {
-            host: host.clone(),
-            counted: (!causes.knows_senders()).then(|| IpisByKind::start(host, &cpus)),
-            warnings,
-            causes,
-            cpus,
-            probes: Vec::new(),
-            surroundings: Surroundings {
-                is_virtual: facts.environment.hypervisor.is_some(),
-                own_process: std::process::id(),
-                lines,
-                ..Surroundings::default()
-            },
-            worth: Worth::default(),
-            steal: BTreeMap::new(),
-            smis: BTreeMap::new(),
-            explained: BTreeMap::new(),
-            missed: Missed::default(),
-            lost_spikes: 0,
-            lost_events: Missed::default(),
-        };
-        finder.begin(probes)?;
-        Ok(finder)
+/// Begins to record what takes the CPUs of these probes; those that measure at one time have CPUs of their own.
+///
+/// # Errors
+/// As [`Causes::start`], and in a container whose process ids are not the kernel's.
+pub fn find_causes(
+    host: &HostRoot,
+    probes: &[Measured],
+    facts: &Facts,
+) -> Result<Box<dyn FindsCauses>, BpfError> {
+    check_process_ids()?;
+    let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
+    let mut config = HistogramsConfig::new(cpus.clone());
+    config.kinds.clear();
+    let lowest = probes.iter().map(|probe| probe.priority).min();
+    config.priority_min = lowest.map_or(config.priority_min, |lowest| lowest.min(config.priority_min));
+    let causes = Causes::start(&cpus, &config)?;
+    let mut warnings: Vec<Warning> = causes.facilities().iter().filter_map(warning).collect();
+    let flushes = broadcast_flushes(host).map(|reason| format!("flushes of other CPUs' TLB: {reason}"));
+    warnings.extend(flushes.map(|text| Warning::without_fix("flushes-unseen", text)));
+    let surroundings = Surroundings {
+        is_virtual: facts.environment.hypervisor.is_some(),
+        own_process: std::process::id(),
+        lines: lines(host, &facts.cpu_sets.online),
+        ..Surroundings::default()
+    };
+    let mut finder = LiveFinder {
+        host: host.clone(),
+        counted: (!causes.knows_senders()).then(|| IpisByKind::start(host, &cpus)),
+        warnings,
+        causes,
+        cpus,
+        probes: Vec::new(),
+        surroundings,
+        worth: Worth::default(),
+        steal: BTreeMap::new(),
+        smis: BTreeMap::new(),
+        explained: BTreeMap::new(),
+        missed: Missed::default(),
+        lost_spikes: 0,
+        lost_events: Missed::default(),
+    };
+    finder.begin(probes)?;
+    Ok(Box::new(finder))
+}
+
+impl FindsCauses for LiveFinder {
+    fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
 
-    /// Probes are about to measure; what was found until now is forgotten. Several probes of one CPU measure one after
-    /// another, each announced by a call of this.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
-    pub fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError> {
+    fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError> {
         let probe = |measured: &Measured| Probe { measured: measured.clone(), process: 0 };
         self.probes = probes.iter().map(probe).collect();
         self.explained.clear();
-        // Of a loop that never sleeps no stack is looked at.
+        // The stacks of a loop that never sleeps are not used.
         let timers = probes.iter().filter(|probe| probe.is_timer);
         self.worth =
             Worth::new(timers.flat_map(|probe| probe.cpus.iter().map(|cpu| (cpu, probe.spikes_kept))));
@@ -141,65 +131,19 @@ impl CauseFinder {
         let steal = StealTimes::read(&self.host).unwrap_or_default();
         self.steal = self.cpus.iter().filter_map(|cpu| Some((cpu, steal.of(cpu)?))).collect();
         self.missed = self.causes.missed();
-        // What was sent before, attaching the programs included, is none of the measurement's.
+        // What was sent before, also by attaching the programs, does not belong to the measurement.
         self.ipis()?;
         Ok(())
     }
 
-    /// What is not recorded, as warnings.
-    pub fn warnings(&self) -> &[Warning] {
-        &self.warnings
-    }
-
-    /// What was lost up to now, as warnings; none when nothing was.
-    pub fn losses(&self) -> Vec<Warning> {
-        let mut warnings = Vec::new();
-        if self.lost_spikes > 0 {
-            let mut text = format!(
-                "{} spikes had records of their window lost: their causes have half the confidence",
-                self.lost_spikes
-            );
-            if self.lost_events.count() > 0 {
-                text.push_str(&format!(" (missed events: {})", self.lost_events));
-            }
-            let fix = "raise the threshold, or measure fewer spikes at a time";
-            warnings.push(Warning::new("cause-records-lost", text, fix));
-        }
-        let ipis = self.causes.ipis_lost();
-        if ipis > 0 {
-            let text =
-                format!("{ipis} interrupts from other CPUs found no room in the table of their senders");
-            warnings.push(Warning::without_fix("ipi-records-lost", text));
-        }
-        warnings
-    }
-
-    /// What is recorded, and what is not.
-    pub fn facilities(&self) -> &[Facility] {
-        self.causes.facilities()
-    }
-
-    /// What the programs cost so far.
-    pub fn costs(&mut self) -> Vec<ProgramCost> {
-        self.causes.histograms().costs()
-    }
-
-    /// The process that measures on these CPUs; to be told before its first spike.
-    ///
-    /// # Errors
-    /// When the kernel does not take the change.
-    pub fn armed(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
+    fn armed(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
         for probe in self.probes.iter_mut().filter(|probe| probe.measured.cpus == *cpus) {
             probe.process = process;
         }
         self.causes.watch_process(cpus, process)
     }
 
-    /// Explains spikes; call it soon after they happened.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
-    pub fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
+    fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
         let bounds = self.worth.learn(spikes);
         if !bounds.is_empty() {
             self.causes.keep_stacks(&bounds)?;
@@ -228,6 +172,45 @@ impl CauseFinder {
         Ok(())
     }
 
+    fn causes_of(&self, cpu: CpuId, at_ns: u64) -> Option<SpikeCauses> {
+        self.explained.get(&(cpu, at_ns)).cloned()
+    }
+
+    fn forget(&mut self, cpu: CpuId, at_ns: u64) {
+        self.explained.remove(&(cpu, at_ns));
+    }
+
+    fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
+        match &mut self.counted {
+            Some(counted) => Ok(counted.take()),
+            None => self.causes.ipis(),
+        }
+    }
+
+    fn losses(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        if self.lost_spikes > 0 {
+            let mut text = format!(
+                "{} spikes had records of their window lost: their causes have half the confidence",
+                self.lost_spikes
+            );
+            if self.lost_events.count() > 0 {
+                text.push_str(&format!(" (missed events: {})", self.lost_events));
+            }
+            let fix = "raise the threshold, or measure fewer spikes at a time";
+            warnings.push(Warning::new("cause-records-lost", text, fix));
+        }
+        let ipis = self.causes.ipis_lost();
+        if ipis > 0 {
+            let text =
+                format!("{ipis} interrupts from other CPUs found no room in the table of their senders");
+            warnings.push(Warning::without_fix("ipi-records-lost", text));
+        }
+        warnings
+    }
+}
+
+impl LiveFinder {
     fn explain_cpu(&mut self, cpu: CpuId, spikes: &[&SpikeRecord], missed: u64) -> Result<(), BpfError> {
         let begin = |spike: &SpikeRecord| spike.at_ns.saturating_sub(spike.latency_ns);
         let Some(first_ns) = spikes.iter().map(|spike| begin(spike)).min() else { return Ok(()) };
@@ -245,8 +228,9 @@ impl CauseFinder {
                 causes = decompose(&window, &within, &self.surroundings);
             }
             self.lost_spikes += u64::from(within.lost > 0);
-            let explained = Explained { latency_ns: spike.latency_ns, causes, lost: within.lost };
-            self.explained.insert((cpu, spike.at_ns), explained);
+            let (at_ns, latency_ns) = (spike.at_ns, spike.latency_ns);
+            let found = SpikeCauses { cpu, series: None, at_ns, latency_ns, causes, lost: within.lost };
+            self.explained.insert((cpu, at_ns), found);
         }
         if self.explained.len() > KEPT_MAX {
             keep_first(&mut self.explained, KEPT_MAX / 2, |(cpu, at_ns), one| {
@@ -268,55 +252,24 @@ impl CauseFinder {
         Some(Window { cpu, from_ns, to_ns, is_timer, process: *process, priority })
     }
 
-    /// Firmware interrupts since the counter was last read; absent where nobody counts them, and when it was read just
-    /// now.
+    /// Firmware interrupts since the counter was last read; `None` where there is no counter, and when it was read
+    /// just before.
     fn smis_since(&mut self, cpu: CpuId) -> Option<u64> {
         let smis = self.smis.get_mut(&cpu).filter(|smis| smis.read_at.elapsed() >= SMIS_READ_EVERY)?;
         let now = smis.counter.read().ok()?;
         smis.read_at = Instant::now();
         Some(SmiCounter::delta(std::mem::replace(&mut smis.before, now), now))
     }
-
-    /// The causes of one spike, the first one and the others; `None` when it was not explained.
-    pub fn causes_of(&self, cpu: CpuId, at_ns: u64) -> Option<&[Cause]> {
-        self.explained.get(&(cpu, at_ns)).map(|one| one.causes.as_slice())
-    }
-
-    /// Takes the explanations of these spikes, as far as there are any.
-    pub fn take(&mut self, spikes: &[SpikeRecord]) -> Vec<SpikeCauses> {
-        let explained = |spike: &SpikeRecord| {
-            let Explained { latency_ns, causes, lost } = self.explained.remove(&(spike.cpu, spike.at_ns))?;
-            let (cpu, series, at_ns) = (spike.cpu, spike.series.clone(), spike.at_ns);
-            Some(SpikeCauses { cpu, series, at_ns, latency_ns, causes, lost })
-        };
-        spikes.iter().filter_map(explained).collect()
-    }
-
-    /// Puts the causes into the spikes that were explained.
-    pub fn label(&self, spikes: &mut [Spike]) {
-        for spike in spikes {
-            let Some(explained) = self.explained.get(&(spike.cpu, spike.at_ns)) else { continue };
-            let mut causes = explained.causes.iter().cloned();
-            spike.cause = causes.next().unwrap_or_else(Cause::unattributed);
-            spike.also = causes.collect();
-            spike.lost = explained.lost;
-        }
-    }
-
-    /// The interrupts that other CPUs sent to the measured ones since the last call. Where the kernel does not tell who
-    /// sent them, they are counted by their kind alone.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
-    pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
-        match &mut self.counted {
-            Some(counted) => Ok(counted.take()),
-            None => self.causes.ipis(),
-        }
-    }
 }
 
-/// Time stolen from a CPU since the last call for it; absent where the kernel did not tell it then or does not now.
+/// The devices of the interrupt lines.
+fn lines(host: &HostRoot, online: &CpuSet) -> BTreeMap<u32, String> {
+    let counted = Counts::read(host).unwrap_or_default();
+    let lines = Counts::delta(&Counts::default(), &counted, online).into_iter();
+    lines.filter_map(|record| Some((record.line.parse().ok()?, device(&record.description)))).collect()
+}
+
+/// Time stolen from a CPU since the last call for it; `None` where the kernel does not tell it.
 fn since_last(steal: &mut BTreeMap<CpuId, Nanos>, cpu: CpuId, now: Option<Nanos>) -> Option<u64> {
     let before = steal.get_mut(&cpu)?;
     let now = now?;
@@ -327,12 +280,12 @@ fn since_last(steal: &mut BTreeMap<CpuId, Nanos>, cpu: CpuId, now: Option<Nanos>
 fn smis_of(host: &HostRoot, cpu: CpuId) -> Option<Smis> {
     let counter = SmiCounter::open(host, cpu).ok()?;
     let before = counter.read().ok()?;
-    // The next read may come at once: a moment before the measurement begins, this one interrupts nothing.
+    // The next read may come at once: this one, before the measurement begins, interrupts nothing that is measured.
     let read_at = Instant::now().checked_sub(SMIS_READ_EVERY).unwrap_or_else(Instant::now);
     Some(Smis { counter, before, read_at })
 }
 
-/// The devices of a line, without its chip: what follows the last word of several that name how it is wired.
+/// The devices of a line, without its chip: the words after the last one that says how the line is wired.
 fn device(description: &str) -> String {
     let wiring = |word: &str| {
         word.ends_with("-edge") || word.ends_with("-fasteoi") || word == "Edge" || word == "Level"

@@ -1,40 +1,35 @@
 //! Latency histograms that the kernel keeps while anything runs: started, switched, reset and read.
 
 use crate::error::BpfError;
+use crate::events::{Event, Sizes, event};
 use crate::layout::{
-    CONFIG_BYTES, CPU_STATE_BYTES, CPUS_MAX, Config, HISTOGRAM_BYTES, KINDS_STRIDE, RING_AT, RING_STACKS,
-    RawCounters, RawHistogram, Record, text,
+    CONFIG_BYTES, CPU_STATE_BYTES, CPUS_MAX, Command, Config, KINDS_STRIDE, RING_STACKS, RawCpuState,
+    RawHistogram, Record,
 };
-use crate::object::{Event, Object, Sizes, WHYLATE, possible_cpus};
+use crate::object::{Object, WHYLATE, possible_cpus};
 use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::snapshot::{HistogramsSnapshot, ProgramCost, WakeupCounts};
 use std::collections::{BTreeMap, BTreeSet};
+use syscalls::Sysno;
 use whylate_core::record::Interval;
 use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
 use whylate_core::{CpuId, CpuSet};
 use whylate_stats::Histogram;
 use whylate_stats::buckets::{BUCKETS, lower_edge};
-use zerocopy::{FromBytes as _, IntoBytes as _};
+use zerocopy::{FromZeros as _, IntoBytes as _, transmute};
 
 /// How often a histogram that changes while it is read is read again.
 const READS_MAX: usize = 8;
 /// The event at which a switch is over.
-const SWITCH_END: Event = Event { function: "switch_end", tracepoint: "sched_exit_tp" };
+const SWITCH_END: Event = event("switch_end", "sched_exit_tp");
 /// The events of timers.
-const TIMERS: [Event; 2] = [
-    Event { function: "timer_entry", tracepoint: "hrtimer_expire_entry" },
-    Event { function: "timer_exit", tracepoint: "hrtimer_expire_exit" },
-];
+const TIMERS: [Event; 2] =
+    [event("timer_entry", "hrtimer_expire_entry"), event("timer_exit", "hrtimer_expire_exit")];
 /// The events without which there is no histogram.
-const TASKS: [Event; 2] = [
-    Event { function: "task_switch", tracepoint: "sched_switch" },
-    Event { function: "waking", tracepoint: "sched_waking" },
-];
+const TASKS: [Event; 2] = [event("task_switch", "sched_switch"), event("waking", "sched_waking")];
 /// The same, where causes are looked for.
-const TASKS_WATCHED: [Event; 2] = [
-    Event { function: "task_switch_watched", tracepoint: "sched_switch" },
-    Event { function: "waking_watched", tracepoint: "sched_waking" },
-];
+const TASKS_WATCHED: [Event; 2] =
+    [event("task_switch_watched", "sched_switch"), event("waking_watched", "sched_waking")];
 
 /// What the search for causes needs beside the histograms.
 pub(crate) struct Watching {
@@ -99,9 +94,9 @@ impl Histograms {
         let constants = watching.iter().map(|watching| ("ring_segments", watching.ring_segments)).collect();
         let mut object = Object::load(WHYLATE, &Sizes { maps, has_tracepoint, constants })?;
         for (ring, cpu) in watching.iter().flat_map(|watching| watching.cpus.iter()).enumerate() {
-            let mut state = [0; CPU_STATE_BYTES];
-            state[RING_AT..RING_AT + 4].copy_from_slice(&(1 + ring as u32).to_ne_bytes());
-            object.set("cpu_states", cpu.0, &state)?;
+            let state = RawCpuState { ring: 1 + ring as u32, ..RawCpuState::new_zeroed() };
+            let bytes: [u8; CPU_STATE_BYTES] = transmute!(state);
+            object.set("cpu_states", cpu.0, &bytes)?;
         }
         let mut running = Self {
             object,
@@ -145,7 +140,7 @@ impl Histograms {
     fn attach_tasks(&mut self, events: [Event; 2]) -> Result<(), BpfError> {
         for event in events {
             if let Some(reason) = self.object.attach(event)? {
-                return Err(BpfError::Program { event: event.tracepoint.to_owned(), reason });
+                return Err(BpfError::program(event.tracepoint, &reason));
             }
         }
         Ok(())
@@ -243,10 +238,7 @@ impl Histograms {
     pub fn counts(&self) -> Result<WakeupCounts, BpfError> {
         let mut counts = WakeupCounts::default();
         for cpu in 0..self.possible_cpus as u32 {
-            let state: [u8; CPU_STATE_BYTES] = self.object.get("cpu_states", cpu)?;
-            let raw = RawCounters::read_from_prefix(&state)
-                .map(|(counters, _)| counters)
-                .expect("the counters are shorter than the state that they begin");
+            let raw = self.cpu_state(cpu)?.counters;
             counts.wakeups += raw.wakings;
             counts.without_switch += raw.without_switch;
             counts.elsewhere += raw.elsewhere;
@@ -254,6 +246,11 @@ impl Histograms {
         }
         counts.lost += self.object.costs().iter().map(|cost| cost.missed).sum::<u64>();
         Ok(counts)
+    }
+
+    /// The state of a CPU.
+    pub(crate) fn cpu_state(&self, cpu: u32) -> Result<RawCpuState, BpfError> {
+        Ok(transmute!(self.object.get::<[u8; CPU_STATE_BYTES]>("cpu_states", cpu)?))
     }
 
     /// Whose page faults are causes from now on.
@@ -266,7 +263,7 @@ impl Histograms {
         self.write_config()
     }
 
-    /// From which lateness on the stack of the moment is kept on these CPUs; 0: never.
+    /// The latency above which a stack is recorded on these CPUs; 0: never.
     pub(crate) fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) -> Result<(), BpfError> {
         for (cpu, from_ns) in from_ns {
             if let Some(known) = self.config.late_ns.get_mut(cpu.0 as usize) {
@@ -300,8 +297,8 @@ impl Histograms {
         let index = (cpu.0 as usize * KINDS_STRIDE + kind as usize) as u32;
         let mut reads = 0;
         loop {
-            let bytes: [u8; HISTOGRAM_BYTES] = self.object.get("histograms", index)?;
-            let raw = RawHistogram::read_from_bytes(&bytes).expect("the size is asserted");
+            let raw: RawHistogram =
+                transmute!(self.object.get::<[u8; size_of::<RawHistogram>()]>("histograms", index)?);
             reads += 1;
             let agrees =
                 raw.buckets.iter().sum::<u64>() == raw.samples && raw.record.latency_ns == raw.max_ns;
@@ -331,8 +328,8 @@ impl Histograms {
             histogram: rows,
             ..Interval::default()
         };
-        let histogram = Histogram::from_interval(&interval)
-            .map_err(|error| BpfError::Map { name: "histograms".to_owned(), reason: error.to_string() })?;
+        let histogram =
+            Histogram::from_interval(&interval).map_err(|error| BpfError::map("histograms", &error))?;
         let has_record = is_current && raw.record.latency_ns > 0;
         Ok(KernelHistogram {
             kind,
@@ -360,8 +357,7 @@ fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Box<Con
         None => {}
         Some(TaskFilter::Pid(pid)) => raw.pid = *pid,
         Some(TaskFilter::Command(command)) => {
-            let kept = command.len().min(raw.command.len() - 1);
-            raw.command[..kept].copy_from_slice(&command.as_bytes()[..kept]);
+            raw.command = Command::new(command);
             raw.has_command = 1;
         }
     }
@@ -382,11 +378,31 @@ fn latency_record(kind: HistogramKind, raw: &Record, sees_switch_end: bool) -> L
         timer_offset_ns: Some(raw.timer_offset_ns).filter(|_| has_offset && raw.is_timer != 0),
         wakeup_ns: Some(raw.wakeup_ns).filter(|_| has_wakeup),
         switch_ns: Some(raw.switch_ns).filter(|_| has_switch),
-        command: text(&raw.command),
+        command: raw.command.text(),
         previous_pid: raw.previous_pid,
         previous_priority: 99 - raw.previous_prio,
-        previous_command: text(&raw.previous_command),
+        previous_command: raw.previous_command.text(),
         at_ns: raw.at_ns,
-        syscall: crate::syscall::name(raw.syscall),
+        syscall: syscall_name(raw.syscall),
+    }
+}
+
+/// The name of system call `number` on this architecture; `None` for none or one that is not known. Calls of 32-bit
+/// programs have numbers of their own and are named as if they were the machine's.
+fn syscall_name(number: i64) -> Option<String> {
+    let number = usize::try_from(number).ok()?;
+    Sysno::new(number).map(|known| known.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_names_and_no_number_has_none() {
+        let sleep = i64::from(Sysno::clock_nanosleep.id());
+        assert_eq!(syscall_name(sleep).as_deref(), Some("clock_nanosleep"));
+        assert_eq!(syscall_name(-1), None);
+        assert_eq!(syscall_name(i64::MAX), None);
     }
 }

@@ -1,15 +1,41 @@
-//! What programs and loader share: the counterpart of `bpf/layout.h`, which asserts the same sizes.
+//! What the programs and their loader share: the counterpart of `bpf/layout.h`, which asserts the same sizes. A test
+//! compares the lists of kinds and the constants of both.
 
 use std::mem::offset_of;
 use whylate_stats::buckets::BUCKETS;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 /// Most CPUs that the programs tell apart.
 pub(crate) const CPUS_MAX: usize = 8192;
 /// Histograms lie in strides of a power of two in their map.
 pub(crate) const KINDS_STRIDE: usize = 8;
+/// Addresses in a stack.
+pub(crate) const STACK_DEPTH: usize = 46;
+/// Stacks that a CPU's ring holds.
+pub(crate) const RING_STACKS: u32 = 64;
 /// Length of a task's name with its final 0.
-pub(crate) const COMMAND_BYTES: usize = 16;
+const COMMAND_BYTES: usize = 16;
+
+/// A task's name, up to the first 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Command([u64; COMMAND_BYTES / 8]);
+
+impl Command {
+    /// The first 15 bytes of a name, as the kernel keeps them.
+    pub(crate) fn new(name: &str) -> Self {
+        let mut command = Self::default();
+        let kept = name.len().min(COMMAND_BYTES - 1);
+        command.as_mut_bytes()[..kept].copy_from_slice(&name.as_bytes()[..kept]);
+        command
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let bytes = self.as_bytes();
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
 
 /// What counts; the programs look at it at each event.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -19,7 +45,7 @@ pub(crate) struct Config {
     pub(crate) prio_max: i32,
     pub(crate) pid: u32,
     pub(crate) has_command: u32,
-    pub(crate) command: [u8; COMMAND_BYTES],
+    pub(crate) command: Command,
     /// The process that measures; 0 for none.
     pub(crate) own_process: u32,
     pub(crate) unused: u32,
@@ -31,7 +57,7 @@ pub(crate) struct Config {
     pub(crate) epochs: [[u16; KINDS_STRIDE]; CPUS_MAX],
     /// Per CPU, the process whose page faults are causes there; 0 for none.
     pub(crate) processes: [u32; CPUS_MAX],
-    /// Per CPU, from which lateness on the stack of the moment is kept; 0: never.
+    /// Per CPU, the latency above which a stack is recorded; 0: never.
     pub(crate) late_ns: [u32; CPUS_MAX],
 }
 
@@ -39,6 +65,16 @@ pub(crate) struct Config {
 pub(crate) const CONFIG_BYTES: usize = size_of::<Config>();
 const _: () = assert!(CONFIG_BYTES == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX);
 const _: () = assert!(offset_of!(Config, own_process) == 32 && offset_of!(Config, enabled) == 40);
+
+impl Config {
+    /// Nothing counts anywhere.
+    pub(crate) fn nothing() -> Box<Self> {
+        let mut config = Box::new(Self::new_zeroed());
+        // A histogram that has never been written has epoch 0, and its extremes mean nothing.
+        config.epochs.fill([1; KINDS_STRIDE]);
+        config
+    }
+}
 
 /// The largest latency since the last reset.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -54,8 +90,8 @@ pub(crate) struct Record {
     pub(crate) prio: i32,
     pub(crate) previous_pid: u32,
     pub(crate) previous_prio: i32,
-    pub(crate) command: [u8; COMMAND_BYTES],
-    pub(crate) previous_command: [u8; COMMAND_BYTES],
+    pub(crate) command: Command,
+    pub(crate) previous_command: Command,
     pub(crate) is_timer: u32,
     pub(crate) unused: u32,
 }
@@ -77,9 +113,7 @@ pub(crate) struct RawHistogram {
     pub(crate) buckets: [u64; BUCKETS],
 }
 
-/// Size of a histogram in its map.
-pub(crate) const HISTOGRAM_BYTES: usize = size_of::<RawHistogram>();
-const _: () = assert!(HISTOGRAM_BYTES == 144 + 8 * BUCKETS);
+const _: () = assert!(size_of::<RawHistogram>() == 144 + 8 * BUCKETS);
 const _: () = assert!(offset_of!(RawHistogram, record) == 40 && offset_of!(RawHistogram, buckets) == 144);
 
 /// What one CPU has counted besides latencies.
@@ -94,13 +128,27 @@ pub(crate) struct RawCounters {
     pub(crate) ipis_lost: u64,
 }
 
-const _: () = assert!(size_of::<RawCounters>() == 48);
-/// Size of the state of a CPU, which begins with its counters.
-pub(crate) const CPU_STATE_BYTES: usize = 256;
-/// Where in it the number of its segments is.
-pub(crate) const SEGMENTS_WRITTEN_AT: usize = 128;
-/// Where in it the number of its ring is.
-pub(crate) const RING_AT: usize = 184;
+/// The state of a CPU, as far as the loader has to do with it.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawCpuState {
+    pub(crate) counters: RawCounters,
+    /// The wake-up in progress.
+    pub(crate) wakeup: [u64; 10],
+    /// How many segments were written.
+    pub(crate) segments: u64,
+    /// When what runs now began.
+    pub(crate) begins: [u64; 6],
+    /// 1 + the number of the CPU's ring; 0: it has none.
+    pub(crate) ring: u32,
+    pub(crate) idle_state: u32,
+    pub(crate) rest: [u64; 8],
+}
+
+/// Size of the state of a CPU in its map.
+pub(crate) const CPU_STATE_BYTES: usize = size_of::<RawCpuState>();
+const _: () = assert!(size_of::<RawCounters>() == 48 && CPU_STATE_BYTES == 256);
+const _: () = assert!(offset_of!(RawCpuState, segments) == 128 && offset_of!(RawCpuState, ring) == 184);
 
 /// What took a CPU, from when to when.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -110,27 +158,87 @@ pub(crate) struct RawSegment {
     pub(crate) end_ns: u64,
     /// 1 + its number.
     pub(crate) number: u64,
-    pub(crate) address: u64,
-    pub(crate) id: u32,
-    pub(crate) other: i32,
-    pub(crate) prio: i32,
-    pub(crate) kind: u8,
-    pub(crate) flags: u8,
-    pub(crate) from_cpu: u16,
-    pub(crate) command: [u8; COMMAND_BYTES],
+    pub(crate) what: [u64; 5],
 }
 
-/// Size of a segment in its map.
-pub(crate) const SEGMENT_BYTES: usize = size_of::<RawSegment>();
-const _: () = assert!(SEGMENT_BYTES == 64);
-const _: () = assert!(offset_of!(RawSegment, kind) == 44 && offset_of!(RawSegment, command) == 48);
+const _: () = assert!(size_of::<RawSegment>() == 64 && offset_of!(RawSegment, what) == 24);
 
-/// Addresses in the stack of a moment at which something was late.
-pub(crate) const STACK_DEPTH: usize = 46;
-/// Stacks that a CPU's ring holds.
-pub(crate) const RING_STACKS: u32 = 64;
+impl RawSegment {
+    /// What it tells; `None` for a kind that this program does not know.
+    pub(crate) fn what(&self) -> Option<What> {
+        What::try_read_from_bytes(self.what.as_bytes()).ok()
+    }
+}
 
-/// The stack of a moment at which something was late.
+/// What a segment tells: `enum segment_kind`, each kind with its member of the union in `struct segment`. A thread is its
+/// id, `prio` the kernel's number of a priority, `stack` 1 + the number of a stack on its CPU or 0.
+#[derive(Clone, Debug, PartialEq, Eq, TryFromBytes, Immutable, KnownLayout)]
+#[repr(u8)]
+#[allow(dead_code, reason = "the programs make them")]
+pub(crate) enum What {
+    Irq {
+        line: u32,
+    } = 1,
+    Vector {
+        vector: u32,
+    },
+    Softirq {
+        number: u32,
+    },
+    Nmi {
+        handler: u64,
+    },
+    Function {
+        has_sender: bool,
+        sender_cpu: u16,
+        sender_thread: u32,
+        function: u64,
+        sender_process: u32,
+        sender_command: Command,
+    },
+    Thread {
+        was_runnable: bool,
+        thread: u32,
+        process: u32,
+        prio: i32,
+        next_prio: i32,
+        command: Command,
+    },
+    Idle {
+        state: u32,
+    },
+    Lock {
+        thread: u32,
+        process: u32,
+        flags: u32,
+    },
+    PageFault {
+        thread: u32,
+        address: u64,
+    },
+    Timer {
+        thread: u32,
+        process: u32,
+        stack: u32,
+    },
+    Wakeup {
+        thread: u32,
+        process: u32,
+        stack: u32,
+        previous: u32,
+        previous_prio: i32,
+        previous_command: Command,
+    },
+    Migration {
+        thread: u32,
+        process: u32,
+        to_cpu: u32,
+    },
+}
+
+const _: () = assert!(size_of::<What>() == 40);
+
+/// A stack, recorded when something was late.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawStack {
@@ -150,19 +258,19 @@ const _: () = assert!(STACK_BYTES == 384);
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawIpiKey {
+    /// 0: a reschedule.
     pub(crate) function: u64,
     pub(crate) call_site: u64,
-    pub(crate) cpu: u32,
-    pub(crate) from_cpu: u32,
-    pub(crate) command: [u8; COMMAND_BYTES],
+    pub(crate) cpu: u16,
+    pub(crate) from_cpu: u16,
+    /// Whether the process that measures sent it.
+    pub(crate) is_own: u32,
+    pub(crate) command: Command,
 }
 
 /// Size of that key.
 pub(crate) const IPI_KEY_BYTES: usize = size_of::<RawIpiKey>();
 const _: () = assert!(IPI_KEY_BYTES == 40 && offset_of!(RawIpiKey, command) == 24);
-
-/// First byte of the command of what the measuring process itself sent.
-pub(crate) const OWN_COMMAND: u8 = 0xff;
 
 /// How many there were, and the stack of the first one.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -176,18 +284,88 @@ pub(crate) struct RawIpiCount {
 pub(crate) const IPI_COUNT_BYTES: usize = size_of::<RawIpiCount>();
 const _: () = assert!(IPI_COUNT_BYTES == 16);
 
-impl Config {
-    /// Nothing counts anywhere.
-    pub(crate) fn nothing() -> Box<Self> {
-        let mut config = Box::new(Self::new_zeroed());
-        // A histogram that has never been written has epoch 0, and its extremes mean nothing.
-        config.epochs.fill([1; KINDS_STRIDE]);
-        config
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::result::HistogramKind;
 
-/// The text before the first 0.
-pub(crate) fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    const HEADER: &str = include_str!("../bpf/layout.h");
+
+    /// The names of an enumeration of the header, whose values begin with 0, as Rust writes them.
+    fn names(of: &str) -> Vec<String> {
+        let (_, rest) = HEADER.split_once(&format!("\nenum {of} {{\n")).unwrap();
+        let (body, _) = rest.split_once("};").unwrap();
+        let lines = body.lines().filter_map(|line| line.trim().strip_suffix(','));
+        let capital = |word: &str| word[..1].to_owned() + &word[1..].to_lowercase();
+        lines.map(|name| name.split('_').map(capital).collect()).collect()
+    }
+
+    fn constant(name: &str) -> usize {
+        let find = |line: &str| line.strip_prefix("#define ")?.strip_prefix(name)?.trim().parse().ok();
+        HEADER.lines().find_map(find).unwrap_or_else(|| panic!("{name} is not in the header"))
+    }
+
+    #[test]
+    fn both_sides_have_the_same_kinds_of_segments() {
+        let name_of = |kind: usize| {
+            let what = What::try_read_from_bytes([kind as u64, 0, 0, 0, 0].as_bytes()).ok()?;
+            format!("Segment{what:?}").split(' ').next().map(str::to_owned)
+        };
+        let known: Vec<String> = (1..256).map_while(name_of).collect();
+        assert_eq!(names("segment_kind")[1..], known);
+        assert_eq!((name_of(0), name_of(1 + known.len())), (None, None));
+    }
+
+    #[test]
+    fn both_sides_have_the_same_kinds_of_histograms() {
+        let known = HistogramKind::ALL.map(|kind| format!("{kind:?}"));
+        let mut header = names("kind");
+        assert_eq!(header.pop().as_deref(), Some("Kinds"));
+        assert_eq!(header, known);
+        assert!(HistogramKind::ALL.into_iter().enumerate().all(|(index, kind)| kind as usize == index));
+    }
+
+    #[test]
+    fn both_sides_have_the_same_constants() {
+        let own = [
+            ("CPUS_MAX", CPUS_MAX),
+            ("COMMAND_BYTES", COMMAND_BYTES),
+            ("KINDS_STRIDE", KINDS_STRIDE),
+            ("STACK_DEPTH", STACK_DEPTH),
+            ("RING_STACKS", RING_STACKS as usize),
+        ];
+        for (name, value) in own {
+            assert_eq!(constant(name), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_members_of_a_segment_are_where_the_header_has_them() {
+        let words = |words: [u32; 10]| What::try_read_from_bytes(words.as_bytes()).unwrap();
+        let kind = |kind: u8, byte: u8, half: u16| {
+            let [low, high] = half.to_ne_bytes();
+            u32::from_ne_bytes([kind, byte, low, high])
+        };
+        let command = Command::new("ab");
+        let name = u32::from_ne_bytes(*b"ab\0\0");
+        let function = What::Function {
+            has_sender: true,
+            sender_cpu: 7,
+            sender_thread: 1,
+            function: u64::from_ne_bytes([2, 0, 0, 0, 2, 0, 0, 0]),
+            sender_process: 4,
+            sender_command: command,
+        };
+        assert_eq!(words([kind(5, 1, 7), 1, 2, 2, 4, 0, name, 0, 0, 0]), function);
+        let (thread, process, prio, next_prio) = (1, 2, 3, -1);
+        let left = What::Thread { was_runnable: true, thread, process, prio, next_prio, command };
+        assert_eq!(words([kind(6, 1, 0), 1, 2, 3, u32::MAX, 0, name, 0, 0, 0]), left);
+        let (stack, previous, previous_prio) = (3, 4, 5);
+        let wakeup =
+            What::Wakeup { thread, process, stack, previous, previous_prio, previous_command: command };
+        assert_eq!(words([kind(11, 0, 0), 1, 2, 3, 4, 5, name, 0, 0, 0]), wakeup);
+        let address = u64::from_ne_bytes([9, 0, 0, 0, 9, 0, 0, 0]);
+        assert_eq!(words([kind(9, 0, 0), 1, 9, 9, 0, 0, 0, 0, 0, 0]), What::PageFault { thread, address });
+        assert_eq!(words([kind(4, 0, 0), 0, 9, 9, 0, 0, 0, 0, 0, 0]), What::Nmi { handler: address });
+    }
 }

@@ -4,15 +4,16 @@
 //! they read of the kernel's structures is found through the running kernel's type information. Which programs
 //! attach is decided here, one by one; an event that the kernel does not have leaves out what depends on it.
 
-use crate::cost;
 use crate::error::BpfError;
+use crate::events::{Event, Sizes};
 use crate::snapshot::ProgramCost;
 use aya::maps::stack_trace::StackTraceMap;
-use aya::maps::{Array, HashMap, Map, MapData, MapError};
+use aya::maps::{Array, HashMap, Map, MapData};
 use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader, Pod};
+use std::collections::{self, BTreeMap};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 /// The programs for histograms and causes.
@@ -20,25 +21,7 @@ pub(crate) static WHYLATE: &[u8] = aya::include_bytes_aligned!("../objects/whyla
 /// The programs for the parts of a dispatch.
 pub(crate) static DISPATCH: &[u8] = aya::include_bytes_aligned!("../objects/dispatch.bpf.o");
 
-/// One program of the object, and the event that it is for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
-    /// The C function.
-    pub(crate) function: &'static str,
-    /// The kernel's tracepoint.
-    pub(crate) tracepoint: &'static str,
-}
-
-/// What is set before loading.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sizes<'a> {
-    /// Entries of maps.
-    pub(crate) maps: Vec<(&'a str, u32)>,
-    /// Constants of the programs, as the tracepoints that a constant tells of: 1 where the kernel has it.
-    pub(crate) has_tracepoint: Vec<(&'a str, &'a str)>,
-    /// Other constants of the programs.
-    pub(crate) constants: Vec<(&'a str, u32)>,
-}
+const MISSING: &str = "it is missing from the object";
 
 /// Programs in the kernel; they go when this is dropped.
 pub(crate) struct Object {
@@ -74,7 +57,6 @@ impl Object {
         if !has_tracepoint(self.btf, event.tracepoint) {
             return Ok(Some(format!("this kernel has no event {}", event.tracepoint)));
         }
-        let failed = |reason: String| BpfError::Program { event: event.tracepoint.to_owned(), reason };
         let unfit = |error: ProgramError| program_error(&error, event);
         match self.ebpf.program_mut(event.function) {
             Some(Program::BtfTracePoint(program)) => {
@@ -85,7 +67,7 @@ impl Object {
                 program.load().map_err(unfit)?;
                 program.attach(event.tracepoint).map_err(unfit)?;
             }
-            _ => return Err(failed("it is missing from the object".to_owned())),
+            _ => return Err(BpfError::program(event.tracepoint, MISSING)),
         }
         self.attached.push(event);
         Ok(None)
@@ -97,13 +79,13 @@ impl Object {
         function: &'static str,
         tracepoints: &[String],
     ) -> Result<(), BpfError> {
-        let failed = |reason: String| BpfError::Program { event: tracepoints.join(", "), reason };
+        let failed = |reason: &str| BpfError::program(&tracepoints.join(", "), reason);
         let Some(Program::RawTracePoint(program)) = self.ebpf.program_mut(function) else {
-            return Err(failed("it is missing from the object".to_owned()));
+            return Err(failed(MISSING));
         };
-        program.load().map_err(|error| failed(program_reason(&error)))?;
+        program.load().map_err(|error| failed(&program_reason(&error)))?;
         for tracepoint in tracepoints {
-            program.attach(tracepoint).map_err(|error| failed(one_line(&error)))?;
+            program.attach(tracepoint).map_err(|error| failed(&one_line(&error)))?;
         }
         self.attached.push(Event { function, tracepoint: function });
         Ok(())
@@ -116,9 +98,8 @@ impl Object {
 
     /// Everything in a hash map.
     pub(crate) fn entries<K: Pod, V: Pod>(&self, name: &str) -> Result<Vec<(K, V)>, BpfError> {
-        let failed = |error: MapError| BpfError::Map { name: name.to_owned(), reason: error.to_string() };
-        let map = self.map(name)?;
-        let table: HashMap<&MapData, K, V> = HashMap::try_from(map).map_err(failed)?;
+        let table: HashMap<&MapData, K, V> =
+            HashMap::try_from(self.map(name)?).map_err(|error| BpfError::map(name, &error))?;
         // An entry that goes while the map is walked is one that counts nothing any more.
         Ok(table.iter().filter_map(Result::ok).collect())
     }
@@ -133,31 +114,27 @@ impl Object {
 
     /// An array map as a file descriptor of its own, to be mapped.
     pub(crate) fn array_file(&self, name: &str) -> Result<OwnedFd, BpfError> {
-        let failed = |reason: String| BpfError::Map { name: name.to_owned(), reason };
-        let Map::Array(data) = self.map(name)? else { return Err(failed("it is no array".to_owned())) };
-        data.fd().as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))
+        let Map::Array(data) = self.map(name)? else { return Err(BpfError::map(name, &"it is no array")) };
+        data.fd().as_fd().try_clone_to_owned().map_err(|error| BpfError::map(name, &error))
     }
 
     fn map(&self, name: &str) -> Result<&Map, BpfError> {
-        let missing = || BpfError::Map { name: name.to_owned(), reason: "it is missing".to_owned() };
-        self.ebpf.map(name).ok_or_else(missing)
+        self.ebpf.map(name).ok_or_else(|| BpfError::map(name, &MISSING))
     }
 
     /// The value of an array map at `index`.
     pub(crate) fn get<V: Pod>(&self, name: &str, index: u32) -> Result<V, BpfError> {
-        let failed = |reason: String| BpfError::Map { name: name.to_owned(), reason };
         let array: Array<&MapData, V> =
-            Array::try_from(self.map(name)?).map_err(|error| failed(error.to_string()))?;
-        array.get(&index, 0).map_err(|error| failed(error.to_string()))
+            Array::try_from(self.map(name)?).map_err(|error| BpfError::map(name, &error))?;
+        array.get(&index, 0).map_err(|error| BpfError::map(name, &error))
     }
 
     /// Replaces the value of an array map at `index`.
     pub(crate) fn set<V: Pod>(&mut self, name: &str, index: u32, value: &V) -> Result<(), BpfError> {
-        let failed = |reason: String| BpfError::Map { name: name.to_owned(), reason };
-        let map =
-            self.ebpf.map_mut(name).ok_or_else(|| failed("it is missing from the object".to_owned()))?;
-        let mut array = Array::<&mut MapData, V>::try_from(map).map_err(|error| failed(error.to_string()))?;
-        array.set(index, value, 0).map_err(|error| failed(error.to_string()))
+        let map = self.ebpf.map_mut(name).ok_or_else(|| BpfError::map(name, &MISSING))?;
+        let mut array =
+            Array::<&mut MapData, V>::try_from(map).map_err(|error| BpfError::map(name, &error))?;
+        array.set(index, value, 0).map_err(|error| BpfError::map(name, &error))
     }
 
     /// What each attached program has cost, in the order in which they were attached. Times are counted only while
@@ -172,8 +149,61 @@ impl Object {
             Program::RawTracePoint(program) => program.fd(),
             _ => return None,
         };
-        cost::of(event.tracepoint, fd.ok()?.as_fd())
+        cost_of(event.tracepoint, fd.ok()?.as_fd())
     }
+}
+
+/// While this lives, the kernel counts what BPF programs cost, which itself costs each of them some 30 ns.
+#[derive(Debug)]
+pub struct CostCounting {
+    _statistics: OwnedFd,
+}
+
+impl CostCounting {
+    /// Switches the counting on, beside whoever else wants it.
+    ///
+    /// # Errors
+    /// When the kernel does not allow it (before 5.8 it is only `sysctl kernel.bpf_stats_enabled=1`).
+    pub fn start() -> Result<Self, BpfError> {
+        match aya::sys::enable_stats(aya::sys::Stats::RunTime) {
+            Ok(statistics) => Ok(Self { _statistics: statistics }),
+            Err(error) => Err(refused(&error.io_error).unwrap_or_else(|| BpfError::Object(one_line(&error)))),
+        }
+    }
+}
+
+/// What each program of the machine has cost, by its id; its function's name, of which the kernel keeps 15 bytes, stands for
+/// its event. Times are counted only while somebody has switched the counting on.
+///
+/// # Errors
+/// When the kernel does not list its programs.
+pub fn costs_of_all() -> Result<collections::HashMap<u32, ProgramCost>, BpfError> {
+    let mut costs = collections::HashMap::new();
+    for program in aya::programs::loaded_programs() {
+        let program = program.map_err(|error| BpfError::Object(one_line(&error)))?;
+        // A program may have gone since it was listed.
+        let Ok(fd) = program.fd() else { continue };
+        let cost = cost_of(program.name_as_str().unwrap_or_default(), fd.as_fd());
+        costs.extend(cost.map(|cost| (program.id(), cost)));
+    }
+    Ok(costs)
+}
+
+/// What the kernel says of a program in the information about its file descriptor.
+fn cost_of(event: &str, program: BorrowedFd<'_>) -> Option<ProgramCost> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).ok()?;
+    let fields: BTreeMap<&str, u64> = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .filter_map(|(name, value)| Some((name, value.trim().parse().ok()?)))
+        .collect();
+    let field = |name: &str| fields.get(name).copied().unwrap_or(0);
+    Some(ProgramCost {
+        event: event.to_owned(),
+        runs: field("run_cnt"),
+        time_ns: field("run_time_ns"),
+        missed: field("recursion_misses"),
+    })
 }
 
 /// The running kernel's type information: several megabytes, read once.
@@ -192,6 +222,11 @@ fn has_tracepoint(btf: &Btf, tracepoint: &str) -> bool {
     btf.id_by_type_name_kind(&name, aya_obj::btf::BtfKind::Typedef).is_ok()
 }
 
+/// Whether the process ids of this process are the kernel's, by which programs tell tasks apart.
+pub(crate) fn check_process_ids() -> Result<(), BpfError> {
+    if whylate_sys::process::sees_kernel_ids() { Ok(()) } else { Err(BpfError::Namespace) }
+}
+
 /// Number of possible CPUs.
 pub(crate) fn possible_cpus() -> Result<usize, BpfError> {
     aya::util::nr_cpus().map_err(|(path, error)| BpfError::Object(format!("{path}: {error}")))
@@ -208,7 +243,7 @@ fn io_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e io::
     found
 }
 
-pub(crate) fn refused(error: &io::Error) -> Option<BpfError> {
+fn refused(error: &io::Error) -> Option<BpfError> {
     let is_refusal = matches!(error.kind(), io::ErrorKind::PermissionDenied);
     is_refusal.then(|| BpfError::Refused {
         source: io::Error::from(error.kind()),
@@ -225,7 +260,7 @@ fn refused_or_unfit(error: &EbpfError) -> BpfError {
 
 fn program_error(error: &ProgramError, event: Event) -> BpfError {
     let refusal = io_error(error).filter(|_| !matches!(error, ProgramError::LoadError { .. }));
-    let unfit = || BpfError::Program { event: event.tracepoint.to_owned(), reason: program_reason(error) };
+    let unfit = || BpfError::program(event.tracepoint, &program_reason(error));
     refusal.and_then(refused).unwrap_or_else(unfit)
 }
 
@@ -245,7 +280,7 @@ fn program_reason(error: &ProgramError) -> String {
 }
 
 /// An error with its sources, on one line.
-pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {

@@ -2,12 +2,12 @@
 //! take longer than most of what they tell of.
 
 use crate::error::BpfError;
-use crate::layout::{RawSegment, SEGMENT_BYTES};
+use crate::layout::RawSegment;
 use crate::object::Object;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use whylate_sys::shared::SharedWords;
-use zerocopy::{FromBytes as _, IntoBytes as _};
+use zerocopy::transmute;
 
 /// At most this many records are read for one window.
 const READ_MAX: u64 = 65_536;
@@ -19,7 +19,7 @@ const RING_MAX: u32 = 1 << 17;
 /// The map that they lie in.
 const MAP: &str = "segments";
 /// 64-bit words of a segment, and which of them is its number.
-const SEGMENT_WORDS: usize = SEGMENT_BYTES / 8;
+const SEGMENT_WORDS: usize = size_of::<RawSegment>() / 8;
 const NUMBER_WORD: usize = 2;
 const _: () = assert!(offset_of!(RawSegment, number) == 8 * NUMBER_WORD);
 
@@ -37,7 +37,7 @@ impl Rings {
     pub(crate) fn map(object: &Object, count: usize, ring_segments: u32) -> Result<Self, BpfError> {
         let words = count * ring_segments as usize * SEGMENT_WORDS;
         let segments = SharedWords::of_map(object.array_file(MAP)?, words)
-            .map_err(|error| BpfError::Map { name: MAP.to_owned(), reason: error.to_string() })?;
+            .map_err(|error| BpfError::map(MAP, &error))?;
         Ok(Self { segments, ring_segments: u64::from(ring_segments) })
     }
 
@@ -72,7 +72,7 @@ impl Rings {
         let complete = words[NUMBER_WORD].load(Acquire);
         let mut values: [u64; SEGMENT_WORDS] = std::array::from_fn(|word| words[word].load(Relaxed));
         values[NUMBER_WORD] = complete;
-        RawSegment::read_from_bytes(values.as_bytes()).expect("the size is asserted")
+        transmute!(values)
     }
 }
 

@@ -1,7 +1,9 @@
-//! What is to be measured.
+//! What is to be measured, and the interface of a search for causes.
 
-use whylate_core::CpuSet;
+use crate::error::BpfError;
+use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::HistogramKind;
+use whylate_core::{CpuId, CpuSet, Warning};
 
 /// Which tasks count, by who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,4 +47,28 @@ pub struct Measured {
     pub priority: i32,
     /// How many of the largest spikes of a CPU it keeps.
     pub spikes_kept: usize,
+}
+
+/// A search for the causes of spikes; a trait so that tests need no kernel. Each error says why causes cannot be found any
+/// more.
+#[allow(clippy::missing_errors_doc, reason = "one sentence for all of them is above")]
+pub trait FindsCauses {
+    /// What is not recorded.
+    fn warnings(&self) -> &[Warning];
+    /// These probes are about to measure; what was found until now is forgotten. Several probes of one CPU measure one
+    /// after another, each announced by a call of this.
+    fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError>;
+    /// The process that measures on these CPUs; to be told before its first spike.
+    fn armed(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError>;
+    /// Explains spikes; call it soon after they happened.
+    fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError>;
+    /// What was found of the spike that ended then; `None` when it was not explained.
+    fn causes_of(&self, cpu: CpuId, at_ns: u64) -> Option<SpikeCauses>;
+    /// Forgets what was found of the spike that ended then.
+    fn forget(&mut self, cpu: CpuId, at_ns: u64);
+    /// The interrupts that other CPUs sent to the measured ones since the last call. Where the kernel does not tell who
+    /// sent them, they are counted by their kind alone.
+    fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError>;
+    /// What was lost up to now.
+    fn losses(&self) -> Vec<Warning>;
 }

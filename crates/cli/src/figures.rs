@@ -1,15 +1,15 @@
 //! Collects what a probe hands over, for a result that is printed and not stored.
 
-use crate::causes::Causes;
 use crate::hook::Hook;
+use crate::output;
 use crate::progress::{self, Meter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use whylate_bpf::CauseFinder;
 use whylate_core::record::{CounterRecord, InterruptRecord, IpiRecord, SpikeRecord};
 use whylate_core::result::ProbeResult;
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, SeriesName, Warning};
 use whylate_probe::{Batch, LaneSpec, Observer, ProbeSpec, Progress};
+use whylate_runner::CauseSearch;
 use whylate_stats::throttling::{self, Circumstances};
 use whylate_stats::{SampleShape, Summary, join_parts, largest_spikes, number_events};
 
@@ -38,7 +38,9 @@ pub(crate) struct Figures {
     counters: Vec<CounterRecord>,
     meter: Meter,
     hook: Hook,
-    causes: Option<Causes>,
+    causes: CauseSearch,
+    /// What is missing of the causes.
+    losses: Vec<Warning>,
     cpus: CpuSet,
     asked_to_stop: Arc<AtomicBool>,
 }
@@ -58,16 +60,26 @@ impl Figures {
             counters: Vec::new(),
             meter,
             hook,
-            causes: None,
+            causes: CauseSearch::default(),
+            losses: Vec::new(),
             cpus: spec.cpus.clone(),
             asked_to_stop,
         }
     }
 
     /// Explains the spikes as they come.
-    pub(crate) fn with_causes(mut self, causes: Option<CauseFinder>) -> Self {
-        self.causes = causes.map(Causes::new);
+    pub(crate) fn with_causes(mut self, causes: CauseSearch) -> Self {
+        self.causes = causes;
         self
+    }
+
+    /// Lets the search for causes do something; where that fails, the terminal is told at once.
+    fn search(&mut self, act: impl FnOnce(&mut CauseSearch, &mut Vec<Warning>)) {
+        let told = self.losses.len();
+        act(&mut self.causes, &mut self.losses);
+        for warning in &self.losses[told..] {
+            output::message(&format!("warning: {}", warning.text));
+        }
     }
 
     /// The figures; the hook's command has ended or is left alone.
@@ -85,9 +97,7 @@ impl Figures {
         for Series { lane: LaneSpec { cpu, .. }, name, summary } in self.summaries {
             let measured = summary.measured();
             let (result, mut found) = summary.finish();
-            if let Some(causes) = &mut self.causes {
-                causes.label(&mut found);
-            }
+            self.causes.label(&mut found);
             let counters = self.counters.iter().find(|counters| counters.cpu == cpu);
             throttling::label(
                 &mut found,
@@ -105,10 +115,11 @@ impl Figures {
         }
         let mut spikes = largest_spikes(spikes, spikes_kept);
         number_events(&mut spikes);
-        let (ipis, losses) = self.causes.map(Causes::finish).unwrap_or_default();
+        let ipis = self.causes.ipis(&mut self.losses);
+        self.losses.extend(self.causes.losses());
         let (probe, cpus) = (spec.name().to_owned(), join_parts(results));
         let probe = ProbeResult { probe, cpus, spikes, rates: Vec::new() };
-        Collected { probe, interrupts: self.interrupts, counters: self.counters, ipis, losses }
+        Collected { probe, interrupts: self.interrupts, counters: self.counters, ipis, losses: self.losses }
     }
 
     fn summary(&mut self, cpu: CpuId, series: Option<&str>) -> Option<&mut Summary> {
@@ -176,15 +187,12 @@ impl Observer for Figures {
     }
 
     fn armed(&mut self, process: u32) {
-        if let Some(causes) = &mut self.causes {
-            causes.armed(&self.cpus, process);
-        }
+        let cpus = self.cpus.clone();
+        self.search(|causes, losses| causes.armed(&cpus, process, losses));
     }
 
     fn spikes(&mut self, spikes: &[SpikeRecord]) {
-        if let Some(causes) = &mut self.causes {
-            causes.explain(spikes);
-        }
+        self.search(|causes, losses| causes.explain(spikes, losses));
     }
 
     fn first_spike(&mut self, latency: Nanos) {

@@ -1,7 +1,6 @@
 //! The `whylate` binary: arguments, exit codes, printing. Everything else is in the libraries.
 
 mod arguments;
-mod causes;
 mod commands;
 mod exit;
 mod figures;

@@ -69,7 +69,7 @@ pub struct SpikeRecord {
 }
 
 /// What a load achieved over one interval.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RateRecord {
     /// End of the interval over which it was measured.
     pub at_ns: u64,
@@ -80,7 +80,7 @@ pub struct RateRecord {
 }
 
 /// How often one interrupt line or softirq vector was handled on one CPU.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptRecord {
     /// The CPU that handled it.
     pub cpu: CpuId,

@@ -1,6 +1,6 @@
 //! A whole run: which repeat of which cell comes next, and what is recorded about how it ended.
 
-use crate::causing::Causing;
+use crate::causes::CauseSearch;
 use crate::error::{RepeatError, RunError};
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
@@ -125,7 +125,7 @@ struct Course<'a> {
     info: RunInfo,
     /// `None` where the run has no treatments.
     treating: Option<Box<dyn Treating>>,
-    causing: Causing,
+    causing: CauseSearch,
     tracing: Tracing,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Course<'a> {
         mut info: RunInfo,
         treating: Option<Box<dyn Treating>>,
     ) -> Self {
-        let causing = Causing::start(experiment, machine, &mut info.warnings);
+        let causing = CauseSearch::start(experiment, machine, &mut info.warnings);
         let tracing = Tracing::start(experiment, machine, &mut info.warnings);
         Self { experiment, machine, audience, directory, info, treating, causing, tracing }
     }

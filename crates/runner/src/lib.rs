@@ -4,7 +4,7 @@
 //! The only crate that sees probes, loads and the run directory together. It decides when something happens and what
 //! is done when something fails; it measures nothing itself and computes no figure.
 
-mod causing;
+mod causes;
 mod error;
 mod experiment;
 mod follow;
@@ -12,18 +12,16 @@ mod histograms;
 mod machine;
 mod prepare;
 mod repeat;
-mod search;
 mod tracer;
 mod tracing;
 mod treating;
 
-pub use causing::measured;
+pub use causes::{CauseSearch, measured};
 pub use error::RunError;
 pub use experiment::{Audience, RunOptions, Stage, resume, run};
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, prepare};
 pub use repeat::NOT_RESTORED;
-pub use search::{CauseSearch, FindsCauses};
 pub use tracer::check_tracers;
 pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, recover_treatments, recovery};

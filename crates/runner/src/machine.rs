@@ -1,11 +1,10 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
 use crate::histograms;
-use crate::search::FindsCauses;
 use crate::tracer;
 use crate::treating::{Held, RealTreating};
 use std::time::Duration;
-use whylate_bpf::{CauseFinder, Measured};
+use whylate_bpf::{BpfError, FindsCauses, Measured, find_causes};
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
 use whylate_host::{Host, HostRoot, facts};
@@ -48,8 +47,8 @@ pub trait Machine: Sync {
     /// Begins to record what takes the CPUs of these probes.
     ///
     /// # Errors
-    /// Why that cannot be, and what to do about it.
-    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String>;
+    /// [`BpfError`], saying what the kernel lacks or refuses.
+    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, BpfError>;
 
     /// The files of the running machine.
     fn running(&self) -> &HostRoot;
@@ -129,11 +128,8 @@ impl Machine for RealMachine {
         Ok((Box::new(recorder), warnings))
     }
 
-    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, String> {
-        match CauseFinder::start(&self.host.running, probes, facts) {
-            Ok(finder) => Ok(Box::new(finder)),
-            Err(error) => Err(error.to_string()),
-        }
+    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, BpfError> {
+        find_causes(&self.host.running, probes, facts)
     }
 
     fn running(&self) -> &HostRoot {

@@ -1,7 +1,7 @@
 //! One repeat of one cell: treatments, noise floor, loads, settle, probes, stop, undo. Loads are stopped and treatments
 //! are undone whatever happens.
 
-use crate::causing::Causing;
+use crate::causes::CauseSearch;
 use crate::error::RepeatError;
 use crate::experiment::{Audience, Stage};
 use crate::follow::{Event, Forward};
@@ -53,7 +53,7 @@ pub(crate) struct Repeat<'a> {
     /// `None` where the run has no treatments.
     pub(crate) treating: Option<&'a mut (dyn Treating + 'static)>,
     pub(crate) tracing: &'a mut Tracing,
-    pub(crate) causing: &'a mut Causing,
+    pub(crate) causing: &'a mut CauseSearch,
     pub(crate) cell: &'a PreparedCell,
     pub(crate) name: &'a str,
     pub(crate) repeat: u32,

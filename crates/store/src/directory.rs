@@ -4,27 +4,17 @@
 //! each cell; a flush writes one segment per table that has rows, all under the same number. What a killed process
 //! loses is what came after the last flush.
 
-use crate::disk::{sync_folder, write_atomically};
-use crate::error::StoreError;
+use crate::disk::{append_line, end_last_line, if_present, sync_folder, write_atomically};
+use crate::error::{At, StoreError};
 use crate::info::{RunInfo, write_json};
 use crate::latency_records;
-use crate::rows::{CounterRow, InterruptRow, IpiRow, RateKey, RowKey, Rows, Span};
 use crate::segment;
-use crate::table::{
-    Batch, CAUSES, COUNTERS, HISTOGRAMS, INTERRUPTS, INTERVALS, IPIS, RATES, SPIKES, TABLES, Table,
-    segment_name, segment_number,
-};
+use crate::tables::{Keyed, NAMES, RateKey, Rows, Table};
 use crate::traces::TRACES_FOLDER;
-use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use whylate_core::record::{
-    CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
-};
-use whylate_core::result::{HistogramKind, LatencyRecord, RunResult};
-use whylate_core::{CpuId, SeriesName};
+use whylate_core::result::RunResult;
 
 /// Folder of what the commands of `exec` loads printed.
 const LOADS_FOLDER: &str = "loads";
@@ -38,7 +28,7 @@ const RESULT_FILE: &str = "result.json";
 pub struct RunDirectory {
     path: PathBuf,
     run: String,
-    pending: Rows,
+    pub(crate) pending: Rows,
     next_segment: u32,
     /// Held while the run is written, so that nobody else writes to it and readers see that it is alive.
     _lock: File,
@@ -54,21 +44,15 @@ impl RunDirectory {
         make_empty_folder(path)?;
         let lock = lock(path)?;
         info.write(path)?;
-        for folder in TABLES.iter().map(|table| table.name).chain([TRACES_FOLDER, LOADS_FOLDER]) {
+        for folder in NAMES.iter().chain(&[TRACES_FOLDER, LOADS_FOLDER]) {
             let folder = path.join(folder);
-            fs::create_dir(&folder).map_err(|error| StoreError::io("create", &folder, error))?;
+            fs::create_dir(&folder).at("create", &folder)?;
         }
         sync_folder(path)?;
         if let Some(parent) = path.parent() {
             sync_folder(parent)?;
         }
-        Ok(Self {
-            path: path.to_owned(),
-            run: info.run.clone(),
-            pending: Rows::default(),
-            next_segment: 1,
-            _lock: lock,
-        })
+        Ok(Self::new(path, info, 1, lock))
     }
 
     /// Opens the directory of a run that did not complete, to continue it. Nothing that is there is changed, but that a
@@ -83,18 +67,20 @@ impl RunDirectory {
         let lock = lock(path)?;
         let info = RunInfo::read(path)?;
         let mut last = 0;
-        for table in TABLES {
-            let folder = path.join(table.name);
-            fs::create_dir_all(&folder).map_err(|error| StoreError::io("create", &folder, error))?;
-            let numbers = segment_numbers(&folder)?;
-            last = last.max(numbers.last().copied().unwrap_or(0));
+        for table in NAMES {
+            let folder = path.join(table);
+            fs::create_dir_all(&folder).at("create", &folder)?;
+            last = segment_numbers(&folder)?.into_iter().fold(last, u32::max);
         }
         for name in [TREATMENTS_FILE, latency_records::FILE] {
             end_last_line(&path.join(name))?;
         }
-        let run = info.run.clone();
-        let path = path.to_owned();
-        Ok((Self { path, run, pending: Rows::default(), next_segment: last + 1, _lock: lock }, info))
+        Ok((Self::new(path, &info, last + 1, lock), info))
+    }
+
+    fn new(path: &Path, info: &RunInfo, next_segment: u32, lock: File) -> Self {
+        let (path, run) = (path.to_owned(), info.run.clone());
+        Self { path, run, pending: Rows::default(), next_segment, _lock: lock }
     }
 
     /// The directory.
@@ -110,55 +96,6 @@ impl RunDirectory {
         info.write(&self.path)
     }
 
-    /// Keeps intervals of a probe, with their histograms, for the next flush.
-    pub fn add_intervals(&mut self, key: &Arc<RowKey>, intervals: impl IntoIterator<Item = Interval>) {
-        self.pending.intervals.extend(keyed(key, intervals, |interval| interval.series.take()));
-    }
-
-    /// Keeps spikes of a probe for the next flush.
-    pub fn add_spikes(&mut self, key: &Arc<RowKey>, spikes: impl IntoIterator<Item = SpikeRecord>) {
-        self.pending.spikes.extend(keyed(key, spikes, |spike| spike.series.take()));
-    }
-
-    /// Keeps who made spikes of a probe late for the next flush.
-    pub fn add_causes(&mut self, key: &Arc<RowKey>, causes: impl IntoIterator<Item = SpikeCauses>) {
-        self.pending.causes.extend(keyed(key, causes, |spike| spike.series.take()));
-    }
-
-    /// Keeps the interrupts that other CPUs sent over `span` while a probe ran, for the next flush.
-    pub fn add_ipis(&mut self, key: &Arc<RowKey>, span: Span, ipis: impl IntoIterator<Item = IpiRecord>) {
-        let rows = ipis.into_iter().map(|record| IpiRow { key: Arc::clone(key), span, record });
-        self.pending.ipis.extend(rows);
-    }
-
-    /// Keeps rates of a load for the next flush.
-    pub fn add_rates(&mut self, key: &Arc<RateKey>, rates: impl IntoIterator<Item = RateRecord>) {
-        self.pending.rates.extend(rates.into_iter().map(|rate| (Arc::clone(key), rate)));
-    }
-
-    /// Keeps the interrupts handled over `span` while a probe ran, for the next flush. Counts of 0 are left out.
-    pub fn add_interrupts(
-        &mut self,
-        key: &Arc<RowKey>,
-        span: Span,
-        interrupts: impl IntoIterator<Item = InterruptRecord>,
-    ) {
-        let handled = interrupts.into_iter().filter(|record| record.count > 0);
-        let rows = handled.map(|record| InterruptRow { key: Arc::clone(key), span, record });
-        self.pending.interrupts.extend(rows);
-    }
-
-    /// Keeps the kernel's counters over `span` while a probe ran, for the next flush.
-    pub fn add_counters(
-        &mut self,
-        key: &Arc<RowKey>,
-        span: Span,
-        counters: impl IntoIterator<Item = CounterRecord>,
-    ) {
-        let rows = counters.into_iter().map(|record| CounterRow { key: Arc::clone(key), span, record });
-        self.pending.counters.extend(rows);
-    }
-
     /// Writes what was added since the last flush to the disk: one segment for each table that has rows. Does
     /// nothing when there is none.
     ///
@@ -169,18 +106,9 @@ impl RunDirectory {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let (run, pending) = (self.run.as_str(), &mut self.pending);
-        let place = Place { path: &self.path, segment: self.next_segment };
-        // `intervals` come last: they vouch for the rest of their interval.
-        place.write(&HISTOGRAMS, &pending.histogram_batch(run))?;
-        place.write(&SPIKES, &pending.spike_batch(run))?;
-        place.write(&CAUSES, &pending.cause_batch(run))?;
-        place.write(&IPIS, &pending.ipi_batch(run))?;
-        place.write(&RATES, &pending.rate_batch(run))?;
-        place.write(&INTERRUPTS, &pending.interrupt_batch(run))?;
-        place.write(&COUNTERS, &pending.counter_batch(run))?;
-        place.write(&INTERVALS, &pending.interval_batch(run))?;
-        *pending = Rows::default();
+        let writer = FlushWriter { path: &self.path, run: &self.run, segment: self.next_segment };
+        self.pending.write(&writer)?;
+        self.pending = Rows::default();
         self.next_segment += 1;
         Ok(())
     }
@@ -198,37 +126,7 @@ impl RunDirectory {
     /// # Errors
     /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn add_treatments(&self, line: &str) -> Result<(), StoreError> {
-        self.add_line(TREATMENTS_FILE, line)
-    }
-
-    /// Keeps who was late in a new maximum of a kernel histogram: a line of `latency-records.jsonl`.
-    ///
-    /// # Errors
-    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
-    pub fn add_latency_record(
-        &self,
-        key: &RowKey,
-        cpu: CpuId,
-        kind: HistogramKind,
-        record: &LatencyRecord,
-    ) -> Result<(), StoreError> {
-        let RowKey { cell, repeat, attempt, .. } = key;
-        let line = latency_records::Line {
-            cell: cell.clone(),
-            repeat: *repeat,
-            attempt: *attempt,
-            cpu,
-            kind,
-            record: record.clone(),
-        };
-        self.add_line(latency_records::FILE, &line.to_json())
-    }
-
-    fn add_line(&self, name: &str, line: &str) -> Result<(), StoreError> {
-        let path = self.path.join(name);
-        let open = fs::OpenOptions::new().append(true).create(true).open(&path);
-        open.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
-            .map_err(|source| StoreError::io("write", &path, source))
+        append_line(&self.path.join(TREATMENTS_FILE), line)
     }
 
     /// The file that keeps what the command of a load prints in one attempt: `loads/<cell>-<repeat>-<attempt>-<load>.txt`.
@@ -244,96 +142,50 @@ impl RunDirectory {
     }
 }
 
-/// Rows of a probe, each with the key of its series, which is part of the key from then on.
-fn keyed<R>(
-    key: &Arc<RowKey>,
-    rows: impl IntoIterator<Item = R>,
-    take_series: impl Fn(&mut R) -> Option<String>,
-) -> impl Iterator<Item = (Arc<RowKey>, R)> {
-    let mut keys = SeriesKeys::new(key);
-    rows.into_iter().map(move |mut row| (keys.of(take_series(&mut row).as_deref()), row))
-}
-
-/// The keys of a probe's series: the series becomes part of the probe's name.
-struct SeriesKeys<'k> {
-    probe: &'k Arc<RowKey>,
-    series: HashMap<String, Arc<RowKey>>,
-}
-
-impl<'k> SeriesKeys<'k> {
-    fn new(probe: &'k Arc<RowKey>) -> Self {
-        Self { probe, series: HashMap::new() }
-    }
-
-    fn of(&mut self, series: Option<&str>) -> Arc<RowKey> {
-        let Some(series) = series else { return Arc::clone(self.probe) };
-        let known = self.series.entry(series.to_owned()).or_insert_with(|| {
-            let probe = SeriesName::in_probe(&self.probe.probe, Some(series)).to_string();
-            Arc::new(RowKey { probe, ..RowKey::clone(self.probe) })
-        });
-        Arc::clone(known)
-    }
-}
-
 /// What belongs in a file name, each other character as `_`.
 pub(crate) fn file_name(text: &str) -> String {
     let safe = |c: char| if c.is_alphanumeric() || "+-_.".contains(c) { c } else { '_' };
     text.chars().map(safe).collect()
 }
 
-/// Where a flush writes.
-struct Place<'p> {
+/// Writes the segments of one flush.
+pub(crate) struct FlushWriter<'p> {
     path: &'p Path,
+    /// The name of the run.
+    run: &'p str,
     segment: u32,
 }
 
-impl Place<'_> {
+impl FlushWriter<'_> {
     /// Writes a segment, unless it would be empty. A repeated flush replaces what the failed one left.
-    fn write(&self, table: &Table, batch: &Batch) -> Result<(), StoreError> {
-        if batch.rows() == 0 {
+    pub(crate) fn write<R: Table>(&self, rows: &[Keyed<R, R::Key>]) -> Result<(), StoreError> {
+        if rows.is_empty() {
             return Ok(());
         }
-        let path = self.path.join(table.name).join(segment_name(self.segment));
-        let bytes = segment::encode(table, batch)
-            .map_err(|error| StoreError::Encode { path: path.clone(), reason: error.to_string() })?;
-        write_atomically(&path, &bytes)
-    }
-}
-
-/// Ends the last line of a file, so that what is added to it begins a new one.
-fn end_last_line(path: &Path) -> Result<(), StoreError> {
-    let ends = |mut file: File| -> io::Result<()> {
-        let mut last = [b'\n'];
-        if file.metadata()?.len() > 0 {
-            file.seek(SeekFrom::End(-1))?;
-            file.read_exact(&mut last)?;
+        let path = self.path.join(R::NAME).join(segment::file_name(self.segment));
+        match segment::encode(self.run, rows) {
+            Ok(bytes) => write_atomically(&path, &bytes),
+            Err(error) => Err(StoreError::Encode { path, reason: error.to_string() }),
         }
-        if last == [b'\n'] { Ok(()) } else { file.write_all(b"\n") }
-    };
-    match fs::OpenOptions::new().read(true).append(true).open(path).and_then(ends) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("write", path, error)),
-        _ => Ok(()),
     }
 }
 
 fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
     let occupied = || StoreError::Occupied { path: path.to_owned() };
-    match fs::read_dir(path) {
-        Ok(mut entries) => entries.next().map_or(Ok(()), |_| Err(occupied())),
+    match if_present(fs::read_dir(path)) {
+        Ok(Some(mut entries)) => entries.next().map_or(Ok(()), |_| Err(occupied())),
+        Ok(None) => match fs::create_dir_all(path) {
+            // A symbolic link that leads nowhere.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(occupied()),
+            made => made.at("create", path),
+        },
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(occupied()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(path).map_err(|error| match error.kind() {
-                // Also a symbolic link that leads nowhere.
-                io::ErrorKind::AlreadyExists => occupied(),
-                _ => StoreError::io("create", path, error),
-            })
-        }
-        Err(error) => Err(StoreError::io("read", path, error)),
+        Err(error) => Err(error).at("read", path),
     }
 }
 
 fn lock(path: &Path) -> Result<File, StoreError> {
-    let folder = File::open(path).map_err(|error| StoreError::io("open", path, error))?;
+    let folder = File::open(path).at("open", path)?;
     match folder.try_lock() {
         Err(TryLockError::WouldBlock) => Err(StoreError::Busy { path: path.to_owned() }),
         // Some network file systems know no locks: better a run without one than no run.
@@ -346,18 +198,13 @@ pub(crate) fn is_being_written(path: &Path) -> bool {
     File::open(path).is_ok_and(|folder| matches!(folder.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// Numbers of the closed segments in a table's folder, ascending; none when there is no such folder.
+/// Numbers of the closed segments in a table's folder; none when there is no such folder.
 pub(crate) fn segment_numbers(folder: &Path) -> Result<Vec<u32>, StoreError> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(StoreError::io("read", folder, error)),
-    };
+    let entries = if_present(fs::read_dir(folder)).at("read", folder)?;
     let mut numbers = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| StoreError::io("read", folder, error))?;
-        numbers.extend(entry.file_name().to_str().and_then(segment_number));
+    for entry in entries.into_iter().flatten() {
+        let name = entry.at("read", folder)?.file_name();
+        numbers.extend(name.to_str().and_then(segment::number));
     }
-    numbers.sort_unstable();
     Ok(numbers)
 }

@@ -3,9 +3,9 @@
 //! A file is written under a temporary name (`NAME.tmp`), brought to the disk, renamed, and then its folder is
 //! brought to the disk. Readers ignore temporary names.
 
-use crate::error::StoreError;
+use crate::error::{At, StoreError};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 /// What a file is called until it is whole.
@@ -19,37 +19,55 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreErr
         let _ = fs::remove_file(&temporary);
         return Err(error);
     }
-    fs::rename(&temporary, path).map_err(|source| StoreError::io("rename into place", path, source))?;
-    match path.parent() {
-        Some(folder) => sync_folder(folder),
-        None => Ok(()),
-    }
+    fs::rename(&temporary, path).at("rename into place", path)?;
+    path.parent().map_or(Ok(()), sync_folder)
 }
 
 /// Brings the entries of a folder to the disk.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
     // The parent of a relative path of one component is the empty path.
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    File::open(folder)
-        .and_then(|opened| opened.sync_all())
-        .map_err(|source| StoreError::io("bring to the disk", folder, source))
+    File::open(folder).and_then(|opened| opened.sync_all()).at("bring to the disk", folder)
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)
-        .map_err(|source| StoreError::io("create", path, source))?;
-    file.write_all(bytes).map_err(|source| StoreError::io("write", path, source))?;
-    file.sync_all().map_err(|source| StoreError::io("bring to the disk", path, source))
+    let mut file = File::create(path).at("create", path)?;
+    file.write_all(bytes).at("write", path)?;
+    file.sync_all().at("bring to the disk", path)
 }
 
 fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY_SUFFIX);
     PathBuf::from(name)
+}
+
+/// Adds a line to a file, which is made if it does not exist.
+pub(crate) fn append_line(path: &Path, line: &str) -> Result<(), StoreError> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes())).at("write", path)
+}
+
+/// Ends the last line of a file, so that what is added to it begins a new one.
+pub(crate) fn end_last_line(path: &Path) -> Result<(), StoreError> {
+    let ends = |mut file: File| -> io::Result<()> {
+        let mut last = [b'\n'];
+        if file.metadata()?.len() > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
+        if last == [b'\n'] { Ok(()) } else { file.write_all(b"\n") }
+    };
+    let opened = if_present(OpenOptions::new().read(true).append(true).open(path));
+    opened.and_then(|file| file.map_or(Ok(()), ends)).at("write", path)
+}
+
+/// `None` where nothing is there.
+pub(crate) fn if_present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 #[cfg(test)]

@@ -82,13 +82,23 @@ pub enum StoreError {
     },
 }
 
-impl StoreError {
-    /// An input or output error; a full disk becomes [`StoreError::DiskFull`].
-    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
-        let path = path.to_owned();
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path, source },
-            _ => Self::Io { action, path, source },
-        }
+/// Says of an input or output error what was tried, and where.
+pub(crate) trait At<T> {
+    /// # Errors
+    /// [`StoreError::DiskFull`] for a full disk, else [`StoreError::Io`].
+    fn at(self, action: &'static str, path: &Path) -> Result<T, StoreError>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, StoreError> {
+        self.map_err(|source| {
+            let path = path.to_owned();
+            match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    StoreError::DiskFull { path, source }
+                }
+                _ => StoreError::Io { action, path, source },
+            }
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! `run.json`: what a run is, and how far it came.
 
 use crate::disk::write_atomically;
-use crate::error::StoreError;
+use crate::error::{At, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -146,7 +146,7 @@ impl RunInfo {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Err(StoreError::NotARun { path: path.to_owned() });
             }
-            Err(error) => return Err(StoreError::io("read", &file, error)),
+            Err(error) => return Err(error).at("read", &file),
         };
         let bad = |source| StoreError::BadInfo { path: file.clone(), source };
         // The format comes first: another one may well have other fields.

@@ -1,9 +1,11 @@
-//! Who was late in the largest latencies of the kernel's histograms: `latency-records.jsonl`, a line for each new
-//! maximum.
+//! `latency-records.jsonl`: which task had each new maximum of the kernel's histograms, a line for each.
 
+use crate::directory::RunDirectory;
+use crate::disk::{append_line, if_present};
+use crate::error::StoreError;
+use crate::tables::RowKey;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 use whylate_core::result::{HistogramKind, LatencyRecord};
 use whylate_core::{CpuId, Warning};
@@ -25,21 +27,40 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn to_json(&self) -> String {
+    fn to_json(&self) -> String {
         serde_json::to_string(self).expect("numbers and texts are always JSON")
     }
 }
 
+impl RunDirectory {
+    /// Stores which task had a new maximum of a kernel histogram: a line of `latency-records.jsonl`.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
+    pub fn add_latency_record(
+        &self,
+        key: &RowKey,
+        cpu: CpuId,
+        kind: HistogramKind,
+        record: &LatencyRecord,
+    ) -> Result<(), StoreError> {
+        let RowKey { cell, repeat, attempt, .. } = key.clone();
+        let line = Line { cell, repeat, attempt, cpu, kind, record: record.clone() };
+        append_line(&self.path().join(FILE), &line.to_json())
+    }
+}
+
 /// The lines of a run, none where it has no such file, and what could not be read. The last line of a killed run may be
-/// cut off, which is no damage.
+/// incomplete, which is no damage.
 pub(crate) fn read(run: &Path) -> (Vec<Line>, Vec<Warning>) {
     let path = run.join(FILE);
     let warning =
         |text: String| Warning::without_fix(UNREADABLE_RECORD, format!("{}: {text}", path.display()));
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return (Vec::new(), Vec::new()),
-        Err(error) => return (Vec::new(), vec![warning(format!("who was late is not known: {error}"))]),
+    let text = match if_present(fs::read(&path)) {
+        Ok(text) => text.unwrap_or_default(),
+        Err(error) => {
+            return (Vec::new(), vec![warning(format!("cannot read the latency records: {error}"))]);
+        }
     };
     let (mut lines, mut damaged) = (Vec::new(), Vec::new());
     for (number, line) in (1..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
@@ -50,7 +71,7 @@ pub(crate) fn read(run: &Path) -> (Vec<Line>, Vec<Warning>) {
         }
     }
     let said = damaged.first().map(|(number, reason): &(usize, String)| {
-        warning(format!("{} lines are left out; the first is line {number}: {reason}", damaged.len()))
+        warning(format!("skipped {} lines; the first is line {number}: {reason}", damaged.len()))
     });
     (lines, said.into_iter().collect())
 }

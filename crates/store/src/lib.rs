@@ -8,17 +8,14 @@
 //! measures, computes statistics or looks at the machine.
 
 mod assemble;
-mod decode;
 mod directory;
 mod disk;
-mod encode;
 mod error;
 mod info;
 mod latency_records;
 mod reader;
-mod rows;
 mod segment;
-mod table;
+mod tables;
 mod traces;
 
 pub use assemble::{UNUSABLE_ROW, assemble};
@@ -26,5 +23,5 @@ pub use directory::RunDirectory;
 pub use error::StoreError;
 pub use info::{CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path};
 pub use reader::{DAMAGED_SEGMENT, INCOMPLETE_INTERVAL, Reader, Segment};
-pub use rows::{CounterRow, InterruptRow, IpiRow, NOISE_FLOOR, RateKey, RowKey, Rows, Span};
+pub use tables::{NOISE_FLOOR, RateKey, RowKey, Rows, Span, Spanned};
 pub use whylate_core::moment::utc_text;

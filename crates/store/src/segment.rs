@@ -4,18 +4,18 @@
 //! Parquet lets bytes stand between the last row group and the footer; there are [`MARK`] and the CRC-32 of all other
 //! bytes. A file that was cut off or changed on disk is thus recognised before any of it is decoded.
 
-use crate::table::{Batch, Layout, Table, Type, Values};
+use crate::tables::column::{Column, Damage, Layout, MISSING, Setter};
+use crate::tables::{Key, Keyed, RUN, Table, shapes};
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, GzipLevel, LogicalType, Repetition, Type as PhysicalType};
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::DataType;
-use parquet::data_type::{ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
-use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type as SchemaType, TypePtr};
+use std::io::Write;
+use std::iter;
 use std::sync::Arc;
 
 /// Stands in front of the checksum.
@@ -27,93 +27,61 @@ const TAIL_LEN: usize = 8;
 /// In the simulated day (`examples/simulate_day.rs`) level 9 makes the files less than 0.1 % smaller.
 const GZIP_LEVEL: u32 = 6;
 
-/// Why a segment cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Damage {
-    #[error("it was cut off: it has {0} bytes")]
-    TooShort(usize),
-    #[error("its end is missing or no segment of whylate's")]
-    NoMark,
-    #[error("its checksum is wrong: it was changed or is not complete")]
-    Checksum,
-    #[error("the column `{0}` is missing")]
-    MissingColumn(&'static str),
-    #[error("the column `{0}` has another type")]
-    WrongType(&'static str),
-    #[error("the column `{0}` has too few values")]
-    TooFewValues(&'static str),
-    #[error("the column `{0}` has a negative value")]
-    Negative(&'static str),
-    #[error("the column `{0}` has a value that is too large")]
-    TooLarge(&'static str),
-    #[error("the column `{0}` holds something that is no text")]
-    NotText(&'static str),
-    #[error("{0}")]
-    Parquet(#[from] ParquetError),
+/// File name of a segment: `000001.parquet`.
+pub(crate) fn file_name(number: u32) -> String {
+    format!("{number:06}.parquet")
 }
 
-/// Encodes `batch` as a segment.
-pub(crate) fn encode(table: &Table, batch: &Batch) -> Result<Vec<u8>, ParquetError> {
-    let mut writer = SerializedFileWriter::new(Vec::new(), schema(table)?, Arc::new(properties(table)?))?;
+/// The number in a segment's file name; `None` for any other file.
+pub(crate) fn number(name: &str) -> Option<u32> {
+    let number = name.strip_suffix(".parquet")?.parse().ok()?;
+    // Only the one way of writing it: two names never stand for the same segment.
+    (file_name(number) == name).then_some(number)
+}
+
+/// Encodes rows of the run `run` as a segment.
+pub(crate) fn encode<R: Table>(run: &str, rows: &[Keyed<R, R::Key>]) -> Result<Vec<u8>, ParquetError> {
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema::<R>()?, Arc::new(properties::<R>()?))?;
     let mut group = writer.next_row_group()?;
-    for values in &batch.columns {
-        let Some(mut column) = group.next_column()? else {
-            return Err(ParquetError::General("more columns than the table has".to_owned()));
-        };
-        write_column(&mut column, values)?;
-        column.close()?;
-    }
+    write_columns(&mut group, RUN, &iter::repeat_n(&run.to_owned(), rows.len()))?;
+    write_columns(&mut group, R::Key::COLUMNS, &rows.iter().map(|(key, _)| key.as_ref()))?;
+    write_columns(&mut group, R::COLUMNS, &rows.iter().map(|(_, row)| row))?;
     group.close()?;
     // The mark follows the last row group; its checksum is filled in once the footer is known.
     writer.write_all(&[0; MARK_LEN])?;
     Ok(seal(writer.into_inner()?))
 }
 
-fn write_column(column: &mut SerializedColumnWriter<'_>, values: &Values) -> Result<(), ParquetError> {
-    match values {
-        Values::Text(values) => column.typed::<ByteArrayType>().write_batch(values, None, None)?,
-        Values::Int32(values) => column.typed::<Int32Type>().write_batch(values, None, None)?,
-        Values::Int64(values) => column.typed::<Int64Type>().write_batch(values, None, None)?,
-        Values::Double(values) => column.typed::<DoubleType>().write_batch(values, None, None)?,
-        Values::OptionalInt64(values) => write_optional::<Int64Type>(column, values)?,
-        Values::OptionalText(values) => write_optional::<ByteArrayType>(column, values)?,
-        Values::OptionalDouble(values) => write_optional::<DoubleType>(column, values)?,
-    };
+fn write_columns<'r, R: 'r>(
+    group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
+    columns: &[Column<R>],
+    rows: &(impl Iterator<Item = &'r R> + Clone),
+) -> Result<(), ParquetError> {
+    for column in columns {
+        let next = group.next_column()?;
+        let mut to =
+            next.ok_or_else(|| ParquetError::General("the schema has too few columns".to_owned()))?;
+        (column.write)(&mut rows.clone(), &mut to)?;
+        to.close()?;
+    }
     Ok(())
 }
 
-fn write_optional<T: DataType>(
-    column: &mut SerializedColumnWriter<'_>,
-    values: &[Option<T::T>],
-) -> Result<usize, ParquetError> {
-    let present: Vec<T::T> = values.iter().flatten().cloned().collect();
-    let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
-    column.typed::<T>().write_batch(&present, Some(&levels), None)
-}
-
-fn schema(table: &Table) -> Result<TypePtr, ParquetError> {
-    let mut fields = Vec::with_capacity(table.columns.len());
-    for column in table.columns {
-        let (physical, repetition) = match column.kind {
-            Type::Text => (PhysicalType::BYTE_ARRAY, Repetition::REQUIRED),
-            Type::Int32 => (PhysicalType::INT32, Repetition::REQUIRED),
-            Type::Int64 => (PhysicalType::INT64, Repetition::REQUIRED),
-            Type::OptionalInt64 => (PhysicalType::INT64, Repetition::OPTIONAL),
-            Type::Double => (PhysicalType::DOUBLE, Repetition::REQUIRED),
-            Type::OptionalText => (PhysicalType::BYTE_ARRAY, Repetition::OPTIONAL),
-            Type::OptionalDouble => (PhysicalType::DOUBLE, Repetition::OPTIONAL),
-        };
+fn schema<R: Table>() -> Result<TypePtr, ParquetError> {
+    let mut fields = Vec::new();
+    for shape in shapes::<R>() {
+        let physical = (shape.physical)();
         let logical = (physical == PhysicalType::BYTE_ARRAY).then_some(LogicalType::String);
-        let field = SchemaType::primitive_type_builder(column.name, physical)
-            .with_repetition(repetition)
+        let field = SchemaType::primitive_type_builder(shape.name, physical)
+            .with_repetition(if shape.optional { Repetition::OPTIONAL } else { Repetition::REQUIRED })
             .with_logical_type(logical)
             .build()?;
         fields.push(Arc::new(field));
     }
-    Ok(Arc::new(SchemaType::group_type_builder(table.name).with_fields(fields).build()?))
+    Ok(Arc::new(SchemaType::group_type_builder(R::NAME).with_fields(fields).build()?))
 }
 
-fn properties(table: &Table) -> Result<WriterProperties, ParquetError> {
+fn properties<R: Table>() -> Result<WriterProperties, ParquetError> {
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_created_by(concat!("whylate ", env!("CARGO_PKG_VERSION")).to_owned())
@@ -122,14 +90,13 @@ fn properties(table: &Table) -> Result<WriterProperties, ParquetError> {
         // Segments are small: statistics of pages would be larger than what they save.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
-    for column in table.columns {
-        let path = ColumnPath::from(column.name);
+    for shape in shapes::<R>() {
+        let path = ColumnPath::from(shape.name);
+        let encoding =
+            if shape.layout == Layout::Delta { Encoding::DELTA_BINARY_PACKED } else { Encoding::PLAIN };
         builder = builder
-            .set_column_dictionary_enabled(path.clone(), column.layout == Layout::Dictionary)
-            .set_column_encoding(
-                path,
-                if column.layout == Layout::Delta { Encoding::DELTA_BINARY_PACKED } else { Encoding::PLAIN },
-            );
+            .set_column_dictionary_enabled(path.clone(), shape.layout == Layout::Dictionary)
+            .set_column_encoding(path, encoding);
     }
     Ok(builder.build())
 }
@@ -172,99 +139,113 @@ fn verify(file: &[u8]) -> Result<(), Damage> {
     }
 }
 
-/// Decodes a segment; columns come in the table's order.
-pub(crate) fn decode(table: &'static Table, file: Bytes) -> Result<Batch, Damage> {
+/// Decodes a segment. Neighbours with the same key share one.
+pub(crate) fn decode<R: Table>(file: Bytes) -> Result<Vec<Keyed<R, R::Key>>, Damage> {
     verify(&file)?;
     let reader = SerializedFileReader::new(file)?;
-    let mut columns: Vec<Values> = table.columns.iter().map(|column| empty(column.kind)).collect();
+    let mut rows: Vec<Keyed<R, R::Key>> = Vec::new();
+    let mut key = R::Key::default();
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index)?;
-        for (column, values) in table.columns.iter().zip(&mut columns) {
-            read_column(group.as_ref(), column.name, values)?;
+        let key_fields = read_columns(group.as_ref(), R::Key::COLUMNS)?;
+        let fields = read_columns(group.as_ref(), R::COLUMNS)?;
+        for number in 0..row_count(group.as_ref()) {
+            let mut row = R::default();
+            key_fields.iter().try_for_each(|set| set(&mut key, number))?;
+            fields.iter().try_for_each(|set| set(&mut row, number))?;
+            let shared = match rows.last() {
+                Some((last, _)) if **last == key => Arc::clone(last),
+                _ => Arc::new(key.clone()),
+            };
+            rows.push((shared, row));
         }
     }
-    Ok(Batch { columns })
+    Ok(rows)
 }
 
-fn empty(kind: Type) -> Values {
-    match kind {
-        Type::Text => Values::Text(Vec::new()),
-        Type::Int32 => Values::Int32(Vec::new()),
-        Type::Int64 => Values::Int64(Vec::new()),
-        Type::OptionalInt64 => Values::OptionalInt64(Vec::new()),
-        Type::Double => Values::Double(Vec::new()),
-        Type::OptionalText => Values::OptionalText(Vec::new()),
-        Type::OptionalDouble => Values::OptionalDouble(Vec::new()),
-    }
+fn row_count(group: &dyn RowGroupReader) -> usize {
+    usize::try_from(group.metadata().num_rows()).unwrap_or(0)
 }
 
-/// Appends one row group's values of the column `name` to `values`.
-fn read_column(group: &dyn RowGroupReader, name: &'static str, values: &mut Values) -> Result<(), Damage> {
-    let metadata = group.metadata();
-    let rows = usize::try_from(metadata.num_rows()).map_err(|_| Damage::TooFewValues(name))?;
-    let Some(index) = metadata.columns().iter().position(|column| column.column_path().string() == name)
-    else {
-        match values {
-            Values::OptionalInt64(values) => values.resize(values.len() + rows, None),
-            Values::OptionalText(values) => values.resize(values.len() + rows, None),
-            Values::OptionalDouble(values) => values.resize(values.len() + rows, None),
-            _ => return Err(Damage::MissingColumn(name)),
+/// Reads the columns of a row group by their names.
+fn read_columns<R>(group: &dyn RowGroupReader, columns: &[Column<R>]) -> Result<Vec<Setter<R>>, Damage> {
+    let mut setters = Vec::new();
+    for Column { shape, read, .. } in columns {
+        let in_file = group.metadata().columns();
+        match in_file.iter().position(|column| column.column_path().string() == shape.name) {
+            Some(index) => setters.push(read(group.get_column_reader(index)?, row_count(group))?),
+            None if shape.optional => {}
+            None => return Err(Damage::Column(shape.name, MISSING)),
         }
-        return Ok(());
-    };
-    match (group.get_column_reader(index)?, values) {
-        (ColumnReader::ByteArrayColumnReader(reader), Values::Text(values)) => {
-            read_all(reader, name, rows, values)
-        }
-        (ColumnReader::Int32ColumnReader(reader), Values::Int32(values)) => {
-            read_all(reader, name, rows, values)
-        }
-        (ColumnReader::Int64ColumnReader(reader), Values::Int64(values)) => {
-            read_all(reader, name, rows, values)
-        }
-        (ColumnReader::DoubleColumnReader(reader), Values::Double(values)) => {
-            read_all(reader, name, rows, values)
-        }
-        (ColumnReader::Int64ColumnReader(reader), Values::OptionalInt64(values)) => {
-            read_optional(reader, name, rows, values)
-        }
-        (ColumnReader::ByteArrayColumnReader(reader), Values::OptionalText(values)) => {
-            read_optional(reader, name, rows, values)
-        }
-        (ColumnReader::DoubleColumnReader(reader), Values::OptionalDouble(values)) => {
-            read_optional(reader, name, rows, values)
-        }
-        _ => Err(Damage::WrongType(name)),
     }
+    Ok(setters)
 }
 
-fn read_all<T: DataType>(
-    mut reader: ColumnReaderImpl<T>,
-    name: &'static str,
-    rows: usize,
-    values: &mut Vec<T::T>,
-) -> Result<(), Damage> {
-    let mut levels = Vec::new();
-    let (_, read, _) = reader.read_records(rows, Some(&mut levels), None, values)?;
-    if read == rows { Ok(()) } else { Err(Damage::TooFewValues(name)) }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::RowKey;
+    use crate::tables::column::columns;
+    use whylate_core::CpuId;
+    use whylate_core::record::Interval;
 
-fn read_optional<T: DataType>(
-    mut reader: ColumnReaderImpl<T>,
-    name: &'static str,
-    rows: usize,
-    values: &mut Vec<Option<T::T>>,
-) -> Result<(), Damage> {
-    let (mut present, mut levels) = (Vec::new(), Vec::new());
-    let (records, _, _) = reader.read_records(rows, Some(&mut levels), None, &mut present)?;
-    if records != rows {
-        return Err(Damage::TooFewValues(name));
+    /// Rows of `intervals` as another version has them.
+    #[derive(Clone, Debug, Default)]
+    struct Other {
+        interval: Interval,
+        model: String,
     }
-    let mut present = present.into_iter();
-    // A required column has no levels: every value is there.
-    match levels.is_empty() {
-        true => values.extend(present.map(Some)),
-        false => values.extend(levels.iter().map(|level| if *level > 0 { present.next() } else { None })),
+
+    macro_rules! other {
+        ($name:ident: $($columns:tt)+) => {
+            #[derive(Clone, Debug, Default)]
+            struct $name(Other);
+            impl Table for $name {
+                const NAME: &'static str = "intervals";
+                type Key = RowKey;
+                const COLUMNS: &'static [Column<Self>] = columns![$($columns)+];
+            }
+        };
     }
-    Ok(())
+    other!(Older: row: Self =>
+        Delta "samples" row.0.interval.samples, Delta "end_ns" row.0.interval.end_ns,
+        Dictionary "model" row.0.model, Delta "start_ns" row.0.interval.start_ns,
+        Delta "sum_ns" row.0.interval.sum_ns, Dictionary "cpu" row.0.interval.cpu.0,
+        Dictionary "spikes_dropped" row.0.interval.spikes_dropped,
+    );
+    other!(Shorter: row: Self => Dictionary "cpu" row.0.interval.cpu.0);
+    other!(Changed: row: Self => Dictionary "cpu" row.0.model);
+
+    fn as_intervals<R: Table>(make: impl Fn(Other) -> R) -> Result<Vec<Keyed<Interval, RowKey>>, String>
+    where
+        R: Table<Key = RowKey>,
+    {
+        let keys = ["timer", "timer", "stall"]
+            .map(|probe| Arc::new(RowKey { probe: probe.to_owned(), ..RowKey::default() }));
+        let rows: Vec<Keyed<R, RowKey>> = keys
+            .into_iter()
+            .map(|key| {
+                let interval = Interval { cpu: CpuId(3), samples: 7, end_ns: 9, ..Interval::default() };
+                (key, make(Other { interval, model: "new".to_owned() }))
+            })
+            .collect();
+        let file = encode("run", &rows).unwrap();
+        decode::<Interval>(file.into()).map_err(|damage| damage.to_string())
+    }
+
+    #[test]
+    fn columns_are_found_by_name_and_optional_ones_may_be_missing() {
+        let rows = as_intervals(Older).unwrap();
+        let expected = Interval { cpu: CpuId(3), samples: 7, end_ns: 9, ..Interval::default() };
+        assert!(rows.iter().all(|(_, interval)| *interval == expected), "{rows:?}");
+        let probes: Vec<&str> = rows.iter().map(|(key, _)| key.probe.as_str()).collect();
+        assert_eq!(probes, ["timer", "timer", "stall"]);
+        assert!(Arc::ptr_eq(&rows[0].0, &rows[1].0), "neighbours share their key");
+    }
+
+    #[test]
+    fn other_columns_are_damage() {
+        assert_eq!(as_intervals(Shorter).unwrap_err(), "the column `start_ns` is missing");
+        assert_eq!(as_intervals(Changed).unwrap_err(), "the column `cpu` has another type");
+    }
 }

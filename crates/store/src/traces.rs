@@ -4,10 +4,10 @@
 //! its place in the run is not known.
 
 use crate::directory::{RunDirectory, file_name};
-use crate::error::StoreError;
+use crate::disk::if_present;
+use crate::error::{At, StoreError};
 use crate::info::write_json;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use whylate_core::Warning;
 use whylate_core::result::{CellResult, SpikeTrace};
@@ -43,12 +43,8 @@ impl RunDirectory {
     /// [`StoreError::Io`].
     pub fn remove_trace_note(&self, trace: &Path) -> Result<(), StoreError> {
         let path = trace.with_extension(NOTE);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(StoreError::io("remove", &path, error))
-            }
-            _ => Ok(()),
-        }
+        if_present(fs::remove_file(&path)).at("remove", &path)?;
+        Ok(())
     }
 }
 

@@ -18,7 +18,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use whylate_bpf::{CauseFinder, Measured};
+use whylate_bpf::{FindsCauses, Measured, find_causes};
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuId, CpuSet};
@@ -78,10 +78,10 @@ fn try_plant(plant: Plant, seconds: u64) -> Outcome<Row> {
     let cpus = if plant == Plant::Migration { online.clone() } else { CpuSet::from_iter([last]) };
     let priority = plant.priority();
     let measured = Measured { cpus: cpus.clone(), is_timer: false, priority, spikes_kept: usize::MAX };
-    let mut finder = CauseFinder::start(&HostRoot::real(), &[measured], &facts)?;
+    let mut finder = find_causes(&HostRoot::real(), &[measured], &facts)?;
     let (sender, said) = channel();
     let mut measuring = start(plant, last, seconds, sender)?;
-    let (causes, planted) = follow(&mut finder, &said, &cpus, &mut measuring)?;
+    let (causes, planted) = follow(finder.as_mut(), &said, &cpus, &mut measuring)?;
     measuring.wait()?;
     Ok(row(plant, &causes, &plant.undisturbed(planted)))
 }
@@ -122,7 +122,7 @@ type Explained = Vec<(SpikeRecord, Vec<Cause>)>;
 
 /// Explains spikes as they come, until the process has ended.
 fn follow(
-    finder: &mut CauseFinder,
+    finder: &mut dyn FindsCauses,
     said: &Receiver<Said>,
     cpus: &CpuSet,
     measuring: &mut Child,
@@ -146,9 +146,10 @@ fn follow(
             }
         }
         finder.explain(&spikes)?;
-        for found in finder.take(&spikes) {
-            let spike = spikes.iter().find(|spike| spike.at_ns == found.at_ns && spike.cpu == found.cpu);
-            causes.extend(spike.cloned().map(|spike| (spike, found.causes)));
+        for spike in spikes {
+            if let Some(found) = finder.causes_of(spike.cpu, spike.at_ns) {
+                causes.push((spike, found.causes));
+            }
         }
     }
     Ok((causes, planted))

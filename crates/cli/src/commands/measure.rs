@@ -10,7 +10,7 @@ use crate::hook::Hook;
 use crate::progress::Meter;
 use crate::{machine, output, signals};
 use anyhow::{Context, Result, anyhow, bail};
-use whylate_bpf::CauseFinder;
+use whylate_bpf::{FindsCauses, find_causes};
 use whylate_core::plan::{
     DispatchPlan, Policy, ProbePlan, RoundtripPlan, StallPlan, TimerPlan, check_period,
 };
@@ -19,6 +19,7 @@ use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning};
 use whylate_host::facts::{self, preflight};
 use whylate_host::{Host, HostRoot};
 use whylate_probe::{Options, ProbeSpec, measure, resolve};
+use whylate_runner::CauseSearch;
 use whylate_stats::summary::SPIKES_KEPT;
 
 pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
@@ -161,6 +162,7 @@ fn run(
         warnings.extend_from_slice(causes.warnings());
     }
     let figures = Figures::new(&spec, arguments.spikes, meter, hook, signals::watch()?);
+    let causes = causes.map(CauseSearch::new).unwrap_or_default();
     let mut figures = figures.with_causes(causes);
     let stored = Nanos((duration.0 / 60).clamp(1_000_000_000, 60_000_000_000));
     let outcome = measure(host, &machine::launcher()?, &spec, stored, &mut figures)
@@ -189,8 +191,8 @@ fn run(
 }
 
 /// Begins to record what takes the measured CPUs, which the user has asked for.
-fn cause_finder(host: &HostRoot, spec: &ProbeSpec, facts: &Facts) -> Result<CauseFinder> {
+fn cause_finder(host: &HostRoot, spec: &ProbeSpec, facts: &Facts) -> Result<Box<dyn FindsCauses>> {
     let measured =
-        whylate_runner::measured(spec).context("--causes: this probe does not tell its late moments")?;
-    CauseFinder::start(host, &[measured], facts).context("--causes")
+        whylate_runner::measured(spec).context("--causes: this probe does not tell when its spikes were")?;
+    find_causes(host, &[measured], facts).context("--causes")
 }

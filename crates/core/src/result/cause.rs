@@ -62,6 +62,12 @@ impl Cause {
     }
 }
 
+impl Default for Cause {
+    fn default() -> Self {
+        Self::unattributed()
+    }
+}
+
 /// The table of causes: meaning, name, class, and the sentences of which the first that can be filled in is used (see
 /// [`Cause::sentence`]).
 macro_rules! causes {

@@ -293,6 +293,14 @@ impl Spike {
             lost: 0,
         }
     }
+
+    /// Puts the causes into it that were found, the largest share first.
+    pub fn explain(&mut self, found: crate::record::SpikeCauses) {
+        let mut causes = found.causes.into_iter();
+        self.cause = causes.next().unwrap_or_else(Cause::unattributed);
+        self.also = causes.collect();
+        self.lost = found.lost;
+    }
 }
 
 /// What `whylate plans` prints.

@@ -6,19 +6,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tempfile::TempDir;
-use whylate_bpf::{BpfError, Measured};
+use whylate_bpf::{BpfError, FindsCauses, Measured};
 use whylate_core::facts::CpuFacts;
 use whylate_core::plan::{Source, TreatmentKind};
 use whylate_core::record::{InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord};
-use whylate_core::result::{Cause, CauseKind, Spike, TreatChange};
+use whylate_core::result::{Cause, CauseKind, TreatChange};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_host::HostRoot;
 use whylate_load::{LoadError, LoadSpec, LoadWork};
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec, Progress};
 use whylate_record::{RecordError, Request, Ring};
 use whylate_runner::{
-    Audience, Experiment, FindsCauses, Held, LoadEnd, Machine, RunOptions, RunningLoad, Stage, Treating,
-    prepare,
+    Audience, Experiment, Held, LoadEnd, Machine, RunOptions, RunningLoad, Stage, Treating, prepare,
 };
 use whylate_store::{Reader, RunInfo, assemble};
 use whylate_sys::schedule;
@@ -325,13 +324,15 @@ impl Machine for MockMachine {
         &RUNNING
     }
 
-    fn find_causes(&self, probes: &[Measured], _: &Facts) -> Result<Box<dyn FindsCauses>, String> {
+    fn find_causes(&self, probes: &[Measured], _: &Facts) -> Result<Box<dyn FindsCauses>, BpfError> {
         self.record.say(format!("find causes of {} probes", probes.len()));
         if self.refuses_causes {
-            return Err("refused: run it as root".to_owned());
+            let (source, remedy) = (std::io::Error::other("refused"), "run it as root".to_owned());
+            return Err(BpfError::Refused { source, remedy });
         }
         let (record, looked_from) = (Arc::clone(&self.record), Arc::clone(&self.looked_from));
-        Ok(Box::new(MockCauses { record, looked_from }))
+        let warnings = vec![Warning::without_fix("mock-causes", "nothing of idle states")];
+        Ok(Box::new(MockCauses { record, looked_from, warnings }))
     }
 
     fn pause(&self, time: Duration) {
@@ -380,11 +381,12 @@ fn batch(spec: &ProbeSpec) -> Batch {
 struct MockCauses {
     record: Arc<Record>,
     looked_from: Arc<Mutex<Vec<CpuSet>>>,
+    warnings: Vec<Warning>,
 }
 
 impl FindsCauses for MockCauses {
-    fn warnings(&self) -> Vec<Warning> {
-        vec![Warning::without_fix("mock-causes", "nothing of idle states")]
+    fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
     fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError> {
         let kinds: Vec<&str> =
@@ -401,18 +403,11 @@ impl FindsCauses for MockCauses {
         lock(&self.looked_from).push(schedule::allowed_of_this_thread().unwrap());
         Ok(())
     }
-    fn take(&mut self, spikes: &[SpikeRecord]) -> Vec<SpikeCauses> {
-        let found = |spike: &SpikeRecord| SpikeCauses {
-            cpu: spike.cpu,
-            series: spike.series.clone(),
-            at_ns: spike.at_ns,
-            latency_ns: spike.latency_ns,
-            causes: vec![Cause { confidence: Some(1.0), ..Cause::new(CauseKind::Irq) }],
-            lost: 0,
-        };
-        spikes.iter().map(found).collect()
+    fn causes_of(&self, cpu: CpuId, at_ns: u64) -> Option<SpikeCauses> {
+        let causes = vec![Cause { confidence: Some(1.0), ..Cause::new(CauseKind::Irq) }];
+        Some(SpikeCauses { cpu, at_ns, causes, ..SpikeCauses::default() })
     }
-    fn label(&self, _: &mut [Spike]) {}
+    fn forget(&mut self, _: CpuId, _: u64) {}
     fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
         let function = "do_flush_tlb_all".to_owned();
         Ok(vec![IpiRecord { cpu: CpuId(3), function, count: 2, ..IpiRecord::default() }])

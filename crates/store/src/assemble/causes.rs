@@ -1,11 +1,12 @@
-//! Who made the spikes of a cell late, and which interrupts other CPUs sent to its CPUs.
+//! The causes of a cell's spikes, and the interrupts that other CPUs sent to its CPUs.
 
-use crate::rows::{IpiRow, NOISE_FLOOR, RowKey};
+use super::cell::busiest_first;
+use crate::tables::RowKey;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::record::{IpiRecord, SpikeCauses};
-use whylate_core::result::{Cause, Spike};
+use whylate_core::result::Spike;
 use whylate_stats::summary::{SPIKES_KEPT, keep_first};
 
 /// As soon as a probe has explanations for so many spikes of a CPU, those of the smaller half are forgotten: no more
@@ -17,7 +18,7 @@ type Place = (String, CpuId);
 /// What tells interrupts apart: CPU, function, caller, CPU and thread that sent it.
 type Sent = (CpuId, String, Option<String>, Option<CpuId>, Option<String>);
 
-/// What is known so far.
+/// What is known of one cell so far.
 #[derive(Default)]
 pub(super) struct Causes {
     /// By the moment at which the spike ended.
@@ -36,16 +37,13 @@ impl Causes {
     }
 
     /// Takes interrupts that other CPUs sent.
-    pub(super) fn add_ipis(&mut self, row: IpiRow) {
-        if row.key.probe == NOISE_FLOOR {
+    pub(super) fn add_ipi(&mut self, key: &RowKey, record: IpiRecord) {
+        if key.is_noise_floor() {
             return;
         }
-        let record = row.record;
         let IpiRecord { cpu, function, caller, from_cpu, from_task, count, .. } = record.clone();
-        let total = self
-            .ipis
-            .entry((cpu, function, caller, from_cpu, from_task))
-            .or_insert(IpiRecord { count: 0, ..record });
+        let sent = (cpu, function, caller, from_cpu, from_task);
+        let total = self.ipis.entry(sent).or_insert(IpiRecord { count: 0, ..record });
         total.count = total.count.saturating_add(count);
     }
 
@@ -54,19 +52,15 @@ impl Causes {
         for spike in spikes {
             let place = spike.probe.clone().map(|probe| (probe, spike.cpu));
             let explained = place.and_then(|place| self.explained.get(&place)?.get(&spike.at_ns));
-            let Some(explained) = explained else { continue };
-            let mut causes = explained.causes.iter().cloned();
-            spike.cause = causes.next().unwrap_or_else(Cause::unattributed);
-            spike.also = causes.collect();
-            spike.lost = explained.lost;
+            if let Some(explained) = explained {
+                spike.explain(explained.clone());
+            }
         }
     }
 
     /// The interrupts, CPU by CPU, the most frequent first.
     pub(super) fn into_ipis(self) -> Vec<IpiRecord> {
-        let mut records: Vec<IpiRecord> = self.ipis.into_values().collect();
-        records.sort_by_key(|record| (record.cpu, Reverse(record.count)));
-        records
+        busiest_first(self.ipis, |it| (it.cpu, it.count))
     }
 }
 

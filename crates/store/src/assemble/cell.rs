@@ -1,15 +1,15 @@
 //! What the rows of one cell add up to.
 
 use super::causes::Causes;
+use super::noise::NoiseData;
 use super::shape::Shapes;
 use crate::info::RunInfo;
-use crate::rows::{CounterRow, InterruptRow, NOISE_FLOOR, RateKey, RowKey};
+use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use whylate_core::record::{InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::{
-    CellResult, CpuResult, HistogramKind, LatencyRecord, NoiseFloor, ProbeResult, RateResult, RepeatProbe,
-    RepeatResult, Spike,
+    CellResult, CpuResult, HistogramKind, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult,
 };
 use whylate_core::{CpuId, SeriesName};
 use whylate_stats::summary::SPIKES_KEPT;
@@ -28,29 +28,21 @@ pub(super) struct CellData {
     repeats: BTreeMap<(u32, Place), Summary>,
     /// Involuntary context switches of each probe's thread, where counted.
     switches: BTreeMap<(String, CpuId), u64>,
-    rates: BTreeMap<String, (String, Vec<RateRecord>)>,
+    /// By load; their means come last.
+    rates: BTreeMap<String, RateResult>,
     /// Begin and end of each probe in each repeat.
     spans: BTreeMap<(String, u32), (u64, u64)>,
     interrupts: BTreeMap<(CpuId, String), InterruptRecord>,
     steal_ns: Option<u64>,
     smis: Option<u64>,
-    /// Who was late in the largest latency of each of the kernel's histograms.
+    /// Which task had the largest latency of each of the kernel's histograms.
     latency_records: BTreeMap<(CpuId, &'static str), LatencyRecord>,
     pub(super) causes: Causes,
-    noise: BTreeMap<CpuId, Noise>,
-    noise_steal_ns: Option<u64>,
-}
-
-/// The noise-floor check of one CPU.
-#[derive(Default)]
-struct Noise {
-    duration_ns: u64,
-    gaps: u64,
-    max_ns: Option<u64>,
+    noise: NoiseData,
 }
 
 /// Adds a count that may be missing: missing everywhere stays missing.
-fn add_counted(total: &mut Option<u64>, count: Option<u64>) {
+pub(super) fn add_counted(total: &mut Option<u64>, count: Option<u64>) {
     if let Some(count) = count {
         *total = Some(total.unwrap_or(0).saturating_add(count));
     }
@@ -65,14 +57,8 @@ impl CellData {
         interval: &Interval,
         shapes: &Shapes,
     ) -> Result<(), String> {
-        if key.probe == NOISE_FLOOR {
-            let noise = self.noise.entry(interval.cpu).or_default();
-            noise.duration_ns += interval.end_ns.saturating_sub(interval.start_ns);
-            let gaps = interval.gaps.unwrap_or(0);
-            noise.gaps += gaps;
-            if gaps > 0 {
-                noise.max_ns = noise.max_ns.max(interval.max_ns);
-            }
+        if key.is_noise_floor() {
+            self.noise.add_interval(interval);
             return Ok(());
         }
         let first = (interval.start_ns, interval.end_ns);
@@ -92,7 +78,7 @@ impl CellData {
         spike: &SpikeRecord,
         shapes: &Shapes,
     ) -> Result<(), String> {
-        if key.probe == NOISE_FLOOR {
+        if key.is_noise_floor() {
             return Ok(());
         }
         let (whole, _) = self.summaries(key, spike.cpu, shapes)?;
@@ -114,31 +100,28 @@ impl CellData {
         let new = || Summary::new(cpu, shape).of_series(name);
         let brief = || new().with_spikes_kept(0).with_timeline_points_max(1);
         let repeat = self.repeats.entry((key.repeat, place.clone())).or_insert_with(brief);
-        let whole = self.probes.entry(place).or_insert_with(new);
-        Ok((whole, repeat))
+        Ok((self.probes.entry(place).or_insert_with(new), repeat))
     }
 
     /// # Errors
     /// Why the rate is left out.
-    pub(super) fn add_rate(&mut self, key: &RateKey, rate: &RateRecord) -> Result<(), String> {
+    pub(super) fn add_rate(&mut self, key: &RateKey, rate: RateRecord) -> Result<(), String> {
         if !rate.value.is_finite() {
             return Err(format!("a rate of `{}` is {}", key.load, rate.value));
         }
-        let empty = || (key.unit.clone(), Vec::new());
-        let (_, series) = self.rates.entry(key.load.clone()).or_insert_with(empty);
-        series.push(rate.clone());
+        let RateKey { load, unit, .. } = key.clone();
+        let new = || RateResult { load, unit, mean: 0.0, series: Vec::new() };
+        self.rates.entry(key.load.clone()).or_insert_with(new).series.push(rate);
         Ok(())
     }
 
-    pub(super) fn add_interrupt(&mut self, row: &InterruptRow) {
-        if row.key.probe == NOISE_FLOOR {
+    pub(super) fn add_interrupt(&mut self, key: &RowKey, record: InterruptRecord) {
+        if key.is_noise_floor() {
             return;
         }
-        let InterruptRecord { cpu, line, description, count } = &row.record;
-        let empty =
-            || InterruptRecord { cpu: *cpu, line: line.clone(), description: description.clone(), count: 0 };
-        let total = self.interrupts.entry((*cpu, line.clone())).or_insert_with(empty);
-        total.count = total.count.saturating_add(*count);
+        let (place, count) = ((record.cpu, record.line.clone()), record.count);
+        let total = self.interrupts.entry(place).or_insert(InterruptRecord { count: 0, ..record });
+        total.count = total.count.saturating_add(count);
     }
 
     pub(super) fn add_latency_record(&mut self, cpu: CpuId, kind: HistogramKind, record: LatencyRecord) {
@@ -148,16 +131,14 @@ impl CellData {
         }
     }
 
-    pub(super) fn add_counters(&mut self, row: &CounterRow) {
-        let record = &row.record;
-        if row.key.probe == NOISE_FLOOR {
-            add_counted(&mut self.noise_steal_ns, record.steal_ns);
-            return;
+    pub(super) fn add_counters(&mut self, key: &RowKey, record: &CounterRecord) {
+        if key.is_noise_floor() {
+            return self.noise.add_counters(record);
         }
         add_counted(&mut self.steal_ns, record.steal_ns);
         add_counted(&mut self.smis, record.smis);
         if let Some(switches) = record.involuntary_switches {
-            let total = self.switches.entry((row.key.probe.clone(), record.cpu)).or_insert(0);
+            let total = self.switches.entry((key.probe.clone(), record.cpu)).or_insert(0);
             *total = total.saturating_add(switches);
         }
     }
@@ -165,27 +146,17 @@ impl CellData {
     /// The figures. `executions` are the repeats that were begun, each with why it is not complete; `loads` are the
     /// names of the cell's loads, in order. Names of cell, loads and treatments are left to the caller.
     pub(super) fn finish(
-        self,
+        mut self,
         executions: impl Iterator<Item = (u32, Option<String>)>,
         info: &RunInfo,
         shapes: &Shapes,
         loads: &[String],
     ) -> CellResult {
-        let noise_floor = noise_floor(&self.noise, self.noise_steal_ns, info.noise_floor_threshold_ns);
-        let mut probes = finish_probes(self.probes, &self.switches, &self.causes, info, shapes);
-        let records = &self.latency_records;
-        let keeps_largest = |probe: &&mut ProbeResult| probe.facts().is_some_and(|facts| facts.keeps_largest);
-        for probe in probes.iter_mut().filter(keeps_largest) {
-            for cpu in &mut probe.cpus {
-                let series = cpu.series.as_deref().unwrap_or_default();
-                cpu.max_record = records.get(&(cpu.cpu, series)).cloned();
-            }
-        }
+        let mut probes = self.finish_probes(info, shapes);
         let rates = finish_rates(self.rates, loads);
         for probe in &mut probes {
-            let spans =
-                self.spans.iter().filter(|((name, _), _)| *name == probe.probe).map(|(_, span)| *span);
-            probe.rates = rates_within(&rates, &spans.collect::<Vec<_>>());
+            let spans = self.spans.iter().filter(|((name, _), _)| *name == probe.probe);
+            probe.rates = rates_within(&rates, &spans.map(|(_, span)| *span).collect::<Vec<_>>());
         }
         let spikes = probes.iter().flat_map(|probe| probe.spikes.iter().cloned());
         let mut spikes = largest_spikes(spikes, SPIKES_KEPT);
@@ -196,54 +167,51 @@ impl CellData {
             probes,
             repeats: finish_repeats(self.repeats, executions),
             rates,
-            interrupts: finish_interrupts(self.interrupts),
+            interrupts: busiest_first(self.interrupts, |it| (it.cpu, it.count)),
             steal_ns: self.steal_ns,
             smis: self.smis,
-            noise_floor,
+            noise_floor: self.noise.finish(info.noise_floor_threshold_ns),
             ..CellResult::default()
         }
     }
-}
 
-fn finish_probes(
-    summaries: BTreeMap<Place, Summary>,
-    switches: &BTreeMap<(String, CpuId), u64>,
-    causes: &Causes,
-    info: &RunInfo,
-    shapes: &Shapes,
-) -> Vec<ProbeResult> {
-    let mut probes: Vec<ProbeResult> = Vec::new();
-    let mut results: Vec<(String, CpuResult)> = Vec::new();
-    for ((_, full_name, cpu), summary) in summaries {
-        let name = SeriesName::of(&full_name);
-        let circumstances = Circumstances {
-            rt_runtime_us: info.facts.settings.rt_runtime_us,
-            rt_period_us: info.facts.settings.rt_period_us,
-            fair_server: fair_server_in(&info.facts.kernel.release),
-            measured: summary.measured(),
-            realtime: shapes.is_realtime(name, cpu),
-            involuntary_switches: switches.get(&(name.probe.to_owned(), cpu)).copied(),
-        };
-        let (result, mut spikes) = summary.finish();
-        causes.label(&mut spikes);
-        label(&mut spikes, &circumstances);
-        match probes.iter_mut().find(|known| known.probe == name.probe) {
-            Some(known) => known.spikes.extend(spikes),
-            None => {
-                let probe = name.probe.to_owned();
-                probes.push(ProbeResult { probe, cpus: Vec::new(), spikes, rates: Vec::new() });
+    fn finish_probes(&mut self, info: &RunInfo, shapes: &Shapes) -> Vec<ProbeResult> {
+        let mut probes: Vec<ProbeResult> = Vec::new();
+        let mut results: Vec<(String, CpuResult)> = Vec::new();
+        for ((_, full_name, cpu), summary) in std::mem::take(&mut self.probes) {
+            let name = SeriesName::of(&full_name);
+            let circumstances = Circumstances {
+                rt_runtime_us: info.facts.settings.rt_runtime_us,
+                rt_period_us: info.facts.settings.rt_period_us,
+                fair_server: fair_server_in(&info.facts.kernel.release),
+                measured: summary.measured(),
+                realtime: shapes.is_realtime(name, cpu),
+                involuntary_switches: self.switches.get(&(name.probe.to_owned(), cpu)).copied(),
+            };
+            let (mut result, mut spikes) = summary.finish();
+            if name.facts().is_some_and(|facts| facts.keeps_largest) {
+                let series = result.series.as_deref().unwrap_or_default();
+                result.max_record = self.latency_records.get(&(cpu, series)).cloned();
             }
+            self.causes.label(&mut spikes);
+            label(&mut spikes, &circumstances);
+            match probes.iter_mut().find(|known| known.probe == name.probe) {
+                Some(known) => known.spikes.extend(spikes),
+                None => {
+                    let probe = name.probe.to_owned();
+                    probes.push(ProbeResult { probe, cpus: Vec::new(), spikes, rates: Vec::new() });
+                }
+            }
+            results.push((full_name, result));
         }
-        results.push((full_name, result));
+        for probe in &mut probes {
+            probe.cpus =
+                join_parts(results.extract_if(.., |(name, _)| SeriesName::of(name).probe == probe.probe));
+            probe.spikes = largest_spikes(std::mem::take(&mut probe.spikes), SPIKES_KEPT);
+            number_events(&mut probe.spikes);
+        }
+        probes
     }
-    for probe in &mut probes {
-        probe.cpus =
-            join_parts(results.extract_if(.., |(name, _)| SeriesName::of(name).probe == probe.probe));
-        let spikes: Vec<Spike> = std::mem::take(&mut probe.spikes);
-        probe.spikes = largest_spikes(spikes, SPIKES_KEPT);
-        number_events(&mut probe.spikes);
-    }
-    probes
 }
 
 /// Each repeat that was begun, also one without data.
@@ -255,8 +223,7 @@ fn finish_repeats(
     for ((repeat, (_, name, _)), summary) in summaries {
         let name = SeriesName::of(&name);
         if name.part.is_none() {
-            let (result, _) = summary.finish();
-            probes.entry(repeat).or_default().push(repeat_probe(name, &result));
+            probes.entry(repeat).or_default().push(repeat_probe(name, &summary.finish().0));
         }
     }
     let result =
@@ -264,20 +231,21 @@ fn finish_repeats(
     executions.map(result).collect()
 }
 
+/// The mean of a rate, each record weighed by a time; `None` when the times are 0.
+fn mean(rate: &RateResult, time: impl Fn(&RateRecord) -> u64) -> Option<f64> {
+    let total: f64 = rate.series.iter().map(|record| time(record) as f64).sum();
+    let amount: f64 = rate.series.iter().map(|record| record.value * time(record) as f64).sum();
+    (total > 0.0).then(|| amount / total)
+}
+
 /// In the order of the cell's loads.
-fn finish_rates(rates: BTreeMap<String, (String, Vec<RateRecord>)>, loads: &[String]) -> Vec<RateResult> {
-    let position = |rate: &RateResult| loads.iter().position(|load| *load == rate.load);
-    let mut results: Vec<RateResult> = rates
-        .into_iter()
-        .map(|(load, (unit, series))| {
-            let duration: f64 = series.iter().map(|rate| rate.interval_ns as f64).sum();
-            let amount: f64 = series.iter().map(|rate| rate.value * rate.interval_ns as f64).sum();
-            let mean = if duration > 0.0 { amount / duration } else { 0.0 };
-            RateResult { load, mean, unit, series }
-        })
-        .collect();
-    results.sort_by_key(|rate| position(rate).unwrap_or(loads.len()));
-    results
+fn finish_rates(rates: BTreeMap<String, RateResult>, loads: &[String]) -> Vec<RateResult> {
+    let mut rates: Vec<RateResult> = rates.into_values().collect();
+    for rate in &mut rates {
+        rate.mean = mean(rate, |record| record.interval_ns).unwrap_or(0.0);
+    }
+    rates.sort_by_key(|rate| loads.iter().position(|load| *load == rate.load).unwrap_or(loads.len()));
+    rates
 }
 
 /// The mean of each load over the given spans of time; a rate that is only partly inside counts by its part.
@@ -287,38 +255,19 @@ fn rates_within(rates: &[RateResult], spans: &[(u64, u64)]) -> Vec<RateResult> {
         let inside = |&(from, to): &(u64, u64)| to.min(rate.at_ns).saturating_sub(from.max(start_ns));
         spans.iter().map(inside).sum()
     };
-    let mean_of = |rate: &RateResult| {
-        let time: f64 = rate.series.iter().map(|record| overlap(record) as f64).sum();
-        let amount: f64 = rate.series.iter().map(|record| record.value * overlap(record) as f64).sum();
-        (time > 0.0).then(|| RateResult {
-            load: rate.load.clone(),
-            mean: amount / time,
-            unit: rate.unit.clone(),
-            series: Vec::new(),
-        })
+    let within = |rate: &RateResult| {
+        let (load, unit) = (rate.load.clone(), rate.unit.clone());
+        Some(RateResult { load, mean: mean(rate, overlap)?, unit, series: Vec::new() })
     };
-    rates.iter().filter_map(mean_of).collect()
+    rates.iter().filter_map(within).collect()
 }
 
-/// CPU by CPU, the busiest line first.
-fn finish_interrupts(interrupts: BTreeMap<(CpuId, String), InterruptRecord>) -> Vec<InterruptRecord> {
-    let mut records: Vec<InterruptRecord> = interrupts.into_values().collect();
-    records.sort_by_key(|record| (record.cpu, Reverse(record.count)));
+/// Records CPU by CPU, the largest count first. `order` gives CPU and count.
+pub(super) fn busiest_first<K, R>(records: BTreeMap<K, R>, order: impl Fn(&R) -> (CpuId, u64)) -> Vec<R> {
+    let mut records: Vec<R> = records.into_values().collect();
+    records.sort_by_key(|record| {
+        let (cpu, count) = order(record);
+        (cpu, Reverse(count))
+    });
     records
-}
-
-/// `None` when there was no check, or when its threshold is not known.
-fn noise_floor(
-    noise: &BTreeMap<CpuId, Noise>,
-    steal_ns: Option<u64>,
-    threshold_ns: Option<u64>,
-) -> Option<NoiseFloor> {
-    Some(NoiseFloor {
-        // The CPUs are looked at together.
-        duration_ns: noise.values().map(|noise| noise.duration_ns).max()?,
-        gaps: noise.values().map(|noise| noise.gaps).sum(),
-        threshold_ns: threshold_ns?,
-        max_ns: noise.values().filter_map(|noise| noise.max_ns).max(),
-        steal_ns,
-    })
 }

@@ -6,16 +6,17 @@
 
 mod causes;
 mod cell;
+mod noise;
 mod shape;
 
 use crate::error::StoreError;
 use crate::info::{CellInfo, Execution, ExecutionState, RunInfo};
-use crate::latency_records;
+use crate::latency_records::{self, Line};
 use crate::reader::{Reader, Segment};
+use crate::tables::{Key, Keyed};
 use cell::CellData;
 use shape::Shapes;
 use std::collections::HashMap;
-use std::sync::Arc;
 use whylate_core::Warning;
 use whylate_core::result::{CellResult, ProbeResult, RUN_FORMAT, RunResult, RunState, SpikeTrace};
 use whylate_core::warning::push_all_once;
@@ -43,11 +44,8 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     }
     let (lines, unreadable) = latency_records::read(reader.path());
     warnings.extend(unreadable);
-    for line in lines {
-        collector.add(&line.cell, line.repeat, line.attempt, |cell| {
-            cell.add_latency_record(line.cpu, line.kind, line.record);
-            Ok(())
-        });
+    for Line { cell, repeat, attempt, cpu, kind, record } in lines {
+        collector.add((&cell, repeat, attempt), |data| data.add_latency_record(cpu, kind, record));
     }
     let (mut traces, unreadable) = crate::traces::read(reader.path());
     push_all_once(&mut warnings, unreadable);
@@ -113,41 +111,13 @@ impl Collector<'_> {
     fn add_segment(&mut self, segment: Segment) -> Vec<Warning> {
         let Segment { number, rows, mut warnings } = segment;
         let shapes = self.shapes;
-        for (key, interval) in &rows.intervals {
-            self.add(&key.cell, key.repeat, key.attempt, |cell| cell.add_interval(key, interval, shapes));
-        }
-        for (key, spike) in &rows.spikes {
-            self.add(&key.cell, key.repeat, key.attempt, |cell| cell.add_spike(key, spike, shapes));
-        }
-        for (key, spike) in rows.causes {
-            let (repeat, attempt) = (key.repeat, key.attempt);
-            self.add(&key.cell, repeat, attempt, |cell| {
-                cell.causes.add(&key, spike);
-                Ok(())
-            });
-        }
-        for row in rows.ipis {
-            let key = Arc::clone(&row.key);
-            self.add(&key.cell, key.repeat, key.attempt, |cell| {
-                cell.causes.add_ipis(row);
-                Ok(())
-            });
-        }
-        for (key, rate) in &rows.rates {
-            self.add(&key.cell, key.repeat, key.attempt, |cell| cell.add_rate(key, rate));
-        }
-        for row in &rows.interrupts {
-            self.add(&row.key.cell, row.key.repeat, row.key.attempt, |cell| {
-                cell.add_interrupt(row);
-                Ok(())
-            });
-        }
-        for row in &rows.counters {
-            self.add(&row.key.cell, row.key.repeat, row.key.attempt, |cell| {
-                cell.add_counters(row);
-                Ok(())
-            });
-        }
+        self.take(rows.intervals, |cell, key, interval| cell.add_interval(key, &interval, shapes));
+        self.take(rows.spikes, |cell, key, spike| cell.add_spike(key, &spike, shapes));
+        self.take(rows.causes, |cell, key, spike| cell.causes.add(key, spike));
+        self.take(rows.ipis, |cell, key, row| cell.causes.add_ipi(key, row.record));
+        self.take(rows.rates, CellData::add_rate);
+        self.take(rows.interrupts, |cell, key, row| cell.add_interrupt(key, row.record));
+        self.take(rows.counters, |cell, key, row| cell.add_counters(key, &row.record));
         let problems = std::mem::take(&mut self.problems);
         if let Some(first) = problems.first() {
             let count = problems.len();
@@ -157,22 +127,48 @@ impl Collector<'_> {
         warnings
     }
 
-    /// Lets the row's cell take it, unless a newer attempt replaced it.
-    fn add(
+    /// Lets the cells of rows take them.
+    fn take<K: Key, R, O: Outcome>(
         &mut self,
-        cell: &str,
-        repeat: u32,
-        attempt: u32,
-        take: impl FnOnce(&mut CellData) -> Result<(), String>,
+        rows: Vec<Keyed<R, K>>,
+        take: impl Fn(&mut CellData, &K, R) -> O,
+    ) {
+        for (key, row) in rows {
+            self.add(key.attempt(), |cell| take(cell, &key, row));
+        }
+    }
+
+    /// Lets a cell take a row, unless a newer attempt replaced it.
+    fn add<O: Outcome>(
+        &mut self,
+        (cell, repeat, attempt): (&str, u32, u32),
+        take: impl FnOnce(&mut CellData) -> O,
     ) {
         if self.newest.get(&(cell, repeat)).is_some_and(|newest| *newest != attempt) {
             return;
         }
-        let taken = match self.cells.get_mut(cell) {
-            Some(data) => take(data),
-            None => Err(format!("the run has no cell `{cell}`")),
-        };
-        self.problems.extend(taken.err());
+        self.problems.extend(match self.cells.get_mut(cell) {
+            Some(data) => take(data).problem(),
+            None => Some(format!("the run has no cell `{cell}`")),
+        });
+    }
+}
+
+/// Whether a cell could take a row.
+trait Outcome {
+    /// Why the row is left out.
+    fn problem(self) -> Option<String>;
+}
+
+impl Outcome for () {
+    fn problem(self) -> Option<String> {
+        None
+    }
+}
+
+impl Outcome for Result<(), String> {
+    fn problem(self) -> Option<String> {
+        self.err()
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::made::{add, info, key, rate_key, read, rows, three_segments};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::time::SystemTime;
 use whylate_core::plan::{Source, builtin};
 use whylate_core::result::RunState;
@@ -23,6 +24,14 @@ fn what_is_written_is_read_again() {
     }
 }
 
+/// Whatever changes in the code: a run that is on somebody's disk stays readable.
+#[test]
+fn runs_of_earlier_versions_are_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/runs/format-1");
+    assert_eq!(read(&path), (vec![rows("idle", 1, 1)], Vec::new()));
+    assert_eq!(Reader::open(&path).unwrap().info().run, "test-run");
+}
+
 #[test]
 fn the_directory_is_a_readable_run_before_anything_is_measured() {
     let folder = tempfile::tempdir().unwrap();
@@ -39,7 +48,7 @@ fn the_directory_is_a_readable_run_before_anything_is_measured() {
 #[test]
 fn an_empty_directory_is_taken_and_anything_else_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let occupied = |path: &std::path::Path| {
+    let occupied = |path: &Path| {
         let error = RunDirectory::create(path, &info()).unwrap_err();
         assert!(matches!(error, StoreError::Occupied { .. }), "{error}");
         let text = error.to_string();
@@ -162,7 +171,7 @@ fn interrupts_that_did_not_happen_take_no_row_and_an_empty_flush_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let mut directory = RunDirectory::create(&path, &info()).unwrap();
-    let mut record = rows("idle", 1, 1).interrupts[0].record.clone();
+    let mut record = rows("idle", 1, 1).interrupts[0].1.record.clone();
     record.count = 0;
     directory.add_interrupts(&key("idle", 1, 1, "timer"), Span::default(), [record]);
     directory.flush().unwrap();

@@ -10,7 +10,7 @@ use whylate_core::record::{
 use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuId, Facts, Plan};
 use whylate_store::{
-    Execution, ExecutionState, IpiRow, RateKey, Reader, RowKey, Rows, RunDirectory, RunInfo, Span,
+    Execution, ExecutionState, RateKey, Reader, RowKey, Rows, RunDirectory, RunInfo, Span, Spanned,
 };
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -107,7 +107,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         description: description.to_owned(),
         count,
     };
-    let interrupt = |record| whylate_store::InterruptRow { key: Arc::clone(&timer), span, record };
+    let interrupt = |record| (Arc::clone(&timer), Spanned { span, record });
     let counters = CounterRecord {
         cpu: CpuId(1),
         steal_ns: Some(10_000_000),
@@ -135,10 +135,8 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         causes,
         lost: 2,
     };
-    let ipi = |caller: Option<&str>| IpiRow {
-        key: Arc::clone(&timer),
-        span,
-        record: IpiRecord {
+    let ipi = |caller: Option<&str>| {
+        let record = IpiRecord {
             cpu: CpuId(1),
             function: "do_flush_tlb_all".to_owned(),
             caller: caller.map(str::to_owned),
@@ -149,7 +147,8 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
                 .flat_map(|caller| ["on_each_cpu".to_owned(), (*caller).to_owned()])
                 .collect(),
             count: 271,
-        },
+        };
+        (Arc::clone(&timer), Spanned { span, record })
     };
     Rows {
         causes: vec![
@@ -177,7 +176,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
             interrupt(line("LOC", "Local timer interrupts", 250)),
             interrupt(line("24", "PCI-MSI 1-edge  virtio0-input.0 \u{3bc}", 1)),
         ],
-        counters: vec![whylate_store::CounterRow { key: timer, span, record: counters }],
+        counters: vec![(timer, Spanned { span, record: counters })],
     }
 }
 
@@ -192,17 +191,17 @@ pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     for (key, spike) in &rows.causes {
         directory.add_causes(key, [spike.clone()]);
     }
-    for row in &rows.ipis {
-        directory.add_ipis(&row.key, row.span, [row.record.clone()]);
+    for (key, row) in &rows.ipis {
+        directory.add_ipis(key, row.span, [row.record.clone()]);
     }
     for (key, rate) in &rows.rates {
         directory.add_rates(key, [rate.clone()]);
     }
-    for row in &rows.interrupts {
-        directory.add_interrupts(&row.key, row.span, [row.record.clone()]);
+    for (key, row) in &rows.interrupts {
+        directory.add_interrupts(key, row.span, [row.record.clone()]);
     }
-    for row in &rows.counters {
-        directory.add_counters(&row.key, row.span, [row.record.clone()]);
+    for (key, row) in &rows.counters {
+        directory.add_counters(key, row.span, [row.record.clone()]);
     }
 }
 

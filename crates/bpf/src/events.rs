@@ -1,0 +1,26 @@
+//! What is loaded: the compiled programs, the events that they are for, and the sizes of their maps.
+
+/// One program of an object, and the event that it is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    /// The C function.
+    pub(crate) function: &'static str,
+    /// The kernel's tracepoint.
+    pub(crate) tracepoint: &'static str,
+}
+
+/// The program `function` runs at `tracepoint`.
+pub(crate) const fn event(function: &'static str, tracepoint: &'static str) -> Event {
+    Event { function, tracepoint }
+}
+
+/// What is set before loading.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sizes<'a> {
+    /// Entries of maps.
+    pub(crate) maps: Vec<(&'a str, u32)>,
+    /// Constants of the programs that say whether the kernel has a tracepoint: 1 where it has.
+    pub(crate) has_tracepoint: Vec<(&'a str, &'a str)>,
+    /// Other constants of the programs.
+    pub(crate) constants: Vec<(&'a str, u32)>,
+}

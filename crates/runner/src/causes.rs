@@ -1,0 +1,270 @@
+//! The search for the causes of spikes beside probes: begun once, told what measures, asked what it found.
+//!
+//! A search that fails is given up: measuring goes on, what was found until then stays, and a warning says from where
+//! on spikes have no causes.
+
+use crate::prepare::Experiment;
+use std::sync::Arc;
+use whylate_bpf::{BpfError, FindsCauses, IpisByKind, Measured};
+use whylate_core::plan::{Policy, Tracer};
+use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
+use whylate_core::result::Spike;
+use whylate_core::warning::{push_all_once, push_once};
+use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_probe::{ProbeKind, ProbeSpec};
+use whylate_store::{RowKey, RunDirectory, Span};
+use whylate_sys::clock;
+
+/// Code of the warning that spikes have no causes.
+const NO_CAUSES: &str = "no-causes";
+/// Priority of timerlat's threads where the plan does not say (the kernel's DEFAULT_TIMERLAT_PRIO).
+const TIMERLAT_PRIORITY: i32 = 95;
+
+/// What the search for causes has to know of a probe; `None` for one that does not tell when its spikes were: histograms
+/// count, hwlat tells the end of the window in which it looked, osnoise that of its period.
+pub fn measured(spec: &ProbeSpec) -> Option<Measured> {
+    let (is_timer, priority) = match &spec.kind {
+        ProbeKind::Histograms { .. } => return None,
+        ProbeKind::Tracer { plan } if plan.tracer != Tracer::Timerlat => return None,
+        ProbeKind::Tracer { plan } => (true, plan.priority.map_or(TIMERLAT_PRIORITY, |own| own as i32)),
+        _ => (spec.period().is_some(), priority(spec)),
+    };
+    Some(Measured { cpus: spec.cpus.clone(), is_timer, priority, spikes_kept: spec.spikes_kept })
+}
+
+/// Priority of the measuring threads, as tools print it.
+fn priority(spec: &ProbeSpec) -> i32 {
+    match spec.policy {
+        Policy::Fifo | Policy::Rr => spec.priority as i32,
+        Policy::Deadline => 100,
+        Policy::Other => -21,
+    }
+}
+
+/// The search beside one run or one measurement; the default one looks for nothing.
+#[derive(Default)]
+pub struct CauseSearch {
+    /// `None` where causes are not wanted, or this machine cannot find them, or no probe tells when its spikes were.
+    finder: Option<Box<dyn FindsCauses>>,
+    has_failed: bool,
+    /// Interrupts from other CPUs on the CPUs that the finder does not watch.
+    counted: Option<IpisByKind>,
+    /// Since when interrupts from other CPUs were not kept.
+    ipis_since_ns: u64,
+}
+
+impl CauseSearch {
+    /// The search of one measurement.
+    pub fn new(finder: Box<dyn FindsCauses>) -> Self {
+        Self { finder: Some(finder), ..Self::default() }
+    }
+
+    /// The search of a run, where the plan wants causes. Why there is none, and what it does not see, are warnings.
+    pub(crate) fn start(
+        experiment: &Experiment,
+        machine: &dyn crate::Machine,
+        warnings: &mut Vec<Warning>,
+    ) -> Self {
+        if !experiment.plan.causes {
+            return Self::default();
+        }
+        let specs = experiment.probes.iter().flatten();
+        let mut unwatched: CpuSet = specs.clone().flat_map(|spec| spec.cpus.iter()).collect();
+        let probes: Vec<Measured> = specs.filter_map(measured).collect();
+        let mut search = Self::default();
+        if !probes.is_empty() {
+            match machine.find_causes(&probes, &experiment.facts) {
+                Ok(finder) => {
+                    push_all_once(warnings, finder.warnings().to_vec());
+                    unwatched =
+                        unwatched.difference(&probes.iter().flat_map(|probe| probe.cpus.iter()).collect());
+                    search = Self::new(finder);
+                }
+                Err(reason) => {
+                    let text = format!(
+                        "spikes have no causes, and interrupts from other CPUs are counted by kind alone: {reason}"
+                    );
+                    push_once(warnings, Warning::without_fix(NO_CAUSES, text));
+                }
+            }
+        }
+        search.counted = (!unwatched.is_empty()).then(|| IpisByKind::start(machine.running(), &unwatched));
+        search
+    }
+
+    /// Lets the finder do something, unless it has failed before.
+    fn attempt(
+        &mut self,
+        warnings: &mut Vec<Warning>,
+        act: impl FnOnce(&mut dyn FindsCauses) -> Result<(), BpfError>,
+    ) {
+        let Some(finder) = self.finder.as_mut().filter(|_| !self.has_failed) else { return };
+        if let Err(error) = act(finder.as_mut()) {
+            self.has_failed = true;
+            let text = format!("spikes from here on have no causes: {error}");
+            push_once(warnings, Warning::without_fix(NO_CAUSES, text));
+        }
+    }
+
+    pub(crate) fn begin(&mut self, specs: &[ProbeSpec], warnings: &mut Vec<Warning>) {
+        let probes: Vec<Measured> = specs.iter().filter_map(measured).collect();
+        self.ipis_since_ns = clock::now().0;
+        // What was sent before does not belong to the measurement.
+        self.counted.as_mut().map(IpisByKind::take);
+        self.attempt(warnings, |finder| finder.begin(&probes));
+    }
+
+    /// The process that measures on these CPUs.
+    pub fn armed(&mut self, cpus: &CpuSet, process: u32, warnings: &mut Vec<Warning>) {
+        self.attempt(warnings, |finder| finder.armed(cpus, process));
+    }
+
+    /// Explains spikes soon after they happened.
+    pub fn explain(&mut self, spikes: &[SpikeRecord], warnings: &mut Vec<Warning>) {
+        self.attempt(warnings, |finder| finder.explain(spikes));
+    }
+
+    /// Takes what was found of these spikes.
+    pub(crate) fn take(&mut self, spikes: &[SpikeRecord]) -> Vec<SpikeCauses> {
+        let Some(finder) = &mut self.finder else { return Vec::new() };
+        let found = |spike: &SpikeRecord| {
+            let found = finder.causes_of(spike.cpu, spike.at_ns)?;
+            Some(SpikeCauses { series: spike.series.clone(), latency_ns: spike.latency_ns, ..found })
+        };
+        let taken = spikes.iter().filter_map(found).collect();
+        spikes.iter().for_each(|spike| finder.forget(spike.cpu, spike.at_ns));
+        taken
+    }
+
+    /// Puts what was found into the spikes that were explained and not taken.
+    pub fn label(&self, spikes: &mut [Spike]) {
+        let Some(finder) = &self.finder else { return };
+        for spike in spikes {
+            if let Some(found) = finder.causes_of(spike.cpu, spike.at_ns) {
+                spike.explain(found);
+            }
+        }
+    }
+
+    /// Interrupts that other CPUs sent since the last call.
+    pub fn ipis(&mut self, warnings: &mut Vec<Warning>) -> Vec<IpiRecord> {
+        let mut sent = self.counted.as_mut().map(IpisByKind::take).unwrap_or_default();
+        match self.finder.as_mut().map(|finder| finder.ipis()) {
+            Some(Ok(mut records)) => sent.append(&mut records),
+            Some(Err(error)) => {
+                let text = format!("interrupts from other CPUs are not in the result: {error}");
+                push_once(warnings, Warning::without_fix("no-ipis", text));
+            }
+            None => {}
+        }
+        sent
+    }
+
+    /// Keeps the interrupts that other CPUs sent since the last call, each with the probe of its CPU.
+    pub(crate) fn keep_ipis(
+        &mut self,
+        keys: &[Arc<RowKey>],
+        specs: &[ProbeSpec],
+        directory: &mut RunDirectory,
+        warnings: &mut Vec<Warning>,
+    ) {
+        let mut sent = self.ipis(warnings);
+        let end_ns = clock::now().0;
+        let span = Span { start_ns: std::mem::replace(&mut self.ipis_since_ns, end_ns), end_ns };
+        let is_of = |spec: &ProbeSpec, cpu: CpuId| spec.cpus.contains(cpu);
+        for (key, spec) in keys.iter().zip(specs) {
+            directory.add_ipis(key, span, sent.extract_if(.., |record| is_of(spec, record.cpu)));
+        }
+    }
+
+    /// What was lost, as warnings.
+    pub fn losses(&self) -> Vec<Warning> {
+        self.finder.as_ref().map(|finder| finder.losses()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use whylate_core::Facts;
+    use whylate_core::plan::{Plan, Source};
+    use whylate_core::result::{Cause, CauseKind};
+
+    /// Explains one batch of spikes and fails from then on.
+    #[derive(Default)]
+    struct Failing {
+        calls: Rc<Cell<u32>>,
+    }
+
+    fn error() -> BpfError {
+        BpfError::Map { name: "records".to_owned(), reason: "it is gone".to_owned() }
+    }
+
+    impl FindsCauses for Failing {
+        fn warnings(&self) -> &[Warning] {
+            &[]
+        }
+        fn begin(&mut self, _: &[Measured]) -> Result<(), BpfError> {
+            Ok(())
+        }
+        fn armed(&mut self, _: &CpuSet, _: u32) -> Result<(), BpfError> {
+            Ok(())
+        }
+        fn explain(&mut self, _: &[SpikeRecord]) -> Result<(), BpfError> {
+            self.calls.set(self.calls.get() + 1);
+            if self.calls.get() > 1 { Err(error()) } else { Ok(()) }
+        }
+        fn causes_of(&self, _: CpuId, _: u64) -> Option<SpikeCauses> {
+            Some(SpikeCauses { causes: vec![Cause::new(CauseKind::Thread)], ..SpikeCauses::default() })
+        }
+        fn forget(&mut self, _: CpuId, _: u64) {}
+        fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
+            Err(error())
+        }
+        fn losses(&self) -> Vec<Warning> {
+            vec![Warning::without_fix("cause-records-lost", "one")]
+        }
+    }
+
+    #[test]
+    fn what_was_found_before_a_failure_stays_and_the_result_says_where_it_ends() {
+        let finder = Failing::default();
+        let calls = Rc::clone(&finder.calls);
+        let (mut search, mut warnings) = (CauseSearch::new(Box::new(finder)), Vec::new());
+        search.armed(&CpuSet::single(CpuId(1)), 7, &mut warnings);
+        (0..4).for_each(|_| search.explain(&[], &mut warnings));
+        assert_eq!(calls.get(), 2, "nothing is asked of a search that has failed");
+        let mut spikes = [Spike::unexplained(CpuId(1), 1, 1)];
+        search.label(&mut spikes);
+        assert_eq!(spikes[0].cause.kind, CauseKind::Thread);
+        assert!(search.ipis(&mut warnings).is_empty());
+        warnings.extend(search.losses());
+        let codes: Vec<&str> = warnings.iter().map(|warning| warning.code.as_str()).collect();
+        assert_eq!(codes, ["no-causes", "no-ipis", "cause-records-lost"]);
+    }
+
+    /// What is known of a probe on CPU 1.
+    fn known(probe: &str) -> Option<(bool, i32)> {
+        let text = format!("name = \"t\"\n[target]\ncpus = \"1\"\n[[probe]]\n{probe}\n");
+        let mut facts = Facts::default();
+        for set in [&mut facts.cpu_sets.present, &mut facts.cpu_sets.online, &mut facts.cpu_sets.allowed] {
+            *set = "0-1".parse().unwrap();
+        }
+        let plan = Plan::parse(&Source { name: "t.toml", text: &text }, &[]).unwrap();
+        let experiment = crate::prepare(plan, facts, false).unwrap();
+        measured(&experiment.probes[0][0]).map(|measured| (measured.is_timer, measured.priority))
+    }
+
+    #[test]
+    fn only_probes_that_tell_when_their_spikes_were_are_searched() {
+        assert_eq!(known("kind = \"timer\"\npriority = 80"), Some((true, 80)));
+        assert_eq!(known("kind = \"stall\"\npolicy = \"other\""), Some((false, -21)));
+        assert_eq!(known("kind = \"histograms\""), None);
+        assert_eq!(known("kind = \"tracer\"\ntracer = \"hwlat\""), None);
+        assert_eq!(known("kind = \"tracer\"\ntracer = \"osnoise\"\npriority = 5"), None);
+        assert_eq!(known("kind = \"tracer\"\ntracer = \"timerlat\""), Some((true, 95)));
+        assert_eq!(known("kind = \"tracer\"\ntracer = \"timerlat\"\npriority = 5"), Some((true, 5)));
+    }
+}

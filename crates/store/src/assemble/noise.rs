@@ -1,0 +1,43 @@
+//! The noise-floor check of a cell: the stall probe without load beside it.
+
+use super::cell::add_counted;
+use std::collections::BTreeMap;
+use whylate_core::CpuId;
+use whylate_core::record::{CounterRecord, Interval};
+use whylate_core::result::NoiseFloor;
+
+/// What is known of the check so far.
+#[derive(Default)]
+pub(super) struct NoiseData {
+    /// How long each CPU was watched.
+    durations: BTreeMap<CpuId, u64>,
+    gaps: u64,
+    max_ns: Option<u64>,
+    steal_ns: Option<u64>,
+}
+
+impl NoiseData {
+    pub(super) fn add_interval(&mut self, interval: &Interval) {
+        *self.durations.entry(interval.cpu).or_default() += interval.end_ns.saturating_sub(interval.start_ns);
+        if let Some(gaps) = interval.gaps.filter(|gaps| *gaps > 0) {
+            self.gaps += gaps;
+            self.max_ns = self.max_ns.max(interval.max_ns);
+        }
+    }
+
+    pub(super) fn add_counters(&mut self, record: &CounterRecord) {
+        add_counted(&mut self.steal_ns, record.steal_ns);
+    }
+
+    /// `None` when there was no check, or when its threshold is not known.
+    pub(super) fn finish(&self, threshold_ns: Option<u64>) -> Option<NoiseFloor> {
+        Some(NoiseFloor {
+            // The CPUs are watched together.
+            duration_ns: self.durations.values().copied().max()?,
+            gaps: self.gaps,
+            threshold_ns: threshold_ns?,
+            max_ns: self.max_ns,
+            steal_ns: self.steal_ns,
+        })
+    }
+}

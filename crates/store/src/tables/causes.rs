@@ -1,0 +1,88 @@
+//! `causes`: a row for each cause of a spike, the one with the largest share first.
+
+use super::column::{Column, columns};
+use super::{Keyed, Record, RowKey, Table};
+use crate::directory::RunDirectory;
+use std::borrow::Cow;
+use std::sync::Arc;
+use whylate_core::CpuId;
+use whylate_core::record::SpikeCauses;
+use whylate_core::result::Cause;
+
+/// One cause of a spike.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CauseRow {
+    cpu: CpuId,
+    at_ns: u64,
+    latency_ns: u64,
+    rank: u32,
+    cause: Cause,
+    /// Its evidence, in lines.
+    evidence: String,
+    lost: u64,
+}
+
+impl Table for CauseRow {
+    const NAME: &'static str = "causes";
+    type Key = RowKey;
+    const COLUMNS: &'static [Column<Self>] = columns![row: Self =>
+        Dictionary "cpu" row.cpu.0,
+        Delta "at_ns" row.at_ns,
+        Delta "latency_ns" row.latency_ns,
+        Dictionary "rank" row.rank,
+        Dictionary "cause" row.cause.kind,
+        Dictionary "actor" row.cause.actor,
+        Delta "pid" row.cause.pid,
+        Dictionary "function" row.cause.function,
+        Dictionary "callers" row.cause.callers,
+        Delta "from_ns" row.cause.from_ns,
+        Delta "to_ns" row.cause.to_ns,
+        Plain "share" row.cause.share,
+        Plain "confidence" row.cause.confidence,
+        Dictionary "evidence" row.evidence,
+        Dictionary "lost" row.lost,
+    ];
+}
+
+impl Record for SpikeCauses {
+    type Row = CauseRow;
+
+    fn to_rows(spikes: &[Keyed<Self, RowKey>]) -> Cow<'_, [Keyed<CauseRow, RowKey>]> {
+        let rows = spikes.iter().flat_map(|(key, spike)| {
+            (0..).zip(&spike.causes).map(move |(rank, cause)| {
+                let Self { cpu, at_ns, latency_ns, lost, .. } = *spike;
+                let (cause, evidence) = (cause.clone(), cause.evidence.join("\n"));
+                (Arc::clone(key), CauseRow { cpu, at_ns, latency_ns, rank, cause, evidence, lost })
+            })
+        });
+        rows.collect()
+    }
+
+    fn from_rows(rows: Vec<Keyed<CauseRow, RowKey>>) -> Vec<Keyed<Self, RowKey>> {
+        let mut spikes: Vec<Keyed<Self, RowKey>> = Vec::new();
+        for (key, row) in rows {
+            let CauseRow { cpu, at_ns, latency_ns, lost, rank, evidence, cause } = row;
+            let evidence = evidence.split('\n').filter(|line| !line.is_empty()).map(str::to_owned);
+            let cause = Cause { evidence: evidence.collect(), ..cause };
+            let same = |(known, spike): &&mut Keyed<Self, RowKey>| {
+                *known == key && (spike.cpu, spike.at_ns) == (cpu, at_ns)
+            };
+            // Causes of one spike follow each other.
+            match spikes.last_mut().filter(same) {
+                Some((_, spike)) if rank > 0 => spike.causes.push(cause),
+                _ => {
+                    let causes = vec![cause];
+                    spikes.push((key, Self { cpu, series: None, at_ns, latency_ns, causes, lost }));
+                }
+            }
+        }
+        spikes
+    }
+}
+
+impl RunDirectory {
+    /// Keeps the causes of spikes of a probe for the next flush.
+    pub fn add_causes(&mut self, key: &Arc<RowKey>, causes: impl IntoIterator<Item = SpikeCauses>) {
+        self.pending.causes.extend(key.of_series(causes, |spike| spike.series.take()));
+    }
+}

@@ -1,0 +1,253 @@
+//! Columns: how a field of a row is stored in a Parquet file, and how it is read again.
+
+use parquet::basic::Type as PhysicalType;
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::writer::SerializedColumnWriter;
+use std::str;
+use whylate_core::CpuId;
+use whylate_core::result::CauseKind;
+
+/// How a column's values are laid out before compression; chosen by measuring (`examples/simulate_day.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Each distinct value once, then run lengths of numbers: for what repeats.
+    Dictionary,
+    /// Differences to the row before: for what grows or changes little.
+    Delta,
+    /// As they are.
+    Plain,
+}
+
+/// What a column is called and how it is stored.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) name: &'static str,
+    pub(crate) layout: Layout,
+    pub(crate) physical: fn() -> PhysicalType,
+    /// Null where a row has no value, and everywhere in files without the column.
+    pub(crate) optional: bool,
+}
+
+/// A column of a table with rows `R`; made by [`columns!`].
+pub(crate) struct Column<R> {
+    pub(crate) shape: Shape,
+    pub(crate) write: Write<R>,
+    pub(crate) read: fn(ColumnReader, usize) -> Result<Setter<R>, Damage>,
+}
+
+/// Writes the field of each row.
+type Write<R> = fn(&mut dyn Iterator<Item = &R>, &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError>;
+/// Sets the field of a row to the value with that number.
+pub(crate) type Setter<R> = Box<dyn Fn(&mut R, usize) -> Result<(), Damage>>;
+
+/// The columns of rows of a type, in order: `columns![row: Type => Layout "name" row.field, ...]`. The type of the
+/// field, a [`Value`], decides the type of the column.
+macro_rules! columns {
+    ($row:ident: $type:ty => $($layout:ident $name:literal $field:expr),+ $(,)?) => {
+        &[$($crate::tables::column::Column {
+            shape: $crate::tables::column::shape(
+                $name, $crate::tables::column::Layout::$layout, |$row: &$type| &$field
+            ),
+            write: |rows, column| $crate::tables::column::write(rows, |$row: &$type| &$field, column),
+            read: |column, rows| {
+                $crate::tables::column::read($name, column, rows, |$row: &mut $type| &mut $field)
+            },
+        }),+]
+    };
+}
+pub(crate) use columns;
+
+/// Why a segment cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Damage {
+    #[error("it is cut off: it has {0} bytes")]
+    TooShort(usize),
+    #[error("its end is missing, or whylate did not write it")]
+    NoMark,
+    #[error("its checksum is wrong: it was changed or is incomplete")]
+    Checksum,
+    #[error("the column `{0}` {1}")]
+    Column(&'static str, &'static str),
+    #[error("{0}")]
+    Parquet(#[from] ParquetError),
+}
+
+pub(crate) const MISSING: &str = "is missing";
+pub(crate) const TOO_FEW_VALUES: &str = "has too few values";
+
+/// The [`Shape`] of a column for a field.
+pub(crate) const fn shape<R, V: Value>(name: &'static str, layout: Layout, _: fn(&R) -> &V) -> Shape {
+    Shape { name, layout, physical: V::Physical::get_physical_type, optional: V::OPTIONAL }
+}
+
+pub(crate) fn write<R, V: Value>(
+    rows: &mut dyn Iterator<Item = &R>,
+    field: fn(&R) -> &V,
+    column: &mut SerializedColumnWriter<'_>,
+) -> Result<(), ParquetError> {
+    let mut values: Vec<Stored<V>> = Vec::with_capacity(rows.size_hint().0);
+    let mut levels = Vec::new();
+    for row in rows {
+        let stored = field(row).store(values.last());
+        if V::OPTIONAL {
+            levels.push(i16::from(stored.is_some()));
+        }
+        values.extend(stored);
+    }
+    column.typed::<V::Physical>().write_batch(&values, V::OPTIONAL.then_some(&levels), None)?;
+    Ok(())
+}
+
+pub(crate) fn read<R: 'static, V: Value>(
+    name: &'static str,
+    column: ColumnReader,
+    rows: usize,
+    field: fn(&mut R) -> &mut V,
+) -> Result<Setter<R>, Damage> {
+    let damage = move |problem| Damage::Column(name, problem);
+    let mut column = V::Physical::get_column_reader(column).ok_or(damage("has another type"))?;
+    let (mut present, mut levels) = (Vec::new(), Vec::new());
+    column.read_records(rows, Some(&mut levels), None, &mut present)?;
+    let mut present = present.into_iter();
+    // A required column has no levels: every value is there.
+    let values: Vec<Option<Stored<V>>> = match levels.is_empty() {
+        true => present.map(Some).collect(),
+        false => levels.iter().map(|level| if *level > 0 { present.next() } else { None }).collect(),
+    };
+    if values.len() != rows {
+        return Err(damage(TOO_FEW_VALUES));
+    }
+    Ok(Box::new(move |row, number| {
+        let stored = values.get(number).and_then(Option::as_ref);
+        field(row).load(stored).map_err(damage)
+    }))
+}
+
+/// What a column holds for a [`Value`].
+type Stored<V> = <<V as Value>::Physical as DataType>::T;
+
+/// A type of field that a column can hold.
+pub(crate) trait Value: Sized + 'static {
+    type Physical: DataType;
+    const OPTIONAL: bool;
+    /// The value as it is stored; `None` for null. `before` is the value before it, whose copy can be shared.
+    fn store(&self, before: Option<&Stored<Self>>) -> Option<Stored<Self>>;
+    /// # Errors
+    /// What is wrong with the stored value: a file may have been written by other means.
+    fn load(&mut self, stored: Option<&Stored<Self>>) -> Result<(), &'static str>;
+}
+
+macro_rules! values {
+    ($($optional:literal $type:ty as $physical:ty: $store:expr, $load:expr;)+) => {$(
+        impl Value for $type {
+            type Physical = $physical;
+            const OPTIONAL: bool = $optional;
+            fn store(&self, before: Option<&Stored<Self>>) -> Option<Stored<Self>> {
+                let store: fn(&Self, Option<&Stored<Self>>) -> Option<Stored<Self>> = $store;
+                store(self, before)
+            }
+            fn load(&mut self, stored: Option<&Stored<Self>>) -> Result<(), &'static str> {
+                let load: fn(&mut Self, Option<&Stored<Self>>) -> Result<(), &'static str> = $load;
+                load(self, stored)
+            }
+        }
+    )+};
+}
+
+// First whether it is optional. Optional integers are 64 bits wide, whatever the field is.
+values! {
+    false u32 as Int32Type:
+        |it, _| Some(i32::try_from(*it).unwrap_or(i32::MAX)),
+        |it, stored| set(it, u32::try_from(*required(stored)?).map_err(|_| NEGATIVE));
+    false u64 as Int64Type:
+        |it, _| Some(int64(*it)),
+        |it, stored| set(it, unsigned(*required(stored)?));
+    false f64 as DoubleType:
+        |it, _| Some(*it),
+        |it, stored| set(it, required(stored).copied());
+    // Reuses the memory that the text before it had: keys are read into one place.
+    false String as ByteArrayType:
+        |it, before| Some(bytes(it, before)),
+        |it, stored| { it.clear(); it.push_str(text(required(stored)?)?); Ok(()) };
+    // Names, with blanks between.
+    false Vec<String> as ByteArrayType:
+        |it, before| Some(bytes(&it.join(" "), before)),
+        |it, stored| set(it, text(required(stored)?).map(|text| text.split_whitespace().map(str::to_owned).collect()));
+    // A kind of a newer version explains nothing to this one.
+    false CauseKind as ByteArrayType:
+        |it, before| Some(bytes(it.name(), before)),
+        |it, stored| set(it, text(required(stored)?).map(|name| Self::from_name(name).unwrap_or(Self::Unattributed)));
+    true Option<u64> as Int64Type:
+        |it, _| it.map(int64),
+        |it, stored| set(it, stored.copied().map(unsigned).transpose());
+    true Option<u32> as Int64Type:
+        |it, _| it.map(i64::from),
+        |it, stored| set(it, stored.copied().map(small).transpose());
+    true Option<CpuId> as Int64Type:
+        |it, _| it.map(|cpu| i64::from(cpu.0)),
+        |it, stored| set(it, stored.copied().map(|cpu| small(cpu).map(CpuId)).transpose());
+    true Option<f64> as DoubleType:
+        |it, _| *it,
+        |it, stored| set(it, Ok(stored.copied()));
+    true Option<String> as ByteArrayType:
+        |it, before| it.as_ref().map(|text| bytes(text, before)),
+        |it, stored| set(it, stored.map(|bytes| text(bytes).map(str::to_owned)).transpose());
+}
+
+const NEGATIVE: &str = "has a negative value";
+
+fn set<T>(field: &mut T, value: Result<T, &'static str>) -> Result<(), &'static str> {
+    *field = value?;
+    Ok(())
+}
+
+fn required<T>(stored: Option<&T>) -> Result<&T, &'static str> {
+    stored.ok_or(TOO_FEW_VALUES)
+}
+
+/// Moments and counts that do not fit 63 bits cannot occur (292 years of nanoseconds); should one come all the
+/// same it is kept as the largest number rather than as a negative one.
+fn int64(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn unsigned(stored: i64) -> Result<u64, &'static str> {
+    u64::try_from(stored).map_err(|_| NEGATIVE)
+}
+
+fn small(stored: i64) -> Result<u32, &'static str> {
+    u32::try_from(unsigned(stored)?).map_err(|_| "has a value that is too large")
+}
+
+/// Neighbours mostly say the same: they share one copy.
+fn bytes(text: &str, before: Option<&ByteArray>) -> ByteArray {
+    match before {
+        Some(bytes) if bytes.data() == text.as_bytes() => bytes.clone(),
+        _ => ByteArray::from(text),
+    }
+}
+
+fn text(bytes: &ByteArray) -> Result<&str, &'static str> {
+    str::from_utf8(bytes.data()).map_err(|_| "holds something that is not text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_no_writer_has_are_damage() {
+        let load = |stored: Option<i64>| {
+            let mut cpu = Some(CpuId(0));
+            cpu.load(stored.as_ref()).map(|()| cpu.map(|cpu| cpu.0))
+        };
+        assert_eq!((load(None), load(Some(7))), (Ok(None), Ok(Some(7))));
+        assert!(load(Some(-1)).unwrap_err().contains("negative"));
+        assert!(load(Some(1 << 32)).unwrap_err().contains("too large"));
+        assert!(0u64.load(None).unwrap_err().contains("too few"));
+        assert!(0u32.load(Some(&-1)).unwrap_err().contains("negative"));
+        assert!(String::new().load(Some(&ByteArray::from(vec![0xff]))).unwrap_err().contains("not text"));
+    }
+}

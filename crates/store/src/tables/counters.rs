@@ -1,0 +1,33 @@
+//! `counters`: a row for each CPU with what the kernel counted there.
+
+use super::column::{Column, columns};
+use super::{RowKey, Span, Spanned, Table};
+use crate::directory::RunDirectory;
+use std::sync::Arc;
+use whylate_core::record::CounterRecord;
+
+impl Table for Spanned<CounterRecord> {
+    const NAME: &'static str = "counters";
+    type Key = RowKey;
+    const COLUMNS: &'static [Column<Self>] = columns![row: Self =>
+        Dictionary "cpu" row.record.cpu.0,
+        Dictionary "start_ns" row.span.start_ns,
+        Dictionary "end_ns" row.span.end_ns,
+        Delta "steal_ns" row.record.steal_ns,
+        Delta "smis" row.record.smis,
+        Delta "involuntary_switches" row.record.involuntary_switches,
+        Delta "page_faults" row.record.page_faults,
+    ];
+}
+
+impl RunDirectory {
+    /// Keeps the kernel's counters over `span` while a probe ran, for the next flush.
+    pub fn add_counters(
+        &mut self,
+        key: &Arc<RowKey>,
+        span: Span,
+        counters: impl IntoIterator<Item = CounterRecord>,
+    ) {
+        self.pending.counters.extend(key.over(span, counters));
+    }
+}

@@ -1,0 +1,80 @@
+//! `histograms`: a row for each bucket with samples of an interval.
+
+use super::column::{Column, columns};
+use super::{Keyed, RowKey, Table};
+use std::collections::HashMap;
+use std::sync::Arc;
+use whylate_core::CpuId;
+use whylate_core::record::Interval;
+
+/// One bucket of one interval.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bucket {
+    cpu: CpuId,
+    start_ns: u64,
+    lower_ns: u64,
+    count: u64,
+}
+
+impl Table for Bucket {
+    const NAME: &'static str = "histograms";
+    type Key = RowKey;
+    const COLUMNS: &'static [Column<Self>] = columns![row: Self =>
+        Dictionary "cpu" row.cpu.0,
+        Dictionary "start_ns" row.start_ns,
+        Dictionary "lower_ns" row.lower_ns,
+        Delta "count" row.count,
+    ];
+}
+
+/// The buckets of intervals, CPU by CPU and in the order of the edges: counts of neighbouring buckets resemble each
+/// other, so that their differences are small.
+pub(super) fn buckets(intervals: &[Keyed<Interval, RowKey>]) -> Vec<Keyed<Bucket, RowKey>> {
+    let mut buckets: Vec<Keyed<Bucket, RowKey>> = Vec::new();
+    for (key, Interval { cpu, start_ns, histogram, .. }) in intervals {
+        buckets.extend(histogram.iter().map(|&(lower_ns, count)| {
+            (Arc::clone(key), Bucket { cpu: *cpu, start_ns: *start_ns, lower_ns, count })
+        }));
+    }
+    let order = |bucket: &Bucket| (bucket.cpu, bucket.start_ns, bucket.lower_ns);
+    buckets.sort_by(|(a_key, a), (b_key, b)| a_key.cmp(b_key).then_with(|| order(a).cmp(&order(b))));
+    buckets
+}
+
+/// What tells intervals apart: key, CPU and begin.
+type Place = (Arc<RowKey>, CpuId, u64);
+
+/// Gives each interval its histogram, and says what does not fit together. An interval without histogram (its segment
+/// was lost) is left out: it would be in no quantile; a histogram without interval was cut off while it was written.
+pub(super) fn join(
+    intervals: &mut Vec<Keyed<Interval, RowKey>>,
+    buckets: Vec<Keyed<Bucket, RowKey>>,
+) -> Vec<String> {
+    let mut histograms: HashMap<Place, Vec<(u64, u64)>> = HashMap::new();
+    for (key, Bucket { cpu, start_ns, lower_ns, count }) in buckets {
+        histograms.entry((key, cpu, start_ns)).or_default().push((lower_ns, count));
+    }
+    for (key, interval) in &mut *intervals {
+        let found = histograms.remove(&(Arc::clone(key), interval.cpu, interval.start_ns));
+        interval.histogram = found.unwrap_or_default();
+        interval.histogram.sort_unstable();
+    }
+    let is_whole = |interval: &Interval| interval.samples == 0 || !interval.histogram.is_empty();
+    let lost: Vec<Keyed<Interval, RowKey>> =
+        intervals.extract_if(.., |(_, interval)| !is_whole(interval)).collect();
+    let mut problems = Vec::new();
+    if let Some(max_ns) = lost.iter().map(|(_, interval)| interval.max_ns.unwrap_or(0)).max() {
+        let samples: u64 = lost.iter().map(|(_, interval)| interval.samples).sum();
+        problems.push(format!(
+            "{} intervals with {samples} samples (the largest {max_ns} ns) have no histogram and are left out",
+            lost.len()
+        ));
+    }
+    if !histograms.is_empty() {
+        problems.push(format!(
+            "{} histograms have no interval and are left out: their writing was cut off",
+            histograms.len()
+        ));
+    }
+    problems
+}

@@ -1,0 +1,34 @@
+//! `intervals`: a row for each interval of a probe on a CPU, without its histogram.
+
+use super::column::{Column, columns};
+use super::{RowKey, Table};
+use crate::directory::RunDirectory;
+use std::sync::Arc;
+use whylate_core::record::Interval;
+
+impl Table for Interval {
+    const NAME: &'static str = "intervals";
+    type Key = RowKey;
+    const COLUMNS: &'static [Column<Self>] = columns![row: Self =>
+        Dictionary "cpu" row.cpu.0,
+        Delta "start_ns" row.start_ns,
+        Delta "end_ns" row.end_ns,
+        Delta "samples" row.samples,
+        Delta "sum_ns" row.sum_ns,
+        Delta "min_ns" row.min_ns,
+        Delta "max_ns" row.max_ns,
+        Delta "overruns" row.overruns,
+        Delta "gaps" row.gaps,
+        Delta "lost_ns" row.lost_ns,
+        Dictionary "spikes_dropped" row.spikes_dropped,
+        Delta "peer_cpu" row.peer_cpu,
+        Delta "counter_hz" row.counter_hz,
+    ];
+}
+
+impl RunDirectory {
+    /// Keeps intervals of a probe, with their histograms, for the next flush.
+    pub fn add_intervals(&mut self, key: &Arc<RowKey>, intervals: impl IntoIterator<Item = Interval>) {
+        self.pending.intervals.extend(key.of_series(intervals, |interval| interval.series.take()));
+    }
+}

@@ -1,0 +1,185 @@
+//! The tables of a run. Each has a file here: its rows with their columns, and how records get into it. To add a table:
+//! that file, and a line in [`tables!`] below. `docs/FORMAT.md` says what each column means; a test compares them.
+//!
+//! Columns are read by name: a reader ignores columns that it does not know, and an optional column that an older file
+//! lacks reads as missing. Changing the meaning or type of a column needs a new run format.
+
+mod causes;
+pub(crate) mod column;
+mod counters;
+mod histograms;
+mod interrupts;
+mod intervals;
+mod ipis;
+mod keys;
+mod rates;
+mod spikes;
+
+pub use keys::{NOISE_FLOOR, RateKey, RowKey, Span, Spanned};
+
+use crate::directory::FlushWriter;
+use crate::error::StoreError;
+use crate::reader::SegmentReader;
+use column::{Column, Shape, columns};
+use histograms::Bucket;
+use std::borrow::Cow;
+use std::sync::Arc;
+use whylate_core::record::{
+    CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
+};
+
+/// A row of a table.
+pub(crate) trait Table: Clone + Default + 'static {
+    /// Name of the table's folder.
+    const NAME: &'static str;
+    /// What its rows belong to; the columns of that come first.
+    type Key: Key;
+    const COLUMNS: &'static [Column<Self>];
+}
+
+/// What a row belongs to.
+pub(crate) trait Key: Clone + Default + PartialEq + 'static {
+    const COLUMNS: &'static [Column<Self>];
+    /// Cell, repeat and attempt.
+    fn attempt(&self) -> (&str, u32, u32);
+}
+
+/// The column that every table begins with: it tells runs apart when several directories are read together.
+pub(crate) const RUN: &[Column<String>] = columns![run: String => Dictionary "run" *run];
+
+/// The columns of a table, in order.
+pub(crate) fn shapes<R: Table>() -> impl Iterator<Item = &'static Shape> {
+    let key = R::Key::COLUMNS.iter().map(|column| &column.shape);
+    RUN.iter().map(|column| &column.shape).chain(key).chain(R::COLUMNS.iter().map(|column| &column.shape))
+}
+
+/// Something with what it belongs to.
+pub(crate) type Keyed<R, K> = (Arc<K>, R);
+type KeyOf<R> = <<R as Record>::Row as Table>::Key;
+
+/// What the program knows of a table: its rows, or something that is stored as several rows.
+pub(crate) trait Record: Sized {
+    type Row: Table;
+    fn to_rows(records: &[Keyed<Self, KeyOf<Self>>]) -> Cow<'_, [Keyed<Self::Row, KeyOf<Self>>]>;
+    fn from_rows(rows: Vec<Keyed<Self::Row, KeyOf<Self>>>) -> Vec<Keyed<Self, KeyOf<Self>>>;
+}
+
+impl<R: Table> Record for R {
+    type Row = R;
+    fn to_rows(records: &[Keyed<Self, R::Key>]) -> Cow<'_, [Keyed<Self, R::Key>]> {
+        Cow::Borrowed(records)
+    }
+    fn from_rows(rows: Vec<Keyed<Self, R::Key>>) -> Vec<Keyed<Self, R::Key>> {
+        rows
+    }
+}
+
+macro_rules! tables {
+    ($($(#[$doc:meta])+ $field:ident: $key:ty, $record:ty;)+) => {
+        /// Records of all tables: what a flush writes and a segment holds.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Rows {
+            $($(#[$doc])+ pub $field: Vec<(Arc<$key>, $record)>,)+
+        }
+
+        impl Rows {
+            /// Whether there is no row in any table.
+            pub fn is_empty(&self) -> bool {
+                $(self.$field.is_empty())&&+
+            }
+
+            /// Writes a segment for each table that has rows, in the order of [`NAMES`].
+            pub(crate) fn write(&self, to: &FlushWriter<'_>) -> Result<(), StoreError> {
+                to.write(&histograms::buckets(&self.intervals))?;
+                $(to.write(&Record::to_rows(&self.$field))?;)+
+                Ok(())
+            }
+
+            /// Reads what one flush wrote.
+            pub(crate) fn read(from: &mut SegmentReader<'_>) -> Self {
+                let buckets = from.read::<Bucket>();
+                let mut rows = Self { $($field: Record::from_rows(from.read())),+ };
+                from.warn_incomplete(histograms::join(&mut rows.intervals, buckets));
+                rows
+            }
+        }
+
+        /// The tables' folders.
+        pub(crate) const NAMES: &[&str] = &[Bucket::NAME, $(<$record as Record>::Row::NAME),+];
+
+        /// The columns of each table, with its name.
+        #[cfg(test)]
+        fn all() -> Vec<(&'static str, Vec<&'static Shape>)> {
+            vec![
+                (Bucket::NAME, shapes::<Bucket>().collect()),
+                $((<$record as Record>::Row::NAME, shapes::<<$record as Record>::Row>().collect())),+
+            ]
+        }
+    };
+}
+
+// `intervals` come last: they say that everything else of the interval is there. Their histograms are a table before
+// all others.
+tables! {
+    /// Spikes.
+    spikes: RowKey, SpikeRecord;
+    /// What caused spikes.
+    causes: RowKey, SpikeCauses;
+    /// Interrupts that other CPUs sent.
+    ipis: RowKey, Spanned<IpiRecord>;
+    /// What the loads achieved.
+    rates: RateKey, RateRecord;
+    /// Interrupts and softirqs handled.
+    interrupts: RowKey, Spanned<InterruptRecord>;
+    /// The kernel's counters.
+    counters: RowKey, Spanned<CounterRecord>;
+    /// Intervals with their histograms.
+    intervals: RowKey, Interval;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::basic::Type;
+    use std::path::Path;
+
+    /// The first two cells of each row of the table in Markdown that follows `heading`; a name in backticks each.
+    fn documented(text: &str, heading: &str) -> Vec<(String, String)> {
+        let after = text.split_once(heading).unwrap_or_else(|| panic!("FORMAT.md has no {heading:?}")).1;
+        let rows =
+            after.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+        let columns = rows.skip(2).flat_map(|row| {
+            let (names, kind) = (row.split('|').nth(1).unwrap(), row.split('|').nth(2).unwrap().trim());
+            let names = names.split('`').skip(1).step_by(2);
+            names.map(move |name| (name.to_owned(), kind.to_owned()))
+        });
+        columns.collect()
+    }
+
+    fn declared(shape: &Shape) -> (String, String) {
+        let kind = match (shape.physical)() {
+            Type::BYTE_ARRAY => "string",
+            Type::INT32 => "int32",
+            Type::INT64 => "int64",
+            Type::DOUBLE => "double",
+            other => panic!("FORMAT.md has no word for {other}"),
+        };
+        (shape.name.to_owned(), format!("{kind}{}", if shape.optional { ", optional" } else { "" }))
+    }
+
+    #[test]
+    fn the_format_says_which_columns_there_are() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FORMAT.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        for (table, columns) in all() {
+            let mut expected = documented(&text, "All tables begin with:");
+            if table != RateRecord::NAME {
+                expected.extend(documented(&text, "All but `rates` go on with:"));
+            }
+            expected.extend(documented(&text, &format!("### `{table}`:")));
+            let columns: Vec<_> = columns.into_iter().map(declared).collect();
+            assert_eq!(columns, expected, "{table}: the code, and docs/FORMAT.md");
+            assert!(text.contains(&format!("├── {table}/000001.parquet")), "{table}");
+        }
+    }
+}
