@@ -5,30 +5,29 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use whylate_trace::parse::bytes::ByteOrder;
-use whylate_trace::parse::format::Outline;
-use whylate_trace::parse::symbols::Symbols;
-use whylate_trace::parse::tracepoint::{Decoder, Kernel, Release, Texts};
+use whylate_trace::internal::{Decoder, Kernel, Record, Release, Symbols, Texts};
+use whylate_trace::parse::{ByteOrder, EventFormat};
 
 fuzz_target!(|bytes: &[u8]| {
     let split = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (text, record) = (String::from_utf8_lossy(&bytes[..split]), bytes.get(split + 1..).unwrap_or(&[]));
     // Which events are known depends on the system; the record's length chooses it.
     let systems = ["sched", "ftrace", "timer", "irq", "ipi", "osnoise", "preemptirq", "syscalls"];
-    let Ok(outline) = Outline::parse(systems[record.len() % systems.len()], text.into_owned()) else { return };
-    let Ok(format) = outline.format() else { return };
-    for field in &format.fields {
-        let value = field.bytes(record, ByteOrder::Little);
+    let Ok(format) = EventFormat::parse(systems[record.len() % systems.len()], text.into_owned()) else { return };
+    let Ok(fields) = format.fields() else { return };
+    for field in &fields {
+        let value = field.slot.bytes(Record { bytes: record, order: ByteOrder::Little });
         assert!(value.is_none_or(|value| value.len() <= record.len()));
-        let _ = (field.signed(record, ByteOrder::Big), field.text(record, ByteOrder::Little));
+        let _ = field.slot.value(Record { bytes: record, order: ByteOrder::Big });
     }
     let mut texts = Texts::default();
     let release = Release::parse(&format.name);
     let kernel = Kernel { order: ByteOrder::Little, long_bytes: 8, release };
-    let mut decoder = Decoder::new(kernel, [outline], &Symbols::default(), &mut texts);
+    let id = format.id;
+    let mut decoder = Decoder::new(kernel, [format], &Symbols::default(), &mut texts);
     let mut typed = record.to_vec();
     if let Some(kind) = typed.get_mut(..2) {
-        kind.copy_from_slice(&format.id.to_le_bytes());
+        kind.copy_from_slice(&id.to_le_bytes());
     }
     let _ = decoder.decode(&typed, &mut texts);
 });

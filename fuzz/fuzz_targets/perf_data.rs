@@ -4,6 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::io::Read;
+use whylate_trace::internal::Compression;
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::{Reader, Selection};
 
@@ -37,7 +38,7 @@ fn check(error: &ParseError) {
 
 fuzz_target!(|input: &[u8]| {
     let source = Source::memory("fuzz", input).expect("memory can be read");
-    if source.compression() != parse::Compression::None {
+    if source.compression() != Compression::None {
         // A few bytes can be unpacked to any number.
         match source.stream(0) {
             Ok(stream) => drop(std::io::copy(&mut stream.take(UNPACKED_BYTES_MAX), &mut std::io::sink())),

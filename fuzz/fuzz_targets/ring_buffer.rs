@@ -8,13 +8,10 @@ use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 use std::sync::LazyLock;
 use whylate_core::CpuId;
-use whylate_trace::parse::bytes::ByteOrder;
-use whylate_trace::parse::format::Outline;
-use whylate_trace::parse::input::Input;
-use whylate_trace::parse::ring_buffer::{Cursor, Item, Merge, PageLayout, Pages, Wanted};
-use whylate_trace::parse::symbols::Symbols;
-use whylate_trace::parse::tracepoint::{Decoder, Kernel, Texts};
-use whylate_trace::parse::unpack::{Algorithm, Unpacker};
+use whylate_trace::internal::{
+    Algorithm, Cursor, Decoder, Input, Item, Kernel, Merge, Pages, Symbols, Texts, Unpacker, Wanted,
+};
+use whylate_trace::parse::{ByteOrder, EventFormat, PageLayout};
 
 macro_rules! formats {
     ($($system:literal / $event:literal),* $(,)?) => {
@@ -24,7 +21,7 @@ macro_rules! formats {
     };
 }
 
-static FORMATS: LazyLock<Vec<Outline>> = LazyLock::new(|| {
+static FORMATS: LazyLock<Vec<EventFormat>> = LazyLock::new(|| {
     formats![
         "sched" / "sched_switch",
         "sched" / "sched_wakeup",
@@ -42,7 +39,7 @@ static FORMATS: LazyLock<Vec<Outline>> = LazyLock::new(|| {
         "ftrace" / "kernel_stack",
     ]
     .iter()
-    .map(|(system, text)| Outline::parse(system, (*text).to_owned()).expect("a real format"))
+    .map(|(system, text)| EventFormat::parse(system, (*text).to_owned()).expect("a real format"))
     .collect()
 });
 

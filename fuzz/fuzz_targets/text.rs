@@ -3,6 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use whylate_trace::internal::Compression;
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::{Reader, Selection};
 
@@ -34,7 +35,7 @@ fn check(error: &ParseError) {
 fuzz_target!(|input: &[u8]| {
     let source = Source::memory("fuzz", input).expect("memory can be read");
     // What unpacks is for the target of perf.data.
-    if source.compression() != parse::Compression::None {
+    if source.compression() != Compression::None {
         return;
     }
     match parse::from_source(source) {

@@ -5,12 +5,11 @@
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 use whylate_trace::event::Symbol;
-use whylate_trace::parse::input::Input;
-use whylate_trace::parse::trace_dat;
+use whylate_trace::internal::{Input, open_trace_dat};
 use whylate_trace::reader::{Reader, Selection};
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(mut reader) = trace_dat::open(Input::memory(Path::new("fuzz.dat"), bytes)) else { return };
+    let Ok(mut reader) = open_trace_dat(Input::memory(Path::new("fuzz.dat"), bytes)) else { return };
     let (steps, middle) = read(&mut reader);
     // Each event and each error is something in the file; it may be packed.
     assert!(steps <= 64 + bytes.len() * 1200, "{steps} of {} bytes", bytes.len());

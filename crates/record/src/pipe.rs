@@ -8,8 +8,7 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use whylate_core::CpuId;
-use whylate_trace::parse::bytes::ByteOrder;
-use whylate_trace::parse::ring_buffer::PageLayout;
+use whylate_trace::parse::{ByteOrder, PageLayout};
 
 /// A file of tracefs whose content comes while it is read: `trace_pipe`, `trace_pipe_raw`.
 #[derive(Debug)]

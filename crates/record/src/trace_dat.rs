@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use whylate_core::CpuId;
-use whylate_trace::parse::bytes::ByteOrder;
+use whylate_trace::parse::ByteOrder;
 
 /// The option that says that the trace clock follows the table of CPUs.
 const OPTION_TRACE_CLOCK: u16 = 4;

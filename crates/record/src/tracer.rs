@@ -13,8 +13,7 @@ use whylate_core::{CpuId, CpuSet, Nanos, Warning};
 use whylate_host::HostRoot;
 use whylate_sys::schedule::{Scheduling, schedule_thread};
 use whylate_trace::event::{EventKind, TimerlatContext};
-use whylate_trace::parse::Source;
-use whylate_trace::parse::text::TextReader;
+use whylate_trace::parse::{Source, TextReader};
 use whylate_trace::reader::{Reader as _, Selection};
 use whylate_treat::{Change, Reading, Target};
 

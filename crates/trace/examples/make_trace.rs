@@ -12,8 +12,8 @@ mod builder;
 use builder::{File, Machine, Pages};
 use std::error::Error;
 use std::io::{BufWriter, Write};
-use whylate_trace::parse::bytes::ByteOrder;
-use whylate_trace::parse::unpack::Algorithm;
+use whylate_trace::internal::Algorithm;
+use whylate_trace::parse::ByteOrder;
 
 const MACHINE: Machine = Machine { order: ByteOrder::Little, long_bytes: 8, page_bytes: 4096 };
 const TEMPLATE_BYTES: u64 = 4 << 20;

@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::time::Instant;
 use whylate_trace::event::{Event, EventKind, Symbol};
 use whylate_trace::parse;
-use whylate_trace::parse::ring_buffer::directory;
 use whylate_trace::reader::{Reader, Selection};
 
 /// The name of the kind: what is before its fields in the debug output.
@@ -65,8 +64,7 @@ fn wanted() -> Result<Wanted, Box<dyn std::error::Error>> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Wanted { dump, kinds, names, selection, from_ns, first, path } = wanted()?;
     let begin = Instant::now();
-    let mut reader: Box<dyn Reader> =
-        if path.is_dir() { Box::new(directory::open(&path)?) } else { parse::open(&path)? };
+    let mut reader = parse::open(&path)?;
     let opened = begin.elapsed().as_secs_f64();
     reader.seek(from_ns, selection)?;
     let mut counts = BTreeMap::<String, u64>::new();

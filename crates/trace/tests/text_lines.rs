@@ -3,7 +3,7 @@
 mod render;
 
 use whylate_trace::event::{Event, EventKind};
-use whylate_trace::parse::{Source, text::TextReader};
+use whylate_trace::parse::{Source, TextReader};
 use whylate_trace::reader::Reader;
 
 fn reader(text: &str) -> TextReader {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use whylate_trace::event::{Event, EventKind};
-use whylate_trace::parse::{self, Source, text::TextReader};
+use whylate_trace::parse::{self, Source, TextReader};
 use whylate_trace::reader::{Reader, Selection};
 
 fn reader(text: impl Into<Vec<u8>>) -> TextReader {

@@ -13,7 +13,6 @@ use whylate_explain::{Export, Options, explain_kept};
 use whylate_report::explain as report;
 use whylate_report::terminal::Style;
 use whylate_store::assemble;
-use whylate_trace::parse::ring_buffer::directory;
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
 
@@ -42,7 +41,7 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
 
 /// Whether it is the directory of a run: a folder of raw pages is a trace.
 fn is_run(input: &Path) -> bool {
-    input.is_dir() && !directory::is(input)
+    input.is_dir() && !parse::is_folder(input)
 }
 
 fn options(arguments: &ExplainArguments) -> Options {

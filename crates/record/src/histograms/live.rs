@@ -17,13 +17,8 @@ use whylate_core::result::HistogramKind;
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
-use whylate_trace::parse::format::Outline;
-use whylate_trace::parse::input::Input;
-use whylate_trace::parse::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages, Parts};
-use whylate_trace::parse::symbols::Symbols;
-use whylate_trace::parse::tracepoint::{Decoder, Kernel, Release, Texts};
-use whylate_trace::parse::unpack::{Algorithm, Unpacker};
-use whylate_trace::reader::{Reader as _, TraceInfo};
+use whylate_trace::parse::{BufferReader, EventFormat, PageLayout};
+use whylate_trace::reader::Reader as _;
 
 /// Size of each CPU's ring.
 const RING_KIB: u32 = 4096;
@@ -46,8 +41,8 @@ const EVENTS: [&str; 6] = [
 #[derive(Debug)]
 struct Decoding {
     layout: PageLayout,
-    kernel: Kernel,
-    formats: Vec<Outline>,
+    release: String,
+    formats: Vec<EventFormat>,
     reader: BufferReader,
 }
 
@@ -173,49 +168,24 @@ impl Decoding {
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| RecordError::Read { path: path.clone(), source })?;
             let system = event.split('/').next().unwrap_or(event);
-            formats.push(Outline::parse(system, text).map_err(|error| unfit(path, error.to_string()))?);
+            formats.push(EventFormat::parse(system, text).map_err(|error| unfit(path, error.to_string()))?);
         }
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
-        let kernel = Kernel {
-            order: layout.order,
-            long_bytes: layout.commit_width,
-            release: Release::parse(&release),
-        };
-        Ok(Self { layout, kernel, reader: new_reader(kernel, &formats), formats })
+        let reader = BufferReader::live(layout, &release, formats.clone());
+        Ok(Self { layout, release, reader, formats })
     }
 
     /// Adds what the pages of each CPU hold.
     fn steps(&mut self, pages: Vec<(CpuId, Vec<u8>)>, steps: &mut Vec<Step>) -> Result<(), RecordError> {
-        let (mut inputs, mut cursors) = (Vec::new(), Vec::new());
-        for (cpu, pages) in pages.into_iter().filter(|(_, pages)| !pages.is_empty()) {
-            let input = Input::memory(Path::new("trace_pipe_raw"), pages);
-            let pages = Pages::plain(&input, 0, input.length(), self.layout.page_bytes)?;
-            cursors.push(Cursor::new(cpu, inputs.len(), self.layout, pages));
-            inputs.push(input);
-        }
         if self.reader.names().len() > NAMES_MAX {
-            self.reader = new_reader(self.kernel, &self.formats);
+            self.reader = BufferReader::live(self.layout, &self.release, self.formats.clone());
         }
-        self.reader.refill(inputs, cursors);
+        self.reader.refill(pages)?;
         while let Some(event) = self.reader.next()? {
             steps.extend(Step::of(&event, self.reader.names()));
         }
         Ok(())
     }
-}
-
-/// A reader without pages.
-fn new_reader(kernel: Kernel, formats: &[Outline]) -> BufferReader {
-    let (mut texts, symbols) = (Texts::default(), Symbols::default());
-    let decoder = Decoder::new(kernel, formats.iter().cloned(), &symbols, &mut texts);
-    BufferReader::new(Parts {
-        info: TraceInfo::default(),
-        merge: Merge::new(Vec::new(), Unpacker::new(Algorithm::None), Vec::new()),
-        decoder,
-        texts,
-        symbols,
-        clock: Clock::default(),
-    })
 }
 
 /// The pages that are there.

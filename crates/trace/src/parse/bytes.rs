@@ -55,7 +55,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 
 /// The number whose lowest `width` bytes are `value`, with its sign spread to all 64 bits.
 #[inline]
-pub fn sign_extended(value: u64, width: usize) -> i64 {
+pub(crate) fn sign_extended(value: u64, width: usize) -> i64 {
     match width {
         1 => i64::from(value as i8),
         2 => i64::from(value as i16),
@@ -66,8 +66,13 @@ pub fn sign_extended(value: u64, width: usize) -> i64 {
 
 /// The bytes before the first NUL, or all of them.
 #[inline]
-pub fn until_nul(bytes: &[u8]) -> &[u8] {
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.iter().position(|byte| *byte == 0).map_or(bytes, |end| &bytes[..end])
+}
+
+/// Bytes as text; what is no UTF-8 is replaced.
+pub(crate) fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 #[cfg(test)]

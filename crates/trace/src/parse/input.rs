@@ -4,7 +4,7 @@
 //! file's own length before memory is taken for it.
 
 use super::ParseError;
-use super::bytes::ByteOrder;
+use super::bytes::{ByteOrder, text};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -148,58 +148,31 @@ impl<'a> Scan<'a> {
         self.input
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
-        let mut buffer = [0; N];
-        self.input.fill(self.position, &mut buffer)?;
-        self.position += N as u64;
-        Ok(buffer)
+    fn number(&mut self, width: usize) -> Result<u64, ParseError> {
+        let mut buffer = [0; 8];
+        self.input.fill(self.position, &mut buffer[..width])?;
+        self.position += width as u64;
+        Ok(self.order.number(&buffer, 0, width).unwrap_or(0))
     }
 
     /// One byte.
-    ///
-    /// # Errors
-    /// As [`Input::fill`].
-    pub fn u8(&mut self) -> Result<u8, ParseError> {
-        Ok(self.array::<1>()?[0])
+    pub(crate) fn u8(&mut self) -> Result<u8, ParseError> {
+        self.number(1).map(|value| value as u8)
     }
 
     /// Two bytes.
-    ///
-    /// # Errors
-    /// As [`Input::fill`].
-    pub fn u16(&mut self) -> Result<u16, ParseError> {
-        let bytes = self.array::<2>()?;
-        Ok(if self.order == ByteOrder::Little {
-            u16::from_le_bytes(bytes)
-        } else {
-            u16::from_be_bytes(bytes)
-        })
+    pub(crate) fn u16(&mut self) -> Result<u16, ParseError> {
+        self.number(2).map(|value| value as u16)
     }
 
     /// Four bytes.
-    ///
-    /// # Errors
-    /// As [`Input::fill`].
-    pub fn u32(&mut self) -> Result<u32, ParseError> {
-        let bytes = self.array::<4>()?;
-        Ok(if self.order == ByteOrder::Little {
-            u32::from_le_bytes(bytes)
-        } else {
-            u32::from_be_bytes(bytes)
-        })
+    pub(crate) fn u32(&mut self) -> Result<u32, ParseError> {
+        self.number(4).map(|value| value as u32)
     }
 
     /// Eight bytes.
-    ///
-    /// # Errors
-    /// As [`Input::fill`].
-    pub fn u64(&mut self) -> Result<u64, ParseError> {
-        let bytes = self.array::<8>()?;
-        Ok(if self.order == ByteOrder::Little {
-            u64::from_le_bytes(bytes)
-        } else {
-            u64::from_be_bytes(bytes)
-        })
+    pub(crate) fn u64(&mut self) -> Result<u64, ParseError> {
+        self.number(8)
     }
 
     /// `length` bytes.
@@ -229,9 +202,7 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// As [`Input::fill`].
     pub fn text(&mut self, length: u64) -> Result<String, ParseError> {
-        let bytes = self.bytes(length)?;
-        Ok(String::from_utf8(bytes)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        self.bytes(length).map(text)
     }
 
     /// A text that ends with NUL.
@@ -240,18 +211,18 @@ impl<'a> Scan<'a> {
     /// As [`Input::fill`], and [`ParseError::Damaged`] when there is no NUL within 64 KiB.
     pub fn terminated(&mut self) -> Result<String, ParseError> {
         let begin = self.position;
-        let mut text = Vec::new();
+        let mut found = Vec::new();
         loop {
             let left = self.input.length.saturating_sub(self.position).min(256);
             let block = self.input.bytes(self.position, left.max(1))?;
             if let Some(end) = block.iter().position(|byte| *byte == 0) {
-                text.extend_from_slice(&block[..end]);
+                found.extend_from_slice(&block[..end]);
                 self.position += end as u64 + 1;
-                return Ok(String::from_utf8_lossy(&text).into_owned());
+                return Ok(text(found));
             }
-            text.extend_from_slice(&block);
+            found.extend_from_slice(&block);
             self.position += block.len() as u64;
-            if text.len() > TEXT_BYTES_MAX {
+            if found.len() > TEXT_BYTES_MAX {
                 return Err(self.input.damaged(begin, "a text that does not end"));
             }
         }

@@ -1,21 +1,35 @@
 //! Readers of trace files. Nothing here touches the machine; a file is a sequence of bytes.
+//!
+//! | to add | files |
+//! |---|---|
+//! | an event of the kernel | a row in `events/table.rs` |
+//! | a style of text | what cuts its lines, in a file of its own in `text/`, and an entry in `STYLES` of `text/machine.rs` |
+//! | a binary format | a [`Reader`](crate::reader::Reader) in a folder of its own, and its first bytes in `open.rs`; records of tracepoints are decoded by `tracepoint/` |
 
-pub mod bytes;
+pub(crate) mod bytes;
 mod error;
-pub mod format;
-pub mod input;
+mod events;
+pub(crate) mod format;
+pub(crate) mod input;
 mod lines;
+mod metadata;
 mod open;
-pub mod perf_data;
-pub mod ring_buffer;
-mod source;
-pub mod symbols;
-pub mod text;
-pub mod trace_dat;
-pub mod tracepoint;
-pub mod unpack;
+mod perf_data;
+mod printk;
+pub(crate) mod ring_buffer;
+pub(crate) mod source;
+pub(crate) mod symbols;
+mod text;
+pub(crate) mod texts;
+pub(crate) mod trace_dat;
+pub(crate) mod tracepoint;
+pub(crate) mod unpack;
 mod zstandard;
 
+pub use bytes::ByteOrder;
 pub use error::ParseError;
+pub use format::EventFormat;
 pub use open::{from_source, open};
-pub use source::{Compression, Source};
+pub use ring_buffer::{BufferReader, PageLayout, directory::is as is_folder};
+pub use source::Source;
+pub use text::TextReader;

@@ -3,7 +3,7 @@
 use super::input::Input;
 use super::ring_buffer::directory;
 use super::text::TextReader;
-use super::{ParseError, Source, perf_data, trace_dat};
+use super::{ParseError, Source, metadata, perf_data, trace_dat};
 use crate::reader::Reader;
 use std::io::Read;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub fn from_source(source: Source) -> Result<Box<dyn Reader>, ParseError> {
         return Err(foreign("it is empty".to_owned()));
     }
     let binary = || Input::file(source.unpacked()?, source.path());
-    if head.starts_with(&trace_dat::MAGIC) {
+    if head.starts_with(&metadata::MAGIC) {
         return Ok(Box::new(trace_dat::open(binary()?)?));
     }
     if head.starts_with(&perf_data::MAGIC) || head.starts_with(&perf_data::MAGIC_SWAPPED) {

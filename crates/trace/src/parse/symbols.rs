@@ -1,6 +1,7 @@
 //! The functions of a kernel: `/proc/kallsyms`.
 
 use super::ParseError;
+use super::bytes::text;
 use super::input::Input;
 use super::unpack::{Algorithm, Unpacker};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 /// A function may be this long; an address further behind a symbol belongs to none that is known.
 const DISTANCE_MAX: u64 = 1 << 20;
 
-/// Where a file has its symbols.
+/// Where a file has its symbols, or something else that may be packed.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// The file, or what a part of it was unpacked to.
@@ -116,18 +117,19 @@ impl Symbols {
 }
 
 impl Place {
+    /// The bytes there, unpacked.
+    pub(crate) fn unpacked(&self) -> Result<Vec<u8>, ParseError> {
+        let bytes = self.input.bytes(self.offset, self.bytes)?;
+        let Some((algorithm, length)) = self.packed else { return Ok(bytes) };
+        let mut unpacked = Vec::new();
+        let done = Unpacker::new(algorithm).unpack(&bytes, length, &mut unpacked);
+        done.map_err(|message| self.input.damaged(self.offset, message)).map(|()| unpacked)
+    }
+
     fn read(&self) -> Result<Table, ParseError> {
-        let mut bytes = self.input.bytes(self.offset, self.bytes)?;
-        if let Some((algorithm, length)) = self.packed {
-            let packed = std::mem::take(&mut bytes);
-            let done = Unpacker::new(algorithm).unpack(&packed, length, &mut bytes);
-            done.map_err(|message| self.input.damaged(self.offset, message))?;
-        }
+        let mut bytes = self.unpacked()?;
         bytes.drain(..self.head_bytes.min(bytes.len()));
-        Ok(Table::new(
-            String::from_utf8(bytes)
-                .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
-        ))
+        Ok(Table::new(text(bytes)))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Makes trace.dat files and raw pages as kernels and trace-cmd write them: any byte order, word size and page size.
 
 use std::io::Write;
-use whylate_trace::parse::bytes::ByteOrder;
-use whylate_trace::parse::unpack::Algorithm;
+use whylate_trace::internal::Algorithm;
+use whylate_trace::parse::ByteOrder;
 
 /// Ids of the events that are made.
 pub(crate) const SWITCH: u16 = 300;

@@ -4,10 +4,8 @@ use crate::builder::{KALLSYMS, pack};
 use crate::golden::fixture;
 use crate::made::{LITTLE, file, read};
 use whylate_trace::event::Symbol;
+use whylate_trace::internal::{Algorithm, Input, open_trace_dat};
 use whylate_trace::parse::ParseError;
-use whylate_trace::parse::input::Input;
-use whylate_trace::parse::trace_dat;
-use whylate_trace::parse::unpack::Algorithm;
 use whylate_trace::reader::Reader;
 
 /// Reads to the end, over errors; how many events and errors there were.
@@ -115,7 +113,7 @@ fn a_real_file_cut_off_is_refused() {
     let bytes = std::fs::read(fixture("events-rt-6.1.dat")).unwrap();
     for length in [20, 1000, 300_000, 946_482, 1_082_574, 1_082_600] {
         let input = Input::memory(std::path::Path::new("cut.dat"), bytes[..length].to_vec());
-        let error = trace_dat::open(input).expect_err("a cut file was opened").to_string();
+        let error = open_trace_dat(input).expect_err("a cut file was opened").to_string();
         assert!(error.starts_with("cut.dat: at byte "), "{length}: {error}");
     }
 }

@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
 use whylate_trace::event::{Event, EventKind, Symbol, Task, TaskState, Vector};
-use whylate_trace::parse::input::Input;
-use whylate_trace::parse::ring_buffer::BufferReader;
-use whylate_trace::parse::trace_dat;
+use whylate_trace::internal::{Input, open_trace_dat};
+use whylate_trace::parse::BufferReader;
 use whylate_trace::reader::Reader;
 
 /// A file of `fixtures/traces`.
@@ -28,7 +27,7 @@ pub(crate) fn unpacked(name: &str) -> Vec<u8> {
 
 /// A reader of a trace.dat among the fixtures.
 pub(crate) fn open(name: &str) -> BufferReader {
-    trace_dat::open(Input::open(&fixture(name)).unwrap()).unwrap()
+    open_trace_dat(Input::open(&fixture(name)).unwrap()).unwrap()
 }
 
 /// All events.

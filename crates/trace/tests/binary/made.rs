@@ -6,19 +6,15 @@ use crate::golden::events;
 use proptest::prelude::*;
 use std::path::Path;
 use whylate_trace::event::{Event, EventKind, Symbol, TaskState};
-use whylate_trace::parse::ParseError;
-use whylate_trace::parse::bytes::ByteOrder;
-use whylate_trace::parse::input::Input;
-use whylate_trace::parse::ring_buffer::BufferReader;
-use whylate_trace::parse::trace_dat;
-use whylate_trace::parse::unpack::Algorithm;
+use whylate_trace::internal::{Algorithm, Input, open_trace_dat};
+use whylate_trace::parse::{BufferReader, ByteOrder, ParseError};
 use whylate_trace::reader::{Reader, Selection};
 
 pub(crate) const LITTLE: Machine = Machine { order: ByteOrder::Little, long_bytes: 8, page_bytes: 4096 };
 const BIG: Machine = Machine { order: ByteOrder::Big, long_bytes: 4, page_bytes: 8192 };
 
 pub(crate) fn read(bytes: Vec<u8>) -> Result<BufferReader, ParseError> {
-    trace_dat::open(Input::memory(Path::new("made.dat"), bytes))
+    open_trace_dat(Input::memory(Path::new("made.dat"), bytes))
 }
 
 /// A few events of each kind on one CPU.

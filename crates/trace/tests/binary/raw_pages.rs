@@ -2,7 +2,7 @@
 
 use crate::golden::{events, fixture, unpacked};
 use whylate_trace::event::{Context, Event, EventKind};
-use whylate_trace::parse::ring_buffer::directory;
+use whylate_trace::internal::open_folder;
 use whylate_trace::reader::{Reader, Selection};
 
 /// The flags as tracefs shows them: `dNh2.`; what the model does not have is left as the text has it.
@@ -65,7 +65,7 @@ fn name(reader: &dyn Reader, event: &Event) -> Option<String> {
 
 #[track_caller]
 fn agrees(folder: &str) -> usize {
-    let mut reader = directory::open(&fixture(folder)).unwrap();
+    let mut reader = open_folder(&fixture(folder)).unwrap();
     let events = events(&mut reader);
     let text = String::from_utf8(unpacked(&format!("{folder}/trace.txt.zst"))).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
@@ -100,7 +100,7 @@ fn sub_buffers_of_16_kib_agree_too() {
 
 #[test]
 fn the_folder_tells_clock_and_kernel() {
-    let reader = directory::open(&fixture("raw-6.18-4k")).unwrap();
+    let reader = open_folder(&fixture("raw-6.18-4k")).unwrap();
     let info = reader.info();
     assert_eq!((info.clock.as_deref(), info.format.as_str()), (Some("mono"), "ring-buffer pages"));
     assert!(info.kernel.as_deref().is_some_and(|kernel| kernel.starts_with("6.18")), "{info:?}");
@@ -109,7 +109,7 @@ fn the_folder_tells_clock_and_kernel() {
 
 #[test]
 fn what_finds_wakeups_is_selected_in_order() {
-    let mut reader = directory::open(&fixture("raw-6.18-4k")).unwrap();
+    let mut reader = open_folder(&fixture("raw-6.18-4k")).unwrap();
     let all = events(&mut reader);
     reader.seek(None, Selection::Wakeups).unwrap();
     let selected = events(&mut reader);
@@ -136,21 +136,21 @@ fn what_finds_wakeups_is_selected_in_order() {
 #[test]
 fn a_folder_without_pages_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let error = directory::open(folder.path()).unwrap_err().to_string();
+    let error = open_folder(folder.path()).unwrap_err().to_string();
     assert!(error.contains("header_page"), "{error}");
     std::fs::create_dir(folder.path().join("events")).unwrap();
     let page = fixture("raw-6.18-4k").join("events/header_page");
     std::fs::copy(page, folder.path().join("events/header_page")).unwrap();
-    let error = directory::open(folder.path()).unwrap_err().to_string();
+    let error = open_folder(folder.path()).unwrap_err().to_string();
     assert!(error.contains("cpuN.raw"), "{error}");
     std::fs::write(folder.path().join("cpu0.raw"), [0; 100]).unwrap();
-    let error = directory::open(folder.path()).unwrap_err().to_string();
+    let error = open_folder(folder.path()).unwrap_err().to_string();
     assert!(error.contains("100 bytes"), "{error}");
 }
 
 #[test]
 fn commands_are_learned_from_switches_alike_in_each_pass() {
-    let mut reader = directory::open(&fixture("raw-6.18-4k")).unwrap();
+    let mut reader = open_folder(&fixture("raw-6.18-4k")).unwrap();
     let first = events(&mut reader);
     assert!(first.iter().filter(|event| event.command.is_some()).count() > first.len() / 2);
     reader.seek(None, Selection::All).unwrap();
@@ -165,7 +165,7 @@ fn folders_are_opened_as_any_trace() {
 
 #[test]
 fn the_model_has_a_word_for_what_was_recorded() {
-    let mut reader = directory::open(&fixture("raw-6.18-4k")).unwrap();
+    let mut reader = open_folder(&fixture("raw-6.18-4k")).unwrap();
     let events = events(&mut reader);
     let others = events.iter().filter_map(|event| match event.kind {
         EventKind::Other { name, .. } => Some(reader.names().text(name)),

@@ -1,6 +1,10 @@
-use crate::parse::bytes::ByteOrder;
-use crate::parse::format::{EventFormat, FormatError, Placement, fields};
+use super::*;
+use crate::parse::bytes::{ByteOrder, until_nul};
 use proptest::prelude::*;
+
+fn switch() -> Vec<Field> {
+    EventFormat::parse("sched", SWITCH.to_owned()).unwrap().fields().unwrap()
+}
 
 const SWITCH: &str = "name: sched_switch
 ID: 372
@@ -24,72 +28,75 @@ print fmt: \"field:%d\", REC->field
 
 #[test]
 fn a_format_file_is_understood() {
-    let format = EventFormat::parse("sched", SWITCH).unwrap();
+    let format = EventFormat::parse("sched", SWITCH.to_owned()).unwrap();
     assert_eq!((format.full_name().as_str(), format.id), ("sched:sched_switch", 372));
-    assert_eq!(format.fields.len(), 11);
-    let field = |name: &str| format.field(name).unwrap();
-    assert_eq!((field("prev_comm").offset, field("prev_comm").elements), (8, Some(16)));
-    assert_eq!(field("next_comm").placement, Placement::DataLocation);
-    assert_eq!(field("next_comm").type_name, "char");
-    assert_eq!(field("values").placement, Placement::RelativeLocation);
-    assert_eq!((field("args").elements, field("args").element_size()), (Some(6), Some(8)));
-    assert_eq!((field("function").type_name.as_str(), field("function").array), ("void *", false));
-    assert_eq!(field("comm").elements, Some(16));
-    assert_eq!((field("buf").size, field("buf").elements, field("buf").array), (0, None, true));
-    assert!(format.field("never").is_none());
+    let fields = switch();
+    assert_eq!(fields.len(), 11);
+    let field = |name: &str| slot(&fields, name);
+    let of = |offset, size, signed, place| Slot { offset, size, signed, place };
+    assert_eq!(field("prev_comm"), of(8, 16, false, Place::Array));
+    assert_eq!(field("prev_state"), of(24, 8, true, Place::Number));
+    assert_eq!(field("next_comm").place, Place::DataLocation);
+    assert_eq!(field("values").place, Place::RelativeLocation);
+    assert_eq!(field("args"), of(40, 48, false, Place::Array));
+    assert_eq!(field("function"), of(88, 8, false, Place::Number));
+    assert_eq!(field("comm"), of(96, 16, true, Place::Array));
+    assert_eq!(field("buf"), of(112, 0, false, Place::Array));
+    assert_eq!(field("never"), Slot::default());
 }
 
 #[test]
 fn values_are_read_by_offset_in_both_orders() {
-    let format = EventFormat::parse("sched", SWITCH).unwrap();
+    let fields = switch();
     let mut record = vec![0u8; 120];
     record[8..12].copy_from_slice(b"init");
     record[24..32].copy_from_slice(&(-2i64).to_le_bytes());
     record[32..36].copy_from_slice(&(5u32 << 16 | 112).to_le_bytes());
     record[112..117].copy_from_slice(b"bash\0");
-    let order = ByteOrder::Little;
-    let field = |name: &str| format.field(name).unwrap();
-    assert_eq!(field("prev_comm").text(&record, order).unwrap(), "init");
-    assert_eq!(field("prev_state").signed(&record, order), Some(-2));
-    assert_eq!(field("next_comm").text(&record, order).unwrap(), "bash");
-    assert_eq!(field("buf").bytes(&record, order).unwrap(), b"bash\0\0\0\0");
+    let little = Record { bytes: &record, order: ByteOrder::Little };
+    let text = |name: &str| slot(&fields, name).bytes(little).map(until_nul);
+    assert_eq!(text("prev_comm"), Some(&b"init"[..]));
+    assert_eq!(slot(&fields, "prev_state").value(little), Some(-2i64 as u64));
+    assert_eq!(text("next_comm"), Some(&b"bash"[..]));
+    assert_eq!(slot(&fields, "buf").bytes(little), Some(&b"bash\0\0\0\0"[..]));
     record[4..8].copy_from_slice(&7i32.to_be_bytes());
-    assert_eq!(field("common_pid").signed(&record, ByteOrder::Big), Some(7));
+    let big = Record { bytes: &record, order: ByteOrder::Big };
+    assert_eq!(slot(&fields, "common_pid").value(big), Some(7));
 }
 
 #[test]
 fn relative_locations_count_from_the_end_of_the_field() {
-    let format = EventFormat::parse("sched", SWITCH).unwrap();
     let mut record = vec![0u8; 64];
     record[36..40].copy_from_slice(&(8u32 << 16 | 4).to_be_bytes());
     record[44..52].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
-    let values = format.field("values").unwrap().bytes(&record, ByteOrder::Big);
+    let values = slot(&switch(), "values").bytes(Record { bytes: &record, order: ByteOrder::Big });
     assert_eq!(values, Some(&[1u8, 2, 3, 4, 5, 6, 7, 8][..]));
 }
 
 #[test]
 fn short_records_have_no_value() {
-    let format = EventFormat::parse("sched", SWITCH).unwrap();
-    let record = [0xffu8; 36];
-    for name in ["next_comm", "values", "args", "function", "buf"] {
-        assert!(format.field(name).unwrap().bytes(&record, ByteOrder::Little).is_none(), "{name}");
+    let record = Record { bytes: &[0xffu8; 36], order: ByteOrder::Little };
+    for name in ["next_comm", "values", "args", "buf"] {
+        assert_eq!(slot(&switch(), name).bytes(record), None, "{name}");
     }
+    assert_eq!(slot(&switch(), "function").value(record), None);
 }
 
 #[test]
 fn what_is_no_format_is_refused() {
-    assert_eq!(EventFormat::parse("", "ID: 1\n"), Err(FormatError::NoName));
+    assert_eq!(EventFormat::parse("", "ID: 1\n".to_owned()), Err(FormatError::NoName));
     let no_id = Err(FormatError::NoId { event: "x".into() });
-    assert_eq!(EventFormat::parse("", "name: x\nID: 70000\n"), no_id);
+    assert_eq!(EventFormat::parse("", "name: x\nID: 70000\n".to_owned()), no_id);
     let text = "name: x\nID: 7\nformat:\n\tfield:int a;\toffset:x;\tsize:4;\tsigned:1;\n";
-    assert!(matches!(EventFormat::parse("", text), Err(FormatError::Field { .. })));
+    assert!(matches!(fields(text), Err(FormatError::Field { .. })));
 }
 
 #[test]
 fn the_page_header_is_read_by_the_same_rules() {
     let text = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\tfield: local_t commit;\toffset:8;\tsize:4;\tsigned:1;\n\tfield: char data;\toffset:12;\tsize:4084;\tsigned:1;\n";
     let fields = fields(text).unwrap();
-    let sizes: Vec<_> = fields.iter().map(|field| (field.name.as_str(), field.offset, field.size)).collect();
+    let sizes: Vec<_> =
+        fields.iter().map(|field| (field.name.as_str(), field.slot.offset, field.slot.size)).collect();
     assert_eq!(sizes, [("timestamp", 0, 8), ("commit", 8, 4), ("data", 12, 4084)]);
 }
 
@@ -97,10 +104,10 @@ proptest! {
     #[test]
     fn no_text_panics(text in "\\PC{0,200}", record in proptest::collection::vec(any::<u8>(), 0..80)) {
         let wrapped = format!("name: x\nID: 7\nfield:{text}; offset:3; size:4; signed:1;\n");
-        if let Ok(format) = EventFormat::parse("s", &wrapped) {
-            for field in &format.fields {
-                let _ = field.signed(&record, ByteOrder::Big);
-                let _ = field.text(&record, ByteOrder::Little);
+        if let Ok(Ok(fields)) = EventFormat::parse("s", wrapped).map(|format| format.fields()) {
+            for field in &fields {
+                let _ = field.slot.value(Record { bytes: &record, order: ByteOrder::Big });
+                let _ = field.slot.bytes(Record { bytes: &record, order: ByteOrder::Little });
             }
         }
     }

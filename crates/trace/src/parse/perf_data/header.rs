@@ -8,9 +8,9 @@ use crate::parse::input::Input;
 use std::collections::HashMap;
 
 /// First bytes of a file of a little-endian machine.
-pub const MAGIC: [u8; 8] = *b"PERFILE2";
+pub(in crate::parse) const MAGIC: [u8; 8] = *b"PERFILE2";
 /// The same number on a big-endian machine.
-pub const MAGIC_SWAPPED: [u8; 8] = *b"2ELIFREP";
+pub(in crate::parse) const MAGIC_SWAPPED: [u8; 8] = *b"2ELIFREP";
 /// Bytes of the header; a shorter one is that of a stream without sections.
 const HEADER_BYTES: u64 = 104;
 /// Bytes of the first version of `perf_event_attr`.

@@ -16,16 +16,17 @@ mod records;
 mod sample;
 #[cfg(test)]
 mod tests;
-mod tracing;
 
 use super::ParseError;
 use super::bytes::{ByteOrder, until_nul};
 use super::input::Input;
-use super::tracepoint::{Decoder, Kernel, Release, Texts};
+use super::metadata::{self, Head, Metadata};
+use super::texts::Texts;
+use super::tracepoint::Decoder;
 use crate::event::{Context, Event, EventKind, Frames, Name, Names, Symbol};
 use crate::reader::{Reader, Selection, TraceInfo};
-use header::{Attribute, Header};
-pub use header::{MAGIC, MAGIC_SWAPPED};
+use header::{Attribute, Header, Section};
+pub(super) use header::{MAGIC, MAGIC_SWAPPED};
 use kernel::{KernelSymbols, Places};
 use order::Order;
 use records::{Records, kind};
@@ -38,7 +39,7 @@ const THREADS_MAX: usize = 1 << 22;
 const ROUNDS_MAX: usize = 1 << 16;
 
 /// A reader of perf.data.
-pub struct PerfDataReader {
+pub(super) struct PerfDataReader {
     input: Input,
     header: Header,
     records: Records,
@@ -67,7 +68,7 @@ pub struct PerfDataReader {
 /// # Errors
 /// [`ParseError::Foreign`] when it has no tracepoints; [`ParseError::Damaged`] when it is damaged or truncated, was
 /// recorded to a pipe, or without times or CPUs; [`ParseError::Read`] when it cannot be read.
-pub fn open(input: Input) -> Result<PerfDataReader, ParseError> {
+pub(super) fn open(input: Input) -> Result<PerfDataReader, ParseError> {
     open_with(input, &Places::of_this_machine())
 }
 
@@ -78,7 +79,7 @@ fn open_with(input: Input, places: &Places) -> Result<PerfDataReader, ParseError
         let found = "a perf.data without tracepoints".to_owned();
         return Err(ParseError::Foreign { path: input.path().to_owned(), found });
     };
-    let tracing = tracing::Tracing::read(&input, section, header.order)?;
+    let (tracing, long_bytes) = tracing(&input, section, header.order)?;
     if header.attributes.iter().any(|attribute| !attribute.layout.has_time_and_cpu()) {
         return Err(input.damaged(16, "samples have no time or no CPU: record with `perf record -T -a`"));
     }
@@ -86,7 +87,7 @@ fn open_with(input: Input, places: &Places) -> Result<PerfDataReader, ParseError
         let format = tracing.formats.iter().find(|format| u64::from(format.id) == id)?;
         Some(format.full_name())
     });
-    let symbols = KernelSymbols::new(tracing.symbols, header.build_id.as_deref(), places);
+    let symbols = KernelSymbols::new(tracing.symbols.clone(), header.build_id.as_deref(), places);
     let has_chains = header.attributes.iter().any(|attribute| attribute.layout.has_chains());
     let remarks = if has_chains && symbols.are_unknown() { vec![unnamed(&header)] } else { Vec::new() };
     let info = TraceInfo {
@@ -99,15 +100,8 @@ fn open_with(input: Input, places: &Places) -> Result<PerfDataReader, ParseError
         remarks,
         ..TraceInfo::default()
     };
-    let mut texts = Texts::default();
-    texts.printk = tracing.printk;
-    texts.learn_commands(&tracing.commands);
-    let kernel = Kernel {
-        order: header.order,
-        long_bytes: tracing.long_bytes,
-        release: header.release.as_deref().and_then(Release::parse),
-    };
-    let mut decoder = Decoder::new(kernel, tracing.formats, &symbols.unmoved(), &mut texts);
+    let release = header.release.as_deref();
+    let (mut decoder, mut texts) = tracing.decoder(header.order, long_bytes, release, &symbols.unmoved());
     let mut wakeups = vec![false; 1 << 16];
     for id in decoder.wakeups(&mut texts) {
         wakeups[usize::from(id)] = true;
@@ -131,6 +125,21 @@ fn open_with(input: Input, places: &Places) -> Result<PerfDataReader, ParseError
         from_ns: 0,
         ended: false,
     })
+}
+
+/// What perf copied of tracefs, in the form that trace.dat began with, and the bytes of a `long`.
+fn tracing(input: &Input, section: Section, order: ByteOrder) -> Result<(Metadata, usize), ParseError> {
+    let mut scan = input.scan(section.offset, order);
+    if scan.bytes(metadata::MAGIC.len() as u64)? != metadata::MAGIC {
+        return Err(input.damaged(section.offset, "the description of the tracepoints is expected here"));
+    }
+    let head = Head::read(&mut scan)?;
+    let mut tracing = Metadata::read(&mut scan)?;
+    let has_commands = head.version.split_once('.').is_some_and(|(_, minor)| minor >= "6");
+    if has_commands && scan.position < section.offset.saturating_add(section.bytes) {
+        tracing.commands(&mut scan)?;
+    }
+    Ok((tracing, head.long_bytes))
 }
 
 /// The layout of all samples, when the events agree or samples do not tell which one they are of.
@@ -245,7 +254,7 @@ impl PerfDataReader {
         if self.selection == Selection::All {
             let frames: Vec<Symbol> = kernel_frames(sample.chain, order).map(Symbol::Address).collect();
             if !frames.is_empty() {
-                let kind = EventKind::Stack { frames: self.texts.stack(frames) };
+                let kind = EventKind::Stack { frames: self.texts.stack(&frames) };
                 self.order.push(Event { kind, ..event });
             }
         }

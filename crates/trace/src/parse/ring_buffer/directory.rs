@@ -11,13 +11,14 @@
 //!
 //! Files of the traced machine's byte order are recognised by the pages' headers.
 
-use super::{BufferReader, Cursor, Merge, PageLayout, Pages, Parts};
+use super::{BufferReader, Cursor, Merge, PageLayout, Pages};
 use crate::parse::ParseError;
-use crate::parse::bytes::ByteOrder;
-use crate::parse::format::{FormatError, Outline};
+use crate::parse::bytes::{ByteOrder, text};
+use crate::parse::format::{EventFormat, FormatError};
 use crate::parse::input::Input;
+use crate::parse::metadata::Metadata;
+use crate::parse::printk::PrintkFormats;
 use crate::parse::symbols::Symbols;
-use crate::parse::tracepoint::{Decoder, Kernel, PrintkFormats, Release, Texts};
 use crate::parse::unpack::{Algorithm, Unpacker};
 use crate::reader::TraceInfo;
 use std::io::ErrorKind;
@@ -41,7 +42,8 @@ pub fn is(path: &Path) -> bool {
 /// [`ParseError::Read`] when one cannot be read.
 pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
     let header = path.join("events/header_page");
-    let text = optional(&header)?.ok_or_else(|| foreign(path, "a folder without `events/header_page`"))?;
+    let header_page =
+        optional(&header)?.ok_or_else(|| foreign(path, "a folder without `events/header_page`"))?;
     let files = raw_files(path)?;
     if files.is_empty() {
         return Err(foreign(path, "a folder without raw pages (`cpuN.raw`)"));
@@ -51,7 +53,7 @@ pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
         inputs.push(Input::open(file)?);
     }
     let layout = |order| {
-        PageLayout::parse(&text, order).map_err(|message| ParseError::Damaged {
+        PageLayout::parse(&header_page, order).map_err(|message| ParseError::Damaged {
             path: header.clone(),
             offset: 0,
             message,
@@ -65,31 +67,26 @@ pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
         let pages = Pages::plain(input, 0, input.length(), layout.page_bytes)?;
         cursors.push(Cursor::new(*cpu, place, layout, pages));
     }
-    let formats = formats(path)?;
-    let symbols = Symbols::parse(optional(&path.join("kallsyms"))?.unwrap_or_default());
+    let file = |name: &str| optional(&path.join(name)).map(Option::unwrap_or_default);
+    let metadata = Metadata {
+        formats: formats(path)?,
+        symbols: Symbols::parse(file("kallsyms")?),
+        printk: PrintkFormats::parse(&file("printk_formats")?),
+        commands: file("saved_cmdlines")?,
+        header_page,
+    };
     let release = optional(&path.join("osrelease"))?.map(|release| release.trim().to_owned());
-    let clock = optional(&path.join("trace_clock"))?.unwrap_or_default();
-    let (name, clock, resolution_ns) = crate::parse::trace_dat::selected_clock(&clock);
+    let (name, clock, resolution_ns) = crate::parse::trace_dat::selected_clock(&file("trace_clock")?);
     let info = TraceInfo {
         format: "ring-buffer pages".to_owned(),
         clock: name,
-        kernel: release.clone(),
-        cpus: None,
+        kernel: release,
         resolution_ns,
-        recorded: formats.iter().map(Outline::full_name).collect(),
+        recorded: metadata.recorded(),
         ..TraceInfo::default()
     };
-    let mut texts = Texts::default();
-    texts.printk = PrintkFormats::parse(&optional(&path.join("printk_formats"))?.unwrap_or_default());
-    texts.learn_commands(&optional(&path.join("saved_cmdlines"))?.unwrap_or_default());
-    let kernel = Kernel {
-        order: layout.order,
-        long_bytes: layout.commit_width,
-        release: release.as_deref().and_then(Release::parse),
-    };
-    let decoder = Decoder::new(kernel, formats, &symbols, &mut texts);
     let merge = Merge::new(inputs, Unpacker::new(Algorithm::None), cursors);
-    Ok(BufferReader::new(Parts { info, merge, decoder, texts, symbols, clock }))
+    Ok(BufferReader::new(info, layout, merge, metadata, clock))
 }
 
 fn foreign(path: &Path, found: &str) -> ParseError {
@@ -114,7 +111,7 @@ fn optional(path: &Path) -> Result<Option<String>, ParseError> {
         return Err(ParseError::Damaged { path: path.to_owned(), offset: 0, message });
     }
     let bytes = std::fs::read(path).map_err(|error| failed(path, error))?;
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    Ok(Some(text(bytes)))
 }
 
 /// Names in a folder, sorted; none when there is no such folder.
@@ -171,7 +168,7 @@ fn filled_pages(inputs: &[Input], layout: &PageLayout) -> usize {
 }
 
 /// The formats of all events.
-fn formats(path: &Path) -> Result<Vec<Outline>, ParseError> {
+fn formats(path: &Path) -> Result<Vec<EventFormat>, ParseError> {
     let events = path.join("events");
     let mut formats = Vec::new();
     for system in names(&events)? {
@@ -183,9 +180,9 @@ fn formats(path: &Path) -> Result<Vec<Outline>, ParseError> {
                     offset: 0,
                     message: error.to_string(),
                 };
-                let outline = Outline::parse(&system, text).map_err(damaged)?;
+                let outline = EventFormat::parse(&system, text).map_err(damaged)?;
                 // Such a folder is made by hand: what is wrong with a file in it is told at once.
-                outline.format().map_err(damaged)?;
+                outline.fields().map_err(damaged)?;
                 formats.push(outline);
             }
         }

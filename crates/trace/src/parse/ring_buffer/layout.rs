@@ -10,7 +10,7 @@ const MISSED_STORED: u64 = 1 << 30;
 /// The number of bytes of data in the page.
 const COMMITTED: u64 = (1 << 27) - 1;
 /// Pages (sub-buffers) are at most this big.
-pub const PAGE_BYTES_MAX: usize = 16 << 20;
+pub(in crate::parse) const PAGE_BYTES_MAX: usize = 16 << 20;
 
 /// Layout of the pages of a ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,26 +50,22 @@ impl PageLayout {
             fields
                 .iter()
                 .find(|field| field.name == name)
+                .map(|field| (field.slot.offset as usize, field.slot.size as usize))
                 .ok_or_else(|| format!("header_page has no `{name}`"))
         };
         let (time, commit, data) = (field("timestamp")?, field("commit")?, field("data")?);
-        let page_bytes = data.offset + data.size;
-        let plausible = (time.offset, time.size) == (0, 8)
-            && matches!(commit.size, 4 | 8)
-            && commit.offset >= 8
-            && data.offset >= commit.offset + commit.size
-            && data.offset < page_bytes
+        let (commit_offset, commit_width) = commit;
+        let page_bytes = data.0 + data.1;
+        let plausible = time == (0, 8)
+            && matches!(commit_width, 4 | 8)
+            && commit_offset >= 8
+            && data.0 >= commit_offset + commit_width
+            && data.0 < page_bytes
             && page_bytes <= PAGE_BYTES_MAX;
         if !plausible {
             return Err("header_page describes no page that is known".to_owned());
         }
-        Ok(Self {
-            order,
-            commit_width: commit.size,
-            commit_offset: commit.offset,
-            data_offset: data.offset,
-            page_bytes,
-        })
+        Ok(Self { order, commit_width, commit_offset, data_offset: data.0, page_bytes })
     }
 
     /// The same layout with pages of another size; `None` for one that cannot be.

@@ -63,14 +63,6 @@ impl Merge {
         Self { inputs, unpacker, cursors, wanted: Wanted::all(), waiting, current: None, unprimed }
     }
 
-    /// Takes other pages in place of what it has, from their begin on.
-    pub fn refill(&mut self, inputs: Vec<Input>, cursors: Vec<Cursor>) {
-        self.waiting.clear();
-        self.current = None;
-        self.unprimed = (0..cursors.len()).collect();
-        (self.inputs, self.cursors) = (inputs, cursors);
-    }
-
     /// The file of a cursor.
     pub fn input(&self, cursor: usize) -> &Input {
         &self.inputs[self.cursors[cursor].input]

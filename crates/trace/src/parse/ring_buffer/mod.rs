@@ -5,7 +5,7 @@
 //! [`super::tracepoint`].
 
 mod cursor;
-pub mod directory;
+pub(crate) mod directory;
 mod layout;
 mod merge;
 mod page;
@@ -13,9 +13,8 @@ mod pages;
 mod reader;
 
 pub use cursor::{Cursor, Item};
-pub use layout::{PAGE_BYTES_MAX, PageHeader, PageLayout};
+pub(super) use layout::PAGE_BYTES_MAX;
+pub use layout::{PageHeader, PageLayout};
 pub use merge::{Merge, Wanted};
-pub use page::{PageError, Record, Walk};
 pub use pages::Pages;
-
-pub use reader::{BufferReader, Clock, Parts};
+pub use reader::{BufferReader, Clock};

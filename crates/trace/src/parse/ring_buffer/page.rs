@@ -27,7 +27,7 @@ pub struct Record {
 
 /// What is wrong in a page, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageError {
+pub(super) struct PageError {
     /// Offset in the page.
     pub at: usize,
     /// What is wrong.
@@ -36,7 +36,7 @@ pub struct PageError {
 
 /// A position in a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Walk {
+pub(super) struct Walk {
     position: usize,
     end: usize,
     time: u64,
@@ -44,7 +44,7 @@ pub struct Walk {
 
 impl Walk {
     /// Before the first event of a page.
-    pub fn new(layout: &PageLayout, header: &PageHeader) -> Self {
+    pub(super) fn new(layout: &PageLayout, header: &PageHeader) -> Self {
         Self { position: layout.data_offset, end: header.data_end, time: header.time }
     }
 
@@ -53,7 +53,7 @@ impl Walk {
     /// # Errors
     /// [`PageError`] for an entry that does not fit; the walk is at its end then.
     #[inline]
-    pub fn next(&mut self, page: &[u8], order: ByteOrder) -> Result<Option<Record>, PageError> {
+    pub(super) fn next(&mut self, page: &[u8], order: ByteOrder) -> Result<Option<Record>, PageError> {
         loop {
             if self.position >= self.end {
                 return Ok(None);

@@ -1,14 +1,22 @@
 //! The reader of everything that is kept as ring-buffer pages: trace.dat, and folders of raw pages.
 
 use super::cursor::{Cursor, Item};
+use super::layout::PageLayout;
 use super::merge::{Merge, Wanted};
+use super::pages::Pages;
 use crate::event::{Context, Event, EventKind, Frames, Names, Symbol};
 use crate::parse::ParseError;
+use crate::parse::format::EventFormat;
 use crate::parse::input::Input;
+use crate::parse::metadata::Metadata;
 use crate::parse::symbols::Symbols;
-use crate::parse::tracepoint::{Decoder, Texts};
+use crate::parse::texts::Texts;
+use crate::parse::tracepoint::Decoder;
+use crate::parse::unpack::{Algorithm, Unpacker};
 use crate::reader::{Reader, Selection, TraceInfo};
+use std::path::Path;
 use std::sync::OnceLock;
+use whylate_core::CpuId;
 
 /// Makes nanoseconds of the buffer's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +47,7 @@ pub struct BufferReader {
     info: TraceInfo,
     /// The same, with what was found to be wrong with the symbols when they were needed.
     info_damaged: OnceLock<TraceInfo>,
+    layout: PageLayout,
     merge: Merge,
     decoder: Decoder,
     texts: Texts,
@@ -47,33 +56,52 @@ pub struct BufferReader {
     from_ns: u64,
 }
 
-/// What a reader is made of.
-#[derive(Debug)]
-pub struct Parts {
-    /// What is known of the trace.
-    pub info: TraceInfo,
-    /// The pages of all CPUs, merged by time.
-    pub merge: Merge,
-    /// Makes events of records.
-    pub decoder: Decoder,
-    /// Names that records refer to by number.
-    pub texts: Texts,
-    /// Names of functions by address.
-    pub symbols: Symbols,
-    /// Makes nanoseconds of the buffer's times.
-    pub clock: Clock,
-}
-
 impl BufferReader {
     /// A reader that begins with the first event.
-    pub fn new(parts: Parts) -> Self {
-        let Parts { info, merge, decoder, texts, symbols, clock } = parts;
-        Self { info, info_damaged: OnceLock::new(), merge, decoder, texts, symbols, clock, from_ns: 0 }
+    pub(in crate::parse) fn new(
+        info: TraceInfo,
+        layout: PageLayout,
+        merge: Merge,
+        metadata: Metadata,
+        clock: Clock,
+    ) -> Self {
+        let symbols = metadata.symbols.clone();
+        let release = info.kernel.as_deref();
+        let (decoder, texts) = metadata.decoder(layout.order, layout.commit_width, release, &symbols);
+        Self {
+            info,
+            info_damaged: OnceLock::new(),
+            layout,
+            merge,
+            decoder,
+            texts,
+            symbols,
+            clock,
+            from_ns: 0,
+        }
+    }
+
+    /// A reader for the pages of a buffer that is read while it records: [`BufferReader::refill`] gives them.
+    pub fn live(layout: PageLayout, release: &str, formats: Vec<EventFormat>) -> Self {
+        let info = TraceInfo { kernel: Some(release.to_owned()), ..TraceInfo::default() };
+        let merge = Merge::new(Vec::new(), Unpacker::new(Algorithm::None), Vec::new());
+        Self::new(info, layout, merge, Metadata { formats, ..Metadata::default() }, Clock::default())
     }
 
     /// Goes on with other pages of the same buffer, which come after those that it has; what it learned stays.
-    pub fn refill(&mut self, inputs: Vec<Input>, cursors: Vec<Cursor>) {
-        self.merge.refill(inputs, cursors);
+    ///
+    /// # Errors
+    /// [`ParseError::Damaged`] for bytes that are no whole pages.
+    pub fn refill(&mut self, pages: Vec<(CpuId, Vec<u8>)>) -> Result<(), ParseError> {
+        let (mut inputs, mut cursors) = (Vec::new(), Vec::new());
+        for (cpu, pages) in pages.into_iter().filter(|(_, pages)| !pages.is_empty()) {
+            let input = Input::memory(Path::new("trace_pipe_raw"), pages);
+            let pages = Pages::plain(&input, 0, input.length(), self.layout.page_bytes)?;
+            cursors.push(Cursor::new(cpu, inputs.len(), self.layout, pages));
+            inputs.push(input);
+        }
+        self.merge = Merge::new(inputs, Unpacker::new(Algorithm::None), cursors);
+        Ok(())
     }
 }
 

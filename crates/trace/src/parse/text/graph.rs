@@ -5,9 +5,12 @@
 //! there, without it the line tells nothing and is skipped. Where lines have no time (it is an option, off by default),
 //! the time of a CPU is the sum of the durations that its lines have.
 
+use super::fields::symbol;
+use super::machine::{Machine, Place};
 use super::scan;
-use super::texts::Texts;
-use crate::event::{Name, Symbol};
+use crate::event::{EventKind, Name, Symbol};
+use crate::parse::texts::Texts;
+use crate::reader::Selection;
 use std::collections::BTreeMap;
 
 /// Depth beyond which calls are not followed: the kernel's own limit is 50.
@@ -156,7 +159,7 @@ pub(super) fn call<'a>(text: &'a [u8], at_ns: u64, cpu: &mut Cpu, texts: &mut Te
     if let Some(after) = body.strip_prefix(b"}") {
         let known = cpu.functions.get_mut(depth).and_then(Option::take);
         cpu.functions.truncate(depth);
-        let function = tail(scan::skip_spaces(after)).and_then(|name| super::events::symbol(name, texts));
+        let function = tail(scan::skip_spaces(after)).and_then(|name| symbol(name, texts));
         // The name of another function: calls of the one that began here are missing.
         let known = known.filter(|(known, _)| function.is_none_or(|function| function == *known));
         let entry_ns = known.map(|(_, entry_ns)| entry_ns);
@@ -168,7 +171,7 @@ pub(super) fn call<'a>(text: &'a [u8], at_ns: u64, cpu: &mut Cpu, texts: &mut Te
         }));
     }
     let (name, after) = scan::split(body, b"(")?;
-    let function = super::events::symbol(name, texts)?;
+    let function = symbol(name, texts)?;
     // Return values and comments stand behind the mark.
     let after = scan::split(after, b" /*").map_or(after, |(code, _)| scan::trim_end(code));
     let depth_name = depth as u32;
@@ -181,6 +184,98 @@ pub(super) fn call<'a>(text: &'a [u8], at_ns: u64, cpu: &mut Cpu, texts: &mut Te
         return Some(Call::Entry { function, depth: depth_name });
     }
     after.ends_with(b";").then_some(Call::Leaf { function, depth: depth_name })
+}
+
+impl Machine {
+    /// A line of the function-graph tracer.
+    pub(super) fn graph(&mut self, line: &[u8], offset: u64) -> bool {
+        let Some(columns) = columns(line) else { return false };
+        let task = columns.task.map(|(command, pid)| (self.texts.intern(command), pid));
+        let Some(cpu) = self.graph.of(columns.cpu) else { return false };
+        cpu.task = task.or(cpu.task);
+        let at_ns = columns.at_ns.unwrap_or(cpu.at_ns);
+        self.recognised = true;
+        self.summed_times |= columns.at_ns.is_none();
+        if self.info.resolution_ns == 0 {
+            self.info.resolution_ns = 1000;
+        }
+        let (command, pid) = cpu.task.map_or((None, None), |(command, pid)| (Some(command), Some(pid)));
+        let place = Place { at_ns, cpu: columns.cpu, pid, command, offset };
+        self.graph_call(columns.text, columns.duration_ns, place, columns.flags);
+        true
+    }
+
+    /// `funcgraph_entry:      0.488 us   |  getname();`, as reports have it.
+    pub(super) fn graph_event(&mut self, fields: &[u8], place: Place, flags: &[u8]) {
+        if let Some(bar) = memchr::memchr(b'|', fields) {
+            let duration_ns = duration(scan::trim(&fields[..bar]));
+            self.graph_call(&fields[bar + 1..], duration_ns, place, flags);
+        }
+    }
+
+    fn graph_call(&mut self, text: &[u8], duration_ns: Option<u64>, mut place: Place, flags: &[u8]) {
+        self.last_ns = place.at_ns;
+        self.emit_losses(place.at_ns);
+        let Some(cpu) = self.graph.of(place.cpu) else { return };
+        let call = call(text, place.at_ns, cpu, &mut self.texts);
+        // The clock of a CPU whose lines have no time.
+        let duration = duration_ns.unwrap_or(0);
+        cpu.at_ns = match call {
+            Some(Call::Leaf { .. }) => place.at_ns.saturating_add(duration),
+            Some(Call::Exit { entry_ns: Some(entry_ns), .. }) => {
+                place.at_ns.max(entry_ns.saturating_add(duration))
+            }
+            _ => place.at_ns,
+        };
+        if self.summed_times && matches!(call, Some(Call::Exit { .. })) {
+            place.at_ns = cpu.at_ns;
+        }
+        self.emit_call(call, duration_ns, place, flags);
+    }
+
+    fn emit_call(&mut self, call: Option<Call<'_>>, duration_ns: Option<u64>, place: Place, flags: &[u8]) {
+        if let Some(Call::Comment(comment)) = call {
+            if place.at_ns >= self.from_ns {
+                self.comment(comment, place, flags);
+            }
+            return;
+        }
+        self.recorded.mark("ftrace:funcgraph_entry", &mut self.info);
+        if self.selection == Selection::Wakeups || place.at_ns < self.from_ns {
+            return;
+        }
+        match call {
+            Some(Call::Entry { function, depth }) => {
+                self.push(place, flags, EventKind::GraphEntry { function, depth });
+            }
+            Some(Call::Leaf { function, depth }) => {
+                self.push(place, flags, EventKind::GraphEntry { function, depth });
+                let duration_ns = duration_ns.unwrap_or(0);
+                let at_ns = place.at_ns.saturating_add(duration_ns);
+                let exit = EventKind::GraphExit { function, depth, duration_ns };
+                let event = self.make(Place { at_ns, ..place }, flags, exit);
+                self.later.insert((at_ns, place.offset), event);
+            }
+            Some(Call::Exit { function, depth, entry_ns }) => {
+                let since_entry = entry_ns.map(|entry_ns| place.at_ns.saturating_sub(entry_ns));
+                if let Some(duration_ns) = duration_ns.or(since_entry) {
+                    self.push(place, flags, EventKind::GraphExit { function, depth, duration_ns });
+                }
+            }
+            Some(Call::Comment(_) | Call::Nothing) | None => {}
+        }
+    }
+
+    /// What stands between calls in `/* */`: an event, or the text of a marker.
+    fn comment(&mut self, comment: &[u8], place: Place, flags: &[u8]) {
+        let name = comment.iter().position(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_'));
+        if name.is_some_and(|end| end > 0 && comment[end] == b':') {
+            self.body(comment, place, flags);
+        } else {
+            let text = self.texts.intern(comment);
+            self.push(place, flags, EventKind::Print { text });
+        }
+    }
 }
 
 #[cfg(test)]
@@ -209,7 +304,7 @@ mod tests {
 
     #[test]
     fn calls_know_their_function_at_the_end() {
-        let (mut cpu, mut texts) = (Cpu::default(), Texts::new());
+        let (mut cpu, mut texts) = (Cpu::default(), Texts::default());
         let name = |text: &str, texts: &mut Texts| Symbol::Name(texts.intern(text.as_bytes()));
         let (outer, inner) = (name("outer", &mut texts), name("inner", &mut texts));
         let mut call = |text: &'static str| call(text.as_bytes(), 5, &mut cpu, &mut texts);

@@ -2,39 +2,54 @@
 //!
 //! In: lines with their offsets. Out: events in a queue. It reads no file.
 
+use super::body::Recorded;
 use super::columns::{self, Columns};
-use super::events::Table;
 use super::graph;
 use super::header::{self, Remark};
 use super::prefix::{self, Prefixes};
-use super::recorded::Recorded;
 use super::scan;
 use super::stack::{self, Pending};
-use super::texts::Texts;
 use crate::event::{Event, EventKind, Name};
+use crate::parse::texts::Texts;
 use crate::reader::{Selection, TraceInfo};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whylate_core::CpuId;
-
-mod body;
-mod calls;
 
 /// Lines in a row that are no trace's, beyond which the file is taken for damaged: a marker's text can have some.
 const STRANGE_LINES_MAX: u64 = 10_000;
 /// Losses whose places are remembered, so that a second reading does not count them again.
 const LOSSES_MAX: usize = 1 << 20;
 
-/// The shape that the lines have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// `trace`, `trace_pipe`, reports.
-    #[default]
-    Usual,
-    /// Latency traces.
-    Latency,
-    /// The function-graph tracer.
-    Graph,
+/// A style of lines. To add one: a file with what cuts a line into a [`Prefix`](super::prefix::Prefix) and the event behind
+/// it, or, like [`graph`], takes the line itself; and an entry in [`STYLES`].
+struct Style {
+    /// Takes a line with its offset; `false` when it is not of this style.
+    take: fn(&mut Machine, &[u8], u64) -> bool,
+    /// The time in a line; no function where what a line means depends on those before it, so that reading cannot begin anywhere.
+    time: Option<Time>,
 }
+
+/// Finds the time in a line.
+type Time = fn(&mut Machine, &[u8]) -> Option<u64>;
+
+/// All styles. A line is tried as the style of the line before it, then as the others in this order.
+const STYLES: [Style; 3] = [
+    // `trace`, `trace_pipe`, reports.
+    Style {
+        take: |machine, line, offset| {
+            let prefix = machine.prefixes.usual(line);
+            machine.prefixed(prefix, offset)
+        },
+        time: Some(|machine, line| Some(machine.prefixes.usual(line)?.at_ns)),
+    },
+    // Latency traces.
+    Style {
+        take: |machine, line, offset| machine.prefixed(prefix::latency(line), offset),
+        time: Some(|_, line| Some(prefix::latency(line)?.at_ns)),
+    },
+    // The function-graph tracer.
+    Style { take: Machine::graph, time: None },
+];
 
 /// Lines that were not understood.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +73,8 @@ pub(super) struct Place {
 pub(super) struct Machine {
     pub(super) info: TraceInfo,
     pub(super) texts: Texts,
-    pub(super) shape: Shape,
+    /// Position in [`STYLES`] of that of the last line.
+    pub(super) style: usize,
     pub(super) strange: Strange,
     /// Whether anything was found that only traces have.
     pub(super) recognised: bool,
@@ -66,28 +82,30 @@ pub(super) struct Machine {
     pub(super) raw_times: bool,
     /// Whether times of function-graph lines are sums of durations.
     pub(super) summed_times: bool,
-    ready: VecDeque<Event>,
+    pub(super) ready: VecDeque<Event>,
     /// Ends of leaf functions, which stand in the line of the begin: by time, then by order.
-    later: BTreeMap<(u64, u64), Event>,
-    columns: Columns,
-    prefixes: Prefixes,
-    table: Table,
-    graph: graph::Cpus,
-    recorded: Recorded,
-    stack: Option<Pending>,
-    losses: Vec<(CpuId, Option<u64>, u64)>,
-    losses_counted: BTreeSet<u64>,
-    last_ns: u64,
-    selection: Selection,
-    from_ns: u64,
+    pub(super) later: BTreeMap<(u64, u64), Event>,
+    pub(super) columns: Columns,
+    pub(super) prefixes: Prefixes,
+    pub(super) graph: graph::Cpus,
+    pub(super) recorded: Recorded,
+    pub(super) stack: Option<Pending>,
+    pub(super) losses: Vec<(CpuId, Option<u64>, u64)>,
+    pub(super) losses_counted: BTreeSet<u64>,
+    pub(super) last_ns: u64,
+    pub(super) selection: Selection,
+    pub(super) from_ns: u64,
 }
 
 impl Machine {
     pub(super) fn new() -> Self {
+        let mut texts = Texts::default();
+        // The first stack is one without frames, for stacks whose frames are not read yet.
+        texts.stack(&[]);
         Self {
             info: TraceInfo { format: "tracefs text".to_owned(), ..TraceInfo::default() },
-            texts: Texts::new(),
-            shape: Shape::default(),
+            texts,
+            style: 0,
             strange: Strange::default(),
             recognised: false,
             raw_times: false,
@@ -96,7 +114,6 @@ impl Machine {
             later: BTreeMap::new(),
             columns: Columns::new(),
             prefixes: Prefixes::default(),
-            table: Table::new(),
             graph: graph::Cpus::default(),
             recorded: Recorded::default(),
             stack: None,
@@ -129,14 +146,31 @@ impl Machine {
         self.ready.pop_front()
     }
 
+    /// Whether a line can be understood without those before it.
+    pub(super) fn is_seekable(&self) -> bool {
+        STYLES[self.style].time.is_some()
+    }
+
     /// The time in a line, when it has one.
     pub(super) fn time(&mut self, line: &[u8]) -> Option<u64> {
-        match self.shape {
-            Shape::Usual => self.prefixes.usual(line).or_else(|| prefix::latency(line)),
-            Shape::Latency => prefix::latency(line).or_else(|| self.prefixes.usual(line)),
-            Shape::Graph => return graph::columns(line)?.at_ns,
+        self.styles().find_map(|style| STYLES[style].time?(self, line))
+    }
+
+    /// The style of the line before, then the others.
+    fn styles(&self) -> impl Iterator<Item = usize> + use<> {
+        let last = self.style;
+        std::iter::once(last).chain((0..STYLES.len()).filter(move |style| *style != last))
+    }
+
+    /// Takes a line as an event of some style.
+    fn styled(&mut self, line: &[u8], offset: u64) -> bool {
+        for style in self.styles() {
+            if (STYLES[style].take)(self, line, offset) {
+                self.style = style;
+                return true;
+            }
         }
-        .map(|prefix| prefix.at_ns)
+        false
     }
 
     /// Takes a line; an error says what is wrong with it.
@@ -156,17 +190,7 @@ impl Machine {
                 self.remark(remark, offset);
                 true
             }
-            Some(_) => match self.shape {
-                Shape::Usual => {
-                    self.usual(line, offset) || self.latency(line, offset) || self.graph(line, offset)
-                }
-                Shape::Latency => {
-                    self.latency(line, offset) || self.usual(line, offset) || self.graph(line, offset)
-                }
-                Shape::Graph => {
-                    self.graph(line, offset) || self.usual(line, offset) || self.latency(line, offset)
-                }
-            },
+            Some(_) => self.styled(line, offset),
         };
         if understood || self.rare(line, offset) {
             self.strange.in_a_row = 0;
@@ -239,7 +263,7 @@ impl Machine {
     }
 
     /// Losses were before the event that follows them.
-    fn emit_losses(&mut self, at_ns: u64) {
+    pub(super) fn emit_losses(&mut self, at_ns: u64) {
         for (cpu, events, offset) in std::mem::take(&mut self.losses) {
             if at_ns >= self.from_ns {
                 let place = Place { at_ns, cpu: cpu.0, pid: None, command: None, offset };
@@ -264,7 +288,7 @@ impl Machine {
         self.ready.push_back(event);
     }
 
-    fn make(&self, place: Place, flags: &[u8], kind: EventKind) -> Event {
+    pub(super) fn make(&self, place: Place, flags: &[u8], kind: EventKind) -> Event {
         Event {
             at_ns: place.at_ns,
             cpu: CpuId(place.cpu),
@@ -276,7 +300,7 @@ impl Machine {
         }
     }
 
-    fn push(&mut self, place: Place, flags: &[u8], kind: EventKind) {
+    pub(super) fn push(&mut self, place: Place, flags: &[u8], kind: EventKind) {
         let event = self.make(place, flags, kind);
         self.queue(event);
     }

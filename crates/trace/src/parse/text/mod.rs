@@ -7,22 +7,23 @@
 //! cut in the middle of a number. Times of latency traces are relative to the begin of the trace. Stacks of user space
 //! are not read.
 
+mod body;
 mod columns;
-mod events;
+mod fields;
 mod graph;
 mod header;
 mod machine;
 mod prefix;
-mod recorded;
 mod scan;
 mod seek;
 mod stack;
-pub(crate) mod texts;
+mod tracer;
 
 use super::lines::{LineError, Lines};
 use super::{ParseError, Source};
 use crate::event::{Event, Frames, Names, Symbol};
 use crate::reader::{Reader, Selection, TraceInfo};
+pub(super) use fields::{Text, function_field, lock_wait, lock_wait_end, nmi};
 use machine::Machine;
 
 /// Lines in which something of a trace must come, or the file is none.
@@ -137,7 +138,7 @@ impl Reader for TextReader {
     }
 
     fn names(&self) -> &Names {
-        self.machine.texts.names()
+        &self.machine.texts.names
     }
 
     /// In a file that is not compressed, found by halving; the times of a text are sorted but for small disorder of what
@@ -169,7 +170,7 @@ impl Reader for TextReader {
 
     fn symbol(&self, symbol: Symbol) -> Option<(&str, u64)> {
         match symbol {
-            Symbol::Name(name) => Some((self.machine.texts.names().text(name), 0)),
+            Symbol::Name(name) => Some((self.machine.texts.names.text(name), 0)),
             Symbol::Address(address) => self.machine.texts.addressed(address).map(|name| (name, 0)),
         }
     }

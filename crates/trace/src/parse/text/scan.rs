@@ -1,6 +1,6 @@
 //! Small steps over bytes: numbers, tokens, `key=value` pairs. No allocation, no panic, wrong input is `None`.
 
-use memchr::{memchr, memmem, memrchr};
+use memchr::{memchr, memchr2, memmem, memrchr};
 
 /// A decimal number and what follows it; `None` without a digit, or when it does not fit.
 pub(super) fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
@@ -29,6 +29,14 @@ pub(super) fn whole_i32(bytes: &[u8]) -> Option<i32> {
     match bytes.strip_prefix(b"-") {
         Some(digits) => 0i32.checked_sub_unsigned(whole_u32(digits)?),
         None => whole_u32(bytes)?.try_into().ok(),
+    }
+}
+
+/// The whole of `bytes` as a decimal number that may have a sign; what does not fit wraps.
+pub(super) fn signed(bytes: &[u8]) -> Option<i64> {
+    match bytes.strip_prefix(b"-") {
+        Some(digits) => Some((whole(digits)? as i64).wrapping_neg()),
+        None => whole(bytes).map(|value| value as i64),
     }
 }
 
@@ -90,37 +98,21 @@ pub(super) fn split_last(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> 
     Some((&bytes[..found], &bytes[found + 1..]))
 }
 
-/// The value of `key` (with its `=`) among `key=value` pairs whose values have no spaces.
-pub(super) fn value<'a>(mut pairs: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+/// What follows `key=` or `key:` at the begin of a word.
+pub(super) fn behind<'a>(mut words: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     loop {
-        pairs = skip_spaces(pairs);
-        if pairs.is_empty() {
-            return None;
+        words = skip_spaces(words);
+        if let Some([b'=' | b':', rest @ ..]) = words.strip_prefix(key) {
+            return Some(rest);
         }
-        let (pair, rest) = token(pairs);
-        if let Some(value) = pair.strip_prefix(key) {
-            return Some(value);
-        }
-        pairs = rest;
+        words = &words[memchr2(b' ', b'\t', words)?..];
     }
 }
 
-/// Takes tokens from the end: what has commands in it, in which anything can stand, is safely read only this way.
-pub(super) struct Tail<'a>(pub(super) &'a [u8]);
-
-impl<'a> Tail<'a> {
-    /// The last token.
-    pub(super) fn token(&mut self) -> Option<&'a [u8]> {
-        let bytes = trim_end(self.0);
-        let (rest, last) = split_last(bytes, b' ').unwrap_or((&[], bytes));
-        self.0 = rest;
-        (!last.is_empty()).then_some(last)
-    }
-
-    /// The value of the last token, which is `key` (with its `=`) and the value.
-    pub(super) fn value(&mut self, key: &[u8]) -> Option<&'a [u8]> {
-        self.token()?.strip_prefix(key)
-    }
+/// The value of `key=value` or `key:value` among words; it has no spaces.
+pub(super) fn value<'a>(words: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let rest = behind(words, key)?;
+    Some(&rest[..memchr2(b' ', b'\t', rest).unwrap_or(rest.len())])
 }
 
 #[cfg(test)]
@@ -150,12 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn pairs_and_tails() {
-        assert_eq!(value(b"hrtimer=0xf now=12", b"now="), Some(&b"12"[..]));
-        assert_eq!(value(b"unknown=12", b"now="), None);
-        let mut tail = Tail(b"comm=a pid=1 pid=7 prio=120");
-        assert_eq!(tail.value(b"prio="), Some(&b"120"[..]));
-        assert_eq!(tail.value(b"pid="), Some(&b"7"[..]));
-        assert_eq!(tail.0, b"comm=a pid=1");
+    fn pairs() {
+        assert_eq!(value(b"hrtimer=0xf now=12", b"now"), Some(&b"12"[..]));
+        assert_eq!(value(b"seq:1\tcontext:0", b"context"), Some(&b"0"[..]));
+        assert_eq!(value(b"unknown=12", b"now"), None);
+        assert_eq!(behind(b"irq=1 name=a b", b"name"), Some(&b"a b"[..]));
+        assert_eq!(
+            (signed(b"-1"), signed(b"18446744073709551615"), signed(b"-")),
+            (Some(-1), Some(-1), None)
+        );
     }
 }

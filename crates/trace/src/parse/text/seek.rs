@@ -1,6 +1,6 @@
 //! Finds a moment in a text without reading what is before it.
 
-use super::machine::{Machine, Shape};
+use super::machine::Machine;
 use crate::parse::lines::{LineError, Lines};
 use crate::parse::{ParseError, Source};
 
@@ -14,7 +14,7 @@ const LINES_MAX: usize = 4096;
 /// Offset of a line from which on everything from `from_ns` on is read; 0 when it cannot be found directly.
 pub(super) fn find(source: &Source, machine: &mut Machine, from_ns: u64) -> Result<u64, ParseError> {
     // What a function-graph line means depends on the lines before it.
-    let Some(length) = source.len_bytes().filter(|_| machine.shape != Shape::Graph) else { return Ok(0) };
+    let Some(length) = source.len_bytes().filter(|_| machine.is_seekable()) else { return Ok(0) };
     let (mut low, mut high) = (0, length);
     while high - low > NEAR_BYTES {
         let middle = low + (high - low) / 2;

@@ -1,9 +1,9 @@
 //! Stacks: the lines ` => function` behind an event.
 
-use super::events;
+use super::fields::symbol;
 use super::scan;
-use super::texts::Texts;
 use crate::event::{Event, EventKind, Symbol};
+use crate::parse::texts::Texts;
 
 /// Frames of a stack; the kernel's own limit is far below.
 const FRAMES_MAX: usize = 512;
@@ -35,7 +35,7 @@ impl Pending {
         }
         let (word, _) = scan::token(frame);
         let bare = word.strip_prefix(b"<").and_then(|word| word.strip_suffix(b">")).unwrap_or(word);
-        match events::symbol(bare, texts) {
+        match symbol(bare, texts) {
             Some(Symbol::Address(address)) if address < KERNEL_FIRST => self.ended = true,
             Some(symbol) => self.frames.push(symbol),
             None => self.ended = true,

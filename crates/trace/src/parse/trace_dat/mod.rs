@@ -9,25 +9,19 @@
 //! shift) is not applied: the kernel's own events have times inside that would not move with it. Options that are not
 //! known, or do not matter to the explanation (hooks, process maps, guests), are skipped.
 
-mod metadata;
 mod options;
 mod version6;
 mod version7;
 
 use super::ParseError;
 use super::bytes::ByteOrder;
-use super::input::{Input, Scan};
+use super::input::Input;
+use super::metadata::{Head, MAGIC, Metadata, plausible};
 use super::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages};
-use super::tracepoint::{Decoder, Kernel, Release, Texts};
 use super::unpack::{Algorithm, Unpacker};
-use crate::parse::ring_buffer::Parts;
 use crate::reader::TraceInfo;
-use metadata::Metadata;
 use options::Options;
 use whylate_core::CpuId;
-
-/// The first bytes of every trace.dat.
-pub const MAGIC: [u8; 10] = *b"\x17\x08Dtracing";
 
 /// Where the events of a CPU are.
 #[derive(Clone, Copy, Debug)]
@@ -96,29 +90,19 @@ pub fn open(input: Input) -> Result<BufferReader, ParseError> {
             cursors.push(Cursor::new(data.cpu, 0, layout, pages));
         }
     }
-    let recorded = metadata.formats.iter().map(|format| format.full_name()).collect();
     let info = TraceInfo {
         format: format!("trace.dat v{version}"),
         clock: clock.clone(),
         kernel: options.release.clone(),
         cpus: options.cpus,
         resolution_ns: options.resolution_ns(clock.as_deref()),
-        lost: options.lost.clone(),
-        recorded,
+        recorded: metadata.recorded(),
         ..TraceInfo::default()
     };
-    let mut texts = Texts::default();
-    texts.printk = metadata.printk;
-    texts.learn_commands(&metadata.commands);
-    let kernel = Kernel {
-        order,
-        long_bytes: layout.commit_width,
-        release: options.release.as_deref().and_then(Release::parse),
-    };
-    let decoder = Decoder::new(kernel, metadata.formats, &metadata.symbols, &mut texts);
     let merge = Merge::new(vec![input], Unpacker::new(algorithm), cursors);
-    let clock = options.times(clock.as_deref());
-    Ok(BufferReader::new(Parts { info, merge, decoder, texts, symbols: metadata.symbols, clock }))
+    let times = options.times(clock.as_deref());
+    let info = TraceInfo { lost: options.lost, ..info };
+    Ok(BufferReader::new(info, layout, merge, metadata, times))
 }
 
 /// The header, and what follows it in the file's version.
@@ -129,23 +113,10 @@ fn contents(input: &Input) -> Result<(u32, Contents), ParseError> {
     }
     let mut scan = input.scan(MAGIC.len() as u64, ByteOrder::Little);
     let version_at = scan.position;
-    let version = scan.terminated()?;
-    scan.order = match scan.u8()? {
-        0 => ByteOrder::Little,
-        1 => ByteOrder::Big,
-        other => return Err(input.damaged(scan.position - 1, format!("{other} is no byte order"))),
-    };
-    let long_bytes = scan.u8()?;
-    if !matches!(long_bytes, 4 | 8) {
-        return Err(input.damaged(scan.position - 1, format!("{long_bytes} is no size of a long")));
-    }
-    let page_bytes = scan.u32()?;
-    if !page_bytes.is_power_of_two() || page_bytes > super::ring_buffer::PAGE_BYTES_MAX as u32 {
-        return Err(input.damaged(scan.position - 4, format!("{page_bytes} is no size of a page")));
-    }
-    match version.as_str() {
-        "6" => Ok((6, version6::read(scan, page_bytes)?)),
-        "7" => Ok((7, version7::read(scan, page_bytes)?)),
+    let head = Head::read(&mut scan)?;
+    match head.version.as_str() {
+        "6" => Ok((6, version6::read(scan, head.page_bytes)?)),
+        "7" => Ok((7, version7::read(scan, head.page_bytes)?)),
         other if other.len() <= 8 => Err(foreign(
             input,
             &format!("a trace.dat of version {other:?}; it must be 6 or 7: `trace-cmd convert` makes one"),
@@ -182,15 +153,6 @@ fn buffer_layout(
     };
     let layout = layout.with_page_bytes(bytes);
     layout.ok_or_else(|| input.damaged(0, format!("buffer {:?} has pages of {bytes} bytes", buffer.name)))
-}
-
-/// Whether a claimed count of things can be: each of them has at least `bytes_each` bytes.
-fn plausible(scan: &Scan<'_>, count: u32, bytes_each: u64) -> Result<u32, ParseError> {
-    let left = scan.input().length().saturating_sub(scan.position);
-    if u64::from(count).saturating_mul(bytes_each) > left {
-        return Err(scan.damaged(format!("{count} entries do not fit into the {left} bytes that are left")));
-    }
-    Ok(count)
 }
 
 /// The clock that `trace_clock` of tracefs has selected, how its times become nanoseconds, and their smallest step.

@@ -1,10 +1,10 @@
 //! Version 6: one part after the other, the events of the CPUs at the end.
 
-use super::metadata::Metadata;
 use super::options::{Options, id, selected};
 use super::{Buffer, Contents, CpuData, plausible};
 use crate::parse::ParseError;
 use crate::parse::input::Scan;
+use crate::parse::metadata::Metadata;
 use crate::parse::unpack::Algorithm;
 use whylate_core::CpuId;
 
@@ -19,12 +19,7 @@ struct Instance {
 
 /// Reads what follows the file's header.
 pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, ParseError> {
-    let mut metadata = Metadata::default();
-    metadata.header(&mut scan)?;
-    metadata.ftrace_formats(&mut scan)?;
-    metadata.event_formats(&mut scan)?;
-    metadata.symbols(&mut scan)?;
-    metadata.printk(&mut scan)?;
+    let mut metadata = Metadata::read(&mut scan)?;
     metadata.commands(&mut scan)?;
     let cpus = scan.u32()?;
     let mut options = Options::default();

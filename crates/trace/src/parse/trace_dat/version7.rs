@@ -1,13 +1,13 @@
 //! Version 7: sections anywhere in the file, found through options; each section and the events may be packed.
 
-use super::metadata::Metadata;
 use super::options::{Options, id};
 use super::{Buffer, Contents, CpuData, foreign, plausible};
 use crate::parse::ParseError;
 use crate::parse::bytes::ByteOrder;
 use crate::parse::input::{Input, Scan};
+use crate::parse::metadata::Metadata;
 use crate::parse::symbols::{Place, Symbols};
-use crate::parse::unpack::{Algorithm, Unpacker};
+use crate::parse::unpack::Algorithm;
 use whylate_core::CpuId;
 
 /// The section is packed.
@@ -26,7 +26,6 @@ struct File<'a> {
     input: &'a Input,
     order: ByteOrder,
     algorithm: Algorithm,
-    unpacker: Unpacker,
     metadata: Metadata,
     options: Options,
     buffers: Vec<Buffer>,
@@ -45,7 +44,6 @@ pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, Pars
         input: scan.input(),
         order: scan.order,
         algorithm,
-        unpacker: Unpacker::new(algorithm),
         metadata: Metadata::default(),
         options: Options::default(),
         buffers: Vec::new(),
@@ -72,32 +70,26 @@ impl File<'_> {
         Ok((section, scan))
     }
 
-    /// Where the contents of the section at `offset` are, and how many bytes of them are unpacked when they are packed.
-    fn place(&self, offset: u64, id: u16) -> Result<(u64, u64, Option<usize>), ParseError> {
+    /// Where the contents of the section at `offset` are.
+    fn place(&self, offset: u64, id: u16) -> Result<Place, ParseError> {
         let (section, mut scan) = self.section(offset)?;
         if section.id != id {
             let message = format!("section {id} is expected here, but it is {}", section.id);
             return Err(self.input.damaged(offset, message));
         }
-        let (bytes, unpacked) = match section.packed {
-            true => (u64::from(scan.u32()?), Some(scan.u32()? as usize)),
+        let (bytes, packed) = match section.packed {
+            true => (u64::from(scan.u32()?), Some((self.algorithm, scan.u32()? as usize))),
             false => (section.bytes, None),
         };
-        let begin = scan.position;
+        let offset = scan.position;
         scan.skip(bytes)?;
-        Ok((begin, bytes, unpacked))
+        Ok(Place { input: self.input.clone(), offset, bytes, packed, head_bytes: 0 })
     }
 
     /// The contents of the section at `offset`, unpacked.
-    fn contents(&mut self, offset: u64, id: u16) -> Result<Input, ParseError> {
-        let (begin, bytes, unpacked) = self.place(offset, id)?;
-        let mut bytes = self.input.bytes(begin, bytes)?;
-        if let Some(length) = unpacked {
-            let packed = std::mem::take(&mut bytes);
-            let done = self.unpacker.unpack(&packed, length, &mut bytes);
-            done.map_err(|message| self.input.damaged(begin, message))?;
-        }
-        Ok(self.input.section(begin, bytes))
+    fn contents(&self, offset: u64, id: u16) -> Result<Input, ParseError> {
+        let place = self.place(offset, id)?;
+        Ok(self.input.section(place.offset, place.unpacked()?))
     }
 
     /// Reads a section of options; where the next one is, or 0.
@@ -131,10 +123,7 @@ impl File<'_> {
 
     fn metadata(&mut self, option: u16, offset: u64) -> Result<(), ParseError> {
         if option == id::SYMBOLS {
-            let (offset, bytes, unpacked) = self.place(offset, option)?;
-            let packed = unpacked.map(|length| (self.algorithm, length));
-            let place = Place { input: self.input.clone(), offset, bytes, packed, head_bytes: 4 };
-            self.metadata.symbols = Symbols::at(place);
+            self.metadata.symbols = Symbols::at(Place { head_bytes: 4, ..self.place(offset, option)? });
             return Ok(());
         }
         let contents = self.contents(offset, option)?;

@@ -14,9 +14,8 @@
 //! `common_preempt_count` is the depth of disabled preemption; since 5.15 only its lower four bits, and the upper ones
 //! are that of disabled migration. Older real-time kernels have a field of its own for that.
 
-use super::slot::{Record, Slot};
 use crate::event::Context;
-use crate::parse::format::EventFormat;
+use crate::parse::format::{self, Field, Place, Record, Slot};
 
 /// A kernel release as far as it decides what flags mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +41,9 @@ impl Release {
 /// How the flags of a kernel are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flags {
-    flags: Option<Slot>,
-    preempt: Option<Slot>,
-    migrate: Option<Slot>,
+    flags: Slot,
+    preempt: Slot,
+    migrate: Slot,
     irqs_untold: u8,
     need_resched: u8,
     need_resched_lazy: u8,
@@ -58,10 +57,10 @@ const SOFTIRQ: u8 = 0x10;
 const NMI: u8 = 0x40;
 
 impl Flags {
-    /// For a kernel whose events look like `format`; without a release, the newest kernel is assumed.
-    pub(super) fn new(format: Option<&EventFormat>, release: Option<Release>) -> Self {
-        let slot = |name: &str| format.and_then(|format| Slot::of(format, name));
-        let lazy_count = slot("common_preempt_lazy_count").is_some();
+    /// For a kernel whose events begin with `fields`; without a release, the newest kernel is assumed.
+    pub(super) fn new(fields: &[Field], release: Option<Release>) -> Self {
+        let slot = |name: &str| format::slot(fields, name);
+        let lazy_count = slot("common_preempt_lazy_count").place != Place::Nothing;
         let version = release.map_or((u32::MAX, 0), |release| release.version);
         let realtime = release.is_some_and(|release| release.realtime);
         let (irqs_untold, need_resched, need_resched_lazy) = match (lazy_count, realtime) {
@@ -86,10 +85,9 @@ impl Flags {
     /// The context of a record.
     #[inline]
     pub(super) fn context(&self, record: Record<'_>) -> Context {
-        let value = |slot: Option<Slot>| slot.and_then(|slot| slot.value(record));
-        let told = value(self.flags);
+        let told = self.flags.value(record);
         let flags = told.unwrap_or(0) as u8;
-        let count = value(self.preempt).map(|count| count as u8);
+        let count = self.preempt.value(record).map(|count| count as u8);
         let (preempt_depth, migrate) = match count {
             Some(count) if self.halves => (Some(count & 15), Some(count >> 4)),
             count => (count, None),
@@ -102,7 +100,7 @@ impl Flags {
             softirq: flags & SOFTIRQ != 0,
             nmi: flags & NMI != 0,
             preempt_depth,
-            migrate_disable: value(self.migrate).map(|depth| depth as u8).or(migrate),
+            migrate_disable: self.migrate.value(record).map(|depth| depth as u8).or(migrate),
         }
     }
 }

@@ -6,26 +6,21 @@
 //! that are known, too.
 
 mod context;
-mod decode;
-mod numbers;
-mod plan;
-mod printk;
-mod slot;
+mod fields;
 #[cfg(test)]
 mod tests;
-mod texts;
 
 pub use context::Release;
-pub use printk::PrintkFormats;
-pub use texts::Texts;
+pub(super) use fields::{Binary, Planning, SlotList};
 
 use super::bytes::ByteOrder;
-use super::format::Outline;
+use super::events;
+use super::format::{self, EventFormat, Record, Slot};
 use super::symbols::Symbols;
-use crate::event::{Context, EventKind, Names};
+use super::texts::Texts;
+use crate::event::{Context, EventKind};
 use context::Flags;
-use plan::Plan;
-use slot::{Record, Slot};
+use fields::Plan;
 
 /// What a decoder needs to know of the traced kernel.
 #[derive(Clone, Copy, Debug)]
@@ -45,29 +40,36 @@ const NONE: u16 = u16::MAX;
 #[derive(Debug)]
 enum Entry {
     /// No record of it has come yet.
-    Outline(Outline),
+    Format(EventFormat),
     /// The plan; `None` when its format cannot be understood.
     Planned(Option<Plan>),
 }
 
 impl Entry {
     #[cold]
-    fn plan(&mut self, names: &mut Names) {
-        if let Self::Outline(outline) = self {
-            *self = Self::Planned(outline.format().ok().map(|format| Plan::of(&format, names)));
+    fn plan(&mut self, machine: &Machine, texts: &mut Texts) {
+        if let Self::Format(format) = self {
+            let fields = format.fields().ok();
+            *self = Self::Planned(fields.map(|fields| Plan::of(format, &fields, machine, texts)));
         }
     }
+}
+
+/// What the fields of records depend on.
+#[derive(Debug)]
+pub(super) struct Machine {
+    order: ByteOrder,
+    long_bytes: usize,
+    /// The address of `_stext`, from which `preemptirq` events count.
+    symbols: Symbols,
 }
 
 /// Decodes records.
 #[derive(Debug)]
 pub struct Decoder {
-    order: ByteOrder,
-    long_bytes: usize,
-    /// The address of `_stext`, from which `preemptirq` events count.
-    symbols: Symbols,
+    machine: Machine,
     flags: Flags,
-    pid: Option<Slot>,
+    pid: Slot,
     /// For each id up to the largest, the place of its entry.
     by_id: Vec<u16>,
     entries: Vec<Entry>,
@@ -90,7 +92,7 @@ impl Decoder {
     /// A decoder for events of these formats; `symbols` are those of the traced kernel.
     pub fn new(
         kernel: Kernel,
-        formats: impl IntoIterator<Item = Outline>,
+        formats: impl IntoIterator<Item = EventFormat>,
         symbols: &Symbols,
         texts: &mut Texts,
     ) -> Self {
@@ -99,28 +101,31 @@ impl Decoder {
         let mut by_id = Vec::new();
         let mut wakeup_places = Vec::new();
         let mut entries = Vec::new();
-        for outline in formats.into_iter().take(usize::from(NONE)) {
-            let (id, place) = (usize::from(outline.id), entries.len() as u16);
-            if plan::may_find_wakeups(&outline.name) {
-                wakeup_places.push((place, outline.id));
+        for format in formats.into_iter().take(usize::from(NONE)) {
+            let (id, place) = (usize::from(format.id), entries.len() as u16);
+            if events::of(&format.system, &format.name).is_some_and(|row| row.of_wakeups) {
+                wakeup_places.push((place, format.id));
             }
             if id >= by_id.len() {
                 by_id.resize(id + 1, NONE);
             }
             by_id[id] = place;
-            entries.push(Entry::Outline(outline));
+            entries.push(Entry::Format(format));
         }
         // All events begin with the same fields.
         let common = entries.iter().find_map(|entry| match entry {
-            Entry::Outline(outline) => outline.format().ok(),
+            Entry::Format(format) => format.fields().ok(),
             Entry::Planned(_) => None,
         });
+        let common = common.unwrap_or_default();
         Self {
-            order: kernel.order,
-            long_bytes: if kernel.long_bytes == 4 { 4 } else { 8 },
-            symbols: symbols.clone(),
-            flags: Flags::new(common.as_ref(), kernel.release),
-            pid: common.as_ref().and_then(|format| Slot::of(format, "common_pid")),
+            machine: Machine {
+                order: kernel.order,
+                long_bytes: if kernel.long_bytes == 4 { 4 } else { 8 },
+                symbols: symbols.clone(),
+            },
+            flags: Flags::new(&common, kernel.release),
+            pid: format::slot(&common, "common_pid"),
             by_id,
             entries,
             wakeup_places,
@@ -132,7 +137,7 @@ impl Decoder {
         let places = std::mem::take(&mut self.wakeup_places);
         let finds = |(place, _): &&(u16, u16)| {
             self.prepare(*place, texts);
-            self.plan(*place).is_some_and(Plan::finds_wakeups)
+            matches!(self.plan(*place), Some(Plan::Record { .. }))
         };
         let wakeups = places.iter().filter(finds).map(|(_, id)| *id).collect();
         self.wakeup_places = places;
@@ -142,8 +147,8 @@ impl Decoder {
     /// Makes the plan of the entry at `place`, when there is none yet.
     #[inline]
     fn prepare(&mut self, place: u16, texts: &mut Texts) {
-        if let Some(entry @ Entry::Outline(_)) = self.entries.get_mut(usize::from(place)) {
-            entry.plan(&mut texts.names);
+        if let Some(entry @ Entry::Format(_)) = self.entries.get_mut(usize::from(place)) {
+            entry.plan(&self.machine, texts);
         }
     }
 
@@ -161,18 +166,22 @@ impl Decoder {
     /// A message when the record is too short for what its format says.
     #[inline]
     pub fn decode(&mut self, bytes: &[u8], texts: &mut Texts) -> Result<Decoded, String> {
-        let record = Record { bytes, order: self.order };
-        let id = self.order.u16(bytes, 0).ok_or_else(|| "a record without a type".to_owned())?;
+        let order = self.machine.order;
+        let record = Record { bytes, order };
+        let id = order.u16(bytes, 0).ok_or_else(|| "a record without a type".to_owned())?;
         let place = self.by_id.get(usize::from(id)).copied().unwrap_or(NONE);
         self.prepare(place, texts);
         let kind = match self.plan(place) {
-            Some(plan) => plan.decode(record, self, texts).ok_or_else(|| short(id, bytes.len()))?,
+            Some(Plan::Record { decode, slots }) => {
+                decode(slots, record, &self.machine, texts).ok_or_else(|| short(id, bytes.len()))?
+            }
+            Some(Plan::Fixed(kind)) => *kind,
             None => EventKind::Other {
                 system: None,
                 name: texts.names.intern(&format!("event {id} without a format")),
             },
         };
-        let pid = self.pid.and_then(|slot| slot.value(record)).map(|pid| pid as u32);
+        let pid = self.pid.value(record).map(|pid| pid as u32);
         Ok(Decoded { pid, context: self.flags.context(record), kind })
     }
 }

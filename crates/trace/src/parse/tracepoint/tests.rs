@@ -1,8 +1,7 @@
 use super::context::Flags;
-use super::slot::Record;
 use super::*;
 use crate::event::{Context, NoiseSource, OsnoiseSample, Symbol, TimerlatContext, Vector};
-use crate::parse::format::Outline;
+use crate::parse::printk::PrintkFormats;
 
 const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
 \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
@@ -11,7 +10,7 @@ const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\ts
 ";
 
 /// A format whose fields follow the common ones: name, C type, size.
-fn format(system: &str, name: &str, fields: &[(&str, &str, usize)]) -> Outline {
+fn format(system: &str, name: &str, fields: &[(&str, &str, usize)]) -> EventFormat {
     let mut text = format!("name: {name}\nID: 300\nformat:\n{COMMON}");
     let mut offset = 8;
     for (field, kind, size) in fields {
@@ -24,11 +23,11 @@ fn format(system: &str, name: &str, fields: &[(&str, &str, usize)]) -> Outline {
         text.push_str(&format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n"));
         offset += size;
     }
-    Outline::parse(system, text).unwrap()
+    EventFormat::parse(system, text).unwrap()
 }
 
 /// The event of a record that has these bytes behind the common fields.
-fn decoded(format: &Outline, payload: &[u8], texts: &mut Texts) -> EventKind {
+fn decoded(format: &EventFormat, payload: &[u8], texts: &mut Texts) -> EventKind {
     let kernel = Kernel { order: ByteOrder::Little, long_bytes: 8, release: None };
     let symbols = Symbols::parse("0000000000001000 T _stext\n".to_owned());
     let mut decoder = Decoder::new(kernel, [format.clone()], &symbols, texts);
@@ -45,7 +44,7 @@ fn context(release: &str, lazy_count: bool, flags: u8, count: u8) -> Context {
     let format = format("sched", "x", more);
     let bytes = [0, 0, flags, count, 0, 0, 0, 0, 0];
     let record = Record { bytes: &bytes, order: ByteOrder::Little };
-    Flags::new(format.format().ok().as_ref(), Release::parse(release)).context(record)
+    Flags::new(&format.fields().unwrap(), Release::parse(release)).context(record)
 }
 
 #[test]

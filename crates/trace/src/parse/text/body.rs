@@ -1,29 +1,60 @@
 //! Lines with a prefix: what stands behind it.
 
-use super::{Machine, Place, Shape};
-use crate::event::{EventKind, Frames};
-use crate::parse::text::events::{self, Text, tracer};
-use crate::parse::text::prefix::{self, Prefix};
-use crate::parse::text::scan;
-use crate::parse::text::stack::Pending;
-use crate::reader::Selection;
+use super::fields::Text;
+use super::machine::{Machine, Place};
+use super::prefix::Prefix;
+use super::stack::Pending;
+use super::{scan, tracer};
+use crate::event::{EventKind, Frames, Name};
+use crate::parse::events::{self, Row};
+use crate::parse::texts::Texts;
+use crate::reader::{Selection, TraceInfo};
+use std::collections::BTreeSet;
+
+/// Names of events beyond which they are not listed: what looks like a name can be a text.
+const NAMES_MAX: usize = 4096;
+
+/// Which events were seen, for [`TraceInfo::recorded`].
+#[derive(Default)]
+pub(super) struct Recorded {
+    known: u128,
+    others: BTreeSet<Name>,
+    marks: Vec<&'static str>,
+}
+
+impl Recorded {
+    /// An event of the table, by its position in it.
+    fn known(&mut self, position: usize, row: &Row, info: &mut TraceInfo) {
+        let bit = 1u128 << (position & 127);
+        if self.known & bit == 0 {
+            self.known |= bit;
+            info.recorded.push(format!("{}:{}", row.system, row.name));
+        }
+    }
+
+    /// An event by its name alone: text does not tell the system.
+    fn other(&mut self, name: &[u8], texts: &mut Texts, info: &mut TraceInfo) {
+        if self.others.len() < NAMES_MAX {
+            let name = texts.intern(name);
+            if self.others.insert(name) {
+                info.recorded.push(texts.names.text(name).to_owned());
+            }
+        }
+    }
+
+    /// A line of a tracer.
+    pub(super) fn mark(&mut self, name: &'static str, info: &mut TraceInfo) {
+        if !self.marks.contains(&name) {
+            self.marks.push(name);
+            info.recorded.push(name.to_owned());
+        }
+    }
+}
 
 impl Machine {
-    pub(super) fn usual(&mut self, line: &[u8], offset: u64) -> bool {
-        let Some(prefix) = self.prefixes.usual(line) else { return false };
-        self.shape = Shape::Usual;
-        self.prefixed(prefix, offset);
-        true
-    }
-
-    pub(super) fn latency(&mut self, line: &[u8], offset: u64) -> bool {
-        let Some(prefix) = prefix::latency(line) else { return false };
-        self.shape = Shape::Latency;
-        self.prefixed(prefix, offset);
-        true
-    }
-
-    fn prefixed(&mut self, prefix: Prefix<'_>, offset: u64) {
+    /// Takes a line by its prefix; `false` when it has none.
+    pub(super) fn prefixed(&mut self, prefix: Option<Prefix<'_>>, offset: u64) -> bool {
+        let Some(prefix) = prefix else { return false };
         self.recognised = true;
         if self.info.resolution_ns == 0 {
             self.raw_times = prefix.resolution_ns.is_none();
@@ -34,12 +65,12 @@ impl Machine {
             self.emit_losses(prefix.at_ns);
         }
         if prefix.at_ns < self.from_ns {
-            return;
+            return true;
         }
         let body = scan::skip_spaces(prefix.rest);
         if self.selection == Selection::Wakeups && memchr::memmem::find(body, b" <-").is_some() {
             self.recorded.mark("ftrace:function", &mut self.info);
-            return;
+            return true;
         }
         let command = match prefix.command {
             b"" | b"<...>" => None,
@@ -47,6 +78,7 @@ impl Machine {
         };
         let place = Place { at_ns: prefix.at_ns, cpu: prefix.cpu, pid: Some(prefix.pid), command, offset };
         self.body(body, place, prefix.flags);
+        true
     }
 
     /// The event of a line, behind its prefix.
@@ -74,17 +106,22 @@ impl Machine {
             b"funcgraph_entry" | b"funcgraph_exit" => return self.graph_event(fields, place, flags),
             _ => {}
         }
-        let found = self.table.find(name);
-        let known = found.map(|(_, known)| known);
+        let found = events::by_name(name);
         match found {
-            Some((position, known)) => self.recorded.known(position, known.full_name, &mut self.info),
+            Some((position, row)) => self.recorded.known(position, row, &mut self.info),
             None => self.recorded.other(name, &mut self.texts, &mut self.info),
         }
-        if self.selection == Selection::Wakeups && !known.is_some_and(|known| known.of_wakeups) {
+        let known = found.map(|(_, row)| row);
+        if self.selection == Selection::Wakeups && !known.is_some_and(|row| row.of_wakeups) {
             return;
         }
-        let text = Text { name, fields: scan::trim(fields), command: place.command };
-        let kind = events::decode(known, &text, &mut self.texts);
+        let mut text = Text { name, fields: scan::trim(fields), texts: &mut self.texts };
+        let row = known.or_else(|| events::by_pattern(None, name));
+        let kind = row.and_then(|row| row.text).and_then(|decode| decode(&mut text));
+        let kind = kind.unwrap_or_else(|| EventKind::Other {
+            system: known.map(|row| self.texts.intern(row.system.as_bytes())),
+            name: self.texts.intern(name),
+        });
         self.push(place, flags, kind);
     }
 
@@ -110,8 +147,7 @@ impl Machine {
             self.recorded.mark("ftrace:osnoise", &mut self.info);
             return Some(kind);
         }
-        let text = Text { name: b"", fields: body, command: place.command };
-        let kind = tracer::own_switch(&text, &mut self.texts)?;
+        let kind = tracer::own_switch(body, place.command, &mut self.texts)?;
         let name =
             if matches!(kind, EventKind::Switch { .. }) { "ftrace:context_switch" } else { "ftrace:wakeup" };
         self.recorded.mark(name, &mut self.info);
@@ -127,7 +163,7 @@ impl Machine {
         if self.selection == Selection::Wakeups {
             return None;
         }
-        if let Some(kind) = events::system::syscall_line(body, &mut self.texts) {
+        if let Some(kind) = tracer::syscall_line(body, &mut self.texts) {
             self.recorded.mark("syscalls", &mut self.info);
             return Some(kind);
         }

@@ -1,0 +1,231 @@
+//! Texts, commands and stacks of a trace, each once and within a bound, found again quickly.
+
+use super::bytes::until_nul;
+use super::printk::PrintkFormats;
+use crate::event::{Frames, Name, Names, Symbol};
+use std::collections::HashMap;
+
+/// Bytes of a command in the kernel.
+const COMMAND_BYTES: usize = 16;
+/// Commands that are found without hashing their text, and slots of the cache in front of all other texts.
+const COMMAND_SLOTS: usize = 1 << 10;
+const TEXT_SLOTS: usize = 1 << 13;
+/// Largest thread id of a kernel, plus one.
+const PIDS: u32 = 1 << 22;
+/// Bytes of all texts and frames of all stacks, beyond which new ones are not kept: a trace of 10 GB can have a new text
+/// in each event.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+const FRAMES_MAX: usize = 8 << 20;
+/// What stands for a text that is not kept.
+const TOO_MANY: &str = "(not kept: too many texts)";
+/// Where the addresses begin that stand for names: no processor has addresses there.
+const ADDRESS_BASE: u64 = 0x4000_0000_0000_0000;
+/// Functions that get such an address.
+const ADDRESSES_MAX: usize = 1 << 12;
+
+/// What a thread is called.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    command: Name,
+    /// The file says so.
+    saved: bool,
+}
+
+/// The texts of a trace.
+#[derive(Debug, Default)]
+pub struct Texts {
+    /// All texts.
+    pub names: Names,
+    /// `printk_formats`.
+    pub printk: PrintkFormats,
+    /// Hash of a text and its name, by the low bits of the hash.
+    cache: Vec<Option<(u64, Name)>>,
+    text_bytes: usize,
+    /// How many names `text_bytes` is the sum of.
+    counted: usize,
+    commands: Vec<Option<([u8; COMMAND_BYTES], Name)>>,
+    by_pid: Vec<Option<Known>>,
+    /// Threads whose commands were learned from events.
+    learned: Vec<u32>,
+    stacks: Vec<Box<[Symbol]>>,
+    stack_index: HashMap<Box<[Symbol]>, Frames>,
+    frames: usize,
+    dropped: u64,
+    /// Functions that stand where an event has an address: [`Texts::address`].
+    addressed: Vec<Name>,
+}
+
+/// A hash that is good enough for a cache: what collides is only slower.
+fn hash(bytes: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = bytes.len() as u64;
+    let mut chunks = bytes.chunks_exact(8);
+    for chunk in &mut chunks {
+        let word = chunk.try_into().map_or(0, u64::from_le_bytes);
+        hash = (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+    }
+    for byte in chunks.remainder() {
+        hash = (hash.rotate_left(5) ^ u64::from(*byte)).wrapping_mul(FACTOR);
+    }
+    hash ^ (hash >> 32)
+}
+
+impl Texts {
+    /// The name of a text; what is no UTF-8 in it is replaced.
+    pub(crate) fn intern(&mut self, bytes: &[u8]) -> Name {
+        let hash = hash(bytes);
+        let slot = hash as usize % TEXT_SLOTS;
+        if let Some(Some((found, name))) = self.cache.get(slot)
+            && *found == hash
+            && self.names.text(*name).as_bytes() == bytes
+        {
+            return *name;
+        }
+        let text = String::from_utf8_lossy(bytes);
+        if self.text_bytes + text.len() > TEXT_BYTES_MAX {
+            self.dropped += 1;
+            return self.names.intern(TOO_MANY);
+        }
+        let name = self.names.intern(&text);
+        if self.names.len() > self.counted {
+            self.counted = self.names.len();
+            self.text_bytes += text.len();
+        }
+        self.cache.resize(TEXT_SLOTS, None);
+        self.cache[slot] = Some((hash, name));
+        name
+    }
+
+    /// The name of a short text that often repeats, as the kernel writes commands: NUL behind a shorter one.
+    #[inline]
+    pub(crate) fn command(&mut self, bytes: &[u8]) -> Name {
+        let text = until_nul(bytes);
+        if text.len() > COMMAND_BYTES {
+            return self.intern(text);
+        }
+        let mut key = [0; COMMAND_BYTES];
+        key[..text.len()].copy_from_slice(text);
+        let number = u128::from_le_bytes(key);
+        let hash = ((number as u64) ^ (number >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let slot = (hash >> 54) as usize % COMMAND_SLOTS;
+        if let Some(Some((cached, name))) = self.commands.get(slot)
+            && *cached == key
+        {
+            return *name;
+        }
+        let name = self.intern(text);
+        self.commands.resize(COMMAND_SLOTS, None);
+        self.commands[slot] = Some((key, name));
+        name
+    }
+
+    /// The name of a marker's text, without the line's end.
+    pub(crate) fn marker(&mut self, text: &[u8]) -> Name {
+        let text = until_nul(text);
+        self.intern(text.strip_suffix(b"\n").unwrap_or(text))
+    }
+
+    /// An address that stands for a function: text has its name where the event model has an address.
+    pub(crate) fn address(&mut self, function: &[u8]) -> Option<u64> {
+        let length = function.iter().position(|byte| *byte == b'+').unwrap_or(function.len());
+        if length == 0 {
+            return None;
+        }
+        let name = self.intern(&function[..length]);
+        // Few different functions fault: a search is quick enough, and bounded.
+        let position = self.addressed.iter().position(|known| *known == name).unwrap_or(self.addressed.len());
+        if position == ADDRESSES_MAX {
+            return None;
+        }
+        if position == self.addressed.len() {
+            self.addressed.push(name);
+        }
+        Some(ADDRESS_BASE + position as u64)
+    }
+
+    /// The function that an address of [`Texts::address`] stands for.
+    pub(crate) fn addressed(&self, address: u64) -> Option<&str> {
+        let position = address.checked_sub(ADDRESS_BASE)?;
+        self.addressed.get(usize::try_from(position).ok()?).map(|name| self.names.text(*name))
+    }
+
+    /// Learns from an event what a thread is called from now on; what the file says of it otherwise goes before.
+    #[inline]
+    pub(crate) fn learn(&mut self, pid: u32, command: Name) {
+        match self.by_pid.get_mut(pid as usize) {
+            Some(Some(known)) if known.saved || known.command == command => {}
+            Some(entry @ Some(_)) => *entry = Some(Known { command, saved: false }),
+            _ => self.note(pid, Known { command, saved: false }),
+        }
+    }
+
+    /// Forgets what was learned from events: what is read next may come before them.
+    pub(crate) fn forget_learned(&mut self) {
+        for pid in self.learned.drain(..) {
+            self.by_pid[pid as usize] = None;
+        }
+    }
+
+    fn note(&mut self, pid: u32, known: Known) {
+        if pid >= PIDS {
+            return;
+        }
+        let place = pid as usize;
+        if place >= self.by_pid.len() {
+            self.by_pid.resize(place + 1, None);
+        }
+        self.by_pid[place] = Some(known);
+        if !known.saved {
+            self.learned.push(pid);
+        }
+    }
+
+    /// Keeps what the file says that a thread is called.
+    pub fn save_command(&mut self, pid: u32, command: &str) {
+        let command = self.names.intern(command);
+        self.note(pid, Known { command, saved: true });
+    }
+
+    /// The command of a thread, when the trace told.
+    #[inline]
+    pub(crate) fn of_pid(&self, pid: u32) -> Option<Name> {
+        self.by_pid.get(pid as usize).copied().flatten().map(|known| known.command)
+    }
+
+    /// Reads `saved_cmdlines`: a thread id and its command on each line.
+    pub fn learn_commands(&mut self, file: &str) {
+        for line in file.lines() {
+            let Some((pid, command)) = line.trim_start().split_once(' ') else { continue };
+            let Ok(pid) = pid.parse() else { continue };
+            if command != "<...>" {
+                self.save_command(pid, command);
+            }
+        }
+    }
+
+    /// A stack, innermost frame first; one too many has no frames.
+    pub(crate) fn stack(&mut self, frames: &[Symbol]) -> Frames {
+        if let Some(known) = self.stack_index.get(frames) {
+            return *known;
+        }
+        if self.frames + frames.len() > FRAMES_MAX && !frames.is_empty() {
+            self.dropped += 1;
+            return self.stack(&[]);
+        }
+        let stack = Frames(self.stacks.len() as u32);
+        self.frames += frames.len() + 1;
+        self.stacks.push(frames.into());
+        self.stack_index.insert(frames.into(), stack);
+        stack
+    }
+
+    /// The frames of a stack; none for a stack of another trace.
+    pub(crate) fn frames(&self, frames: Frames) -> &[Symbol] {
+        self.stacks.get(frames.0 as usize).map_or(&[], |stack| stack)
+    }
+
+    /// How often a text or stack was not kept.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
