@@ -42,7 +42,7 @@ pub(crate) struct TreatPrinting {
     pub(crate) json: bool,
 }
 
-/// Flags of every treatment.
+// Flags of every treatment; a doc comment would replace what each of them is for.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Applying {
     /// Prints what would be written, and writes nothing
