@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What takes the CPUs that are watched: each with its begin and end, in a ring for each CPU that the loader reads when
- * a probe has seen a spike. Nothing is sent and nobody is woken; on other CPUs a program ends after one comparison.
+ * Records what takes the watched CPUs, with begin and end, in a ring for each CPU. The loader reads the ring after a
+ * probe has seen a spike: the programs send nothing and wake no one. On other CPUs a program ends after one comparison.
  */
 #pragma once
 #include "histograms.h"
@@ -9,7 +9,7 @@
 /* Segments that a CPU's ring holds: a power of two. */
 const volatile u32 ring_segments SECTION(".rodata") = 16384;
 
-/* The loader maps it: reading tens of thousands of segments by system calls would take longer than what they tell of. */
+/* The loader maps it: reading tens of thousands of segments by system calls would take longer than a spike. */
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	MAP_NUMBER(map_flags, BPF_F_MMAPABLE);
@@ -46,7 +46,7 @@ struct {
 	MAP_TYPE(value, struct ipi_count);
 } ipis SECTION(".maps");
 
-/* 1 + the number of the CPU's ring; 0: it is not watched. For other CPUs: this one's is in its state, nearer by. */
+/* 1 + the number of a CPU's ring; 0: it is not watched. For the current CPU, cpu_state.ring is cheaper. */
 ALWAYS_INLINE u32 ring_of(u32 cpu)
 {
 	return config.rings[cpu & (CPUS_MAX - 1)];
@@ -64,8 +64,8 @@ ALWAYS_INLINE struct cpu_state *watched(u32 *ring)
 }
 
 /*
- * A place for a segment; complete() makes it count. An interrupt may take the next place in between. That the count has
- * gone up tells the loader that what was in the place is being overwritten.
+ * Reserves a place for a segment; complete() makes it valid. An interrupt may reserve the next place in between. From
+ * the count the loader knows that the former content of the place is being overwritten.
  */
 ALWAYS_INLINE struct segment *begin(struct cpu_state *state, u32 ring, u64 *number)
 {
@@ -75,7 +75,7 @@ ALWAYS_INLINE struct segment *begin(struct cpu_state *state, u32 ring, u64 *numb
 	return bpf_map_lookup_elem(&segments, &place);
 }
 
-/* Once all else of the segment is written. */
+/* Call it after all other members of the segment are written. */
 ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64 start_ns, u64 end_ns, u64 number)
 {
 	segment->start_ns = start_ns;
@@ -85,7 +85,7 @@ ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64
 	segment->number = number + 1;
 }
 
-/* Writes a segment of which only `field` is to be said. */
+/* Writes a segment that has only `field` beside its times. */
 #define NOTE(state, ring, segment_kind, begin_ns, finish_ns, field, value)			\
 	do {											\
 		u64 place_, finish_ns_ = (finish_ns);						\
@@ -98,10 +98,10 @@ ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64
 	} while (0)
 
 /*
- * Whether a lateness is worth a stack, which costs 3 us, and 8 to 20 us where caches are cold: when a probe on this
- * CPU would keep it, and, where everything is late, as in a virtual machine, only when it is among the latest of some
- * hundred. The bound rises by an eighth with each that is above it and falls by a 1024th with each that is not, so that it
- * comes to rest where one of some 130 is above it.
+ * Whether to record a stack, which takes 3 us, and 8 to 20 us with cold caches: when the latency is above the threshold
+ * of the loader (a probe on this CPU would keep the spike) and above `bound`, which about one latency in 130 exceeds: in
+ * a virtual machine nearly everything is late. The bound rises by an eighth with each latency above it and falls by a
+ * 1024th with each other one.
  */
 ALWAYS_INLINE bool is_unusual(u32 cpu, u64 *bound_ns, u64 late_ns)
 {
@@ -119,7 +119,7 @@ ALWAYS_INLINE bool is_unusual(u32 cpu, u64 *bound_ns, u64 late_ns)
 	return late_ns >= least_ns;
 }
 
-/* The task's name, by two plain loads: the helper that copies memory costs some 30 ns more. */
+/* The task's name, by two plain loads: the helper that copies memory takes about 30 ns more. */
 ALWAYS_INLINE void copy_name(u8 *to, struct task_struct *task)
 {
 	u64 *from = (u64 *)__builtin_preserve_access_index(&task->comm);
@@ -128,7 +128,7 @@ ALWAYS_INLINE void copy_name(u8 *to, struct task_struct *task)
 	((u64 *)to)[1] = from[1];
 }
 
-/* Keeps the stack of this moment; returns 1 + its number, or 0. */
+/* Records the current stack; returns 1 + its number, or 0. */
 ALWAYS_INLINE u32 keep_stack(void *ctx, struct cpu_state *state, u32 ring)
 {
 	u32 number = state->stacks++;
@@ -149,7 +149,7 @@ ALWAYS_INLINE u32 keep_stack(void *ctx, struct cpu_state *state, u32 ring)
 	return 1 + number;
 }
 
-/* From a timer's expiry to the wake-up of its thread, with the stack of this moment when that was late. */
+/* From a timer's expiry to the wake-up of its thread; with the current stack when that was late. */
 ALWAYS_INLINE void note_timer(void *ctx, struct cpu_state *state, u32 ring, u64 expires_ns, u64 now_ns,
 			      struct task_struct *woken, bool with_stack)
 {
@@ -194,12 +194,12 @@ ALWAYS_INLINE bool is_running(struct task_struct *task)
 }
 
 /*
- * One thread follows another one while no task that counts waits: when exactly matters to nobody, and the clock would be
- * most of what this costs. How long the new one will have run tells later when it came.
+ * Skips the clock read, which is most of the cost, when one thread follows another and no counted task is waiting. The
+ * time of the switch is calculated later from the run time of the new thread.
  */
-ALWAYS_INLINE bool follows_unheeded(struct cpu_state *state, struct task_struct *previous, struct task_struct *next)
+ALWAYS_INLINE bool skips_clock(struct cpu_state *state, struct task_struct *previous, struct task_struct *next)
 {
-	/* The idle task's time is not counted. */
+	/* The kernel does not count the idle task's run time. */
 	if (state->is_waited || !previous->pid || !next->pid)
 		return 0;
 	state->has_switched = 1;
@@ -233,13 +233,13 @@ ALWAYS_INLINE void note_thread(struct cpu_state *state, u32 ring, u64 now_ns, st
 	segment->thread.process = previous->tgid;
 	segment->thread.prio = previous->prio;
 	segment->thread.next_prio = next->prio;
-	/* Everybody knows the idle task's name. */
+	/* The loader knows the idle task's name. */
 	if (previous->pid)
 		copy_name(segment->thread.command, previous);
 	complete(segment, SEGMENT_THREAD, start_ns, now_ns, number);
 }
 
-/* Counts an interrupt that this CPU sends to another one, and whose doing it is. */
+/* Counts an interrupt that this CPU sends to another one, by function, caller and sender. */
 ALWAYS_INLINE void count_ipi(void *ctx, u32 cpu, u64 function, u64 call_site)
 {
 	struct ipi_key key = { .function = function, .call_site = call_site, .cpu = cpu };
@@ -255,7 +255,7 @@ ALWAYS_INLINE void count_ipi(void *ctx, u32 cpu, u64 function, u64 call_site)
 	}
 	found = bpf_map_lookup_elem(&ipis, &key);
 	if (LIKELY(found)) {
-		/* Only this CPU adds to it, but its interrupts may come in between. */
+		/* Only this CPU adds to it, but its interrupts may do so in between. */
 		__sync_fetch_and_add(&found->count, 1);
 		return;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The steps of a dispatch: when the timer or the interrupt that woke a measured thread was entered, and when it woke
- * the thread. The thread itself maps the table, puts its id there and reads the moments when it runs again, so that
- * nobody is asked for anything in between. Programs of their own, so that nothing else has to run for them.
+ * the thread. The thread maps the table, writes its id there and reads the times when it runs again, without a system
+ * call. In an object of its own, so that no other program has to run for it.
  */
 #pragma once
 #include "kernel.h"
@@ -11,14 +11,14 @@
 
 /* A measured thread, at the place of its id; the counterpart is in src/dispatch.rs. */
 struct dispatch_slot {
-	/* Written by the thread; 0: nobody measures here. */
+	/* Written by the thread; 0: the slot is free. */
 	u64 thread;
 	/* How many wake-ups there were; written last. */
 	u64 number;
-	/* When the handler that woke it was entered, on CLOCK_MONOTONIC; 0: it was none. */
+	/* When the handler that woke it was entered, on CLOCK_MONOTONIC; 0: it was no handler. */
 	u64 entry_ns;
 	u64 waking_ns;
-	/* A line of the cache for each. */
+	/* One cache line for each slot. */
 	u64 unused[4];
 };
 _Static_assert(sizeof(struct dispatch_slot) == 64, "dispatch.rs");
@@ -31,7 +31,7 @@ struct {
 	MAP_TYPE(value, struct dispatch_slot);
 } dispatch_slots SECTION(".maps");
 
-/* Which handlers a CPU is in: a hard timer may come into all others, an interrupt into a soft timer. */
+/* Which handlers a CPU is in: a hard timer may interrupt all others, an interrupt a soft timer. */
 struct dispatch_cpu {
 	u64 hard_entry_ns;
 	u64 soft_entry_ns;
@@ -58,7 +58,7 @@ ALWAYS_INLINE struct dispatch_cpu *dispatch_here(void)
 SECTION("tp_btf/hrtimer_expire_entry")
 int dispatch_timer_entry(u64 *ctx)
 {
-	/* First of all: what this program does belongs to what comes after the entry. */
+	/* Read first: the time of this program belongs to what follows the entry. */
 	u64 now_ns = bpf_ktime_get_ns();
 	struct hrtimer *timer = (void *)ctx[0];
 	struct dispatch_cpu *here = dispatch_here();

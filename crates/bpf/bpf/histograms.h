@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The latency histograms: from the programmed expiry of a timer over the wake-up to the task that runs.
+ * The latency histograms: from the programmed expiry of a timer to the wake-up to the task that runs.
  *
- * One clock read in each program at most, and none for tasks that do not count. A pending wake-up lies in a table
- * that is indexed by the thread id, which is an addition and a comparison where a hash map costs a call.
+ * At most one clock read in each program, and none for tasks that are not counted. A pending wake-up is in a table that
+ * is indexed by the thread id: an addition and a comparison instead of the call that a hash map needs.
  */
 #pragma once
 #include "layout.h"
@@ -11,7 +11,7 @@
 /* All zeros until the loader has written it, so that the object need not hold it. */
 struct config config SECTION(".bss.config");
 
-/* Whether this kernel tells when a switch is over. */
+/* Whether this kernel has an event for the end of a switch. */
 const volatile u32 sees_switch_end SECTION(".rodata");
 
 struct {
@@ -63,7 +63,7 @@ ALWAYS_INLINE bool task_counts(struct task_struct *task)
 		u64 name[2] = {};
 
 		bpf_probe_read_kernel(name, sizeof(name), task->comm);
-		/* The last byte is always 0; what follows an earlier 0 is no part of the name. */
+		/* The last byte is always 0; bytes after an earlier 0 are not part of the name. */
 		for (int i = 0; i < COMMAND_BYTES; i++) {
 			u8 byte = ((u8 *)name)[i];
 

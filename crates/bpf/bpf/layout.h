@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the programs and their loader share: the counterpart of src/layout.rs, which asserts the same sizes and whose tests
- * compare the enumerations and constants.
+ * What the programs and their loader share: the counterpart of src/layout.rs, which asserts the same sizes and whose
+ * tests compare the enumerations and constants.
  */
 #pragma once
 #include "kernel.h"
@@ -34,10 +34,10 @@ struct config {
 	/* Whether only tasks of that name count. */
 	u32 has_command;
 	u8 command[COMMAND_BYTES];
-	/* The process that measures: interrupts that it sends are its own doing; 0 for none. */
+	/* The process that measures: interrupts that it sends are counted as its own; 0 for none. */
 	u32 own_process;
 	u32 unused;
-	/* Per CPU, one bit for each kind that counts there. */
+	/* Per CPU, one bit for each kind that is on there. */
 	u8 enabled[CPUS_MAX];
 	/* Per CPU, 1 + the number of its ring of segments; 0: it has none. */
 	u16 rings[CPUS_MAX];
@@ -45,7 +45,7 @@ struct config {
 	u16 epochs[CPUS_MAX][KINDS_STRIDE];
 	/* Per CPU, the process that is measured there: its page faults are causes; 0 for none. */
 	u32 processes[CPUS_MAX];
-	/* Per CPU, from which lateness on the stack of the moment is kept; 0: never. */
+	/* Per CPU, the latency above which a stack is recorded; 0: never. */
 	u32 late_ns[CPUS_MAX];
 };
 _Static_assert(sizeof(struct config) == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX, "layout.rs");
@@ -85,7 +85,7 @@ struct histogram {
 };
 _Static_assert(sizeof(struct histogram) == 40 + 104 + 8 * BUCKETS, "layout.rs");
 
-/* A wake-up that waits for its task to run. */
+/* A wake-up whose task does not run yet. */
 struct pending {
 	u32 pid;
 	u32 unused;
@@ -98,30 +98,30 @@ struct pending {
 _Static_assert(sizeof(struct pending) == 32, "");
 #define PENDING_SLOTS 32768
 
-/* Counts of one CPU that the loader reads. */
+/* Counts of one CPU that the loader reads. Counted tasks are those that pass the filter of the configuration. */
 struct counters {
-	/* Wake-ups of tasks that count. */
+	/* Wake-ups of counted tasks. */
 	u64 wakings;
-	/* Wake-ups of tasks that went on running: there was nothing to wait for. */
+	/* Wake-ups of tasks that were still running: no latency. */
 	u64 without_switch;
-	/* Wake-ups that were forgotten because another task's took their slot. */
+	/* Wake-ups that were lost because another task's took their slot. */
 	u64 collisions;
-	/* Wake-ups that ended on a CPU where nothing counts. */
+	/* Wake-ups that ended on a CPU where nothing is measured. */
 	u64 elsewhere;
-	/* Switches to a task that counts whose end was not seen: the first one of a new thread. */
+	/* Switches to a counted task whose end was not seen: the first one of a new thread. */
 	u64 unfinished;
-	/* Interrupts sent that found no room in the table. */
+	/* Sent interrupts for which the table had no room. */
 	u64 ipis_lost;
 };
 _Static_assert(sizeof(struct counters) == 48, "layout.rs");
 
-/* What one CPU is in the middle of. */
+/* What is in progress on one CPU. */
 struct cpu_state {
 	struct counters counters;
 	/* Programmed expiry of the timer whose handler runs: in a hard interrupt, in a softirq; 0 for none. */
 	u64 expires_hard_ns;
 	u64 expires_soft_ns;
-	/* The switch to a task that counts, from its decision to its end; switch_ns 0: none. */
+	/* The switch to a counted task, from its decision to its end; switch_ns 0: none. */
 	u64 switch_ns;
 	u64 waking_ns;
 	u64 expires_ns;
@@ -132,7 +132,7 @@ struct cpu_state {
 	/* The thread in which a timer's softirq handler runs. */
 	u32 soft_thread;
 	u64 padding[2];
-	/* From here on a line of the cache: what every event of a watched CPU needs. How many segments were written. */
+	/* Here begins the cache line that every event of a watched CPU needs. How many segments were written. */
 	u64 segments;
 	/* When what runs now began. */
 	u64 irq_ns;
@@ -148,17 +148,17 @@ struct cpu_state {
 	u64 lock;
 	u32 lock_flags;
 	u32 lock_thread;
-	/* Nearly all timers and switches are not later than that. */
+	/* See is_unusual(). */
 	u64 timer_bound_ns;
 	u64 switch_bound_ns;
-	/* How many stacks were kept. */
+	/* How many stacks were recorded. */
 	u32 stacks;
-	/* Whether a task that counts was woken here, or was made to give way, and has not run since. */
+	/* Whether a counted task was woken or preempted here and has not run since. */
 	u8 is_waited;
-	/* Whether the thread that runs was not the first one since thread_ns. */
+	/* Whether there was a switch since thread_ns whose time was not read: see skips_clock(). */
 	u8 has_switched;
 	u8 unused[2];
-	/* How long it had run in its life when it came. */
+	/* The run time of the current thread at that switch. */
 	u64 runtime_ns;
 	u64 padding_end;
 };
@@ -325,12 +325,12 @@ _Static_assert(sizeof(struct ipi_count) == 16, "layout.rs");
 
 #define SENDER_STACK_DEPTH 127
 
-/* The stack of a moment at which something was late. */
+/* A stack, recorded when something was late. */
 #define STACK_DEPTH 46
 struct stack {
 	/* 1 + its number on its CPU, written last. */
 	u64 number;
-	/* How long it is. */
+	/* How many bytes of addresses are valid. */
 	u64 bytes;
 	u64 addresses[STACK_DEPTH];
 };

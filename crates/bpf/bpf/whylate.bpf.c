@@ -6,7 +6,7 @@
 #include "causes.h"
 #include "origin.h"
 
-/* A timer's handler begins: from when on should it have? */
+/* A timer's handler begins: keep the programmed expiry. */
 SECTION("tp_btf/hrtimer_expire_entry")
 int timer_entry(u64 *ctx)
 {
@@ -15,7 +15,7 @@ int timer_entry(u64 *ctx)
 
 	if (!state)
 		return 0;
-	/* An expiry of clocks other than CLOCK_MONOTONIC is brought to it by the clock's offset. */
+	/* Converts the expiry from the timer's clock to CLOCK_MONOTONIC. */
 	u64 expires_ns = timer->node.expires - timer->base->offset;
 
 	if (UNLIKELY(timer->is_soft)) {
@@ -27,7 +27,7 @@ int timer_entry(u64 *ctx)
 	return 0;
 }
 
-/* A timer's handler is over: what is woken from here on was not woken by it. */
+/* A timer's handler is over: later wake-ups are not its. */
 SECTION("tp_btf/hrtimer_expire_exit")
 int timer_exit(u64 *ctx)
 {
@@ -82,7 +82,7 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 	if (UNLIKELY(!expires_ns && state->expires_soft_ns &&
 		     state->soft_thread == (u32)bpf_get_current_pid_tgid()))
 		expires_ns = state->expires_soft_ns;
-	/* Timers may expire early by their slack, which is no lateness. */
+	/* Timers may expire early by their slack: no latency. */
 	if (expires_ns > now_ns)
 		expires_ns = now_ns;
 	state->counters.wakings++;
@@ -135,7 +135,7 @@ ALWAYS_INLINE void count_decided(u32 cpu, enum kind kind, u64 latency_ns, const 
 	name_previous(&histogram->record, previous->pid, previous->prio, previous->comm);
 }
 
-/* The task that was woken gets its CPU. */
+/* The scheduler has decided to run the woken task. */
 ALWAYS_INLINE void woken_runs(u32 cpu, u32 enabled, struct cpu_state *state, const struct pending *pending,
 			      u64 now_ns, struct task_struct *previous, struct task_struct *next)
 {
@@ -143,7 +143,7 @@ ALWAYS_INLINE void woken_runs(u32 cpu, u32 enabled, struct cpu_state *state, con
 
 	state->waking_ns = pending->waking_ns;
 	state->expires_ns = pending->expires_ns;
-	/* It waited for a task that it could not have preempted. The idle task has the number of nice 0. */
+	/* It waited for a task that it could not preempt. The idle task has the priority of nice 0. */
 	state->is_shared = previous->pid && previous->prio <= next->prio;
 	if (state->is_shared) {
 		if (is_enabled(enabled, SHARED_PRIORITY))
@@ -162,7 +162,7 @@ ALWAYS_INLINE void woken_runs(u32 cpu, u32 enabled, struct cpu_state *state, con
 			      next);
 }
 
-/* A task that counts leaves: a wake-up that came before it was gone led to nothing. */
+/* A counted task leaves: a wake-up while it was still running has no latency. */
 ALWAYS_INLINE void leaves(struct cpu_state *state, struct task_struct *previous)
 {
 	u32 pid = previous->pid;
@@ -174,7 +174,7 @@ ALWAYS_INLINE void leaves(struct cpu_state *state, struct task_struct *previous)
 	}
 }
 
-/* A task that counts comes. The clock is read here unless that was done already. */
+/* A counted task comes. The clock is read here if the caller has not done so. */
 ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, u64 now_ns,
 			 struct task_struct *previous, struct task_struct *next)
 {
@@ -234,7 +234,7 @@ ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes)
 		if (!next_counts) {
 			if (previous_counts)
 				state->is_waited = is_runnable;
-			else if (LIKELY(follows_unheeded(state, previous, next)))
+			else if (LIKELY(skips_clock(state, previous, next)))
 				return 0;
 		}
 		now_ns = bpf_ktime_get_ns();
@@ -275,7 +275,7 @@ ALWAYS_INLINE void count_finished(u32 cpu, enum kind kind, u64 latency_ns, const
 	set_parts(&histogram->record, latency_ns, state->expires_ns, state->waking_ns, state->switch_ns, now_ns);
 	if (HELPER_EXISTS(get_current_task_btf))
 		name_task(&histogram->record, bpf_get_current_task_btf());
-	/* Its memory outlives the switch: the kernel frees a task's after a grace period. */
+	/* Its memory is still valid: the kernel frees a task after a grace period. */
 	struct task_struct *previous = (void *)state->previous;
 
 	name_previous(&histogram->record, state->previous_pid, state->previous_prio, &previous->comm);
@@ -327,7 +327,7 @@ int irq_exit(u64 *ctx)
 	return 0;
 }
 
-/* For every interrupt that has a vector of its own: attached to several events. */
+/* For each interrupt that has a vector of its own: attached to several events. */
 SECTION("raw_tp/vector_entry")
 int vector_entry(u64 *ctx)
 {
@@ -513,8 +513,8 @@ int lock_taken(u64 *ctx)
 /*
  * ---- Interrupts from other CPUs ----
  *
- * Raw tracepoints: the arguments are plain numbers there, where the typed events would refuse pointers to functions, or
- * need a call of a helper to calculate with them.
+ * Raw tracepoints, whose arguments are plain numbers: the verifier refuses pointers to functions in typed ones, or
+ * arithmetic with them without a helper call.
  */
 
 /* This CPU asks another one to run a function. */

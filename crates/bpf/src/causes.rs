@@ -3,26 +3,20 @@
 use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::histograms::{Histograms, Watching};
-use crate::layout::{
-    Command, IPI_COUNT_BYTES, IPI_KEY_BYTES, RING_STACKS, RawIpiCount, RawIpiKey, RawSegment, RawStack,
-    STACK_BYTES, What,
-};
+use crate::layout::{Command, RING_STACKS, RawIpiCount, RawIpiKey, RawSegment, RawStack, What};
 use crate::missed::Missed;
 use crate::rings::{Rings, ring_size};
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
-use crate::symbols::Symbols;
+use crate::symbols::{Symbols, kernel_functions};
 use std::collections::HashMap;
 use whylate_core::record::IpiRecord;
 use whylate_core::{CpuId, CpuSet};
-use whylate_explain::segments::{Activity, OWN, Recording, Segment, Sender, Thread};
+use whylate_explain::OWN;
+use whylate_explain::segments::{Activity, Recording, Segment, Sender, Thread};
 use zerocopy::transmute;
 
-/// How many different stacks are kept.
-const STACKS: u32 = 2_048;
-/// How many different senders of interrupts are kept.
-const IPIS: u32 = 16_384;
-/// How much further than a window's begin is looked for what ends in it.
+/// How far before the begin of a window segments are read.
 const BEFORE_NS: u64 = 200_000;
 
 /// The kernel's number of the highest real-time priority, from which tools count down.
@@ -35,6 +29,9 @@ pub(crate) const SENDERS: &str = "senders of interrupts";
 
 /// The facility of [`VECTORS`].
 pub(crate) const BY_VECTOR: &str = "interrupts by vector";
+
+type IpiKeyBytes = [u8; size_of::<RawIpiKey>()];
+type IpiCountBytes = [u8; size_of::<RawIpiCount>()];
 
 /// What the events are for, and the programs for them.
 pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
@@ -77,7 +74,7 @@ pub struct Causes {
     symbols: Symbols,
     facilities: Vec<Facility>,
     /// Interrupts that were counted up to the last call of [`Self::ipis`].
-    ipis_before: HashMap<[u8; IPI_KEY_BYTES], u64>,
+    ipis_before: HashMap<IpiKeyBytes, u64>,
 }
 
 impl Causes {
@@ -88,14 +85,14 @@ impl Causes {
     /// When the kernel refuses programs, has no type information, or lacks the events of the scheduler.
     pub fn start(cpus: &CpuSet, histograms: &HistogramsConfig) -> Result<Self, BpfError> {
         let ring_segments = ring_size(cpus.len());
-        let watching = Watching { cpus: cpus.clone(), ring_segments, stacks: STACKS, ipis: IPIS };
+        let watching = Watching { cpus: cpus.clone(), ring_segments };
         let histograms = Histograms::start_watching(histograms, Some(&watching))?;
         let rings = Rings::map(histograms.object(), cpus.len(), ring_segments)?;
         let mut causes = Self {
             histograms,
             rings,
             cpus: cpus.clone(),
-            symbols: Symbols::of_this_kernel(),
+            symbols: Symbols::new(kernel_functions()),
             facilities: Vec::new(),
             ipis_before: HashMap::new(),
         };
@@ -150,7 +147,7 @@ impl Causes {
 
     /// Whether the kernel does not tell the names of its functions.
     pub(crate) fn lacks_symbols(&self) -> bool {
-        self.symbols.is_empty()
+        self.symbols.is_empty
     }
 
     /// The histograms that run beside.
@@ -211,10 +208,10 @@ impl Causes {
     /// # Errors
     /// When a map cannot be read.
     pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
-        let entries: Vec<([u8; IPI_KEY_BYTES], [u8; IPI_COUNT_BYTES])> =
-            self.histograms.object().entries("ipis")?;
         let mut records = Vec::new();
-        for (key_bytes, count_bytes) in entries {
+        for (key_bytes, count_bytes) in
+            self.histograms.object().entries::<IpiKeyBytes, IpiCountBytes>("ipis")?
+        {
             let (key, count): (RawIpiKey, RawIpiCount) = (transmute!(key_bytes), transmute!(count_bytes));
             let before = self.ipis_before.insert(key_bytes, count.count).unwrap_or(0);
             if count.count == before {
@@ -255,7 +252,8 @@ impl Causes {
     fn late_stack(&self, ring: u32, number: u32) -> Vec<String> {
         let Some(before) = number.checked_sub(1) else { return Vec::new() };
         let place = ring * RING_STACKS + before % RING_STACKS;
-        let Ok(bytes) = self.histograms.object().get::<[u8; STACK_BYTES]>("late_stacks", place) else {
+        let Ok(bytes) = self.histograms.object().get::<[u8; size_of::<RawStack>()]>("late_stacks", place)
+        else {
             return Vec::new();
         };
         let raw: RawStack = transmute!(bytes);

@@ -9,7 +9,7 @@ use crate::missed::Missed;
 use crate::object::check_process_ids;
 use crate::settings::{FindsCauses, HistogramsConfig, Measured};
 use crate::snapshot::Facility;
-use crate::worth::Worth;
+use crate::stack_threshold::StackThresholds;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ struct LiveFinder {
     cpus: CpuSet,
     probes: Vec<Probe>,
     surroundings: Surroundings,
-    worth: Worth,
+    thresholds: StackThresholds,
     /// Stolen time of each CPU up to the last look at its spikes; no entry where the kernel does not count it.
     steal: BTreeMap<CpuId, Nanos>,
     smis: BTreeMap<CpuId, Smis>,
@@ -100,7 +100,7 @@ pub fn find_causes(
         cpus,
         probes: Vec::new(),
         surroundings,
-        worth: Worth::default(),
+        thresholds: StackThresholds::default(),
         steal: BTreeMap::new(),
         smis: BTreeMap::new(),
         explained: BTreeMap::new(),
@@ -123,10 +123,10 @@ impl FindsCauses for LiveFinder {
         self.explained.clear();
         // The stacks of a loop that never sleeps are not used.
         let timers = probes.iter().filter(|probe| probe.is_timer);
-        self.worth =
-            Worth::new(timers.flat_map(|probe| probe.cpus.iter().map(|cpu| (cpu, probe.spikes_kept))));
+        let kept = timers.flat_map(|probe| probe.cpus.iter().map(|cpu| (cpu, probe.spikes_kept)));
+        self.thresholds = StackThresholds::new(kept);
         let none = self.cpus.iter().map(|cpu| (cpu, 0));
-        self.causes.keep_stacks(&none.chain(self.worth.told()).collect::<Vec<_>>())?;
+        self.causes.keep_stacks(&none.chain(self.thresholds.current()).collect::<Vec<_>>())?;
         self.smis = self.cpus.iter().filter_map(|cpu| Some((cpu, smis_of(&self.host, cpu)?))).collect();
         let steal = StealTimes::read(&self.host).unwrap_or_default();
         self.steal = self.cpus.iter().filter_map(|cpu| Some((cpu, steal.of(cpu)?))).collect();
@@ -144,9 +144,9 @@ impl FindsCauses for LiveFinder {
     }
 
     fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
-        let bounds = self.worth.learn(spikes);
-        if !bounds.is_empty() {
-            self.causes.keep_stacks(&bounds)?;
+        let risen = self.thresholds.learn(spikes);
+        if !risen.is_empty() {
+            self.causes.keep_stacks(&risen)?;
         }
         let steal = StealTimes::read(&self.host).unwrap_or_default();
         let missed = self.causes.missed();

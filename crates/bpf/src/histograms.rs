@@ -3,11 +3,10 @@
 use crate::error::BpfError;
 use crate::events::{Event, Sizes, event};
 use crate::layout::{
-    CONFIG_BYTES, CPU_STATE_BYTES, CPUS_MAX, Command, Config, KINDS_STRIDE, RING_STACKS, RawCpuState,
-    RawHistogram, Record,
+    CPUS_MAX, Command, Config, KINDS_STRIDE, RING_STACKS, RawCpuState, RawHistogram, Record,
 };
 use crate::object::{Object, WHYLATE, possible_cpus};
-use crate::settings::{HistogramsConfig, TaskFilter};
+use crate::settings::{HistogramsChange, HistogramsConfig, TaskFilter};
 use crate::snapshot::{HistogramsSnapshot, ProgramCost, WakeupCounts};
 use std::collections::{BTreeMap, BTreeSet};
 use syscalls::Sysno;
@@ -16,10 +15,13 @@ use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, Latenc
 use whylate_core::{CpuId, CpuSet};
 use whylate_stats::Histogram;
 use whylate_stats::buckets::{BUCKETS, lower_edge};
-use zerocopy::{FromZeros as _, IntoBytes as _, transmute};
+use zerocopy::{FromZeros as _, transmute, transmute_ref};
 
 /// How often a histogram that changes while it is read is read again.
 const READS_MAX: usize = 8;
+/// At most this many different senders of interrupts, and stacks of theirs, are kept.
+const IPIS: u32 = 16_384;
+const SENDER_STACKS: u32 = 2_048;
 /// The event at which a switch is over.
 const SWITCH_END: Event = event("switch_end", "sched_exit_tp");
 /// The events of timers.
@@ -31,23 +33,14 @@ const TASKS: [Event; 2] = [event("task_switch", "sched_switch"), event("waking",
 const TASKS_WATCHED: [Event; 2] =
     [event("task_switch_watched", "sched_switch"), event("waking_watched", "sched_waking")];
 
+type CpuStateBytes = [u8; size_of::<RawCpuState>()];
+
 /// What the search for causes needs beside the histograms.
 pub(crate) struct Watching {
     /// The CPUs that have a ring of segments, in the order of their rings.
     pub(crate) cpus: CpuSet,
     /// How many segments a ring holds: a power of two.
     pub(crate) ring_segments: u32,
-    /// How many stacks are kept.
-    pub(crate) stacks: u32,
-    /// How many different senders of interrupts are kept.
-    pub(crate) ipis: u32,
-}
-
-/// What was counted before the last reset.
-struct Baseline {
-    samples: u64,
-    sum_ns: u64,
-    buckets: Box<[u64]>,
 }
 
 /// Running histograms. They end when this is dropped.
@@ -59,7 +52,8 @@ pub struct Histograms {
     unavailable: Vec<(HistogramKind, String)>,
     sees_switch_end: bool,
     possible_cpus: usize,
-    baselines: BTreeMap<(CpuId, HistogramKind), Baseline>,
+    /// What was counted before the last reset.
+    baselines: BTreeMap<(CpuId, HistogramKind), Box<RawHistogram>>,
 }
 
 impl Histograms {
@@ -88,14 +82,14 @@ impl Histograms {
         if let Some(watching) = watching {
             maps.push(("segments", watching.cpus.len() as u32 * watching.ring_segments));
             maps.push(("late_stacks", watching.cpus.len() as u32 * RING_STACKS));
-            maps.extend([("sender_stacks", watching.stacks), ("ipis", watching.ipis)]);
+            maps.extend([("sender_stacks", SENDER_STACKS), ("ipis", IPIS)]);
         }
         let has_tracepoint = vec![("sees_switch_end", SWITCH_END.tracepoint)];
         let constants = watching.iter().map(|watching| ("ring_segments", watching.ring_segments)).collect();
         let mut object = Object::load(WHYLATE, &Sizes { maps, has_tracepoint, constants })?;
         for (ring, cpu) in watching.iter().flat_map(|watching| watching.cpus.iter()).enumerate() {
             let state = RawCpuState { ring: 1 + ring as u32, ..RawCpuState::new_zeroed() };
-            let bytes: [u8; CPU_STATE_BYTES] = transmute!(state);
+            let bytes: CpuStateBytes = transmute!(state);
             object.set("cpu_states", cpu.0, &bytes)?;
         }
         let mut running = Self {
@@ -109,7 +103,7 @@ impl Histograms {
             baselines: BTreeMap::new(),
         };
         running.attach_parts()?;
-        running.enable(&config.kinds, &config.cpus)?;
+        running.change(HistogramsChange::Enable, &config.kinds, &config.cpus)?;
         if watching.is_none() && (running.enabled.is_empty() || running.cpus.is_empty()) {
             return Err(BpfError::Nothing);
         }
@@ -146,49 +140,38 @@ impl Histograms {
         Ok(())
     }
 
-    /// Switches histograms on, on those of these CPUs that are measured; those that this kernel cannot do stay off
-    /// (see [`Self::unavailable`]).
+    /// Changes the histograms of these CPUs; those that this kernel cannot do stay off (see [`Self::unavailable`]).
     ///
     /// # Errors
     /// When the kernel does not take the change.
-    pub fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), BpfError> {
-        let is_possible = |kind: &HistogramKind| !self.unavailable.iter().any(|(none, _)| none == kind);
-        let possible: Vec<HistogramKind> = kinds.iter().copied().filter(is_possible).collect();
-        for cpu in self.cpus.intersection(cpus).iter() {
-            self.enabled.extend(possible.iter().map(|kind| (cpu, *kind)));
+    pub fn change(
+        &mut self,
+        change: HistogramsChange,
+        kinds: &[HistogramKind],
+        cpus: &CpuSet,
+    ) -> Result<(), BpfError> {
+        let cpus = self.cpus.intersection(cpus);
+        let all = cpus.iter().flat_map(|cpu| kinds.iter().map(move |kind| (cpu, *kind)));
+        let is_possible = |kind: HistogramKind| !self.unavailable.iter().any(|(none, _)| *none == kind);
+        match change {
+            HistogramsChange::Enable => self.enabled.extend(all.filter(|(_, kind)| is_possible(*kind))),
+            HistogramsChange::Disable => {
+                self.enabled.retain(|(cpu, kind)| !kinds.contains(kind) || !cpus.contains(*cpu));
+            }
+            HistogramsChange::Reset => return self.reset(&all.collect::<Vec<_>>()),
         }
         self.write_config()
     }
 
-    /// Switches histograms off on these CPUs; what they hold stays.
-    ///
-    /// # Errors
-    /// When the kernel does not take the change.
-    pub fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), BpfError> {
-        self.enabled.retain(|(cpu, kind)| !kinds.contains(kind) || !cpus.contains(*cpu));
-        self.write_config()
-    }
-
-    /// Empties histograms of these CPUs, with their record of the largest latency.
-    ///
-    /// # Errors
-    /// When the kernel does not take the change.
-    pub fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), BpfError> {
-        let cpus: Vec<CpuId> = self.cpus.intersection(cpus).iter().collect();
-        for cpu in &cpus {
-            for kind in kinds {
-                let epoch = &mut self.config.epochs[cpu.0 as usize][*kind as usize];
-                *epoch = epoch.wrapping_add(1).max(1);
-            }
+    fn reset(&mut self, histograms: &[(CpuId, HistogramKind)]) -> Result<(), BpfError> {
+        for (cpu, kind) in histograms {
+            let epoch = &mut self.config.epochs[cpu.0 as usize][*kind as usize];
+            *epoch = epoch.wrapping_add(1).max(1);
         }
         self.write_config()?;
-        for cpu in cpus {
-            for kind in kinds {
-                let raw = self.raw(cpu, *kind)?;
-                let buckets = Box::from(raw.buckets.as_slice());
-                let baseline = Baseline { samples: raw.samples, sum_ns: raw.sum_ns, buckets };
-                self.baselines.insert((cpu, *kind), baseline);
-            }
+        for (cpu, kind) in histograms {
+            let raw = self.raw(*cpu, *kind)?;
+            self.baselines.insert((*cpu, *kind), raw);
         }
         Ok(())
     }
@@ -221,11 +204,8 @@ impl Histograms {
     pub fn read(&self) -> Result<HistogramsSnapshot, BpfError> {
         let mut cpus = Vec::with_capacity(self.cpus.len());
         for cpu in self.cpus.iter() {
-            let mut histograms = Vec::with_capacity(HistogramKind::ALL.len());
-            for kind in HistogramKind::ALL.into_iter().filter(|kind| self.enabled.contains(&(cpu, *kind))) {
-                let raw = self.raw(cpu, kind)?;
-                histograms.push(self.histogram(cpu, kind, &raw)?);
-            }
+            let kinds = HistogramKind::ALL.into_iter().filter(|kind| self.enabled.contains(&(cpu, *kind)));
+            let histograms = kinds.map(|kind| self.histogram(cpu, kind)).collect::<Result<_, _>>()?;
             cpus.push(CpuHistograms { cpu, histograms });
         }
         Ok(HistogramsSnapshot { cpus, counts: self.counts()? })
@@ -250,7 +230,7 @@ impl Histograms {
 
     /// The state of a CPU.
     pub(crate) fn cpu_state(&self, cpu: u32) -> Result<RawCpuState, BpfError> {
-        Ok(transmute!(self.object.get::<[u8; CPU_STATE_BYTES]>("cpu_states", cpu)?))
+        Ok(transmute!(self.object.get::<CpuStateBytes>("cpu_states", cpu)?))
     }
 
     /// Whose page faults are causes from now on.
@@ -288,7 +268,7 @@ impl Histograms {
         for (cpu, kind) in &self.enabled {
             self.config.enabled[cpu.0 as usize] |= 1 << (*kind as u8);
         }
-        let bytes: &[u8; CONFIG_BYTES] = self.config.as_bytes().try_into().expect("it is of that size");
+        let bytes: &[u8; size_of::<Config>()] = transmute_ref!(&*self.config);
         self.object.set(".bss.config", 0, bytes)
     }
 
@@ -308,12 +288,8 @@ impl Histograms {
         }
     }
 
-    fn histogram(
-        &self,
-        cpu: CpuId,
-        kind: HistogramKind,
-        raw: &RawHistogram,
-    ) -> Result<KernelHistogram, BpfError> {
+    fn histogram(&self, cpu: CpuId, kind: HistogramKind) -> Result<KernelHistogram, BpfError> {
+        let raw = self.raw(cpu, kind)?;
         let baseline = self.baselines.get(&(cpu, kind));
         let before = |index: usize| baseline.map_or(0, |baseline| baseline.buckets[index]);
         let differences = (0..BUCKETS).map(|index| (lower_edge(index), raw.buckets[index] - before(index)));

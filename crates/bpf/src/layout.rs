@@ -61,9 +61,7 @@ pub(crate) struct Config {
     pub(crate) late_ns: [u32; CPUS_MAX],
 }
 
-/// Size of the configuration in its map.
-pub(crate) const CONFIG_BYTES: usize = size_of::<Config>();
-const _: () = assert!(CONFIG_BYTES == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX);
+const _: () = assert!(size_of::<Config>() == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX);
 const _: () = assert!(offset_of!(Config, own_process) == 32 && offset_of!(Config, enabled) == 40);
 
 impl Config {
@@ -145,9 +143,7 @@ pub(crate) struct RawCpuState {
     pub(crate) rest: [u64; 8],
 }
 
-/// Size of the state of a CPU in its map.
-pub(crate) const CPU_STATE_BYTES: usize = size_of::<RawCpuState>();
-const _: () = assert!(size_of::<RawCounters>() == 48 && CPU_STATE_BYTES == 256);
+const _: () = assert!(size_of::<RawCounters>() == 48 && size_of::<RawCpuState>() == 256);
 const _: () = assert!(offset_of!(RawCpuState, segments) == 128 && offset_of!(RawCpuState, ring) == 184);
 
 /// What took a CPU, from when to when.
@@ -175,65 +171,25 @@ impl RawSegment {
 #[derive(Clone, Debug, PartialEq, Eq, TryFromBytes, Immutable, KnownLayout)]
 #[repr(u8)]
 #[allow(dead_code, reason = "the programs make them")]
+#[rustfmt::skip]
 pub(crate) enum What {
-    Irq {
-        line: u32,
-    } = 1,
-    Vector {
-        vector: u32,
-    },
-    Softirq {
-        number: u32,
-    },
-    Nmi {
-        handler: u64,
-    },
+    Irq { line: u32 } = 1,
+    Vector { vector: u32 },
+    Softirq { number: u32 },
+    Nmi { handler: u64 },
     Function {
-        has_sender: bool,
-        sender_cpu: u16,
-        sender_thread: u32,
-        function: u64,
-        sender_process: u32,
+        has_sender: bool, sender_cpu: u16, sender_thread: u32, function: u64, sender_process: u32,
         sender_command: Command,
     },
-    Thread {
-        was_runnable: bool,
-        thread: u32,
-        process: u32,
-        prio: i32,
-        next_prio: i32,
-        command: Command,
-    },
-    Idle {
-        state: u32,
-    },
-    Lock {
-        thread: u32,
-        process: u32,
-        flags: u32,
-    },
-    PageFault {
-        thread: u32,
-        address: u64,
-    },
-    Timer {
-        thread: u32,
-        process: u32,
-        stack: u32,
-    },
+    Thread { was_runnable: bool, thread: u32, process: u32, prio: i32, next_prio: i32, command: Command },
+    Idle { state: u32 },
+    Lock { thread: u32, process: u32, flags: u32 },
+    PageFault { thread: u32, address: u64 },
+    Timer { thread: u32, process: u32, stack: u32 },
     Wakeup {
-        thread: u32,
-        process: u32,
-        stack: u32,
-        previous: u32,
-        previous_prio: i32,
-        previous_command: Command,
+        thread: u32, process: u32, stack: u32, previous: u32, previous_prio: i32, previous_command: Command,
     },
-    Migration {
-        thread: u32,
-        process: u32,
-        to_cpu: u32,
-    },
+    Migration { thread: u32, process: u32, to_cpu: u32 },
 }
 
 const _: () = assert!(size_of::<What>() == 40);
@@ -250,9 +206,7 @@ pub(crate) struct RawStack {
     pub(crate) addresses: [u64; STACK_DEPTH],
 }
 
-/// Size of a stack in its map.
-pub(crate) const STACK_BYTES: usize = size_of::<RawStack>();
-const _: () = assert!(STACK_BYTES == 384);
+const _: () = assert!(size_of::<RawStack>() == 384);
 
 /// Interrupts that other CPUs were sent, told apart by these.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -268,9 +222,7 @@ pub(crate) struct RawIpiKey {
     pub(crate) command: Command,
 }
 
-/// Size of that key.
-pub(crate) const IPI_KEY_BYTES: usize = size_of::<RawIpiKey>();
-const _: () = assert!(IPI_KEY_BYTES == 40 && offset_of!(RawIpiKey, command) == 24);
+const _: () = assert!(size_of::<RawIpiKey>() == 40 && offset_of!(RawIpiKey, command) == 24);
 
 /// How many there were, and the stack of the first one.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -280,9 +232,7 @@ pub(crate) struct RawIpiCount {
     pub(crate) stack: i64,
 }
 
-/// Size of that count.
-pub(crate) const IPI_COUNT_BYTES: usize = size_of::<RawIpiCount>();
-const _: () = assert!(IPI_COUNT_BYTES == 16);
+const _: () = assert!(size_of::<RawIpiCount>() == 16);
 
 #[cfg(test)]
 mod tests {

@@ -20,8 +20,8 @@ mod object;
 mod rings;
 mod settings;
 mod snapshot;
+mod stack_threshold;
 mod symbols;
-mod worth;
 
 pub use by_kind::IpisByKind;
 pub use causes::Causes;
@@ -31,5 +31,6 @@ pub use facilities::{facilities, facility_names};
 pub use finder::find_causes;
 pub use histograms::Histograms;
 pub use object::{CostCounting, costs_of_all};
-pub use settings::{FindsCauses, HistogramsConfig, Measured, TaskFilter};
+pub use settings::{FindsCauses, HistogramsChange, HistogramsConfig, Measured, TaskFilter};
 pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
+pub use symbols::kernel_functions;

@@ -36,6 +36,17 @@ impl HistogramsConfig {
     }
 }
 
+/// What can be done to histograms while they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistogramsChange {
+    /// Switches them on, on those CPUs that are measured; those that this machine cannot do stay off.
+    Enable,
+    /// Switches them off; what they hold stays.
+    Disable,
+    /// Empties them, with their record of the largest latency.
+    Reset,
+}
+
 /// The probe whose spikes are to be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {

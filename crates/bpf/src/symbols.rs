@@ -1,60 +1,41 @@
 //! Names of kernel functions, from /proc/kallsyms.
 
-use std::io::BufReader;
+use whylate_trace::parse::Symbols as Functions;
+
+/// The lines of /proc/kallsyms that name a function; empty where the kernel hides their addresses.
+pub fn kernel_functions() -> String {
+    functions(&std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+}
+
+/// Of lines `ADDRESS TYPE NAME [MODULE]` those that name a function and tell its address.
+fn functions(lines: &str) -> String {
+    let is_function = |line: &&str| {
+        let mut words = line.split_ascii_whitespace();
+        let address = words.next().unwrap_or_default();
+        address.bytes().any(|digit| digit != b'0') && matches!(words.next(), Some("t" | "T" | "w" | "W"))
+    };
+    lines.split_inclusive('\n').filter(is_function).collect()
+}
 
 /// All functions of the kernel and its modules, by address.
-#[derive(Clone, Debug, Default)]
 pub(crate) struct Symbols {
-    /// Address, and where its name is in `names`; ascending.
-    starts: Vec<(u64, u32)>,
-    /// The names, each followed by a line feed.
-    names: String,
+    functions: Functions,
+    pub(crate) is_empty: bool,
 }
 
 impl Symbols {
-    /// The running kernel's; empty where it does not tell addresses.
-    pub(crate) fn of_this_kernel() -> Self {
-        match std::fs::File::open("/proc/kallsyms") {
-            Ok(file) => Self::read(BufReader::new(file)),
-            Err(_) => Self::default(),
-        }
-    }
-
-    /// Whether none is known.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.starts.is_empty()
-    }
-
-    /// Reads lines `ADDRESS TYPE NAME [MODULE]`.
-    fn read(mut lines: impl std::io::BufRead) -> Self {
-        let mut symbols = Self::default();
-        let mut line = String::new();
-        while {
-            line.clear();
-            lines.read_line(&mut line).is_ok_and(|length| length > 0)
-        } {
-            let mut words = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
-                continue;
-            };
-            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
-            if address == 0 || !matches!(kind, "t" | "T" | "w" | "W") {
-                continue;
-            }
-            symbols.starts.push((address, symbols.names.len() as u32));
-            symbols.names.push_str(name);
-            symbols.names.push('\n');
-        }
-        symbols.starts.sort_by_key(|(address, _)| *address);
-        symbols
+    /// Those of these lines, sorted now: the first spike need not wait for it.
+    pub(crate) fn new(lines: String) -> Self {
+        let is_empty = lines.is_empty();
+        let functions = Functions::parse(lines);
+        functions.of(0);
+        Self { functions, is_empty }
     }
 
     /// The function that the address lies in; the address itself, in hexadecimal, where that is not known.
     pub(crate) fn name(&self, address: u64) -> String {
-        let after = self.starts.partition_point(|(start, _)| *start <= address);
-        let found = after.checked_sub(1).and_then(|index| self.starts.get(index));
-        let name = found.and_then(|(_, place)| self.names[*place as usize..].lines().next());
-        name.map_or_else(|| format!("{address:#x}"), str::to_owned)
+        let name = self.functions.of(address).map(|(name, _)| name.to_owned());
+        name.unwrap_or_else(|| format!("{address:#x}"))
     }
 }
 
@@ -65,7 +46,7 @@ mod tests {
     #[test]
     fn an_address_has_the_name_of_the_function_before_it() {
         let text = "ffff1000 T first\nffff3000 t third\t[module]\nffff2000 T second\nffff2800 d data\n";
-        let symbols = Symbols::read(text.as_bytes());
+        let symbols = Symbols::new(functions(text));
         assert_eq!(symbols.name(0xffff_1000), "first");
         assert_eq!(symbols.name(0xffff_2fff), "second");
         assert_eq!(symbols.name(0xffff_3abc), "third");
@@ -74,7 +55,8 @@ mod tests {
 
     #[test]
     fn a_kernel_that_hides_addresses_leaves_numbers() {
-        let symbols = Symbols::read("0000000000000000 T hidden\n".as_bytes());
+        let symbols = Symbols::new(functions("0000000000000000 T hidden\n"));
+        assert!(symbols.is_empty);
         assert_eq!(symbols.name(0x10), "0x10");
     }
 }

@@ -8,7 +8,7 @@ mod support;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 use support::unless_refused;
-use whylate_bpf::{BpfError, Histograms, HistogramsConfig, HistogramsSnapshot, TaskFilter};
+use whylate_bpf::{BpfError, Histograms, HistogramsChange, HistogramsConfig, HistogramsSnapshot, TaskFilter};
 use whylate_core::result::{HistogramKind, KernelHistogram};
 use whylate_core::{CpuId, CpuSet, MonoTime};
 use whylate_sys::schedule::Scheduling;
@@ -113,7 +113,7 @@ fn the_kernel_sees_no_more_than_the_task_does() {
     let Some(mut running) = start(&config) else { return };
     let (mut seen, mut agrees) = (0, 0);
     for _ in 0..ROUNDS {
-        running.reset(&config.kinds, &own).unwrap();
+        running.change(HistogramsChange::Reset, &config.kinds, &own).unwrap();
         let expected_ns = clock::now().0 + 200_000;
         clock::sleep_until(MonoTime(expected_ns));
         let late_ns = clock::now().0 - expected_ns;
@@ -137,14 +137,14 @@ fn kinds_are_switched_and_reset_while_running() {
     let sleeper = Sleeper::start(200);
     let cpus = allowed_cpus();
     let Some(mut running) = start(&only(sleeper.pid, cpus.clone())) else { return sleeper.finish() };
-    running.disable(&[HistogramKind::MissedTimerOffsets], &cpus).unwrap();
+    running.change(HistogramsChange::Disable, &[HistogramKind::MissedTimerOffsets], &cpus).unwrap();
     assert!(!running.enabled().any(|(_, kind)| kind == HistogramKind::MissedTimerOffsets));
     sleeper.finish();
-    running.enable(&[HistogramKind::MissedTimerOffsets], &cpus).unwrap();
+    running.change(HistogramsChange::Enable, &[HistogramKind::MissedTimerOffsets], &cpus).unwrap();
     let snapshot = running.read().unwrap();
     assert_eq!(samples(&snapshot, HistogramKind::MissedTimerOffsets), 0, "it was off");
     assert!(snapshot.counts.wakeups > 0);
-    running.reset(&HistogramKind::ALL, &cpus).unwrap();
+    running.change(HistogramsChange::Reset, &HistogramKind::ALL, &cpus).unwrap();
     let empty = running.read().unwrap();
     for one in empty.cpus.iter().flat_map(|cpu| &cpu.histograms) {
         assert_eq!((one.samples, one.quantiles, &one.max_record), (0, None, &None), "{}", one.kind);

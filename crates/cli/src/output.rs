@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use whylate_core::Warning;
-use whylate_report::terminal::Style;
+use whylate_report::Style;
 
 /// Writes text to standard output.
 pub(crate) fn print(text: &str) -> Result<()> {

@@ -1,11 +1,18 @@
-//! What the names of the kernel's functions tell: where an interrupt begins, where user mode is near, which
-//! functions are mere helpers of their callers.
+//! The words for who has a CPU: interrupts, softirqs, locks, threads; and what the names of the kernel's functions tell:
+//! where an interrupt begins, where user mode is near, which functions are mere helpers of their callers.
 //!
-//! Names move between releases: what is not known here is an ordinary function, which costs precision, not truth.
+//! Names change between releases: what is not known here is an ordinary function, which costs precision, not truth.
+
+use whylate_core::result::CauseKind;
+
+/// The actor of what this program does to the CPUs that it measures.
+pub const OWN: &str = "whylate itself";
+/// The actor of a non-maskable interrupt.
+pub(crate) const NMI: &str = "NMI";
 
 /// What a function's name says of the CPU's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(crate) enum Class {
     /// Nothing special.
     Ordinary,
     /// Entry of an interrupt.
@@ -28,7 +35,7 @@ pub(super) enum Class {
 
 /// Which interrupt a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Interrupt {
+pub(crate) enum Interrupt {
     /// The CPU's timer.
     Timer,
     /// Another CPU asked this one to schedule.
@@ -45,16 +52,56 @@ pub(super) enum Interrupt {
 
 impl Interrupt {
     /// As the report names it.
-    pub(super) fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Timer => "local timer",
             Self::Reschedule => "reschedule IPI",
             Self::CallFunction => "function-call IPI",
             Self::IrqWork => "irq work",
             Self::Device => "device interrupt",
-            Self::Nmi => "NMI",
+            Self::Nmi => NMI,
         }
     }
+
+    /// The kind of cause. `irq work` is an interrupt that a CPU sends to itself.
+    pub(crate) fn kind(self) -> CauseKind {
+        match self {
+            Self::Reschedule | Self::CallFunction => CauseKind::Ipi,
+            Self::Nmi => CauseKind::Nmi,
+            Self::Timer | Self::IrqWork | Self::Device => CauseKind::Irq,
+        }
+    }
+
+    /// That of a vector of x86 (arch/x86/include/asm/irq_vectors.h); `None` for the others.
+    pub(crate) fn of_vector(vector: u32) -> Option<Self> {
+        Some(match vector {
+            0xec => Self::Timer,
+            0xf6 => Self::IrqWork,
+            0xfb | 0xfc => Self::CallFunction,
+            0xfd => Self::Reschedule,
+            _ => return None,
+        })
+    }
+}
+
+/// An interrupt's line, with its device where that is known: `irq 45 (nvkm)`.
+pub(crate) fn irq(line: u32, device: Option<&str>) -> String {
+    device.map_or_else(|| format!("irq {line}"), |device| format!("irq {line} ({device})"))
+}
+
+/// A softirq by its vector: `NET_RX softirq`.
+pub(crate) fn softirq(vector: Option<u32>) -> String {
+    const NAMES: [&str; 10] =
+        ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+    let name = vector.and_then(|vector| NAMES.get(vector as usize));
+    name.map_or_else(|| "softirq".to_owned(), |name| format!("{name} softirq"))
+}
+
+/// The kind of lock, by the flags of the kernel's lock events (LCB_F_*).
+pub(crate) fn lock(flags: u32) -> &'static str {
+    const KINDS: [(u32, &str); 5] =
+        [(8, "rt_mutex"), (32, "mutex"), (2, "read lock"), (4, "write lock"), (1, "spinlock")];
+    KINDS.iter().find(|(flag, _)| flags & flag != 0).map_or("lock", |(_, name)| name)
 }
 
 /// The interrupt whose entry code has that name.
@@ -80,7 +127,7 @@ fn interrupt(name: &str) -> Option<Interrupt> {
 }
 
 /// What an event `function <- caller` of the function tracer says.
-pub(super) fn class(function: &str, caller: &str) -> Class {
+pub(crate) fn class(function: &str, caller: &str) -> Class {
     if let Some(interrupt) = interrupt(function) {
         return Class::InterruptEntry(interrupt);
     }
@@ -178,7 +225,7 @@ const HELPERS: &[&str] = &[
 ];
 
 /// What the function's name alone says.
-pub(super) fn class_of(function: &str) -> Class {
+pub(crate) fn class_of(function: &str) -> Class {
     let plain = function.split('.').next().unwrap_or(function);
     match plain {
         name if USER_EDGE.contains(&name) => Class::UserEdge,
@@ -207,22 +254,68 @@ pub(super) fn class_of(function: &str) -> Class {
 }
 
 /// Whether a function is called by others that are to be blamed for its time.
-pub(super) fn is_helper(name: &str) -> bool {
+pub(crate) fn is_helper(name: &str) -> bool {
     class_of(name) == Class::Helper
 }
 
+fn starts_with_any(name: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| name.starts_with(start))
+}
+
+/// The first function of an interrupt in assembly, or what arm64 enters by: below it is what was interrupted.
+pub(crate) fn is_interrupt_entry(name: &str) -> bool {
+    const STARTS: &[&str] = &[
+        "asm_sysvec_",
+        "asm_common_interrupt",
+        "asm_exc_",
+        "el1h_64_irq",
+        "el1_interrupt",
+        "el0_interrupt",
+        "el0t_64_irq",
+    ];
+    starts_with_any(name, STARTS)
+}
+
+/// What switches interrupts or preemption on again on behalf of its caller.
+pub(crate) fn is_release(name: &str) -> bool {
+    const STARTS: &[&str] =
+        &["_raw_spin_unlock", "_raw_read_unlock", "_raw_write_unlock", "__local_bh_enable", "rt_spin_unlock"];
+    starts_with_any(name, STARTS)
+}
+
+/// The scheduler, and the ways into it.
+pub(crate) fn leads_to_scheduler(name: &str) -> bool {
+    const STARTS: &[&str] = &[
+        "__schedule",
+        "schedule",
+        "preempt_schedule",
+        "__preempt_schedule",
+        "__cond_resched",
+        "irqentry_exit",
+        "raw_irqentry_exit",
+        "sysvec_",
+        "__sysvec_",
+        "asm_",
+        "common_interrupt",
+        "el1_",
+        "el1h_",
+        "arm64_preempt_schedule_irq",
+    ];
+    starts_with_any(name, STARTS)
+}
+
 /// Whether a frame of a stack is code of an interrupt's entry: what is called by it further out was interrupted.
-pub(super) fn is_interrupt_frame(name: &str) -> bool {
+pub(crate) fn is_interrupt_frame(name: &str) -> bool {
     interrupt(name).is_some()
 }
 
 /// Whether a function expires the timers of tasks that sleep.
-pub(super) fn wakes_a_sleeper(timer_function: &str) -> bool {
+pub(crate) fn wakes_a_sleeper(timer_function: &str) -> bool {
     matches!(timer_function, "hrtimer_wakeup")
 }
 
 /// Names of threads that are part of the kernel's own work and never the one that was late.
-pub(super) fn is_kernel_housekeeping(command: &str) -> bool {
+pub(crate) fn is_kernel_housekeeping(command: &str) -> bool {
     const STARTS: &[&str] = &[
         "migration/",
         "ksoftirqd/",
@@ -241,20 +334,20 @@ pub(super) fn is_kernel_housekeeping(command: &str) -> bool {
         "backlog_napi/",
         "<",
     ];
-    STARTS.iter().any(|start| command.starts_with(start))
+    starts_with_any(command, STARTS)
 }
 
 /// Names of threads that measure latency.
-pub(super) fn is_measuring(command: &str) -> bool {
+pub(crate) fn is_measuring(command: &str) -> bool {
     const STARTS: &[&str] =
         &["cyclictest", "timerlat/", "timerlatu/", "osnoise/", "whylate", "rtla", "oslat", "cyclicdeadline"];
-    STARTS.iter().any(|start| command.starts_with(start))
+    starts_with_any(command, STARTS)
 }
 
 /// Whether `inner` may be the implementation that the dispatcher `outer` calls as its last act, in which case the
 /// function tracer names the dispatcher's caller as the caller of both: they end in the same two words or more
 /// (`nvkm_mc_intr_unarm`, `gf100_mc_intr_unarm`).
-pub(super) fn is_tail_call(outer: &str, inner: &str) -> bool {
+pub(crate) fn is_tail_call(outer: &str, inner: &str) -> bool {
     let mut same = 0;
     for (a, b) in outer.rsplit('_').zip(inner.rsplit('_')) {
         if a != b || a.is_empty() {
@@ -263,13 +356,6 @@ pub(super) fn is_tail_call(outer: &str, inner: &str) -> bool {
         same += 1;
     }
     outer != inner && same >= 2
-}
-
-/// Names of the softirqs, by vector.
-pub(super) fn softirq(vector: u32) -> &'static str {
-    const NAMES: [&str; 10] =
-        ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
-    NAMES.get(vector as usize).copied().unwrap_or("softirq")
 }
 
 #[cfg(test)]

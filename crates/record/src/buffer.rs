@@ -12,27 +12,6 @@ use whylate_core::Warning;
 use whylate_host::HostRoot;
 use whylate_treat::{Change, Guard, Holder, JournalPlace, Target};
 
-/// What a buffer is for, which is also the name of its journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// Recording until something is late.
-    Trace,
-    /// A measuring tracer.
-    Tracer,
-    /// Latency histograms, counted by whylate.
-    Histograms,
-}
-
-impl Purpose {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Trace => "trace",
-            Self::Tracer => "tracer",
-            Self::Histograms => "histograms",
-        }
-    }
-}
-
 /// A trace buffer that exists until it is dropped.
 #[derive(Debug)]
 pub(super) struct Buffer {
@@ -42,17 +21,14 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Makes one, with tracing off in it. Only one of each purpose can be at a time.
-    pub(super) fn create(host: &HostRoot, purpose: Purpose) -> Result<Self, RecordError> {
-        let holder = Holder::this_process(purpose.name(), None, false, host);
-        let place = JournalPlace::of_this_machine(purpose.name());
+    /// Makes one, with tracing off in it. Only one of each purpose can be at a time; its journal has the same name.
+    pub(super) fn create(host: &HostRoot, purpose: &str) -> Result<Self, RecordError> {
+        let holder = Holder::this_process(purpose, None, false, host);
+        let place = JournalPlace::of_this_machine(purpose);
         let mut guard = Guard::begin(&place, host, holder).map_err(RecordError::Journal)?;
         let tracefs = mounted(host, &mut guard)?;
-        let folder = tracefs.top().join("instances").join(format!(
-            "whylate-{}-{}",
-            purpose.name(),
-            std::process::id()
-        ));
+        let name = format!("whylate-{purpose}-{}", std::process::id());
+        let folder = tracefs.top().join("instances").join(name);
         let target = Target::Directory { path: folder.display().to_string() };
         let change = Change::required(target, Target::PRESENT, "a trace buffer of its own");
         guard.apply("trace", &[change]).map_err(RecordError::Journal)?;

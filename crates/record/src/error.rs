@@ -1,17 +1,18 @@
 //! What can go wrong when recording.
 
+use std::fmt::Display;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use whylate_bpf::BpfError;
+use whylate_trace::parse::ParseError;
+use whylate_treat::TreatError;
 
 /// Why nothing is recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The kernel does not offer it, or not to this user.
+    /// The kernel does not offer it, or not to this user: what is missing, why, and what to do.
     #[error("{0}")]
-    Unavailable(
-        /// What is missing, why, and what to do.
-        String,
-    ),
+    Unavailable(String),
     /// A file of tracefs cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
@@ -32,30 +33,16 @@ pub enum RecordError {
     },
     /// The journal refuses, or a change through it failed.
     #[error(transparent)]
-    Journal(
-        /// Why.
-        whylate_treat::TreatError,
-    ),
+    Journal(TreatError),
     /// Something could not be put back as it was.
-    #[error("not everything of the recording could be put back: {0}; `whylate treat restore` tries again")]
-    LeftBehind(
-        /// What.
-        String,
-    ),
+    #[error("could not undo everything that the recording changed: {0}; `whylate treat restore` tries again")]
+    LeftBehind(String),
     /// The programs in the kernel that count latencies cannot go on.
     #[error(transparent)]
-    Bpf(
-        /// Why.
-        #[from]
-        whylate_bpf::BpfError,
-    ),
-    /// What the kernel recorded cannot be understood.
-    #[error("the kernel's trace cannot be understood: {0}")]
-    Parse(
-        /// Why.
-        #[from]
-        whylate_trace::parse::ParseError,
-    ),
+    Bpf(#[from] BpfError),
+    /// What the kernel recorded cannot be parsed.
+    #[error("cannot parse the kernel's trace: {0}")]
+    Parse(#[from] ParseError),
     /// The trace cannot be written to disk.
     #[error("cannot save the trace as {}: {source}", path.display())]
     Save {
@@ -64,4 +51,21 @@ pub enum RecordError {
         /// Why.
         source: io::Error,
     },
+}
+
+impl RecordError {
+    /// That the file cannot be read.
+    pub(crate) fn read(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Read { path: path.to_owned(), source }
+    }
+
+    /// That the file holds something else than expected.
+    pub(crate) fn unfit(path: &Path, problem: &impl Display) -> Self {
+        Self::read(path)(io::Error::new(io::ErrorKind::InvalidData, problem.to_string()))
+    }
+
+    /// That the trace cannot be saved in the file.
+    pub(crate) fn save(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Save { path: path.to_owned(), source }
+    }
 }

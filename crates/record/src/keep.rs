@@ -5,7 +5,6 @@
 //! time are counted as missed.
 
 use super::error::RecordError;
-use super::recorder::Recorder;
 use super::trace_dat::Saved;
 use std::cmp::Reverse;
 use std::fmt;
@@ -39,24 +38,6 @@ pub trait Ring: fmt::Debug {
     /// # Errors
     /// [`RecordError::LeftBehind`] when something could not be put back.
     fn finish(self: Box<Self>) -> Result<(), RecordError>;
-}
-
-impl Ring for Recorder {
-    fn folder(&self) -> &Path {
-        Self::folder(self)
-    }
-    fn pause(&self) -> Result<(), RecordError> {
-        Self::pause(self)
-    }
-    fn resume(&self) -> Result<(), RecordError> {
-        Self::resume(self)
-    }
-    fn save(&self, path: &Path) -> Result<Saved, RecordError> {
-        Self::save(self, path)
-    }
-    fn finish(self: Box<Self>) -> Result<(), RecordError> {
-        Self::finish(*self)
-    }
 }
 
 /// The trace of one spike.
@@ -160,8 +141,7 @@ impl Keeper {
         self.kept.sort_by_key(|kept| Reverse(kept.latency_ns));
         let removed = self.kept.pop_if(|_| is_full);
         if let Some(least) = &removed {
-            let failed = |source| RecordError::Save { path: least.path.clone(), source };
-            fs::remove_file(&least.path).map_err(failed)?;
+            fs::remove_file(&least.path).map_err(RecordError::save(&least.path))?;
         }
         self.ring.resume()?;
         self.recording_since_ns = Some(clock::now().0);
@@ -219,8 +199,7 @@ impl RankedFiles {
                 // Ours already, or a file of somebody else: the trace keeps the name that it has.
                 continue;
             }
-            let failed = |source| RecordError::Save { path: path.clone(), source };
-            fs::rename(&kept.path, &path).map_err(failed)?;
+            fs::rename(&kept.path, &path).map_err(RecordError::save(&path))?;
             kept.path = path;
         }
         Ok(())

@@ -4,7 +4,7 @@
 
 use super::error::RecordError;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use whylate_core::CpuId;
@@ -30,10 +30,9 @@ impl Pipe {
 
     fn open(path: PathBuf) -> Result<Self, RecordError> {
         let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        match OpenOptions::new().read(true).custom_flags(no_wait).open(&path) {
-            Ok(file) => Ok(Self { path, file }),
-            Err(source) => Err(RecordError::Read { path, source }),
-        }
+        let opened = OpenOptions::new().read(true).custom_flags(no_wait).open(&path);
+        let file = opened.map_err(RecordError::read(&path))?;
+        Ok(Self { path, file })
     }
 
     /// The file, for messages.
@@ -48,7 +47,7 @@ impl Pipe {
                 Ok(length) => return Ok(length),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(RecordError::Read { path: self.path.clone(), source }),
+                Err(error) => return Err(RecordError::read(&self.path)(error)),
             }
         }
     }
@@ -65,17 +64,14 @@ impl Pipe {
 pub(super) fn page_layout(top: &Path) -> Result<PageLayout, RecordError> {
     let path = top.join("events/header_page");
     let text = String::from_utf8_lossy(&read_at_once(&path)?).into_owned();
-    PageLayout::parse(&text, ByteOrder::NATIVE).map_err(|message| RecordError::Read {
-        path,
-        source: io::Error::new(ErrorKind::InvalidData, message),
-    })
+    PageLayout::parse(&text, ByteOrder::NATIVE).map_err(|message| RecordError::unfit(&path, &message))
 }
 
 /// The descriptions of the page and event headers are given to the first read only, however short it is.
 pub(super) fn read_at_once(path: &Path) -> Result<Vec<u8>, RecordError> {
-    let unreadable = |source| RecordError::Read { path: path.to_owned(), source };
     let mut bytes = vec![0; 64 << 10];
-    let length = File::open(path).and_then(|mut file| file.read(&mut bytes)).map_err(unreadable)?;
+    let length =
+        File::open(path).and_then(|mut file| file.read(&mut bytes)).map_err(RecordError::read(path))?;
     bytes.truncate(length);
     Ok(bytes)
 }

@@ -6,21 +6,8 @@ use whylate_core::plan::TraceProfile;
 /// Systems of which every event is recorded, where the kernel has them.
 const SYSTEMS: &[&str] = &["irq_vectors", "ipi", "csd", "tlb"];
 
-/// Events of the systems above that say nothing of a delay and come too often.
-const LEFT_OUT: &[&str] = &[
-    "irq_vectors/vector_activate",
-    "irq_vectors/vector_alloc",
-    "irq_vectors/vector_alloc_managed",
-    "irq_vectors/vector_clear",
-    "irq_vectors/vector_config",
-    "irq_vectors/vector_deactivate",
-    "irq_vectors/vector_free_moved",
-    "irq_vectors/vector_reserve",
-    "irq_vectors/vector_reserve_managed",
-    "irq_vectors/vector_setup",
-    "irq_vectors/vector_teardown",
-    "irq_vectors/vector_update",
-];
+/// Events of the systems above that say nothing of a delay: how vectors are allotted.
+const LEFT_OUT: &str = "irq_vectors/vector_";
 
 /// The events to record on this kernel, and those of [`TraceProfile::EVENTS`] that it lacks.
 pub(super) fn events(tracefs: &Tracefs, more: &[String]) -> (Vec<String>, Vec<&'static str>) {
@@ -28,7 +15,7 @@ pub(super) fn events(tracefs: &Tracefs, more: &[String]) -> (Vec<String>, Vec<&'
         TraceProfile::EVENTS.iter().copied().partition(|event| tracefs.has_event(event));
     let systems = SYSTEMS.iter().flat_map(|system| tracefs.events(system));
     let mut events: Vec<String> = there.into_iter().map(str::to_owned).collect();
-    events.extend(systems.filter(|event| !LEFT_OUT.contains(&event.as_str())));
+    events.extend(systems.filter(|event| !event.starts_with(LEFT_OUT)));
     for event in more {
         if !events.contains(event) {
             events.push(event.clone());

@@ -1,14 +1,19 @@
 //! Records into a ring that keeps the newest events, and saves it on demand.
 
-use super::buffer::{Buffer, Purpose};
+use super::buffer::Buffer;
 use super::error::RecordError;
+use super::keep::Ring;
 use super::profile;
 use super::trace_dat::{Prologue, Saved};
+use rustix::io::Errno;
 use std::path::Path;
 use whylate_core::plan::TraceProfile as Profile;
 use whylate_core::units::Bytes;
 use whylate_core::{CpuId, CpuSet, Warning};
 use whylate_host::HostRoot;
+
+/// The trace's clock.
+const CLOCK: &str = "mono";
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -37,9 +42,10 @@ impl Recorder {
     /// # Errors
     /// [`RecordError`], saying precisely what the kernel lacks or refuses.
     pub fn start(host: &HostRoot, request: &Request) -> Result<(Self, Vec<Warning>), RecordError> {
-        let buffer = Buffer::create(host, Purpose::Trace)?;
+        let buffer = Buffer::create(host, "trace")?;
         check_events(&buffer, &request.events)?;
-        let clock = set_clock(&buffer)?;
+        // CLOCK_MONOTONIC, on which probes say when a spike was.
+        buffer.set("trace_clock", CLOCK)?;
         buffer.set("buffer_size_kb", &(request.buffer.0 >> 10).max(64).to_string())?;
         buffer.set("tracing_cpumask", &cpu_mask(&request.cpus))?;
         let (events, missing) = profile::events(buffer.tracefs(), &request.events);
@@ -55,49 +61,34 @@ impl Recorder {
                 format!("this kernel has no {}; causes that only they show stay unnamed", missing.join(", "));
             warnings.push(Warning::without_fix("events-missing", text));
         }
-        let prologue = Prologue::read(buffer.tracefs(), &events, clock, &uname())?;
+        let prologue = Prologue::read(buffer.tracefs(), &events, CLOCK, &uname())?;
         set_tracer(&buffer, request.profile)?;
         buffer.set("tracing_on", "1")?;
         Ok((Self { buffer, prologue, cpus: request.cpus.iter().collect() }, warnings))
     }
+}
 
-    /// Folder of the buffer, with `trace_marker` and `tracing_on`.
-    pub fn folder(&self) -> &Path {
+impl Ring for Recorder {
+    fn folder(&self) -> &Path {
         self.buffer.folder()
     }
 
-    /// Stops recording; what is in the ring stays.
-    ///
-    /// # Errors
-    /// [`RecordError::Write`].
-    pub fn pause(&self) -> Result<(), RecordError> {
+    fn pause(&self) -> Result<(), RecordError> {
         self.buffer.set("tracing_on", "0")
     }
 
-    /// Empties the ring and goes on.
-    ///
-    /// # Errors
-    /// [`RecordError::Write`].
-    pub fn resume(&self) -> Result<(), RecordError> {
+    fn resume(&self) -> Result<(), RecordError> {
         // Opening for writing with truncation empties the ring.
         self.buffer.set("trace", "")?;
         self.buffer.set("tracing_on", "1")
     }
 
-    /// Writes what is in the ring as a trace.dat at `path`, which must not exist; pauses before.
-    ///
-    /// # Errors
-    /// [`RecordError`]; no file is left then.
-    pub fn save(&self, path: &Path) -> Result<Saved, RecordError> {
+    fn save(&self, path: &Path) -> Result<Saved, RecordError> {
         self.pause()?;
         self.prologue.save(self.buffer.folder(), &self.cpus, path)
     }
 
-    /// Ends the recording and puts everything back.
-    ///
-    /// # Errors
-    /// [`RecordError::LeftBehind`] when something could not be put back.
-    pub fn finish(self) -> Result<(), RecordError> {
+    fn finish(self: Box<Self>) -> Result<(), RecordError> {
         self.buffer.remove()
     }
 }
@@ -112,11 +103,6 @@ fn check_events(buffer: &Buffer, events: &[String]) -> Result<(), RecordError> {
             Err(RecordError::Unavailable(text))
         }
     }
-}
-
-/// Takes CLOCK_MONOTONIC, on which probes say when something was late; its name.
-fn set_clock(buffer: &Buffer) -> Result<&'static str, RecordError> {
-    buffer.set("trace_clock", "mono").map(|()| "mono")
 }
 
 /// The mask of CPUs as tracefs takes it.
@@ -143,12 +129,12 @@ fn set_tracer(buffer: &Buffer, profile: Profile) -> Result<(), RecordError> {
         return Err(RecordError::Unavailable(text));
     }
     let refused = |error: RecordError| match &error {
-        RecordError::Write { source, .. } => RecordError::Unavailable(match source.raw_os_error() {
-            Some(code) if is(code, rustix::io::Errno::PERM) => format!(
+        RecordError::Write { source, .. } => RecordError::Unavailable(match Errno::from_io_error(source) {
+            Some(Errno::PERM) => format!(
                 "the kernel refuses the {tracer} tracer ({source}): it is locked down or ftrace is switched off \
                  (/sys/kernel/security/lockdown, kernel.ftrace_enabled); use --profile light"
             ),
-            Some(code) if is(code, rustix::io::Errno::INVAL) => format!(
+            Some(Errno::INVAL) => format!(
                 "this kernel has the {tracer} tracer for its top-level buffer only, which belongs to others; use \
                  --profile functions"
             ),
@@ -159,20 +145,10 @@ fn set_tracer(buffer: &Buffer, profile: Profile) -> Result<(), RecordError> {
     buffer.set("current_tracer", tracer).map_err(refused)
 }
 
-fn is(code: i32, errno: rustix::io::Errno) -> bool {
-    code == errno.raw_os_error()
-}
-
 fn uname() -> String {
     let name = rustix::system::uname();
-    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
-    format!(
-        "{} {} {} {}",
-        text(name.sysname()),
-        text(name.nodename()),
-        text(name.release()),
-        text(name.machine())
-    )
+    let parts = [name.sysname(), name.nodename(), name.release(), name.machine()];
+    parts.map(|part| part.to_string_lossy().into_owned()).join(" ")
 }
 
 #[cfg(test)]

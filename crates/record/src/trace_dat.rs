@@ -16,9 +16,6 @@ use whylate_trace::parse::ByteOrder;
 const OPTION_TRACE_CLOCK: u16 = 4;
 /// The option that holds the kernel's name, release and machine.
 const OPTION_UNAME: u16 = 5;
-/// Symbols that a trace can name: code of the kernel and of modules.
-const SYMBOL_KINDS: [&str; 4] = ["t", "T", "w", "W"];
-
 /// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
@@ -60,7 +57,7 @@ impl Prologue {
             push_sized(&mut bytes, &read_at_once(&tracefs.top().join("events").join(name))?);
         }
         formats(tracefs, events, &mut bytes)?;
-        let symbols = symbols();
+        let symbols = whylate_bpf::kernel_functions();
         bytes.extend((symbols.len() as u32).to_ne_bytes());
         bytes.extend(symbols.as_bytes());
         let texts = read(&tracefs.top().join("printk_formats")).unwrap_or_default();
@@ -72,15 +69,15 @@ impl Prologue {
     /// Writes the file of what `instance` has recorded on `cpus`, which is emptied by it.
     pub(super) fn save(&self, instance: &Path, cpus: &[CpuId], path: &Path) -> Result<Saved, RecordError> {
         let unfinished = path.with_extension("dat.part");
-        let failed = |source| RecordError::Save { path: path.to_owned(), source };
+        let failed = RecordError::save(path);
         let outcome = self.write(instance, cpus, &unfinished, path);
         let (bytes, lost) = outcome.inspect_err(|_| {
             // What is left of it is of no use; the error says why it is not there.
             let _ = fs::remove_file(&unfinished);
         })?;
         // A link, unlike a renaming, never takes the place of a file that somebody made meanwhile.
-        let named = fs::hard_link(&unfinished, path).map_err(failed);
-        fs::remove_file(&unfinished).map_err(failed)?;
+        let named = fs::hard_link(&unfinished, path).map_err(&failed);
+        fs::remove_file(&unfinished).map_err(&failed)?;
         named?;
         Ok(Saved { path: path.to_owned(), bytes, lost })
     }
@@ -92,7 +89,7 @@ impl Prologue {
         unfinished: &Path,
         path: &Path,
     ) -> Result<(u64, Vec<(CpuId, u64)>), RecordError> {
-        let failed = |source| RecordError::Save { path: path.to_owned(), source };
+        let failed = RecordError::save(path);
         let commands = read(&instance.join("saved_cmdlines"))
             .or_else(|_| read(&instance.join("../../saved_cmdlines")))
             .unwrap_or_default();
@@ -110,13 +107,13 @@ impl Prologue {
         head.resize(head.len() + 16 * cpu_count, 0);
         push_sized(&mut head, self.clock.as_bytes());
 
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(unfinished).map_err(failed)?);
-        file.write_all(&head).map_err(failed)?;
+        let mut file = BufWriter::with_capacity(1 << 20, File::create(unfinished).map_err(&failed)?);
+        file.write_all(&head).map_err(&failed)?;
         let (mut at, mut bytes, mut lost) = (head.len() as u64, 0, Vec::new());
         let mut table = vec![0; 16 * cpu_count];
         for cpu in cpus {
             let padding = at.next_multiple_of(self.page_bytes as u64) - at;
-            file.write_all(&vec![0; padding as usize]).map_err(failed)?;
+            file.write_all(&vec![0; padding as usize]).map_err(&failed)?;
             at += padding;
             let length = self.copy_pages(instance, *cpu, &mut file, path)?;
             let row = 16 * cpu.0 as usize;
@@ -125,10 +122,10 @@ impl Prologue {
             (at, bytes) = (at + length, bytes + length);
             lost.extend(overrun(instance, *cpu).filter(|count| *count > 0).map(|count| (*cpu, count)));
         }
-        file.seek(SeekFrom::Start(table_at)).map_err(failed)?;
-        file.write_all(&table).map_err(failed)?;
+        file.seek(SeekFrom::Start(table_at)).map_err(&failed)?;
+        file.write_all(&table).map_err(&failed)?;
         let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
-        file.sync_all().map_err(failed)?;
+        file.sync_all().map_err(&failed)?;
         Ok((bytes, lost))
     }
 
@@ -144,7 +141,7 @@ impl Prologue {
         let mut page = vec![0; self.page_bytes];
         let mut bytes = 0;
         while pages.next_page(&mut page)? {
-            file.write_all(&page).map_err(|source| RecordError::Save { path: path.to_owned(), source })?;
+            file.write_all(&page).map_err(RecordError::save(path))?;
             bytes += self.page_bytes as u64;
         }
         Ok(bytes)
@@ -152,7 +149,7 @@ impl Prologue {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, RecordError> {
-    fs::read(path).map_err(|source| RecordError::Read { path: path.to_owned(), source })
+    fs::read(path).map_err(RecordError::read(path))
 }
 
 fn push_sized(bytes: &mut Vec<u8>, content: &[u8]) {
@@ -170,10 +167,8 @@ fn push_option(bytes: &mut Vec<u8>, option: u16, content: &[u8]) {
 fn formats(tracefs: &Tracefs, events: &[String], bytes: &mut Vec<u8>) -> Result<(), RecordError> {
     let folder = tracefs.top().join("events");
     let own = names(&folder.join("ftrace"));
-    let own: Vec<Vec<u8>> = own
-        .iter()
-        .filter_map(|name| fs::read(folder.join("ftrace").join(name).join("format")).ok())
-        .collect();
+    let own = own.iter().filter_map(|name| fs::read(folder.join("ftrace").join(name).join("format")).ok());
+    let own: Vec<Vec<u8>> = own.collect();
     bytes.extend((own.len() as u32).to_ne_bytes());
     own.iter().for_each(|format| push_sized(bytes, format));
 
@@ -206,21 +201,6 @@ fn names(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-/// Code symbols with their addresses; empty where the kernel hides the addresses.
-fn symbols() -> String {
-    let all = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let mut kept = String::with_capacity(all.len() / 2);
-    for line in all.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let (address, kind) = (words.next().unwrap_or("0"), words.next().unwrap_or(""));
-        if SYMBOL_KINDS.contains(&kind) && address.bytes().any(|digit| digit != b'0') {
-            kept.push_str(line);
-            kept.push('\n');
-        }
-    }
-    kept
 }
 
 /// Events that were overwritten or dropped on a CPU.

@@ -3,7 +3,7 @@
 //! They run in a trace buffer of their own, but their settings are global: each is changed through the journal, and
 //! put back when the tracer ends or by `whylate treat restore`. What they print is read as it comes.
 
-use super::buffer::{Buffer, Purpose};
+use super::buffer::Buffer;
 use super::error::RecordError;
 use super::pipe::Pipe;
 use super::tracefs::Tracefs;
@@ -19,6 +19,8 @@ use whylate_treat::{Change, Reading, Target};
 
 /// How hwlat goes from CPU to CPU.
 const MODE_FILE: &str = "hwlat_detector/mode";
+/// How often hwlat looks.
+const WINDOW_FILE: &str = "hwlat_detector/window";
 
 /// One line of a tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ impl TracerSession {
         plan: &TracerPlan,
         cpus: &CpuSet,
     ) -> Result<(Self, Vec<Warning>), RecordError> {
-        let mut buffer = Buffer::create(host, Purpose::Tracer)?;
+        let mut buffer = Buffer::create(host, "tracer")?;
         check(buffer.tracefs(), plan.tracer)?;
         buffer.set("trace_clock", "mono")?;
         let changes = settings(buffer.tracefs().top(), plan, cpus);
@@ -75,7 +77,7 @@ impl TracerSession {
         buffer.set("tracing_cpumask", &super::recorder::cpu_mask(cpus))?;
         buffer.set("current_tracer", plan.tracer.name()).map_err(refused)?;
         let path = buffer.folder().join("trace");
-        let mut header = std::fs::read(&path).map_err(|source| RecordError::Read { path, source })?;
+        let mut header = std::fs::read(&path).map_err(RecordError::read(&path))?;
         header.truncate(comments(&header));
         let pipe = Pipe::of_text(buffer.folder())?;
         buffer.set("tracing_on", "1")?;
@@ -103,10 +105,7 @@ impl TracerSession {
         let rest = self.pending.split_off(end + 1);
         let lines = std::mem::replace(&mut self.pending, rest);
         let text = [self.header.as_slice(), lines.as_slice()].concat();
-        let (samples, lost) = samples(text).map_err(|error| RecordError::Read {
-            path: self.pipe.path().to_owned(),
-            source: std::io::Error::other(error.to_string()),
-        })?;
+        let (samples, lost) = samples(text).map_err(|error| RecordError::unfit(self.pipe.path(), &error))?;
         self.lost += lost;
         Ok(samples)
     }
@@ -222,55 +221,44 @@ fn check(tracefs: &Tracefs, tracer: Tracer) -> Result<(), RecordError> {
 
 /// The settings that all buffers of the tracefs in `top` share, in the order in which the kernel takes them.
 fn settings(top: &Path, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
-    let microseconds = |time: Nanos| (time.0 / 1000).max(1).to_string();
-    let file = |name: &str, value: String, effect: &str| {
-        let target = Target::file(top.join(name).display().to_string());
-        Change::required(target, value, format!("{}: {effect}", plan.tracer))
+    let path = |name: &str| top.join(name).display().to_string();
+    let reason = |effect: &str| format!("{}: {effect}", plan.tracer);
+    let time = |name: &str, time: Nanos, effect: &str| {
+        let us = (time.0 / 1000).max(1).to_string();
+        Change::required(Target::file(path(name)), us, reason(effect))
     };
-    let list = |name: &str, effect: &str| {
-        let target = Target::file_with(top.join(name).display().to_string(), Reading::CpuList);
-        Change::required(target, cpus.to_string(), format!("{}: {effect}", plan.tracer))
+    let where_it_runs = || {
+        let target = Target::file_with(path("osnoise/cpus"), Reading::CpuList);
+        Change::required(target, cpus.to_string(), reason("where it runs"))
     };
-    let mut changes = Vec::new();
+    let threshold = |effect| plan.threshold.map(|least| time("tracing_thresh", least, effect));
     match plan.tracer {
         Tracer::Hwlat => {
-            let (width, window) = (plan.width(), plan.window());
-            let (width_file, window_file) = ("hwlat_detector/width", "hwlat_detector/window");
             // Kernels before 5.14 have this mode alone.
-            if top.join(MODE_FILE).exists() {
-                let target = Target::file_with(top.join(MODE_FILE).display().to_string(), Reading::Bracketed);
-                let effect = "hwlat: on one CPU after the other";
-                changes.push(Change::required(target, "round-robin", effect));
-            }
+            let mode = top.join(MODE_FILE).exists().then(|| {
+                let target = Target::file_with(path(MODE_FILE), Reading::Bracketed);
+                Change::required(target, "round-robin", reason("on one CPU after the other"))
+            });
+            let width = time("hwlat_detector/width", plan.width(), "how long it looks in each window");
+            let window = time(WINDOW_FILE, plan.window(), "how often it looks");
             // The width has to be below the window at every moment.
-            let now: Option<u64> =
-                std::fs::read_to_string(top.join(window_file)).ok().and_then(|text| text.trim().parse().ok());
-            let widths = file(width_file, microseconds(width), "how long it looks in each window");
-            let windows = file(window_file, microseconds(window), "how often it looks");
-            if now.is_some_and(|now_us| width.0 / 1000 < now_us) {
-                changes.extend([widths, windows]);
-            } else {
-                changes.extend([windows, widths]);
-            }
-            if let Some(threshold) = plan.threshold {
-                changes.push(file("tracing_thresh", microseconds(threshold), "shortest gap that counts"));
-            }
+            let now = std::fs::read_to_string(top.join(WINDOW_FILE)).ok();
+            let now_us: Option<u64> = now.and_then(|text| text.trim().parse().ok());
+            let is_below = now_us.is_some_and(|now_us| plan.width().0 / 1000 < now_us);
+            let sizes = if is_below { [width, window] } else { [window, width] };
+            mode.into_iter().chain(sizes).chain(threshold("shortest gap that counts")).collect()
         }
         Tracer::Osnoise => {
-            changes.push(list("osnoise/cpus", "where it runs"));
-            changes.push(file("osnoise/runtime_us", microseconds(plan.width()), "how long it looks"));
-            changes.push(file("osnoise/period_us", microseconds(plan.window()), "how often it looks"));
-            if let Some(threshold) = plan.threshold {
-                changes.push(file("tracing_thresh", microseconds(threshold), "shortest noise that counts"));
-            }
+            let width = time("osnoise/runtime_us", plan.width(), "how long it looks");
+            let window = time("osnoise/period_us", plan.window(), "how often it looks");
+            let noise = threshold("shortest noise that counts");
+            [where_it_runs(), width, window].into_iter().chain(noise).collect()
         }
         Tracer::Timerlat => {
-            changes.push(list("osnoise/cpus", "where it runs"));
-            let period = microseconds(plan.period());
-            changes.push(file("osnoise/timerlat_period_us", period, "period of its thread"));
+            let period = time("osnoise/timerlat_period_us", plan.period(), "period of its thread");
+            vec![where_it_runs(), period]
         }
     }
-    changes
 }
 
 #[cfg(test)]

@@ -5,9 +5,6 @@
 
 use whylate_core::BytesPerSec;
 
-/// What stands where a figure is missing.
-pub(crate) const MISSING: &str = "-";
-
 /// `830 ns`, `12.3 us`, `1.20 ms`, `75.0 s`.
 pub(crate) fn nanoseconds(value: u64) -> String {
     match value {
@@ -43,14 +40,14 @@ pub(crate) fn rate(value: f64, unit: &str) -> String {
         "bytes_per_s" => BytesPerSec(value).to_string(),
         _ if value.abs() >= 1e4 => {
             let number = scaled(value, &[(1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")]);
-            format!("{number} {}", unit_name(unit))
+            format!("{number} {}", rate_unit(unit))
         }
-        _ => format!("{} {}", three_digits(value), unit_name(unit)),
+        _ => format!("{} {}", three_digits(value), rate_unit(unit)),
     }
 }
 
 /// `frames_per_s` as `frames/s`; any other name as it stands.
-pub(crate) fn unit_name(unit: &str) -> String {
+pub(crate) fn rate_unit(unit: &str) -> String {
     match unit.strip_suffix("_per_s") {
         Some(what) => format!("{what}/s"),
         None => unit.to_owned(),

@@ -1,24 +1,24 @@
 //! Reports: pure functions of a result to terminal text, Markdown and one self-contained HTML file.
 //!
+//! A function of `pages` makes a [`Page`] of sections from a result; a section is a function of `sections` from the
+//! result to data; the writers in `write` draw any page in each format, so that no format lacks what another has.
+//!
 //! What goes in is a [`whylate_core::result::RunResult`] or [`whylate_core::result::MeasureResult`]; what comes
 //! out is text. Nothing here reads a file, measures, or computes a statistic: figures are formatted as they stand
 //! in the result, and histograms and time series are only thinned to what a picture can show.
 
-mod causes;
-mod dispatch;
-pub mod explain;
+mod charts;
 mod figure;
-pub mod html;
-mod latency;
-pub mod markdown;
 pub mod osadl;
-pub mod recording;
-mod table;
-pub mod terminal;
-mod traces;
+mod pages;
+mod section;
+mod sections;
 mod words;
+mod write;
 
-use whylate_core::result::{ProbeResult, RunResult};
+pub use pages::{check, cpus, explain, histograms, measure, recording, run, tracing, warnings};
+pub use section::Page;
+pub use write::Style;
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -29,13 +29,6 @@ pub enum ReportError {
         /// What the result says about it: the error of the run, cells that were skipped, repeats that failed.
         reasons: Vec<String>,
     },
-    /// The HTML page could not be put together: a defect of its template.
-    #[error("the HTML report could not be rendered: {source}")]
-    Template {
-        /// What the template engine says.
-        #[from]
-        source: minijinja::Error,
-    },
     /// The data of the charts could not be written as JSON.
     #[error("the charts' data could not be written: {source}")]
     ChartData {
@@ -43,16 +36,4 @@ pub enum ReportError {
         #[from]
         source: serde_json::Error,
     },
-}
-
-/// Fails when no probe of any cell has a sample.
-fn require_run_samples(run: &RunResult) -> Result<(), ReportError> {
-    if run.cells.iter().flat_map(|cell| &cell.probes).any(ProbeResult::has_data) {
-        return Ok(());
-    }
-    Err(ReportError::NoSamples { reasons: words::failures(run) })
-}
-
-fn has_samples(probe: &ProbeResult) -> bool {
-    probe.cpus.iter().any(|cpu| cpu.samples > 0)
 }

@@ -6,7 +6,7 @@ use whylate_core::record::InterruptRecord;
 use whylate_core::result::{
     CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Shielding, ThreadCounts, ThreadKind, ThreadRow,
 };
-use whylate_report::terminal::{Style, cpus};
+use whylate_report::{Style, cpus};
 
 fn row(cpu: u32, is_shielded: bool) -> CpuRow {
     CpuRow {
@@ -77,7 +77,7 @@ fn table() -> CpuTable {
 
 #[test]
 fn table_at_100_columns() {
-    let text = cpus(&table(), false, Style { color: false, width: 100 });
+    let text = cpus(&table(), false).terminal(Style { color: false, width: 100 });
     assert!(text.lines().all(|line| line.chars().count() <= 100));
     insta::assert_snapshot!(text);
 }
@@ -85,7 +85,7 @@ fn table_at_100_columns() {
 #[test]
 fn all_columns_have_room_or_a_table_of_their_own() {
     for width in [60, 80, 100, 160] {
-        let text = cpus(&table(), true, Style { color: false, width });
+        let text = cpus(&table(), true).terminal(Style { color: false, width });
         assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
         for title in
             ["cpu", "ht-siblings", "shielding", "movable", "irq/s", "MHz", "idle limit", "L3", "node"]
@@ -93,6 +93,6 @@ fn all_columns_have_room_or_a_table_of_their_own() {
             assert!(text.contains(title), "{title} at {width}:\n{text}");
         }
     }
-    let coloured = cpus(&table(), true, Style { color: true, width: 100 });
+    let coloured = cpus(&table(), true).terminal(Style { color: true, width: 100 });
     assert!(coloured.contains("\u{1b}[32mproc irq ltmr"), "{coloured}");
 }

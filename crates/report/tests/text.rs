@@ -3,11 +3,10 @@
 mod fixture;
 
 use whylate_core::result::{RunResult, Verdict};
-use whylate_report::terminal::Style;
-use whylate_report::{ReportError, markdown, terminal};
+use whylate_report::{ReportError, Style};
 
 fn terminal_text(run: &RunResult, width: usize) -> String {
-    terminal::run(run, Style { color: false, width }).unwrap()
+    whylate_report::run(run).unwrap().terminal(Style { color: false, width })
 }
 
 fn widest(text: &str) -> usize {
@@ -31,13 +30,14 @@ fn run_at_200_columns_with_two_cpus() {
 
 #[test]
 fn run_as_markdown() {
-    insta::assert_snapshot!(markdown::run(&fixture::run_result(&[1])).unwrap());
+    insta::assert_snapshot!(whylate_report::run(&fixture::run_result(&[1])).unwrap().markdown());
 }
 
 #[test]
 fn measure_at_80_columns() {
-    let text =
-        terminal::measure(&fixture::measure_result(&[0, 1]), Style { color: false, width: 80 }).unwrap();
+    let text = whylate_report::measure(&fixture::measure_result(&[0, 1]))
+        .unwrap()
+        .terminal(Style { color: false, width: 80 });
     insta::assert_snapshot!(text);
 }
 
@@ -47,7 +47,7 @@ fn no_line_is_wider_than_the_terminal() {
         let run = terminal_text(&fixture::run_result(&[0, 1]), width);
         assert!(widest(&run) <= width, "{width}:\n{run}");
         let style = Style { color: false, width };
-        let measure = terminal::measure(&fixture::measure_result(&[0, 1]), style).unwrap();
+        let measure = whylate_report::measure(&fixture::measure_result(&[0, 1])).unwrap().terminal(style);
         assert!(widest(&measure) <= width, "{width}:\n{measure}");
     }
 }
@@ -55,7 +55,7 @@ fn no_line_is_wider_than_the_terminal() {
 #[test]
 fn colours_change_nothing_but_colours() {
     let run = fixture::run_result(&[1]);
-    let coloured = terminal::run(&run, Style { color: true, width: 100 }).unwrap();
+    let coloured = whylate_report::run(&run).unwrap().terminal(Style { color: true, width: 100 });
     assert!(coloured.contains("\u{1b}[1;31mFAIL\u{1b}[0m"));
     let mut plain = String::new();
     for (index, part) in coloured.split('\u{1b}').enumerate() {
@@ -67,13 +67,12 @@ fn colours_change_nothing_but_colours() {
 #[test]
 fn a_run_without_samples_is_an_error_that_says_why() {
     let empty = fixture::empty_result();
-    let error = terminal::run(&empty, Style::default()).unwrap_err();
+    let error = whylate_report::run(&empty).unwrap_err();
     assert!(matches!(error, ReportError::NoSamples { .. }));
     assert_eq!(error.to_string(), "no samples: the run was interrupted: the load `l3` ended early");
-    assert!(matches!(markdown::run(&empty), Err(ReportError::NoSamples { .. })));
     let mut measure = fixture::measure_result(&[1]);
     measure.probe.cpus.clear();
-    assert!(matches!(terminal::measure(&measure, Style::default()), Err(ReportError::NoSamples { .. })));
+    assert!(matches!(whylate_report::measure(&measure), Err(ReportError::NoSamples { .. })));
 }
 
 #[test]
@@ -83,7 +82,7 @@ fn what_went_wrong_is_in_every_text() {
     run.restored = Some(false);
     run.cells[2].skipped = Some("the machine reports no L3 cache".to_owned());
     run.cells[2].probes.clear();
-    for text in [terminal_text(&run, 200), markdown::run(&run).unwrap()] {
+    for text in [terminal_text(&run, 200), whylate_report::run(&run).unwrap().markdown()] {
         assert!(text.contains("INCOMPLETE"));
         assert!(text.contains("above-l3 was skipped: the machine reports no L3 cache"), "{text}");
         assert!(text.contains("settings after the run are not those before it"));

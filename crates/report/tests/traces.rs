@@ -7,8 +7,7 @@ use whylate_core::result::{
     Cause, CauseKind, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace, RunResult, SpikeTrace,
     TimelineSegment,
 };
-use whylate_report::terminal::Style;
-use whylate_report::{html, markdown, terminal};
+use whylate_report::{Style, run as report};
 
 fn spike() -> ExplainedSpike {
     let segment = |from_ns, to_ns, what: &str, kind| TimelineSegment {
@@ -83,8 +82,10 @@ fn run() -> RunResult {
 #[test]
 fn every_form_names_the_culprit_and_its_trace() {
     let run = run();
-    let texts =
-        [terminal::run(&run, Style::default()).unwrap(), markdown::run(&run).unwrap().replace('\\', "")];
+    let texts = [
+        report(&run).unwrap().terminal(Style::default()),
+        report(&run).unwrap().markdown().replace('\\', ""),
+    ];
     for text in texts {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for expected in [
@@ -102,7 +103,7 @@ fn every_form_names_the_culprit_and_its_trace() {
 
 #[test]
 fn the_page_has_timelines_that_zoom_and_no_foreign_markup() {
-    let page = html::run(&run()).unwrap();
+    let page = report(&run()).unwrap().html().unwrap();
     for expected in [
         "id=\"traces\"",
         "data-length=\"3000000\"",
@@ -119,7 +120,7 @@ fn the_page_has_timelines_that_zoom_and_no_foreign_markup() {
 #[test]
 fn a_run_without_traces_says_nothing_of_them() {
     let run = fixture::run_result(&[1]);
-    let page = html::run(&run).unwrap();
+    let page = report(&run).unwrap().html().unwrap();
     assert!(!page.contains("id=\"traces\"") && !page.contains("Wheel or pinch zooms"));
-    assert!(!terminal::run(&run, Style::default()).unwrap().contains("Traces"));
+    assert!(!report(&run).unwrap().terminal(Style::default()).contains("Traces"));
 }

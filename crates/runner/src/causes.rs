@@ -4,15 +4,17 @@
 //! on spikes have no causes.
 
 use crate::prepare::Experiment;
+use std::path::Path;
 use std::sync::Arc;
 use whylate_bpf::{BpfError, FindsCauses, IpisByKind, Measured};
 use whylate_core::plan::{Policy, Tracer};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
-use whylate_core::result::Spike;
+use whylate_core::result::{RunResult, Spike};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_explain::combine_run;
 use whylate_probe::{ProbeKind, ProbeSpec};
-use whylate_store::{RowKey, RunDirectory, Span};
+use whylate_store::{Reader, RowKey, RunDirectory, Span, StoreError};
 use whylate_sys::clock;
 
 /// Code of the warning that spikes have no causes.
@@ -39,6 +41,17 @@ fn priority(spec: &ProbeSpec) -> i32 {
         Policy::Deadline => 100,
         Policy::Other => -21,
     }
+}
+
+/// The result of the run in that directory, with one answer for a spike that has both a cause found while it measured
+/// and a trace.
+///
+/// # Errors
+/// As [`Reader::open`] and [`whylate_store::assemble`].
+pub fn assemble(path: &Path) -> Result<RunResult, StoreError> {
+    let mut result = whylate_store::assemble(&Reader::open(path)?)?;
+    combine_run(&mut result.cells);
+    Ok(result)
 }
 
 /// The search beside one run or one measurement; the default one looks for nothing.

@@ -1,6 +1,6 @@
 //! A whole run: which repeat of which cell comes next, and what is recorded about how it ended.
 
-use crate::causes::CauseSearch;
+use crate::causes::{CauseSearch, assemble};
 use crate::error::{RepeatError, RunError};
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
@@ -13,7 +13,7 @@ use whylate_core::result::RunState;
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Nanos, Plan, Warning};
 use whylate_probe::Progress;
-use whylate_store::{Execution, ExecutionState, Reader, RunDirectory, RunInfo, StoreError, assemble};
+use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo, StoreError};
 
 /// Who watches a run.
 pub trait Audience {
@@ -179,7 +179,7 @@ impl<'a> Course<'a> {
             None => (RunState::Complete, None),
         };
         self.directory.update_info(&self.info)?;
-        match Reader::open(self.directory.path()).and_then(|reader| assemble(&reader)) {
+        match assemble(self.directory.path()) {
             Ok(result) => self.directory.write_result(&result)?,
             // Nothing to write; whoever asks for the result is told so.
             Err(StoreError::NoSamples { .. }) => {}

@@ -16,7 +16,7 @@ mod tracer;
 mod tracing;
 mod treating;
 
-pub use causes::{CauseSearch, measured};
+pub use causes::{CauseSearch, assemble, measured};
 pub use error::RunError;
 pub use experiment::{Audience, RunOptions, Stage, resume, run};
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad};

@@ -10,7 +10,7 @@ use crate::info::write_json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use whylate_core::Warning;
-use whylate_core::result::{CellResult, SpikeTrace};
+use whylate_core::result::SpikeTrace;
 
 /// Folder of recorded traces.
 pub(crate) const TRACES_FOLDER: &str = "traces";
@@ -78,23 +78,4 @@ pub(crate) fn read(path: &Path) -> (Vec<SpikeTrace>, Vec<Warning>) {
     }
     traces.sort_by_key(|trace| std::cmp::Reverse(trace.latency_ns));
     (traces, warnings)
-}
-
-/// Joins the traces of a cell to its spikes: a spike that nothing explains yet gets the cause that its trace shows.
-pub(crate) fn join(cell: &mut CellResult, traces: Vec<SpikeTrace>) {
-    let listed = cell.probes.iter_mut().flat_map(|probe| &mut probe.spikes).chain(&mut cell.spikes);
-    for spike in listed {
-        let is_its = |trace: &&SpikeTrace| {
-            trace.cpu == spike.cpu
-                && trace.at_ns == spike.at_ns
-                && spike.probe.as_ref().is_none_or(|probe| *probe == trace.probe)
-        };
-        let explained = traces.iter().find(is_its).and_then(|trace| trace.explained.as_ref()?.spikes.first());
-        if let Some(explained) = explained.filter(|_| spike.cause.evidence.is_empty()) {
-            spike.cause = explained.cause.clone();
-            spike.also.clone_from(&explained.also);
-            spike.lost = spike.lost.max(explained.lost);
-        }
-    }
-    cell.traces = traces;
 }

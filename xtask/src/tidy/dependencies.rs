@@ -25,7 +25,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-store", &["whylate-core", "whylate-stats"]),
     ("whylate-load", &["whylate-core", "whylate-sys", "whylate-host"]),
     ("whylate-treat", &["whylate-core", "whylate-sys", "whylate-host"]),
-    ("whylate-bpf", &["whylate-core", "whylate-sys", "whylate-host", "whylate-stats", "whylate-explain"]),
+    (
+        "whylate-bpf",
+        &["whylate-core", "whylate-sys", "whylate-host", "whylate-stats", "whylate-trace", "whylate-explain"],
+    ),
     (
         "whylate-record",
         &[

@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use whylate_core::CpuSelector;
 use whylate_host::cpu_table::Sampler;
 use whylate_host::{Host, facts};
-use whylate_report::terminal;
 
 pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending> {
     if arguments.tracing {
@@ -36,7 +35,7 @@ pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending>
     if arguments.json {
         output::print_json(&result)?;
     } else {
-        output::print(&terminal::check(&result, arguments.verbose, output::style()))?;
+        output::print(&whylate_report::check(&result, arguments.verbose).terminal(output::style()))?;
     }
     Ok(if result.fit { Ending::Pass } else { Ending::Exceeded })
 }

@@ -11,7 +11,6 @@ use whylate_core::result::CpuTable;
 use whylate_core::{CpuSelector, CpuSet, Facts};
 use whylate_host::cpu_table::Sampler;
 use whylate_host::{Host, facts};
-use whylate_report::terminal;
 
 /// Moves to the top left and clears from there.
 const CLEAR: &str = "\u{1b}[H\u{1b}[J";
@@ -66,7 +65,7 @@ fn print(table: &CpuTable, arguments: &CpusArguments) -> Result<()> {
     if arguments.json {
         return output::print_json(table);
     }
-    let text = terminal::cpus(table, arguments.verbose, output::style());
+    let text = whylate_report::cpus(table, arguments.verbose).terminal(output::style());
     match (arguments.watch, std::io::stdout().is_terminal()) {
         (true, true) => output::print(&format!("{CLEAR}{text}")),
         (true, false) => output::print(&format!("{text}\n")),

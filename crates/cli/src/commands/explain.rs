@@ -1,18 +1,15 @@
 //! `whylate explain`.
 
-use super::report::format_of;
-use crate::arguments::{ExplainArguments, ExportFormat, ReportFormat};
+use super::report;
+use crate::arguments::{ExplainArguments, ExportFormat};
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use whylate_core::Warning;
-use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, Spike, SpikeTrace};
-use whylate_explain::{Export, Options, explain_kept};
-use whylate_report::explain as report;
-use whylate_report::terminal::Style;
-use whylate_store::assemble;
+use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult};
+use whylate_explain::{Export, Options, combine_run, explain_kept};
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
 
@@ -34,7 +31,9 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
     let text = if arguments.json {
         format!("{}\n", serde_json::to_string_pretty(&result)?)
     } else {
-        draw(&result, arguments)?
+        let format = report::format_of(arguments.format, arguments.output.as_deref());
+        let width = arguments.output.is_some().then_some(FILE_WIDTH);
+        report::draw(&whylate_report::explain(&result), format, width)?
     };
     write(arguments, &text)
 }
@@ -73,32 +72,45 @@ fn named(mut result: ExplainResult, path: &Path) -> ExplainResult {
 
 /// The spikes of a run, and those of the traces that it kept.
 fn of_run(directory: &Path, options: &Options) -> Result<ExplainResult> {
-    let run = assemble(&whylate_store::Reader::open(directory)?)?;
-    let notes: Vec<SpikeTrace> = run.cells.iter().flat_map(|cell| cell.traces.iter().cloned()).collect();
-    let mut measured: Vec<Spike> = run.cells.into_iter().flat_map(|cell| cell.spikes).collect();
-    measured.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
-    measured.truncate(options.top);
-    let mut all = ExplainResult {
-        format: EXPLAIN_FORMAT.to_owned(),
-        run: Some(run.run),
-        measured,
-        ..ExplainResult::default()
-    };
+    let mut run = whylate_store::assemble(&whylate_store::Reader::open(directory)?)?;
+    let mut all =
+        ExplainResult { format: EXPLAIN_FORMAT.to_owned(), run: Some(run.run), ..ExplainResult::default() };
     let paths = traces(directory)?;
-    // What to look for was not said: the moments that the traces were kept for.
+    // What to look for was not said: the spikes that the traces were kept for.
     let as_kept = *options == Options { top: options.top, ..Options::default() };
     if paths.is_empty() {
         let text = "the run kept no traces: its spikes have the causes that its probes saw";
         all.warnings.push(Warning::without_fix("no-traces", text));
     }
     for path in paths {
-        let note = notes.iter().find(|note| path.ends_with(&note.path)).filter(|_| as_kept);
-        let result = parse::open(&path).and_then(|mut reader| match note {
+        let mut notes = run.cells.iter_mut().flat_map(|cell| &mut cell.traces);
+        let note = notes.find(|note| path.ends_with(&note.path)).filter(|_| as_kept);
+        let explained = parse::open(&path).and_then(|mut reader| match &note {
             Some(note) => explain_kept(reader.as_mut(), &whylate_runner::kept_moment(note)),
             None => whylate_explain::explain(reader.as_mut(), options),
         });
-        add(&mut all, result, &path);
+        match (note, explained) {
+            (Some(note), Ok(explained)) => note.explained = Some(explained),
+            (Some(note), Err(error)) => {
+                note.explained = None;
+                add(&mut all, Err(error), &path);
+            }
+            (None, explained) => add(&mut all, explained, &path),
+        }
     }
+    combine_run(&mut run.cells);
+    for cell in run.cells {
+        all.measured.extend(cell.spikes);
+        for (path, explained) in
+            cell.traces.into_iter().filter(|_| as_kept).map(|note| (note.path, note.explained))
+        {
+            if let Some(explained) = explained {
+                add(&mut all, Ok(explained), &directory.join(path));
+            }
+        }
+    }
+    all.measured.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
+    all.measured.truncate(options.top);
     all.spikes.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
     all.spikes.truncate(options.top);
     Ok(all)
@@ -152,26 +164,13 @@ fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -
     let mut reader = open(&arguments.input)?;
     let result = whylate_explain::explain(reader.as_mut(), options)?;
     if result.spikes.is_empty() {
-        bail!(
-            "{}: no late moment to export; lower --threshold, or name the --task",
-            arguments.input.display()
-        );
+        bail!("{}: no spike to export; lower --threshold, or name the --task", arguments.input.display());
     }
     let form = match form {
         ExportFormat::Perfetto => Export::Perfetto,
         ExportFormat::Text => Export::Text,
     };
     Ok(whylate_explain::export(reader.as_mut(), &result.spikes, form)?)
-}
-
-fn draw(result: &ExplainResult, arguments: &ExplainArguments) -> Result<String> {
-    let into_file = arguments.output.is_some();
-    let style = if into_file { Style { color: false, width: FILE_WIDTH } } else { output::style() };
-    Ok(match format_of(arguments.format, arguments.output.as_deref()) {
-        ReportFormat::Terminal => report::terminal(result, style),
-        ReportFormat::Markdown => report::markdown(result),
-        ReportFormat::Html => report::html(result)?,
-    })
 }
 
 fn write(arguments: &ExplainArguments, text: &str) -> Result<Ending> {

@@ -185,7 +185,7 @@ fn run(
     if arguments.printing.json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::terminal::measure(&result, output::style())?)?;
+        output::print(&whylate_report::measure(&result)?.terminal(output::style()))?;
     }
     Ok(if broke { Ending::Exceeded } else { Ending::Pass })
 }

@@ -5,19 +5,18 @@ use crate::exit::Ending;
 use crate::output;
 use anyhow::Result;
 use std::path::Path;
-use whylate_core::result::RunResult;
-use whylate_report::terminal::Style;
-use whylate_report::{html, markdown, terminal};
-use whylate_store::{Reader, assemble};
+use whylate_report::{Page, Style};
 
 /// Width of a text report that goes into a file.
 const FILE_WIDTH: usize = 120;
 
 pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
-    let result = assemble(&Reader::open(&arguments.run)?)?;
+    let result = whylate_runner::assemble(&arguments.run)?;
     let text = match (arguments.json, format_of(arguments.format, arguments.output.as_deref())) {
         (true, _) => format!("{}\n", serde_json::to_string_pretty(&result)?),
-        (false, format) => draw(&result, format, arguments.output.is_some())?,
+        (false, format) => {
+            draw(&whylate_report::run(&result)?, format, arguments.output.is_some().then_some(FILE_WIDTH))?
+        }
     };
     match &arguments.output {
         Some(path) => {
@@ -39,11 +38,12 @@ pub(super) fn format_of(asked: Option<ReportFormat>, output: Option<&Path>) -> R
     })
 }
 
-fn draw(result: &RunResult, format: ReportFormat, into_file: bool) -> Result<String> {
-    let style = if into_file { Style { color: false, width: FILE_WIDTH } } else { output::style() };
+/// The page in a format; a text that goes into a file has no colours and its own width.
+pub(super) fn draw(page: &Page, format: ReportFormat, file_width: Option<usize>) -> Result<String> {
+    let style = file_width.map_or_else(output::style, |width| Style { color: false, width });
     Ok(match format {
-        ReportFormat::Terminal => terminal::run(result, style)?,
-        ReportFormat::Markdown => markdown::run(result)?,
-        ReportFormat::Html => html::run(result)?,
+        ReportFormat::Terminal => page.terminal(style),
+        ReportFormat::Markdown => page.markdown(),
+        ReportFormat::Html => page.html()?,
     })
 }

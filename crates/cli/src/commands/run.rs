@@ -21,7 +21,7 @@ use whylate_runner::{
     Audience, Experiment, RealMachine, RunOptions, Stage, check_tracers, check_treatments, prepare,
     recover_treatments,
 };
-use whylate_store::{Reader, RunInfo, StoreError, assemble, default_path};
+use whylate_store::{Reader, RunInfo, StoreError, default_path};
 
 /// The plan that runs when none is named.
 const DEFAULT_PLAN: &str = "quick";
@@ -142,13 +142,13 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
     }
     if !warnings.is_empty() {
         output::message("what this machine lacks for real time (what to do about it stands at the end):");
-        output::message(whylate_report::terminal::warnings(warnings, output::error_style()).trim_end());
+        output::message(whylate_report::warnings(warnings).terminal(output::error_style()).trim_end());
     }
 }
 
 /// Prints the result, and turns it into an exit code.
 fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
-    let result = match assemble(&Reader::open(path)?) {
+    let result = match whylate_runner::assemble(path) {
         Ok(result) => result,
         // Why there are no samples says more than that there are none.
         Err(StoreError::NoSamples { .. }) if is_restored(info) => bail!("{}", why_nothing(info)),
@@ -161,7 +161,7 @@ fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
     if json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::terminal::run(&result, output::style())?)?;
+        output::print(&whylate_report::run(&result)?.terminal(output::style()))?;
         output::message(&format!(
             "\nkept in {0}\na picture: whylate report {0} -o report.html",
             path.display()

@@ -103,7 +103,7 @@ fn windows_are_exported() {
     let lines = whylate(&case_1(&["--export", "text"]));
     assert!(lines.stdout.contains("gf100_mc_intr_unarm <-nvkm_pci_intr"), "{lines:?}");
     let quiet = whylate(&case_1(&["--export", "text", "--threshold", "1ms"]));
-    assert!(quiet.error().contains("no late moment to export"));
+    assert!(quiet.error().contains("no spike to export"));
 }
 
 #[test]

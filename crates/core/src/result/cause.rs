@@ -37,6 +37,32 @@ pub struct Cause {
     /// What speaks for it; empty for `unattributed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
+    /// The evidence that the answer was made from, where a trace of the spike was kept; otherwise empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<CauseSource>,
+}
+
+/// A kind of evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CauseSource {
+    /// What the BPF programs recorded.
+    Bpf,
+    /// A trace of the spike.
+    Trace,
+    /// Counters of the kernel and settings of the machine.
+    Counters,
+}
+
+impl CauseSource {
+    /// As texts name it.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Bpf => "recording of the BPF programs",
+            Self::Trace => "trace",
+            Self::Counters => "kernel's counters",
+        }
+    }
 }
 
 impl Cause {
@@ -53,6 +79,7 @@ impl Cause {
             share: None,
             confidence: None,
             evidence: Vec::new(),
+            sources: Vec::new(),
         }
     }
 
@@ -111,7 +138,7 @@ causes! {
     /// A non-maskable interrupt's handler ran.
     Nmi = "nmi", Interrupt, ["a non-maskable interrupt ran{place}"];
     /// Another thread ran, of a priority that the task could not preempt.
-    Thread = "thread", Thread, ["{actor|a thread} ran and could not be preempted by it{place}"];
+    Thread = "thread", Thread, ["{actor|a thread} ran at a priority that the task could not preempt{place}"];
     /// Code ran with preemption off.
     PreemptOff = "preempt_off", Section, ["{actor|code} kept preemption off{place}"];
     /// Code ran with interrupts off.

@@ -14,7 +14,7 @@ mod spike_trace;
 mod tracing;
 mod treat;
 
-pub use cause::{Cause, CauseClass, CauseKind};
+pub use cause::{Cause, CauseClass, CauseKind, CauseSource};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
 pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,

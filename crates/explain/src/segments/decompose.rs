@@ -1,23 +1,22 @@
-//! From what took a CPU to the causes of a spike: a pure function.
+//! From what had a CPU to the causes of a spike.
 //!
 //! At each moment of the spike's window one thing has the CPU: the innermost of what the kernel recorded there, since an
 //! interrupt stops a softirq and a softirq stops a thread. What is left over is explained by what is known of the moment
 //! at which it ended, or by nothing. Shares are parts of the window, so those of one spike add up to at most 1.
 
-use super::blame::{self, Context};
+use super::blame::Context;
 use super::{Activity, Recording, Segment};
+use crate::confidence;
+use crate::divide::{self, Piece, lower};
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
-use whylate_core::result::{Cause, CauseKind};
+use whylate_core::result::Cause;
 
-/// Contributors below this share of the window are left out.
-const SHARE_MIN: f64 = 0.01;
-/// So many contributors are named at most.
-const CAUSES_MAX: usize = 8;
 /// What entering and leaving the kernel may take on each side of what was recorded, in a loop that never sleeps.
 const MARGIN_NS: u64 = 1_500;
-/// The same in a virtual machine, where the hypervisor lets the interrupt in and is told of its end: for an interrupt whose
-/// function took 3 us this was measured as 9 us in all on a quiet host, and as 17 to 30 us on each side on another day.
+/// The same in a virtual machine, where the hypervisor lets the interrupt in and is told of its end: for an interrupt
+/// whose function took 3 us this was measured as 9 us in all on a quiet host, and as 17 to 30 us on each side on another
+/// day.
 const MARGIN_VIRTUAL_NS: u64 = 30_000;
 
 /// What a probe saw.
@@ -37,7 +36,7 @@ pub struct Window {
     pub priority: i32,
 }
 
-/// What is known of the machine beside the recording.
+/// What is known of the machine besides the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// Whether it is a virtual machine, whose hypervisor may take the CPU unseen.
@@ -46,183 +45,90 @@ pub struct Surroundings {
     pub steal_ns: Option<u64>,
     /// Firmware interrupts counted around the window; absent where nobody counts them.
     pub smis: Option<u64>,
-    /// The process that measures with this program: what it sends to CPUs is no doing of the machine's; 0 when there is
-    /// none.
+    /// The process of this program: the interrupts that it sends to the measured CPUs are the measurement's own doing; 0
+    /// when there is none.
     pub own_process: u32,
     /// Devices by interrupt line.
     pub lines: BTreeMap<u32, String>,
 }
 
-/// Who it was: what tells causes apart before their time is added up.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Who {
-    pub(crate) kind: CauseKind,
-    pub(crate) actor: Option<String>,
-    pub(crate) pid: Option<u32>,
-    pub(crate) function: Option<String>,
-}
-
-impl Who {
-    pub(crate) fn new(kind: CauseKind) -> Self {
-        Self { kind, actor: None, pid: None, function: None }
-    }
-
-    pub(crate) fn actor(mut self, actor: impl Into<String>) -> Self {
-        self.actor = Some(actor.into());
-        self
-    }
-
-    pub(crate) fn pid(mut self, pid: u32) -> Self {
-        self.pid = Some(pid);
-        self
-    }
-
-    pub(crate) fn function(mut self, function: impl Into<String>) -> Self {
-        self.function = Some(function.into());
-        self
-    }
-}
-
-/// What somebody took of the window.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Taken {
-    pub(crate) time_ns: u64,
-    pub(crate) from_ns: u64,
-    pub(crate) to_ns: u64,
-    pub(crate) times: u64,
-    /// The longest piece, and how sure that one is.
-    longest_ns: u64,
-    pub(crate) confidence: f64,
-    pub(crate) callers: Vec<String>,
-    pub(crate) evidence: Vec<String>,
-}
-
-/// A moment's explanation: who, how sure, and what speaks for it.
-#[derive(Clone, Debug)]
-pub(crate) struct Blame {
-    pub(crate) who: Who,
-    pub(crate) confidence: f64,
-    pub(crate) callers: Vec<String>,
-    pub(crate) evidence: String,
-}
-
-/// The causes of a spike, the largest share first; never empty.
+/// The causes of a spike, the main one first; never empty.
 pub fn decompose(window: &Window, recording: &Recording, surroundings: &Surroundings) -> Vec<Cause> {
-    let length_ns = window.to_ns.saturating_sub(window.from_ns);
-    if length_ns == 0 {
-        return vec![Cause::unattributed()];
-    }
     let context = Context::of(window, recording, surroundings);
-    let mut taken: BTreeMap<Who, Taken> = BTreeMap::new();
     let margin_ns = if surroundings.is_virtual { MARGIN_VIRTUAL_NS } else { MARGIN_NS };
-    for piece in pieces(window, recording, margin_ns) {
-        add(&mut taken, &piece, context.blame(&piece));
+    let slices = slices(window, recording, margin_ns);
+    let piece = |slice: &Slice<'_>| Piece {
+        from: slice.from_ns,
+        to: slice.to_ns,
+        began: slice.from_ns,
+        blame: context.blame(slice),
+        detail: (),
+    };
+    let pieces: Vec<Piece<()>> = slices.iter().map(piece).collect();
+    let latency_ns = window.to_ns.saturating_sub(window.from_ns);
+    let groups = divide::groups(&pieces);
+    let mut causes: Vec<Cause> = groups.iter().map(|group| group.cause(latency_ns)).collect();
+    for (cause, group) in causes.iter_mut().zip(&groups).filter(|(cause, _)| cause.confidence.is_some()) {
+        let stretches = group.stretches().len();
+        let times = if stretches == 1 { String::new() } else { format!(" in {stretches} pieces") };
+        cause.evidence.push(format!("{:.1} us{times}", group.time as f64 / 1e3));
+        if recording.lost > 0 {
+            let reason = format!("less sure: {} records of that time were lost", recording.lost);
+            lower(cause, confidence::OF_LOSSES, reason);
+        }
     }
-    let mut causes: Vec<Cause> =
-        taken.into_iter().map(|(who, taken)| cause(who, &taken, length_ns, recording)).collect();
-    causes.retain(|cause| cause.share.is_some_and(|share| share >= SHARE_MIN));
-    causes.sort_by(|one, other| {
-        let share = |cause: &Cause| cause.share.unwrap_or(0.0);
-        // What explains nothing is never named before what does explain as much.
-        let explains = |cause: &Cause| cause.kind != CauseKind::Unattributed;
-        share(other).total_cmp(&share(one)).then_with(|| explains(other).cmp(&explains(one)))
-    });
-    causes.truncate(CAUSES_MAX);
-    if causes.is_empty() { vec![Cause::unattributed()] } else { causes }
+    let main = divide::main_of(&causes);
+    let (main, also) = divide::split(causes, main);
+    std::iter::once(main).chain(also).collect()
 }
 
 /// A stretch of the window in which one thing had the CPU.
 #[derive(Clone, Debug)]
-pub(crate) struct Piece<'r> {
-    pub(crate) from_ns: u64,
-    pub(crate) to_ns: u64,
+pub(super) struct Slice<'r> {
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
     /// What had it; `None` where nothing was recorded.
-    pub(crate) segment: Option<&'r Segment>,
+    pub(super) segment: Option<&'r Segment>,
     /// The interrupt next to it, whose entry or exit it may be.
-    pub(crate) neighbour: Option<&'r Segment>,
+    pub(super) neighbour: Option<&'r Segment>,
 }
 
 /// Cuts the window where what has the CPU changes.
-fn pieces<'r>(window: &Window, recording: &'r Recording, margin_ns: u64) -> Vec<Piece<'r>> {
-    let inside = |at_ns: u64| at_ns.clamp(window.from_ns, window.to_ns);
-    let covering: Vec<&Segment> =
-        recording.segments.iter().filter(|segment| covers_time(window, &segment.what)).collect();
+fn slices<'r>(window: &Window, recording: &'r Recording, margin_ns: u64) -> Vec<Slice<'r>> {
+    let covers_time = |segment: &&Segment| match segment.what {
+        Activity::Lock { process, .. } => window.process != 0 && process == window.process,
+        ref other => other.rank().is_some(),
+    };
+    let covering: Vec<&Segment> = recording.segments.iter().filter(covers_time).collect();
+    // Next to an interrupt is its entry or exit, in a loop that never sleeps.
+    let is_interrupt = |segment: &&Segment| !window.is_timer && segment.what.is_interrupt();
     let mut cuts = vec![window.from_ns, window.to_ns];
     for segment in &recording.segments {
-        cuts.extend([inside(segment.from_ns), inside(segment.to_ns)]);
-        if !window.is_timer && blame::is_interrupt(&segment.what) {
-            let (early, late) = (segment.from_ns.saturating_sub(margin_ns), segment.to_ns + margin_ns);
-            cuts.extend([inside(early), inside(late)]);
+        cuts.extend([segment.from_ns, segment.to_ns]);
+        if is_interrupt(&segment) {
+            cuts.extend([segment.from_ns.saturating_sub(margin_ns), segment.to_ns + margin_ns]);
         }
     }
+    cuts.retain(|at_ns| (window.from_ns..=window.to_ns).contains(at_ns));
     cuts.sort_unstable();
     cuts.dedup();
-    let mut pieces = Vec::with_capacity(cuts.len());
-    for pair in cuts.windows(2) {
+    let slice = |pair: &[u64]| {
         let (from_ns, to_ns) = (pair[0], pair[1]);
-        let covers = |segment: &&&Segment| segment.from_ns <= from_ns && segment.to_ns >= to_ns;
-        let innermost = covering.iter().filter(covers).max_by_key(|segment| blame::rank(&segment.what));
-        let is_near = |segment: &&&Segment| {
-            blame::is_interrupt(&segment.what)
-                && segment.from_ns.saturating_sub(margin_ns) <= from_ns
-                && segment.to_ns + margin_ns >= to_ns
-        };
-        let distance_ns = |segment: &&&Segment| {
+        let covers = |segment: &&Segment| segment.from_ns <= from_ns && segment.to_ns >= to_ns;
+        let distance_ns = |segment: &Segment| {
             from_ns.saturating_sub(segment.to_ns).max(segment.from_ns.saturating_sub(to_ns))
         };
-        let near = covering.iter().filter(|_| !window.is_timer).filter(is_near);
-        let neighbour = near.min_by_key(distance_ns);
-        pieces.push(Piece { from_ns, to_ns, segment: innermost.copied(), neighbour: neighbour.copied() });
-    }
-    pieces
-}
-
-/// Whether it is something that had the CPU, or kept the measured task from it.
-fn covers_time(window: &Window, what: &Activity) -> bool {
-    match what {
-        Activity::Lock { process, .. } => window.process != 0 && *process == window.process,
-        other => blame::rank(other).is_some(),
-    }
-}
-
-fn add(taken: &mut BTreeMap<Who, Taken>, piece: &Piece<'_>, blame: Blame) {
-    let fresh = Taken { from_ns: piece.from_ns, ..Taken::default() };
-    let entry = taken.entry(blame.who).or_insert(fresh);
-    entry.time_ns += piece.to_ns - piece.from_ns;
-    // What goes on where the piece before it ended is the same time.
-    entry.times += u64::from(entry.to_ns != piece.from_ns);
-    entry.to_ns = piece.to_ns;
-    // A short piece that is certain makes no long one so.
-    let piece_ns = piece.to_ns - piece.from_ns;
-    if piece_ns >= entry.longest_ns {
-        (entry.longest_ns, entry.confidence) = (piece_ns, blame.confidence);
-    }
-    if entry.callers.is_empty() {
-        entry.callers = blame.callers;
-    }
-    if !blame.evidence.is_empty() && !entry.evidence.contains(&blame.evidence) {
-        entry.evidence.push(blame.evidence);
-    }
-}
-
-fn cause(who: Who, taken: &Taken, length_ns: u64, recording: &Recording) -> Cause {
-    let kind = who.kind;
-    let mut cause = Cause::new(kind);
-    (cause.actor, cause.pid, cause.function) = (who.actor, who.pid, who.function);
-    cause.callers.clone_from(&taken.callers);
-    (cause.from_ns, cause.to_ns) = (Some(taken.from_ns), Some(taken.to_ns));
-    cause.share = Some(taken.time_ns as f64 / length_ns as f64);
-    if kind == CauseKind::Unattributed {
-        return cause;
-    }
-    cause.evidence.clone_from(&taken.evidence);
-    let times = if taken.times == 1 { String::new() } else { format!(" in {} pieces", taken.times) };
-    cause.evidence.push(format!("{:.1} us{times}", taken.time_ns as f64 / 1e3));
-    let mut confidence = taken.confidence;
-    if recording.lost > 0 {
-        confidence *= 0.5;
-        cause.evidence.push(format!("{} records of that time were lost", recording.lost));
-    }
-    cause.confidence = Some(confidence);
-    cause
+        let is_near = |segment: &&Segment| {
+            segment.from_ns.saturating_sub(margin_ns) <= from_ns && segment.to_ns + margin_ns >= to_ns
+        };
+        let all = || covering.iter().copied();
+        let near = all().filter(is_interrupt).filter(is_near);
+        Slice {
+            from_ns,
+            to_ns,
+            segment: all().filter(covers).max_by_key(|segment| segment.what.rank()),
+            neighbour: near.min_by_key(|segment| distance_ns(segment)),
+        }
+    };
+    cuts.windows(2).map(slice).collect()
 }

@@ -3,16 +3,14 @@
 mod blame;
 mod decompose;
 mod recorded;
-mod stack;
 #[cfg(test)]
 mod tests;
 
-pub use blame::OWN;
 pub use decompose::{Surroundings, Window, decompose};
 
 use whylate_core::CpuId;
 
-/// Something that took a CPU, or a moment that tells of it. Times are CLOCK_MONOTONIC nanoseconds.
+/// Something that had a CPU, or an event that tells of it. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Its begin.
@@ -23,7 +21,7 @@ pub struct Segment {
     pub what: Activity,
 }
 
-/// What took a CPU.
+/// What had a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// The handler of a device's interrupt.
@@ -165,9 +163,27 @@ impl Recording {
     }
 }
 
-/// The kind of lock, by the kernel's flags.
-fn lock_name(flags: u32) -> String {
-    let kinds = [(8, "rt_mutex"), (32, "mutex"), (2, "read lock"), (4, "write lock"), (1, "spinlock")];
-    let name = kinds.iter().find(|(flag, _)| flags & flag != 0).map_or("lock", |(_, name)| name);
-    name.to_owned()
+impl Activity {
+    /// What interrupts what: of the activities that cover a time, the one with the highest rank has the CPU. `None` for
+    /// an event.
+    fn rank(&self) -> Option<u32> {
+        Some(match self {
+            Self::Nmi { .. } => 7,
+            Self::Function { .. } => 6,
+            Self::Irq { .. } => 5,
+            Self::Vector { .. } => 4,
+            Self::Softirq { .. } => 3,
+            Self::Lock { .. } => 2,
+            Self::Idle { .. } => 1,
+            Self::Thread { .. } => 0,
+            Self::PageFault { .. } | Self::Migration { .. } | Self::Timer { .. } | Self::Wakeup { .. } => {
+                return None;
+            }
+        })
+    }
+
+    /// Whether it interrupts a loop that never sleeps.
+    fn is_interrupt(&self) -> bool {
+        matches!(self, Self::Nmi { .. } | Self::Irq { .. } | Self::Vector { .. } | Self::Softirq { .. })
+    }
 }

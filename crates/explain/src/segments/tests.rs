@@ -270,7 +270,7 @@ fn what_is_inside_wins() {
     let kinds: Vec<(CauseKind, u64)> =
         causes.iter().map(|cause| (cause.kind, (cause.share.unwrap() * 100.0).round() as u64)).collect();
     assert_eq!(kinds, [(CauseKind::Irq, 60), (CauseKind::Softirq, 20), (CauseKind::Thread, 20)]);
-    assert_eq!(causes[1].actor.as_deref(), Some("NET_RX"));
+    assert_eq!(causes[1].actor.as_deref(), Some("NET_RX softirq"));
 }
 
 #[test]

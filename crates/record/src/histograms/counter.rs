@@ -6,7 +6,7 @@
 
 use super::step::{Step, What, Who};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter, WakeupCounts};
+use whylate_bpf::{HistogramsChange, HistogramsConfig, HistogramsSnapshot, TaskFilter, WakeupCounts};
 use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
 use whylate_core::{CpuId, CpuSet};
 use whylate_stats::Histogram;
@@ -72,7 +72,7 @@ impl Counter {
             pending: HashMap::new(),
             counts: WakeupCounts::default(),
         };
-        counter.enable(&config.kinds, &config.cpus);
+        counter.change(HistogramsChange::Enable, &config.kinds, &config.cpus);
         counter
     }
 
@@ -81,20 +81,18 @@ impl Counter {
         self.threads = threads;
     }
 
-    pub(super) fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) {
-        let possible = kinds.iter().filter(|kind| **kind != HistogramKind::SwitchOff);
-        let possible: Vec<HistogramKind> = possible.copied().collect();
-        for cpu in self.cpus.intersection(cpus).iter() {
-            self.enabled.extend(possible.iter().map(|kind| (cpu, *kind)));
+    /// A trace does not tell what `switchoff` counts: it stays off.
+    pub(super) fn change(&mut self, change: HistogramsChange, kinds: &[HistogramKind], cpus: &CpuSet) {
+        let is_meant = |cpu: CpuId, kind: HistogramKind| kinds.contains(&kind) && cpus.contains(cpu);
+        match change {
+            HistogramsChange::Enable => {
+                let possible = kinds.iter().filter(|kind| **kind != HistogramKind::SwitchOff);
+                let cpus = self.cpus.intersection(cpus);
+                self.enabled.extend(possible.flat_map(|kind| cpus.iter().map(|cpu| (cpu, *kind))));
+            }
+            HistogramsChange::Disable => self.enabled.retain(|(cpu, kind)| !is_meant(*cpu, *kind)),
+            HistogramsChange::Reset => self.series.retain(|(cpu, kind), _| !is_meant(*cpu, *kind)),
         }
-    }
-
-    pub(super) fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) {
-        self.enabled.retain(|(cpu, kind)| !kinds.contains(kind) || !cpus.contains(*cpu));
-    }
-
-    pub(super) fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) {
-        self.series.retain(|(cpu, kind), _| !kinds.contains(kind) || !cpus.contains(*cpu));
     }
 
     pub(super) fn enabled(&self) -> &BTreeSet<(CpuId, HistogramKind)> {

@@ -129,12 +129,12 @@ fn kinds_are_switched_and_reset_per_cpu() {
     let mut counter = counter();
     let other = CpuSet::single(CpuId(2));
     one_wakeup(&mut counter);
-    counter.reset(&[HistogramKind::Wakeup], &other);
+    counter.change(HistogramsChange::Reset, &[HistogramKind::Wakeup], &other);
     assert_eq!(of(&counter, HistogramKind::Wakeup).samples, 1);
-    counter.reset(&[HistogramKind::Wakeup], &CpuSet::single(CpuId(1)));
+    counter.change(HistogramsChange::Reset, &[HistogramKind::Wakeup], &CpuSet::single(CpuId(1)));
     assert_eq!(of(&counter, HistogramKind::Wakeup).samples, 0);
     assert_eq!(of(&counter, HistogramKind::TimerAndWakeup).samples, 1);
-    counter.disable(&HistogramKind::ALL, &CpuSet::single(CpuId(1)));
+    counter.change(HistogramsChange::Disable, &HistogramKind::ALL, &CpuSet::single(CpuId(1)));
     one_wakeup(&mut counter);
     assert_eq!(counter.snapshot().cpus[0].histograms, [], "what is off is not shown");
     assert_eq!(counter.counts.elsewhere, 1);

@@ -6,13 +6,12 @@
 use super::counter::{Counter, kernel_priorities};
 use super::step::Step;
 use crate::RecordError;
-use crate::buffer::{Buffer, Purpose};
+use crate::buffer::Buffer;
 use crate::pipe::{Pipe, page_layout};
 use crate::recorder::cpu_mask;
 use std::collections::BTreeSet;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
-use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
+use std::path::Path;
+use whylate_bpf::{HistogramsChange, HistogramsConfig, HistogramsSnapshot, TaskFilter};
 use whylate_core::result::HistogramKind;
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
@@ -67,7 +66,7 @@ impl TraceHistograms {
     /// # Errors
     /// [`RecordError`], saying what the kernel lacks or refuses.
     pub(super) fn start(host: &HostRoot, config: &HistogramsConfig) -> Result<Self, RecordError> {
-        let buffer = Buffer::create(host, Purpose::Histograms)?;
+        let buffer = Buffer::create(host, "histograms")?;
         if let Some(event) = EVENTS.into_iter().find(|event| !buffer.tracefs().has_event(event)) {
             return Err(RecordError::Unavailable(format!("this kernel has no event {event}")));
         }
@@ -117,21 +116,14 @@ impl TraceHistograms {
         Ok(())
     }
 
-    pub(super) fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+    pub(super) fn change(
+        &mut self,
+        change: HistogramsChange,
+        kinds: &[HistogramKind],
+        cpus: &CpuSet,
+    ) -> Result<(), RecordError> {
         self.poll()?;
-        self.counter.enable(kinds, cpus);
-        Ok(())
-    }
-
-    pub(super) fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        self.poll()?;
-        self.counter.disable(kinds, cpus);
-        Ok(())
-    }
-
-    pub(super) fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        self.poll()?;
-        self.counter.reset(kinds, cpus);
+        self.counter.change(change, kinds, cpus);
         Ok(())
     }
 
@@ -157,18 +149,14 @@ impl TraceHistograms {
 
 impl Decoding {
     fn read(top: &Path) -> Result<Self, RecordError> {
-        let unfit = |path: PathBuf, message: String| RecordError::Read {
-            path,
-            source: io::Error::new(ErrorKind::InvalidData, message),
-        };
         let layout = page_layout(top)?;
         let mut formats = Vec::with_capacity(EVENTS.len());
         for event in EVENTS {
             let path = top.join("events").join(event).join("format");
-            let text = std::fs::read_to_string(&path)
-                .map_err(|source| RecordError::Read { path: path.clone(), source })?;
+            let text = std::fs::read_to_string(&path).map_err(RecordError::read(&path))?;
             let system = event.split('/').next().unwrap_or(event);
-            formats.push(EventFormat::parse(system, text).map_err(|error| unfit(path, error.to_string()))?);
+            let unfit = |error| RecordError::unfit(&path, &error);
+            formats.push(EventFormat::parse(system, text).map_err(unfit)?);
         }
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         let reader = BufferReader::live(layout, &release, formats.clone());
@@ -206,7 +194,7 @@ fn read(pipe: &mut Pipe, page_bytes: usize) -> Result<Vec<u8>, RecordError> {
 /// The CPUs that have a ring.
 fn pipes_of(folder: &Path) -> Result<Vec<CpuId>, RecordError> {
     let path = folder.join("per_cpu");
-    let entries = std::fs::read_dir(&path).map_err(|source| RecordError::Read { path, source })?;
+    let entries = std::fs::read_dir(&path).map_err(RecordError::read(&path))?;
     let number = |name: &str| name.strip_prefix("cpu")?.parse().ok().map(CpuId);
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let mut cpus: Vec<CpuId> = names.filter_map(|name| number(&name)).collect();

@@ -10,7 +10,9 @@ mod step;
 
 use super::RecordError;
 use live::TraceHistograms;
-use whylate_bpf::{BpfError, Causes, Histograms, HistogramsConfig, HistogramsSnapshot, ProgramCost};
+use whylate_bpf::{
+    BpfError, Causes, Histograms, HistogramsChange, HistogramsConfig, HistogramsSnapshot, ProgramCost,
+};
 use whylate_core::record::IpiRecord;
 use whylate_core::result::{HistogramKind, HistogramSource};
 use whylate_core::{CpuId, CpuSet, Warning};
@@ -134,36 +136,19 @@ impl LatencyHistograms {
         }
     }
 
-    /// Switches histograms on, on those of these CPUs that are measured; those that cannot be had stay off.
+    /// Changes the histograms of these CPUs.
     ///
     /// # Errors
     /// When the kernel does not take the change.
-    pub fn enable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
+    pub fn change(
+        &mut self,
+        change: HistogramsChange,
+        kinds: &[HistogramKind],
+        cpus: &CpuSet,
+    ) -> Result<(), RecordError> {
         match self.source.counting() {
-            Counting::InKernel(running) => Ok(running.enable(kinds, cpus)?),
-            Counting::Here(running) => running.enable(kinds, cpus),
-        }
-    }
-
-    /// Switches histograms off on these CPUs; what they hold stays.
-    ///
-    /// # Errors
-    /// When the kernel does not take the change.
-    pub fn disable(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        match self.source.counting() {
-            Counting::InKernel(running) => Ok(running.disable(kinds, cpus)?),
-            Counting::Here(running) => running.disable(kinds, cpus),
-        }
-    }
-
-    /// Empties histograms of these CPUs, with the record of their largest latency.
-    ///
-    /// # Errors
-    /// When the kernel does not take the change.
-    pub fn reset(&mut self, kinds: &[HistogramKind], cpus: &CpuSet) -> Result<(), RecordError> {
-        match self.source.counting() {
-            Counting::InKernel(running) => Ok(running.reset(kinds, cpus)?),
-            Counting::Here(running) => running.reset(kinds, cpus),
+            Counting::InKernel(running) => Ok(running.change(change, kinds, cpus)?),
+            Counting::Here(running) => running.change(change, kinds, cpus),
         }
     }
 

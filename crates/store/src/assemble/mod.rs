@@ -25,7 +25,9 @@ use whylate_core::warning::push_all_once;
 pub const UNUSABLE_ROW: &str = "unusable-row";
 
 /// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
-/// `error` then says how it ended. What could not be read is among its warnings.
+/// `error` then says how it ended. What could not be read is among its warnings. Its spikes have the causes that were
+/// found while it measured, its traces those that they show: a report needs one answer of both (`whylate_explain`'s
+/// `combine_run`).
 ///
 /// # Errors
 /// [`StoreError::NoSamples`] when no probe has a sample in any cell.
@@ -60,8 +62,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         .map(|cell| finish_cell(cells.remove(cell.name.as_str()).unwrap_or_default(), cell, reader, &shapes))
         .collect();
     for cell in &mut results {
-        let own = traces.extract_if(.., |trace| trace.cell == cell.name).collect();
-        crate::traces::join(cell, own);
+        cell.traces = traces.extract_if(.., |trace| trace.cell == cell.name).collect();
     }
     let has_samples = |cell: &CellResult| cell.probes.iter().any(ProbeResult::has_data);
     if !results.iter().any(has_samples) {

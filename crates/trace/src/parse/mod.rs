@@ -32,4 +32,5 @@ pub use format::EventFormat;
 pub use open::{from_source, open};
 pub use ring_buffer::{BufferReader, PageLayout, directory::is as is_folder};
 pub use source::Source;
+pub use symbols::Symbols;
 pub use text::TextReader;

@@ -11,7 +11,6 @@ use whylate_core::result::{HistogramKind, HistogramSource, TRACING_FORMAT, Traci
 use whylate_host::{Host, HostRoot, facts};
 use whylate_record::Tracefs;
 use whylate_record::histograms::LatencyHistograms;
-use whylate_report::terminal;
 
 /// What is lost without a facility, and what brings it back.
 struct Meaning {
@@ -139,7 +138,7 @@ pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending>
     if arguments.json {
         output::print_json(&result)?;
     } else {
-        output::print(&terminal::tracing(&result, output::style()))?;
+        output::print(&whylate_report::tracing(&result).terminal(output::style()))?;
     }
     Ok(Ending::Pass)
 }

@@ -18,7 +18,7 @@ use std::io::IsTerminal as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tree::Tree;
-use whylate_bpf::{HistogramsConfig, TaskFilter};
+use whylate_bpf::{HistogramsChange, HistogramsConfig, TaskFilter};
 use whylate_core::result::{HISTOGRAMS_FORMAT, HistogramKind, HistogramsResult, WakeupTotals};
 use whylate_core::{CpuSet, Facts, Nanos, Warning};
 use whylate_host::{Host, facts};
@@ -84,7 +84,7 @@ fn run(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
     if arguments.printing.json {
         output::print_json(&result)?;
     } else if arguments.format == HistogramsFormat::Terminal {
-        output::print(&whylate_report::terminal::histograms(&result, output::style()))?;
+        output::print(&whylate_report::histograms(&result).terminal(output::style()))?;
     }
     Ok(Ending::Pass)
 }
@@ -163,7 +163,7 @@ impl Session<'_> {
             tree.write(&result.cpus)?;
         }
         if let Some(screen) = screen {
-            screen.draw(&whylate_report::terminal::histograms(result, output::style()))?;
+            screen.draw(&whylate_report::histograms(result).terminal(output::style()))?;
         }
         let figures = result.cpus.iter().flat_map(|cpu| &cpu.histograms);
         let max_ns = figures.filter_map(|one| one.quantiles.as_ref().map(|figures| figures.max_ns)).max();
@@ -201,11 +201,12 @@ impl Session<'_> {
             Some(cpus) => cpus.intersection(&measured),
             None => measured,
         };
-        match request.act {
-            Act::Enable => self.histograms.enable(&kinds, &cpus)?,
-            Act::Disable => self.histograms.disable(&kinds, &cpus)?,
-            Act::Reset => self.histograms.reset(&kinds, &cpus)?,
-        }
+        let change = match request.act {
+            Act::Enable => HistogramsChange::Enable,
+            Act::Disable => HistogramsChange::Disable,
+            Act::Reset => HistogramsChange::Reset,
+        };
+        self.histograms.change(change, &kinds, &cpus)?;
         if let Some(tree) = &mut self.tree {
             tree.show_switches(&mut self.histograms)?;
         }

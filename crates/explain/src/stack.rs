@@ -1,0 +1,90 @@
+//! What a kernel stack (innermost function first) says: which function an interrupt interrupted, and which one kept
+//! preemption off.
+
+use crate::vocabulary as words;
+
+/// At most this many callers are named.
+const CALLERS_MAX: usize = 12;
+
+/// A function that is to be blamed, and who called it, innermost first.
+pub(crate) type Named = (String, Vec<String>);
+
+/// The innermost function that is no mere helper, and its callers. A stack of helpers alone names nobody: where an
+/// interrupt meets the code that calls through a pointer, the kernel cannot follow the stack.
+pub(crate) fn innermost(frames: &[String]) -> Option<Named> {
+    let helpers = frames.iter().take_while(|name| words::is_helper(name)).count();
+    let (function, callers) = frames[helpers..].split_first()?;
+    Some((function.clone(), trimmed(callers.to_vec())))
+}
+
+/// Without the outer callers that nobody needs.
+pub(crate) fn trimmed(mut callers: Vec<String>) -> Vec<String> {
+    callers.truncate(CALLERS_MAX);
+    callers
+}
+
+/// What is below the interrupt that the upper part of a stack belongs to: what it interrupted. Empty for user mode; `None`
+/// where the stack does not show the interrupt's entry.
+pub(crate) fn below_interrupt<S: AsRef<str>>(stack: &[S]) -> Option<&[S]> {
+    let is_entry = |frame: &S| words::is_interrupt_entry(frame.as_ref());
+    let first = stack.iter().position(is_entry)?;
+    // On arm64 the entry consists of several functions.
+    let entry = stack[first..].iter().take_while(|frame| is_entry(frame)).count();
+    Some(&stack[first + entry..])
+}
+
+/// The function that gave the CPU up when it had to, and its callers, from the stack of the thread that was preempted.
+/// `None` for a thread that went to sleep: where it sleeps is not what it did before.
+pub(crate) fn preempted(stack: &[String]) -> Option<Named> {
+    let is_own = |name: &&String| words::leads_to_scheduler(name) || words::is_release(name);
+    let own = stack.iter().take_while(is_own).count();
+    let is_forced = |name: &String| name.starts_with("preempt_schedule") || name.contains("cond_resched");
+    stack[..own].iter().any(is_forced).then(|| innermost(&stack[own..])).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(names: &str) -> Vec<String> {
+        names.split(' ').map(str::to_owned).collect()
+    }
+
+    fn interrupted(names: &str) -> Option<Option<Named>> {
+        below_interrupt(&stack(names)).map(innermost)
+    }
+
+    #[test]
+    fn the_function_below_the_interrupt_is_what_it_interrupted() {
+        let late =
+            "hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt driver_wait driver_ioctl";
+        let expected = ("driver_wait".to_owned(), vec!["driver_ioctl".to_owned()]);
+        assert_eq!(interrupted(late), Some(Some(expected)));
+    }
+
+    #[test]
+    fn releasing_a_lock_stands_for_its_caller() {
+        let late = "hrtimer_wakeup asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irqrestore driver_wait";
+        assert_eq!(interrupted(late), Some(Some(("driver_wait".to_owned(), Vec::new()))));
+        let alone = "asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irqrestore";
+        assert_eq!(interrupted(alone), Some(None));
+        assert_eq!(below_interrupt(&stack(alone)).unwrap().len(), 1, "it was in the kernel");
+    }
+
+    #[test]
+    fn nothing_below_the_interrupt_is_user_mode() {
+        let is_user = |names: &str| below_interrupt(&stack(names)).is_some_and(<[String]>::is_empty);
+        assert!(is_user("hrtimer_wakeup asm_sysvec_apic_timer_interrupt"));
+        assert!(is_user("hrtimer_wakeup el0_interrupt el0t_64_irq_handler"));
+        assert_eq!(below_interrupt(&stack("hrtimer_wakeup hrtimer_interrupt")), None);
+        assert_eq!(below_interrupt::<&str>(&[]), None);
+    }
+
+    #[test]
+    fn a_preempted_thread_is_named_by_what_it_did() {
+        let late = stack("__schedule preempt_schedule_common preempt_schedule_thunk plant_stall kthread");
+        assert_eq!(preempted(&late), Some(("plant_stall".to_owned(), vec!["kthread".to_owned()])));
+        assert_eq!(preempted(&stack("__schedule schedule")), None);
+        assert_eq!(preempted(&stack("__schedule schedule schedule_hrtimeout usleep_range_state act")), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! The time between the expected and the actual moment, piece by piece: who had the CPU that the task waited for.
+//!
+//! The pieces lie side by side without gap or overlap. Before the wake-up, what should have woken the task is followed:
+//! the timer's interrupt on its CPU, or another thread, which may have been late itself, on another CPU.
+
+use super::label::{Label, Labeller, Need, Phase, Who};
+use super::late::{Late, LateKind};
+use super::state::{Level, Span, State};
+use super::states::States;
+use super::window::Window;
+use whylate_core::CpuId;
+use whylate_core::result::CauseKind;
+use whylate_trace::event::{Event, EventKind};
+
+/// Wakers of wakers are followed so far.
+const DEPTH_MAX: u32 = 3;
+
+/// What is known of a piece besides who had the CPU.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) cpu: CpuId,
+    /// What went on, in a few words.
+    pub(super) what: String,
+    pub(super) need: Option<Need>,
+    /// The span, for its functions and events; `None` where the CPU has no events.
+    pub(super) span: Option<Span>,
+}
+
+/// A piece of the time.
+pub(super) type Piece = crate::divide::Piece<Place>;
+
+/// Moment, CPU and place of an event that made a task runnable.
+#[derive(Clone, Copy, Debug)]
+struct Wake {
+    at_ns: u64,
+    cpu: CpuId,
+    target: CpuId,
+    index: usize,
+}
+
+/// Divides the time of one late moment.
+pub(super) struct Accountant<'a> {
+    pub(super) window: &'a Window,
+    pub(super) states: &'a States,
+    pub(super) labeller: &'a Labeller<'a>,
+    pub(super) late: &'a Late,
+    pub(super) pieces: Vec<Piece>,
+}
+
+impl Accountant<'_> {
+    /// Divides all of it.
+    pub(super) fn run(&mut self) {
+        let who = Who { pid: self.late.pid, priority: self.late.priority };
+        let (from, to) = (self.late.expected_ns, self.late.actual_ns);
+        match self.late.kind {
+            LateKind::Preempted { cpu, .. } => {
+                let out = Wake { at_ns: from, cpu, target: cpu, index: 0 };
+                self.until_run(who, out, self.late.cpu, from, to);
+            }
+            LateKind::Blocked if self.fault_before(from).is_some() => {
+                self.walk(Phase::Fault, who, self.late.cpu, from, to);
+            }
+            _ => self.wait(who, self.late.cpu, from, to, 0),
+        }
+    }
+
+    /// The page fault that the task had just before it blocked at `out_ns`, without a system call in between.
+    pub(super) fn fault_before(&self, out_ns: u64) -> Option<usize> {
+        let own = |event: &&Event| event.pid == self.late.pid && event.cpu == self.late.cpu;
+        let before = self.window.events.iter().enumerate().rev().filter(|(_, event)| event.at_ns <= out_ns);
+        for (index, event) in before.filter(|(_, event)| own(event)).take(4096) {
+            match event.kind {
+                EventKind::PageFault { .. } => return Some(index),
+                EventKind::SyscallEnter { .. } | EventKind::LockWait { .. } => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The lock wait, or the priority that the task lent, just before it blocked at `out_ns`.
+    pub(super) fn lock_before(&self, out_ns: u64) -> Option<usize> {
+        let own = |event: &&Event| event.pid == self.late.pid;
+        let before = self.window.events.iter().enumerate().rev().filter(|(_, event)| event.at_ns <= out_ns);
+        for (index, event) in before.filter(|(_, event)| own(event)).take(4096) {
+            match event.kind {
+                EventKind::LockWait { .. } => return Some(index),
+                EventKind::PriorityInherited { task, .. } if Some(task.pid) != self.late.pid => {
+                    return Some(index);
+                }
+                EventKind::LockWaitEnd { .. } => return None,
+                EventKind::Switch { next, .. } if Some(next.pid) == self.late.pid => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// `who` should have run on `cpu` from `from`, and ran at `to`.
+    fn wait(&mut self, who: Who, cpu: CpuId, from: u64, to: u64, depth: u32) {
+        let wake = self.wake_of(who, to);
+        let Some(wake) = wake else {
+            let entry = self.timer_entry(cpu, from.saturating_sub(self.late.error_ns), to, false);
+            let entry = entry.map_or(from, |at| at.clamp(from, to));
+            self.walk(Phase::TimerDue, who, cpu, from, entry);
+            self.walk(Phase::Runnable, who, cpu, entry, to);
+            return;
+        };
+        let woken = wake.at_ns.clamp(from, to);
+        if woken > from {
+            self.before_wake(who, wake, from, woken, depth);
+        }
+        self.until_run(who, wake, cpu, woken, to);
+    }
+
+    /// The first event that woke the task since it slept, not after `to`.
+    fn wake_of(&self, who: Who, to: u64) -> Option<Wake> {
+        let pid = who.pid?;
+        let mut wake = None;
+        for (index, event) in self.window.events.iter().enumerate() {
+            if event.at_ns > to {
+                break;
+            }
+            match event.kind {
+                EventKind::Waking { task, target_cpu } | EventKind::Wakeup { task, target_cpu }
+                    if task.pid == pid =>
+                {
+                    let new = Wake { at_ns: event.at_ns, cpu: event.cpu, target: target_cpu, index };
+                    // `sched_wakeup` follows `sched_waking`, and knows better where to.
+                    wake = Some(wake.map_or(new, |first| Wake { target: target_cpu, ..first }));
+                }
+                // It ran or slept in between: what was before does not count.
+                EventKind::Switch { previous, .. } if previous.pid == pid && event.at_ns < to => wake = None,
+                _ => {}
+            }
+        }
+        wake
+    }
+
+    /// A timer interrupt of the CPU between two moments: the last one, or the first.
+    fn timer_entry(&self, cpu: CpuId, from: u64, to: u64, last: bool) -> Option<u64> {
+        let moments = self.states.timer_entries.iter().filter(|(own, _)| *own == cpu);
+        let mut moments =
+            moments.map(|(_, index)| self.window.events[*index].at_ns).filter(|at| (from..=to).contains(at));
+        if last { moments.next_back() } else { moments.next() }
+    }
+
+    /// From the expected moment to the wake-up.
+    fn before_wake(&mut self, who: Who, wake: Wake, from: u64, woken: u64, depth: u32) {
+        let event = &self.window.events[wake.index];
+        let waker = event.pid.filter(|pid| *pid != 0 && Some(*pid) != who.pid);
+        let state = self.state_at(wake.cpu, wake.index);
+        let in_interrupt =
+            event.context.hard_irq || state.is_some_and(|state| matches!(state.level, Level::HardIrq(_)));
+        let serves_softirqs = |pid: u32| {
+            let name = self.labeller.thread(Some(pid));
+            name.starts_with("ktimers/") || name.starts_with("ksoftirqd/") || name.starts_with("ktimersoftd/")
+        };
+        let thread = waker.filter(|pid| !in_interrupt && (!event.context.softirq || serves_softirqs(*pid)));
+        let owner = self.late.kind == LateKind::Blocked && depth == 0;
+        match thread {
+            Some(pid) => self.behind_waker(who, pid, owner, wake, from, woken, depth),
+            None => {
+                let entry = self.timer_entry(wake.cpu, from, woken, true);
+                let running = self.timer_entry(wake.cpu, 0, woken, true).is_some();
+                // Entered before the expected moment: its handler was at work all the time.
+                let entry = entry.unwrap_or(if running && in_interrupt { from } else { woken });
+                self.walk(Phase::TimerDue, who, wake.cpu, from, entry);
+                self.walk(Phase::Handling, who, wake.cpu, entry, woken);
+            }
+        }
+    }
+
+    /// A thread woke the task: what kept it from doing so earlier.
+    #[allow(clippy::too_many_arguments, reason = "two tasks, two moments and the wake-up between them")]
+    fn behind_waker(
+        &mut self,
+        who: Who,
+        pid: u32,
+        owner: bool,
+        wake: Wake,
+        from: u64,
+        woken: u64,
+        depth: u32,
+    ) {
+        let phase = Phase::Waker { pid, owner };
+        let events = &self.window.events;
+        let is_switch_to =
+            |event: &Event| matches!(event.kind, EventKind::Switch { next, .. } if next.pid == pid);
+        let ran = events[..wake.index].iter().rposition(is_switch_to);
+        let ran = ran.filter(|place| events[*place].at_ns > from && depth < DEPTH_MAX && !owner);
+        let Some(place) = ran else {
+            self.walk(phase, who, wake.cpu, from, woken);
+            return;
+        };
+        let (priority, ran) = (self.labeller.priorities.at(pid, place), events[place].at_ns.min(woken));
+        self.wait(Who { pid: Some(pid), priority }, wake.cpu, from, ran, depth + 1);
+        self.walk(phase, who, wake.cpu, ran, woken);
+    }
+
+    /// From the wake-up to the moment at which the task ran, on the CPUs that it was queued on.
+    fn until_run(&mut self, who: Who, wake: Wake, cpu: CpuId, woken: u64, to: u64) {
+        let moves = self.window.events.iter().filter_map(|event| match event.kind {
+            EventKind::Migrate { task, to_cpu, .. } if Some(task.pid) == who.pid => {
+                Some((event.at_ns, to_cpu))
+            }
+            _ => None,
+        });
+        let moves: Vec<(u64, CpuId)> = moves.filter(|(at, _)| (woken..to).contains(at)).collect();
+        let last = moves.last().map_or(wake.target, |(_, cpu)| *cpu);
+        if last != cpu {
+            // Moves that were not recorded: where it ran is known.
+            self.walk(Phase::Runnable, who, cpu, woken, to);
+            return;
+        }
+        let (mut at, mut on) = (woken, wake.target);
+        for (moved, next) in moves {
+            self.walk(Phase::Runnable, who, on, at, moved);
+            (at, on) = (moved, next);
+        }
+        self.walk(Phase::Runnable, who, on, at, to);
+    }
+
+    /// State of a CPU after an event.
+    fn state_at(&self, cpu: CpuId, index: usize) -> Option<State> {
+        let spans = self.states.spans.get(&cpu)?;
+        let place = spans.partition_point(|span| span.events.0 < index);
+        spans.get(place).filter(|span| span.events.0 == index).map(|span| span.state)
+    }
+
+    /// The spans of a CPU in `[from, to]`, each with what it is to the task.
+    fn walk(&mut self, phase: Phase, who: Who, cpu: CpuId, from: u64, to: u64) {
+        let mut at = from;
+        let spans = self.states.spans.get(&cpu).map_or(&[][..], Vec::as_slice);
+        let first = spans.partition_point(|span| span.to <= from);
+        for span in &spans[first..] {
+            if span.from >= to || at >= to {
+                break;
+            }
+            if span.from > at {
+                self.untraced(cpu, at, span.from);
+                at = span.from;
+            }
+            let end = span.to.min(to);
+            let label = self.labeller.label(phase, who, span, end - at);
+            self.push(cpu, at, end, label, Some(*span));
+            at = end;
+        }
+        if at < to {
+            self.untraced(cpu, at, to);
+        }
+    }
+
+    fn push(&mut self, cpu: CpuId, from: u64, to: u64, label: Label, span: Option<Span>) {
+        use CauseKind::{IrqsOff, PreemptOff};
+        let Label { blame, what, need } = label;
+        let state = span.map(|span| span.state);
+        let section = match blame.kind {
+            Some(IrqsOff) => state.and_then(|state| state.irqs_section),
+            Some(PreemptOff) => state.and_then(|state| state.preempt_section),
+            _ => None,
+        };
+        let began = section.map(|(at, ..)| at).or(span.map(|span| span.from)).unwrap_or(from);
+        self.pieces.push(Piece { from, to, began, blame, detail: Place { cpu, what, need, span } });
+    }
+
+    fn untraced(&mut self, cpu: CpuId, from: u64, to: u64) {
+        self.push(cpu, from, to, Label::unattributed("nothing was traced on this CPU"), None);
+    }
+}

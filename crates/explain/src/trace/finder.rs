@@ -1,0 +1,387 @@
+//! First pass: every wake-up of every task, and which of them were late.
+//!
+//! In go the events of [`whylate_trace::reader::Selection::Wakeups`] (or all, for traces without scheduler events: there a
+//! change of the thread between two lines of a CPU is taken for a switch); out come, for each task, its largest late
+//! moments. Memory grows with the number of tasks, not with that of the events.
+
+use super::Options;
+use super::clock::Alignment;
+use super::late::{Largest, Late, LateKind};
+use super::marker;
+use super::rhythm::Rhythm;
+use crate::vocabulary::{self, Class};
+use std::collections::{BTreeMap, HashMap};
+use whylate_core::CpuId;
+use whylate_core::result::ExpectedFrom;
+use whylate_trace::event::{Event, EventKind, Name, Task, TaskState, TimerlatContext};
+use whylate_trace::reader::Reader;
+
+/// How much earlier than its timer a task may be woken and still count as woken by it.
+const TIMER_SLACK_NS: u64 = 2_000;
+/// What is read before the gap that a tracer saw.
+const SAMPLE_BEFORE_NS: u64 = 5_000_000;
+/// Tasks with this priority of the kernel's or above it are no real-time tasks.
+pub(super) const PRIORITY_NORMAL: i32 = 100;
+/// An interval this many times the given period says that the task does not run at that period.
+const PERIOD_MISFIT: u64 = 3;
+
+/// What is known of a task, from all of the trace so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TaskTrack {
+    pub(super) command: Option<Name>,
+    pub(super) priority: Option<i32>,
+    pub(super) rhythm: Rhythm,
+    /// Late moments above the threshold.
+    pub(super) late: Largest,
+    /// Times that it blocked in the middle of its work.
+    pub(super) blocked: Largest,
+    pub(super) wakeups: u64,
+    out: Option<Out>,
+    wake: Option<u64>,
+    armed: Option<(u64, u64)>,
+    last_in: Option<(u64, CpuId, u64)>,
+}
+
+/// How a task left the CPU.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    at_ns: u64,
+    state: TaskState,
+    cpu: CpuId,
+    for_lesser: bool,
+}
+
+/// The last event of a CPU.
+#[derive(Clone, Copy, Debug)]
+struct CpuTrack {
+    pid: Option<u32>,
+    command: Option<Name>,
+    at_ns: u64,
+    preempted: bool,
+}
+
+/// Which events the trace had.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) events: u64,
+    pub(super) switches: u64,
+    pub(super) timer_starts: u64,
+    pub(super) wakeups: u64,
+    pub(super) functions: u64,
+    pub(super) samples: u64,
+    pub(super) lost: u64,
+}
+
+/// The first pass.
+pub(super) struct Finder<'o> {
+    options: &'o Options,
+    clock: Alignment,
+    pub(super) tasks: BTreeMap<u32, TaskTrack>,
+    cpus: HashMap<CpuId, CpuTrack>,
+    timerlat_irq: HashMap<CpuId, (u32, u64, u64)>,
+    /// Samples of the tracers, by the thread that took them.
+    pub(super) samples: BTreeMap<u32, (Option<Name>, Largest)>,
+    /// The thread that wrote the break marker.
+    pub(super) marked: Option<u32>,
+    /// The threshold that it was measured against.
+    pub(super) marked_threshold_ns: Option<u64>,
+    pub(super) seen: Seen,
+    by_lines: bool,
+}
+
+impl<'o> Finder<'o> {
+    /// `by_lines`: take a change of thread between two events of a CPU for a switch.
+    pub(super) fn new(options: &'o Options, reader: &dyn Reader, by_lines: bool) -> Self {
+        let info = reader.info();
+        Self {
+            options,
+            clock: Alignment::new(info.clock.as_deref(), info.resolution_ns),
+            tasks: BTreeMap::new(),
+            cpus: HashMap::new(),
+            timerlat_irq: HashMap::new(),
+            samples: BTreeMap::new(),
+            marked: None,
+            marked_threshold_ns: None,
+            seen: Seen::default(),
+            by_lines,
+        }
+    }
+
+    /// Takes the next event.
+    pub(super) fn event(&mut self, event: &Event, reader: &dyn Reader) {
+        self.seen.events += 1;
+        if self.by_lines {
+            self.line(event, reader);
+        }
+        match event.kind {
+            EventKind::Switch { previous, state, next } => {
+                self.seen.switches += 1;
+                self.switched(event, previous, state, next);
+            }
+            EventKind::Waking { task, .. } | EventKind::Wakeup { task, .. } => {
+                self.seen.wakeups += 1;
+                // It holds no lock for whose sake another lends it a priority: this is its own.
+                let track = self.task(task.pid, Some(task.command), Some(task.priority));
+                // One that never ran so far slept since before the trace.
+                if track.out.is_some() || track.last_in.is_none() {
+                    track.wake.get_or_insert(event.at_ns);
+                }
+            }
+            EventKind::TimerStart { function, expires_ns, .. } => {
+                self.seen.timer_starts += 1;
+                let sleeper =
+                    reader.symbol(function).is_some_and(|(name, _)| vocabulary::wakes_a_sleeper(name));
+                if let Some(pid) = event.pid.filter(|pid| sleeper && *pid != 0 && !event.context.hard_irq) {
+                    self.task(pid, event.command, None).armed = Some((expires_ns, event.at_ns));
+                }
+            }
+            EventKind::TimerExpire { now_ns, .. } => self.clock.observe(event.at_ns, now_ns),
+            EventKind::Print { text } => self.print(event, reader.names().text(text)),
+            EventKind::Timerlat { sequence, context, latency_ns } => {
+                self.timerlat(event, sequence, context, latency_ns);
+            }
+            EventKind::Hwlat { inner_ns, outer_ns, nmi_ns, .. } => {
+                let kind = LateKind::Hwlat { nmi_ns: nmi_ns.unwrap_or(0) };
+                self.sample(event, event.at_ns, inner_ns.max(outer_ns), kind);
+            }
+            EventKind::NoiseGap { start_ns, duration_ns, interference } => {
+                let end = start_ns.saturating_add(duration_ns);
+                self.sample(event, end, duration_ns, LateKind::NoiseGap { interference });
+            }
+            EventKind::Function { .. } | EventKind::GraphEntry { .. } => self.seen.functions += 1,
+            EventKind::Lost { events } => self.seen.lost += events.unwrap_or(1),
+            _ => {}
+        }
+    }
+
+    fn task(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>) -> &mut TaskTrack {
+        let track = self.tasks.entry(pid).or_default();
+        track.command = command.or(track.command);
+        // It may have become a real-time task after its start, and ceased to be one before its end.
+        track.priority = match (track.priority, priority) {
+            (Some(known), Some(new)) => Some(known.min(new)),
+            (known, new) => known.or(new),
+        };
+        track
+    }
+
+    /// A switch, where only the threads of the lines tell it.
+    fn line(&mut self, event: &Event, reader: &dyn Reader) {
+        let before = self.cpus.get(&event.cpu).copied();
+        let mut preempted = before.is_some_and(|before| before.preempted);
+        if let (Some(before), Some(pid)) = (before, event.pid)
+            && before.pid.is_some_and(|old| old != pid)
+        {
+            let state = if preempted { TaskState::Runnable } else { TaskState::Blocked('S') };
+            let out = Out { at_ns: before.at_ns, state, cpu: event.cpu, for_lesser: false };
+            self.leave(before.pid.unwrap_or(0), before.command, None, out);
+            self.enter(event.at_ns, event.cpu, pid, event.command, None);
+            preempted = false;
+        }
+        if let EventKind::Function { function, .. } = event.kind
+            && let Some((name, _)) = reader.symbol(function)
+        {
+            match vocabulary::class_of(name) {
+                Class::Preemption => preempted = true,
+                Class::Dequeue => preempted = false,
+                _ => {}
+            }
+        }
+        let (mut pid, mut command) = (event.pid, event.command);
+        if let EventKind::Switch { next, .. } = event.kind {
+            (pid, command) = (Some(next.pid), Some(next.command));
+        }
+        self.cpus.insert(event.cpu, CpuTrack { pid, command, at_ns: event.at_ns, preempted });
+    }
+
+    fn switched(&mut self, event: &Event, previous: Task, state: TaskState, next: Task) {
+        let for_lesser = next.pid == 0 || next.priority > previous.priority;
+        let out = Out { at_ns: event.at_ns, state, cpu: event.cpu, for_lesser };
+        let own = Some(previous.priority).filter(|_| state != TaskState::Runnable);
+        self.leave(previous.pid, Some(previous.command), own, out);
+        self.enter(event.at_ns, event.cpu, next.pid, Some(next.command), None);
+    }
+
+    /// `priority` is the task's own.
+    fn leave(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>, out: Out) {
+        if pid != 0 {
+            let track = self.task(pid, command, priority);
+            track.out = Some(out);
+            track.wake = None;
+        }
+    }
+
+    fn enter(&mut self, at_ns: u64, cpu: CpuId, pid: u32, command: Option<Name>, priority: Option<i32>) {
+        if pid == 0 {
+            return;
+        }
+        let (options, timers) = (self.options, self.seen.timer_starts > 0);
+        let clock = std::mem::take(&mut self.clock);
+        let track = self.task(pid, command, priority);
+        let out = track.out.take();
+        if let Some(out) = out {
+            let slept = out.state != TaskState::Runnable;
+            if slept {
+                track.wakeups += 1;
+                track.rhythm.beat(at_ns);
+            }
+            if let Some(late) = track.late(pid, cpu, at_ns, out, &clock, options, timers) {
+                let list = if late.kind == LateKind::Blocked { &mut track.blocked } else { &mut track.late };
+                if late.latency_ns() > options.least_ns() {
+                    list.push(late, options.top);
+                }
+            }
+            if slept {
+                track.armed = None;
+            }
+        } else if let Some(wake) = track.wake {
+            track.wakeups += 1;
+            let woken = Out { at_ns: wake, state: TaskState::Blocked('S'), cpu, for_lesser: false };
+            let late = track.late(pid, cpu, at_ns, woken, &clock, options, false);
+            if let Some(late) = late.filter(|late| late.latency_ns() > options.least_ns()) {
+                track.late.push(late, options.top);
+            }
+        }
+        track.last_in = Some((at_ns, cpu, out.map_or(0, |out| out.at_ns)));
+        track.wake = None;
+        self.clock = clock;
+    }
+
+    /// A break marker says how late its thread was.
+    fn print(&mut self, event: &Event, text: &str) {
+        let (Some((latency_ns, threshold_ns)), Some(pid)) = (marker::read(text), event.pid) else { return };
+        self.marked = Some(pid);
+        self.marked_threshold_ns = threshold_ns;
+        let options = self.options;
+        let track = self.task(pid, event.command, None);
+        let (actual_ns, cpu, since_ns) = track.last_in.unwrap_or((event.at_ns, event.cpu, 0));
+        let expected_ns = actual_ns.saturating_sub(latency_ns);
+        let known = track.late.take_at(actual_ns);
+        let better = known.filter(|late| late.from == ExpectedFrom::Timer || options.period_ns.is_some());
+        let late = better.unwrap_or(Late {
+            pid: Some(pid),
+            command: track.command,
+            priority: track.priority,
+            cpu,
+            expected_ns,
+            actual_ns,
+            from: ExpectedFrom::Marker,
+            // The thread read the clock between its switch and the marker.
+            error_ns: event.at_ns.saturating_sub(actual_ns),
+            kind: LateKind::Wakeup,
+            since_ns,
+        });
+        if late.latency_ns() > options.least_ns() {
+            track.late.push(late, options.top);
+        }
+    }
+
+    fn timerlat(&mut self, event: &Event, sequence: u32, context: TimerlatContext, latency_ns: u64) {
+        match context {
+            TimerlatContext::Irq => {
+                self.timerlat_irq.insert(event.cpu, (sequence, event.at_ns, latency_ns));
+            }
+            TimerlatContext::Thread | TimerlatContext::User => {
+                let irq = self.timerlat_irq.get(&event.cpu).filter(|irq| irq.0 == sequence);
+                let irq = irq.map(|(_, at_ns, latency_ns)| (*at_ns, *latency_ns));
+                self.sample(event, event.at_ns, latency_ns, LateKind::Timerlat { irq });
+            }
+        }
+    }
+
+    fn sample(&mut self, event: &Event, actual_ns: u64, latency_ns: u64, kind: LateKind) {
+        self.seen.samples += 1;
+        let key = event.pid.unwrap_or(u32::MAX - event.cpu.0);
+        let top = self.options.top;
+        let (command, largest) = self.samples.entry(key).or_default();
+        *command = event.command.or(*command);
+        let late = Late {
+            pid: event.pid,
+            command: event.command,
+            priority: None,
+            cpu: event.cpu,
+            expected_ns: actual_ns.saturating_sub(latency_ns),
+            actual_ns,
+            from: ExpectedFrom::Tracer,
+            error_ns: 0,
+            kind,
+            since_ns: actual_ns.saturating_sub(latency_ns).saturating_sub(SAMPLE_BEFORE_NS),
+        };
+        if latency_ns > self.options.least_ns() {
+            largest.push(late, top);
+        }
+    }
+}
+
+impl TaskTrack {
+    /// How late the task is that runs at `actual_ns` again after it left the CPU; `None` when nothing tells.
+    #[allow(clippy::too_many_arguments, reason = "the moment and all that is known of it")]
+    fn late(
+        &self,
+        pid: u32,
+        cpu: CpuId,
+        actual_ns: u64,
+        out: Out,
+        clock: &Alignment,
+        options: &Options,
+        timers: bool,
+    ) -> Option<Late> {
+        let Out { at_ns: out_ns, state, .. } = out;
+        let late = |expected_ns: u64, from, error_ns, kind| Late {
+            pid: Some(pid),
+            command: self.command,
+            priority: self.priority,
+            cpu,
+            expected_ns,
+            actual_ns,
+            from,
+            error_ns,
+            kind,
+            since_ns: out_ns,
+        };
+        let realtime = self.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
+        if state == TaskState::Runnable {
+            // Others share their CPU with whoever there is.
+            return realtime.then(|| {
+                late(
+                    out_ns,
+                    ExpectedFrom::Interrupted,
+                    0,
+                    LateKind::Preempted { cpu: out.cpu, for_lesser: out.for_lesser },
+                )
+            });
+        }
+        let blocked = matches!(state, TaskState::Blocked('D')) || (timers && self.armed.is_none());
+        let woken = self.wake.unwrap_or(actual_ns);
+        if let Some((expires_ns, armed_ns)) = self.armed
+            && let Some((expected, error)) = clock.to_trace(expires_ns, armed_ns)
+            && expected <= woken.saturating_add(TIMER_SLACK_NS + error)
+        {
+            let expected = expected.clamp(out_ns, actual_ns);
+            return Some(late(expected, ExpectedFrom::Timer, error, LateKind::Wakeup));
+        }
+        // It sleeps by a timer elsewhere: this sleep is part of its work.
+        if blocked && realtime {
+            return Some(late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Blocked));
+        }
+        if self.armed.is_none()
+            && let Some(period) = self.period_ns(options)
+            && let expected = out_ns.saturating_add(period)
+            && expected <= woken
+        {
+            return Some(late(expected, ExpectedFrom::Period, 0, LateKind::Wakeup));
+        }
+        Some(late(self.wake?, ExpectedFrom::Wakeup, 0, LateKind::Wakeup))
+    }
+
+    /// The period to add to the moment at which the task went to sleep: given, or its rhythm's.
+    fn period_ns(&self, options: &Options) -> Option<u64> {
+        let Some(given) = options.period_ns else { return self.rhythm.period_ns() };
+        let enough = self.rhythm.known() >= 8;
+        let misfit =
+            self.rhythm.median_ns().is_some_and(|median| median > given.saturating_mul(PERIOD_MISFIT));
+        let normal = self.priority.is_some_and(|priority| priority >= PRIORITY_NORMAL);
+        let fits = !enough || !misfit;
+        (fits && !normal).then_some(given)
+    }
+}

@@ -1,0 +1,65 @@
+//! What an interrupt found at work: the stack that was recorded in it.
+//!
+//! In: a span of a CPU and the events around it. Out: the functions below the interrupt's entry, innermost first. Whether
+//! one of them is to be blamed is not decided here.
+
+use super::label::Labeller;
+use super::state::Span;
+use crate::{stack, vocabulary};
+use whylate_trace::event::{Event, EventKind};
+
+/// Events after an interrupt among which its stack is looked for.
+const STACK_AFTER: usize = 4096;
+/// Events before a span among which the stack of the interrupt is looked for that it follows.
+const STACK_BEFORE: usize = 64;
+
+impl Labeller<'_> {
+    /// The functions that the interrupt at the end of a span found at work: the stack that was recorded in it, or that
+    /// the timerlat tracer kept from it. Innermost first; empty without one.
+    pub(super) fn interrupted(&self, span: &Span) -> Vec<String> {
+        self.interrupt_stack(span).map(|(functions, _)| functions).unwrap_or_default()
+    }
+
+    /// Whether the stack of the interrupt at the end of a span shows that it found the CPU in user mode: it has nothing
+    /// below the interrupt's entry.
+    pub(super) fn interrupted_user(&self, span: &Span) -> bool {
+        self.interrupt_stack(span)
+            .is_some_and(|(functions, event)| functions.is_empty() && self.is_named(event))
+    }
+
+    /// What is below the entry of the interrupt at the end of a span, and the event that told; `None` without a stack.
+    fn interrupt_stack(&self, span: &Span) -> Option<(Vec<String>, &Event)> {
+        let after = &self.window.events[span.events.1..];
+        let first = after.first().filter(|_| span.ends_in_interrupt)?;
+        let mut own = after.iter().filter(|event| event.cpu == first.cpu).take(STACK_AFTER);
+        own.find_map(|event| Some((self.below_interrupt(event)?, event)))
+    }
+
+    /// Whether every frame of a stack has a name: one that has none ends what is told of it.
+    fn is_named(&self, event: &Event) -> bool {
+        let EventKind::Stack { frames } = event.kind else { return false };
+        self.reader.frames(frames).iter().all(|symbol| self.reader.symbol(*symbol).is_some())
+    }
+
+    /// The functions that the interrupt before a span found at work, to which the CPU returned.
+    pub(super) fn interrupted_before(&self, span: &Span) -> Vec<String> {
+        let before = &self.window.events[..span.events.0 + 1];
+        let Some(last) = before.last() else { return Vec::new() };
+        let own = before.iter().rev().filter(|event| event.cpu == last.cpu).take(STACK_BEFORE);
+        let mut same = own.take_while(|event| !matches!(event.kind, EventKind::Switch { .. }));
+        same.find_map(|event| self.below_interrupt(event)).unwrap_or_default()
+    }
+
+    /// What a stack that was recorded in an interrupt shows below it.
+    fn below_interrupt(&self, event: &Event) -> Option<Vec<String>> {
+        let EventKind::Stack { frames } = event.kind else { return None };
+        let symbols = self.reader.frames(frames).iter();
+        let names: Vec<&str> =
+            symbols.map_while(|symbol| self.reader.symbol(*symbol).map(|(name, _)| name)).collect();
+        let of_interrupt = event.context.hard_irq || names.contains(&"timerlat_irq");
+        let outermost = || names.iter().rposition(|name| vocabulary::is_interrupt_frame(name));
+        // Not every kernel's entry code is known by its name.
+        let below = stack::below_interrupt(&names).or_else(|| Some(&names[outermost()? + 1..]))?;
+        of_interrupt.then(|| below.iter().map(|name| (*name).to_owned()).collect())
+    }
+}

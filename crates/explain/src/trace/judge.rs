@@ -1,0 +1,202 @@
+//! From the pieces of a spike to its cause, with the function that it ran, a timeline, and the events that show it.
+
+use super::account::{Accountant, Piece, Place};
+use super::describe;
+use super::label::Need;
+use super::stacks::{self, FunctionId, PathId};
+use crate::divide;
+use crate::stack::{self, Named};
+use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::result::{Cause, CauseKind, EvidenceLine, TimelineSegment};
+use whylate_trace::reader::Reader;
+
+/// A cause's function covers this part of the cause's time at least.
+const FUNCTION_LEAST: f64 = 0.6;
+/// Segments of a timeline; the shortest are joined to their neighbours beyond that.
+const SEGMENTS_MAX: usize = 400;
+
+type Group<'a> = divide::Group<'a, Place>;
+
+/// The verdict on one spike.
+pub(super) struct Judgement {
+    pub(super) cause: Cause,
+    pub(super) also: Vec<Cause>,
+    pub(super) timeline: Vec<TimelineSegment>,
+    pub(super) evidence: Vec<EvidenceLine>,
+    pub(super) needs: BTreeSet<Need>,
+}
+
+/// Finds the cause among the pieces.
+pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgement {
+    let latency_ns = accountant.late.latency_ns();
+    let groups = divide::groups(&accountant.pieces);
+    let causes: Vec<Cause> = groups
+        .iter()
+        .map(|group| {
+            let (function, callers) = function(group, accountant);
+            Cause { function, callers, ..group.cause(latency_ns) }
+        })
+        .collect();
+    let main = divide::main_of(&causes);
+    let (cause, also) = divide::split(causes, main);
+    let chosen = main.map(|index| &groups[index]);
+    let needs = chosen.into_iter().flat_map(|group| &group.pieces).filter_map(|piece| piece.detail.need);
+    Judgement {
+        also,
+        timeline: timeline(accountant, chosen, &cause),
+        evidence: chosen.map(|group| evidence(group, accountant, reader)).unwrap_or_default(),
+        needs: needs.chain(function_need(&cause)).collect(),
+        cause,
+    }
+}
+
+/// Kinds whose function is worth recording.
+fn function_need(cause: &Cause) -> Option<Need> {
+    use CauseKind::{IrqsOff, PreemptOff};
+    (matches!(cause.kind, IrqsOff | PreemptOff) && cause.function.is_none()).then_some(Need::Functions)
+}
+
+/// The function that covers a group's time, and its callers: from the stack of the interrupt that came late, from the
+/// functions that were traced, or from the event that began a section.
+fn function(group: &Group<'_>, accountant: &Accountant<'_>) -> (Option<String>, Vec<String>) {
+    let (function, callers) = found(group, accountant).unzip();
+    (function, callers.unwrap_or_default())
+}
+
+fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
+    use CauseKind::{Ipi, Irq, IrqsOff, PreemptOff, Softirq, TimerLate, Unattributed};
+    let states = accountant.states;
+    let name = |id: FunctionId| states.functions.name(id).to_owned();
+    let span = group.longest().detail.span?;
+    let in_thread = matches!(group.kind, IrqsOff | PreemptOff | TimerLate | Unattributed);
+    if in_thread
+        && span.ends_in_interrupt
+        && span.state.pid != Some(0)
+        && let Some(found) = stack::innermost(&accountant.labeller.interrupted(&span))
+    {
+        return Some(found);
+    }
+    let path_time = |piece: &&Piece| Some((piece.detail.span?.state.path, piece.length()));
+    let times: Vec<(PathId, u64)> =
+        group.pieces.iter().copied().filter_map(|piece| path_time(&piece)).collect();
+    if !span.state.user
+        && let Some((function, callers)) =
+            stacks::covering(&times, FUNCTION_LEAST, &states.paths, &states.functions)
+    {
+        return Some((name(function), stack::trimmed(callers.into_iter().map(name).collect())));
+    }
+    let section = match group.kind {
+        IrqsOff => span.state.irqs_section,
+        PreemptOff => match span.state.preempt_section {
+            None => return stack::innermost(&accountant.labeller.interrupted_before(&span)),
+            known => known,
+        },
+        Ipi | Irq | Softirq => return announced(group).map(|function| (name(function), Vec::new())),
+        _ => None,
+    };
+    let (_, caller, parent) = section?;
+    Some(match states.functions.is_helper(caller) {
+        true => (name(parent), Vec::new()),
+        false => (name(caller), vec![name(parent)]),
+    })
+}
+
+/// The function that events announced for most of an interrupt's time: a timer's handler, or a function called remotely.
+fn announced(group: &Group<'_>) -> Option<FunctionId> {
+    let mut times: BTreeMap<FunctionId, u64> = BTreeMap::new();
+    for piece in &group.pieces {
+        if let Some(function) = piece.detail.span.and_then(|span| span.state.announced) {
+            *times.entry(function).or_default() += piece.length();
+        }
+    }
+    let (function, time) = times.into_iter().max_by_key(|(_, time)| *time)?;
+    (time as f64 >= FUNCTION_LEAST * group.time as f64).then_some(function)
+}
+
+/// Neighbours of the same meaning joined; the pieces lie side by side already.
+fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Cause) -> Vec<TimelineSegment> {
+    let states = accountant.states;
+    let mut segments: Vec<TimelineSegment> = Vec::new();
+    for piece in accountant.pieces.iter().filter(|piece| piece.to > piece.from) {
+        let innermost = piece
+            .detail
+            .span
+            .filter(|span| !span.state.user)
+            .and_then(|span| states.paths.split(span.state.path));
+        let segment = TimelineSegment {
+            from_ns: piece.from,
+            to_ns: piece.to,
+            cpu: piece.detail.cpu,
+            what: piece.detail.what.clone(),
+            kind: piece.blame.kind,
+            function: innermost.map(|(_, function)| states.functions.name(function).to_owned()),
+        };
+        match segments.last_mut() {
+            Some(last)
+                if last.what == segment.what && last.cpu == segment.cpu && last.kind == segment.kind =>
+            {
+                // The longer part's function stands for both.
+                if segment.to_ns - segment.from_ns > last.to_ns - last.from_ns {
+                    last.function = segment.function;
+                }
+                last.to_ns = segment.to_ns;
+            }
+            _ => segments.push(segment),
+        }
+    }
+    while segments.len() > SEGMENTS_MAX {
+        shorten(&mut segments);
+    }
+    // A function that a stack told is not in the states.
+    let longest = chosen.map(|group| group.longest());
+    for segment in segments.iter_mut().filter(|segment| segment.function.is_none()) {
+        if longest.is_some_and(|piece| segment.from_ns <= piece.from && piece.to <= segment.to_ns) {
+            segment.function = main.function.clone();
+        }
+    }
+    segments
+}
+
+/// Joins the shorter half of the segments to what is before them.
+fn shorten(segments: &mut Vec<TimelineSegment>) {
+    let mut lengths: Vec<u64> = segments.iter().map(|segment| segment.to_ns - segment.from_ns).collect();
+    lengths.sort_unstable();
+    let limit = lengths[lengths.len() / 2];
+    let mut joined: Vec<TimelineSegment> = Vec::with_capacity(segments.len());
+    for (index, segment) in segments.drain(..).enumerate() {
+        match joined.last_mut() {
+            Some(last) if segment.to_ns - segment.from_ns <= limit || index % 2 == 1 => {
+                last.to_ns = segment.to_ns;
+            }
+            _ => joined.push(segment),
+        }
+    }
+    *segments = joined;
+}
+
+/// The events at the begin and the end of the cause's largest piece, and the one that ended the wait.
+fn evidence(group: &Group<'_>, accountant: &Accountant<'_>, reader: &dyn Reader) -> Vec<EvidenceLine> {
+    let Some(span) = group.longest().detail.span else { return Vec::new() };
+    let late = accountant.late;
+    let mut places =
+        vec![(span.events.0, "the last event before it"), (span.events.1, "the first event after it")];
+    let ran = accountant
+        .window
+        .events
+        .iter()
+        .position(|event| event.at_ns >= late.actual_ns.saturating_sub(1) && event.cpu == late.cpu);
+    places.extend(ran.map(|index| (index, "the task runs")));
+    places.sort_by_key(|(index, _)| *index);
+    places.dedup_by_key(|(index, _)| *index);
+    let line = |(index, meaning): (usize, &str)| {
+        let event = &accountant.window.events[index];
+        EvidenceLine {
+            at_ns: event.at_ns,
+            cpu: event.cpu,
+            offset: event.offset,
+            text: describe::line(event, reader).trim_start().to_owned(),
+            meaning: meaning.to_owned(),
+        }
+    };
+    places.into_iter().map(line).collect()
+}

@@ -1,0 +1,341 @@
+//! What a state of the CPU means for a task that waits: the kind of cause, who, and how sure that is.
+//!
+//! The same state means different things in different phases: code with interrupts off delays a timer that is due,
+//! and a thread of low priority does; but once the task is runnable, the same thread must hold it up by other means.
+
+use super::late::LateKind;
+use super::priorities::Priorities;
+use super::state::{Knowledge, Level, Span, State};
+use super::states::States;
+use super::window::Window;
+use crate::confidence::{CONCLUDED, LEFT_OVER, LIKELY, POSSIBLE, SHOWN, STATED};
+use crate::divide::Blame;
+use crate::vocabulary;
+use std::collections::HashMap;
+use whylate_core::result::CauseKind;
+use whylate_trace::reader::Reader;
+
+/// Leaving an idle state takes less than this.
+const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
+/// Leaving the first state behind polling takes less than this.
+const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
+/// A time this short in which no thread is known is a context switch.
+const SWITCH_MAX_NS: u64 = 50_000;
+/// A real-time task that can run and for which no thread is asked to make room, for longer than this, is throttled.
+const THROTTLED_LEAST_NS: u64 = 1_000_000;
+
+/// What the waiting task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its timer is due, and the interrupt has not come.
+    TimerDue,
+    /// The timer's interrupt came, and has not woken it yet.
+    Handling,
+    /// It can run, and does not.
+    Runnable,
+    /// The thread that shall wake it has not done so; with the lock that it holds, it is a lock's owner.
+    Waker {
+        /// That thread.
+        pid: u32,
+        /// It holds what the task waits for.
+        owner: bool,
+    },
+    /// It has a page fault that is being served.
+    Fault,
+}
+
+/// What the trace lacks to be sure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// When interrupts and preemption were off.
+    Sections,
+    /// What ran in the kernel.
+    Functions,
+    /// Idle states.
+    IdleStates,
+}
+
+/// What a span is to a waiting task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Label {
+    pub(super) blame: Blame,
+    /// What went on, in a few words.
+    pub(super) what: String,
+    pub(super) need: Option<Need>,
+}
+
+impl Label {
+    /// Who did it is not a thread.
+    fn nobody(self) -> Self {
+        Self { blame: Blame { actor: None, pid: None, ..self.blame }, ..self }
+    }
+
+    fn what(self, what: impl Into<String>) -> Self {
+        Self { what: what.into(), ..self }
+    }
+
+    fn need(self, need: Need) -> Self {
+        Self { need: Some(need), ..self }
+    }
+
+    /// What every wake-up needs.
+    fn needed(what: impl Into<String>) -> Self {
+        Self { what: what.into(), ..Self::default() }
+    }
+
+    /// Nothing explains it.
+    pub(super) fn unattributed(what: &str) -> Self {
+        Self { blame: Blame::unattributed(), ..Self::needed(what) }
+    }
+}
+
+/// The waiting task, and the names of the others.
+pub(super) struct Labeller<'a> {
+    pub(super) window: &'a Window,
+    pub(super) states: &'a States,
+    pub(super) reader: &'a dyn Reader,
+    pub(super) commands: &'a HashMap<u32, String>,
+    pub(super) priorities: &'a Priorities,
+    pub(super) late: LateKind,
+}
+
+/// The task that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Who {
+    pub(super) pid: Option<u32>,
+    pub(super) priority: Option<i32>,
+}
+
+impl Labeller<'_> {
+    /// Names a thread.
+    pub(super) fn thread(&self, pid: Option<u32>) -> String {
+        match pid {
+            Some(0) => "idle".to_owned(),
+            Some(pid) => self.commands.get(&pid).cloned().unwrap_or_else(|| format!("thread {pid}")),
+            None => "an unknown thread".to_owned(),
+        }
+    }
+
+    /// Labels the part `length_ns` of a span.
+    pub(super) fn label(&self, phase: Phase, who: Who, span: &Span, length_ns: u64) -> Label {
+        let state = &span.state;
+        match state.level {
+            Level::Nmi => {
+                plain(CauseKind::Nmi, vocabulary::NMI.to_owned(), "flags say that the CPU was in an NMI")
+            }
+            Level::HardIrq(label) => {
+                let label = &self.states.labels[label];
+                plain(label.interrupt.kind(), label.text.clone(), "the CPU was in the interrupt's handler")
+            }
+            Level::Softirq(vector) if phase != Phase::TimerDue => {
+                let name = vocabulary::softirq(vector);
+                let what = format!("{name} in {}", self.thread(state.pid));
+                plain(CauseKind::Softirq, name, "the CPU was in a softirq").what(what)
+            }
+            _ => self.in_thread(phase, who, span, length_ns),
+        }
+    }
+
+    fn in_thread(&self, phase: Phase, who: Who, span: &Span, length_ns: u64) -> Label {
+        let state = &span.state;
+        let own = state.pid == who.pid || (state.pid.is_none() && !matches!(phase, Phase::TimerDue));
+        if own && matches!(self.late, LateKind::NoiseGap { .. }) {
+            return Label::unattributed(
+                "nothing that the tracer knows of: hardware, firmware or a hypervisor",
+            );
+        }
+        if state.pid.is_none() && phase == Phase::Runnable && length_ns <= SWITCH_MAX_NS {
+            return Label::needed("context switch");
+        }
+        if state.pid == who.pid && state.pid.is_some() && !matches!(phase, Phase::Waker { .. } | Phase::Fault)
+        {
+            return Label::needed(format!("{} gets the CPU", self.thread(state.pid)));
+        }
+        match phase {
+            Phase::TimerDue => self.timer_due(span, length_ns),
+            Phase::Handling | Phase::Runnable => self.runnable(who, span, length_ns),
+            Phase::Waker { pid, owner } => self.waker(pid, owner, span, length_ns),
+            Phase::Fault => {
+                let reason = "the task had a page fault and slept on it";
+                let blame = Blame::new(CauseKind::PageFault, CONCLUDED, reason);
+                let what = format!("page fault; meanwhile {}", self.thread(state.pid));
+                Label { blame, ..Label::needed(what) }
+            }
+        }
+    }
+
+    /// The thread of that state did it.
+    pub(super) fn by(
+        &self,
+        kind: CauseKind,
+        state: &State,
+        what: &str,
+        confidence: f64,
+        reason: &'static str,
+    ) -> Label {
+        let name = self.thread(state.pid);
+        let what = if what.is_empty() { name.clone() } else { format!("{name}: {what}") };
+        let pid = state.pid.filter(|pid| *pid != 0);
+        Label {
+            blame: Blame { pid, ..Blame::new(kind, confidence, reason).actor(name) },
+            ..Label::needed(what)
+        }
+    }
+
+    /// The timer should have interrupted this.
+    fn timer_due(&self, span: &Span, length_ns: u64) -> Label {
+        use CauseKind::{IrqsOff, TimerLate, Unattributed};
+        let state = &span.state;
+        let by = |kind, what, confidence, reason| self.by(kind, state, what, confidence, reason);
+        if state.pid == Some(0) && state.irqs_off != Knowledge::ByEvent {
+            return self.timer_due_in_idle(state, length_ns);
+        }
+        if state.user {
+            let reason = "the CPU was in user mode, where interrupts are on";
+            return by(TimerLate, "user mode, the timer interrupt does not come", LIKELY, reason);
+        }
+        let traced = self.states.has_functions && state.path != super::stacks::PathId::ROOT;
+        let in_kernel = traced || !self.interrupted(span).is_empty();
+        let off = "interrupts off";
+        match state.irqs_off {
+            Knowledge::ByEvent => by(IrqsOff, off, STATED, "events say when interrupts went off and on"),
+            Knowledge::ByFlags => {
+                by(IrqsOff, off, SHOWN, "flags of the events around say interrupts were off")
+            }
+            Knowledge::Not if self.states.irq_events => {
+                by(TimerLate, "interrupts on", CONCLUDED, "events say that interrupts were on")
+            }
+            Knowledge::Not => {
+                let reason = "flags of the events around say that interrupts were on";
+                by(TimerLate, "interrupts on", LEFT_OVER, reason)
+            }
+            Knowledge::Unknown if in_kernel => {
+                let reason = "the timer interrupt was due and could not come while this kernel code ran";
+                by(IrqsOff, off, CONCLUDED, reason).need(Need::Sections)
+            }
+            Knowledge::Unknown => {
+                by(Unattributed, "interrupts off, or the CPU itself stopped", 0.0, "").need(Need::Functions)
+            }
+        }
+    }
+
+    /// The timer should have interrupted an idle CPU.
+    fn timer_due_in_idle(&self, state: &State, length_ns: u64) -> Label {
+        let longest = if state.idle_state == Some(1) { IDLE_EXIT_FIRST_MAX_NS } else { IDLE_EXIT_MAX_NS };
+        let leaving = state.idle_state.is_some_and(|index| index > 0) && length_ns <= longest;
+        let (blame, what) = if leaving {
+            let reason = "the CPU was in an idle state that takes time to leave";
+            (Blame::new(CauseKind::IdleExit, LIKELY, reason), "leaving an idle state")
+        } else {
+            let reason = "the CPU was idle, where an interrupt is taken as soon as it comes";
+            let what = "idle, the timer interrupt does not come";
+            (Blame::new(CauseKind::TimerLate, POSSIBLE, reason), what)
+        };
+        Label { blame, need: state.idle_state.is_none().then_some(Need::IdleStates), ..Label::needed(what) }
+    }
+
+    /// The task could run.
+    fn runnable(&self, who: Who, span: &Span, length_ns: u64) -> Label {
+        let state = &span.state;
+        if state.scheduling && !state.user {
+            return Label::needed("context switch");
+        }
+        let asked = state.need_resched || state.need_resched_lazy;
+        let taken_off = matches!(self.late, LateKind::Preempted { for_lesser: true, .. });
+        if state.pid == Some(0) {
+            return runnable_in_idle(taken_off, asked, length_ns);
+        }
+        // What was chosen while the task was throttled did not keep it from running.
+        if state.irqs_off.holds() && !taken_off {
+            let confidence = if state.irqs_off == Knowledge::ByEvent { STATED } else { SHOWN };
+            let reason = "interrupts were off while the task could run";
+            return self.by(CauseKind::IrqsOff, state, "interrupts off", confidence, reason);
+        }
+        self.behind_thread(who, span, length_ns, taken_off, asked)
+    }
+
+    /// Another thread ran.
+    fn behind_thread(&self, who: Who, span: &Span, length_ns: u64, taken_off: bool, asked: bool) -> Label {
+        use CauseKind::{Migration, PreemptOff, Thread, Throttled};
+        let state = &span.state;
+        let by = |kind, what: &str, confidence, reason| self.by(kind, state, what, confidence, reason);
+        if self.thread(state.pid).starts_with("migration/") {
+            return by(Migration, "moves tasks between CPUs", CONCLUDED, "the migration thread ran");
+        }
+        let priority = state.pid.and_then(|pid| self.priorities.at(pid, span.events.0));
+        match (priority, who.priority) {
+            (Some(other), Some(own)) if other <= own => {
+                let what = format!("priority {other}, not below {own}");
+                by(Thread, &what, SHOWN, "a thread ran that the task may not preempt")
+            }
+            _ if state.preempt_off.holds() && !taken_off => {
+                let confidence = if state.preempt_off == Knowledge::ByEvent { STATED } else { SHOWN };
+                let reason = "the task could run and the running thread had preemption off";
+                by(PreemptOff, "preemption off", confidence, reason)
+            }
+            (Some(_), Some(_)) if taken_off => {
+                let reason = "the task was taken off for one of lower priority: real-time throttling";
+                // Whoever runs meanwhile is not who held it back.
+                let label = by(Throttled, "runs; the task is throttled", CONCLUDED, reason);
+                label.nobody()
+            }
+            (Some(_), Some(_))
+                if !asked && length_ns > THROTTLED_LEAST_NS && state.preempt_off == Knowledge::Not =>
+            {
+                let reason =
+                    "a thread of lower priority ran, and nobody asked it to make room: real-time throttling";
+                by(Throttled, "runs; the task is throttled", POSSIBLE, reason)
+            }
+            (Some(_), Some(_)) => {
+                let reason = "the task could run and the running thread of lower priority was not preempted";
+                by(PreemptOff, "not preempted", LEFT_OVER, reason).need(Need::Sections)
+            }
+            _ => by(Thread, "", POSSIBLE, "another thread ran; the trace does not tell all priorities"),
+        }
+    }
+
+    /// The thread `pid` shall wake the task.
+    fn waker(&self, pid: u32, owner: bool, span: &Span, length_ns: u64) -> Label {
+        let state = &span.state;
+        let (kind, reason, what) = match owner {
+            true => (
+                CauseKind::Lock,
+                "the task waited for a lock until this thread released it",
+                "holds the lock",
+            ),
+            false => {
+                (CauseKind::Thread, "the task waited until this thread woke it", "has not woken the task yet")
+            }
+        };
+        if state.pid == Some(pid) {
+            return self.by(kind, state, what, CONCLUDED, reason);
+        }
+        let priority = self.priorities.at(pid, span.events.0);
+        let inner = self.label(Phase::Runnable, Who { pid: Some(pid), priority }, span, length_ns);
+        if !owner {
+            return inner;
+        }
+        let name = self.thread(Some(pid));
+        let what = format!("{name}, which holds the lock, waits: {}", inner.what);
+        Label { blame: Blame::new(kind, CONCLUDED, reason).thread(&name, pid), what, need: inner.need }
+    }
+}
+
+/// The task could run, and the CPU was idle.
+fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
+    if taken_off || (!asked && length_ns > IDLE_EXIT_MAX_NS) {
+        let reason = "the CPU was idle while the task could run: real-time throttling";
+        let blame = Blame::new(CauseKind::Throttled, CONCLUDED, reason);
+        return Label { blame, ..Label::needed("idle; the task is throttled") };
+    }
+    if length_ns > IDLE_EXIT_MAX_NS {
+        return Label::unattributed("idle, asked to make room for the task").need(Need::Functions);
+    }
+    let reason = "the task could run and the CPU had not left idle";
+    Label { blame: Blame::new(CauseKind::IdleExit, LIKELY, reason), ..Label::needed("leaving idle") }
+}
+
+/// What is no thread had the CPU.
+fn plain(kind: CauseKind, actor: String, reason: &'static str) -> Label {
+    Label { what: actor.clone(), blame: Blame::new(kind, SHOWN, reason).actor(actor), need: None }
+}

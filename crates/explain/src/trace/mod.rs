@@ -1,0 +1,199 @@
+//! Who made a task late, by the events of a trace.
+//!
+//! Two passes. The first sees what finds late wake-ups ([`Selection::Wakeups`]) and keeps the largest; the second goes
+//! to the window of each of them, sweeps over the states of the CPUs there, and divides the time between the expected
+//! and the actual moment among those that had the CPU. A kind of cause is claimed only when events, flags or a late
+//! interrupt's stack speak for it; what nothing explains is `unattributed`.
+
+mod account;
+mod clock;
+mod cpu;
+mod describe;
+mod export;
+mod finder;
+mod interrupted;
+mod judge;
+mod kept;
+mod label;
+mod late;
+mod marker;
+mod priorities;
+mod rhythm;
+mod spike;
+mod stacks;
+mod standstill;
+mod state;
+mod states;
+mod subject;
+mod warn;
+mod window;
+
+pub use export::{Export, export};
+pub use kept::{KeptMoment, explain_kept};
+
+use crate::vocabulary;
+use finder::Finder;
+use label::Need;
+use late::Late;
+use std::collections::BTreeSet;
+use subject::Subject;
+use whylate_core::Warning;
+use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, ExplainedSpike, ExplainedTrace};
+use whylate_trace::parse::ParseError;
+use whylate_trace::reader::{Reader, Selection};
+
+/// The threshold where nothing else gives one.
+pub const THRESHOLD_NS: u64 = 100_000;
+
+/// What to look for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whose late moments; `None` looks for the measured task.
+    pub task: Option<TaskChoice>,
+    /// Its period, for traces without its timers; `None` infers it from its rhythm.
+    pub period_ns: Option<u64>,
+    /// A latency at or below it is no spike; `None` takes that of the break marker, else [`THRESHOLD_NS`].
+    pub threshold_ns: Option<u64>,
+    /// Spikes that are explained, largest first.
+    pub top: usize,
+}
+
+impl Default for Options {
+    /// Any task, the ten largest.
+    fn default() -> Self {
+        Self { task: None, period_ns: None, threshold_ns: None, top: 10 }
+    }
+}
+
+impl Options {
+    /// What is kept in the first pass: the marker's threshold is known only at its end.
+    fn least_ns(&self) -> u64 {
+        self.threshold_ns.unwrap_or(THRESHOLD_NS)
+    }
+}
+
+/// A task by name or number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskChoice {
+    /// A thread id.
+    Pid(u32),
+    /// A command; all threads of that name.
+    Name(String),
+}
+
+impl std::str::FromStr for TaskChoice {
+    type Err = std::convert::Infallible;
+
+    /// A number is a thread id.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Pid))
+    }
+}
+
+/// Explains the late moments of a trace.
+///
+/// # Errors
+/// Those of the reader: the trace cannot be read or is damaged.
+pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResult, ParseError> {
+    let found = find(reader, options)?;
+    let mut spikes = Vec::new();
+    let mut needs = BTreeSet::new();
+    for late in &found.lates {
+        if let Some((spike, more)) = spike::explain(reader, late)? {
+            needs.extend(more);
+            spikes.push(spike);
+        }
+    }
+    spikes.sort_by_key(|spike| (std::cmp::Reverse(spike.latency_ns), spike.expected_ns));
+    spikes.truncate(options.top);
+    let result = found.result(reader, options, spikes.len() as u64);
+    Ok(found.completed(result, spikes, &needs, reader))
+}
+
+/// What the first pass found.
+pub(crate) struct Found {
+    subject: Subject,
+    lates: Vec<Late>,
+    seen: finder::Seen,
+    period_ns: Option<u64>,
+    threshold_ns: u64,
+    /// Late wake-ups above the threshold, those that are not in `lates` included.
+    spikes: u64,
+}
+
+impl Found {
+    /// The result without its spikes and warnings; `explained` is how many spikes there will be.
+    fn result(&self, reader: &dyn Reader, options: &Options, explained: u64) -> ExplainResult {
+        let info = reader.info();
+        let trace = ExplainedTrace {
+            path: String::new(),
+            format: info.format.clone(),
+            tracer: info.tracer.clone(),
+            clock: info.clock.clone(),
+            kernel: info.kernel.clone(),
+            task: self.subject.task.clone(),
+            task_reason: self.subject.reason.clone(),
+            period_ns: self.period_ns,
+            period_inferred: self.period_ns.is_some() && options.period_ns.is_none(),
+            threshold_ns: self.threshold_ns,
+            wakeups: self.subject.wakeups,
+            spikes_found: self.spikes.max(explained),
+            lost: info.lost.iter().map(|(_, lost)| lost).sum::<u64>().max(self.seen.lost),
+        };
+        ExplainResult {
+            format: EXPLAIN_FORMAT.to_owned(),
+            events: self.seen.events,
+            traces: vec![trace],
+            ..ExplainResult::default()
+        }
+    }
+
+    /// The result with its spikes, and with warnings of what the trace lacks and of what its reader noticed.
+    fn completed(
+        &self,
+        mut result: ExplainResult,
+        spikes: Vec<ExplainedSpike>,
+        needs: &BTreeSet<Need>,
+        reader: &dyn Reader,
+    ) -> ExplainResult {
+        result.warnings = warn::warnings(&result.traces[0], &self.seen, needs, &spikes);
+        let remarks = reader.info().remarks.iter();
+        result.warnings.extend(remarks.map(|remark| Warning::without_fix("reader", remark.as_str())));
+        result.spikes = spikes;
+        result
+    }
+}
+
+/// The first pass: of scheduler events, or of all events where there are none.
+fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, ParseError> {
+    let mut finder = pass(reader, options, Selection::Wakeups)?;
+    if finder.seen.switches == 0 && finder.seen.samples == 0 {
+        finder = pass(reader, options, Selection::All)?;
+    }
+    let subject = subject::choose(&finder, options, reader);
+    let mut lates: Vec<Late> = subject.late.iter().copied().collect();
+    lates.extend(subject.blocked.iter().copied());
+    let period_ns = options.period_ns.or(subject.period_ns);
+    let threshold_ns = options.threshold_ns.or(finder.marked_threshold_ns).unwrap_or(THRESHOLD_NS);
+    lates.retain(|late| late.latency_ns() > threshold_ns);
+    let all = lates.len() >= options.top;
+    let spikes = if all {
+        subject.late.found
+    } else {
+        subject.late.iter().filter(|late| late.latency_ns() > threshold_ns).count() as u64
+    };
+    Ok(Found { lates, seen: finder.seen, period_ns, threshold_ns, spikes, subject })
+}
+
+fn pass<'o>(
+    reader: &mut dyn Reader,
+    options: &'o Options,
+    selection: Selection,
+) -> Result<Finder<'o>, ParseError> {
+    reader.seek(None, selection)?;
+    let mut finder = Finder::new(options, reader, selection == Selection::All);
+    while let Some(event) = reader.next()? {
+        finder.event(&event, reader);
+    }
+    Ok(finder)
+}

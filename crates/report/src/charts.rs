@@ -1,0 +1,444 @@
+//! The data of the charts: histograms, percentiles and courses over time, thinned to what a picture can show.
+//!
+//! Nothing here is a figure to quote: the table holds those. Buckets are joined into bins of equal width on the
+//! logarithmic axis, and neighbouring intervals are joined by their maximum, so that no outlier disappears.
+
+use crate::figure::rate_unit;
+use crate::words::{cell_probe, measured_cpus, series_names};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::record::RateRecord;
+use whylate_core::result::{CellResult, CpuResult, RateResult, RunResult, TimelinePoint};
+use whylate_core::{CpuId, SeriesName};
+
+/// Bins of a histogram per factor of ten.
+const BINS_PER_DECADE: f64 = 40.0;
+/// Points of a percentile curve per factor of ten.
+const PERCENTILES_PER_DECADE: f64 = 32.0;
+/// Bars of one series over time.
+const BARS_MAX: usize = 1_500;
+/// With more CPUs than this, a probe has one set of charts for all of them together.
+const PANEL_CPUS_MAX: usize = 4;
+
+/// A chart: what stands around it, and what the script draws.
+#[derive(Debug, Serialize)]
+pub(crate) struct Chart {
+    #[serde(skip)]
+    pub(crate) caption: String,
+    /// How to read it.
+    #[serde(skip)]
+    pub(crate) hint: String,
+    /// What it is, for who does not see it.
+    #[serde(skip)]
+    pub(crate) label: String,
+    /// The plan's limit.
+    limit_ns: Option<u64>,
+    /// Length of the time axis, from the first interval of the run.
+    span_s: f64,
+    #[serde(flatten)]
+    data: Data,
+}
+
+impl Chart {
+    /// Whether it takes the whole width of the page.
+    pub(crate) fn is_wide(&self) -> bool {
+        matches!(self.data, Data::Histogram { .. } | Data::Rates { .. })
+    }
+}
+
+/// What is drawn; each series has the name and the colour of its cell.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Data {
+    Histogram {
+        /// Edges of the bins in ns, one more than there are bins.
+        edges: Vec<u64>,
+        series: Vec<Series<HistogramSeries>>,
+    },
+    Percentiles {
+        /// 1 / (1 - quantile), ascending: 10 is the 0.9 quantile.
+        x: Vec<f64>,
+        series: Vec<Series<PercentileSeries>>,
+    },
+    Timeline {
+        series: Vec<Series<Bars<u64>>>,
+        /// Begin of each repeat.
+        repeats: Vec<RepeatMark>,
+    },
+    Rates {
+        unit: String,
+        series: Vec<Series<Bars<f64>>>,
+    },
+}
+
+#[derive(Debug, Serialize)]
+struct Series<T> {
+    /// Place of the cell in the run: its colour.
+    cell: usize,
+    name: String,
+    #[serde(flatten)]
+    points: T,
+}
+
+#[derive(Debug, Serialize)]
+struct HistogramSeries {
+    /// Samples per bin; null where there is none, since a logarithmic axis has no zero.
+    counts: Vec<Option<u64>>,
+}
+
+#[derive(Debug, Serialize)]
+struct PercentileSeries {
+    /// Latency in ns; null beyond the number of samples.
+    values: Vec<Option<u64>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Bars<T> {
+    /// `[begin, end, value]`, in seconds and ns or the unit.
+    bars: Vec<(f64, f64, T)>,
+}
+
+#[derive(Debug, Serialize)]
+struct RepeatMark {
+    repeat: u32,
+    /// In seconds.
+    at_s: f64,
+}
+
+/// What a set of charts is of.
+#[derive(Clone, Copy, Debug)]
+struct PanelKey<'a> {
+    probe: &'a str,
+    /// Which of its series, where it has several.
+    series: Option<&'a str>,
+    /// `None`: every measured CPU.
+    cpu: Option<CpuId>,
+}
+
+/// The charts of a probe, three for each series and CPU, or for all CPUs together.
+pub(crate) fn of_probe(run: &RunResult, probe: &str) -> Vec<Chart> {
+    let cpus = measured_cpus(run);
+    let between_cpus = SeriesName::of(probe).facts().is_some_and(|facts| facts.between_cpus);
+    let split = (2..=PANEL_CPUS_MAX).contains(&cpus.len()) && !between_cpus;
+    let panels = series_names(run, probe).into_iter().flat_map(|series| {
+        let of = move |cpu| PanelKey { probe, series, cpu };
+        if split { cpus.iter().map(|cpu| of(Some(cpu))).collect() } else { vec![of(None)] }
+    });
+    panels.flat_map(|key| panel(run, key)).collect()
+}
+
+/// The rates of the loads over time, one chart per unit in the order of appearance.
+pub(crate) fn of_rates(run: &RunResult) -> Vec<Chart> {
+    let clock = Clock::of(run);
+    let mut units: Vec<(String, Vec<Series<Bars<f64>>>)> = Vec::new();
+    for (cell, result) in run.cells.iter().enumerate() {
+        for rate in result.rates.iter().filter(|rate| !rate.series.is_empty()) {
+            let name = match &rate.load {
+                load if *load == result.name => load.clone(),
+                load => format!("{load} in {}", result.name),
+            };
+            let series = Series { cell, name, points: Bars { bars: rate_bars(rate, clock) } };
+            match units.iter_mut().find(|(unit, _)| *unit == rate.unit) {
+                Some((_, all)) => all.push(series),
+                None => units.push((rate.unit.clone(), vec![series])),
+            }
+        }
+    }
+    let chart = |(unit, series): (String, _)| {
+        let title = rate_unit(&unit);
+        let label = format!("Rate of each load over time in {title}");
+        chart(run, "Rate over time".to_owned(), &title, label, Data::Rates { unit, series })
+    };
+    units.into_iter().map(chart).collect()
+}
+
+fn chart(run: &RunResult, caption: String, hint: &str, label: String, data: Data) -> Chart {
+    let span_s = Clock::of(run).seconds(time_span(run).1);
+    let limit_ns = run.plan.limit.map(|limit| limit.0);
+    Chart { caption, hint: hint.to_owned(), label, limit_ns, span_s, data }
+}
+
+/// Turns moments into seconds from the begin of the run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    begin: u64,
+}
+
+impl Clock {
+    /// The time axis of every chart of a run.
+    pub(crate) fn of(run: &RunResult) -> Self {
+        Self { begin: time_span(run).0 }
+    }
+
+    /// To the millisecond: no picture shows more.
+    fn seconds(self, at_ns: u64) -> f64 {
+        (at_ns.saturating_sub(self.begin) / 1_000_000) as f64 / 1e3
+    }
+
+    /// As the time axis prints it, with milliseconds: `4:18.469`, `1:02:03.004`.
+    pub(crate) fn text(self, at_ns: u64) -> String {
+        let millis = at_ns.saturating_sub(self.begin) / 1_000_000;
+        let (hours, minutes) = (millis / 3_600_000, millis / 60_000 % 60);
+        let seconds = format!("{:02}.{:03}", millis / 1_000 % 60, millis % 1_000);
+        if hours > 0 { format!("{hours}:{minutes:02}:{seconds}") } else { format!("{minutes}:{seconds}") }
+    }
+}
+
+/// First and last moment of which anything is drawn.
+fn time_span(run: &RunResult) -> (u64, u64) {
+    let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
+    let points = cpus.flat_map(|cpu| &cpu.timeline).map(|point| (point.start_ns, point.end_ns));
+    let records = run.cells.iter().flat_map(|cell| &cell.rates).flat_map(|rate| &rate.series);
+    let records = records.map(|record| (record.at_ns.saturating_sub(record.interval_ns), record.at_ns));
+    let spans = points.chain(records);
+    spans.reduce(|all, span| (all.0.min(span.0), all.1.max(span.1))).unwrap_or((0, 0))
+}
+
+/// The results of one cell that belong to a panel.
+fn panel_cpus<'a>(cell: &'a CellResult, key: PanelKey<'a>) -> impl Iterator<Item = &'a CpuResult> {
+    let cpus = cell_probe(cell, key.probe).into_iter().flat_map(|probe| &probe.cpus);
+    let of_series = cpus.filter(move |result| result.series.as_deref() == key.series);
+    of_series.filter(move |result| key.cpu.is_none_or(|cpu| cpu == result.cpu))
+}
+
+/// How often each latency occurred, latency by percentile, and the largest over time.
+fn panel(run: &RunResult, key: PanelKey<'_>) -> [Chart; 3] {
+    let cells: Vec<PanelCell<'_>> = run
+        .cells
+        .iter()
+        .enumerate()
+        .map(|(index, cell)| PanelCell::new(index, &cell.name, panel_cpus(cell, key).collect()))
+        .filter(|cell| !cell.buckets.is_empty())
+        .collect();
+    let of = [key.series.map(str::to_owned), key.cpu.map(|cpu| format!("CPU {cpu}"))];
+    let of: String = of.into_iter().flatten().map(|part| format!(", {part}")).collect();
+    let chart = |caption: &str, hint, label: &str, data| {
+        let label = label.replace("PROBE", key.probe);
+        chart(run, format!("{caption}{of}"), hint, format!("{label} per cell{of}"), data)
+    };
+    [
+        chart(
+            "How often each latency occurred",
+            "both axes logarithmic; a point is a lone bin, down to a single sample",
+            "Histogram of PROBE latencies",
+            histogram(&cells),
+        ),
+        chart(
+            "Latency by percentile",
+            "each step to the right is ten times rarer",
+            "PROBE latency by percentile",
+            percentiles(&cells),
+        ),
+        chart(
+            "Largest latency over time",
+            "one bar per interval; dashed: a repeat begins",
+            "Largest PROBE latency over time",
+            timeline(&cells, Clock::of(run)),
+        ),
+    ]
+}
+
+/// One cell of a panel, with the buckets of its CPUs added up.
+struct PanelCell<'a> {
+    index: usize,
+    name: &'a str,
+    cpus: Vec<&'a CpuResult>,
+    /// Lower edge to count.
+    buckets: BTreeMap<u64, u64>,
+}
+
+impl<'a> PanelCell<'a> {
+    fn new(index: usize, name: &'a str, cpus: Vec<&'a CpuResult>) -> Self {
+        let mut buckets = BTreeMap::new();
+        for (edge, count) in cpus.iter().flat_map(|cpu| &cpu.histogram).filter(|(_, count)| *count > 0) {
+            let sum: &mut u64 = buckets.entry(*edge).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+        Self { index, name, cpus, buckets }
+    }
+
+    fn series<T>(&self, points: T) -> Series<T> {
+        Series { cell: self.index, name: self.name.to_owned(), points }
+    }
+
+    fn samples(&self) -> u64 {
+        self.buckets.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+fn histogram(cells: &[PanelCell<'_>]) -> Data {
+    let lowest = cells.iter().filter_map(|cell| cell.buckets.first_key_value()).map(|(edge, _)| *edge).min();
+    let highest = cells.iter().filter_map(|cell| cell.buckets.last_key_value()).map(|(edge, _)| *edge).max();
+    let (Some(lowest), Some(highest)) = (lowest, highest) else {
+        return Data::Histogram { edges: Vec::new(), series: Vec::new() };
+    };
+    let edges = bin_edges(lowest.max(1), highest.max(1));
+    let series = cells.iter().map(|cell| {
+        let mut counts = vec![None; edges.len().saturating_sub(1)];
+        for (edge, count) in &cell.buckets {
+            let bin = edges.partition_point(|bin_edge| bin_edge <= edge).saturating_sub(1);
+            if let Some(sum) = counts.get_mut(bin) {
+                *sum = Some(sum.unwrap_or(0u64).saturating_add(*count));
+            }
+        }
+        cell.series(HistogramSeries { counts })
+    });
+    Data::Histogram { series: series.collect(), edges }
+}
+
+/// Edges of equal ratio around both values, rounded up to whole nanoseconds so that each bin can hold a sample.
+fn bin_edges(lowest: u64, highest: u64) -> Vec<u64> {
+    let position = |value: u64| (value as f64).log10() * BINS_PER_DECADE;
+    let (first, last) = (position(lowest).floor() as i32 - 1, position(highest).floor() as i32 + 2);
+    let edges: BTreeSet<u64> =
+        (first..=last).map(|bin| 10f64.powf(f64::from(bin) / BINS_PER_DECADE).ceil() as u64).collect();
+    edges.into_iter().collect()
+}
+
+fn percentiles(cells: &[PanelCell<'_>]) -> Data {
+    let most = cells.iter().map(PanelCell::samples).max().unwrap_or(0);
+    let mut x: Vec<f64> = (0..)
+        .map(|step| 10f64.powf(f64::from(step) / PERCENTILES_PER_DECADE))
+        .take_while(|position| *position < most as f64)
+        .collect();
+    // Where a curve ends is its largest sample: each end is a point of the axis.
+    x.extend(cells.iter().map(|cell| cell.samples() as f64));
+    x.sort_by(f64::total_cmp);
+    x.dedup();
+    let series =
+        cells.iter().map(|cell| cell.series(PercentileSeries { values: percentile_curve(cell, &x) }));
+    Data::Percentiles { series: series.collect(), x }
+}
+
+/// The latency below or at which the share 1 - 1/x of the samples is, by the lower edges of the buckets.
+fn percentile_curve(cell: &PanelCell<'_>, x: &[f64]) -> Vec<Option<u64>> {
+    let total = cell.samples() as f64;
+    let mut buckets = cell.buckets.iter();
+    let (mut edge, mut seen) = (0, 0u64);
+    let at = |position: &f64| {
+        if *position > total {
+            return None;
+        }
+        let rank = if *position == total { total } else { (total - total / position).max(1.0) };
+        while (seen as f64) < rank {
+            let Some((next, count)) = buckets.next() else { break };
+            (edge, seen) = (*next, seen.saturating_add(*count));
+        }
+        Some(edge)
+    };
+    x.iter().map(at).collect()
+}
+
+fn timeline(cells: &[PanelCell<'_>], clock: Clock) -> Data {
+    let series = cells.iter().map(|cell| {
+        let mut points: Vec<TimelinePoint> =
+            cell.cpus.iter().flat_map(|cpu| cpu.timeline.iter().copied()).collect();
+        points.sort_by_key(|point| point.start_ns);
+        cell.series(Bars { bars: bars(&points, clock) })
+    });
+    let mut begins: BTreeMap<u32, u64> = BTreeMap::new();
+    for point in cells.iter().flat_map(|cell| &cell.cpus).flat_map(|cpu| &cpu.timeline) {
+        if let Some(repeat) = point.repeat {
+            let begin = begins.entry(repeat).or_insert(point.start_ns);
+            *begin = point.start_ns.min(*begin);
+        }
+    }
+    let mark = |(repeat, at_ns)| RepeatMark { repeat, at_s: clock.seconds(at_ns) };
+    Data::Timeline { series: series.collect(), repeats: begins.into_iter().map(mark).collect() }
+}
+
+/// Intervals with samples; where there are too many, neighbours of one repeat are joined by their maximum.
+fn bars(points: &[TimelinePoint], clock: Clock) -> Vec<(f64, f64, u64)> {
+    let joined = points.len().div_ceil(BARS_MAX).max(1);
+    let mut bars = Vec::new();
+    for repeat in points.chunk_by(|one, next| one.repeat == next.repeat) {
+        for chunk in repeat.chunks(joined) {
+            let max = chunk.iter().filter_map(|point| point.max_ns).max();
+            let end = chunk.iter().map(|point| point.end_ns).max();
+            if let (Some(max), Some(first), Some(end)) = (max, chunk.first(), end) {
+                bars.push((clock.seconds(first.start_ns), clock.seconds(end), max));
+            }
+        }
+    }
+    bars
+}
+
+/// Intervals of a load; where there are too many, neighbours are joined by their mean, weighted by length.
+fn rate_bars(rate: &RateResult, clock: Clock) -> Vec<(f64, f64, f64)> {
+    let joined = rate.series.len().div_ceil(BARS_MAX).max(1);
+    let bar = |chunk: &[RateRecord]| {
+        let (first, last) = (chunk.first()?, chunk.last()?);
+        let length: f64 = chunk.iter().map(|record| record.interval_ns as f64).sum();
+        let sum: f64 = chunk.iter().map(|record| record.value * record.interval_ns as f64).sum();
+        let begin = first.at_ns.saturating_sub(first.interval_ns);
+        let value = if length > 0.0 { sum / length } else { last.value };
+        Some((clock.seconds(begin), clock.seconds(last.at_ns), value))
+    };
+    rate.series.chunks(joined).filter_map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(buckets: &[(u64, u64)]) -> PanelCell<'static> {
+        PanelCell { index: 0, name: "", cpus: Vec::new(), buckets: buckets.iter().copied().collect() }
+    }
+
+    #[test]
+    fn bins_lose_no_sample() {
+        let buckets = [(0, 3), (1, 5), (14, 900), (15, 70), (4_096, 2), (4_128, 1), (7_340_032, 1)];
+        let Data::Histogram { edges, series } = histogram(&[cell(&buckets)]) else { panic!("no histogram") };
+        let sum: u64 = series[0].points.counts.iter().flatten().sum();
+        assert_eq!(sum, 982);
+        assert!(edges.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(*edges.last().unwrap() > 7_340_032);
+    }
+
+    #[test]
+    fn percentile_curves_end_at_the_largest_sample() {
+        let cells = [cell(&[(10, 98), (20, 1), (5_000, 1)]), cell(&[(12, 7)])];
+        let Data::Percentiles { x: positions, series } = percentiles(&cells) else {
+            panic!("no percentiles")
+        };
+        let curve = |cell: usize, x: f64| {
+            let index = positions.iter().position(|position| *position == x).unwrap();
+            series[cell].points.values[index]
+        };
+        assert_eq!(curve(0, 10.0), Some(10));
+        assert_eq!(curve(0, 100.0), Some(5_000));
+        assert_eq!(curve(1, 7.0), Some(12));
+        assert_eq!(curve(1, 10.0), None);
+    }
+
+    #[test]
+    fn joined_intervals_keep_their_maximum_and_their_repeat() {
+        let point = |index: u64| TimelinePoint {
+            start_ns: index * 1_000_000_000,
+            end_ns: (index + 1) * 1_000_000_000,
+            repeat: Some(1 + (index / 5_000) as u32),
+            samples: 1,
+            p50_ns: Some(5),
+            max_ns: Some(if index == 7_123 { 900 } else { 10 }),
+        };
+        let points: Vec<TimelinePoint> = (0..10_000).map(point).collect();
+        let bars = bars(&points, Clock { begin: 0 });
+        assert!(bars.len() <= BARS_MAX + 2);
+        assert_eq!(bars.iter().map(|bar| bar.2).max(), Some(900));
+        assert!(bars.iter().any(|bar| bar.0 == 5_000.0));
+    }
+
+    #[test]
+    fn moments_read_as_on_the_axis() {
+        let clock = Clock { begin: 1_000_000_000 };
+        assert_eq!(clock.text(1_004_000_000), "0:00.004");
+        assert_eq!(clock.text(259_469_999_999), "4:18.469");
+        assert_eq!(clock.text(3_724_000_000_000), "1:02:03.000");
+    }
+
+    #[test]
+    fn a_panel_without_samples_is_empty() {
+        assert!(matches!(histogram(&[]), Data::Histogram { edges, .. } if edges.is_empty()));
+        assert!(matches!(percentiles(&[]), Data::Percentiles { x, .. } if x.is_empty()));
+    }
+}

@@ -1,0 +1,176 @@
+//! Reports of `whylate explain`: a sentence that names the culprit, then the time between the expected and the actual
+//! moment as a picture, then the records that speak for it. Nothing here decides about causes.
+
+use super::finding;
+use crate::figure::{nanoseconds, share};
+use crate::section::{
+    Block, Cell, Column, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, sentences,
+};
+use crate::sections::warnings;
+use crate::words;
+use whylate_core::result::{
+    CauseKind, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace, Spike,
+    TimelineSegment,
+};
+
+/// Spikes that a terminal draws in full; the others have a line.
+const DRAWN_MAX: usize = 3;
+/// Lines of a spike's table.
+const LINES_MAX: usize = 100;
+
+/// The explanation.
+pub fn explain(result: &ExplainResult) -> Page {
+    let (title, title_tone) = match result.spikes.first() {
+        Some(spike) if spike.cause.kind == CauseKind::Unattributed => (finding::finding(spike), Tone::Warn),
+        Some(spike) => (finding::finding(spike), Tone::Bad),
+        None => (count(result), Tone::Good),
+    };
+    let traces = result.traces.iter().map(described);
+    let counted = (!result.spikes.is_empty()).then(|| count(result));
+    Page {
+        origin: "whylate explain".to_owned(),
+        title,
+        title_tone,
+        about: traces.chain(counted).map(|line| vec![line]).collect(),
+        sections: sections(result),
+        ..Page::default()
+    }
+}
+
+/// What the run measured, each spike, and what the trace does not say.
+pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
+    let measured = Section::new("measured", "Spikes that the run measured");
+    let measured = measured.with(sentences(result.measured.iter().map(line))).unless_empty();
+    let spikes = result.spikes.iter().enumerate().map(|(index, spike)| {
+        let title = finding::finding(spike);
+        let line = format!("{} s: {title}", moment(spike.expected_ns));
+        let depth = if index < DRAWN_MAX { Depth::Main } else { Depth::Brief(line) };
+        self::spike("spike", title, spike, result.traces.get(spike.trace)).depth(depth)
+    });
+    measured.into_iter().chain(spikes).chain(warnings::section(&result.warnings)).collect()
+}
+
+/// What a probe of the run saw itself.
+fn line(spike: &Spike) -> String {
+    let probe = spike.probe.as_deref().unwrap_or("probe");
+    format!("{} {probe} on CPU {}: {}", nanoseconds(spike.latency_ns), spike.cpu, words::cause(&spike.cause))
+}
+
+/// One spike: the moments, who called, how sure it is, who else contributed, the time as a picture and in figures.
+pub(crate) fn spike(
+    id: &'static str,
+    title: String,
+    spike: &ExplainedSpike,
+    trace: Option<&ExplainedTrace>,
+) -> Section {
+    let (at, ran) = (moment(spike.expected_ns), moment(spike.actual_ns));
+    let mut items = vec![Item::from(format!("expected {at} s ({}), ran {ran} s", expected(spike)))];
+    items.extend(finding::chain(&spike.cause).map(|chain| Item::from(Text::code(chain))));
+    items.extend(finding::confidence(&spike.cause).map(Item::from));
+    items
+        .extend(spike.also.iter().map(|cause| format!("also {}", finding::contributor(cause, spike)).into()));
+    let file = trace.map(|trace| format!("records of {}", trace.path));
+    let records: Vec<Item> = spike.evidence.iter().map(record).collect();
+    let records = Section::new("", file.unwrap_or_else(|| "records".to_owned())).with(records);
+    Section::new(id, title)
+        .with(items)
+        .with(timeline(spike))
+        .with(table(spike))
+        .with(records.depth(Depth::Folded))
+}
+
+fn record(line: &EvidenceLine) -> Item {
+    Text::from(format!("byte {}, {}: ", line.offset, line.meaning)).and(Span::Code(line.text.clone())).into()
+}
+
+/// The segments from the expected moment on.
+fn timeline(spike: &ExplainedSpike) -> Timeline {
+    let since = |at_ns: u64| at_ns.saturating_sub(spike.expected_ns);
+    let segments = spike.timeline.iter().map(|segment| TimelineSegment {
+        from_ns: since(segment.from_ns),
+        to_ns: since(segment.to_ns),
+        ..segment.clone()
+    });
+    Timeline { length_ns: spike.latency_ns, segments: segments.collect() }
+}
+
+/// The same in figures.
+fn table(spike: &ExplainedSpike) -> Section {
+    let mut columns: Vec<Column> = ["from", "time", "share", "CPU"].map(Column::number).into();
+    columns.extend(["what", "function"].map(Column::text));
+    let timeline = timeline(spike);
+    let row = |segment: &TimelineSegment| {
+        let time = segment.to_ns - segment.from_ns;
+        Row::of::<Cell>([
+            format!("+{}", nanoseconds(segment.from_ns)).into(),
+            nanoseconds(time).into(),
+            share(timeline.share(time)).into(),
+            segment.cpu.to_string().into(),
+            Text::default().and(Span::Swatch(segment.kind)).and_plain(segment.what.as_str()).into(),
+            segment.function.as_ref().map_or("".into(), |function| Text::code(function).into()),
+        ])
+    };
+    let rows = timeline.segments.iter().take(LINES_MAX).map(row).collect();
+    let left_out = timeline.segments.len().saturating_sub(LINES_MAX);
+    let note = (left_out > 0).then(|| Block::Note(format!("{left_out} more are in the JSON.").into()));
+    let section = Section::new("", "What happened, in order").depth(Depth::Detail);
+    section.with(Table::new(columns, rows)).with_all(note)
+}
+
+/// `492.318937`: seconds of the trace's clock.
+fn moment(at_ns: u64) -> String {
+    let (whole, rest) = (at_ns / 1_000_000_000, at_ns % 1_000_000_000);
+    if rest.is_multiple_of(1000) {
+        format!("{whole}.{:06}", rest / 1000)
+    } else {
+        format!("{whole}.{rest:09}")
+    }
+}
+
+/// What was looked at.
+fn described(trace: &ExplainedTrace) -> String {
+    let mut parts = vec![format!("{}: {}", trace.path, trace.format)];
+    parts.extend(
+        trace.tracer.iter().filter(|tracer| *tracer != "nop").map(|tracer| format!("{tracer} tracer")),
+    );
+    parts.extend(trace.kernel.iter().map(|kernel| format!("Linux {kernel}")));
+    let task = match &trace.task {
+        Some(task) => format!("task {task} ({})", trace.task_reason),
+        None => trace.task_reason.clone(),
+    };
+    parts.push(task);
+    if let Some(period) = trace.period_ns {
+        let how = if trace.period_inferred { "inferred from its rhythm" } else { "given" };
+        parts.push(format!("period {} ({how})", nanoseconds(period)));
+    }
+    parts.join(", ")
+}
+
+/// How many spikes there are, and how many are shown.
+pub(super) fn count(result: &ExplainResult) -> String {
+    let found: u64 = result.traces.iter().map(|trace| trace.spikes_found).sum();
+    let threshold = result.traces.iter().map(|trace| trace.threshold_ns).max().unwrap_or(0);
+    let shown = result.spikes.len() as u64;
+    match (found.max(shown), shown) {
+        (0, _) => format!("No latency above {} was found.", nanoseconds(threshold)),
+        (1, _) => format!("1 latency above {}.", nanoseconds(threshold)),
+        (found, shown) if found > shown => {
+            format!("{found} latencies above {}; the {shown} largest are explained.", nanoseconds(threshold))
+        }
+        (found, _) => format!("{found} latencies above {}.", nanoseconds(threshold)),
+    }
+}
+
+/// What the expected moment rests on, and how exact it is.
+fn expected(spike: &ExplainedSpike) -> String {
+    let basis = match spike.expected_from {
+        ExpectedFrom::Timer => "the expiry of its timer",
+        ExpectedFrom::Tracer => "the latency that the tracer measured",
+        ExpectedFrom::Marker => "the latency that the task printed",
+        ExpectedFrom::Probe => "the latency that the probe measured",
+        ExpectedFrom::Period => "the last sleep and the period",
+        ExpectedFrom::Wakeup => "the wake-up",
+        ExpectedFrom::Interrupted => "the moment at which it had to stop",
+    };
+    format!("by {basis}, within {}", nanoseconds(spike.expected_error_ns))
+}

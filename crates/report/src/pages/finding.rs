@@ -1,0 +1,76 @@
+//! Causes as sentences.
+
+use crate::figure::{nanoseconds, share};
+use whylate_core::result::{Cause, CauseKind, ExplainedSpike};
+
+/// The whole finding in one sentence: who was late where by how much, and who did it.
+pub(crate) fn finding(spike: &ExplainedSpike) -> String {
+    let task = if spike.task.is_empty() { "the tracer".to_owned() } else { spike.task.clone() };
+    let late = match spike.cause.kind {
+        CauseKind::Hardware if spike.task.is_empty() => {
+            format!("CPU {} stood still for {}", spike.cpu, nanoseconds(spike.latency_ns))
+        }
+        _ => format!("{task} was {} late on CPU {}", nanoseconds(spike.latency_ns), spike.cpu),
+    };
+    format!("{late}: {}{}", spike.cause.sentence(), extent(&spike.cause, spike.expected_ns, spike.latency_ns))
+}
+
+/// ` for 3.01 ms (84 % of the latency)`; when it began before the expected moment, all of it and what the task felt.
+fn extent(cause: &Cause, expected_ns: u64, latency_ns: u64) -> String {
+    let Some(part) = cause.share.filter(|part| *part > 0.0) else { return String::new() };
+    let time = (part * latency_ns as f64).round() as u64;
+    let early = cause.from_ns.map_or(0, |from| expected_ns.saturating_sub(from));
+    let early =
+        if cause.kind == CauseKind::IrqsOff || cause.kind == CauseKind::PreemptOff { early } else { 0 };
+    if early == 0 {
+        return format!(" for {} ({} of the latency)", nanoseconds(time), share(part));
+    }
+    let (all, felt) = (nanoseconds(time + early), nanoseconds(time));
+    format!(" for {all}, {felt} of it in the latency ({})", share(part))
+}
+
+/// `gf100_mc_intr_unarm <- nvkm_mc_intr_unarm <- nvkm_pci_intr`; `None` without callers.
+pub(crate) fn chain(cause: &Cause) -> Option<String> {
+    let function = cause.function.as_ref().filter(|_| !cause.callers.is_empty())?;
+    Some(std::iter::once(function).chain(&cause.callers).cloned().collect::<Vec<_>>().join(" <- "))
+}
+
+/// A contributor: `the handler of local timer ran: 24.0 us (21.4 %)`.
+pub(crate) fn contributor(cause: &Cause, spike: &ExplainedSpike) -> String {
+    let part = cause.share.unwrap_or(0.0);
+    let time = (part * spike.latency_ns as f64).round() as u64;
+    format!("{}: {} ({})", cause.sentence(), nanoseconds(time), share(part))
+}
+
+/// How sure it is, by which evidence where there are several, and why not more: `confidence 0.75: …`.
+pub(crate) fn confidence(cause: &Cause) -> Option<String> {
+    let confidence = cause.confidence?;
+    let sources: Vec<&str> = cause.sources.iter().map(|source| source.describe()).collect();
+    let from =
+        if sources.is_empty() { String::new() } else { format!(" by the {}", sources.join(" and the ")) };
+    Some(format!("confidence {confidence:.2}{from}: {}", cause.evidence.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_began_before_the_task_was_due_is_told_from_what_it_felt() {
+        let off = |from| Cause { share: Some(0.5), from_ns: Some(from), ..Cause::new(CauseKind::IrqsOff) };
+        assert_eq!(extent(&off(1_000), 1_000, 1_000), " for 500 ns (50.0 % of the latency)");
+        assert_eq!(extent(&off(400), 1_000, 1_000), " for 1.10 us, 500 ns of it in the latency (50.0 %)");
+    }
+
+    #[test]
+    fn the_culprit_stands_in_the_sentence() {
+        let mut cause = Cause::new(CauseKind::IrqsOff);
+        cause.actor = Some("irq/45-nvkm".into());
+        cause.pid = Some(489);
+        cause.function = Some("gf100_mc_intr_unarm".into());
+        assert_eq!(cause.sentence(), "irq/45-nvkm (thread 489) kept interrupts off in gf100_mc_intr_unarm");
+        assert_eq!(chain(&cause), None);
+        cause.callers = vec!["nvkm_mc_intr_unarm".into(), "nvkm_pci_intr".into()];
+        assert_eq!(chain(&cause).unwrap(), "gf100_mc_intr_unarm <- nvkm_mc_intr_unarm <- nvkm_pci_intr");
+    }
+}

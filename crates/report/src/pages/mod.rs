@@ -1,0 +1,70 @@
+//! The reports: which head and sections each has.
+
+mod check;
+mod cpus;
+pub(crate) mod explain;
+pub(crate) mod finding;
+mod histograms;
+mod recording;
+mod tracing;
+
+pub use check::check;
+pub use cpus::cpus;
+pub use explain::explain;
+pub use histograms::histograms;
+pub use recording::recording;
+pub use tracing::tracing;
+
+use crate::ReportError;
+use crate::section::{Item, Page, Section};
+use crate::sections;
+use crate::words;
+use whylate_core::result::{MeasureResult, ProbeResult, RunResult};
+use whylate_core::{Facts, Warning};
+
+/// The report of a run.
+///
+/// # Errors
+/// [`ReportError::NoSamples`] when no probe has a sample.
+pub fn run(run: &RunResult) -> Result<Page, ReportError> {
+    let page = sections::head::page(run);
+    if !run.cells.iter().flat_map(|cell| &cell.probes).any(ProbeResult::has_data) {
+        return Err(ReportError::NoSamples { reasons: page.failures });
+    }
+    Ok(Page { sections: sections::of_run(run), ..page })
+}
+
+/// The report of `whylate measure`: one line per CPU, a histogram of each, and causes.
+///
+/// # Errors
+/// [`ReportError::NoSamples`] when no CPU has a sample.
+pub fn measure(measure: &MeasureResult) -> Result<Page, ReportError> {
+    require_samples(&measure.probe, &measure.warnings)?;
+    let cpus = measure.probe.cpus.iter().map(|cpu| cpu.cpu).collect();
+    Ok(Page {
+        origin: format!("whylate measure {}", measure.probe.probe),
+        about: vec![words::machine(&measure.facts, &cpus)],
+        sections: sections::of_measure(measure),
+        ..Page::default()
+    })
+}
+
+/// Warnings alone, without their remedies: what stands before a measurement.
+pub fn warnings(warnings: &[Warning]) -> Page {
+    let line = |warning: &Warning| Item::from(format!("{}: {}", warning.code, warning.text));
+    let lines: Vec<Item> = warnings.iter().map(line).collect();
+    Page { sections: vec![Section::new("warnings", "").with(lines)], ..Page::default() }
+}
+
+fn require_samples(probe: &ProbeResult, warnings: &[Warning]) -> Result<(), ReportError> {
+    if probe.cpus.iter().any(|cpu| cpu.samples > 0) {
+        return Ok(());
+    }
+    Err(ReportError::NoSamples { reasons: warnings.iter().map(|warning| warning.text.clone()).collect() })
+}
+
+/// Host, kernel and processor, as far as they are known.
+fn host(facts: &Facts) -> Vec<String> {
+    let parts = [&facts.host, &facts.kernel.release, &facts.processor.model];
+    parts.into_iter().filter(|part| !part.is_empty()).cloned().collect()
+}

@@ -1,0 +1,30 @@
+//! What the kernel tells, one line for each thing, with what is lost where it does not.
+
+use super::host;
+use crate::section::{Block, Item, Page, Section, Tone};
+use whylate_core::result::{TracingFacility, TracingResult};
+
+/// The report of `whylate check --tracing`.
+pub fn tracing(result: &TracingResult) -> Page {
+    let item = |facility: &TracingFacility| {
+        let (label, tone) = if facility.works { ("works", Tone::Good) } else { ("missing", Tone::Warn) };
+        let reason = facility.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let below = [("effect", &facility.effect), ("fix", &facility.fix)];
+        Item {
+            tone,
+            label,
+            text: format!("{}{reason}", facility.name).into(),
+            below: below.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect(),
+            ..Item::default()
+        }
+    };
+    let working = result.facilities.iter().filter(|facility| facility.works).count();
+    let note = format!("{working} of {} work; each was tried just now.", result.facilities.len());
+    let items: Vec<Item> = result.facilities.iter().map(item).collect();
+    Page {
+        origin: "whylate check --tracing".to_owned(),
+        about: vec![host(&result.facts)],
+        sections: vec![Section::new("facilities", "").with(items).with(Block::Note(note.into()))],
+        ..Page::default()
+    }
+}

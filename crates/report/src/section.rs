@@ -1,0 +1,350 @@
+//! What a report is made of: a page of sections, a section of blocks. Sections are made once, from a result, and drawn
+//! by each writer; only the writers know of widths, colours, Markdown and HTML, and only they escape.
+
+use crate::charts::Chart;
+use whylate_core::Warning;
+use whylate_core::result::{CauseKind, TimelineSegment};
+
+/// A report: what stands above everything, and the sections.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// What was done: `whylate run on bench, 2026-11-21`.
+    pub(crate) origin: String,
+    /// The name of the plan, or the finding.
+    pub(crate) title: String,
+    pub(crate) title_tone: Tone,
+    pub(crate) question: Option<String>,
+    /// The machine and the extent of the measurement, in short: lines of parts.
+    pub(crate) about: Vec<Vec<String>>,
+    pub(crate) verdict: Option<Verdict>,
+    /// What went wrong.
+    pub(crate) failures: Vec<String>,
+    pub(crate) sections: Vec<Section>,
+}
+
+/// The answer in a word, and its reason.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) word: &'static str,
+    pub(crate) reason: String,
+    pub(crate) tone: Tone,
+}
+
+/// What something means for the reader. Words say the same: colour is never the only sign.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tone {
+    #[default]
+    Plain,
+    Good,
+    Bad,
+    Warn,
+    /// Less important than the rest.
+    Soft,
+}
+
+/// Where there is room for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Depth {
+    /// A page that is read from its top begins with it.
+    Lead,
+    #[default]
+    Main,
+    /// Markdown folds it away, HTML too where it is a part of a section.
+    Folded,
+    /// The terminal has this line in its place, Markdown folds it under this line.
+    Brief(String),
+    /// As `Folded`, and the terminal leaves it out.
+    Detail,
+}
+
+/// A part of a report with a heading.
+#[derive(Debug, Default)]
+pub(crate) struct Section {
+    /// Its anchor in HTML.
+    pub(crate) id: &'static str,
+    /// Without a title, its blocks follow what is above.
+    pub(crate) title: String,
+    /// What the title means, in half a sentence.
+    pub(crate) meaning: &'static str,
+    pub(crate) depth: Depth,
+    pub(crate) blocks: Vec<Block>,
+}
+
+impl Section {
+    pub(crate) fn new(id: &'static str, title: impl Into<String>) -> Self {
+        Self { id, title: title.into(), ..Self::default() }
+    }
+
+    pub(crate) fn meaning(self, meaning: &'static str) -> Self {
+        Self { meaning, ..self }
+    }
+
+    pub(crate) fn depth(self, depth: Depth) -> Self {
+        Self { depth, ..self }
+    }
+
+    /// With this block, if it holds anything.
+    pub(crate) fn with(mut self, block: impl Into<Block>) -> Self {
+        let block = block.into();
+        let is_empty = match &block {
+            Block::List(items) => items.is_empty(),
+            Block::Warnings(warnings) => warnings.is_empty(),
+            Block::Pairs(pairs) => pairs.is_empty(),
+            Block::Table(table) => table.rows.is_empty(),
+            Block::Charts(charts) => charts.is_empty(),
+            Block::Lines(lines) => lines.is_empty(),
+            Block::Part(part) => part.blocks.is_empty(),
+            Block::Text(..) | Block::Note(_) | Block::Bars(_) | Block::Timeline(_) => false,
+        };
+        if !is_empty {
+            self.blocks.push(block);
+        }
+        self
+    }
+
+    /// With all of these.
+    pub(crate) fn with_all<B: Into<Block>>(self, blocks: impl IntoIterator<Item = B>) -> Self {
+        blocks.into_iter().fold(self, Self::with)
+    }
+
+    /// Nothing where there is nothing to say.
+    pub(crate) fn unless_empty(self) -> Option<Self> {
+        (!self.blocks.is_empty()).then_some(self)
+    }
+}
+
+/// What a section is made of.
+#[derive(Debug)]
+pub(crate) enum Block {
+    /// A paragraph.
+    Text(Text, Tone),
+    /// A small paragraph about what is above it.
+    Note(Text),
+    List(Vec<Item>),
+    Warnings(Vec<Warning>),
+    /// Names and values.
+    Pairs(Vec<(String, String)>),
+    Table(Table),
+    /// Pictures of what tables say in figures: in HTML alone.
+    Charts(Vec<Chart>),
+    /// Histograms as text: a label and `(lower edge in ns, count)`, on one axis.
+    Bars(Vec<(String, Vec<(u64, u64)>)>),
+    Timeline(Timeline),
+    /// Lines that stay as they are.
+    Lines(Vec<String>),
+    Part(Section),
+}
+
+macro_rules! block_from {
+    ($($from:ty => $variant:ident),*) => {
+        $(impl From<$from> for Block {
+            fn from(content: $from) -> Self {
+                Self::$variant(content)
+            }
+        })*
+    };
+}
+block_from!(Vec<Item> => List, Table => Table, Timeline => Timeline, Section => Part, Vec<Chart> => Charts);
+
+/// A list of sentences.
+pub(crate) fn sentences(all: impl IntoIterator<Item = String>) -> Vec<Item> {
+    all.into_iter().map(Item::from).collect()
+}
+
+/// One point of a list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Item {
+    pub(crate) tone: Tone,
+    /// What HTML draws in front of it.
+    pub(crate) symbol: &'static str,
+    /// A word in a column of its own.
+    pub(crate) label: &'static str,
+    pub(crate) text: Text,
+    /// What belongs to it: names and texts.
+    pub(crate) below: Vec<(&'static str, String)>,
+}
+
+/// Whatever is text can be an item or a cell.
+macro_rules! from_texts {
+    ($($from:ty),*) => {
+        $(impl From<$from> for Item {
+            fn from(text: $from) -> Self {
+                Self { text: text.into(), ..Self::default() }
+            }
+        }
+        impl From<$from> for Cell {
+            fn from(text: $from) -> Self {
+                Self { text: Some(text.into()), ..Self::default() }
+            }
+        })*
+    };
+}
+from_texts!(String, &str, Text);
+
+/// Words, and what they are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Text(pub(crate) Vec<Span>);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Span {
+    Plain(String),
+    /// A name, command or path.
+    Code(String),
+    /// The colour that stands for a kind on a timeline.
+    Swatch(Option<CauseKind>),
+}
+
+impl<T: Into<String>> From<T> for Text {
+    fn from(text: T) -> Self {
+        Self(vec![Span::Plain(text.into())])
+    }
+}
+
+impl Text {
+    pub(crate) fn code(text: impl Into<String>) -> Self {
+        Self::default().and(Span::Code(text.into()))
+    }
+
+    pub(crate) fn and(mut self, span: Span) -> Self {
+        self.0.push(span);
+        self
+    }
+
+    pub(crate) fn and_plain(self, text: impl Into<String>) -> Self {
+        self.and(Span::Plain(text.into()))
+    }
+
+    /// The words alone.
+    pub(crate) fn words(&self) -> String {
+        let word = |span: &Span| match span {
+            Span::Plain(text) | Span::Code(text) => text.clone(),
+            Span::Swatch(_) => String::new(),
+        };
+        self.0.iter().map(word).collect()
+    }
+}
+
+/// Rows under titles. Where the terminal has no room for all columns, it leaves out the least important ones and names
+/// them, or folds them into a second table; where not even the important ones fit, each row becomes a sentence.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Row>,
+    /// Columns without room make a second table, which begins with the first column.
+    pub(crate) folds: bool,
+}
+
+/// The importance of a column that is never left out.
+pub(crate) const ALWAYS: u8 = 9;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) title: String,
+    /// Figures stand to the right, texts to the left.
+    pub(crate) is_text: bool,
+    /// What is lost without it, up to [`ALWAYS`]; a narrow HTML page leaves out those with 0.
+    pub(crate) importance: u8,
+    /// Its texts may be broken into lines.
+    pub(crate) wraps: bool,
+    /// What has to be known to read it.
+    pub(crate) note: &'static str,
+}
+
+impl Column {
+    pub(crate) fn text(title: impl Into<String>) -> Self {
+        Self { is_text: true, ..Self::number(title) }
+    }
+
+    pub(crate) fn number(title: impl Into<String>) -> Self {
+        Self { title: title.into(), is_text: false, importance: ALWAYS, wraps: false, note: "" }
+    }
+
+    pub(crate) fn wraps(self) -> Self {
+        Self { wraps: true, ..self }
+    }
+
+    pub(crate) fn importance(self, importance: u8) -> Self {
+        Self { importance, ..self }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    /// Belongs to the row before it, and says nothing where a cell is missing.
+    pub(crate) is_part: bool,
+    pub(crate) tone: Tone,
+    pub(crate) cells: Vec<Cell>,
+}
+
+impl Row {
+    pub(crate) fn of<C: Into<Cell>>(cells: impl IntoIterator<Item = C>) -> Self {
+        Self { cells: cells.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// The first cell that holds anything: the name of a part.
+    pub(crate) fn first(&self) -> Option<usize> {
+        self.cells.iter().position(|cell| cell.text.is_some())
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    /// `None` where there is no figure.
+    pub(crate) text: Option<Text>,
+    pub(crate) tone: Tone,
+    /// Small lines below it.
+    pub(crate) below: Vec<String>,
+}
+
+impl From<Option<String>> for Cell {
+    fn from(text: Option<String>) -> Self {
+        Self { text: text.map(Text::from), ..Self::default() }
+    }
+}
+
+impl Table {
+    pub(crate) fn new(columns: Vec<Column>, rows: Vec<Row>) -> Self {
+        Self { columns, rows, folds: false }
+    }
+
+    /// Whether a column holds anything.
+    pub(crate) fn uses(&self, column: usize) -> bool {
+        self.rows.iter().any(|row| row.cells.get(column).is_some_and(|cell| cell.text.is_some()))
+    }
+
+    /// The columns that hold anything.
+    pub(crate) fn used(&self) -> Vec<usize> {
+        (0..self.columns.len()).filter(|column| self.uses(*column)).collect()
+    }
+}
+
+/// The notes of columns, each once.
+pub(crate) fn different(notes: impl Iterator<Item = &'static str>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for note in notes.filter(|note| !note.is_empty()) {
+        if !all.iter().any(|known| known == note) {
+            all.push(note.to_owned());
+        }
+    }
+    all
+}
+
+/// What happened between two moments, on which CPU; moments count from the first one.
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    pub(crate) length_ns: u64,
+    pub(crate) segments: Vec<TimelineSegment>,
+}
+
+impl Timeline {
+    /// The CPUs, ascending.
+    pub(crate) fn cpus(&self) -> Vec<whylate_core::CpuId> {
+        let cpus: std::collections::BTreeSet<_> = self.segments.iter().map(|segment| segment.cpu).collect();
+        cpus.into_iter().collect()
+    }
+
+    /// The share of the time.
+    pub(crate) fn share(&self, time_ns: u64) -> f64 {
+        time_ns as f64 / self.length_ns.max(1) as f64
+    }
+}

@@ -1,0 +1,215 @@
+//! The figures: for each probe a table with a line per cell and CPU, and its charts.
+
+use crate::charts;
+use crate::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
+use crate::section::{ALWAYS, Block, Cell, Column, Row, Section, Table, Tone};
+use crate::words::{cell_probe, probe_meaning, probe_names};
+use whylate_core::plan::Samples;
+use whylate_core::record::InterruptRecord;
+use whylate_core::result::{
+    CellResult, CpuResult, MeasureResult, PartResult, ProbeResult, Quantiles, RateResult, RunResult,
+};
+use whylate_core::{CpuId, Nanos, SeriesName};
+
+/// What corrected figures are.
+const CORRECTED_NOTE: &str = "Lines marked corrected count each missed period as late as it would have been \
+    (coordinated omission undone); the others are as recorded: a task that is still late when its next period begins \
+    misses that period and records nothing for it.";
+/// Why some columns are the same for every probe of a cell.
+const WHOLE_CELL_NOTE: &str = "Steal and interrupts are of the whole cell: all its probes and repeats.";
+
+/// What a line is of.
+struct Line<'r> {
+    cell: Option<&'r CellResult>,
+    rates: &'r [RateResult],
+    cpu: &'r CpuResult,
+    of: Of<'r>,
+}
+
+/// What the figures of a line are.
+#[derive(Clone, Copy)]
+enum Of<'r> {
+    /// As recorded.
+    Recorded,
+    /// Coordinated omission undone.
+    Corrected(&'r Quantiles),
+    /// A part of the samples of the line before.
+    Part(&'r PartResult),
+}
+
+impl<'r> Line<'r> {
+    fn quantiles(&self) -> Option<&'r Quantiles> {
+        match self.of {
+            Of::Recorded => self.cpu.quantiles.as_ref(),
+            Of::Corrected(figures) => Some(figures),
+            Of::Part(part) => part.quantiles.as_ref(),
+        }
+    }
+
+    fn time(&self, figure: fn(&Quantiles) -> u64) -> Option<String> {
+        self.quantiles().map(|figures| nanoseconds(figure(figures)))
+    }
+
+    /// The CPU's result, of a line of recorded figures.
+    fn recorded(&self) -> Option<&'r CpuResult> {
+        matches!(self.of, Of::Recorded).then_some(self.cpu)
+    }
+
+    fn row(&self, limit: Option<Nanos>) -> Row {
+        let is_over = match (self.quantiles(), limit, self.of) {
+            (Some(figures), Some(limit), Of::Recorded | Of::Corrected(_)) => figures.max_ns > limit.0,
+            _ => false,
+        };
+        let cell = |field: &Field| Cell {
+            tone: if field.title == MAX && is_over { Tone::Bad } else { Tone::Plain },
+            ..Cell::from((field.value)(self))
+        };
+        let is_part = !matches!(self.of, Of::Recorded);
+        Row { is_part, cells: FIELDS.iter().map(cell).collect(), tone: Tone::Plain }
+    }
+}
+
+/// A column.
+struct Field {
+    title: &'static str,
+    importance: u8,
+    value: fn(&Line<'_>) -> Option<String>,
+}
+
+const fn field(title: &'static str, importance: u8, value: fn(&Line<'_>) -> Option<String>) -> Field {
+    Field { title, importance, value }
+}
+
+const CELL: &str = "cell";
+/// The method of a round trip, what interrupts in a dispatch, or a part of either.
+const SERIES: &str = "source";
+const MAX: &str = "max";
+/// Missed periods of `timer`, gaps of `stall`.
+const MISSED: &str = "missed";
+/// Columns that say something of the whole cell, not of one probe.
+const OF_WHOLE_CELL: [&str; 2] = ["steal", "interrupts"];
+
+/// From left to right.
+static FIELDS: [Field; 17] = [
+    field(CELL, ALWAYS, |line| match line.of {
+        Of::Recorded => line.cell.map(|cell| cell.name.clone()),
+        Of::Corrected(_) => Some("corrected".to_owned()),
+        Of::Part(_) => None,
+    }),
+    field(SERIES, ALWAYS, |line| match line.of {
+        Of::Recorded => line.cpu.series.clone(),
+        Of::Corrected(_) => None,
+        Of::Part(part) => Some(part.part.clone()),
+    }),
+    field("CPU", ALWAYS, |line| {
+        let cpu = line.recorded()?;
+        Some(cpu.peer_cpu.map_or(cpu.cpu.to_string(), |peer| format!("{}->{peer}", cpu.cpu)))
+    }),
+    field("samples", 6, |line| match line.of {
+        Of::Recorded => Some(count(line.cpu.samples)),
+        Of::Corrected(_) => None,
+        Of::Part(part) => Some(count(part.samples)),
+    }),
+    field("min", 5, |line| line.time(|figures| figures.min_ns)),
+    field("mean", 0, |line| line.quantiles().map(|figures| nanoseconds_f64(figures.mean_ns))),
+    field("median", ALWAYS, |line| line.time(|figures| figures.p50_ns)),
+    field("p99", ALWAYS, |line| line.time(|figures| figures.p99_ns)),
+    field("p99.9", 8, |line| line.time(|figures| figures.p999_ns)),
+    field("p99.99", 0, |line| line.time(|figures| figures.p9999_ns)),
+    field(MAX, ALWAYS, |line| line.time(|figures| figures.max_ns)),
+    field("median cycles", 8, |line| line.recorded()?.cycles.as_ref().map(|cycles| count(cycles.p50))),
+    field(MISSED, 7, |line| line.recorded().and_then(|cpu| cpu.overruns.or(cpu.gaps)).map(count)),
+    field("lost", 1, |line| line.recorded()?.lost_share.map(share)),
+    field("load rate", 4, |line| line.recorded().and_then(|_| load_rates(line.rates))),
+    field("steal", 3, |line| line.recorded().and(line.cell)?.steal_ns.map(nanoseconds)),
+    field("interrupts", 2, |line| hard_interrupts(line.recorded().and(line.cell)?, line.cpu.cpu).map(count)),
+];
+
+/// The figures of a run, probe by probe, cells in the plan's order.
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    let probes = probe_names(run);
+    let is_noted = |index: usize| index > 0 && index + 1 == probes.len();
+    let parts: Vec<Section> = probes
+        .iter()
+        .enumerate()
+        .map(|(index, probe)| {
+            let results = run.cells.iter().filter_map(|cell| Some((cell, cell_probe(cell, probe)?)));
+            let lines = results.flat_map(|(cell, result)| {
+                result.cpus.iter().flat_map(|cpu| lines(Some(cell), &result.rates, cpu))
+            });
+            let rows = lines.map(|line| line.row(run.plan.limit)).collect();
+            group(probe, CELL, is_noted(index), rows).with(charts::of_probe(run, probe))
+        })
+        .collect();
+    let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
+    section(parts, cpus)
+}
+
+/// The figures of one measurement.
+pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
+    of_result(&measure.probe)
+}
+
+/// One line per CPU; the first column is used only where there are corrected figures.
+pub(crate) fn of_result(probe: &ProbeResult) -> Vec<Section> {
+    let all = probe.cpus.iter().flat_map(|cpu| lines(None, &[], cpu));
+    let mut rows: Vec<Row> = all.map(|line| line.row(None)).collect();
+    if probe.cpus.iter().any(|cpu| corrected(cpu).is_some()) {
+        let recorded = rows.iter_mut().filter(|row| !row.is_part);
+        recorded.filter_map(|row| row.cells.first_mut()).for_each(|cell| *cell = "recorded".into());
+    }
+    section(vec![group(&probe.probe, "figures", false, rows)], probe.cpus.iter())
+}
+
+fn section<'r>(parts: Vec<Section>, mut cpus: impl Iterator<Item = &'r CpuResult>) -> Vec<Section> {
+    let note = cpus.any(|cpu| corrected(cpu).is_some()).then(|| Block::Note(CORRECTED_NOTE.into()));
+    vec![Section::new("figures", "").with_all(parts).with_all(note)]
+}
+
+/// The table of a probe; `first` stands above the first column. The last one of several has the notes.
+fn group(probe: &str, first: &'static str, is_noted: bool, rows: Vec<Row>) -> Section {
+    let facts = SeriesName::of(probe).facts();
+    let column = |field: &Field| {
+        let title = match (field.title, facts) {
+            (CELL, _) => first,
+            (SERIES, Some(facts)) => facts.series_title,
+            (MISSED, Some(facts)) if facts.samples == Samples::Gap => "gaps",
+            (title, _) => title,
+        };
+        let is_noted = is_noted && OF_WHOLE_CELL.contains(&title);
+        Column {
+            is_text: matches!(field.title, CELL | SERIES),
+            note: if is_noted { WHOLE_CELL_NOTE } else { "" },
+            ..Column::number(title).importance(field.importance)
+        }
+    };
+    let table = Table::new(FIELDS.iter().map(column).collect(), rows);
+    Section::new("", probe).meaning(probe_meaning(probe)).with(table)
+}
+
+/// The corrected figures; without missed periods they are the recorded ones.
+fn corrected(cpu: &CpuResult) -> Option<&Quantiles> {
+    cpu.corrected.as_ref().filter(|_| cpu.overruns.is_some_and(|missed| missed > 0))
+}
+
+/// As recorded, as corrected, and the parts.
+fn lines<'r>(cell: Option<&'r CellResult>, rates: &'r [RateResult], cpu: &'r CpuResult) -> Vec<Line<'r>> {
+    let of = std::iter::once(Of::Recorded)
+        .chain(corrected(cpu).map(Of::Corrected))
+        .chain(cpu.parts.iter().map(Of::Part));
+    of.map(|of| Line { cell, rates, cpu, of }).collect()
+}
+
+/// What every load of the cell achieved while the probe ran; `None` without a load that has a rate.
+fn load_rates(rates: &[RateResult]) -> Option<String> {
+    let rates: Vec<String> = rates.iter().map(|load| rate(load.mean, &load.unit)).collect();
+    (!rates.is_empty()).then(|| rates.join(" + "))
+}
+
+/// Interrupts that one CPU handled in the cell, softirqs left out; `None` where none was counted.
+fn hard_interrupts(cell: &CellResult, cpu: CpuId) -> Option<u64> {
+    let is_hard = |record: &&InterruptRecord| record.cpu == cpu && !super::interrupts::is_softirq(record);
+    let mut counts = cell.interrupts.iter().filter(is_hard);
+    let first = counts.next()?.count;
+    Some(counts.fold(first, |sum, record| sum.saturating_add(record.count)))
+}

@@ -1,0 +1,70 @@
+//! What stands above everything: the plan, its question, the verdict, the machine, and what went wrong.
+
+use crate::section::{Page, Tone, Verdict};
+use crate::words;
+use whylate_core::result::{RunResult, RunState, Verdict as Outcome};
+
+/// The page of a run, with its head and no sections.
+pub(crate) fn page(run: &RunResult) -> Page {
+    let (word, tone) = match run.verdict {
+        Outcome::Pass => ("PASS", Tone::Good),
+        Outcome::Fail => ("FAIL", Tone::Bad),
+        Outcome::NoLimit => ("NO LIMIT", Tone::Plain),
+        Outcome::Incomplete => ("INCOMPLETE", Tone::Warn),
+    };
+    let host = if run.facts.host.is_empty() { String::new() } else { format!(" on {}", run.facts.host) };
+    Page {
+        origin: format!("whylate run{host}, {}", run.started_at),
+        title: run.plan.name.clone(),
+        question: run.plan.question.clone(),
+        about: vec![
+            words::machine(&run.facts, &words::measured_cpus(run)),
+            vec![format!("{}, started {}", extent(run), run.started_at)],
+        ],
+        verdict: Some(Verdict { word, reason: run.verdict_reason.clone(), tone }),
+        failures: failures(run),
+        ..Page::default()
+    }
+}
+
+/// How long and how often: `4 repeats of 60 s per probe and cell, limit 100 us`.
+pub(crate) fn extent(run: &RunResult) -> String {
+    let plan = &run.plan;
+    let repeats = match plan.repeats {
+        1 => "1 repeat".to_owned(),
+        repeats => format!("{repeats} repeats"),
+    };
+    let limit = match plan.limit {
+        Some(limit) => format!("limit {}", limit),
+        None => "no limit".to_owned(),
+    };
+    format!("{repeats} of {} per probe and cell, {limit}", plan.duration)
+}
+
+/// What went wrong: the run's end, cells that were skipped, repeats that failed, settings that were not restored.
+pub(crate) fn failures(run: &RunResult) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let why = run.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+    match run.state {
+        RunState::Complete if run.error.is_none() => {}
+        RunState::Complete => sentences.push(format!("the run reported an error{why}")),
+        RunState::Interrupted => sentences.push(format!("the run was interrupted{why}")),
+        RunState::Running => {
+            sentences.push(format!("the run has no end: it is still going on, or was killed{why}"));
+        }
+    }
+    if run.restored == Some(false) {
+        sentences.push("the machine's settings after the run are not those before it".to_owned());
+    }
+    for cell in &run.cells {
+        if let Some(reason) = &cell.skipped {
+            sentences.push(format!("{} was skipped: {reason}", cell.name));
+        }
+        for repeat in &cell.repeats {
+            if let Some(error) = &repeat.error {
+                sentences.push(format!("repeat {} of {} is not complete: {error}", repeat.repeat, cell.name));
+            }
+        }
+    }
+    sentences
+}

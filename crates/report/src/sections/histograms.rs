@@ -1,0 +1,13 @@
+//! A small histogram of each CPU, for who measures at a terminal.
+
+use crate::section::{Block, Section};
+use whylate_core::result::{CpuResult, MeasureResult};
+
+pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
+    let label = |cpu: &CpuResult| match (&cpu.series, cpu.peer_cpu) {
+        (Some(series), Some(_)) => series.clone(),
+        _ => format!("CPU {}", cpu.cpu),
+    };
+    let bars = measure.probe.cpus.iter().map(|cpu| (label(cpu), cpu.histogram.clone())).collect();
+    vec![Section::new("histograms", "").with(Block::Bars(bars))]
+}

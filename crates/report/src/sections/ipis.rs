@@ -1,0 +1,98 @@
+//! Interrupts from other CPUs, by interrupted CPU, function and who asked for it.
+
+use crate::figure::count;
+use crate::section::{Block, Cell, Column, Depth, Row, Section, Table};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::CpuId;
+use whylate_core::record::IpiRecord;
+use whylate_core::result::{CellResult, MeasureResult, RunResult};
+
+/// So many ways in which CPUs are interrupted are told.
+const LINES_MAX: usize = 16;
+/// So many threads that sent one are named.
+const SENDERS_MAX: usize = 3;
+
+/// Of the cells that were not skipped: in the others nothing was counted.
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    let ran = run.cells.iter().filter(|cell| cell.skipped.is_none());
+    section(&ran.map(|cell: &CellResult| (cell.name.as_str(), cell.ipis.as_slice())).collect::<Vec<_>>())
+}
+
+pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
+    section(&[("times", &measure.ipis)])
+}
+
+/// The most frequent ways, CPU by CPU, with a count for each cell.
+fn section(cells: &[(&str, &[IpiRecord])]) -> Vec<Section> {
+    let mut ways: Vec<(Way<'_>, Sent)> = ways(cells).into_iter().collect();
+    let most = |(_, (_, counts)): &(Way<'_>, Sent)| Reverse(counts.iter().copied().max());
+    let left_out = ways.len().saturating_sub(LINES_MAX);
+    ways.sort_by_key(most);
+    ways.truncate(LINES_MAX);
+    ways.sort_by_key(|way| (way.0.0, most(way)));
+    let mut columns = vec![Column::number("CPU")];
+    columns.extend(["function", "asked for by", "sent by"].map(Column::text));
+    columns.extend(cells.iter().map(|(cell, _)| Column::number(*cell)));
+    let note = (left_out > 0).then(|| Block::Note(format!("{left_out} rarer ones are left out.").into()));
+    let section = Section::new("ipis", "Interrupts from other CPUs").depth(Depth::Folded);
+    let section = section.with(Table::new(columns, ways.iter().map(row).collect())).with_all(note);
+    section.unless_empty().into_iter().collect()
+}
+
+/// A CPU, the function that runs there, and who had it called.
+type Way<'a> = (CpuId, &'a str, &'a str);
+/// The threads that sent it, and how often in each of the cells.
+type Sent = (BTreeSet<String>, Vec<u64>);
+
+fn ways<'a>(cells: &[(&str, &'a [IpiRecord])]) -> BTreeMap<Way<'a>, Sent> {
+    let mut ways = BTreeMap::<Way<'_>, Sent>::new();
+    for (index, (_, records)) in cells.iter().enumerate() {
+        for record in *records {
+            let caller = record.caller.as_deref().unwrap_or_default();
+            let key = (record.cpu, record.function.as_str(), caller);
+            let fresh = || (BTreeSet::new(), vec![0; cells.len()]);
+            let (senders, counts) = ways.entry(key).or_insert_with(fresh);
+            senders.extend(record.from_task.clone());
+            counts[index] += record.count;
+        }
+    }
+    ways
+}
+
+fn row(((cpu, function, caller), (senders, counts)): &(Way<'_>, Sent)) -> Row {
+    let named: Vec<&str> = senders.iter().take(SENDERS_MAX).map(String::as_str).collect();
+    let more = senders.len().saturating_sub(SENDERS_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let senders = format!("{}{more}", named.join(", "));
+    // Where the kernel does not tell, there is nothing.
+    let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let texts = [Some(cpu.to_string()), known(function), known(caller), known(&senders)].map(Cell::from);
+    Row::of(texts.into_iter().chain(counts.iter().map(|number| count(*number).into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::Style;
+
+    #[test]
+    fn senders_of_one_function_are_one_line() {
+        let record = |task: &str, count| IpiRecord {
+            cpu: CpuId(1),
+            function: "do_flush_tlb_all".to_owned(),
+            caller: Some("flush_tlb_all".to_owned()),
+            from_task: Some(task.to_owned()),
+            count,
+            ..IpiRecord::default()
+        };
+        let (idle, load) = (vec![record("a", 2)], vec![record("a", 300), record("b", 1_000)]);
+        let cell = |name: &str, ipis| CellResult { name: name.to_owned(), ipis, ..CellResult::default() };
+        let cells = [cell("idle", idle), cell("tlb", load)];
+        let cells: Vec<_> = cells.iter().map(|cell| (cell.name.as_str(), cell.ipis.as_slice())).collect();
+        let page = crate::section::Page { sections: section(&cells), ..Default::default() };
+        let text = page.terminal(Style::default());
+        let expected = "  1  do_flush_tlb_all  flush_tlb_all  a, b        2  1,300";
+        assert!(text.lines().any(|line| line == expected), "{text}");
+    }
+}

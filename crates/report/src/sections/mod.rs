@@ -1,0 +1,60 @@
+//! The sections of a report: one function each, from a result to data. To add one: its file, and its line below.
+
+mod causes;
+mod comparisons;
+mod dispatch;
+pub(crate) mod figures;
+pub(crate) mod head;
+mod histograms;
+mod interrupts;
+mod ipis;
+mod machine;
+mod noise;
+mod rates;
+mod reading;
+pub(crate) mod records;
+mod spikes;
+mod traces;
+pub(crate) mod warnings;
+
+use crate::section::Section;
+use whylate_core::result::{MeasureResult, RunResult};
+
+/// What the report of a run has, in this order.
+const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
+    figures::of_run,
+    dispatch::of_run,
+    reading::of_run,
+    comparisons::of_run,
+    spikes::of_run,
+    traces::of_run,
+    causes::of_run,
+    ipis::of_run,
+    interrupts::of_run,
+    rates::of_run,
+    records::of_run,
+    noise::of_run,
+    warnings::of_run,
+    machine::of_run,
+];
+
+/// What the report of one measurement has, in this order.
+const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
+    figures::of_measure,
+    histograms::of_measure,
+    dispatch::of_measure,
+    spikes::of_measure,
+    causes::of_measure,
+    ipis::of_measure,
+    warnings::of_measure,
+];
+
+/// The sections of a run.
+pub(crate) fn of_run(run: &RunResult) -> Vec<Section> {
+    RUN.iter().flat_map(|section| section(run)).collect()
+}
+
+/// The sections of one measurement.
+pub(crate) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
+    MEASURE.iter().flat_map(|section| section(measure)).collect()
+}

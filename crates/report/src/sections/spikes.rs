@@ -1,0 +1,128 @@
+//! The largest spikes: a sentence for each probe, and a table.
+
+use crate::charts::Clock;
+use crate::figure::{count, nanoseconds};
+use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
+use crate::words::{cause, cause_and_share, probe_names};
+use whylate_core::SeriesName;
+use whylate_core::result::{CellResult, MeasureResult, ProbeResult, RunResult, Spike};
+
+/// Rows of the table.
+const SPIKES_MAX: usize = 20;
+/// So many other contributors of a spike are named.
+const ALSO_MAX: usize = 3;
+
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    let all = spikes(run);
+    let dropped = dropped_spikes(run.cells.iter().flat_map(|cell| &cell.probes));
+    let lines = sentences(largest_spikes(run, &all).into_iter().chain(dropped));
+    let left_out = all.len().saturating_sub(SPIKES_MAX);
+    let note = match (all.len(), left_out) {
+        (0, _) => "None above the threshold.".to_owned(),
+        (_, 0) => "When: on the time axis of the charts.".to_owned(),
+        _ => {
+            format!("When: on the time axis of the charts. {left_out} smaller ones are in the run directory.")
+        }
+    };
+    let largest = Section::new("largest", "Largest spikes").depth(Depth::Detail);
+    let largest = largest.with(table(run, &all)).with(Block::Note(note.into()));
+    Section::new("spikes", "Spikes").with(lines).unless_empty().into_iter().chain([largest]).collect()
+}
+
+pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
+    let largest = measure.probe.spikes.first().map(|spike| {
+        format!(
+            "largest spike: {} on CPU {}: {}",
+            nanoseconds(spike.latency_ns),
+            spike.cpu,
+            cause(&spike.cause)
+        )
+    });
+    let dropped = dropped_spikes(std::iter::once(&measure.probe)).filter(|_| largest.is_some());
+    Section::new("spikes", "")
+        .with(sentences(largest.into_iter().chain(dropped)))
+        .unless_empty()
+        .into_iter()
+        .collect()
+}
+
+fn table(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Table {
+    let columns = vec![
+        Column::number("latency"),
+        Column::number("when"),
+        Column::text("cell"),
+        Column::text("probe"),
+        Column::number("CPU"),
+        Column::number("repeat"),
+        Column::number("sample"),
+        Column::text("cause").wraps(),
+    ];
+    let clock = Clock::of(run);
+    let rows = all.iter().take(SPIKES_MAX).map(|(cell, spike)| {
+        Row::of::<Cell>([
+            nanoseconds(spike.latency_ns).into(),
+            clock.text(spike.at_ns).into(),
+            cell.name.as_str().into(),
+            spike.probe.clone().into(),
+            spike.cpu.to_string().into(),
+            spike.repeat.map(|repeat| repeat.to_string()).into(),
+            count(spike.sample).into(),
+            Cell { below: evidence(spike), ..cause_and_share(&spike.cause).into() },
+        ])
+    });
+    Table::new(columns, rows.collect())
+}
+
+/// What speaks for the cause, who called its function, and who else contributed.
+fn evidence(spike: &Spike) -> Vec<String> {
+    let mut lines = spike.cause.evidence.clone();
+    if !spike.cause.callers.is_empty() {
+        lines.push(format!("called by {}", spike.cause.callers.join(" < ")));
+    }
+    if !spike.also.is_empty() {
+        let also: Vec<String> = spike.also.iter().take(ALSO_MAX).map(cause_and_share).collect();
+        lines.push(format!("also {}", also.join("; ")));
+    }
+    if let Some(event) = spike.event {
+        lines.push(format!("event {event}: other CPUs were late at the same moment"));
+    }
+    lines
+}
+
+/// All spikes of a run with their cells, largest first.
+fn spikes(run: &RunResult) -> Vec<(&CellResult, &Spike)> {
+    let mut spikes: Vec<(&CellResult, &Spike)> =
+        run.cells.iter().flat_map(|cell| cell.spikes.iter().map(move |spike| (cell, spike))).collect();
+    spikes.sort_by_key(|(_, spike)| std::cmp::Reverse(spike.latency_ns));
+    spikes
+}
+
+/// The largest spike of each probe in one line: `largest timer spike: 2.31 ms in above-l3 on CPU 1, repeat 3:
+/// unattributed`.
+fn largest_spikes(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Vec<String> {
+    let lines = probe_names(run).into_iter().filter_map(|probe| {
+        let name = |spike: &Spike| spike.probe.as_deref().map(|name| SeriesName::of(name).probe.to_owned());
+        let (cell, spike) = all.iter().find(|(_, spike)| name(spike).as_deref() == Some(probe))?;
+        let probe = spike.probe.as_deref().unwrap_or(probe);
+        let repeat = spike.repeat.map(|repeat| format!(", repeat {repeat}")).unwrap_or_default();
+        Some(format!(
+            "largest {probe} spike: {} in {} on CPU {}{repeat}: {}",
+            nanoseconds(spike.latency_ns),
+            cell.name,
+            spike.cpu,
+            cause(&spike.cause),
+        ))
+    });
+    lines.collect()
+}
+
+/// Spike records that were lost because a buffer was full; `None` when there are none.
+fn dropped_spikes<'a>(probes: impl Iterator<Item = &'a ProbeResult>) -> Option<String> {
+    let dropped: u64 = probes.flat_map(|probe| &probe.cpus).map(|cpu| cpu.spikes_dropped).sum();
+    (dropped > 0).then(|| {
+        format!(
+            "{} spike records did not fit their buffer; their latencies are in the figures all the same",
+            count(dropped)
+        )
+    })
+}

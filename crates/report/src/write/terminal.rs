@@ -1,0 +1,274 @@
+//! Reports as text for a terminal.
+//!
+//! Never wider than [`Style::width`] as long as that is at least 60 columns: less important columns are left out, and the
+//! report says which. Everything goes through [`Terminal::line`], which lets no control character pass.
+
+use super::table::{self, Layout, Line};
+use super::{bars, length, plain, timeline, wrap};
+use crate::section::{Block, Depth, Item, Page, Section, Table, Tone, Verdict};
+use whylate_core::Warning;
+
+/// Sentences are not set wider than this, however wide the terminal is: nobody reads lines of 200 columns.
+const TEXT_WIDTH_MAX: usize = 120;
+
+/// How the text shall look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Whether to use ANSI colours.
+    pub color: bool,
+    /// Columns of the terminal.
+    pub width: usize,
+}
+
+impl Default for Style {
+    /// No colours, 120 columns: for a file.
+    fn default() -> Self {
+        Self { color: false, width: 120 }
+    }
+}
+
+pub(super) fn page(page: &Page, style: Style) -> String {
+    let mut out = Terminal { text: String::new(), style, last: Last::Begin, pending: Vec::new() };
+    if !page.title.is_empty() {
+        out.paragraph("", &page.title, 0, bold(page.title_tone));
+    }
+    page.question.iter().for_each(|question| out.paragraph("", question, 0, ""));
+    page.about.iter().for_each(|parts| out.parts(parts));
+    for section in &page.sections {
+        out.section(section, &tables(section));
+        out.notes_of_tables();
+    }
+    if page.verdict.is_some() || !page.failures.is_empty() {
+        out.gap();
+    }
+    page.failures.iter().for_each(|failure| out.paragraph("", failure, 0, codes(Tone::Warn)));
+    page.verdict.iter().for_each(|verdict| out.verdict(verdict));
+    out.text
+}
+
+/// The tables of a section and of its parts: they share their columns.
+fn tables(section: &Section) -> Vec<&Table> {
+    let tables = section.blocks.iter().flat_map(|block| match block {
+        Block::Table(table) => vec![table],
+        Block::Part(part) if is_drawn(part) => tables(part),
+        _ => Vec::new(),
+    });
+    tables.collect()
+}
+
+fn is_drawn(section: &Section) -> bool {
+    !matches!(section.depth, Depth::Brief(_) | Depth::Detail)
+}
+
+/// What was printed last.
+#[derive(Clone, Copy, PartialEq)]
+enum Last {
+    Begin,
+    Heading,
+    Note,
+    List,
+    Other,
+}
+
+struct Terminal {
+    text: String,
+    style: Style,
+    last: Last,
+    /// Notes of the tables above, which stand below the last of them.
+    pending: Vec<String>,
+}
+
+impl Terminal {
+    /// A line of texts, each with the parameters of an ANSI sequence.
+    fn line(&mut self, parts: &Line) {
+        let mut parts: Vec<(String, &str)> =
+            parts.iter().map(|(text, codes)| (plain(text), *codes)).collect();
+        while let Some((mut text, codes)) = parts.pop() {
+            text.truncate(text.trim_end().len());
+            if !text.is_empty() {
+                parts.push((text, codes));
+                break;
+            }
+        }
+        for (text, codes) in parts {
+            if self.style.color && !codes.is_empty() && !text.is_empty() {
+                self.text.push_str(&format!("\u{1b}[{codes}m{text}\u{1b}[0m"));
+            } else {
+                self.text.push_str(&text);
+            }
+        }
+        self.text.push('\n');
+    }
+
+    /// One blank line, unless the text begins here or has one already.
+    fn gap(&mut self) {
+        if !self.text.is_empty() && !self.text.ends_with("\n\n") {
+            self.text.push('\n');
+        }
+    }
+
+    /// A paragraph behind `lead`; lines after the first are indented by `indent`.
+    fn paragraph(&mut self, lead: &str, text: &str, indent: usize, codes: &'static str) {
+        let room = self.style.width.min(TEXT_WIDTH_MAX).saturating_sub(indent.max(length(lead)));
+        for (index, line) in wrap(&plain(text), room).into_iter().enumerate() {
+            let before = if index == 0 { lead.to_owned() } else { " ".repeat(indent) };
+            self.line(&vec![(format!("{before}{line}"), codes)]);
+        }
+    }
+
+    /// Parts joined by middle dots, broken between parts.
+    fn parts(&mut self, parts: &[String]) {
+        let mut line = String::new();
+        for part in parts.iter().map(|part| plain(part)) {
+            if !line.is_empty() && length(&line) + 3 + length(&part) > self.style.width {
+                self.paragraph("", &line, 0, "2");
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push_str(" · ");
+            }
+            line.push_str(&part);
+        }
+        self.paragraph("", &line, 0, "2");
+    }
+
+    fn verdict(&mut self, verdict: &Verdict) {
+        let indent = length(verdict.word) + 2;
+        for (index, line) in
+            wrap(&plain(&verdict.reason), self.style.width.saturating_sub(indent)).into_iter().enumerate()
+        {
+            let word = if index == 0 { verdict.word } else { "" };
+            let gap = " ".repeat(indent - length(word));
+            self.line(&vec![(word.to_owned(), bold(verdict.tone)), (format!("{gap}{line}"), "")]);
+        }
+    }
+
+    fn section(&mut self, section: &Section, shared: &[&Table]) {
+        match &section.depth {
+            Depth::Detail => return,
+            Depth::Brief(line) => return self.block(&Block::List(vec![line.as_str().into()]), &[]),
+            Depth::Lead | Depth::Main | Depth::Folded => self.gap(),
+        }
+        self.last = Last::Begin;
+        if !section.title.is_empty() {
+            let colon = if section.meaning.is_empty() { "" } else { ": " };
+            self.paragraph("", &format!("{}{colon}{}", section.title, section.meaning), 0, "1");
+            self.last = Last::Heading;
+        }
+        section.blocks.iter().for_each(|block| self.block(block, shared));
+    }
+
+    fn block(&mut self, block: &Block, shared: &[&Table]) {
+        let kind = match block {
+            Block::Part(part) => return self.section(part, shared),
+            Block::Charts(_) => return,
+            Block::Note(_) => Last::Note,
+            Block::List(_) | Block::Warnings(_) | Block::Pairs(_) | Block::Text(..) => Last::List,
+            Block::Table(_) | Block::Bars(_) | Block::Timeline(_) | Block::Lines(_) => Last::Other,
+        };
+        if !matches!(block, Block::Table(_)) {
+            self.notes_of_tables();
+        }
+        let follows = !matches!(self.last, Last::Begin | Last::Heading);
+        if follows && (self.last != kind || kind == Last::Other) {
+            self.gap();
+        }
+        self.last = kind;
+        self.draw(block, shared);
+    }
+
+    fn notes_of_tables(&mut self) {
+        let notes = std::mem::take(&mut self.pending);
+        if !notes.is_empty() {
+            self.gap();
+            notes.iter().for_each(|note| self.paragraph("", note, 0, "2"));
+            self.last = Last::Note;
+        }
+    }
+
+    fn draw(&mut self, block: &Block, shared: &[&Table]) {
+        match block {
+            Block::Text(text, tone) => self.paragraph("", &text.words(), 0, codes(*tone)),
+            Block::Note(text) => self.paragraph("", &text.words(), 0, "2"),
+            Block::List(items) => {
+                let column = items.iter().map(|item| length(item.label) + 2).max().unwrap_or(0);
+                items.iter().for_each(|item| self.item(item, if column > 2 { column } else { 0 }));
+            }
+            Block::Warnings(warnings) => warnings.iter().for_each(|warning| self.warning(warning)),
+            Block::Pairs(pairs) => pairs
+                .iter()
+                .for_each(|(name, value)| self.paragraph("  ", &format!("{name}: {value}"), 4, "")),
+            Block::Table(table) => self.table(table, shared),
+            Block::Bars(bars) => bars::lines(bars, self.style.width).iter().for_each(|line| self.line(line)),
+            Block::Timeline(timeline) => {
+                timeline::lines(timeline, self.style.width).iter().for_each(|line| self.line(line));
+            }
+            Block::Lines(lines) => lines.iter().for_each(|line| self.line(&vec![(line.clone(), "")])),
+            Block::Charts(_) | Block::Part(_) => {}
+        }
+    }
+
+    /// A point of a list; `column` is the width of the labels.
+    fn item(&mut self, item: &Item, column: usize) {
+        let text = item.text.words();
+        if column == 0 {
+            self.paragraph("  ", &text, 4, codes(item.tone));
+        } else {
+            let width = self.style.width.min(TEXT_WIDTH_MAX).saturating_sub(column + 2);
+            for (index, line) in wrap(&plain(&text), width).into_iter().enumerate() {
+                let label = if index == 0 { item.label } else { "" };
+                self.line(&vec![(format!("  {label:column$}"), codes(item.tone)), (line, "")]);
+            }
+        }
+        for (name, text) in &item.below {
+            self.paragraph(&" ".repeat(column + 2), &format!("{name}: {text}"), column + 4, "2");
+        }
+    }
+
+    fn warning(&mut self, warning: &Warning) {
+        self.paragraph("  ", &format!("{}: {}", warning.code, warning.text), 4, codes(Tone::Warn));
+        if let Some(fix) = &warning.fix {
+            self.paragraph("    ", &format!("fix: {fix}"), 9, "");
+        }
+    }
+
+    fn table(&mut self, table: &Table, shared: &[&Table]) {
+        let mut alike: Vec<&Table> =
+            shared.iter().copied().filter(|other| other.columns.len() == table.columns.len()).collect();
+        if alike.is_empty() {
+            alike.push(table);
+        }
+        let mut layout = Layout::new(&alike, table::used(&alike), self.style.width);
+        loop {
+            if layout.fits {
+                layout.lines(table).iter().for_each(|line| self.line(line));
+            } else {
+                layout.sentences(table).iter().for_each(|row| self.paragraph("  ", row, 4, ""));
+            }
+            let Some(rest) = layout.rest().filter(|_| table.folds) else { break };
+            self.gap();
+            layout = Layout::new(&alike, rest, self.style.width);
+        }
+        self.pending = layout.notes(table);
+    }
+}
+
+/// The parameters of the ANSI sequence of a tone.
+pub(super) fn codes(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Plain => "",
+        Tone::Bad => "31",
+        Tone::Good => "32",
+        Tone::Warn => "33",
+        Tone::Soft => "2",
+    }
+}
+
+fn bold(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Plain | Tone::Soft => "1",
+        Tone::Bad => "1;31",
+        Tone::Good => "1;32",
+        Tone::Warn => "1;33",
+    }
+}
