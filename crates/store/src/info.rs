@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::moment::utc_text;
-use whylate_core::result::RunState;
+use whylate_core::result::{RunEnd, RunState};
 use whylate_core::{Facts, Plan, Warning};
 
 /// `format` of [`RunInfo`].
@@ -33,6 +33,9 @@ pub struct RunInfo {
     /// Why it did not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// How it ended; absent while it runs, when it was killed, and in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<RunEnd>,
     /// Whether the machine's settings after the run are those before it; absent until that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
@@ -113,6 +116,7 @@ impl RunInfo {
             started_at: utc_text(started_at),
             state: RunState::Running,
             error: None,
+            end: None,
             restored: None,
             noise_floor_threshold_ns: None,
             cells: cells.collect(),

@@ -6,8 +6,11 @@
 
 mod causes;
 mod cell;
+mod memory;
 mod noise;
 mod shape;
+
+pub use memory::{MeasuredCell, Memory};
 
 use crate::error::StoreError;
 use crate::info::{CellInfo, Execution, ExecutionState, RunInfo};
@@ -20,6 +23,7 @@ use std::collections::HashMap;
 use whylate_core::Warning;
 use whylate_core::result::{CellResult, ProbeResult, RUN_FORMAT, RunResult, RunState, SpikeTrace};
 use whylate_core::warning::push_all_once;
+use whylate_stats::summary::SPIKES_KEPT;
 
 /// `code` of the warnings about rows whose values cannot be right.
 pub const UNUSABLE_ROW: &str = "unusable-row";
@@ -33,7 +37,7 @@ pub const UNUSABLE_ROW: &str = "unusable-row";
 /// [`StoreError::NoSamples`] when no probe has a sample in any cell.
 pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let info = reader.info();
-    let shapes = Shapes::of(info);
+    let shapes = Shapes::of(info, SPIKES_KEPT);
     let mut warnings = info.warnings.clone();
     let mut collector = Collector {
         cells: info.cells.iter().map(|cell| (cell.name.as_str(), CellData::default())).collect(),
@@ -59,7 +63,15 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let mut results: Vec<CellResult> = info
         .cells
         .iter()
-        .map(|cell| finish_cell(cells.remove(cell.name.as_str()).unwrap_or_default(), cell, reader, &shapes))
+        .map(|cell| {
+            finish_cell(
+                cells.remove(cell.name.as_str()).unwrap_or_default(),
+                cell,
+                info,
+                reader.is_in_progress(),
+                &shapes,
+            )
+        })
         .collect();
     for cell in &mut results {
         cell.traces = traces.extract_if(.., |trace| trace.cell == cell.name).collect();
@@ -114,7 +126,7 @@ impl Collector<'_> {
         let shapes = self.shapes;
         self.take(rows.intervals, |cell, key, interval| cell.add_interval(key, &interval, shapes));
         self.take(rows.spikes, |cell, key, spike| cell.add_spike(key, &spike, shapes));
-        self.take(rows.causes, |cell, key, spike| cell.causes.add(key, spike));
+        self.take(rows.causes, |cell, key, spike| cell.causes.add(key, spike, shapes.spikes_kept));
         self.take(rows.ipis, |cell, key, row| cell.causes.add_ipi(key, row.record));
         self.take(rows.rates, CellData::add_rate);
         self.take(rows.interrupts, |cell, key, row| cell.add_interrupt(key, row.record));
@@ -183,17 +195,23 @@ fn newest_attempts(info: &RunInfo) -> HashMap<(&str, u32), u32> {
     newest
 }
 
-fn finish_cell(data: CellData, cell: &CellInfo, reader: &Reader, shapes: &Shapes) -> CellResult {
-    let info = reader.info();
+fn finish_cell(
+    data: CellData,
+    cell: &CellInfo,
+    info: &RunInfo,
+    in_progress: bool,
+    shapes: &Shapes,
+) -> CellResult {
     let executions: Vec<&Execution> =
         (1..=info.plan.repeats).filter_map(|repeat| info.newest_execution(&cell.name, repeat)).collect();
     let skipped = match &cell.skipped {
         Some(reason) => Some(reason.clone()),
-        None if executions.is_empty() && reader.is_in_progress() => Some("not begun yet".to_owned()),
+        None if executions.is_empty() && in_progress => Some("not begun yet".to_owned()),
         None if executions.is_empty() => Some("the run ended before it began".to_owned()),
         None => None,
     };
-    let errors = executions.iter().map(|execution| (execution.repeat, execution_error(execution, reader)));
+    let errors =
+        executions.iter().map(|execution| (execution.repeat, execution_error(execution, in_progress)));
     let mut result = data.finish(errors, info, shapes, &cell.loads);
     result.name.clone_from(&cell.name);
     result.loads.clone_from(&cell.loads);
@@ -203,11 +221,11 @@ fn finish_cell(data: CellData, cell: &CellInfo, reader: &Reader, shapes: &Shapes
 }
 
 /// Why an execution is not complete; `None` when it is.
-fn execution_error(execution: &Execution, reader: &Reader) -> Option<String> {
+fn execution_error(execution: &Execution, in_progress: bool) -> Option<String> {
     let text = match execution.state {
         ExecutionState::Done => return None,
         ExecutionState::Failed => execution.error.as_deref().unwrap_or("failed"),
-        ExecutionState::Running if reader.is_in_progress() => "still running",
+        ExecutionState::Running if in_progress => "still running",
         ExecutionState::Running => execution.error.as_deref().unwrap_or("cut off: the run ended meanwhile"),
     };
     Some(text.to_owned())

@@ -4,7 +4,7 @@ use crate::made::{info, read, rows, three_segments};
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
-use whylate_store::{Reader, Rows, RunDirectory, assemble};
+use whylate_store::{Reader, Rows, RunDirectory, Sink as _, assemble};
 
 const TABLES: [&str; 8] =
     ["histograms", "intervals", "spikes", "causes", "ipis", "rates", "interrupts", "counters"];
@@ -70,7 +70,7 @@ fn every_changed_byte_is_noticed() {
     let path = folder.path().join("run");
     let mut directory = RunDirectory::create(&path, &info()).unwrap();
     for (key, spike) in rows("idle", 1, 1).spikes {
-        directory.add_spikes(&key, [spike]);
+        directory.rows().add_spikes(&key, [spike]);
     }
     directory.flush().unwrap();
     let file = path.join("spikes/000001.parquet");

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use whylate_core::plan::{Source, builtin};
 use whylate_core::result::RunState;
 use whylate_core::{Facts, Plan};
-use whylate_store::{Reader, RunDirectory, RunInfo, Span, StoreError};
+use whylate_store::{Reader, RunDirectory, RunInfo, Sink as _, Span, StoreError};
 
 #[test]
 fn what_is_written_is_read_again() {
@@ -173,7 +173,7 @@ fn interrupts_that_did_not_happen_take_no_row_and_an_empty_flush_no_file() {
     let mut directory = RunDirectory::create(&path, &info()).unwrap();
     let mut record = rows("idle", 1, 1).interrupts[0].1.record.clone();
     record.count = 0;
-    directory.add_interrupts(&key("idle", 1, 1, "timer"), Span::default(), [record]);
+    directory.rows().add_interrupts(&key("idle", 1, 1, "timer"), Span::default(), [record]);
     directory.flush().unwrap();
     assert_eq!(fs::read_dir(path.join("interrupts")).unwrap().count(), 0);
 }
