@@ -1,9 +1,6 @@
 //! Sets of CPUs, in the kernel's list syntax and by name.
 
 use crate::units::{CpuId, as_text};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -252,6 +249,16 @@ pub enum CpuSelector {
 }
 
 impl CpuSelector {
+    /// The default of keys that name target CPUs.
+    pub(crate) fn target() -> Self {
+        Self::Target
+    }
+
+    /// The default of keys that name all other CPUs.
+    pub(crate) fn others() -> Self {
+        Self::Others
+    }
+
     /// Turns names into CPUs and checks that each can be used.
     ///
     /// `target` is what `target` and `others` mean; `None` where there is none.

@@ -1,9 +1,6 @@
 //! Frequencies as texts: `2.4GHz`.
 
 use crate::units::{Hz, UnitError, as_text, scale, split_number};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use std::borrow::Cow;
 use std::str::FromStr;
 
 const EXAMPLE: &str = "2.4GHz";

@@ -14,6 +14,7 @@ pub mod schema;
 pub mod series;
 pub mod units;
 pub mod warning;
+mod words;
 
 pub use cpus::{CpuContext, CpuSelector, CpuSet};
 pub use facts::Facts;

@@ -3,9 +3,8 @@
 //! Texts carry their unit (`200us`, `3MiB`): a bare number is refused, except where a command-line flag takes
 //! over the unit that another tool gave it (see [`Nanos::parse_with_default`]).
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use std::borrow::Cow;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -296,24 +295,28 @@ pub(crate) fn scale(number: &str, factor: u64) -> Option<u128> {
     Some(total)
 }
 
+/// Reads and writes a type as its text, in plans and in JSON.
 macro_rules! as_text {
     ($name:ident, $example:literal, $description:literal) => {
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                crate::units::text_or_number(deserializer, $example)?.parse().map_err(D::Error::custom)
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = crate::units::text_or_number(deserializer, $example)?;
+                text.parse().map_err(serde::de::Error::custom)
             }
         }
-        impl JsonSchema for $name {
-            fn schema_name() -> Cow<'static, str> {
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($name).into()
             }
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "description": $description, "examples": [$example] })
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({
+                    "type": "string", "description": $description, "examples": [$example]
+                })
             }
         }
     };

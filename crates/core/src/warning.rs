@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// One thing that the machine lacks or that went differently than asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +26,14 @@ impl Warning {
     pub fn without_fix(code: &str, text: impl Into<String>) -> Self {
         Self { code: code.to_owned(), text: text.into(), fix: None }
     }
+}
+
+/// Code of the warning that a setting is not what it was before.
+pub const NOT_RESTORED: &str = "treatment-not-restored";
+
+/// Says what is not as it was before.
+pub fn not_restored(problem: impl fmt::Display) -> Warning {
+    Warning::new(NOT_RESTORED, format!("not restored: {problem}"), "whylate treat restore")
 }
 
 /// Adds `warning` unless one with the same code and text is there already.

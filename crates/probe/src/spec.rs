@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use whylate_core::plan::{
     CpuPair, DispatchSource, HistogramsPlan, Policy, RoundtripMethod, TimerMethod, Tracer, TracerPlan,
 };
-use whylate_core::{CpuId, CpuSet, Nanos};
+use whylate_core::{CpuId, CpuSet, Nanos, SeriesName};
 
 /// The part of a round trip from the asking CPU to the answering one, and the way back.
 pub(crate) const THERE: &str = "there";
@@ -143,7 +143,7 @@ impl ProbeSpec {
 
     /// Whether it runs beside every other probe of a cell, and ends with them.
     pub fn is_companion(&self) -> bool {
-        matches!(self.kind, ProbeKind::Histograms { .. })
+        SeriesName::of(self.name()).facts().is_some_and(|facts| facts.companion)
     }
 
     /// The period; `None` for a probe without one.
@@ -154,6 +154,14 @@ impl ProbeSpec {
             | ProbeKind::Roundtrip { .. }
             | ProbeKind::Histograms { .. }
             | ProbeKind::Tracer { .. } => None,
+        }
+    }
+
+    /// The latency above which it stops everything.
+    pub fn break_above(&self) -> Option<Nanos> {
+        match self.kind {
+            ProbeKind::Timer { break_above, .. } | ProbeKind::Dispatch { break_above, .. } => break_above,
+            _ => None,
         }
     }
 

@@ -7,9 +7,9 @@ use crate::figure::rate_unit;
 use crate::words::{cell_probe, measured_cpus, series_names};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use whylate_core::CpuId;
 use whylate_core::record::RateRecord;
 use whylate_core::result::{CellResult, CpuResult, RateResult, RunResult, TimelinePoint};
+use whylate_core::{CpuId, SeriesName};
 
 /// Bins of a histogram per factor of ten.
 const BINS_PER_DECADE: f64 = 40.0;
@@ -118,8 +118,8 @@ struct PanelKey<'a> {
 /// The charts of a probe, three for each series and CPU, or for all CPUs together.
 pub(crate) fn of_probe(run: &RunResult, probe: &str) -> Vec<Chart> {
     let cpus = measured_cpus(run);
-    // A round trip has one asking CPU.
-    let split = (2..=PANEL_CPUS_MAX).contains(&cpus.len()) && probe != "roundtrip";
+    let between_cpus = SeriesName::of(probe).facts().is_some_and(|facts| facts.between_cpus);
+    let split = (2..=PANEL_CPUS_MAX).contains(&cpus.len()) && !between_cpus;
     let panels = series_names(run, probe).into_iter().flat_map(|series| {
         let of = move |cpu| PanelKey { probe, series, cpu };
         if split { cpus.iter().map(|cpu| of(Some(cpu))).collect() } else { vec![of(None)] }

@@ -2,19 +2,11 @@
 
 use crate::figure::share;
 use whylate_core::result::{Cause, CauseKind, CellResult, ProbeResult, RunResult};
-use whylate_core::{CpuSet, Facts};
+use whylate_core::{CpuSet, Facts, SeriesName};
 
 /// What a probe measures, in half a sentence.
 pub(crate) fn probe_meaning(probe: &str) -> &'static str {
-    match probe {
-        "timer" => "how late a periodic task wakes up",
-        "stall" => "how long a task that never sleeps is interrupted",
-        "dispatch" => "from an interrupt's moment to the process that waits for it",
-        "histograms" => "what the kernel counted of all tasks that the plan names",
-        "roundtrip" => "a message to another CPU and back",
-        "tracer" => "what the kernel's own tracer measured",
-        _ => "latency",
-    }
+    SeriesName::of(probe).facts().map_or("latency", |facts| facts.meaning)
 }
 
 /// Processor, kernel, preemption, CPUs and, in a virtual machine or container, what it is.
@@ -82,8 +74,7 @@ pub(crate) fn cell_probe<'a>(cell: &'a CellResult, probe: &str) -> Option<&'a Pr
 
 /// The kind of a cause, as its serialised name with blanks.
 pub(crate) fn cause_kind(kind: CauseKind) -> String {
-    let name = serde_json::to_value(kind).ok().and_then(|value| value.as_str().map(str::to_owned));
-    name.map_or_else(|| format!("{kind:?}"), |name| name.replace('_', " "))
+    kind.name().replace('_', " ")
 }
 
 /// Kind, actor and function of a cause: `irqs off: irq/45-nvkm in unarm`.

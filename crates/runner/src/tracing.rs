@@ -6,12 +6,12 @@
 
 use crate::machine::Machine;
 use crate::prepare::Experiment;
-use crate::repeat::not_restored;
 use std::collections::HashMap;
 use std::path::Path;
+use whylate_core::plan::{MeasuringTask, Samples};
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{ExplainResult, SpikeTrace};
-use whylate_core::warning::{push_all_once, push_once};
+use whylate_core::warning::{not_restored, push_all_once, push_once};
 use whylate_core::{SeriesName, Warning};
 use whylate_explain::{KeptMoment, explain_kept};
 use whylate_probe::ProbeSpec;
@@ -112,9 +112,10 @@ impl Tracing {
         }
         let below = kept.path.strip_prefix(directory.path()).unwrap_or(&kept.path);
         let series = SeriesName::in_probe(&key.probe, spike.series.as_deref());
-        let task = match series.probe {
-            "tracer" => Some(format!("timerlat/{}", kept.cpu)).filter(|_| series.series == Some("timerlat")),
-            _ => own_command(),
+        let task = match series.facts().map(|facts| facts.task) {
+            Some(MeasuringTask::Kernel(name)) => Some(format!("{name}/{}", kept.cpu)),
+            Some(MeasuringTask::None) => None,
+            Some(MeasuringTask::Own) | None => own_command(),
         };
         let trace = SpikeTrace {
             task,
@@ -211,8 +212,8 @@ fn explained(trace: &SpikeTrace, directory: &Path) -> Result<ExplainResult, pars
 
 /// What the trace was kept for.
 pub fn moment(trace: &SpikeTrace) -> KeptMoment {
-    let probe = SeriesName::of(&trace.probe);
-    let looks_for_gaps = probe.probe == "stall" || matches!(probe.series, Some("hwlat" | "osnoise"));
+    let facts = SeriesName::of(&trace.probe).facts();
+    let looks_for_gaps = facts.is_some_and(|facts| facts.samples == Samples::Gap);
     KeptMoment {
         task: trace.task.clone(),
         cpu: trace.cpu,

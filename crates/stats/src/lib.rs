@@ -25,5 +25,5 @@ pub use histogram::Histogram;
 pub use largest::Largest;
 pub use omission::corrected;
 pub use simultaneity::number_events;
-pub use summary::{ProbeShape, Summary, join_parts, largest_spikes, repeat_probe};
+pub use summary::{SampleShape, Summary, join_parts, largest_spikes, repeat_probe};
 pub use verdict::verdict;

@@ -1,20 +1,17 @@
 //! Pass or fail against the plan's limit.
 //!
-//! The limit is about the largest value that was seen: the lateness of the `timer` and `dispatch` probes, the gap of
-//! the `stall` probe. A pass says that nothing was above the limit while it was measured, not that nothing ever will be.
+//! The limit is about the largest value of the probes that it judges (`ProbeFacts::judged`): a lateness or a gap. A pass
+//! says that nothing was above the limit while it was measured, not that nothing ever will be.
 
 use crate::format::{format_apart, format_ns};
+use whylate_core::plan::ProbeFacts;
 use whylate_core::result::{CellResult, Verdict};
 use whylate_core::{CpuId, Nanos};
-
-/// The probes whose values are latencies of the machine. A round trip takes the time that its method takes, and says
-/// nothing about a limit.
-const JUDGED: [&str; 3] = ["timer", "stall", "dispatch"];
 
 /// The largest value of one probe on one CPU in one cell.
 struct Worst<'a> {
     cell: &'a str,
-    probe: &'a str,
+    probe: ProbeFacts,
     cpu: CpuId,
     value_ns: u64,
 }
@@ -47,8 +44,9 @@ pub fn verdict(cells: &[CellResult], limit: Option<Nanos>, all_ran: bool) -> (Ve
 
 impl Worst<'_> {
     fn sentence(&self, value: &str) -> String {
-        let what = if self.probe == "stall" { "gap" } else { "latency" };
-        format!("{what} was {value}, in cell `{}` (probe {}, CPU {})", self.cell, self.probe, self.cpu)
+        let ProbeFacts { name, .. } = self.probe;
+        let noun = self.probe.noun();
+        format!("{noun} was {value}, in cell `{}` (probe {name}, CPU {})", self.cell, self.cpu)
     }
 }
 
@@ -56,12 +54,13 @@ impl Worst<'_> {
 fn worst(cells: &[CellResult]) -> Option<Worst<'_>> {
     let mut worst: Option<Worst<'_>> = None;
     for cell in cells {
-        for probe in cell.probes.iter().filter(|probe| JUDGED.contains(&probe.probe.as_str())) {
-            for cpu in &probe.cpus {
+        for result in &cell.probes {
+            let Some(probe) = result.facts().filter(|facts| facts.judged) else { continue };
+            for cpu in &result.cpus {
                 let Some(quantiles) = cpu.quantiles else { continue };
                 if worst.as_ref().is_none_or(|worst| worst.value_ns < quantiles.max_ns) {
                     let value_ns = quantiles.max_ns;
-                    worst = Some(Worst { cell: &cell.name, probe: &probe.probe, cpu: cpu.cpu, value_ns });
+                    worst = Some(Worst { cell: &cell.name, probe, cpu: cpu.cpu, value_ns });
                 }
             }
         }

@@ -1,23 +1,23 @@
-//! What the types of a plan cannot say: names that refer to each other, ranges, nonsense.
-
-mod tracing;
+//! Checks across the sections of a plan, and of its top level: names that refer to each other, ranges, nonsense. What
+//! concerns one kind is checked beside its type.
 
 use super::document::{Document, PlanError, suggestion};
-use super::{LoadKind, Plan, Policy, ProbePlan, RoundtripMethod, RoundtripPlan, TreatmentKind, check_period};
+use super::kinds::KeyError;
+use super::{Plan, ProbePlan};
 use crate::cpus::CpuSelector;
 use std::collections::BTreeSet;
 
 /// Checks a decoded plan.
 pub(super) fn check(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     check_head(plan, document)?;
-    tracing::check_trace(plan, document)?;
+    plan.trace.iter().try_for_each(|trace| trace.check(document))?;
     if plan.probe.is_empty() {
-        let message = "a plan needs at least one [[probe]]; the kinds are timer, stall, dispatch, roundtrip, \
-                       histograms, tracer";
+        let kinds = ProbePlan::KINDS.join(", ");
+        let message = format!("a plan needs at least one [[probe]]; the kinds are {kinds}");
         return Err(document.error_at("probe", message));
     }
     for (index, probe) in plan.probe.iter().enumerate() {
-        check_probe(probe, &format!("probe[{index}]"), document)?;
+        probe.check().map_err(|error| placed(error, &format!("probe[{index}]"), document))?;
     }
     check_loads(plan, document)?;
     check_treatments(plan, document)?;
@@ -56,63 +56,17 @@ fn check_head(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     }
 }
 
-fn check_probe(probe: &ProbePlan, key: &str, document: &Document<'_>) -> Result<(), PlanError> {
-    let (policy, priority) = probe.scheduling();
-    if !(1..=99).contains(&priority) {
-        let message = format!("{priority} is out of range; a real-time priority is 1 to 99");
-        return Err(document.error_at(&format!("{key}.priority"), message));
-    }
-    match probe {
-        ProbePlan::Stall(_) if policy == Policy::Deadline => {
-            let message = "a loop that never sleeps cannot run as SCHED_DEADLINE; choose fifo, rr or other";
-            Err(document.error_at(&format!("{key}.policy"), message))
-        }
-        ProbePlan::Timer(timer) => check_period(timer.interval)
-            .map_err(|message| document.error_at(&format!("{key}.interval"), message)),
-        ProbePlan::Dispatch(_) | ProbePlan::Roundtrip(_) if policy == Policy::Deadline => {
-            let message = "only the timer probe can run as SCHED_DEADLINE; choose fifo, rr or other";
-            Err(document.error_at(&format!("{key}.policy"), message))
-        }
-        ProbePlan::Dispatch(dispatch) => match dispatch.period() {
-            Ok(_) if dispatch.samples == Some(0) => Err(no_samples(key, document)),
-            Ok(_) => Ok(()),
-            Err(message) => Err(document.error_at(&format!("{key}.interval"), message)),
-        },
-        ProbePlan::Histograms(histograms) if histograms.kinds.is_empty() => {
-            Err(document
-                .error_at(&format!("{key}.kinds"), "is empty; name histograms, or leave it out for all"))
-        }
-        ProbePlan::Histograms(histograms) if histograms.priority_min > histograms.priority_max => {
-            let message = format!("is above priority_max, which is {}", histograms.priority_max);
-            Err(document.error_at(&format!("{key}.priority_min"), message))
-        }
-        ProbePlan::Tracer(tracer) => tracing::check_tracer(tracer, key, document),
-        ProbePlan::Roundtrip(roundtrip) if roundtrip.samples == Some(0) => Err(no_samples(key, document)),
-        ProbePlan::Roundtrip(RoundtripPlan { cpus: Some(pair), method, .. })
-            if pair.is_one_cpu() && !method.is_all() && method.contains(RoundtripMethod::Spin) =>
-        {
-            let message =
-                "spin needs two CPUs: on one, the loop that waits keeps the one that answers from running";
-            Err(document.error_at(&format!("{key}.method"), message))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn no_samples(key: &str, document: &Document<'_>) -> PlanError {
-    document.error_at(&format!("{key}.samples"), "must be above 0; leave it out for no bound")
+fn placed(error: KeyError, section: &str, document: &Document<'_>) -> PlanError {
+    let separator = if error.key.is_empty() { "" } else { "." };
+    document.error_at(&format!("{section}{separator}{}", error.key), error.message)
 }
 
 fn check_loads(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     let mut names = BTreeSet::new();
     for (index, load) in plan.load.iter().enumerate() {
-        check_name(&load.name, &mut names, &format!("load[{index}].name"), document)?;
-        if let LoadKind::Exec(exec) = &load.kind
-            && exec.command.first().is_none_or(String::is_empty)
-        {
-            let message = "is empty; write for example `command = [\"stress-ng\", \"--cpu\", \"1\"]`";
-            return Err(document.error_at(&format!("load[{index}].command"), message));
-        }
+        let key = format!("load[{index}]");
+        check_name(&load.name, &mut names, &format!("{key}.name"), document)?;
+        load.kind.words().check().map_err(|error| placed(error, &key, document))?;
     }
     Ok(())
 }
@@ -123,32 +77,7 @@ fn check_treatments(plan: &Plan, document: &Document<'_>) -> Result<(), PlanErro
     for (index, treatment) in plan.treatment.iter().enumerate() {
         let key = format!("treatment[{index}]");
         check_name(&treatment.name, &mut names, &format!("{key}.name"), document)?;
-        if let TreatmentKind::CachePartition(plan) = &treatment.kind {
-            for (name, percent) in [
-                ("share_percent", Some(plan.share_percent)),
-                ("others_bandwidth_percent", plan.others_bandwidth_percent),
-            ] {
-                if percent.is_some_and(|percent| !(1..=99).contains(&percent)) {
-                    return Err(document.error_at(&format!("{key}.{name}"), "is out of range; it is 1 to 99"));
-                }
-            }
-        }
-        if let TreatmentKind::IrqAffinity(plan) = &treatment.kind
-            && plan.interrupts.is_empty()
-        {
-            let message = "is empty; name interrupts, or leave it out for all";
-            return Err(document.error_at(&format!("{key}.interrupts"), message));
-        }
-        if let TreatmentKind::Governor(plan) = &treatment.kind
-            && plan.governor.is_none()
-            && plan.energy_preference.is_none()
-            && plan.turbo.is_none()
-            && plan.min.is_none()
-            && plan.max.is_none()
-        {
-            let message = "sets nothing; give `governor`, `min`, `max`, `energy_preference` or `turbo`";
-            return Err(document.error_at(&key, message));
-        }
+        treatment.kind.words().check().map_err(|error| placed(error, &key, document))?;
     }
     Ok(())
 }

@@ -4,17 +4,16 @@
 //! its own, so that an error in an override names the override.
 
 use super::check;
-use super::head::Head;
-use super::load::{LoadKind, LoadPlan};
 use super::overrides::{set_in_table, shift};
-use super::probe::ProbePlan;
-use super::{CellPlan, Matrix, Plan};
+use super::{
+    CellPlan, LoadKind, LoadPlan, Matrix, Plan, ProbePlan, TracePlan, TraceWhen, TreatmentKind, TreatmentPlan,
+};
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
 
 /// The text of a plan and what to call it in errors.
 #[derive(Clone, Copy, Debug)]
@@ -166,13 +165,41 @@ impl<'a> Document<'a> {
         let mut root = self.root.clone();
         let mut sections = SECTIONS.map(|name| root.remove(name));
         let [probes, loads, cells, matrix, treatments, trace] = &mut sections;
-        let head: Head = self.value(table_value(root), "", &SECTIONS)?;
-        let probe = self.list(probes.take(), "probe", |value, key| self.probe(value, key))?;
-        let load = self.list(loads.take(), "load", |value, key| self.load(value, key))?;
-        let treatment = self.list(treatments.take(), "treatment", |value, key| self.treatment(value, key))?;
-        let mut cell: Vec<CellPlan> =
-            self.list(cells.take(), "cell", |value, key| self.value(value, key, &[]))?;
-        if let Some(matrix) = matrix.take() {
+        // A plan is never without this key; its sections are decoded one by one for better errors.
+        root.insert(
+            Spanned::new(0..0, "probe".into()),
+            Spanned::new(0..0, DeValue::Array(DeArray::default())),
+        );
+        let root = Spanned::new(0..0, DeValue::Table(root));
+        let plan: Plan = self.value(root, "", &["matrix"])?;
+        let probe = self.list(probes.take(), "probe", |value, key| {
+            let (kind, value) = self.take_kind(value, key, &ProbePlan::KINDS)?;
+            ProbePlan::decode(&self, &kind, value, key)
+        })?;
+        let load = self.list(loads.take(), "load", |value, key| {
+            let (kind, name, value) = self.take_kind_and_name(value, key, &LoadKind::KINDS)?;
+            Ok(LoadPlan { name, kind: LoadKind::decode(&self, &kind, value, key)? })
+        })?;
+        let treatment = self.list(treatments.take(), "treatment", |value, key| {
+            let (kind, name, value) = self.take_kind_and_name(value, key, &TreatmentKind::KINDS)?;
+            Ok(TreatmentPlan { name, kind: TreatmentKind::decode(&self, &kind, value, key)? })
+        })?;
+        let cell = self.cells(cells.take(), matrix.take(), &load)?;
+        let trace = trace.take().map(|value| self.trace(value)).transpose()?.flatten();
+        let plan = Plan { trace, probe, load, treatment, cell, ..plan };
+        check::check(&plan, &self)?;
+        Ok(plan)
+    }
+
+    /// The cells that are listed, or those of the matrix; without either an idle one, and one for each load.
+    fn cells(
+        &self,
+        cells: Option<Spanned<DeValue<'a>>>,
+        matrix: Option<Spanned<DeValue<'a>>>,
+        loads: &[LoadPlan],
+    ) -> Result<Vec<CellPlan>, PlanError> {
+        let mut cell: Vec<CellPlan> = self.list(cells, "cell", |value, key| self.value(value, key, &[]))?;
+        if let Some(matrix) = matrix {
             if !cell.is_empty() {
                 let message = "a plan has either [[cell]] or [matrix], not both";
                 return Err(self.error(matrix.span(), "matrix".to_owned(), message));
@@ -181,17 +208,19 @@ impl<'a> Document<'a> {
         }
         if cell.is_empty() {
             cell.push(CellPlan::default());
-            cell.extend(
-                load.iter().map(|load: &LoadPlan| CellPlan {
-                    loads: vec![load.name.clone()],
-                    ..CellPlan::default()
-                }),
-            );
+            let alone = |load: &LoadPlan| CellPlan { loads: vec![load.name.clone()], ..CellPlan::default() };
+            cell.extend(loads.iter().map(alone));
         }
-        let trace = trace.take().map(|value| self.trace(value)).transpose()?.flatten();
-        let plan = head.with(trace, probe, load, treatment, cell);
-        check::check(&plan, &self)?;
-        Ok(plan)
+        Ok(cell)
+    }
+
+    /// Decodes `trace = "on-spike"` or the section `[trace]`; `None` for `off`.
+    fn trace(&self, value: Spanned<DeValue<'a>>) -> Result<Option<TracePlan>, PlanError> {
+        let plan: TracePlan = match value.get_ref() {
+            DeValue::Table(_) => self.value(value, "trace", &[])?,
+            _ => TracePlan { when: self.value(value, "trace", &[])?, ..TracePlan::default() },
+        };
+        Ok((plan.when != TraceWhen::Off).then_some(plan))
     }
 
     fn list<T>(
@@ -215,39 +244,14 @@ impl<'a> Document<'a> {
         }
     }
 
-    fn probe(&self, value: Spanned<DeValue<'a>>, key: &str) -> Result<ProbePlan, PlanError> {
-        let (kind, value) = self.take_kind(value, key, &ProbePlan::KINDS)?;
-        match kind.as_str() {
-            "timer" => self.value(value, key, &["kind"]).map(ProbePlan::Timer),
-            "stall" => self.value(value, key, &["kind"]).map(ProbePlan::Stall),
-            "dispatch" => self.value(value, key, &["kind"]).map(ProbePlan::Dispatch),
-            "histograms" => self.value(value, key, &["kind"]).map(ProbePlan::Histograms),
-            "tracer" => self.value(value, key, &["kind"]).map(ProbePlan::Tracer),
-            _ => self.value(value, key, &["kind"]).map(ProbePlan::Roundtrip),
-        }
-    }
-
-    fn load(&self, value: Spanned<DeValue<'a>>, key: &str) -> Result<LoadPlan, PlanError> {
-        let (kind, value) = self.take_kind(value, key, &LoadKind::KINDS)?;
-        let (name, value) = self.take_name(value, key)?;
-        let kind = match kind.as_str() {
-            "memory" => LoadKind::Memory(self.value(value, key, &["kind", "name"])?),
-            "tlb" => LoadKind::Tlb(self.value(value, key, &["kind", "name"])?),
-            "ipi" => LoadKind::Ipi(self.value(value, key, &["kind", "name"])?),
-            "pageattr" => LoadKind::Pageattr(self.value(value, key, &["kind", "name"])?),
-            "softirq" => LoadKind::Softirq(self.value(value, key, &["kind", "name"])?),
-            "irq-thread" => LoadKind::IrqThread(self.value(value, key, &["kind", "name"])?),
-            _ => LoadKind::Exec(self.value(value, key, &["kind", "name"])?),
-        };
-        Ok(LoadPlan { name, kind })
-    }
-
-    /// Takes the key `name` out of a table.
-    pub(super) fn take_name(
+    /// Takes the keys `kind` and `name` out of a table; the kind is one of `kinds`.
+    fn take_kind_and_name(
         &self,
-        mut value: Spanned<DeValue<'a>>,
+        value: Spanned<DeValue<'a>>,
         key: &str,
-    ) -> Result<(String, Spanned<DeValue<'a>>), PlanError> {
+        kinds: &[&str],
+    ) -> Result<(String, String, Spanned<DeValue<'a>>), PlanError> {
+        let (kind, mut value) = self.take_kind(value, key, kinds)?;
         let span = value.span();
         let name = match value.get_mut() {
             DeValue::Table(table) => table.remove("name"),
@@ -256,11 +260,11 @@ impl<'a> Document<'a> {
         let Some(name) = name else {
             return Err(self.error(span, key.to_owned(), "has no `name`; cells need one to refer to"));
         };
-        Ok((self.value(name, &format!("{key}.name"), &[])?, value))
+        Ok((kind, self.value(name, &format!("{key}.name"), &[])?, value))
     }
 
     /// Takes the key `kind` out of a table and checks that it is one of `kinds`.
-    pub(super) fn take_kind(
+    fn take_kind(
         &self,
         mut value: Spanned<DeValue<'a>>,
         key: &str,
@@ -280,15 +284,24 @@ impl<'a> Document<'a> {
         };
         match kind.get_ref().as_str() {
             Some(name) if kinds.contains(&name) => Ok((name.to_owned(), value)),
-            Some(name) => {
-                let message = format!("unknown kind `{name}`{}", suggestion(name, kinds));
-                Err(self.error(kind.span(), format!("{key}.kind"), message))
-            }
+            Some(name) => Err(self.unknown_kind(name, kind.span(), key, kinds)),
             None => {
                 let message = format!("is {}; the kinds are {}", kind.get_ref().type_str(), kinds.join(", "));
                 Err(self.error(kind.span(), format!("{key}.kind"), message))
             }
         }
+    }
+
+    /// `span` is where the kind stands.
+    pub(super) fn unknown_kind(
+        &self,
+        name: &str,
+        span: Range<usize>,
+        key: &str,
+        kinds: &[&str],
+    ) -> PlanError {
+        let message = format!("unknown kind `{name}`{}", suggestion(name, kinds));
+        self.error(span, format!("{key}.kind"), message)
     }
 
     /// Decodes one value. `more_keys` are keys of the table that were taken out before.
@@ -338,10 +351,6 @@ fn key_of(value: &Spanned<DeValue<'_>>, span: &Range<usize>, key: &str) -> Optio
         _ => None,
     };
     inside.or_else(|| holds(value.span()).then(|| key.to_owned()))
-}
-
-fn table_value(table: DeTable<'_>) -> Spanned<DeValue<'_>> {
-    Spanned::new(0..0, DeValue::Table(table))
 }
 
 /// Turns the decoder's "unknown field" into a sentence that says what would be right.

@@ -4,40 +4,34 @@
 //! checked without knowing the machine; each error says file, line, column, key and what would be right.
 
 mod check;
-mod decode;
-mod dispatch;
 mod document;
-mod event_load;
-mod head;
-mod histograms;
-mod isolation;
+mod kinds;
 mod load;
 mod overrides;
 mod probe;
-mod roundtrip;
 mod size;
 mod trace;
-mod tracer;
 mod treatment;
 
 pub mod builtin;
 
-pub use dispatch::{DispatchPlan, DispatchSource};
 pub use document::{Place, PlanError, Source};
-pub use event_load::{
-    BarrierReach, EventPace, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan,
+pub use kinds::{KeyError, Words};
+pub use load::{
+    BarrierReach, EventPace, ExecPlan, IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess,
+    MemoryPlan, Pace, PageattrPlan, SoftirqPlan, TlbPlan,
 };
-pub use histograms::HistogramsPlan;
-pub use isolation::{CachePartitionPlan, GpuPowerPlan, ShieldMethod, ShieldPlan};
-pub use load::{ExecPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace};
-pub use probe::{Policy, ProbePlan, StallPlan, Threshold, TimerMethod, TimerPlan, check_period};
-pub use roundtrip::{CpuPair, RoundtripMethod, RoundtripMethods, RoundtripPlan};
+pub use probe::{
+    CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, MeasuringTask, Policy, ProbeFacts, ProbePlan,
+    ProbeWords, RoundtripMethod, RoundtripMethods, RoundtripPlan, Samples, StallPlan, Threshold, TimerMethod,
+    TimerPlan, Tracer, TracerPlan, check_period,
+};
 pub use size::{Size, SizeError};
 pub use trace::{TracePlan, TraceProfile, TraceWhen};
-pub use tracer::{Tracer, TracerPlan};
 pub use treatment::{
-    AffinityPlan, GovernorPlan, IdlePlan, IrqAffinityPlan, KsmPlan, ModuleParameterPlan, RtThrottlingPlan,
-    SmtOffPlan, SwitchPlan, SysctlPlan, SysfsPlan, ThpPlan, TreatmentKind, TreatmentPlan,
+    AffinityPlan, CachePartitionPlan, GovernorPlan, GpuPowerPlan, IdlePlan, IrqAffinityPlan, KsmPlan,
+    ModuleParameterPlan, RtThrottlingPlan, ShieldMethod, ShieldPlan, SmtOffPlan, SwitchPlan, SysctlPlan,
+    SysfsPlan, ThpPlan, TreatmentKind, TreatmentPlan,
 };
 
 use crate::cpus::CpuSelector;
@@ -86,7 +80,7 @@ pub struct Plan {
     /// Where to measure.
     #[serde(default)]
     pub target: Target,
-    /// Which late moments are kept as traces; by default none.
+    /// Which spikes are kept as traces; by default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "trace::word_or_section")]
     pub trace: Option<TracePlan>,

@@ -2,9 +2,6 @@
 
 use crate::facts::CpuFacts;
 use crate::units::{Bytes, CpuId, UnitError, as_text};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,9 +1,13 @@
 //! What a plan says about traces.
 
+use super::document::{Document, PlanError};
 use crate::units::{Bytes, Nanos};
+use crate::words::words;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use std::str::FromStr;
+
+/// More traces of a cell than anybody looks at.
+const WORST_MAX: u32 = 1000;
 
 /// Which moments of a run are kept as traces. In a plan `trace = "on-spike"`, or a section with more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,30 +53,52 @@ impl TracePlan {
     pub fn buffer(&self) -> Bytes {
         self.buffer.unwrap_or_else(|| self.profile.buffer())
     }
+
+    pub(super) fn check(&self, document: &Document<'_>) -> Result<(), PlanError> {
+        if !(1..=WORST_MAX).contains(&self.worst) {
+            return Err(document.error_at("trace.worst", format!("must be 1 to {WORST_MAX}")));
+        }
+        if self.above.is_some_and(|above| above.0 == 0) {
+            return Err(document.error_at("trace.above", "must be above 0s"));
+        }
+        let is_part = |part: &str| {
+            !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+        };
+        for (index, event) in self.events.iter().enumerate() {
+            if !event.split_once('/').is_some_and(|(system, name)| is_part(system) && is_part(name)) {
+                let message =
+                    format!("`{event}` is not an event; write for example `raw_syscalls/sys_enter`");
+                return Err(document.error_at(&format!("trace.events[{index}]"), message));
+            }
+        }
+        Ok(())
+    }
 }
 
-/// When a trace is kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum TraceWhen {
-    /// When something is late.
-    #[default]
-    OnSpike,
-    /// Never: nothing is recorded.
-    Off,
+words! {
+    /// When a trace is kept.
+    #[derive(Default)]
+    pub enum TraceWhen: "a moment to keep traces" {
+        /// When something is late.
+        #[default]
+        OnSpike = "on-spike",
+        /// Never: nothing is recorded.
+        Off = "off",
+    }
 }
 
-/// How much is recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum TraceProfile {
-    /// Events of the scheduler, interrupts, timers and interprocessor interrupts: what names most causes.
-    #[default]
-    Light,
-    /// The same and every kernel function (the function tracer): names the function that held the CPU.
-    Functions,
-    /// The same and every kernel function with its duration (the function-graph tracer).
-    Graph,
+words! {
+    /// How much is recorded.
+    #[derive(Default)]
+    pub enum TraceProfile: "a profile" {
+        /// Events of the scheduler, interrupts, timers and interprocessor interrupts: what names most causes.
+        #[default]
+        Light = "light",
+        /// The same and every kernel function (the function tracer): names the function that held the CPU.
+        Functions = "functions",
+        /// The same and every kernel function with its duration (the function-graph tracer).
+        Graph = "graph",
+    }
 }
 
 impl TraceProfile {
@@ -119,21 +145,9 @@ impl TraceProfile {
     }
 }
 
-impl FromStr for TraceProfile {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "light" => Ok(Self::Light),
-            "functions" => Ok(Self::Functions),
-            "graph" => Ok(Self::Graph),
-            _ => Err(format!("`{text}` is not a profile; choose light, functions or graph")),
-        }
-    }
-}
-
 /// The schema of the key `trace`: a word or a section.
 pub(super) fn word_or_section(generator: &mut SchemaGenerator) -> Schema {
     let word = generator.subschema_for::<TraceWhen>();
     let section = generator.subschema_for::<Option<TracePlan>>();
-    json_schema!({ "anyOf": [word, section], "description": "Keeps traces of late moments: `on-spike`, or a section" })
+    json_schema!({ "anyOf": [word, section], "description": "Keeps traces of spikes: `on-spike`, or a section" })
 }

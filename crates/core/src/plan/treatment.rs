@@ -1,8 +1,9 @@
 //! The treatments of a plan: changes to the machine that are undone afterwards.
 
-use super::isolation::{CachePartitionPlan, GpuPowerPlan, ShieldPlan};
+use super::kinds::{KeyError, Words, kinds};
 use crate::cpus::CpuSelector;
 use crate::units::{Hz, Nanos};
+use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,85 +17,76 @@ pub struct TreatmentPlan {
     pub kind: TreatmentKind,
 }
 
-/// What a treatment changes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum TreatmentKind {
-    /// Keeps processes, interrupts and timers of others away from CPUs.
-    Shield(ShieldPlan),
-    /// Moves interrupts to other CPUs.
-    IrqAffinity(IrqAffinityPlan),
-    /// Moves a process with all its threads to certain CPUs.
-    Affinity(AffinityPlan),
-    /// Sets how the frequency is chosen, and its limits.
-    Governor(GovernorPlan),
-    /// Switches the second threads of cores off.
-    SmtOff(SmtOffPlan),
-    /// Limits how deep CPUs sleep.
-    Idle(IdlePlan),
-    /// Gives CPUs a part of the last-level cache to themselves.
-    CachePartition(CachePartitionPlan),
-    /// Keeps graphics devices powered, and at one clock.
-    GpuPower(GpuPowerPlan),
-    /// Sets transparent huge pages.
-    Thp(ThpPlan),
-    /// Sets the merging of equal pages.
-    Ksm(KsmPlan),
-    /// Sets the moving of pages between NUMA nodes.
-    NumaBalancing(SwitchPlan),
-    /// Sets the kernel's lockup detectors.
-    Watchdog(SwitchPlan),
-    /// Sets what real-time tasks may use of each period.
-    RtThrottling(RtThrottlingPlan),
-    /// Writes any file below /sys or /proc.
-    Sysfs(SysfsPlan),
-    /// Sets any sysctl.
-    Sysctl(SysctlPlan),
-    /// Sets a parameter of a kernel module.
-    ModuleParameter(ModuleParameterPlan),
+kinds! {
+    /// What a treatment changes.
+    pub enum TreatmentKind: Words {
+        /// Keeps processes, interrupts and timers of others away from CPUs.
+        "shield" => Shield(ShieldPlan),
+        /// Moves interrupts to other CPUs.
+        "irq-affinity" => IrqAffinity(IrqAffinityPlan),
+        /// Moves a process with all its threads to certain CPUs.
+        "affinity" => Affinity(AffinityPlan),
+        /// Sets how the frequency is chosen, and its limits.
+        "governor" => Governor(GovernorPlan),
+        /// Switches the second threads of cores off.
+        "smt-off" => SmtOff(SmtOffPlan),
+        /// Limits how deep CPUs sleep.
+        "idle" => Idle(IdlePlan),
+        /// Gives CPUs a part of the last-level cache to themselves.
+        "cache-partition" => CachePartition(CachePartitionPlan),
+        /// Keeps graphics devices powered, and at one clock.
+        "gpu-power" => GpuPower(GpuPowerPlan),
+        /// Sets transparent huge pages.
+        "thp" => Thp(ThpPlan),
+        /// Sets the merging of equal pages.
+        "ksm" => Ksm(KsmPlan),
+        /// Sets the moving of pages between NUMA nodes.
+        "numa-balancing" => NumaBalancing(SwitchPlan),
+        /// Sets the kernel's lockup detectors.
+        "watchdog" => Watchdog(SwitchPlan),
+        /// Sets what real-time tasks may use of each period.
+        "rt-throttling" => RtThrottling(RtThrottlingPlan),
+        /// Writes any file below /sys or /proc.
+        "sysfs" => Sysfs(SysfsPlan),
+        /// Sets any sysctl.
+        "sysctl" => Sysctl(SysctlPlan),
+        /// Sets a parameter of a kernel module.
+        "module-parameter" => ModuleParameter(ModuleParameterPlan),
+    }
 }
 
-impl TreatmentKind {
-    /// The names of the treatments there are.
-    pub const KINDS: [&str; 16] = [
-        "shield",
-        "irq-affinity",
-        "affinity",
-        "governor",
-        "smt-off",
-        "idle",
-        "cache-partition",
-        "gpu-power",
-        "thp",
-        "ksm",
-        "numa-balancing",
-        "watchdog",
-        "rt-throttling",
-        "sysfs",
-        "sysctl",
-        "module-parameter",
-    ];
+/// Keeps processes, interrupts and timers of others away from CPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShieldPlan {
+    /// Which CPUs are shielded.
+    #[serde(default = "CpuSelector::target")]
+    pub cpus: CpuSelector,
+    /// From tasks and threads of the kernel that can be moved, and from work that has no CPU of its own.
+    #[serde(default = "yes")]
+    pub processes: bool,
+    /// From interrupts that can be moved.
+    #[serde(default = "yes")]
+    pub interrupts: bool,
+    /// From timers, as far as the running kernel allows.
+    #[serde(default = "yes")]
+    pub local_timer: bool,
+    /// How processes are kept away.
+    #[serde(default)]
+    pub method: ShieldMethod,
+}
 
-    /// Its name among [`TreatmentKind::KINDS`].
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Shield(_) => "shield",
-            Self::CachePartition(_) => "cache-partition",
-            Self::GpuPower(_) => "gpu-power",
-            Self::IrqAffinity(_) => "irq-affinity",
-            Self::Affinity(_) => "affinity",
-            Self::Governor(_) => "governor",
-            Self::SmtOff(_) => "smt-off",
-            Self::Idle(_) => "idle",
-            Self::Thp(_) => "thp",
-            Self::Ksm(_) => "ksm",
-            Self::NumaBalancing(_) => "numa-balancing",
-            Self::Watchdog(_) => "watchdog",
-            Self::RtThrottling(_) => "rt-throttling",
-            Self::Sysfs(_) => "sysfs",
-            Self::Sysctl(_) => "sysctl",
-            Self::ModuleParameter(_) => "module-parameter",
-        }
+words! {
+    /// How a shield keeps processes away.
+    #[derive(Default)]
+    pub enum ShieldMethod: "a way to shield" {
+        /// A cpuset where the kernel offers one, else the affinity of every thread.
+        #[default]
+        Auto = "auto",
+        /// An isolated partition of cgroup v2, or cpusets of cgroup v1.
+        Cpuset = "cpuset",
+        /// The affinity of every thread that can be moved; threads that are started later inherit it from their parents.
+        Affinity = "affinity",
     }
 }
 
@@ -103,10 +95,10 @@ impl TreatmentKind {
 #[serde(deny_unknown_fields)]
 pub struct IrqAffinityPlan {
     /// Which: line numbers, names of devices or drivers, PCI addresses, `msi`, or `all` that can be moved.
-    #[serde(default = "all_interrupts")]
+    #[serde(default = "all")]
     pub interrupts: Vec<String>,
     /// Where to.
-    #[serde(default = "other_cpus")]
+    #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
     /// Whether interrupts that are set up later go there too (/proc/irq/default_smp_affinity).
     #[serde(default = "yes")]
@@ -120,7 +112,7 @@ pub struct AffinityPlan {
     /// Its name or number; all processes of that name.
     pub process: String,
     /// Where to.
-    #[serde(default = "other_cpus")]
+    #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
 }
 
@@ -129,7 +121,7 @@ pub struct AffinityPlan {
 #[serde(deny_unknown_fields)]
 pub struct GovernorPlan {
     /// On which CPUs. CPUs that share a clock change together.
-    #[serde(default = "target_cpus")]
+    #[serde(default = "CpuSelector::target")]
     pub cpus: CpuSelector,
     /// `performance`, `powersave`, `schedutil`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,7 +154,7 @@ pub struct SmtOffPlan {
 #[serde(deny_unknown_fields)]
 pub struct IdlePlan {
     /// On which CPUs.
-    #[serde(default = "target_cpus")]
+    #[serde(default = "CpuSelector::target")]
     pub cpus: CpuSelector,
     /// States that take longer to leave are not used; `0s` leaves only polling.
     #[serde(default)]
@@ -218,7 +210,7 @@ pub struct SysfsPlan {
     /// What to write.
     pub value: String,
     /// The CPUs that `{cpu}` stands for.
-    #[serde(default = "target_cpus")]
+    #[serde(default = "CpuSelector::target")]
     pub cpus: CpuSelector,
 }
 
@@ -244,17 +236,87 @@ pub struct ModuleParameterPlan {
     pub value: String,
 }
 
-fn all_interrupts() -> Vec<String> {
+/// Gives CPUs a part of the last-level cache to themselves (resctrl).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CachePartitionPlan {
+    /// Which CPUs get the part.
+    #[serde(default = "CpuSelector::target")]
+    pub cpus: CpuSelector,
+    /// How large it is, in percent of the cache, rounded to whole ways.
+    #[serde(default = "half")]
+    pub share_percent: u32,
+    /// What the other CPUs may use of the memory bandwidth, in percent; by default it stays as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_bandwidth_percent: Option<u32>,
+}
+
+/// Keeps graphics devices powered, and at one clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GpuPowerPlan {
+    /// Which: names (`card0`), PCI addresses, drivers, or `all`.
+    #[serde(default = "all")]
+    pub devices: Vec<String>,
+    /// Whether the clock is fixed to the highest that the driver offers.
+    #[serde(default = "yes")]
+    pub fixed_clock: bool,
+}
+
+impl Words for ShieldPlan {}
+impl Words for AffinityPlan {}
+impl Words for SmtOffPlan {}
+impl Words for IdlePlan {}
+impl Words for GpuPowerPlan {}
+impl Words for ThpPlan {}
+impl Words for KsmPlan {}
+impl Words for SwitchPlan {}
+impl Words for RtThrottlingPlan {}
+impl Words for SysfsPlan {}
+impl Words for SysctlPlan {}
+impl Words for ModuleParameterPlan {}
+
+impl Words for IrqAffinityPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        let message = "is empty; name interrupts, or leave it out for all";
+        if self.interrupts.is_empty() { Err(KeyError::new("interrupts", message)) } else { Ok(()) }
+    }
+}
+
+impl Words for GovernorPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        let Self { cpus: _, governor: None, min: None, max: None, energy_preference: None, turbo: None } =
+            self
+        else {
+            return Ok(());
+        };
+        let message = "sets nothing; give `governor`, `min`, `max`, `energy_preference` or `turbo`";
+        Err(KeyError::new("", message))
+    }
+}
+
+impl Words for CachePartitionPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        for (key, percent) in [
+            ("share_percent", Some(self.share_percent)),
+            ("others_bandwidth_percent", self.others_bandwidth_percent),
+        ] {
+            if percent.is_some_and(|percent| !(1..=99).contains(&percent)) {
+                return Err(KeyError::new(key, "is out of range; it is 1 to 99"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn all() -> Vec<String> {
     vec!["all".to_owned()]
-}
-fn target_cpus() -> CpuSelector {
-    CpuSelector::Target
-}
-fn other_cpus() -> CpuSelector {
-    CpuSelector::Others
 }
 fn yes() -> bool {
     true
+}
+fn half() -> u32 {
+    50
 }
 fn never() -> String {
     "never".to_owned()

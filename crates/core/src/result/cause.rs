@@ -1,5 +1,6 @@
 //! Causes: who took the time, and what speaks for it.
 
+use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -94,98 +95,128 @@ impl Default for Cause {
     }
 }
 
-/// Kinds of causes. A kind is claimed only on evidence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CauseKind {
-    /// A hard interrupt's handler ran.
-    Irq,
-    /// A softirq ran.
-    Softirq,
-    /// A non-maskable interrupt's handler ran.
-    Nmi,
-    /// Another thread ran, of a priority that the task could not preempt.
-    Thread,
-    /// Code ran with preemption off.
-    PreemptOff,
-    /// Code ran with interrupts off.
-    IrqsOff,
-    /// An interrupt that another CPU sent was handled.
-    Ipi,
-    /// The timer itself expired late, with interrupts on.
-    TimerLate,
-    /// The CPU needed the time to leave an idle state.
-    IdleExit,
-    /// The task itself had a page fault.
-    PageFault,
-    /// The task was moved to another CPU.
-    Migration,
-    /// Real-time throttling stopped the task for the rest of its period.
-    Throttled,
-    /// The task waited for a lock that another thread held.
-    Lock,
-    /// The hypervisor ran something else.
-    Steal,
-    /// The firmware took the CPU (a system-management interrupt was counted).
-    Smi,
-    /// Interrupts were provably on and nothing of the kernel ran: hardware or firmware.
-    Hardware,
-    /// The other thread of the same core slowed it down.
-    Smt,
-    /// Nothing explains it.
-    Unattributed,
+/// The table of causes: meaning, name, class, and the sentences of which the first that can be filled in is used (see
+/// [`Cause::sentence`]).
+macro_rules! causes {
+    ($(#[doc = $meaning:literal] $kind:ident = $name:tt, $class:ident, [$($sentence:literal),+];)+) => {
+        words! {
+            /// Kinds of causes. A kind is claimed only on evidence.
+            pub enum CauseKind: "a kind of cause" {
+                $(#[doc = $meaning] $kind = $name,)+
+            }
+        }
+
+        impl CauseKind {
+            /// What it stands for, in one line.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $meaning.trim_ascii(),)+
+                }
+            }
+
+            /// What it has in common with other kinds.
+            pub const fn class(self) -> CauseClass {
+                match self {
+                    $(Self::$kind => CauseClass::$class,)+
+                }
+            }
+
+            const fn sentences(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$kind => &[$($sentence),+],)+
+                }
+            }
+        }
+    };
 }
 
-impl CauseKind {
-    /// Every kind.
-    pub const ALL: [Self; 18] = [
-        Self::Irq,
-        Self::Softirq,
-        Self::Nmi,
-        Self::Thread,
-        Self::PreemptOff,
-        Self::IrqsOff,
-        Self::Ipi,
-        Self::TimerLate,
-        Self::IdleExit,
-        Self::PageFault,
-        Self::Migration,
-        Self::Throttled,
-        Self::Lock,
-        Self::Steal,
-        Self::Smi,
-        Self::Hardware,
-        Self::Smt,
-        Self::Unattributed,
-    ];
+causes! {
+    /// A hard interrupt's handler ran.
+    Irq = "irq", Interrupt, ["the handler of {actor|an interrupt} ran{place}"];
+    /// A softirq ran.
+    Softirq = "softirq", Interrupt, ["{actor|a softirq} ran{place}"];
+    /// A non-maskable interrupt's handler ran.
+    Nmi = "nmi", Interrupt, ["a non-maskable interrupt ran{place}"];
+    /// Another thread ran, of a priority that the task could not preempt.
+    Thread = "thread", Thread, ["{actor|a thread} ran at a priority that the task could not preempt{place}"];
+    /// Code ran with preemption off.
+    PreemptOff = "preempt_off", Section, ["{actor|code} kept preemption off{place}"];
+    /// Code ran with interrupts off.
+    IrqsOff = "irqs_off", Section, ["{actor|code} kept interrupts off{place}"];
+    /// An interrupt that another CPU sent was handled.
+    Ipi = "ipi", Interrupt, ["another CPU had {function} run by {actor|an interrupt}", "an interrupt from another CPU ran ({actor|IPI})"];
+    /// The timer itself expired late, with interrupts on.
+    TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were on ({who} ran)", "the timer interrupt came late though the CPU was idle"];
+    /// The CPU needed the time to leave an idle state.
+    IdleExit = "idle_exit", Idle, ["the CPU took the time to leave idle"];
+    /// The task itself had a page fault.
+    PageFault = "page_fault", Idle, ["it had a page fault of its own"];
+    /// The task was moved to another CPU.
+    Migration = "migration", Thread, ["it was moved to another CPU by {actor|the kernel}"];
+    /// Real-time throttling stopped the task for the rest of its period.
+    Throttled = "throttled", Thread, ["real-time throttling held it back"];
+    /// The task waited for a lock that another thread held.
+    Lock = "lock", Section, ["it waited for a lock that {actor|another thread} held{place}"];
+    /// The hypervisor ran something else.
+    Steal = "steal", Machine, ["the hypervisor ran something else"];
+    /// The firmware took the CPU (a system-management interrupt was counted).
+    Smi = "smi", Machine, ["the firmware took the CPU (SMI)"];
+    /// Interrupts were provably on and nothing of the kernel ran: hardware or firmware.
+    Hardware = "hardware", Machine, ["hardware or firmware took the CPU, nothing of the kernel ran"];
+    /// The other thread of the same core slowed it down.
+    Smt = "smt", Thread, ["the other thread of the core slowed it down"];
+    /// Nothing explains it.
+    Unattributed = "unattributed", Unknown, ["nothing in the trace says why; {who} was on the CPU", "nothing in the trace says why"];
+}
 
-    /// The name in results and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Irq => "irq",
-            Self::Softirq => "softirq",
-            Self::Nmi => "nmi",
-            Self::Thread => "thread",
-            Self::PreemptOff => "preempt_off",
-            Self::IrqsOff => "irqs_off",
-            Self::Ipi => "ipi",
-            Self::TimerLate => "timer_late",
-            Self::IdleExit => "idle_exit",
-            Self::PageFault => "page_fault",
-            Self::Migration => "migration",
-            Self::Throttled => "throttled",
-            Self::Lock => "lock",
-            Self::Steal => "steal",
-            Self::Smi => "smi",
-            Self::Hardware => "hardware",
-            Self::Smt => "smt",
-            Self::Unattributed => "unattributed",
-        }
+/// What several kinds of causes have in common; reports give each a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CauseClass {
+    /// Interrupts.
+    Interrupt,
+    /// Other threads, and the scheduler.
+    Thread,
+    /// Sections that keep others out: interrupts off, preemption off, locks.
+    Section,
+    /// The CPU or the task was not ready.
+    Idle,
+    /// What is outside the kernel.
+    Machine,
+    /// Not known.
+    Unknown,
+}
+
+impl Cause {
+    /// What was done, by whom, in which function: `irq/45-nvkm (thread 489) kept interrupts off in unarm`.
+    pub fn sentence(&self) -> String {
+        let filled = self.kind.sentences().iter().find_map(|sentence| self.filled(sentence));
+        filled.unwrap_or_else(|| self.kind.meaning().to_owned())
     }
 
-    /// The kind of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    /// Fills in `{actor|default}`, `{who}` (the actor without its thread), `{function}` and `{place}` (` in function`,
+    /// or nothing); `None` where one without a default is not known.
+    fn filled(&self, sentence: &str) -> Option<String> {
+        let mut text = String::new();
+        let mut rest = sentence;
+        while let Some((before, after)) = rest.split_once('{') {
+            let (name, after) = after.split_once('}')?;
+            text.push_str(before);
+            match (name.split_once('|'), &self.actor, &self.function) {
+                (Some((_, default)), None, _) => text.push_str(default),
+                (Some(_), Some(actor), _) => {
+                    text.push_str(actor);
+                    text.extend(self.pid.map(|pid| format!(" (thread {pid})")));
+                }
+                (None, Some(actor), _) if name == "who" => text.push_str(actor),
+                (None, _, Some(function)) if name == "function" => text.push_str(function),
+                (None, _, function) if name == "place" => {
+                    text.extend(function.as_ref().map(|function| format!(" in {function}")));
+                }
+                _ => return None,
+            }
+            rest = after;
+        }
+        Some(text + rest)
     }
 }
 
@@ -200,5 +231,22 @@ mod tests {
             assert_eq!(CauseKind::from_name(kind.name()), Some(kind));
         }
         assert_eq!(CauseKind::from_name("late"), None);
+    }
+
+    #[test]
+    fn every_kind_makes_a_sentence_with_and_without_details() {
+        for kind in CauseKind::ALL {
+            let bare = Cause::new(kind);
+            let full = Cause {
+                actor: Some("irq/45-nvkm".to_owned()),
+                pid: Some(489),
+                function: Some("unarm".to_owned()),
+                ..Cause::new(kind)
+            };
+            for cause in [bare, full] {
+                let filled = kind.sentences().iter().any(|sentence| cause.filled(sentence).is_some());
+                assert!(filled && !cause.sentence().contains(['{', '}']), "{}", cause.sentence());
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::cpus::CpuSet;
 use crate::facts::Facts;
 use crate::warning::Warning;
+use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,67 +27,43 @@ pub struct CheckResult {
     pub warnings: Vec<Warning>,
 }
 
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// No real-time promise can be made with it.
-    Serious,
-    /// It lengthens latencies, and can be changed.
-    Advice,
-    /// Worth knowing; not wrong by itself.
-    Info,
-    /// As it should be.
-    Ok,
-}
-
-impl Severity {
-    /// Its name, as in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Serious => "serious",
-            Self::Advice => "advice",
-            Self::Info => "info",
-            Self::Ok => "ok",
-        }
+words! {
+    /// How much a finding matters.
+    pub enum Severity: "a severity" {
+        /// No real-time promise can be made with it.
+        Serious = "serious",
+        /// It lengthens latencies, and can be changed.
+        Advice = "advice",
+        /// Worth knowing; not wrong by itself.
+        Info = "info",
+        /// As it should be.
+        Ok = "ok",
     }
 }
 
-/// What a finding is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Theme {
-    /// What this process may do.
-    Rights,
-    /// Where the kernel runs: hypervisor, firmware, clock.
-    Platform,
-    /// The kernel and how it was booted.
-    Kernel,
-    /// What else may run on the target CPUs.
-    Isolation,
-    /// What may interrupt them.
-    Interrupts,
-    /// Frequency and idle states.
-    Power,
-    /// Memory and caches.
-    Memory,
-    /// Graphics devices.
-    Graphics,
+words! {
+    /// What a finding is about, in the order of reports.
+    pub enum Theme: "a theme" {
+        /// Where the kernel runs: hypervisor, firmware, clock.
+        Platform = "platform",
+        /// The kernel and how it was booted.
+        Kernel = "kernel",
+        /// What this process may do.
+        Rights = "rights",
+        /// What else may run on the target CPUs.
+        Isolation = "isolation",
+        /// What may interrupt them.
+        Interrupts = "interrupts",
+        /// Frequency and idle states.
+        Power = "power",
+        /// Memory and caches.
+        Memory = "memory",
+        /// Graphics devices.
+        Graphics = "graphics",
+    }
 }
 
 impl Theme {
-    /// All of them, in the order of reports.
-    pub const ALL: [Self; 8] = [
-        Self::Platform,
-        Self::Kernel,
-        Self::Rights,
-        Self::Isolation,
-        Self::Interrupts,
-        Self::Power,
-        Self::Memory,
-        Self::Graphics,
-    ];
-
     /// Its heading.
     pub const fn title(self) -> &'static str {
         match self {
@@ -188,8 +165,7 @@ impl Finding {
 impl CheckResult {
     /// The result for these findings, sorted by theme and severity.
     pub fn new(cpus: CpuSet, mut findings: Vec<Finding>, facts: Facts, warnings: Vec<Warning>) -> Self {
-        let order = |theme: Theme| Theme::ALL.iter().position(|known| *known == theme);
-        findings.sort_by_key(|finding| (order(finding.theme), finding.severity));
+        findings.sort_by_key(|finding| (finding.theme, finding.severity));
         let fit = !findings.iter().any(|finding| finding.severity == Severity::Serious);
         Self { format: CHECK_FORMAT.to_owned(), cpus, fit, findings, facts, warnings }
     }

@@ -4,64 +4,27 @@ use crate::facts::Facts;
 use crate::record::IpiRecord;
 use crate::units::CpuId;
 use crate::warning::Warning;
+use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a histogram measures. All are of tasks that pass the filter (real-time tasks unless told otherwise).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum HistogramKind {
-    /// From the programmed expiry of a timer to the wake-up of its task in the timer's handler.
-    MissedTimerOffsets,
-    /// From the wake-up to the decision to run the task.
-    Wakeup,
-    /// Both together: from the programmed expiry to the decision to run the task.
-    #[serde(rename = "timerandwakeup")]
-    TimerAndWakeup,
-    /// From the decision to run the task to the end of the switch, when it runs.
-    #[serde(rename = "switchoff")]
-    SwitchOff,
-    /// All together, the preemption latency: from the programmed expiry to the task that runs.
-    #[serde(rename = "timerwakeupswitch")]
-    TimerWakeupSwitch,
-    /// As `wakeup`, of wake-ups that waited for a task of equal or higher priority: no latency of the kernel, so
-    /// they are in no other histogram but `missed_timer_offsets` and `switchoff`.
-    #[serde(rename = "sharedprio")]
-    SharedPriority,
-}
-
-impl HistogramKind {
-    /// All kinds, in the order in which a wake-up passes through them.
-    pub const ALL: [Self; 6] = [
-        Self::MissedTimerOffsets,
-        Self::Wakeup,
-        Self::TimerAndWakeup,
-        Self::SwitchOff,
-        Self::TimerWakeupSwitch,
-        Self::SharedPriority,
-    ];
-
-    /// The name in commands, in results and in the file tree.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MissedTimerOffsets => "missed_timer_offsets",
-            Self::Wakeup => "wakeup",
-            Self::TimerAndWakeup => "timerandwakeup",
-            Self::SwitchOff => "switchoff",
-            Self::TimerWakeupSwitch => "timerwakeupswitch",
-            Self::SharedPriority => "sharedprio",
-        }
-    }
-
-    /// The kind of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-impl std::fmt::Display for HistogramKind {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(self.name())
+words! {
+    /// What a histogram measures. All are of tasks that pass the filter (real-time tasks unless told otherwise); in the
+    /// order in which a wake-up passes through them.
+    pub enum HistogramKind: "a histogram" {
+        /// From the programmed expiry of a timer to the wake-up of its task in the timer's handler.
+        MissedTimerOffsets = "missed_timer_offsets",
+        /// From the wake-up to the decision to run the task.
+        Wakeup = "wakeup",
+        /// Both together: from the programmed expiry to the decision to run the task.
+        TimerAndWakeup = "timerandwakeup",
+        /// From the decision to run the task to the end of the switch, when it runs.
+        SwitchOff = "switchoff",
+        /// All together, the preemption latency: from the programmed expiry to the task that runs.
+        TimerWakeupSwitch = "timerwakeupswitch",
+        /// As `wakeup`, of wake-ups that waited for a task of equal or higher priority: no latency of the kernel, so
+        /// they are in no other histogram but `missed_timer_offsets` and `switchoff`.
+        SharedPriority = "sharedprio",
     }
 }
 
@@ -154,38 +117,15 @@ pub struct HistogramsResult {
     pub warnings: Vec<Warning>,
 }
 
-/// Where the kernel's events come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum HistogramSource {
-    /// Programs in the kernel, which count there.
-    #[default]
-    Bpf,
-    /// A trace buffer of its own, read and counted by whylate.
-    Tracefs,
-}
-
-impl HistogramSource {
-    /// Its name in commands and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bpf => "bpf",
-            Self::Tracefs => "tracefs",
-        }
-    }
-}
-
-impl std::fmt::Display for HistogramSource {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for HistogramSource {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = [Self::Bpf, Self::Tracefs].into_iter().find(|source| source.name() == text);
-        known.ok_or_else(|| format!("`{text}` is not a source of events; choose bpf or tracefs"))
+words! {
+    /// Where the kernel's events come from.
+    #[derive(Default)]
+    pub enum HistogramSource: "a source of events" {
+        /// Programs in the kernel, which count there.
+        #[default]
+        Bpf = "bpf",
+        /// A trace buffer of its own, read and counted by whylate.
+        Tracefs = "tracefs",
     }
 }
 
@@ -199,18 +139,4 @@ pub struct WakeupTotals {
     pub without_switch: u64,
     /// That ended on a CPU where nothing is measured.
     pub elsewhere: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kind_has_one_name_everywhere() {
-        for kind in HistogramKind::ALL {
-            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
-            assert_eq!(HistogramKind::from_name(kind.name()), Some(kind));
-        }
-        assert_eq!(HistogramKind::from_name("switch"), None);
-    }
 }

@@ -14,7 +14,7 @@ mod spike_trace;
 mod tracing;
 mod treat;
 
-pub use cause::{Cause, CauseKind, CauseSource};
+pub use cause::{Cause, CauseClass, CauseKind, CauseSource};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
 pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
@@ -30,14 +30,16 @@ pub use histograms::{
 };
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
-    CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunResult, RunState,
-    Verdict,
+    CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe, RepeatResult, RunEnd, RunResult,
+    RunState, Verdict,
 };
 pub use spike_trace::SpikeTrace;
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
 pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
 
 use crate::facts::Facts;
+use crate::plan::{ProbeFacts, Samples};
+use crate::series::SeriesName;
 use crate::units::CpuId;
 use crate::warning::Warning;
 use schemars::JsonSchema;
@@ -83,7 +85,7 @@ pub struct MeasureResult {
 /// What one probe measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeResult {
-    /// `timer`, `stall`, `dispatch`, `roundtrip`, `histograms` or `tracer`.
+    /// Its name: `timer`, `stall`, …
     pub probe: String,
     /// One entry per measured CPU, and per series where the probe has several (roundtrip: each method).
     pub cpus: Vec<CpuResult>,
@@ -95,10 +97,18 @@ pub struct ProbeResult {
 }
 
 impl ProbeResult {
+    /// What the probe measures; `None` for one that this version does not know.
+    pub fn facts(&self) -> Option<ProbeFacts> {
+        SeriesName::of(&self.probe).facts()
+    }
+
     /// Whether it brought anything: a sample, or, of a tracer that looks for gaps, that it looked and there was none.
     pub fn has_data(&self) -> bool {
-        let looked =
-            |cpu: &CpuResult| self.probe == "tracer" && cpu.gaps.is_some() && !cpu.timeline.is_empty();
+        let looked = |cpu: &CpuResult| {
+            let facts = SeriesName::in_probe(&self.probe, cpu.series.as_deref()).facts();
+            let only_gaps = facts.is_some_and(|facts| facts.samples == Samples::Gap && !facts.counts_turns);
+            only_gaps && cpu.gaps.is_some() && !cpu.timeline.is_empty()
+        };
         self.cpus.iter().any(|cpu| cpu.samples > 0 || looked(cpu))
     }
 }
@@ -317,7 +327,7 @@ pub struct PlanLine {
 pub struct LoadResult {
     /// [`LOAD_FORMAT`].
     pub format: String,
-    /// The kind of load: `memory`, `exec`, `tlb`, `ipi`, `pageattr`, `softirq` or `irq-thread`.
+    /// The kind of load: `memory`, `exec`, …
     pub load: String,
     /// CPUs that it ran on.
     pub cpus: crate::cpus::CpuSet,

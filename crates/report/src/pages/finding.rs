@@ -12,7 +12,7 @@ pub(crate) fn finding(spike: &ExplainedSpike) -> String {
         }
         _ => format!("{task} was {} late on CPU {}", nanoseconds(spike.latency_ns), spike.cpu),
     };
-    format!("{late}: {}{}", deed(&spike.cause), extent(&spike.cause, spike.expected_ns, spike.latency_ns))
+    format!("{late}: {}{}", spike.cause.sentence(), extent(&spike.cause, spike.expected_ns, spike.latency_ns))
 }
 
 /// ` for 3.01 ms (84 % of the latency)`; when it began before the expected moment, all of it and what the task felt.
@@ -29,47 +29,6 @@ fn extent(cause: &Cause, expected_ns: u64, latency_ns: u64) -> String {
     format!(" for {all}, {felt} of it in the latency ({})", share(part))
 }
 
-/// What was done, by whom, in which function.
-fn deed(cause: &Cause) -> String {
-    let somebody = |default: &str| match (&cause.actor, cause.pid) {
-        (Some(actor), Some(pid)) => format!("{actor} (thread {pid})"),
-        (Some(actor), None) => actor.clone(),
-        (None, _) => default.to_owned(),
-    };
-    let place = cause.function.as_ref().map(|function| format!(" in {function}")).unwrap_or_default();
-    match cause.kind {
-        CauseKind::IrqsOff => format!("{} kept interrupts off{place}", somebody("code")),
-        CauseKind::PreemptOff => format!("{} kept preemption off{place}", somebody("code")),
-        CauseKind::Irq => format!("the handler of {} ran{place}", somebody("an interrupt")),
-        CauseKind::Ipi => match &cause.function {
-            Some(function) => format!("another CPU had {function} run by {}", somebody("an interrupt")),
-            None => format!("an interrupt from another CPU ran ({})", somebody("IPI")),
-        },
-        CauseKind::Softirq => format!("{} ran{place}", somebody("a softirq")),
-        CauseKind::Nmi => format!("a non-maskable interrupt ran{place}"),
-        CauseKind::Thread => {
-            format!("{} ran at a priority that the task could not preempt{place}", somebody("a thread"))
-        }
-        CauseKind::TimerLate => match &cause.actor {
-            Some(actor) => format!("the timer interrupt came late though interrupts were on ({actor} ran)"),
-            None => "the timer interrupt came late though the CPU was idle".to_owned(),
-        },
-        CauseKind::IdleExit => "the CPU took the time to leave idle".to_owned(),
-        CauseKind::PageFault => "it had a page fault of its own".to_owned(),
-        CauseKind::Migration => format!("it was moved to another CPU by {}", somebody("the kernel")),
-        CauseKind::Throttled => "real-time throttling held it back".to_owned(),
-        CauseKind::Lock => format!("it waited for a lock that {} held{place}", somebody("another thread")),
-        CauseKind::Steal => "the hypervisor ran something else".to_owned(),
-        CauseKind::Smi => "the firmware took the CPU (SMI)".to_owned(),
-        CauseKind::Hardware => "hardware or firmware took the CPU, nothing of the kernel ran".to_owned(),
-        CauseKind::Smt => "the other thread of the core slowed it down".to_owned(),
-        CauseKind::Unattributed => match &cause.actor {
-            Some(actor) => format!("nothing in the trace says why; {actor} was on the CPU"),
-            None => "nothing in the trace says why".to_owned(),
-        },
-    }
-}
-
 /// `gf100_mc_intr_unarm <- nvkm_mc_intr_unarm <- nvkm_pci_intr`; `None` without callers.
 pub(crate) fn chain(cause: &Cause) -> Option<String> {
     let function = cause.function.as_ref().filter(|_| !cause.callers.is_empty())?;
@@ -80,7 +39,7 @@ pub(crate) fn chain(cause: &Cause) -> Option<String> {
 pub(crate) fn contributor(cause: &Cause, spike: &ExplainedSpike) -> String {
     let part = cause.share.unwrap_or(0.0);
     let time = (part * spike.latency_ns as f64).round() as u64;
-    format!("{}: {} ({})", deed(cause), nanoseconds(time), share(part))
+    format!("{}: {} ({})", cause.sentence(), nanoseconds(time), share(part))
 }
 
 /// How sure it is, by which evidence where there are several, and why not more: `confidence 0.75: …`.
@@ -109,7 +68,7 @@ mod tests {
         cause.actor = Some("irq/45-nvkm".into());
         cause.pid = Some(489);
         cause.function = Some("gf100_mc_intr_unarm".into());
-        assert_eq!(deed(&cause), "irq/45-nvkm (thread 489) kept interrupts off in gf100_mc_intr_unarm");
+        assert_eq!(cause.sentence(), "irq/45-nvkm (thread 489) kept interrupts off in gf100_mc_intr_unarm");
         assert_eq!(chain(&cause), None);
         cause.callers = vec!["nvkm_mc_intr_unarm".into(), "nvkm_pci_intr".into()];
         assert_eq!(chain(&cause).unwrap(), "gf100_mc_intr_unarm <- nvkm_mc_intr_unarm <- nvkm_pci_intr");

@@ -42,7 +42,7 @@ fn section(all: impl Iterator<Item = Vec<String>>) -> Vec<Section> {
 
 /// The lines of each CPU of a dispatch probe; none for another probe.
 fn of_probe<'r>(probe: &'r ProbeResult, place: &str) -> impl Iterator<Item = Vec<String>> + use<'r> {
-    let cpus = probe.cpus.iter().filter(|_| probe.probe == "dispatch");
+    let cpus = probe.cpus.iter().filter(|_| probe.facts().is_some_and(|facts| facts.in_rows));
     let place = place.to_owned();
     cpus.filter_map(move |cpu| lines(cpu, &place))
 }

@@ -4,11 +4,12 @@ use crate::charts;
 use crate::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
 use crate::section::{ALWAYS, Block, Cell, Column, Row, Section, Table, Tone};
 use crate::words::{cell_probe, probe_meaning, probe_names};
+use whylate_core::plan::Samples;
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{
     CellResult, CpuResult, MeasureResult, PartResult, ProbeResult, Quantiles, RateResult, RunResult,
 };
-use whylate_core::{CpuId, Nanos};
+use whylate_core::{CpuId, Nanos, SeriesName};
 
 /// What corrected figures are.
 const CORRECTED_NOTE: &str = "Lines marked corrected count each missed period as late as it would have been \
@@ -167,12 +168,12 @@ fn section<'r>(parts: Vec<Section>, mut cpus: impl Iterator<Item = &'r CpuResult
 
 /// The table of a probe; `first` stands above the first column. The last one of several has the notes.
 fn group(probe: &str, first: &'static str, is_noted: bool, rows: Vec<Row>) -> Section {
+    let facts = SeriesName::of(probe).facts();
     let column = |field: &Field| {
-        let title = match (field.title, probe) {
+        let title = match (field.title, facts) {
             (CELL, _) => first,
-            (SERIES, "roundtrip") => "method",
-            (SERIES, "histograms") => "histogram",
-            (MISSED, "stall") => "gaps",
+            (SERIES, Some(facts)) => facts.series_title,
+            (MISSED, Some(facts)) if facts.samples == Samples::Gap => "gaps",
             (title, _) => title,
         };
         let is_noted = is_noted && OF_WHOLE_CELL.contains(&title);

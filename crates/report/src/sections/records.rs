@@ -3,7 +3,7 @@
 use crate::figure::nanoseconds;
 use crate::section::{Section, sentences};
 use whylate_core::CpuSet;
-use whylate_core::result::{CellResult, HistogramKind, LatencyRecord, RunResult};
+use whylate_core::result::{CellResult, HistogramKind, LatencyRecord, ProbeResult, RunResult};
 
 /// For each cell and CPU with the probe `histograms`, who was late most.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
@@ -13,7 +13,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 }
 
 fn of_cell(cell: &CellResult) -> Vec<String> {
-    let Some(probe) = cell.probes.iter().find(|probe| probe.probe == "histograms") else { return Vec::new() };
+    let keeps_largest = |probe: &&ProbeResult| probe.facts().is_some_and(|facts| facts.keeps_largest);
+    let Some(probe) = cell.probes.iter().find(keeps_largest) else { return Vec::new() };
     let cpus: CpuSet = probe.cpus.iter().map(|cpu| cpu.cpu).collect();
     let largest = cpus.iter().filter_map(|cpu| {
         let records = probe.cpus.iter().filter(|one| one.cpu == cpu).filter_map(|one| {

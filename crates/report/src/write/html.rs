@@ -13,7 +13,7 @@ use crate::section::{
 };
 use serde::Serialize;
 use whylate_core::Warning;
-use whylate_core::result::{CauseKind, TimelineSegment};
+use whylate_core::result::{CauseClass, CauseKind, TimelineSegment};
 
 const STYLE: &str = include_str!("page.css");
 const CHART_SCRIPT: &str = include_str!("charts.js");
@@ -358,13 +358,13 @@ impl<'p> Html<'p> {
 
 /// The colour of a kind; the words say the same.
 fn class(kind: Option<CauseKind>) -> &'static str {
-    match kind {
-        Some(CauseKind::IrqsOff | CauseKind::PreemptOff | CauseKind::Lock) => "off",
-        Some(CauseKind::Irq | CauseKind::Ipi | CauseKind::Nmi | CauseKind::Softirq) => "irq",
-        Some(CauseKind::Thread | CauseKind::Throttled | CauseKind::Migration | CauseKind::Smt) => "thread",
-        Some(CauseKind::IdleExit | CauseKind::TimerLate | CauseKind::PageFault) => "idle",
-        Some(CauseKind::Hardware | CauseKind::Smi | CauseKind::Steal) => "machine",
-        Some(CauseKind::Unattributed) => "unknown",
+    match kind.map(CauseKind::class) {
+        Some(CauseClass::Section) => "off",
+        Some(CauseClass::Interrupt) => "irq",
+        Some(CauseClass::Thread) => "thread",
+        Some(CauseClass::Idle) => "idle",
+        Some(CauseClass::Machine) => "machine",
+        Some(CauseClass::Unknown) => "unknown",
         None => "switch",
     }
 }

@@ -5,7 +5,7 @@ use crate::figure::{nanoseconds, share};
 use crate::section::Timeline;
 use std::cmp::Reverse;
 use whylate_core::CpuId;
-use whylate_core::result::{CauseKind, TimelineSegment};
+use whylate_core::result::{CauseClass, CauseKind, TimelineSegment};
 
 /// Wider bars are not drawn.
 const WIDTH_MAX: usize = 100;
@@ -94,12 +94,12 @@ fn bar(timeline: &Timeline, cpu: CpuId, keys: &[Key<'_>], width: usize) -> Line 
 }
 
 fn codes(kind: Option<CauseKind>) -> &'static str {
-    match kind {
-        Some(CauseKind::IrqsOff | CauseKind::PreemptOff | CauseKind::Lock) => "1;31",
-        Some(CauseKind::Irq | CauseKind::Ipi | CauseKind::Nmi | CauseKind::Softirq) => "33",
-        Some(CauseKind::Thread | CauseKind::Throttled | CauseKind::Migration) => "35",
-        Some(CauseKind::IdleExit | CauseKind::TimerLate | CauseKind::PageFault) => "36",
-        Some(_) => "1;33",
+    match kind.map(CauseKind::class) {
+        Some(CauseClass::Section) => "1;31",
+        Some(CauseClass::Interrupt) => "33",
+        Some(CauseClass::Thread) => "35",
+        Some(CauseClass::Idle) => "36",
+        Some(CauseClass::Machine | CauseClass::Unknown) => "1;33",
         None => "2",
     }
 }

@@ -4,7 +4,8 @@ use crate::mock::{MockMachine, PLAN, experiment, folder, options};
 use std::fs;
 use std::path::Path;
 use whylate_core::result::{RunResult, RunState};
-use whylate_runner::{NOT_RESTORED, run};
+use whylate_core::warning::NOT_RESTORED;
+use whylate_runner::run;
 use whylate_store::{Reader, RunInfo, assemble};
 
 /// A plan that keeps the two largest spikes above 100 us of each cell.

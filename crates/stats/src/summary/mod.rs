@@ -11,6 +11,7 @@ pub use spikes::{keep_first, largest_spikes};
 use crate::{Histogram, StatsError, corrected};
 use spikes::SpikeKeeper;
 use timeline::Timeline;
+use whylate_core::plan::{ProbeFacts, Samples};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::result::{CpuResult, CycleFigures, PartResult, Quantiles, RepeatProbe, Spike};
 use whylate_core::{CpuId, Nanos, SeriesName};
@@ -20,40 +21,21 @@ pub const SPIKES_KEPT: usize = 32;
 /// How many timeline points are kept at most unless asked otherwise.
 pub const TIMELINE_POINTS_MAX: usize = 2000;
 
-/// What the samples of a probe are.
+/// What the samples of a series on a CPU are, and what of the plan is needed to read them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ProbeShape {
-    /// Latenesses of a task that is woken periodically.
-    Timer {
-        /// Its period; `None` where it has none or where it is not known: nothing is corrected then.
-        period: Option<Nanos>,
-    },
-    /// Durations of the turns of a loop that never sleeps.
-    Stall,
-    /// Latenesses of a process that waits for a periodic interrupt.
-    Dispatch {
-        /// As for the timer.
-        period: Option<Nanos>,
-    },
-    /// Durations of round trips, or of one of their ways.
-    Roundtrip,
-    /// What a tracer of the kernel measured.
-    Tracer {
-        /// The part of the time in which it looks for gaps, in (0, 1]; `None` for one that measures latencies.
-        looks: Option<f64>,
-    },
+pub struct SampleShape {
+    /// What is true of all samples of the series.
+    pub facts: ProbeFacts,
+    /// The period; `None` where there is none or where it is not known: nothing is corrected then.
+    pub period: Option<Nanos>,
+    /// The part of the time in which gaps are looked for, in (0, 1].
+    pub watched_share: f64,
 }
 
-impl ProbeShape {
-    /// The probe's name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Timer { .. } => "timer",
-            Self::Stall => "stall",
-            Self::Dispatch { .. } => "dispatch",
-            Self::Roundtrip => "roundtrip",
-            Self::Tracer { .. } => "tracer",
-        }
+impl SampleShape {
+    /// Without a period, looking all the time.
+    pub fn of(facts: ProbeFacts) -> Self {
+        Self { facts, period: None, watched_share: 1.0 }
     }
 }
 
@@ -61,7 +43,7 @@ impl ProbeShape {
 #[derive(Clone, Debug)]
 pub struct Summary {
     cpu: CpuId,
-    shape: ProbeShape,
+    shape: SampleShape,
     /// The probe's name, with its series if it has several.
     name: String,
     peer_cpu: Option<CpuId>,
@@ -79,11 +61,11 @@ pub struct Summary {
 
 impl Summary {
     /// Without data yet.
-    pub fn new(cpu: CpuId, shape: ProbeShape) -> Self {
+    pub fn new(cpu: CpuId, shape: SampleShape) -> Self {
         Self {
             cpu,
             shape,
-            name: shape.name().to_owned(),
+            name: shape.facts.name.to_owned(),
             peer_cpu: None,
             counter_hz: None,
             histogram: Histogram::new(),
@@ -171,33 +153,23 @@ impl Summary {
             timeline: self.timeline.into_points(),
             ..CpuResult::default()
         };
-        match self.shape {
-            ProbeShape::Timer { period } | ProbeShape::Dispatch { period } => {
-                result.overruns = Some(self.overruns);
-                result.corrected = period
-                    .filter(|period| period.0 > 0)
-                    .and_then(|period| corrected(&self.histogram, period).quantiles());
-            }
-            ProbeShape::Stall => {
-                result.loop_ns = self.histogram.median_interpolated();
-                result.gaps = Some(self.gaps);
-                result.lost_ns = Some(self.lost_ns);
-                // A gap that lasts beyond the end of its interval is counted whole where it ended.
-                result.lost_share =
-                    (self.measured_ns > 0).then(|| (self.lost_ns as f64 / self.measured_ns as f64).min(1.0));
-            }
-            ProbeShape::Tracer { looks: None } => {}
-            ProbeShape::Tracer { looks: Some(looks) } => {
-                result.gaps = Some(self.gaps);
-                result.lost_ns = Some(self.lost_ns);
-                let looked_ns = self.measured_ns as f64 * looks;
-                result.lost_share = (looked_ns > 0.0).then(|| (self.lost_ns as f64 / looked_ns).min(1.0));
-            }
-            ProbeShape::Roundtrip => {
-                result.cycles =
-                    self.counter_hz.zip(result.quantiles).map(|(hz, figures)| cycles(hz, &figures));
-            }
+        let SampleShape { facts, period, watched_share } = self.shape;
+        if facts.misses_periods {
+            result.overruns = Some(self.overruns);
+            let period = period.filter(|period| period.0 > 0);
+            result.corrected = period.and_then(|period| corrected(&self.histogram, period).quantiles());
         }
+        if facts.counts_turns {
+            result.loop_ns = self.histogram.median_interpolated();
+        }
+        if facts.samples == Samples::Gap {
+            result.gaps = Some(self.gaps);
+            result.lost_ns = Some(self.lost_ns);
+            let watched_ns = self.measured_ns as f64 * watched_share;
+            // A gap that lasts beyond the end of its interval is counted whole where it ended.
+            result.lost_share = (watched_ns > 0.0).then(|| (self.lost_ns as f64 / watched_ns).min(1.0));
+        }
+        result.cycles = self.counter_hz.zip(result.quantiles).map(|(hz, figures)| cycles(hz, &figures));
         (result, self.spikes.into_spikes(&self.name))
     }
 

@@ -5,6 +5,10 @@ use whylate_core::result::{Cause, TimelinePoint};
 const CPU: CpuId = CpuId(3);
 const SECOND: u64 = 1_000_000_000;
 
+fn shape(name: &str) -> SampleShape {
+    SampleShape::of(SeriesName::of(name).facts().unwrap())
+}
+
 fn interval(number: u64, values: &[u64]) -> Interval {
     let mut histogram = Histogram::new();
     values.iter().for_each(|value| histogram.record(*value));
@@ -26,7 +30,7 @@ fn spike(at_ns: u64, latency_ns: u64) -> SpikeRecord {
 }
 
 fn timer() -> Summary {
-    Summary::new(CPU, ProbeShape::Timer { period: Some(Nanos(1000)) })
+    Summary::new(CPU, SampleShape { period: Some(Nanos(1000)), ..shape("timer") })
 }
 
 #[test]
@@ -62,7 +66,7 @@ fn a_timer_is_summarised() {
 
 #[test]
 fn a_stall_is_summarised() {
-    let mut summary = Summary::new(CPU, ProbeShape::Stall);
+    let mut summary = Summary::new(CPU, shape("stall"));
     for number in 0..2 {
         let mut turns = interval(number, &[14, 14, 14, 5000]);
         turns.gaps = Some(1);
@@ -81,7 +85,7 @@ fn a_stall_is_summarised() {
 fn a_round_trip_has_its_method_its_ways_and_cycles() {
     let name = SeriesName::of("roundtrip/futex");
     let there = SeriesName::of("roundtrip/futex/there");
-    let mut whole = Summary::new(CPU, ProbeShape::Roundtrip).of_series(name);
+    let mut whole = Summary::new(CPU, shape("roundtrip/futex")).of_series(name);
     let trips = Interval {
         peer_cpu: Some(CpuId(9)),
         counter_hz: Some(2_500_000_000),
@@ -89,7 +93,7 @@ fn a_round_trip_has_its_method_its_ways_and_cycles() {
     };
     whole.add_interval(&trips, None).unwrap();
     whole.add_spike(&spike(1_000, 5_000), None).unwrap();
-    let mut way = Summary::new(CPU, ProbeShape::Roundtrip).of_series(there);
+    let mut way = Summary::new(CPU, shape("roundtrip/futex/there")).of_series(there);
     way.add_interval(&interval(0, &[1_000, 1_500, 90]), None).unwrap();
     let ((whole, spikes), (way, _)) = (whole.finish(), way.finish());
     assert_eq!(spikes[0].probe.as_deref(), Some("roundtrip/futex"));
@@ -105,7 +109,7 @@ fn a_round_trip_has_its_method_its_ways_and_cycles() {
 
 #[test]
 fn a_dispatch_is_summarised_as_a_timer_is() {
-    let shape = ProbeShape::Dispatch { period: Some(Nanos(1000)) };
+    let shape = SampleShape { period: Some(Nanos(1000)), ..shape("dispatch/timerfd") };
     let mut summary = Summary::new(CPU, shape).of_series(SeriesName::of("dispatch/timerfd"));
     let mut latenesses = interval(0, &[10, 3500]);
     latenesses.overruns = Some(3);
@@ -120,14 +124,14 @@ fn without_samples_nothing_is_claimed() {
     let (result, spikes) = timer().finish();
     assert_eq!((result.cpu, result.samples, result.quantiles, result.corrected), (CPU, 0, None, None));
     assert!(result.histogram.is_empty() && result.timeline.is_empty() && spikes.is_empty());
-    let (stall, _) = Summary::new(CPU, ProbeShape::Stall).finish();
+    let (stall, _) = Summary::new(CPU, shape("stall")).finish();
     assert_eq!((stall.loop_ns, stall.lost_share, stall.gaps), (None, None, Some(0)));
 }
 
 #[test]
 fn without_a_period_nothing_is_corrected() {
     for period in [None, Some(Nanos(0))] {
-        let mut summary = Summary::new(CPU, ProbeShape::Timer { period });
+        let mut summary = Summary::new(CPU, SampleShape { period, ..shape("timer") });
         summary.add_interval(&interval(0, &[5000]), None).unwrap();
         assert_eq!(summary.finish().0.corrected, None);
     }

@@ -1,0 +1,37 @@
+//! The load `exec`: any command.
+
+use crate::cpus::CpuSelector;
+use crate::plan::kinds::{KeyError, Words};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Any command.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecPlan {
+    /// Program and arguments; no shell is involved.
+    pub command: Vec<String>,
+    /// Where it may run; by default anywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuSelector>,
+    /// Regular expression whose first group is a rate, searched in every line of the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_pattern: Option<String>,
+    /// What that rate counts: `rectangles_per_s`.
+    #[serde(default = "default_rate_unit")]
+    pub rate_unit: String,
+}
+
+fn default_rate_unit() -> String {
+    "per_s".to_owned()
+}
+
+impl Words for ExecPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        if self.command.first().is_none_or(String::is_empty) {
+            let message = "is empty; write for example `command = [\"stress-ng\", \"--cpu\", \"1\"]`";
+            return Err(KeyError::new("command", message));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! The load `memory`: traffic over a working set of random data.
+
+use super::Pace;
+use crate::cpus::CpuSelector;
+use crate::plan::Size;
+use crate::plan::kinds::Words;
+use crate::words::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Memory traffic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryPlan {
+    /// Where it runs: one thread, with a buffer of its own, on each CPU.
+    #[serde(default = "CpuSelector::target")]
+    pub cpus: CpuSelector,
+    /// Size of each thread's buffer (`copy`: source and destination together).
+    pub working_set: Size,
+    /// Kind of traffic.
+    #[serde(default)]
+    pub access: MemoryAccess,
+    /// NUMA node of the buffers; by default the node of the CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// Whether the buffers use huge pages.
+    #[serde(default)]
+    pub huge_pages: bool,
+    /// How much: a rate over all CPUs (`500MB/s`) or a share of time (`25%`); by default as much as goes.
+    #[serde(default)]
+    pub rate: Pace,
+}
+
+impl Words for MemoryPlan {}
+
+words! {
+    /// Kinds of memory traffic.
+    #[derive(Default)]
+    pub enum MemoryAccess: "a kind of memory traffic" {
+        /// Reads the buffer from end to end.
+        Read = "read",
+        /// Writes the buffer from end to end.
+        Write = "write",
+        /// Copies one half of the working set to the other.
+        #[default]
+        Copy = "copy",
+        /// Follows a random chain through all cache lines of the buffer.
+        Chase = "random-chase" | "chase",
+        /// Writes the buffer with stores that bypass the caches.
+        NonTemporal = "non-temporal-write" | "nt-write",
+    }
+}

@@ -1,0 +1,45 @@
+//! The loads of a plan: their keys, with defaults and checks.
+
+mod events;
+mod exec;
+mod memory;
+mod pace;
+
+pub use events::{BarrierReach, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan};
+pub use exec::ExecPlan;
+pub use memory::{MemoryAccess, MemoryPlan};
+pub use pace::{EventPace, Pace};
+
+use super::kinds::{Words, kinds};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One load, by the name that cells use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadPlan {
+    /// The name.
+    pub name: String,
+    /// What it does.
+    #[serde(flatten)]
+    pub kind: LoadKind,
+}
+
+kinds! {
+    /// What a load does.
+    pub enum LoadKind: Words {
+        /// Memory traffic over a working set of random data.
+        "memory" => Memory(MemoryPlan),
+        /// Any command.
+        "exec" => Exec(ExecPlan),
+        /// Changes of mappings, which flush translations on other CPUs.
+        "tlb" => Tlb(TlbPlan),
+        /// Memory barriers, which interrupt other CPUs.
+        "ipi" => Ipi(IpiPlan),
+        /// Write-combining buffers, which flush every CPU.
+        "pageattr" => Pageattr(PageattrPlan),
+        /// Loopback packets, received in softirqs.
+        "softirq" => Softirq(SoftirqPlan),
+        /// Real interrupts of a device or timer.
+        "irq-thread" => IrqThread(IrqThreadPlan),
+    }
+}

@@ -1,0 +1,95 @@
+//! What the samples of a probe are, for all that computes with them or shows them.
+
+/// What a sample is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Samples {
+    /// How much later than it should a task ran.
+    Lateness,
+    /// How long a task that wants to run all the time did not.
+    Gap,
+    /// How long something took.
+    Duration,
+    /// How long an access to memory took.
+    Access,
+}
+
+/// What is true of every sample of a series, whatever the plan says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeFacts {
+    /// The probe's name.
+    pub name: &'static str,
+    /// What it measures, in half a sentence.
+    pub meaning: &'static str,
+    /// What its samples are.
+    pub samples: Samples,
+    /// Whether a limit judges it: its values are latencies of the machine. A round trip takes the time that its method
+    /// takes, and says nothing about a limit.
+    pub judged: bool,
+    /// Whether it runs beside every other probe of a cell, and ends with them.
+    pub companion: bool,
+    /// Whether it has periods that are missed when the task is late, which are counted and corrected for.
+    pub misses_periods: bool,
+    /// Whether each turn of its loop is a sample, of which those above a threshold are gaps.
+    pub counts_turns: bool,
+    /// Whether it keeps who was late in the largest sample.
+    pub keeps_largest: bool,
+    /// Whether it measures between two CPUs, from one of them.
+    pub between_cpus: bool,
+    /// Whether reports also print its histogram as rows of 10 us, as users of this figure know it.
+    pub in_rows: bool,
+    /// What its series are called in tables.
+    pub series_title: &'static str,
+    /// Whose samples they are.
+    pub task: MeasuringTask,
+}
+
+/// The task whose latency a probe measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeasuringTask {
+    /// A thread of whylate.
+    Own,
+    /// A thread of the kernel on each CPU, called this and the CPU's number: `timerlat/3`.
+    Kernel(&'static str),
+    /// No task: the kernel looks for gaps.
+    None,
+}
+
+impl ProbeFacts {
+    /// Facts that hold for most probes; the table of probes adds name and meaning.
+    pub(super) const fn of(samples: Samples) -> Self {
+        Self {
+            name: "",
+            meaning: "",
+            samples,
+            judged: false,
+            companion: false,
+            misses_periods: false,
+            counts_turns: false,
+            keeps_largest: false,
+            between_cpus: false,
+            in_rows: false,
+            series_title: "source",
+            task: MeasuringTask::Own,
+        }
+    }
+
+    /// The same of a part of each sample: a duration, of which no period can be missed.
+    pub(super) const fn of_part(self) -> Self {
+        Self {
+            samples: Samples::Duration,
+            judged: false,
+            misses_periods: false,
+            counts_turns: false,
+            in_rows: false,
+            ..self
+        }
+    }
+
+    /// What a large sample is called: `gap` or `latency`.
+    pub const fn noun(&self) -> &'static str {
+        match self.samples {
+            Samples::Gap => "gap",
+            Samples::Lateness | Samples::Duration | Samples::Access => "latency",
+        }
+    }
+}

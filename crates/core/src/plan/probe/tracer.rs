@@ -1,0 +1,147 @@
+//! The tracer probe: a measuring tracer of the kernel.
+
+use super::{MeasuringTask, Policy, ProbeFacts, ProbeWords, Samples};
+use crate::cpus::CpuSelector;
+use crate::plan::kinds::KeyError;
+use crate::units::Nanos;
+use crate::words::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// timerlat takes no shorter and no longer periods.
+const PERIOD_US: std::ops::RangeInclusive<u64> = 100..=1_000_000;
+
+/// A measuring tracer of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TracerPlan {
+    /// Where to measure; by default the plan's target CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuSelector>,
+    /// Which one.
+    pub tracer: Tracer,
+    /// hwlat, osnoise: how long it looks in each window; by default 950ms (hwlat) and 1s (osnoise).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<Nanos>,
+    /// hwlat, osnoise: how often it looks; by default 1s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Nanos>,
+    /// hwlat, osnoise: the shortest gap or noise that counts; by default what the kernel has set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<Nanos>,
+    /// timerlat: period of its thread; by default 1ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<Nanos>,
+    /// Real-time priority (SCHED_FIFO) of the tracer's threads, 1 to 99; by default the kernel's choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u32>,
+}
+
+impl TracerPlan {
+    /// How long it looks in each window.
+    pub fn width(&self) -> Nanos {
+        let default = if self.tracer == Tracer::Hwlat { 950 } else { 1000 };
+        self.width.unwrap_or(Nanos::from_millis(default))
+    }
+
+    /// How often it looks.
+    pub fn window(&self) -> Nanos {
+        self.window.unwrap_or(Nanos::from_secs(1))
+    }
+
+    /// Period of timerlat's thread.
+    pub fn period(&self) -> Nanos {
+        self.period.unwrap_or(Nanos::from_millis(1))
+    }
+}
+
+impl ProbeWords for TracerPlan {
+    fn facts(series: Option<&str>) -> ProbeFacts {
+        match series.and_then(Tracer::from_name) {
+            Some(Tracer::Hwlat | Tracer::Osnoise) => {
+                ProbeFacts { task: MeasuringTask::None, ..ProbeFacts::of(Samples::Gap) }
+            }
+            Some(Tracer::Timerlat) => {
+                ProbeFacts { task: MeasuringTask::Kernel("timerlat"), ..ProbeFacts::of(Samples::Lateness) }
+            }
+            None => ProbeFacts { task: MeasuringTask::None, ..ProbeFacts::of(Samples::Duration) },
+        }
+    }
+
+    /// A tracer takes the keys that it has a use for, in the ranges that the kernel takes.
+    fn check(&self) -> Result<(), KeyError> {
+        let is_timerlat = self.tracer == Tracer::Timerlat;
+        let times = [
+            ("width", self.width, !is_timerlat),
+            ("window", self.window, !is_timerlat),
+            ("threshold", self.threshold, !is_timerlat),
+            ("period", self.period, is_timerlat),
+        ];
+        for (key, time, has_use) in times {
+            match time {
+                Some(_) if !has_use => {
+                    return Err(KeyError::new(key, format!("the {} tracer has no {key}", self.tracer)));
+                }
+                Some(time) if time.0 < 1_000 => return Err(KeyError::new(key, "must be at least 1us")),
+                _ => {}
+            }
+        }
+        let (width, window) = (self.width(), self.window());
+        match self.tracer {
+            Tracer::Timerlat if !PERIOD_US.contains(&(self.period().0 / 1_000)) => {
+                Err(KeyError::new("period", "must be 100us to 1s"))
+            }
+            // It looks with interrupts off, so that the rest of the window belongs to everybody else.
+            Tracer::Hwlat if width >= window => {
+                let message = format!("must be below the window ({window}), in whose rest interrupts are on");
+                Err(KeyError::new("width", message))
+            }
+            Tracer::Osnoise if width > window => {
+                Err(KeyError::new("width", format!("must not be above the window ({window})")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Without a priority of the plan the kernel chooses what its threads run as.
+    fn scheduling(&self) -> (Policy, u32) {
+        self.priority.map_or((Policy::Other, 1), |priority| (Policy::Fifo, priority))
+    }
+
+    fn cpus(&self) -> Option<&CpuSelector> {
+        self.cpus.as_ref()
+    }
+
+    fn series(&self) -> Vec<String> {
+        vec![self.tracer.name().to_owned()]
+    }
+
+    fn watched_share(&self, cpus: usize) -> f64 {
+        let share = self.width().0 as f64 / self.window().0.max(1) as f64;
+        // On one CPU after the other.
+        if self.tracer == Tracer::Hwlat { share / cpus.max(1) as f64 } else { share }
+    }
+}
+
+words! {
+    /// The measuring tracers of the kernel.
+    pub enum Tracer: "a measuring tracer" {
+        /// Looks for gaps with interrupts off: hardware and firmware.
+        Hwlat = "hwlat",
+        /// Looks for anything that takes time from a thread that never sleeps, and says what it was.
+        Osnoise = "osnoise",
+        /// Measures the latency of a timer, in its interrupt and in the thread that it wakes.
+        Timerlat = "timerlat",
+    }
+}
+
+impl Tracer {
+    /// The option of the kernel's configuration that builds it.
+    pub const fn option(self) -> &'static str {
+        match self {
+            Self::Hwlat => "CONFIG_HWLAT_TRACER",
+            Self::Osnoise => "CONFIG_OSNOISE_TRACER",
+            Self::Timerlat => "CONFIG_TIMERLAT_TRACER",
+        }
+    }
+}

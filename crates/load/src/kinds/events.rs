@@ -1,0 +1,271 @@
+//! Loads made of single acts: each thread does one after another, at a pace, and counts them.
+//!
+//! Flushes and barriers reach only CPUs that run the load's own process, so the load hosts a thread on each CPU that
+//! shall be hit: an ordinary task that runs whenever nothing else wants the CPU.
+
+use super::memory::pace::Pacer;
+use super::{Place, Work};
+use crate::child::{Context, Event, pin, pin_to};
+use crate::error::LoadError;
+use crate::protocol::{Message, Ready};
+use crate::rates::report;
+use crate::spec::check_pace;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use whylate_core::plan::EventPace;
+use whylate_core::{CpuId, CpuSelector, CpuSet, MonoTime, Warning};
+use whylate_host::HostRoot;
+use whylate_sys::clock;
+use whylate_sys::schedule::allowed_of_this_thread;
+
+/// The longest sleep without a look at the stop flag.
+const SLEEP_NS_MAX: u64 = 20_000_000;
+
+/// Something that is done again and again by one thread.
+pub trait Act {
+    /// How it is done, for people.
+    fn describe(&self) -> String;
+    /// Does it, in well below a millisecond unless the kernel takes longer; how many events that was.
+    fn turn(&mut self) -> io::Result<u64>;
+}
+
+/// The plan of a load that is made of single acts.
+pub trait Acts: Clone + Send + 'static {
+    /// The name in plans.
+    const NAME: &'static str;
+    /// What its rate counts.
+    const UNIT: &'static str;
+    /// Where the acts are done.
+    fn cpus(&self) -> &CpuSelector;
+    /// Where threads of the load's process run so that the acts reach them; `None` for kinds that need none.
+    fn victims(&self) -> Option<&CpuSelector> {
+        None
+    }
+    /// How many.
+    fn pace(&self) -> EventPace;
+    /// Prepares the acts of one of `workers` threads, in that thread.
+    fn act(&self, workers: usize) -> Result<Box<dyn Act>, LoadError>;
+    /// Whether the machine has what it needs.
+    fn check(&self) -> Result<(), LoadError> {
+        Ok(())
+    }
+}
+
+/// Single acts that interrupt CPUs, done by one thread on each of `cpus`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Events<P> {
+    /// What they are, and how many.
+    pub plan: P,
+    /// Where they are done.
+    pub cpus: CpuSet,
+    /// Where threads of the load's process run so that the acts reach them; `None` for kinds that need none.
+    pub victims: Option<CpuSet>,
+}
+
+impl<P: Acts> Events<P> {
+    pub(crate) fn resolve(plan: &P, place: &Place<'_>) -> Result<Self, LoadError> {
+        let victims = plan.victims().map(|victims| place.cpus("victims", victims)).transpose()?;
+        Ok(Self { cpus: place.cpus("cpus", plan.cpus())?, victims, plan: plan.clone() })
+    }
+}
+
+impl<P: Acts> Work for Events<P> {
+    fn unit(&self) -> &str {
+        P::UNIT
+    }
+
+    fn cpus(&self) -> Option<&CpuSet> {
+        Some(&self.cpus)
+    }
+
+    fn victims(&self) -> Option<&CpuSet> {
+        self.victims.as_ref()
+    }
+
+    fn validate(&self) -> Result<(), LoadError> {
+        if self.cpus.is_empty() || self.victims.as_ref().is_some_and(CpuSet::is_empty) {
+            return Err(LoadError::NoCpus);
+        }
+        check_pace(self.plan.pace().as_pace())?;
+        self.plan.check()
+    }
+
+    fn run(&self, context: &mut Context) -> Result<(), LoadError> {
+        run(self, context)
+    }
+}
+
+/// What the threads share.
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    events: AtomicU64,
+}
+
+/// The threads, and what lets them begin.
+struct Crew {
+    shared: Arc<Shared>,
+    threads: Vec<(CpuId, JoinHandle<()>)>,
+    starts: Vec<Sender<()>>,
+}
+
+fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError> {
+    let (mut crew, details) = hire(spec, context)?;
+    let done = prepare(&crew, spec, context).and_then(|is_ready| {
+        if !is_ready {
+            return Ok(());
+        }
+        for start in crew.starts.drain(..) {
+            // A thread that is gone is found by the reporting loop.
+            let _ = start.send(());
+        }
+        work(&crew, spec, &details.recv().unwrap_or_default(), context)
+    });
+    crew.shared.stop.store(true, Relaxed);
+    crew.starts.clear();
+    for (cpu, thread) in crew.threads {
+        if thread.join().is_err() {
+            return Err(LoadError::Worker { cpu });
+        }
+    }
+    done
+}
+
+fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<String>), LoadError> {
+    let shared = Arc::new(Shared::default());
+    let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new() };
+    let (tell, details) = mpsc::channel();
+    let doers = spec.cpus.iter().map(|cpu| (cpu, true));
+    for (cpu, is_doer) in doers.chain(spec.victims.iter().flat_map(CpuSet::iter).map(|cpu| (cpu, false))) {
+        let (start, started) = mpsc::channel();
+        let worker = Worker {
+            cpu,
+            host: context.host.clone(),
+            spec: spec.clone(),
+            shared: Arc::clone(&crew.shared),
+            sender: context.sender.clone(),
+            details: tell.clone(),
+            started,
+        };
+        let thread = thread::Builder::new()
+            .name(format!("{}-{cpu}", if is_doer { P::NAME } else { "victim" }))
+            .spawn(move || worker.run(is_doer))
+            .map_err(LoadError::system("starting a thread of the load"))?;
+        crew.threads.push((cpu, thread));
+        crew.starts.push(start);
+    }
+    Ok((crew, details))
+}
+
+/// Waits until every thread is ready; whether the load shall go on.
+fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut Context) -> Result<bool, LoadError> {
+    for _ in &crew.threads {
+        match context.event_until(MonoTime(u64::MAX)) {
+            Some(Event::Ready) => {}
+            Some(Event::Failed(error)) => return Err(error),
+            _ => return Ok(false),
+        }
+    }
+    if let Some(victims) = &spec.victims {
+        context.tell(&Message::Warning(Warning::new(
+            "reaches-own-process-only",
+            format!(
+                "{} reaches CPU {victims} only while a thread of the load runs there: a probe that never sleeps (stall) at \
+                 real-time priority keeps that thread from running",
+                P::NAME
+            ),
+            "measure with timer or dispatch, or with `stall --policy other`",
+        )));
+    }
+    let others = allowed_of_this_thread().map(|allowed| allowed.difference(&spec.cpus)).unwrap_or_default();
+    if !others.is_empty() {
+        // Without it the report costs a thread some microseconds per interval, nothing more.
+        let _ = pin(&context.host, &others);
+    }
+    Ok(true)
+}
+
+fn work<P: Acts>(crew: &Crew, spec: &Events<P>, how: &str, context: &mut Context) -> Result<(), LoadError> {
+    let begin = clock::now();
+    let hit = |victims: &CpuSet| format!(", with a thread to be hit on {}", each_of(victims));
+    let victims = spec.victims.as_ref().map(hit).unwrap_or_default();
+    let detail = format!("{how} on {}{victims}", each_of(&spec.cpus));
+    let ready = Ready { pid: std::process::id(), at_ns: begin.0, detail };
+    if !context.tell(&Message::Ready(ready)) {
+        return Ok(());
+    }
+    let ended = || crew.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(cpu, _)| *cpu);
+    report(context, begin, &|| crew.shared.events.load(Relaxed), &ended)
+}
+
+/// `CPU 1`, `each of CPUs 1-3`.
+fn each_of(cpus: &CpuSet) -> String {
+    if cpus.len() == 1 { format!("CPU {cpus}") } else { format!("each of CPUs {cpus}") }
+}
+
+/// One thread.
+struct Worker<P> {
+    cpu: CpuId,
+    host: HostRoot,
+    spec: Events<P>,
+    shared: Arc<Shared>,
+    /// Tells that the thread is ready, or why it cannot run.
+    sender: Sender<Event>,
+    /// Tells how it is done.
+    details: Sender<String>,
+    /// Lets it begin; closed when it must not.
+    started: Receiver<()>,
+}
+
+impl<P: Acts> Worker<P> {
+    fn run(self, is_doer: bool) {
+        let outcome = if is_doer { self.act() } else { self.be_hit() };
+        if let Err(error) = outcome {
+            let _ = self.sender.send(Event::Failed(error));
+        }
+    }
+
+    fn is_started(&self) -> bool {
+        let _ = self.sender.send(Event::Ready);
+        self.started.recv().is_ok()
+    }
+
+    fn act(&self) -> Result<(), LoadError> {
+        pin_to(&self.host, self.cpu)?;
+        let workers = self.spec.cpus.len();
+        let mut act = self.spec.plan.act(workers)?;
+        let _ = self.details.send(act.describe());
+        if !self.is_started() {
+            return Ok(());
+        }
+        let mut pacer = Pacer::new(self.spec.plan.pace().as_pace(), workers, clock::now());
+        while !self.shared.stop.load(Relaxed) {
+            let what = || format!("{} on CPU {}", P::NAME, self.cpu);
+            let done = act.turn().map_err(|error| LoadError::System { what: what(), source: error })?;
+            self.shared.events.fetch_add(done, Relaxed);
+            let mut pause = pacer.pause_ns(clock::now(), done);
+            while pause > 0 && !self.shared.stop.load(Relaxed) {
+                let sleep = pause.min(SLEEP_NS_MAX);
+                thread::sleep(Duration::from_nanos(sleep));
+                pause -= sleep;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs on the CPU that shall be hit, so that it runs the load's address space.
+    fn be_hit(&self) -> Result<(), LoadError> {
+        pin_to(&self.host, self.cpu)?;
+        if self.is_started() {
+            while !self.shared.stop.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+}

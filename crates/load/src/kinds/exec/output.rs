@@ -1,0 +1,187 @@
+//! The command's output: kept in a file, searched for rates, its last lines remembered for an error.
+
+use super::ExecSpec;
+use crate::child::Event;
+use crate::error::LoadError;
+use regex::Regex;
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, PipeReader, Read, Write};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use whylate_sys::clock;
+
+/// Lines that an error quotes.
+const LAST_LINES: usize = 5;
+/// Characters of each of them.
+const LAST_LINE_CHARS: usize = 200;
+/// A line longer than this is searched in pieces.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Compiles a rate pattern.
+///
+/// # Errors
+/// [`LoadError::Pattern`], [`LoadError::PatternGroups`].
+pub(crate) fn pattern(text: &str) -> Result<Regex, LoadError> {
+    let regex = Regex::new(text).map_err(|error| {
+        // The last line of the error says what; the others draw the place.
+        let full = error.to_string();
+        let reason = full.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned();
+        LoadError::Pattern { pattern: text.to_owned(), reason }
+    })?;
+    match regex.captures_len() - 1 {
+        1 => Ok(regex),
+        groups => Err(LoadError::PatternGroups { pattern: text.to_owned(), groups }),
+    }
+}
+
+/// The output file, and what is looked for.
+pub(super) struct Output {
+    file: File,
+    regex: Option<Regex>,
+}
+
+/// The last lines so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tail(Arc<Mutex<VecDeque<String>>>);
+
+impl Output {
+    /// Opens the file; what is in it already stays.
+    pub(super) fn open(spec: &ExecSpec) -> Result<Self, LoadError> {
+        let file = OpenOptions::new().create(true).append(true).open(&spec.output);
+        let file = file.map_err(|source| LoadError::Output { path: spec.output.clone(), source })?;
+        Ok(Self { file, regex: spec.rate_pattern.as_deref().map(pattern).transpose()? })
+    }
+
+    /// Starts the thread that reads until everybody has closed the pipe.
+    pub(super) fn collect(self, reader: PipeReader, sender: Sender<Event>) -> Result<Tail, LoadError> {
+        let tail = Tail::default();
+        let lines = Lines { regex: self.regex, tail: tail.clone(), partial: Vec::new(), sender };
+        super::spawn("output", move || read_all(reader, self.file, lines))?;
+        Ok(tail)
+    }
+}
+
+fn read_all(mut reader: PipeReader, mut file: File, mut lines: Lines) {
+    let mut bytes = vec![0; 64 << 10];
+    let mut lost = None;
+    loop {
+        match reader.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(length) => {
+                // A full disk must not stop the command by a full pipe: reading goes on without keeping.
+                if lost.is_none() {
+                    lost = file.write_all(&bytes[..length]).err();
+                }
+                lines.push(&bytes[..length]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                lost = Some(error);
+                break;
+            }
+        }
+    }
+    lines.finish();
+    let _ = lines.sender.send(Event::OutputEnded(lost));
+}
+
+/// Cuts the output into lines and searches them.
+struct Lines {
+    regex: Option<Regex>,
+    tail: Tail,
+    partial: Vec<u8>,
+    sender: Sender<Event>,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8]) {
+        // Programs that redraw a line end it with a carriage return.
+        for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.partial.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || piece.ends_with(b"\r") || self.partial.len() >= LINE_BYTES_MAX {
+                self.finish();
+            }
+        }
+    }
+
+    /// What has come so far is a line.
+    fn finish(&mut self) {
+        let bytes = std::mem::take(&mut self.partial);
+        let text = String::from_utf8_lossy(&bytes);
+        let line = text.trim_end();
+        if line.is_empty() {
+            return;
+        }
+        self.tail.push(line);
+        let Some(number) =
+            self.regex.as_ref().and_then(|regex| regex.captures(line)).and_then(|found| found.get(1))
+        else {
+            return;
+        };
+        let value = number.as_str().trim().parse().ok().filter(|value: &f64| value.is_finite());
+        let _ = self.sender.send(Event::Matched { at: clock::now(), value });
+    }
+}
+
+impl Tail {
+    fn push(&self, line: &str) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == LAST_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line.chars().take(LAST_LINE_CHARS).collect());
+    }
+
+    /// As the end of a sentence; empty when there were none.
+    pub(super) fn last_lines(&self) -> String {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.is_empty() {
+            return "; it printed nothing".to_owned();
+        }
+        let quoted: Vec<&str> = lines.iter().map(String::as_str).collect();
+        format!("; its last output: {}", quoted.join(" | "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    fn rates(regex: &str, pieces: &[&str]) -> (Vec<Option<f64>>, Tail) {
+        let (sender, events) = mpsc::channel();
+        let tail = Tail::default();
+        let regex = Some(pattern(regex).unwrap());
+        let mut lines = Lines { regex, tail: tail.clone(), partial: Vec::new(), sender };
+        pieces.iter().for_each(|piece| lines.push(piece.as_bytes()));
+        lines.finish();
+        drop(lines);
+        let values = events.into_iter().filter_map(|event| match event {
+            Event::Matched { value, .. } => Some(value),
+            _ => None,
+        });
+        (values.collect(), tail)
+    }
+
+    #[test]
+    fn rates_are_found_in_lines_however_they_arrive() {
+        let (values, tail) =
+            rates(r"rate: (\S+)", &["rate: 1", "2.5\nnoise\nra", "te: 7e3\rrate: fast\n", "rate: 9"]);
+        assert_eq!(values, [Some(12.5), Some(7000.0), None, Some(9.0)]);
+        assert!(tail.last_lines().ends_with("rate: 12.5 | noise | rate: 7e3 | rate: fast | rate: 9"));
+    }
+
+    #[test]
+    fn endless_lines_are_cut() {
+        let long = "x".repeat(LINE_BYTES_MAX + 10);
+        let (values, tail) = rates("(1)", &[&long, "1\n"]);
+        assert_eq!(values, [Some(1.0)]);
+        assert!(tail.last_lines().len() < 2 * LAST_LINE_CHARS);
+    }
+
+    #[test]
+    fn no_output_is_said() {
+        assert_eq!(Tail::default().last_lines(), "; it printed nothing");
+    }
+}

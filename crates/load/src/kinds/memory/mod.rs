@@ -1,0 +1,343 @@
+//! The memory load: prepares the workers, finds the fastest way, reports what is achieved.
+//!
+//! The rate is payload: bytes that the workers read plus bytes that they write (a copy counts both; a step of a
+//! chase counts the 8 bytes of the word that it reads). Write-allocate, prefetches and evictions are not counted.
+
+pub(crate) mod pace;
+mod traffic;
+mod worker;
+
+use super::{Place, Work};
+use crate::child::{Context, Event, after, pin};
+use crate::error::LoadError;
+use crate::protocol::{Message, Ready};
+use crate::rates::report;
+use crate::spec::check_pace;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
+use traffic::Way;
+use whylate_core::plan::{MemoryAccess, MemoryPlan, Pace};
+use whylate_core::{Bytes, CpuId, CpuSet, MonoTime, Warning};
+use whylate_host::HostRoot;
+use whylate_sys::clock;
+use whylate_sys::memory::{HugePages, Kernels};
+use whylate_sys::schedule::allowed_of_this_thread;
+use worker::{Shared, Worker};
+
+/// Memory traffic: one thread on each CPU, each with a buffer of random data of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemorySpec {
+    /// The CPUs.
+    pub cpus: CpuSet,
+    /// Kind of traffic.
+    pub access: MemoryAccess,
+    /// Size of each thread's buffer (`copy`: source and destination together).
+    pub working_set: Bytes,
+    /// Whether the buffers should be on huge pages; without them there is a warning.
+    #[serde(default)]
+    pub huge_pages: bool,
+    /// NUMA node of the buffers; by default each thread's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// How much.
+    #[serde(default)]
+    pub pace: Pace,
+}
+
+impl MemorySpec {
+    /// The working set on the CPU where it is largest: on a hybrid processor `l3*4` has to be above every L3 that is
+    /// loaded.
+    pub(crate) fn resolve(plan: &MemoryPlan, place: &Place<'_>) -> Result<Self, LoadError> {
+        let cpus = place.cpus("cpus", &plan.cpus)?;
+        let mut working_set = Bytes(0);
+        for cpu in cpus.iter().filter_map(|cpu| place.facts.cpu(cpu)) {
+            working_set = working_set.max(plan.working_set.resolve(cpu)?);
+        }
+        let MemoryPlan { access, node, huge_pages, rate: pace, .. } = *plan;
+        Ok(Self { cpus, access, working_set, huge_pages, node, pace })
+    }
+}
+
+impl Work for MemorySpec {
+    fn unit(&self) -> &str {
+        "bytes_per_s"
+    }
+
+    fn cpus(&self) -> Option<&CpuSet> {
+        Some(&self.cpus)
+    }
+
+    fn working_set(&self) -> Option<Bytes> {
+        Some(self.working_set)
+    }
+
+    fn run(&self, context: &mut Context) -> Result<(), LoadError> {
+        run(self, context)
+    }
+
+    fn validate(&self) -> Result<(), LoadError> {
+        if self.cpus.is_empty() {
+            return Err(LoadError::NoCpus);
+        }
+        // A line for each of source and destination.
+        let smallest = Bytes(if self.access == MemoryAccess::Copy { 128 } else { 64 });
+        if self.working_set < smallest {
+            let access = self.access.name();
+            return Err(LoadError::WorkingSet { working_set: self.working_set, access, smallest });
+        }
+        check_pace(self.pace)
+    }
+}
+
+/// Rounds in which the ways of doing it are compared, and time of each way in a round.
+const TRIAL_ROUNDS: usize = 3;
+const TRIAL_NS: u64 = 30_000_000;
+/// Time after a change that does not count: the turn that is still running.
+const TRIAL_SETTLE_NS: u64 = 3_000_000;
+
+/// The threads, and what lets them begin.
+struct Crew {
+    shared: Arc<Shared>,
+    threads: Vec<(CpuId, JoinHandle<()>)>,
+    starts: Vec<Sender<()>>,
+}
+
+fn run(spec: &MemorySpec, context: &mut Context) -> Result<(), LoadError> {
+    check_memory(spec, &context.host)?;
+    let mut crew = hire(spec, context)?;
+    let Some(pages) = wait_prepared(&crew, spec, context)? else {
+        return Ok(());
+    };
+    move_aside(spec, &context.host);
+    for start in crew.starts.drain(..) {
+        // A worker that is gone is found by the reporting loop.
+        let _ = start.send(());
+    }
+    let done = work(&crew, spec, &pages, context);
+    crew.shared.stop();
+    for (cpu, thread) in crew.threads {
+        if thread.join().is_err() {
+            return Err(LoadError::Worker { cpu });
+        }
+    }
+    done
+}
+
+/// Refuses what would push the machine into swapping or the OOM killer.
+fn check_memory(spec: &MemorySpec, host: &HostRoot) -> Result<(), LoadError> {
+    let workers = spec.cpus.len();
+    let wanted = spec.working_set.0.saturating_mul(workers as u64);
+    let text = host.read("/proc/meminfo").ok().flatten();
+    match text.as_deref().and_then(mem_available) {
+        Some(available) if wanted > available / 2 => Err(LoadError::Memory {
+            workers,
+            working_set: spec.working_set,
+            wanted: Bytes(wanted),
+            available: Bytes(available),
+        }),
+        // Without /proc/meminfo the kernel's own answer to the mapping is all there is.
+        _ => Ok(()),
+    }
+}
+
+/// MemAvailable of /proc/meminfo, in bytes.
+fn mem_available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_ascii_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Starts the threads; they allocate and fill their buffers on their own CPUs.
+fn hire(spec: &MemorySpec, context: &Context) -> Result<Crew, LoadError> {
+    let shared = Arc::new(Shared::new(Way::candidates(spec.access), spec.cpus.len()));
+    let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new() };
+    for (index, cpu) in spec.cpus.iter().enumerate() {
+        let (sender, start) = mpsc::channel();
+        let worker = Worker {
+            cpu,
+            host: context.host.clone(),
+            index,
+            spec: spec.clone(),
+            shared: Arc::clone(&crew.shared),
+            sender: context.sender.clone(),
+            start,
+        };
+        let thread = thread::Builder::new()
+            .name(format!("memory-{cpu}"))
+            .spawn(move || worker.run())
+            .map_err(LoadError::system("starting a thread of the load"))?;
+        crew.threads.push((cpu, thread));
+        crew.starts.push(sender);
+    }
+    Ok(crew)
+}
+
+/// Waits until every buffer is filled; `None` when the load was stopped before.
+fn wait_prepared(
+    crew: &Crew,
+    spec: &MemorySpec,
+    context: &mut Context,
+) -> Result<Option<HugePages>, LoadError> {
+    let mut pages = HugePages::NotAsked;
+    for _ in &crew.threads {
+        match context.event_until(MonoTime(u64::MAX)) {
+            Some(Event::Prepared(HugePages::Unavailable { reason })) => {
+                pages = HugePages::Unavailable { reason };
+            }
+            Some(Event::Prepared(found)) if pages == HugePages::NotAsked => pages = found,
+            Some(Event::Prepared(_)) => {}
+            Some(Event::Failed(error)) => return Err(error),
+            _ => return Ok(None),
+        }
+    }
+    for warning in warnings(spec, &pages, Kernels::best()) {
+        context.tell(&Message::Warning(warning));
+    }
+    Ok(Some(pages))
+}
+
+/// What is not as it was asked for.
+fn warnings(spec: &MemorySpec, pages: &HugePages, kernels: Kernels) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let fix = "reserve them (`sysctl vm.nr_hugepages=N`) or allow transparent ones \
+               (`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`)";
+    match pages {
+        HugePages::Unavailable { reason } => {
+            let text =
+                format!("the memory load runs on small pages, so that TLB misses slow it down: {reason}");
+            warnings.push(Warning::new("no-huge-pages", text, fix));
+        }
+        HugePages::Transparent { bytes } if *bytes < spec.working_set.0 / 2 => {
+            let share = 100 * bytes / spec.working_set.0;
+            let text = format!("only {share} % of a memory load's buffer is on huge pages");
+            warnings.push(Warning::new("few-huge-pages", text, fix));
+        }
+        _ => {}
+    }
+    if spec.access == MemoryAccess::NonTemporal && !kernels.has_streaming_stores() {
+        let text =
+            "this CPU has no non-temporal stores that are supported: the load writes through the caches";
+        warnings.push(Warning::without_fix("no-non-temporal-stores", text));
+    }
+    warnings
+}
+
+/// Keeps the reporting thread off the CPUs of the workers where there are others.
+fn move_aside(spec: &MemorySpec, host: &HostRoot) {
+    let others = allowed_of_this_thread().map(|allowed| allowed.difference(&spec.cpus)).unwrap_or_default();
+    if !others.is_empty() {
+        // Without it the report costs a worker some microseconds per interval, nothing more.
+        let _ = pin(host, &others);
+    }
+}
+
+/// Compares the ways, says ready, and reports rates until the end.
+fn work(crew: &Crew, spec: &MemorySpec, pages: &HugePages, context: &mut Context) -> Result<(), LoadError> {
+    let shared = &crew.shared;
+    // A paced load is not there to be fast, and a trial at full pace would break its promise.
+    if spec.pace == Pace::Full && !choose_fastest(shared, context)? {
+        return Ok(());
+    }
+    let begin = clock::now();
+    let ready = Ready { pid: std::process::id(), at_ns: begin.0, detail: detail(crew, spec, pages) };
+    if !context.tell(&Message::Ready(ready)) {
+        return Ok(());
+    }
+    let ended = || crew.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(cpu, _)| *cpu);
+    report(context, begin, &|| shared.bytes(), &ended)
+}
+
+/// Lets the running workers try each way in turn and keeps the best; `false` when the load was stopped.
+fn choose_fastest(shared: &Shared, context: &Context) -> Result<bool, LoadError> {
+    let ways = shared.ways().len();
+    // The best round of each counts: whatever else runs can only slow a round down.
+    let mut best = vec![0.0f64; ways];
+    for round in 0..TRIAL_ROUNDS * ways {
+        if ways == 1 {
+            break;
+        }
+        let index = round % ways;
+        shared.select(index);
+        if !keep_going(context, TRIAL_SETTLE_NS)? {
+            return Ok(false);
+        }
+        let (begin, bytes) = (clock::now(), shared.bytes());
+        if !keep_going(context, TRIAL_NS)? {
+            return Ok(false);
+        }
+        let rate = (shared.bytes() - bytes) as f64 / (clock::now().0 - begin.0).max(1) as f64;
+        best[index] = best[index].max(rate);
+    }
+    let fastest = (0..ways).max_by(|a, b| best[*a].total_cmp(&best[*b])).unwrap_or(0);
+    shared.select(fastest);
+    Ok(true)
+}
+
+/// Lets that much time pass; `false` when the load was stopped meanwhile.
+fn keep_going(context: &Context, nanos: u64) -> Result<bool, LoadError> {
+    match context.event_until(after(clock::now(), nanos)) {
+        None => Ok(true),
+        Some(Event::Failed(error)) => Err(error),
+        Some(_) => Ok(false),
+    }
+}
+
+/// How it is done, for people.
+fn detail(crew: &Crew, spec: &MemorySpec, pages: &HugePages) -> String {
+    let way = crew.shared.way();
+    let (set, method) = (way.kernels.instruction_set(), way.method.name());
+    let pages = match pages {
+        HugePages::Reserved => ", reserved huge pages",
+        HugePages::Transparent { .. } => ", transparent huge pages",
+        HugePages::NotAsked | HugePages::Unavailable { .. } => "",
+    };
+    let access = spec.access.name();
+    format!("{access} over {} on each of CPUs {}: {set}, {method}{pages}", spec.working_set, spec.cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn available_memory_is_read_and_respected() {
+        let meminfo = "MemTotal:       24000000 kB\nMemFree: 1 kB\nMemAvailable:    2048 kB\n";
+        assert_eq!(mem_available(meminfo), Some(2 << 20));
+        assert_eq!(mem_available("MemTotal: 5 kB\n"), None);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        std::fs::write(folder.path().join("proc/meminfo"), meminfo).unwrap();
+        let host = HostRoot::at(folder.path());
+        let spec = |working_set| MemorySpec {
+            cpus: "0-1".parse().unwrap(),
+            access: MemoryAccess::Read,
+            working_set: Bytes(working_set),
+            huge_pages: false,
+            node: None,
+            pace: Pace::Full,
+        };
+        assert!(check_memory(&spec(512 << 10), &host).is_ok());
+        let error = check_memory(&spec((512 << 10) + 64), &host).unwrap_err().to_string();
+        assert!(error.contains("more than half of the available memory (2MiB)"), "{error}");
+    }
+
+    #[test]
+    fn missing_huge_pages_are_told() {
+        let spec = MemorySpec {
+            cpus: "0".parse().unwrap(),
+            access: MemoryAccess::Read,
+            working_set: Bytes(4 << 20),
+            huge_pages: true,
+            node: None,
+            pace: Pace::Full,
+        };
+        let codes = |pages: HugePages| -> Vec<String> {
+            warnings(&spec, &pages, Kernels::best()).into_iter().map(|warning| warning.code).collect()
+        };
+        assert_eq!(codes(HugePages::Unavailable { reason: "none".to_owned() }), ["no-huge-pages"]);
+        assert_eq!(codes(HugePages::Transparent { bytes: 1 << 20 }), ["few-huge-pages"]);
+        assert!(codes(HugePages::Transparent { bytes: 4 << 20 }).is_empty());
+        assert!(codes(HugePages::Reserved).is_empty());
+    }
+}
