@@ -12,7 +12,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let title = format!("Comparisons by {statistic}, which decides");
     let deciding = Section::new("comparisons", title).depth(Depth::Lead).with(items(&primary));
     let others = Section::new("exploratory", "Other comparisons (exploratory)").with(items(&exploratory));
-    [deciding, others].into_iter().filter_map(Section::unless_empty).collect()
+    [deciding, others].into_iter().flat_map(Section::unless_empty).collect()
 }
 
 /// Differences and equivalences one by one, the rest gathered per pair of cells.
