@@ -168,7 +168,7 @@ fn key(kind: &str, name: &str, property: &Value, schema: &Value, has_victims: bo
         value_name: match reference {
             "CpuSelector" => "LIST".to_owned(),
             "Size" => "SIZE".to_owned(),
-            _ => flag.to_uppercase(),
+            _ => flag.rsplit('-').next().unwrap_or_default().to_uppercase(),
         },
         name: name.to_owned(),
         flag,
