@@ -168,13 +168,13 @@ impl FlushWriter<'_> {
         let path = self.path.join(R::NAME).join(segment::file_name(self.segment));
         match segment::encode(self.run, rows) {
             Ok(bytes) => write_atomically(&path, &bytes),
-            Err(error) => Err(StoreError::Encode { path, reason: error.to_string() }),
+            Err(error) => Err(StoreError::Encode(path, error.to_string())),
         }
     }
 }
 
 fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
-    let occupied = || StoreError::Occupied { path: path.to_owned() };
+    let occupied = || StoreError::Occupied(path.to_owned());
     match if_present(fs::read_dir(path)) {
         Ok(Some(mut entries)) => entries.next().map_or(Ok(()), |_| Err(occupied())),
         Ok(None) => match fs::create_dir_all(path) {
@@ -190,7 +190,7 @@ fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
 fn lock(path: &Path) -> Result<File, StoreError> {
     let folder = File::open(path).at("open", path)?;
     match folder.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(StoreError::Busy { path: path.to_owned() }),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Busy(path.to_owned())),
         // Some network file systems know no locks: better a run without one than no run.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(folder),
     }

@@ -1,7 +1,7 @@
 //! Reading a run directory, also one whose run was killed at any moment.
 //!
 //! Segments are read one number at a time, so that the memory needed does not grow with the length of the run.
-//! Temporary files are ignored. A damaged file is left out with a warning; nothing else is lost by it.
+//! Temporary files are ignored. A damaged file is skipped with a warning; nothing else is lost by it.
 
 use crate::directory::{is_being_written, segment_numbers};
 use crate::disk::if_present;
@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use whylate_core::Warning;
 
 /// `code` of the warnings about segments that cannot be read.
-pub const DAMAGED_SEGMENT: &str = "damaged-segment";
+const DAMAGED_SEGMENT: &str = "damaged-segment";
 /// `code` of the warnings about intervals of which a part is missing.
-pub const INCOMPLETE_INTERVAL: &str = "incomplete-interval";
+const INCOMPLETE_INTERVAL: &str = "incomplete-interval";
 
 /// A run directory that is being read.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl SegmentReader<'_> {
             Err(error) => Err(error.to_string()),
         };
         rows.unwrap_or_else(|reason| {
-            let text = format!("{}: left out: {reason}; the other segments are not affected", path.display());
+            let text = format!("{}: skipped: {reason}; the other segments are not affected", path.display());
             self.warnings.push(Warning::without_fix(DAMAGED_SEGMENT, text));
             Vec::new()
         })

@@ -1,15 +1,17 @@
 //! What the rows of one cell add up to.
 
+use super::Taken;
 use super::causes::Causes;
 use super::noise::NoiseData;
 use super::shape::Shapes;
 use crate::info::RunInfo;
+use crate::latency_records::Line;
 use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::{
-    CellResult, CpuResult, HistogramKind, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult,
+    CellResult, CpuResult, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult,
 };
 use whylate_core::{CpuId, SeriesName};
 use whylate_stats::throttling::{Circumstances, fair_server_in, label};
@@ -41,22 +43,8 @@ pub(super) struct CellData {
     noise: NoiseData,
 }
 
-/// Adds a count that may be missing: missing everywhere stays missing.
-pub(super) fn add_counted(total: &mut Option<u64>, count: Option<u64>) {
-    if let Some(count) = count {
-        *total = Some(total.unwrap_or(0).saturating_add(count));
-    }
-}
-
 impl CellData {
-    /// # Errors
-    /// Why the interval is left out.
-    pub(super) fn add_interval(
-        &mut self,
-        key: &RowKey,
-        interval: &Interval,
-        shapes: &Shapes,
-    ) -> Result<(), String> {
+    pub(super) fn add_interval(&mut self, key: &RowKey, interval: &Interval, shapes: &Shapes) -> Taken {
         if key.is_noise_floor() {
             self.noise.add_interval(interval);
             return Ok(());
@@ -70,14 +58,7 @@ impl CellData {
         repeat.add_interval(interval, Some(key.repeat)).map_err(|error| error.to_string())
     }
 
-    /// # Errors
-    /// Why the spike is left out.
-    pub(super) fn add_spike(
-        &mut self,
-        key: &RowKey,
-        spike: &SpikeRecord,
-        shapes: &Shapes,
-    ) -> Result<(), String> {
+    pub(super) fn add_spike(&mut self, key: &RowKey, spike: &SpikeRecord, shapes: &Shapes) -> Taken {
         if key.is_noise_floor() {
             return Ok(());
         }
@@ -107,9 +88,7 @@ impl CellData {
         Ok((self.probes.entry(place).or_insert_with(new), repeat))
     }
 
-    /// # Errors
-    /// Why the rate is left out.
-    pub(super) fn add_rate(&mut self, key: &RateKey, rate: RateRecord) -> Result<(), String> {
+    pub(super) fn add_rate(&mut self, key: &RateKey, rate: RateRecord) -> Taken {
         if !rate.value.is_finite() {
             return Err(format!("a rate of `{}` is {}", key.load, rate.value));
         }
@@ -119,32 +98,41 @@ impl CellData {
         Ok(())
     }
 
-    pub(super) fn add_interrupt(&mut self, key: &RowKey, record: InterruptRecord) {
-        if key.is_noise_floor() {
-            return;
+    pub(super) fn add_interrupt(&mut self, key: &RowKey, record: InterruptRecord) -> Taken {
+        if !key.is_noise_floor() {
+            let (place, count) = ((record.cpu, record.line.clone()), record.count);
+            let total = self.interrupts.entry(place).or_insert(InterruptRecord { count: 0, ..record });
+            total.count = total.count.saturating_add(count);
         }
-        let (place, count) = ((record.cpu, record.line.clone()), record.count);
-        let total = self.interrupts.entry(place).or_insert(InterruptRecord { count: 0, ..record });
-        total.count = total.count.saturating_add(count);
+        Ok(())
     }
 
-    pub(super) fn add_latency_record(&mut self, cpu: CpuId, kind: HistogramKind, record: LatencyRecord) {
+    pub(super) fn add_latency_record(&mut self, line: Line) -> Taken {
+        let Line { cpu, kind, record, .. } = line;
         let known = self.latency_records.entry((cpu, kind.name())).or_insert_with(|| record.clone());
         if known.latency_ns < record.latency_ns {
             *known = record;
         }
+        Ok(())
     }
 
-    pub(super) fn add_counters(&mut self, key: &RowKey, record: &CounterRecord) {
-        if key.is_noise_floor() {
-            return self.noise.add_counters(record);
-        }
+    pub(super) fn add_counters(&mut self, key: &RowKey, record: &CounterRecord) -> Taken {
         let new = || CounterRecord { cpu: record.cpu, ..CounterRecord::default() };
-        let total = self.counters.entry((key.probe.clone(), record.cpu)).or_insert_with(new);
-        add_counted(&mut total.steal_ns, record.steal_ns);
-        add_counted(&mut total.smis, record.smis);
-        add_counted(&mut total.involuntary_switches, record.involuntary_switches);
-        add_counted(&mut total.page_faults, record.page_faults);
+        let total = match key.is_noise_floor() {
+            true => &mut self.noise.counters,
+            false => self.counters.entry((key.probe.clone(), record.cpu)).or_insert_with(new),
+        };
+        // Missing everywhere stays missing.
+        let add = |total: &mut Option<u64>, count: Option<u64>| {
+            if let Some(count) = count {
+                *total = Some(total.unwrap_or(0).saturating_add(count));
+            }
+        };
+        add(&mut total.steal_ns, record.steal_ns);
+        add(&mut total.smis, record.smis);
+        add(&mut total.involuntary_switches, record.involuntary_switches);
+        add(&mut total.page_faults, record.page_faults);
+        Ok(())
     }
 
     /// What the kernel counted, CPU by CPU.

@@ -14,7 +14,7 @@ pub use memory::{MeasuredCell, Memory};
 
 use crate::error::StoreError;
 use crate::info::{CellInfo, Execution, ExecutionState, RunInfo};
-use crate::latency_records::{self, Line};
+use crate::latency_records;
 use crate::reader::{Reader, Segment};
 use crate::tables::{Key, Keyed};
 use cell::CellData;
@@ -26,7 +26,7 @@ use whylate_core::warning::push_all_once;
 use whylate_stats::summary::SPIKES_KEPT;
 
 /// `code` of the warnings about rows whose values cannot be right.
-pub const UNUSABLE_ROW: &str = "unusable-row";
+const UNUSABLE_ROW: &str = "unusable-row";
 
 /// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
 /// `error` then says how it ended. What could not be read is among its warnings. Its spikes have the causes that were
@@ -50,8 +50,8 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     }
     let (lines, unreadable) = latency_records::read(reader.path());
     warnings.extend(unreadable);
-    for Line { cell, repeat, attempt, cpu, kind, record } in lines {
-        collector.add((&cell, repeat, attempt), |data| data.add_latency_record(cpu, kind, record));
+    for line in lines {
+        collector.add((&line.cell.clone(), line.repeat, line.attempt), |cell| cell.add_latency_record(line));
     }
     let (mut traces, unreadable) = crate::traces::read(reader.path());
     push_all_once(&mut warnings, unreadable);
@@ -60,25 +60,17 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     };
     traces.retain(is_newest);
     let mut cells = collector.cells;
-    let mut results: Vec<CellResult> = info
-        .cells
-        .iter()
-        .map(|cell| {
-            finish_cell(
-                cells.remove(cell.name.as_str()).unwrap_or_default(),
-                cell,
-                info,
-                reader.is_in_progress(),
-                &shapes,
-            )
-        })
-        .collect();
+    let finish = |cell: &CellInfo| {
+        let data = cells.remove(cell.name.as_str()).unwrap_or_default();
+        finish_cell(data, cell, info, reader.is_in_progress(), &shapes)
+    };
+    let mut results: Vec<CellResult> = info.cells.iter().map(finish).collect();
     for cell in &mut results {
         cell.traces = traces.extract_if(.., |trace| trace.cell == cell.name).collect();
     }
     let has_samples = |cell: &CellResult| cell.probes.iter().any(ProbeResult::has_data);
     if !results.iter().any(has_samples) {
-        return Err(StoreError::NoSamples { path: reader.path().to_owned() });
+        return Err(StoreError::NoSamples(reader.path().to_owned()));
     }
     let (verdict, verdict_reason) = whylate_stats::verdict(&results, info.plan.limit, info.is_complete());
     Ok(RunResult {
@@ -110,13 +102,16 @@ fn unfinished(reader: &Reader) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// Whether a cell could use a row; if not, why it is skipped.
+type Taken = Result<(), String>;
+
 /// Hands each row to its cell.
 struct Collector<'i> {
     cells: HashMap<&'i str, CellData>,
     /// The number of the newest attempt at each repeat of each cell.
     newest: HashMap<(&'i str, u32), u32>,
     shapes: &'i Shapes,
-    /// Why rows of the current segment were left out.
+    /// Why rows of the current segment were skipped.
     problems: Vec<String>,
 }
 
@@ -134,54 +129,28 @@ impl Collector<'_> {
         let problems = std::mem::take(&mut self.problems);
         if let Some(first) = problems.first() {
             let count = problems.len();
-            let text = format!("segment {number}: {count} rows are left out; the first because {first}");
+            let text = format!("segment {number}: skipped {count} rows; the first because {first}");
             warnings.push(Warning::without_fix(UNUSABLE_ROW, text));
         }
         warnings
     }
 
     /// Lets the cells of rows take them.
-    fn take<K: Key, R, O: Outcome>(
-        &mut self,
-        rows: Vec<Keyed<R, K>>,
-        take: impl Fn(&mut CellData, &K, R) -> O,
-    ) {
+    fn take<K: Key, R>(&mut self, rows: Vec<Keyed<R, K>>, take: impl Fn(&mut CellData, &K, R) -> Taken) {
         for (key, row) in rows {
             self.add(key.attempt(), |cell| take(cell, &key, row));
         }
     }
 
     /// Lets a cell take a row, unless a newer attempt replaced it.
-    fn add<O: Outcome>(
-        &mut self,
-        (cell, repeat, attempt): (&str, u32, u32),
-        take: impl FnOnce(&mut CellData) -> O,
-    ) {
+    fn add(&mut self, (cell, repeat, attempt): (&str, u32, u32), take: impl FnOnce(&mut CellData) -> Taken) {
         if self.newest.get(&(cell, repeat)).is_some_and(|newest| *newest != attempt) {
             return;
         }
         self.problems.extend(match self.cells.get_mut(cell) {
-            Some(data) => take(data).problem(),
+            Some(data) => take(data).err(),
             None => Some(format!("the run has no cell `{cell}`")),
         });
-    }
-}
-
-/// Whether a cell could take a row.
-trait Outcome {
-    /// Why the row is left out.
-    fn problem(self) -> Option<String>;
-}
-
-impl Outcome for () {
-    fn problem(self) -> Option<String> {
-        None
-    }
-}
-
-impl Outcome for Result<(), String> {
-    fn problem(self) -> Option<String> {
-        self.err()
     }
 }
 

@@ -248,7 +248,7 @@ fn rows_that_cannot_be_right_are_left_out_with_a_warning() {
     });
     assert_eq!(samples(&result.cells[0], "timer"), [(0, 4), (1, 2)]);
     let [warning] = &result.warnings[..] else { panic!("{:?}", result.warnings) };
-    assert!(warning.text.starts_with("segment 1: 2 rows are left out"), "{}", warning.text);
+    assert!(warning.text.starts_with("segment 1: skipped 2 rows"), "{}", warning.text);
     assert!(warning.text.contains("257 ns is not the lower edge"), "{}", warning.text);
 }
 
