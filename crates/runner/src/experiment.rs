@@ -4,14 +4,14 @@ use crate::causes::{CauseSearch, assemble};
 use crate::error::{RepeatError, RunError};
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
-use crate::repeat::{NOT_RESTORED, Repeat, RepeatEnd};
+use crate::repeat::{Repeat, RepeatEnd};
 use crate::tracing::Tracing;
 use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
 use whylate_core::result::RunState;
 use whylate_core::warning::{push_all_once, push_once};
-use whylate_core::{Nanos, Plan, Warning};
+use whylate_core::{Nanos, Plan, Warning, WarningCode};
 use whylate_probe::Progress;
 use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo, StoreError};
 
@@ -99,7 +99,7 @@ pub fn resume(
     if experiment.facts.kernel.boot_id != info.facts.kernel.boot_id {
         let text =
             "the run was resumed after a reboot: repeats before and after it may differ for that reason";
-        push_once(&mut info.warnings, Warning::without_fix("resumed-after-reboot", text));
+        push_once(&mut info.warnings, Warning::new(WarningCode::ResumedAfterReboot, text));
     }
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     push_all_once(&mut info.warnings, held.warnings);
@@ -213,11 +213,12 @@ impl<'a> Course<'a> {
         // Nothing is in force any more; the journal is free from here on.
         self.treating = None;
         let differences = differences(&self.info.facts, &self.machine.facts());
-        let is_left = self.info.warnings.iter().any(|warning| warning.code == NOT_RESTORED);
+        let is_left =
+            self.info.warnings.iter().any(|warning| warning.code == WarningCode::TreatmentNotRestored);
         self.info.restored = Some(differences.is_empty() && !is_left);
         if !differences.is_empty() {
             let text = format!("the machine is not as it was before the run: {}", differences.join("; "));
-            push_once(&mut self.info.warnings, Warning::without_fix("machine-changed", text));
+            push_once(&mut self.info.warnings, Warning::new(WarningCode::MachineChanged, text));
         }
     }
 

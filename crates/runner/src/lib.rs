@@ -21,7 +21,6 @@ pub use error::RunError;
 pub use experiment::{Audience, RunOptions, Stage, resume, run};
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, prepare};
-pub use repeat::NOT_RESTORED;
 pub use tracer::check_tracers;
 pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, recover_treatments, recovery};

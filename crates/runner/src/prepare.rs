@@ -7,7 +7,7 @@ use whylate_core::plan::{
     CellPlan, ExecPlan, LoadKind, LoadPlan, MemoryPlan, Policy, ProbePlan, SizeError, StallPlan, Threshold,
 };
 use whylate_core::warning::{push_all_once, push_once};
-use whylate_core::{Bytes, CpuSelector, CpuSet, Facts, Nanos, Plan, Warning};
+use whylate_core::{Bytes, CpuSelector, CpuSet, Facts, Nanos, Plan, Warning, WarningCode};
 use whylate_load::{EventKind, EventSpec, ExecSpec, LoadSpec, LoadWork, MemorySpec};
 use whylate_probe::{LaneSpec, Options, ProbeSpec, resolve};
 use whylate_stats::summary::SPIKES_KEPT;
@@ -132,7 +132,7 @@ fn noise_floor(
         Ok((spec, _)) => Some(spec),
         Err(error) => {
             let text = format!("the noise floor is not measured: {error}");
-            push_once(warnings, Warning::without_fix("no-noise-floor", text));
+            push_once(warnings, Warning::new(WarningCode::NoNoiseFloor, text));
             None
         }
     }

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use whylate_core::result::TreatChange;
 use whylate_core::warning::{push_all_once, push_once};
-use whylate_core::{Nanos, Warning};
+use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_load::LoadWork;
 use whylate_probe::{Batch, Elsewhere, Outcome, ProbeSpec};
 use whylate_store::{NOISE_FLOOR, RateKey, RowKey, RunDirectory, Span};
@@ -26,12 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often what was measured is made safe on disk.
 const FLUSH_EVERY: Duration = Duration::from_secs(60);
 
-/// Code of the warning that a setting is not what it was before.
-pub const NOT_RESTORED: &str = "treatment-not-restored";
-
 /// Says what is not as it was before.
 pub(crate) fn not_restored(problem: impl fmt::Display) -> Warning {
-    Warning::new(NOT_RESTORED, format!("not restored: {problem}"), "whylate treat restore")
+    Warning::new(WarningCode::TreatmentNotRestored, format!("not restored: {problem}"))
 }
 
 /// How a repeat ended that did not fail.
@@ -104,7 +101,7 @@ impl Repeat<'_> {
         let changes: Vec<TreatChange> = report.outcomes.iter().map(TreatChange::from).collect();
         if let Err(error) = self.keep_changes(&changes) {
             let text = format!("what was undone is not kept in the run: {error}");
-            push_once(self.warnings, Warning::without_fix("treatments-not-kept", text));
+            push_once(self.warnings, Warning::new(WarningCode::TreatmentsNotKept, text));
         }
     }
 
@@ -334,7 +331,7 @@ impl Repeat<'_> {
         for (cpu, kind, record) in &batch.latency_records {
             if let Err(error) = self.directory.add_latency_record(key, *cpu, *kind, record) {
                 let text = format!("who was late is not kept in the run: {error}");
-                push_once(self.warnings, Warning::without_fix("latency-records-not-kept", text));
+                push_once(self.warnings, Warning::new(WarningCode::LatencyRecordsNotKept, text));
             }
         }
         self.directory.add_intervals(key, batch.intervals);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::warning::push_once;
-use whylate_core::{Nanos, Warning};
+use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot};
 use whylate_probe::{
     Batch, Elsewhere, LaneSpec, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress,
@@ -36,7 +36,7 @@ pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Expe
                 Ok(()) => true,
                 Err(error) => {
                     let text = format!("the {} tracer does not measure: {error}", plan.tracer);
-                    push_once(&mut experiment.warnings, Warning::without_fix("no-tracer", text));
+                    push_once(&mut experiment.warnings, Warning::new(WarningCode::NoTracer, text));
                     refused.get_or_insert(error);
                     false
                 }
@@ -99,7 +99,7 @@ pub(crate) fn measure(
             session.lost(),
             plan.tracer
         );
-        warnings.push(Warning::without_fix("tracer-lines-lost", text));
+        warnings.push(Warning::new(WarningCode::TracerLinesLost, text));
     }
     if let Err(error) = session.finish() {
         warnings.push(not_restored(error));

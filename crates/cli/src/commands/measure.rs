@@ -15,7 +15,7 @@ use whylate_core::plan::{
     DispatchPlan, Policy, ProbePlan, RoundtripPlan, StallPlan, TimerPlan, check_period,
 };
 use whylate_core::result::{MEASURE_FORMAT, MeasureResult};
-use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning};
+use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::facts::{self, preflight};
 use whylate_host::{Host, HostRoot};
 use whylate_probe::{Options, ProbeSpec, measure, resolve};
@@ -174,7 +174,7 @@ fn run(
         }
         known
     });
-    let is_realtime = !warnings.iter().any(|warning| warning.code == "no-realtime-priority")
+    let is_realtime = !warnings.iter().any(|warning| warning.code == WarningCode::NoRealtimePriority)
         && matches!(spec.policy, Policy::Fifo | Policy::Rr);
     let Collected { probe, interrupts, counters, ipis, losses } =
         figures.finish(&spec, &facts, is_realtime, arguments.spikes);

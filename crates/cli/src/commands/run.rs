@@ -13,7 +13,7 @@ use std::time::{Instant, SystemTime};
 use whylate_core::plan::builtin;
 use whylate_core::plan::{Plan, Source};
 use whylate_core::result::{RunResult, RunState, Verdict};
-use whylate_core::{Nanos, Warning};
+use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
 use whylate_probe::Progress;
@@ -183,7 +183,7 @@ fn why_nothing(info: &RunInfo) -> String {
 /// measured on it.
 fn is_restored(info: &RunInfo) -> bool {
     let problems: Vec<&Warning> =
-        info.warnings.iter().filter(|warning| warning.code == whylate_runner::NOT_RESTORED).collect();
+        info.warnings.iter().filter(|warning| warning.code == WarningCode::TreatmentNotRestored).collect();
     for warning in &problems {
         output::message(&format!("whylate: {}", warning.text));
     }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use whylate_core::{CpuId, CpuSet, MonoTime, Warning};
+use whylate_core::{CpuId, CpuSet, MonoTime, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::schedule::allowed_of_this_thread;
@@ -103,16 +103,12 @@ fn prepare<W: Write>(crew: &Crew, spec: &EventSpec, context: &mut Context<W>) ->
         }
     }
     if spec.kind.needs_victims() {
-        context.tell(&Message::Warning(Warning::new(
-            "reaches-own-process-only",
-            format!(
+        context.tell(&Message::Warning(Warning::new(WarningCode::ReachesOwnProcessOnly, format!(
                 "{} reaches CPU {} only while a thread of the load runs there: a probe that never sleeps (stall) at \
                  real-time priority keeps that thread from running",
                 spec.kind.name(),
                 spec.victims
-            ),
-            "measure with timer or dispatch, or with `stall --policy other`",
-        )));
+            ))));
     }
     let others = allowed_of_this_thread().map(|allowed| allowed.difference(&spec.cpus)).unwrap_or_default();
     if !others.is_empty() {

@@ -1,5 +1,6 @@
 use super::*;
 use std::path::Path;
+use whylate_core::WarningCode;
 use whylate_core::plan::{Plan, Source};
 use whylate_core::{CpuId, Facts};
 
@@ -50,7 +51,7 @@ fn a_tracer_that_the_kernel_lacks_is_left_out_and_said() {
         check_tracers(experiment(&["hwlat", "timerlat"], "[[probe]]\nkind = \"timer\"\n"), &host).unwrap();
     let names: Vec<&str> = left.probes.iter().flatten().map(ProbeSpec::name).collect();
     assert_eq!(names, ["tracer", "timer"]);
-    let warning = left.warnings.iter().find(|warning| warning.code == "no-tracer").unwrap();
+    let warning = left.warnings.iter().find(|warning| warning.code == WarningCode::NoTracer).unwrap();
     assert!(warning.text.contains("CONFIG_HWLAT_TRACER is off"), "{warning:?}");
     let refused = check_tracers(experiment(&["osnoise"], ""), &host).unwrap_err();
     assert!(refused.to_string().contains("this kernel has no osnoise tracer"), "{refused}");

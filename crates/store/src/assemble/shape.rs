@@ -3,11 +3,8 @@
 use crate::info::RunInfo;
 use std::collections::HashMap;
 use whylate_core::plan::{Policy, ProbePlan};
-use whylate_core::{CpuId, CpuSet, Nanos, SeriesName};
+use whylate_core::{CpuId, CpuSet, Nanos, SeriesName, WarningCode};
 use whylate_stats::SampleShape;
-
-/// `code` of the runner's warning that probes could not run with real-time priority.
-const NO_REALTIME_PRIORITY: &str = "no-realtime-priority";
 
 /// The probes of the plan.
 pub(super) struct Shapes {
@@ -30,7 +27,7 @@ impl Shapes {
     pub(super) fn of(info: &RunInfo) -> Self {
         let context = info.facts.cpu_context();
         let target = info.plan.target.cpus.resolve(&context, None).unwrap_or_default();
-        let refused = info.warnings.iter().any(|warning| warning.code == NO_REALTIME_PRIORITY);
+        let refused = info.warnings.iter().any(|warning| warning.code == WarningCode::NoRealtimePriority);
         let mut shapes = Self { names: Vec::new(), known: HashMap::new() };
         for probe in &info.plan.probe {
             let cpus = probe.cpus(&context, &target).unwrap_or_default();

@@ -5,8 +5,8 @@
 use crate::change::{Change, Target, Task};
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::tasks;
-use whylate_core::Warning;
 use whylate_core::plan::AffinityPlan;
+use whylate_core::{Warning, WarningCode};
 
 impl Planner for AffinityPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
@@ -25,7 +25,7 @@ impl Planner for AffinityPlan {
             if free.is_empty() {
                 return Err(Impossible::new(text));
             }
-            planned.warnings.push(Warning::without_fix("task-bound", text));
+            planned.warnings.push(Warning::new(WarningCode::TaskBound, text));
         }
         let change = |task: Task| {
             let effect = format!("{task} runs on CPU {cpus}");

@@ -12,7 +12,7 @@ use crate::tasks;
 use std::collections::BTreeMap;
 use whylate_core::plan::IrqAffinityPlan;
 use whylate_core::result::LineRow;
-use whylate_core::{CpuSet, Warning};
+use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::{HostError, HostRoot, irq_lines};
 
 /// One interrupt line.
@@ -173,7 +173,7 @@ fn named(
         if movable.is_empty() && text != "all" {
             return Err(Impossible::new(reason));
         }
-        warnings.push(Warning::without_fix("irq-managed", reason));
+        warnings.push(Warning::new(WarningCode::IrqManaged, reason));
     }
     // One interrupt that was asked for has to move; of many, some may be managed without saying so.
     let required = meant.len() == 1;

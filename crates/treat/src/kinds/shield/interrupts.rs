@@ -5,8 +5,8 @@ use crate::change::{Change, Target};
 use crate::kinds::interrupts::stop_irqbalance;
 use crate::planner::{Impossible, Planned, Surroundings};
 use crate::reading::Reading;
-use whylate_core::Warning;
 use whylate_core::result::LineRow;
+use whylate_core::{Warning, WarningCode};
 use whylate_host::{irq_lines, mask};
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
@@ -42,7 +42,7 @@ pub(super) fn plan(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
             "boot with `isolcpus=managed_irq,{}`; a managed interrupt comes only when the CPU itself uses the device",
             sides.shielded
         );
-        planned.warnings.push(Warning::new("interrupts-stay", text, fix));
+        planned.warnings.push(Warning::with_fix(WarningCode::InterruptsStay, text, fix));
     }
     Ok(planned)
 }
