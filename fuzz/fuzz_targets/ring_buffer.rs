@@ -60,9 +60,9 @@ fuzz_target!(|bytes: &[u8]| {
     let mut cursors = Vec::new();
     for (cpu, (offset, length)) in [(0, half), (half, rest)].into_iter().enumerate() {
         let pages = Pages::plain(&input, offset as u64, length as u64, page_bytes).expect("whole pages");
-        cursors.push(Cursor::new(CpuId(cpu as u32), 0, layout, pages));
+        cursors.push(Cursor::new(CpuId(cpu as u32), layout, pages));
     }
-    let mut merge = Merge::new(vec![input], Unpacker::new(Algorithm::None), cursors);
+    let mut merge = Merge::new(Unpacker::new(Algorithm::None), cursors);
     let mut texts = Texts::default();
     let kernel = Kernel { order, long_bytes: long, release: None };
     let mut decoder = Decoder::new(kernel, FORMATS.iter().cloned(), &Symbols::default(), &mut texts);

@@ -9,7 +9,7 @@ use whylate_trace::internal::{Input, open_trace_dat};
 use whylate_trace::reader::{Reader, Selection};
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(mut reader) = open_trace_dat(Input::memory(Path::new("fuzz.dat"), bytes)) else { return };
+    let Ok(mut reader) = open_trace_dat(&Input::memory(Path::new("fuzz.dat"), bytes)) else { return };
     let (steps, middle) = read(&mut reader);
     // Each event and each error is something in the file; it may be packed.
     assert!(steps <= 64 + bytes.len() * 1200, "{steps} of {} bytes", bytes.len());

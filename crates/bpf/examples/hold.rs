@@ -8,7 +8,8 @@
 #![allow(clippy::print_stdout, reason = "an example that prints a table")]
 
 use std::time::Duration;
-use whylate_bpf::{BpfError, Causes, CostCounting, Histograms, HistogramsConfig, ProgramCost, costs_of_all};
+use whylate_bpf::internal::{CostCounting, costs_of_all};
+use whylate_bpf::{BpfError, Causes, Histograms, HistogramsConfig, ProgramCost};
 use whylate_core::CpuSet;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

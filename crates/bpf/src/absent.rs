@@ -4,7 +4,6 @@
 use crate::error::BpfError;
 use crate::events::{Event, Sizes};
 use crate::snapshot::ProgramCost;
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 /// The programs for histograms and causes.
@@ -64,27 +63,5 @@ pub(crate) fn check_process_ids() -> Result<(), BpfError> {
 
 /// Says that this build has no programs.
 pub(crate) fn possible_cpus() -> Result<usize, BpfError> {
-    Err(BpfError::NotBuilt)
-}
-
-/// A count of costs that cannot be started: this build has no programs.
-#[derive(Debug)]
-pub enum CostCounting {}
-
-impl CostCounting {
-    /// Says that this build has no programs.
-    ///
-    /// # Errors
-    /// Always [`BpfError::NotBuilt`].
-    pub fn start() -> Result<Self, BpfError> {
-        Err(BpfError::NotBuilt)
-    }
-}
-
-/// Says that this build has no programs.
-///
-/// # Errors
-/// Always [`BpfError::NotBuilt`].
-pub fn costs_of_all() -> Result<HashMap<u32, ProgramCost>, BpfError> {
     Err(BpfError::NotBuilt)
 }

@@ -1,4 +1,4 @@
-//! Interrupts between CPUs by their kind alone, from /proc/interrupts: what is left where the kernel tells no more.
+//! Interrupts between CPUs by their kind alone, from /proc/interrupts: for kernels that do not tell their senders.
 
 use whylate_core::record::{InterruptRecord, IpiRecord};
 use whylate_core::{CpuId, CpuSet};
@@ -25,7 +25,7 @@ impl IpisByKind {
         self.since_last(Counts::read(&self.host).ok())
     }
 
-    /// What a read that failed has not told, the next one tells.
+    /// Counts that a failed read has missed are in those of the next one.
     fn since_last(&mut self, now: Option<Counts>) -> Vec<IpiRecord> {
         let Some(now) = now else { return Vec::new() };
         let before = self.before.replace(now);
@@ -35,8 +35,8 @@ impl IpisByKind {
     }
 }
 
-/// By what the lines of /proc/interrupts say that they are: their names differ between architectures (CAL, TLB and RES on
-/// x86, IPI0 and so on elsewhere), these words do not. Function calls include flushes.
+/// By the descriptions in /proc/interrupts: the names of the lines differ between architectures (CAL, TLB and RES on x86,
+/// IPI0 and so on elsewhere), these words do not. Function calls include flushes.
 fn by_kind(counts: &[InterruptRecord]) -> Vec<IpiRecord> {
     let count = |cpu: CpuId, description: &str| -> u64 {
         let found = counts.iter().filter(|record| record.cpu == cpu && record.description == description);

@@ -22,9 +22,9 @@ const BEFORE_NS: u64 = 200_000;
 /// The kernel's number of the highest real-time priority, from which tools count down.
 pub(crate) const PRIORITY_TOP: i32 = 99;
 
-/// The facility that tells which function another CPU had called.
+/// The facility that names the functions which other CPUs asked for.
 pub(crate) const FUNCTIONS: &str = "functions run for other CPUs";
-/// The facility that tells who sent interrupts.
+/// The facility that names the senders of interrupts.
 pub(crate) const SENDERS: &str = "senders of interrupts";
 
 /// The facility of [`VECTORS`].
@@ -52,7 +52,7 @@ pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
     (SENDERS, &[event("function_asked", "csd_queue_cpu"), event("ipi_sent", "ipi_send_cpu")]),
 ];
 
-/// Interrupts that have vectors and events of their own on x86.
+/// Interrupts that have a vector and events of their own on x86.
 const VECTORS: [&str; 10] = [
     "local_timer",
     "reschedule",
@@ -73,13 +73,13 @@ pub struct Causes {
     rings: Rings,
     symbols: Symbols,
     facilities: Vec<Facility>,
-    /// Interrupts that were counted up to the last call of [`Self::ipis`].
+    /// The counts at the last call of [`Self::ipis`].
     ipis_before: HashMap<IpiKeyBytes, u64>,
 }
 
 impl Causes {
-    /// Begins to record what takes these CPUs. `histograms` says which tasks count as measured, and which
-    /// histograms are kept beside (none unless named).
+    /// Begins to record what takes these CPUs. `histograms` says which tasks are measured, and which histograms are
+    /// kept as well (perhaps none).
     ///
     /// # Errors
     /// When the kernel refuses programs, has no type information, or lacks the events of the scheduler.
@@ -105,14 +105,14 @@ impl Causes {
         Ok(causes)
     }
 
-    /// Attaches what belongs together; says what is missing.
+    /// Attaches the programs of one facility; the reason if it is incomplete.
     fn attach(&mut self, events: &[Event]) -> Result<Option<String>, BpfError> {
         let mut missing = None;
         for event in events {
             match self.histograms.object_mut().attach(*event) {
                 Ok(None) => {}
                 Ok(Some(reason)) => missing = Some(reason),
-                // One event that does not fit leaves the others.
+                // The other events are used without the one that does not fit.
                 Err(BpfError::Program { event, reason }) => missing = Some(format!("{event}: {reason}")),
                 Err(other) => return Err(other),
             }
@@ -145,27 +145,27 @@ impl Causes {
         &self.facilities
     }
 
-    /// Whether the kernel does not tell the names of its functions.
+    /// Whether the names of kernel functions are not known.
     pub(crate) fn lacks_symbols(&self) -> bool {
         self.symbols.is_empty
     }
 
-    /// The histograms that run beside.
+    /// The histograms that run with it.
     pub fn histograms(&mut self) -> &mut Histograms {
         &mut self.histograms
     }
 
-    /// Whether the kernel tells who sends interrupts to other CPUs.
+    /// Whether the senders of interrupts to other CPUs are recorded.
     pub(crate) fn knows_senders(&self) -> bool {
         self.facilities.iter().any(|facility| facility.name == SENDERS && facility.missing.is_none())
     }
 
-    /// The events at which programs have not run so far.
+    /// The events at which programs could not run so far.
     pub(crate) fn missed(&self) -> Missed {
         Missed::of(self.histograms.costs())
     }
 
-    /// Interrupts from other CPUs that found no room in the table.
+    /// Interrupts from other CPUs for which the table had no room.
     pub(crate) fn ipis_lost(&self) -> u64 {
         (0..).map_while(|cpu| Some(self.histograms.cpu_state(cpu).ok()?.counters.ipis_lost)).sum()
     }
@@ -178,8 +178,7 @@ impl Causes {
         self.histograms.watch_process(cpus, process)
     }
 
-    /// From which lateness on the stack of the moment is kept on each of these CPUs from now on; 0: never, as it is at
-    /// the start.
+    /// The latency above which a stack is recorded on each of these CPUs from now on; 0: never, as at the start.
     ///
     /// # Errors
     /// When the kernel does not take the change.
@@ -187,8 +186,8 @@ impl Causes {
         self.histograms.keep_stacks(from_ns)
     }
 
-    /// What took a CPU since `from_ns`, as far as it has ended by now. Ask soon: the last 16,384 to 65,536 events of
-    /// each CPU are looked at, fewer of each where there are many.
+    /// What took a CPU since `from_ns` and has ended by now. Call it soon: at most the last 65,536 segments of the CPU
+    /// are read, and its ring may hold as few as 16,384.
     ///
     /// # Errors
     /// When a map cannot be read.
@@ -220,7 +219,7 @@ impl Causes {
             let function =
                 if key.function == 0 { "reschedule".to_owned() } else { self.symbols.name(key.function) };
             let stack = self.sender_stack(count.stack);
-            let caller = asker(&stack).unwrap_or_else(|| self.symbols.name(key.call_site));
+            let caller = caller_of(&stack).unwrap_or_else(|| self.symbols.name(key.call_site));
             records.push(IpiRecord {
                 cpu: CpuId(key.cpu.into()),
                 function,
@@ -248,7 +247,7 @@ impl Causes {
         self.functions(addresses.into_iter())
     }
 
-    /// The stack with that number, less 1; empty when it is not kept any more, and for 0.
+    /// The stack of a segment, which has 1 + its number; empty for 0 and for a stack that was overwritten.
     fn late_stack(&self, ring: u32, number: u32) -> Vec<String> {
         let Some(before) = number.checked_sub(1) else { return Vec::new() };
         let place = ring * RING_STACKS + before % RING_STACKS;
@@ -261,7 +260,7 @@ impl Causes {
         self.functions(raw.addresses.into_iter().take(kept))
     }
 
-    /// Names of what is on a stack, without the programs that looked at it.
+    /// The functions on a stack, without those of the BPF program that recorded it.
     fn functions(&self, addresses: impl Iterator<Item = u64>) -> Vec<String> {
         let names: Vec<String> = addresses.map(|address| self.symbols.name(address)).collect();
         let own = names.iter().rposition(|name| name.starts_with("bpf_trace_run"));
@@ -314,29 +313,29 @@ fn thread(pid: u32, prio: i32, command: &Command) -> Thread {
     Thread { pid, priority: PRIORITY_TOP - prio, command }
 }
 
-/// The thread that sent an interrupt; `None` where it has nothing to do with it.
+/// The thread that sent an interrupt; `None` for a reschedule.
 fn sender_name(key: &RawIpiKey) -> Option<String> {
     let name = if key.is_own != 0 { OWN.to_owned() } else { key.command.text() };
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// Who had a function run on other CPUs: the first one on the stack that is no part of the machinery for it.
-fn asker(stack: &[String]) -> Option<String> {
-    let machinery =
+/// The function that asked other CPUs to run one: the first on the stack that is not part of the call mechanism.
+fn caller_of(stack: &[String]) -> Option<String> {
+    let mechanism =
         ["smp_call_", "__smp_call_", "on_each_cpu", "generic_exec_single", "__resched_curr", "resched_c"];
-    let is_machinery = |name: &&String| machinery.iter().any(|start| name.starts_with(start));
-    stack.iter().find(|name| !is_machinery(name)).cloned()
+    let is_mechanism = |name: &&String| mechanism.iter().any(|start| name.starts_with(start));
+    stack.iter().find(|name| !is_mechanism(name)).cloned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::asker;
+    use super::caller_of;
 
     #[test]
-    fn the_machinery_of_function_calls_asks_for_nothing() {
+    fn the_mechanism_of_function_calls_is_not_the_caller() {
         let stack =
             ["smp_call_function_many_cond", "on_each_cpu_cond_mask", "flush_tlb_mm_range", "do_madvise"];
-        assert_eq!(asker(&stack.map(str::to_owned)).as_deref(), Some("flush_tlb_mm_range"));
-        assert_eq!(asker(&[]), None);
+        assert_eq!(caller_of(&stack.map(str::to_owned)).as_deref(), Some("flush_tlb_mm_range"));
+        assert_eq!(caller_of(&[]), None);
     }
 }

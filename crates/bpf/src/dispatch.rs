@@ -1,9 +1,9 @@
 //! The steps of a dispatch, for the thread that is dispatched: when the timer or the interrupt that woke it was
 //! entered, and when it woke the thread.
 //!
-//! [`DispatchSteps`] keeps the programs in the kernel (`bpf/dispatch.h`) and lends their table as a file descriptor. The
+//! [`DispatchSteps`] keeps the programs in the kernel (`bpf/dispatch.h`) and shares their table as a file descriptor. The
 //! measuring process maps it, and each thread takes its own [`Slot`], which the programs write at each of its wake-ups
-//! and the thread reads when it runs: no system call, and nobody else is involved.
+//! and the thread reads when it runs, without a system call.
 
 use crate::error::BpfError;
 use crate::events::{Event, Sizes, event};
@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Threads that the table has room for; their ids decide about their places.
+/// Slots of the table; the id of a thread gives its slot.
 const SLOTS: usize = 1024;
 /// 64-bit words of one slot.
 const SLOT_WORDS: usize = 8;
@@ -29,7 +29,7 @@ pub struct Steps {
     pub waking_ns: u64,
 }
 
-/// The place of one thread in the table. The thread itself reads it: while it runs, nobody wakes it.
+/// The slot of one thread. Only the thread itself reads it: while it runs, it is not woken.
 #[derive(Debug)]
 pub struct Slot<'a> {
     words: &'a [AtomicU64; SLOT_WORDS],
@@ -37,7 +37,7 @@ pub struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// Takes the place of the thread with that id; `None` where another one has it, or the table is too short.
+    /// Takes the slot of the thread with that id; `None` where another thread has it, or the table is too short.
     pub fn take(table: &'a [AtomicU64], thread: u32) -> Option<Self> {
         let start = thread as usize % SLOTS * SLOT_WORDS;
         let words: &[AtomicU64; SLOT_WORDS] = table.get(start..)?.first_chunk()?;
@@ -65,13 +65,13 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// Without these nothing is known.
+/// Events without which there are no steps.
 const NEEDED: [Event; 3] = [
     event("dispatch_timer_entry", "hrtimer_expire_entry"),
     event("dispatch_timer_exit", "hrtimer_expire_exit"),
     event("dispatch_waking", "sched_waking"),
 ];
-/// Without these, device interrupts are not told from other wake-ups.
+/// Without these, wake-ups by device interrupts look like those by threads.
 const HANDLERS: [Event; 2] =
     [event("dispatch_irq_entry", "irq_handler_entry"), event("dispatch_irq_exit", "irq_handler_exit")];
 
@@ -84,7 +84,7 @@ impl DispatchSteps {
     /// Loads and attaches the programs.
     ///
     /// # Errors
-    /// [`BpfError`] when the kernel refuses them, or has not their events; [`BpfError::Namespace`] in a container,
+    /// [`BpfError`] when the kernel refuses them, or lacks their events; [`BpfError::Namespace`] in a container,
     /// where the ids by which threads take their places are not the kernel's.
     pub fn start() -> Result<Self, BpfError> {
         check_process_ids()?;

@@ -3,7 +3,7 @@
 use std::io;
 use whylate_core::CpuId;
 
-/// Why the kernel does not report.
+/// Why programs in the kernel cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
     /// The binary was built without the feature `bpf`.
@@ -26,7 +26,7 @@ pub enum BpfError {
     /// The compiled programs cannot be made fit for this kernel; the loader's words.
     #[error("the BPF programs do not fit this kernel: {0}")]
     Object(String),
-    /// A program that nothing works without.
+    /// A program that is needed cannot be loaded.
     #[error("the BPF program for the event {event} cannot be loaded: {reason}")]
     Program {
         /// The event of the kernel.
@@ -70,7 +70,7 @@ impl BpfError {
         Self::Map { name: name.to_owned(), reason: reason.to_string() }
     }
 
-    /// Whether this machine or build lacks what is needed, so that nothing the user asks for would help.
+    /// Whether this machine or build lacks what is needed, whatever the user asks for.
     pub fn is_unavailable(&self) -> bool {
         matches!(
             self,

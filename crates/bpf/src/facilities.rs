@@ -1,4 +1,4 @@
-//! What the kernel tells on this machine: each thing tried, not guessed.
+//! What BPF programs can record on this machine: each facility is tried, not guessed.
 
 use crate::causes::{BY_VECTOR, Causes, EVENTS};
 use crate::settings::HistogramsConfig;
@@ -8,11 +8,11 @@ use whylate_core::result::HistogramKind;
 use whylate_host::HostRoot;
 use whylate_sys::schedule;
 
-/// The programs as such; without them there is nothing else.
+/// The programs as such: without them there are no other facilities.
 const PROGRAMS: &str = "BPF programs";
-/// Functions by name.
+/// Names of functions instead of addresses.
 const FUNCTION_NAMES: &str = "names of kernel functions";
-/// Flushes of which other CPUs know.
+/// Flushes that interrupt other CPUs.
 const FLUSHES: &str = "TLB flushes by interrupts";
 
 /// The names of everything that [`facilities`] tries, in its order.
@@ -30,8 +30,7 @@ fn histogram(kind: HistogramKind) -> String {
     format!("histogram {kind}")
 }
 
-/// Loads and attaches every program for a moment, and says of each thing that they tell whether this kernel tells it,
-/// and why not.
+/// Loads and attaches every program for a moment; each facility, with the reason where it is missing.
 pub fn facilities(host: &HostRoot) -> Vec<Facility> {
     let facility = |name: &str, missing| Facility { name: name.to_owned(), missing };
     let cpus =
@@ -57,7 +56,7 @@ fn missing_names(causes: &Causes) -> Option<String> {
     causes.lacks_symbols().then(|| reason.to_owned())
 }
 
-/// Why flushes of the TLB of other CPUs are not seen, where the processor does them without an interrupt.
+/// Why flushes of other CPUs' TLBs are not counted, where the processor does them without an interrupt.
 pub(crate) fn broadcast_flushes(host: &HostRoot) -> Option<String> {
     let text = host.read("/proc/cpuinfo").ok().flatten()?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;

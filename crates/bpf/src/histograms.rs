@@ -1,4 +1,4 @@
-//! Latency histograms that the kernel keeps while anything runs: started, switched, reset and read.
+//! Latency histograms that BPF programs count: started, changed and read.
 
 use crate::error::BpfError;
 use crate::events::{Event, Sizes, event};
@@ -17,7 +17,7 @@ use whylate_stats::Histogram;
 use whylate_stats::buckets::{BUCKETS, lower_edge};
 use zerocopy::{FromZeros as _, transmute, transmute_ref};
 
-/// How often a histogram that changes while it is read is read again.
+/// At most this many times a histogram that changes while it is read is read again.
 const READS_MAX: usize = 8;
 /// At most this many different senders of interrupts, and stacks of theirs, are kept.
 const IPIS: u32 = 16_384;
@@ -111,7 +111,7 @@ impl Histograms {
         Ok(running)
     }
 
-    /// Attaches what tells of timers and ends of switches, and notes what the kernel does not have.
+    /// Attaches the programs for timers and ends of switches, and notes the events that the kernel lacks.
     fn attach_parts(&mut self) -> Result<(), BpfError> {
         match self.object.attach(SWITCH_END)? {
             None => self.sees_switch_end = true,
@@ -130,7 +130,7 @@ impl Histograms {
         Ok(())
     }
 
-    /// Attaches what tells of tasks: counting begins.
+    /// Attaches the programs for wake-ups and switches: counting begins.
     fn attach_tasks(&mut self, events: [Event; 2]) -> Result<(), BpfError> {
         for event in events {
             if let Some(reason) = self.object.attach(event)? {
@@ -186,8 +186,8 @@ impl Histograms {
         &self.unavailable
     }
 
-    /// Whether the kernel tells when a switch is over. Where it does not, `timerwakeupswitch` ends with the decision
-    /// to run the task.
+    /// Whether the kernel has an event for the end of a switch. Without it, `timerwakeupswitch` ends with the decision to
+    /// run the task.
     pub fn sees_switch_end(&self) -> bool {
         self.sees_switch_end
     }
@@ -211,7 +211,7 @@ impl Histograms {
         Ok(HistogramsSnapshot { cpus, counts: self.counts()? })
     }
 
-    /// Where the wake-ups have gone.
+    /// What became of the wake-ups.
     ///
     /// # Errors
     /// When a map cannot be read.
@@ -233,7 +233,7 @@ impl Histograms {
         Ok(transmute!(self.object.get::<CpuStateBytes>("cpu_states", cpu)?))
     }
 
-    /// Whose page faults are causes from now on.
+    /// The process whose page faults and migrations are recorded from now on.
     pub(crate) fn watch_process(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
         for cpu in cpus.iter() {
             if let Some(known) = self.config.processes.get_mut(cpu.0 as usize) {
@@ -272,7 +272,7 @@ impl Histograms {
         self.object.set(".bss.config", 0, bytes)
     }
 
-    /// A histogram as it lies in its map, read at a moment at which it agrees with itself.
+    /// A histogram as it is in its map, read again until its parts agree.
     fn raw(&self, cpu: CpuId, kind: HistogramKind) -> Result<Box<RawHistogram>, BpfError> {
         let index = (cpu.0 as usize * KINDS_STRIDE + kind as usize) as u32;
         let mut reads = 0;
@@ -317,7 +317,7 @@ impl Histograms {
     }
 }
 
-/// What the programs are told, with nothing on yet.
+/// The configuration of the programs, with nothing on yet.
 fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Box<Config> {
     let mut raw = Config::nothing();
     if let Some(watching) = watching {
@@ -326,7 +326,7 @@ fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Box<Con
             raw.rings[cpu.0 as usize] = 1 + ring as u16;
         }
     }
-    // The kernel counts the other way round: 0 is the highest real-time priority.
+    // In the kernel, 0 is the highest real-time priority.
     raw.prio_min = 99i32.saturating_sub(config.priority_max);
     raw.prio_max = 99i32.saturating_sub(config.priority_min);
     match &config.task {
@@ -364,7 +364,7 @@ fn latency_record(kind: HistogramKind, raw: &Record, sees_switch_end: bool) -> L
 }
 
 /// The name of system call `number` on this architecture; `None` for none or one that is not known. Calls of 32-bit
-/// programs have numbers of their own and are named as if they were the machine's.
+/// programs, which have other numbers, are named wrongly.
 fn syscall_name(number: i64) -> Option<String> {
     let number = usize::try_from(number).ok()?;
     Sysno::new(number).map(|known| known.name().to_owned())

@@ -27,10 +27,17 @@ pub use by_kind::IpisByKind;
 pub use causes::Causes;
 pub use dispatch::DispatchSteps;
 pub use error::BpfError;
-pub use facilities::{facilities, facility_names};
+pub use facilities::facilities;
 pub use finder::find_causes;
 pub use histograms::Histograms;
-pub use object::{CostCounting, costs_of_all};
 pub use settings::{FindsCauses, HistogramsChange, HistogramsConfig, Measured, TaskFilter};
 pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
 pub use symbols::kernel_functions;
+
+/// What tests and the example `hold` use besides.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::facilities::facility_names;
+    #[cfg(feature = "bpf")]
+    pub use crate::object::{CostCounting, costs_of_all};
+}

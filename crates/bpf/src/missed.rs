@@ -4,24 +4,24 @@ use crate::snapshot::ProgramCost;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What these tell is from when on a task is late that waits for a timer.
+/// Events that matter only to a task that waits for a timer.
 const OF_TIMERS: [&str; 2] = ["hrtimer_expire_entry", "hrtimer_expire_exit"];
 
-/// How often programs have not run at their events, because they were running already on that CPU.
+/// How often programs did not run at their events because they were already running on that CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missed {
-    /// Without events of which none was missed.
+    /// Only events that were missed.
     by_event: BTreeMap<String, u64>,
 }
 
 impl Missed {
-    /// By the kernel's counts.
+    /// From the kernel's counts.
     pub(crate) fn of(costs: Vec<ProgramCost>) -> Self {
         let missed = costs.into_iter().filter(|cost| cost.missed > 0);
         Self { by_event: missed.map(|cost| (cost.event, cost.missed)).collect() }
     }
 
-    /// What came since `before`.
+    /// Those since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let fresh = |(event, count): (&String, &u64)| {
             let count = count.saturating_sub(before.by_event.get(event).copied().unwrap_or(0));
@@ -30,14 +30,14 @@ impl Missed {
         Self { by_event: self.by_event.iter().filter_map(fresh).collect() }
     }
 
-    /// What may be missing in a window; a loop that never sleeps waits for no timer.
+    /// Those that may be missing in a window; a loop that never sleeps waits for no timer.
     pub(crate) fn in_window(&self, is_timer: bool) -> Self {
         let counts = |event: &str| is_timer || !OF_TIMERS.contains(&event);
         let own = self.by_event.iter().filter(|(event, _)| counts(event.as_str()));
         Self { by_event: own.map(|(event, count)| (event.clone(), *count)).collect() }
     }
 
-    /// In all.
+    /// The number of all.
     pub(crate) fn count(&self) -> u64 {
         self.by_event.values().sum()
     }

@@ -1,8 +1,8 @@
 //! The compiled programs: loaded, attached, and what they cost.
 //!
-//! The objects are compiled from `bpf/*.bpf.c` by `cargo xtask bpf`, and hold the programs for every architecture: what
-//! they read of the kernel's structures is found through the running kernel's type information. Which programs
-//! attach is decided here, one by one; an event that the kernel does not have leaves out what depends on it.
+//! The objects are compiled from `bpf/*.bpf.c` by `cargo xtask bpf`, and are the same for every architecture: offsets in
+//! the kernel's structures come from the type information of the running kernel. Programs are attached one by one; a
+//! program whose event the kernel lacks is left out.
 
 use crate::error::BpfError;
 use crate::events::{Event, Sizes};
@@ -73,7 +73,7 @@ impl Object {
         Ok(None)
     }
 
-    /// Loads a program that knows nothing of its event's arguments, and attaches it to each of these events.
+    /// Loads a raw tracepoint program and attaches it to each of these events.
     pub(crate) fn attach_raw(
         &mut self,
         function: &'static str,
@@ -100,7 +100,7 @@ impl Object {
     pub(crate) fn entries<K: Pod, V: Pod>(&self, name: &str) -> Result<Vec<(K, V)>, BpfError> {
         let table: HashMap<&MapData, K, V> =
             HashMap::try_from(self.map(name)?).map_err(|error| BpfError::map(name, &error))?;
-        // An entry that goes while the map is walked is one that counts nothing any more.
+        // An entry that is removed meanwhile is not needed.
         Ok(table.iter().filter_map(Result::ok).collect())
     }
 
@@ -137,8 +137,8 @@ impl Object {
         array.set(index, value, 0).map_err(|error| BpfError::map(name, &error))
     }
 
-    /// What each attached program has cost, in the order in which they were attached. Times are counted only while
-    /// somebody has switched the kernel's BPF statistics on.
+    /// The cost of each attached program, in the order in which they were attached. Times are counted only while the
+    /// kernel's BPF statistics are on.
     pub(crate) fn costs(&self) -> Vec<ProgramCost> {
         self.attached.iter().filter_map(|event| self.cost(*event)).collect()
     }
@@ -153,14 +153,14 @@ impl Object {
     }
 }
 
-/// While this lives, the kernel counts what BPF programs cost, which itself costs each of them some 30 ns.
+/// While this exists, the kernel counts the time of BPF programs, which takes each of them about 30 ns more.
 #[derive(Debug)]
 pub struct CostCounting {
     _statistics: OwnedFd,
 }
 
 impl CostCounting {
-    /// Switches the counting on, beside whoever else wants it.
+    /// Switches the counting on; other users of it are not affected.
     ///
     /// # Errors
     /// When the kernel does not allow it (before 5.8 it is only `sysctl kernel.bpf_stats_enabled=1`).
@@ -172,8 +172,8 @@ impl CostCounting {
     }
 }
 
-/// What each program of the machine has cost, by its id; its function's name, of which the kernel keeps 15 bytes, stands for
-/// its event. Times are counted only while somebody has switched the counting on.
+/// The cost of each program of the machine, by its id; in place of the event stands the name of its function, of which the
+/// kernel keeps 15 bytes. Times are counted only while the kernel's BPF statistics are on.
 ///
 /// # Errors
 /// When the kernel does not list its programs.
@@ -181,7 +181,7 @@ pub fn costs_of_all() -> Result<collections::HashMap<u32, ProgramCost>, BpfError
     let mut costs = collections::HashMap::new();
     for program in aya::programs::loaded_programs() {
         let program = program.map_err(|error| BpfError::Object(one_line(&error)))?;
-        // A program may have gone since it was listed.
+        // A program may have been unloaded since it was listed.
         let Ok(fd) = program.fd() else { continue };
         let cost = cost_of(program.name_as_str().unwrap_or_default(), fd.as_fd());
         costs.extend(cost.map(|cost| (program.id(), cost)));
@@ -189,7 +189,7 @@ pub fn costs_of_all() -> Result<collections::HashMap<u32, ProgramCost>, BpfError
     Ok(costs)
 }
 
-/// What the kernel says of a program in the information about its file descriptor.
+/// The cost of a program, from the information about its file descriptor.
 fn cost_of(event: &str, program: BorrowedFd<'_>) -> Option<ProgramCost> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).ok()?;
     let fields: BTreeMap<&str, u64> = text
@@ -264,7 +264,7 @@ fn program_error(error: &ProgramError, event: Event) -> BpfError {
     refusal.and_then(refused).unwrap_or_else(unfit)
 }
 
-/// Why a program was not loaded: the last line of the verifier that is not about its statistics says it.
+/// Why a program was not loaded: the last line of the verifier's log that is no statistics.
 fn program_reason(error: &ProgramError) -> String {
     let ProgramError::LoadError { io_error, verifier_log } = error else { return one_line(error) };
     let log = verifier_log.to_string();

@@ -1,5 +1,5 @@
 //! The rings of segments that the programs write, mapped: reading tens of thousands of segments by system calls would
-//! take longer than most of what they tell of.
+//! take longer than a spike.
 
 use crate::error::BpfError;
 use crate::layout::RawSegment;
@@ -54,7 +54,7 @@ impl Rings {
                 // Being written just now.
                 _ => continue,
             }
-            // Segments are in the order of their ends, but for what interrupts each other.
+            // Segments are in the order of their ends, except where one interrupts another.
             let is_earlier = raw.end_ns < from_ns;
             segments.push(raw);
             if is_earlier {
@@ -64,7 +64,7 @@ impl Rings {
         Found { segments, is_all: oldest == 0, ring_segments: self.ring_segments }
     }
 
-    /// What lies in a ring at the place of that number.
+    /// The segment in a ring at the place of that number.
     fn segment(&self, ring: usize, number: u64) -> RawSegment {
         let place = ring as u64 * self.ring_segments + number % self.ring_segments;
         let words = &self.segments.words()[place as usize * SEGMENT_WORDS..][..SEGMENT_WORDS];
@@ -86,12 +86,12 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Leaves out what may have been overwritten while it was read, now that `written` segments have been written in all,
-    /// and what ended before `from_ns`. From when on the rest is complete.
+    /// Removes what may have been overwritten while it was read, now that `written` segments have been written in all,
+    /// and what ended before `from_ns`; the time from which the rest is complete.
     pub(crate) fn keep_whole(&mut self, written: u64, from_ns: u64) -> u64 {
         let found = &mut self.segments;
         let count = found.len();
-        // A writer counts first: who has counted may have begun to write. Numbers are 1 + the count.
+        // A program increments the count before it writes the segment. Numbers are 1 + the count.
         let overwritten = written.saturating_sub(self.ring_segments);
         found.retain(|raw| raw.number > overwritten);
         let is_all = self.is_all && found.len() == count;

@@ -11,17 +11,17 @@ pub struct HistogramsSnapshot {
     pub counts: WakeupCounts,
 }
 
-/// Where the wake-ups of the tasks that count have gone, on all CPUs since the start. What is in none of the histograms
-/// `wakeup` and `sharedprio` and none of these counts is still waiting.
+/// What became of the wake-ups of counted tasks, on all CPUs since the start. Those that are in none of the histograms
+/// `wakeup` and `sharedprio` and none of these counts still wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeupCounts {
     /// Wake-ups seen.
     pub wakeups: u64,
-    /// Of tasks that were running already, or still: there was no latency.
+    /// Of tasks that were still running: no latency.
     pub without_switch: u64,
     /// That ended on a CPU where nothing is measured.
     pub elsewhere: u64,
-    /// Not measured because there was no room or a program could not run: what is missing in the histograms.
+    /// Missing in the histograms because there was no room or a program could not run.
     pub lost: u64,
 }
 
@@ -34,15 +34,15 @@ pub struct ProgramCost {
     pub runs: u64,
     /// For how long in all.
     pub time_ns: u64,
-    /// How often it should have run and did not, because it was running already on the CPU.
+    /// How often it did not run at its event because it was already running on the CPU.
     pub missed: u64,
 }
 
-/// Something that the kernel may tell, and whether it does.
+/// Something that programs may record, and whether they can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facility {
-    /// What it tells of.
+    /// What is recorded.
     pub name: String,
-    /// Why it does not; absent when it does.
+    /// Why it cannot be; `None` when it can.
     pub missing: Option<String>,
 }

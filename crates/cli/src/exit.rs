@@ -2,11 +2,6 @@
 
 use std::io;
 use std::process::ExitCode;
-use whylate_bpf::BpfError;
-use whylate_load::LoadError;
-use whylate_probe::ProbeError;
-use whylate_record::RecordError;
-use whylate_treat::TreatError;
 
 /// Something went wrong, usage included.
 pub(crate) const ERROR: u8 = 1;
@@ -58,14 +53,7 @@ fn one_line(error: &anyhow::Error) -> String {
 }
 
 fn is_unavailable(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        matches!(cause.downcast_ref(), Some(ProbeError::Unavailable(_)))
-            || matches!(cause.downcast_ref(), Some(TreatError::Impossible { .. }))
-            || matches!(cause.downcast_ref(), Some(RecordError::Unavailable(_)))
-            || matches!(cause.downcast_ref(), Some(RecordError::Bpf(error)) if error.is_unavailable())
-            || cause.downcast_ref::<BpfError>().is_some_and(BpfError::is_unavailable)
-            || matches!(cause.downcast_ref(), Some(LoadError::Unavailable(_)))
-    })
+    error.chain().any(whylate_runner::is_unavailable)
 }
 
 /// Whoever read our output has seen enough.

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use whylate_core::{CpuSelector, CpuSet, Facts};
 use whylate_host::{Host, HostRoot};
-use whylate_sys::process::Launcher;
+use whylate_runner::RealMachine;
 
 /// Environment variable with a folder that stands for `/` when settings are looked at or changed: for tests.
 const ROOT_VARIABLE: &str = "WHYLATE_HOST_ROOT";
@@ -14,9 +14,9 @@ pub(crate) fn host(running: HostRoot) -> Host {
     Host { settings: folder.map_or_else(|| running.clone(), HostRoot::at), running }
 }
 
-/// This binary, to start measuring and loading processes.
-pub(crate) fn launcher() -> Result<Launcher> {
-    Launcher::current().context("cannot find the path of this program (is /proc mounted?)")
+/// The machine to measure and to load.
+pub(crate) fn real(host: &Host) -> Result<RealMachine> {
+    RealMachine::new(host.clone()).context("cannot find the path of this program (is /proc mounted?)")
 }
 
 /// The CPUs that a flag names.

@@ -3,11 +3,11 @@
 mod arguments;
 mod commands;
 mod exit;
-mod figures;
 mod hook;
 mod machine;
 mod output;
 mod progress;
+mod screen;
 mod signals;
 
 use clap::Parser;
@@ -20,13 +20,10 @@ fn main() -> ExitCode {
     let host = machine::host(HostRoot::real());
     // The hidden commands come first: a measuring process has no use for an argument parser.
     let mut words = std::env::args_os().skip(1);
-    match words.next().as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some("internal-probe") => return whylate_probe::child::main(&host.running, words),
-        Some("internal-load") => {
-            return whylate_load::child_main(host.running, std::io::stdin(), std::io::stdout());
-        }
-        Some("internal-exec") => return whylate_load::exec_main(&host.running, words),
-        _ => {}
+    if let Some(word) = words.next()
+        && let Some(ended) = whylate_runner::hidden_command(&word, &host.running, words)
+    {
+        return ended;
     }
     match arguments::Arguments::try_parse() {
         Ok(arguments) => exit::finish(commands::execute(arguments.command, &host)),

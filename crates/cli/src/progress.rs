@@ -4,8 +4,8 @@ use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use whylate_core::Nanos;
-use whylate_probe::Progress;
+use whylate_core::{BytesPerSec, Nanos};
+use whylate_runner::Progress;
 use whylate_stats::format_ns;
 
 /// How often a line is written where there is no terminal.
@@ -76,6 +76,11 @@ pub(crate) fn describe(progress: &Progress) -> String {
         Some(max) => format!("{elapsed}, max {}", format_ns(max)),
         None => elapsed,
     }
+}
+
+/// `1.2 GB/s`, `20000.0 flushes_per_s`.
+pub(crate) fn rate(value: f64, unit: &str) -> String {
+    if unit == "bytes_per_s" { BytesPerSec(value).to_string() } else { format!("{value:.1} {unit}") }
 }
 
 #[cfg(test)]

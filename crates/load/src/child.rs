@@ -2,8 +2,7 @@
 
 use crate::error::LoadError;
 use crate::protocol::{Message, Reporter};
-use crate::spec::{LoadSpec, LoadWork};
-use crate::{events, exec, memory};
+use crate::spec::LoadSpec;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -46,8 +45,8 @@ pub(crate) enum Event {
 }
 
 /// Everything a kind of load needs of its process.
-pub(crate) struct Context<W> {
-    pub(crate) reporter: Reporter<W>,
+pub(crate) struct Context {
+    pub(crate) reporter: Reporter<'static>,
     pub(crate) sender: Sender<Event>,
     pub(crate) events: Receiver<Event>,
     pub(crate) interval: Nanos,
@@ -55,7 +54,7 @@ pub(crate) struct Context<W> {
     pub(crate) host: HostRoot,
 }
 
-impl<W: Write> Context<W> {
+impl Context {
     /// The next event until `moment`; `None` when it has come.
     pub(crate) fn event_until(&self, moment: MonoTime) -> Option<Event> {
         let wait = Duration::from_nanos(moment.0.saturating_sub(clock::now().0));
@@ -87,7 +86,11 @@ pub(crate) fn after(moment: MonoTime, nanos: u64) -> MonoTime {
 ///
 /// Ends when `stdin` does, or when the load's own duration is over, with success; with status 1 when the load could
 /// not run or ended early, after an error line.
-pub fn child_main<R: Read + Send + 'static, W: Write>(host: HostRoot, stdin: R, stdout: W) -> ExitCode {
+pub fn child_main(
+    host: HostRoot,
+    stdin: impl Read + Send + 'static,
+    stdout: impl Write + 'static,
+) -> ExitCode {
     let mut reporter = Reporter::new(stdout);
     let (sender, events) = mpsc::channel();
     let spec = match read_request(stdin, sender.clone()) {
@@ -99,18 +102,13 @@ pub fn child_main<R: Read + Send + 'static, W: Write>(host: HostRoot, stdin: R, 
     }
     let (interval, duration) = (spec.interval, spec.duration);
     let mut context = Context { reporter, sender, events, interval, duration, host };
-    let done = match &spec.work {
-        LoadWork::Memory(memory) => memory::run(memory, &mut context),
-        LoadWork::Exec(exec) => exec::run(exec, &mut context),
-        LoadWork::Events(spec) => events::run(spec, &mut context),
-    };
-    match done {
+    match spec.work.work().run(&mut context) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&mut context.reporter, &error),
     }
 }
 
-fn fail<W: Write>(reporter: &mut Reporter<W>, error: &LoadError) -> ExitCode {
+fn fail(reporter: &mut Reporter<'_>, error: &LoadError) -> ExitCode {
     // Without a listener the exit status says enough.
     let message = match error {
         LoadError::Unavailable(what) => Message::Unavailable(what.clone()),

@@ -3,12 +3,25 @@
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
+use whylate_core::cpus::CpuError;
+use whylate_core::plan::SizeError;
 use whylate_core::{Bytes, CpuId, CpuSet};
 use whylate_sys::memory::BufferError;
 
 /// Why a load cannot start, or did not last.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    /// The CPUs named are not there.
+    #[error("{key}: {source}")]
+    Cpus {
+        /// The key of the plan.
+        key: &'static str,
+        /// Why.
+        source: CpuError,
+    },
+    /// The working set has no size on that CPU.
+    #[error("working_set: {0}")]
+    Size(#[from] SizeError),
     /// A load without CPUs.
     #[error("the load has no CPU to run on; name at least one")]
     NoCpus,

@@ -12,9 +12,7 @@
 
 mod child;
 mod error;
-mod events;
-mod exec;
-mod memory;
+mod kinds;
 mod parent;
 pub mod protocol;
 mod rates;
@@ -22,6 +20,9 @@ pub mod spec;
 
 pub use child::child_main;
 pub use error::LoadError;
-pub use exec::exec_main;
+pub use kinds::LoadWork;
+pub use kinds::events::Events;
+pub use kinds::exec::{ExecSpec, exec_main};
+pub use kinds::memory::MemorySpec;
 pub use parent::{Load, LoadOutcome, LoadStatus, StoppedBy};
-pub use spec::{EventKind, EventSpec, ExecSpec, LoadSpec, LoadWork, MemorySpec};
+pub use spec::LoadSpec;

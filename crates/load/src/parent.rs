@@ -1,9 +1,9 @@
 //! The runner's side of a load: starts its process, collects what it says, stops it within a bounded time.
 
 use crate::error::LoadError;
-use crate::exec::describe;
+use crate::kinds::exec::describe;
 use crate::protocol::{Message, Ready};
-use crate::spec::{LoadSpec, LoadWork};
+use crate::spec::LoadSpec;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,9 +17,6 @@ use whylate_sys::process::Launcher;
 
 /// Lines of the process's standard error that an error quotes.
 const LAST_LINES: usize = 5;
-/// Time that the process has for ending after its standard input was closed: memory, and exec with its own grace.
-const MEMORY_GRACE: Duration = Duration::from_secs(2);
-const EXEC_GRACE: Duration = Duration::from_secs(6);
 /// Time after SIGTERM, and after SIGKILL.
 const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 /// Time for the last lines to arrive after the end of the process.
@@ -130,7 +127,7 @@ impl Load {
         let mailbox = Arc::new(Mailbox::default());
         let stdin = child.stdin.take();
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let grace = if matches!(spec.work, LoadWork::Exec(_)) { EXEC_GRACE } else { MEMORY_GRACE };
+        let grace = spec.work.work().grace();
         // From here on, dropping it ends the process.
         let mut load = Self { child, stdin, mailbox, grace, exit: None, stopped_by: None };
         if let Some(stdout) = stdout {

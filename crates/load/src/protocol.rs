@@ -33,13 +33,13 @@ pub struct Ready {
 }
 
 /// The child's end of the line.
-pub(crate) struct Reporter<W> {
-    output: W,
+pub(crate) struct Reporter<'w> {
+    output: Box<dyn Write + 'w>,
 }
 
-impl<W: Write> Reporter<W> {
-    pub(crate) fn new(output: W) -> Self {
-        Self { output }
+impl<'w> Reporter<'w> {
+    pub(crate) fn new(output: impl Write + 'w) -> Self {
+        Self { output: Box::new(output) }
     }
 
     /// Sends one line at once. An error means that nobody listens any more.
@@ -62,6 +62,7 @@ mod tests {
         let rate = RateRecord { at_ns: 5, interval_ns: 2, value: 1.5 };
         reporter.send(&Message::Rate(rate)).unwrap();
         reporter.send(&Message::Error("a\nb".to_owned())).unwrap();
+        drop(reporter);
         let text = String::from_utf8(output).unwrap();
         assert_eq!(text, "{\"rate\":{\"at_ns\":5,\"interval_ns\":2,\"value\":1.5}}\n{\"error\":\"a\\nb\"}\n");
     }

@@ -3,7 +3,6 @@
 use crate::child::{Context, Event, after};
 use crate::error::LoadError;
 use crate::protocol::Message;
-use std::io::Write;
 use whylate_core::record::RateRecord;
 use whylate_core::{CpuId, MonoTime};
 use whylate_sys::clock;
@@ -13,8 +12,8 @@ const LAST_INTERVAL_NS_MIN: u64 = 10_000_000;
 
 /// Sends a rate per interval until the load is stopped or its duration is over. `total` is what was done so far;
 /// `ended` names a thread that ended on its own.
-pub(crate) fn report<W: Write>(
-    context: &mut Context<W>,
+pub(crate) fn report(
+    context: &mut Context,
     begin: MonoTime,
     total: &dyn Fn() -> u64,
     ended: &dyn Fn() -> Option<CpuId>,

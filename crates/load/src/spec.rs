@@ -1,12 +1,10 @@
 //! What a load is asked to do: resolved to this machine's CPUs and bytes.
 
 use crate::error::LoadError;
-use crate::events;
-use crate::exec::pattern;
+use crate::kinds::{LoadWork, Place};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
-use whylate_core::plan::{BarrierReach, EventPace, IrqSource, MemoryAccess, Pace};
-use whylate_core::{Bytes, BytesPerSec, CpuSet, Nanos};
+use whylate_core::plan::{LoadKind, Pace};
+use whylate_core::{BytesPerSec, CpuSet, Facts, Nanos};
 
 /// One load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +24,16 @@ impl LoadSpec {
         Self { work, interval: Nanos::from_secs(1), duration: None }
     }
 
+    /// A load of a plan on the machine of `facts`, checked; `target` is what a plan calls so.
+    ///
+    /// # Errors
+    /// [`LoadError`] for CPUs or sizes that are not there, and what [`LoadSpec::validate`] finds.
+    pub fn resolve(kind: &LoadKind, target: &CpuSet, facts: &Facts) -> Result<Self, LoadError> {
+        let spec = Self::new(LoadWork::resolve(kind, &Place { target, facts })?);
+        spec.validate()?;
+        Ok(spec)
+    }
+
     /// What can be known to be wrong before anything is started.
     ///
     /// # Errors
@@ -34,62 +42,12 @@ impl LoadSpec {
         if self.interval.0 == 0 {
             return Err(LoadError::Interval);
         }
-        match &self.work {
-            LoadWork::Memory(memory) => memory.validate(),
-            LoadWork::Exec(exec) => exec.validate(),
-            LoadWork::Events(events) => events.validate(),
-        }
+        self.work.work().validate()
     }
 }
 
-/// What a load does.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LoadWork {
-    /// Memory traffic.
-    Memory(MemorySpec),
-    /// Any command.
-    Exec(ExecSpec),
-    /// Single acts that interrupt CPUs.
-    Events(EventSpec),
-}
-
-/// Memory traffic: one thread on each CPU, each with a buffer of random data of its own.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MemorySpec {
-    /// The CPUs.
-    pub cpus: CpuSet,
-    /// Kind of traffic.
-    pub access: MemoryAccess,
-    /// Size of each thread's buffer (`copy`: source and destination together).
-    pub working_set: Bytes,
-    /// Whether the buffers should be on huge pages; without them there is a warning.
-    #[serde(default)]
-    pub huge_pages: bool,
-    /// NUMA node of the buffers; by default each thread's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u32>,
-    /// How much.
-    #[serde(default)]
-    pub pace: Pace,
-}
-
-impl MemorySpec {
-    fn validate(&self) -> Result<(), LoadError> {
-        if self.cpus.is_empty() {
-            return Err(LoadError::NoCpus);
-        }
-        // A line for each of source and destination.
-        let smallest = Bytes(if self.access == MemoryAccess::Copy { 128 } else { 64 });
-        if self.working_set < smallest {
-            let access = self.access.name();
-            return Err(LoadError::WorkingSet { working_set: self.working_set, access, smallest });
-        }
-        check_pace(self.pace)
-    }
-}
-
-fn check_pace(pace: Pace) -> Result<(), LoadError> {
+/// Refuses a pace that cannot be kept.
+pub(crate) fn check_pace(pace: Pace) -> Result<(), LoadError> {
     let possible = match pace {
         Pace::Full => true,
         Pace::Rate(BytesPerSec(rate)) => rate.is_finite() && rate > 0.0,
@@ -98,110 +56,13 @@ fn check_pace(pace: Pace) -> Result<(), LoadError> {
     if possible { Ok(()) } else { Err(LoadError::Pace { pace: pace.to_string() }) }
 }
 
-/// Single acts that interrupt CPUs, one thread on each of `cpus`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EventSpec {
-    /// Which acts.
-    pub kind: EventKind,
-    /// Where they are done.
-    pub cpus: CpuSet,
-    /// Where threads of the load's process run so that the acts reach them; empty for kinds that need none.
-    pub victims: CpuSet,
-    /// How many.
-    pub pace: EventPace,
-}
-
-/// Kinds of acts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EventKind {
-    /// Changes of mappings.
-    Tlb,
-    /// Memory barriers.
-    Ipi(BarrierReach),
-    /// Write-combining buffers.
-    Pageattr,
-    /// Loopback packets.
-    Softirq,
-    /// Interrupts of a device or timer.
-    IrqThread(IrqSource),
-}
-
-impl EventKind {
-    /// The name in plans.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tlb => "tlb",
-            Self::Ipi(_) => "ipi",
-            Self::Pageattr => "pageattr",
-            Self::Softirq => "softirq",
-            Self::IrqThread(_) => "irq-thread",
-        }
-    }
-
-    /// What its rate counts.
-    pub fn unit(self) -> &'static str {
-        match self {
-            Self::Tlb => "flushes_per_s",
-            Self::Ipi(_) => "barriers_per_s",
-            Self::Pageattr => "buffers_per_s",
-            Self::Softirq => "packets_per_s",
-            Self::IrqThread(_) => "interrupts_per_s",
-        }
-    }
-
-    /// Whether only CPUs that run the load's process are reached.
-    pub fn needs_victims(self) -> bool {
-        matches!(self, Self::Tlb | Self::Ipi(_))
-    }
-}
-
-impl EventSpec {
-    fn validate(&self) -> Result<(), LoadError> {
-        if self.cpus.is_empty() || (self.kind.needs_victims() && self.victims.is_empty()) {
-            return Err(LoadError::NoCpus);
-        }
-        check_pace(self.pace.as_pace())?;
-        match self.kind {
-            EventKind::Pageattr => events::check_pageattr(),
-            EventKind::IrqThread(source) => events::check_irq_source(source),
-            EventKind::Tlb | EventKind::Ipi(_) | EventKind::Softirq => Ok(()),
-        }
-    }
-}
-
-/// Any command, with everything that it starts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ExecSpec {
-    /// Program and arguments; no shell is involved.
-    pub command: Vec<String>,
-    /// Where it may run; by default wherever the load's process may.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<CpuSet>,
-    /// File that its standard output and standard error are appended to.
-    pub output: PathBuf,
-    /// Regular expression with one group, around the number: searched in every line of the output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate_pattern: Option<String>,
-    /// What the number counts.
-    pub rate_unit: String,
-}
-
-impl ExecSpec {
-    fn validate(&self) -> Result<(), LoadError> {
-        if self.command.first().is_none_or(String::is_empty) {
-            return Err(LoadError::CommandEmpty);
-        }
-        if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
-            return Err(LoadError::NoCpus);
-        }
-        self.rate_pattern.as_deref().map_or(Ok(()), |text| pattern(text).map(drop))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::exec::ExecSpec;
+    use crate::kinds::memory::MemorySpec;
+    use whylate_core::Bytes;
+    use whylate_core::plan::MemoryAccess;
 
     fn memory() -> MemorySpec {
         MemorySpec {

@@ -2,11 +2,11 @@
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use whylate_core::plan::{BarrierReach, EventPace, IrqSource};
+use whylate_core::plan::{BarrierReach, IpiPlan, IrqSource, IrqThreadPlan, SoftirqPlan, TlbPlan};
 use whylate_core::{CpuId, CpuSet, Nanos};
 use whylate_host::HostRoot;
 use whylate_host::interrupts::Counts;
-use whylate_load::{EventKind, EventSpec, Load, LoadError, LoadOutcome, LoadSpec, LoadWork};
+use whylate_load::{Events, Load, LoadError, LoadOutcome, LoadSpec, LoadWork};
 use whylate_sys::process::Launcher;
 use whylate_sys::schedule::allowed_of_this_thread;
 
@@ -25,8 +25,8 @@ fn two_cpus() -> Option<(CpuId, CpuId)> {
     Some((last, first))
 }
 
-fn start(spec: EventSpec) -> Result<Load, LoadError> {
-    let spec = LoadSpec { interval: Nanos::from_millis(50), ..LoadSpec::new(LoadWork::Events(spec)) };
+fn start(work: LoadWork) -> Result<Load, LoadError> {
+    let spec = LoadSpec { interval: Nanos::from_millis(50), ..LoadSpec::new(work) };
     let mut load = Load::start(&Launcher { program: CHILD.into() }, &spec)?;
     load.wait_ready(READY)?;
     Ok(load)
@@ -40,11 +40,11 @@ const ENOUGH: u64 = 2_000;
 
 /// Runs the load until `line` has grown by [`ENOUGH`] on `cpu`, which without it takes more than twice as long; how many
 /// events that took.
-fn until_counted(spec: EventSpec, line: &str, cpu: CpuId) -> f64 {
+fn until_counted(work: LoadWork, line: &str, cpu: CpuId) -> f64 {
     let _alone = ALONE.lock();
     let read = || Counts::read(&HostRoot::real()).unwrap().of(line, cpu).unwrap_or(0);
     let before = read();
-    let mut load = start(spec).unwrap();
+    let mut load = start(work).unwrap();
     let begin = Instant::now();
     // Long enough that a rate is reported, too.
     while read() - before < ENOUGH || begin.elapsed() < Duration::from_millis(500) {
@@ -65,9 +65,9 @@ fn events(outcome: &LoadOutcome) -> f64 {
     outcome.rates.iter().map(|rate| rate.value * rate.interval_ns as f64 / 1e9).sum()
 }
 
-fn spec(kind: EventKind, cpu: CpuId, victim: Option<CpuId>) -> EventSpec {
-    let victims = victim.map(CpuSet::single).unwrap_or_default();
-    EventSpec { kind, cpus: CpuSet::single(cpu), victims, pace: EventPace::Full }
+/// One thread on `cpu`, and one to be hit on `victim`.
+fn acts<P>(plan: P, cpu: CpuId, victim: Option<CpuId>) -> Events<P> {
+    Events { plan, cpus: CpuSet::single(cpu), victims: victim.map(CpuSet::single) }
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn changed_mappings_shoot_down_translations_on_the_victim() {
         println!("skipped: arm64 flushes by broadcast instructions, without interrupts");
         return;
     }
-    assert!(until_counted(spec(EventKind::Tlb, doer, Some(victim)), "TLB", victim) > 0.0);
+    assert!(until_counted(LoadWork::Tlb(acts(TlbPlan::default(), doer, Some(victim))), "TLB", victim) > 0.0);
 }
 
 #[test]
@@ -85,28 +85,35 @@ fn barriers_call_a_function_on_the_victim() {
     let Some((victim, doer)) = two_cpus() else { return };
     for reach in [BarrierReach::Private, BarrierReach::Global] {
         let line = if cfg!(target_arch = "aarch64") { "IPI1" } else { "CAL" };
-        assert!(until_counted(spec(EventKind::Ipi(reach), doer, Some(victim)), line, victim) > 0.0);
+        let plan = IpiPlan { reach, ..IpiPlan::default() };
+        assert!(until_counted(LoadWork::Ipi(acts(plan, doer, Some(victim))), line, victim) > 0.0);
     }
 }
 
 #[test]
 fn packets_are_received_in_softirqs_of_their_cpu() {
     let cpu = allowed_of_this_thread().unwrap().last().unwrap();
-    assert!(until_counted(spec(EventKind::Softirq, cpu, None), "softirq:NET_RX", cpu) > 0.0);
+    assert!(
+        until_counted(LoadWork::Softirq(acts(SoftirqPlan::default(), cpu, None)), "softirq:NET_RX", cpu)
+            > 0.0
+    );
+}
+
+fn interrupts(source: IrqSource, cpu: CpuId) -> LoadWork {
+    LoadWork::IrqThread(acts(IrqThreadPlan { source, ..IrqThreadPlan::default() }, cpu, None))
 }
 
 #[test]
 fn timers_interrupt_their_cpu() {
     let cpu = allowed_of_this_thread().unwrap().last().unwrap();
     if cfg!(target_arch = "x86_64") {
-        assert!(until_counted(spec(EventKind::IrqThread(IrqSource::Timer), cpu, None), "LOC", cpu) > 0.0);
+        assert!(until_counted(interrupts(IrqSource::Timer, cpu), "LOC", cpu) > 0.0);
     }
 }
 
 #[test]
 fn disk_reads_interrupt_some_cpu() {
     let cpu = allowed_of_this_thread().unwrap().last().unwrap();
-    let kind = EventKind::IrqThread(IrqSource::Disk);
     let all = || {
         let counts = Counts::read(&HostRoot::real()).unwrap();
         let cpus = allowed_of_this_thread().unwrap();
@@ -117,7 +124,7 @@ fn disk_reads_interrupt_some_cpu() {
     };
     let _alone = ALONE.lock();
     let before = all();
-    match start(spec(kind, cpu, None)) {
+    match start(interrupts(IrqSource::Disk, cpu)) {
         Ok(mut load) => {
             std::thread::sleep(Duration::from_millis(500));
             let outcome = load.stop().unwrap();
@@ -136,6 +143,7 @@ fn disk_reads_interrupt_some_cpu() {
 
 #[test]
 fn a_load_without_victims_is_refused() {
-    let spec = spec(EventKind::Tlb, CpuId(0), None);
-    assert!(matches!(LoadSpec::new(LoadWork::Events(spec)).validate(), Err(LoadError::NoCpus)));
+    let victims = Some(CpuSet::default());
+    let spec = Events { victims, ..acts(TlbPlan::default(), CpuId(0), None) };
+    assert!(matches!(LoadSpec::new(LoadWork::Tlb(spec)).validate(), Err(LoadError::NoCpus)));
 }

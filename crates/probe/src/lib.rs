@@ -7,6 +7,7 @@
 mod accounting;
 pub mod child;
 pub mod error;
+mod kinds;
 mod lane_reader;
 mod layout;
 pub mod measure;

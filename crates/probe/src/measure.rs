@@ -3,13 +3,14 @@
 
 use crate::accounting::Accounting;
 use crate::error::ProbeError;
+use crate::kinds::{histograms, tracer};
 use crate::session::Session;
-use crate::spec::ProbeSpec;
+use crate::spec::{ProbeKind, ProbeSpec};
 use std::time::Duration;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, SpikeRecord};
 use whylate_core::result::{HistogramKind, LatencyRecord};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
-use whylate_host::{HostRoot, shield};
+use whylate_host::{Host, HostRoot, shield};
 use whylate_sys::process::Launcher;
 use whylate_sys::tracing::BreakTracing;
 use whylate_sys::{clock, schedule};
@@ -85,6 +86,21 @@ pub struct Outcome {
 /// # Errors
 /// [`ProbeError`]; what was measured until then has been handed to the observer.
 pub fn measure(
+    host: &Host,
+    launcher: &Launcher,
+    spec: &ProbeSpec,
+    stored: Nanos,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, ProbeError> {
+    match &spec.kind {
+        ProbeKind::Histograms { plan } => histograms::measure(host, plan, spec, stored, observer),
+        ProbeKind::Tracer { plan } => tracer::measure(host, plan, spec, stored, observer),
+        _ => measure_in_process(&host.running, launcher, spec, stored, observer),
+    }
+}
+
+/// Measures with threads of a process of its own.
+fn measure_in_process(
     host: &HostRoot,
     launcher: &Launcher,
     spec: &ProbeSpec,

@@ -157,6 +157,14 @@ impl ProbeSpec {
         }
     }
 
+    /// The latency above which it stops everything.
+    pub fn break_above(&self) -> Option<Nanos> {
+        match self.kind {
+            ProbeKind::Timer { break_above, .. } | ProbeKind::Dispatch { break_above, .. } => break_above,
+            _ => None,
+        }
+    }
+
     /// What each lane holds, in order: one for each CPU, with parts followed by theirs; for the round-trip probe one for
     /// each method, followed by those of its two ways if they are measured; for the timerlat tracer each CPU's samples,
     /// and their part until the interrupt.

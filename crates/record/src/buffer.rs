@@ -1,8 +1,7 @@
 //! A trace buffer of our own: an instance of tracefs, so that other users of tracing are not disturbed.
 //!
-//! The mount of tracefs, when it is missing, and the folder of the instance go through the journal: what a killed
-//! recording left behind is removed by `whylate treat restore`, or by the next recording. Everything set inside the
-//! folder goes with it.
+//! The mount of tracefs, when it is missing, and the folder of the instance are in the journal: what a killed recording
+//! left behind is removed by `whylate treat restore`, or by the next recording. Settings in the folder are removed with it.
 
 use super::error::RecordError;
 use super::tracefs::{PLACES, Tracefs};
@@ -59,7 +58,7 @@ impl Buffer {
 
     /// Removes the buffer and puts back what was changed.
     pub(super) fn remove(mut self) -> Result<(), RecordError> {
-        self.quieten();
+        self.stop_all();
         match self.guard.undo().problems().as_slice() {
             [] => Ok(()),
             problems => Err(RecordError::LeftBehind(problems.join("; "))),
@@ -67,7 +66,7 @@ impl Buffer {
     }
 
     /// Stops everything in the buffer, so that nothing keeps it busy.
-    fn quieten(&self) {
+    fn stop_all(&self) {
         for (file, value) in [("tracing_on", "0"), ("events/enable", "0"), ("current_tracer", "nop")] {
             // The buffer is about to be removed, which says what went wrong.
             let _ = self.set(file, value);
@@ -78,7 +77,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         // The guard, dropped after this, removes the folder.
-        self.quieten();
+        self.stop_all();
     }
 }
 
@@ -99,7 +98,7 @@ fn mounted(host: &HostRoot, guard: &mut Guard) -> Result<Tracefs, RecordError> {
     let change = Change::required(target, Target::PRESENT, "tracefs for the recording");
     match guard.apply("trace", &[change]) {
         Ok(_) => Tracefs::find(host),
-        // Why it could not be mounted (a container, mostly) comes after what that means.
+        // First what is missing, then why it could not be mounted (usually a container).
         Err(error) => Err(RecordError::Unavailable(format!("{missing} ({error})"))),
     }
 }

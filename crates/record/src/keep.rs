@@ -14,7 +14,7 @@ use whylate_core::record::SpikeRecord;
 use whylate_core::{CpuId, Nanos};
 use whylate_sys::clock;
 
-/// A recording that keeps the newest events: the seam at which tests put one that records nothing.
+/// A recording that keeps the newest events; a trait so that tests can use one that records nothing.
 pub trait Ring: fmt::Debug {
     /// Folder of the trace buffer, with `trace_marker` and `tracing_on`.
     fn folder(&self) -> &Path;
@@ -53,14 +53,14 @@ pub struct Kept {
     pub latency_ns: u64,
 }
 
-/// What became of new spikes.
+/// The trace that was saved for new spikes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The spike whose trace was saved.
     pub spike: SpikeRecord,
     /// Its trace.
     pub kept: Kept,
-    /// The trace that made room for it, and is no more.
+    /// The trace that was removed for it.
     pub removed: Option<Kept>,
 }
 
@@ -77,7 +77,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Keeps the traces of the `worst` largest latencies above `above` that `ring`, which records, has seen.
+    /// Keeps the traces of the `worst` largest latencies above `above`; `ring` records.
     pub fn new(ring: Box<dyn Ring>, above: Nanos, worst: usize) -> Self {
         let recording_since_ns = Some(clock::now().0);
         Self { ring, above, worst: worst.max(1), kept: Vec::new(), missed: 0, recording_since_ns }
@@ -163,7 +163,7 @@ pub fn own_command() -> Option<String> {
     fs::read_to_string("/proc/self/comm").ok().map(|name| name.trim_end().to_owned())
 }
 
-/// Names for the traces of one recording: the largest latency has the first one, the others a number beside it.
+/// Names for the traces of one recording: `first` for the largest latency, with a number appended for the others.
 #[derive(Clone, Debug)]
 pub struct RankedFiles {
     first: PathBuf,
@@ -177,7 +177,7 @@ impl RankedFiles {
         Self { first, worst, saved: 0 }
     }
 
-    /// Where the next trace is saved: while smaller ones make room for larger ones, under its number.
+    /// Where the next trace is saved: under a number, until the ranks are known.
     pub fn next_path(&mut self) -> PathBuf {
         self.saved += 1;
         if self.worst <= 1 { self.first.clone() } else { self.beside(&format!("saved-{}", self.saved)) }
@@ -188,7 +188,7 @@ impl RankedFiles {
         self.first.with_file_name(format!("{stem}-{suffix}.dat"))
     }
 
-    /// Gives the traces, which are in the order of their ranks, their names.
+    /// Renames the traces, which are in the order of their ranks.
     ///
     /// # Errors
     /// [`RecordError::Save`] when a trace cannot get its name.
@@ -196,7 +196,7 @@ impl RankedFiles {
         for (index, kept) in traces.iter_mut().enumerate() {
             let path = if index == 0 { self.first.clone() } else { self.beside(&(index + 1).to_string()) };
             if path.exists() {
-                // Ours already, or a file of somebody else: the trace keeps the name that it has.
+                // It has this name already, or another file has: the trace keeps its name.
                 continue;
             }
             fs::rename(&kept.path, &path).map_err(RecordError::save(&path))?;

@@ -1,6 +1,6 @@
-//! Reads what a trace buffer gives out without waiting for more: text lines, or the ring-buffer pages of a CPU.
+//! Reads a trace buffer without waiting for more: text lines, or the ring-buffer pages of a CPU.
 //!
-//! Reading consumes what is read. How the kernel lays out its pages is read here, too; what is in them is not.
+//! Reading consumes what is read. The layout of the pages is read here, but not their content.
 
 use super::error::RecordError;
 use std::fs::{File, OpenOptions};
@@ -67,7 +67,7 @@ pub(super) fn page_layout(top: &Path) -> Result<PageLayout, RecordError> {
     PageLayout::parse(&text, ByteOrder::NATIVE).map_err(|message| RecordError::unfit(&path, &message))
 }
 
-/// The descriptions of the page and event headers are given to the first read only, however short it is.
+/// The kernel gives the descriptions of the page and event headers to the first read only, however short it is.
 pub(super) fn read_at_once(path: &Path) -> Result<Vec<u8>, RecordError> {
     let mut bytes = vec![0; 64 << 10];
     let length =

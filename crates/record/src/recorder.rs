@@ -20,7 +20,7 @@ const CLOCK: &str = "mono";
 pub struct Request {
     /// How much.
     pub profile: Profile,
-    /// On which CPUs; a late wake-up may begin on another one than it ends on.
+    /// On which CPUs; a wake-up may begin on one CPU and end on another.
     pub cpus: CpuSet,
     /// Size of each CPU's ring.
     pub buffer: Bytes,
@@ -37,7 +37,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Makes a buffer and begins to record, with what could not be recorded.
+    /// Makes a buffer and begins to record; warnings say what is not recorded.
     ///
     /// # Errors
     /// [`RecordError`], saying precisely what the kernel lacks or refuses.
@@ -58,7 +58,7 @@ impl Recorder {
         }
         if !missing.is_empty() {
             let text =
-                format!("this kernel has no {}; causes that only they show stay unnamed", missing.join(", "));
+                format!("this kernel has no {}; causes that need them are not found", missing.join(", "));
             warnings.push(Warning::new(WarningCode::EventsMissing, text));
         }
         let prologue = Prologue::read(buffer.tracefs(), &events, CLOCK, &uname())?;

@@ -72,10 +72,10 @@ impl Prologue {
         let failed = RecordError::save(path);
         let outcome = self.write(instance, cpus, &unfinished, path);
         let (bytes, lost) = outcome.inspect_err(|_| {
-            // What is left of it is of no use; the error says why it is not there.
+            // The error is returned; the unfinished file is of no use.
             let _ = fs::remove_file(&unfinished);
         })?;
-        // A link, unlike a renaming, never takes the place of a file that somebody made meanwhile.
+        // Unlike a rename, a link never replaces a file that was created meanwhile.
         let named = fs::hard_link(&unfinished, path).map_err(&failed);
         fs::remove_file(&unfinished).map_err(&failed)?;
         named?;
@@ -95,7 +95,7 @@ impl Prologue {
             .unwrap_or_default();
         let mut head = self.bytes.clone();
         push_sized(&mut head, &commands);
-        // A reader takes the number of CPUs for their numbers: a gap is an empty CPU.
+        // Readers expect CPUs 0 to the last: CPUs that are not recorded have no pages.
         let cpu_count = cpus.iter().map(|cpu| cpu.0 as usize + 1).max().unwrap_or(0);
         head.extend((cpu_count as u32).to_ne_bytes());
         head.extend(b"options  \0");

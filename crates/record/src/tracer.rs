@@ -39,13 +39,13 @@ pub struct Sample {
     pub in_interrupt: bool,
 }
 
-/// A tracer at work. Dropping it ends it and puts everything back.
+/// A running tracer. Dropping it ends it and puts everything back.
 #[derive(Debug)]
 pub struct TracerSession {
     pipe: Pipe,
     /// The comments at the head of `trace`, from which the columns are known.
     header: Vec<u8>,
-    /// The begin of a line whose end was not there yet.
+    /// An incomplete last line.
     pending: Vec<u8>,
     lost: u64,
     buffer: Buffer,
@@ -134,7 +134,7 @@ fn set_priority(tracer: Tracer, priority: u32) -> Option<Warning> {
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         let Some(tid) = entry.file_name().to_str().and_then(|text| text.parse().ok()) else { continue };
-        // The threads are the kernel's; a process may be called anything.
+        // A process may have the same name: only kernel threads have no executable.
         let is_kernel_thread = std::fs::read_link(entry.path().join("exe")).is_err();
         if is_kernel_thread && name.starts_with(start) {
             let set = schedule_thread(tid, Scheduling::Fifo(priority));
@@ -194,7 +194,7 @@ fn samples(text: Vec<u8>) -> Result<(Vec<Sample>, u64), whylate_trace::parse::Pa
     Ok((samples, lost))
 }
 
-/// Whether a tracer can be had below `host`, as far as one can tell without starting it.
+/// Whether a tracer is available below `host`, as far as can be said without starting it.
 ///
 /// # Errors
 /// [`RecordError::Unavailable`] when it is not built, or tracefs cannot be reached.
@@ -234,7 +234,7 @@ fn settings(top: &Path, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
     let threshold = |effect| plan.threshold.map(|least| time("tracing_thresh", least, effect));
     match plan.tracer {
         Tracer::Hwlat => {
-            // Kernels before 5.14 have this mode alone.
+            // Kernels before 5.14 have only this mode.
             let mode = top.join(MODE_FILE).exists().then(|| {
                 let target = Target::file_with(path(MODE_FILE), Reading::Bracketed);
                 Change::required(target, "round-robin", reason("on one CPU after the other"))

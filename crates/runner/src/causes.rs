@@ -9,12 +9,12 @@ use std::sync::Arc;
 use whylate_bpf::{BpfError, FindsCauses, IpisByKind, Measured};
 use whylate_core::plan::{Policy, Tracer};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
-use whylate_core::result::{RunResult, Spike};
+use whylate_core::result::RunResult;
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_explain::combine_run;
 use whylate_probe::{ProbeKind, ProbeSpec};
-use whylate_store::{Reader, RowKey, RunDirectory, Span, StoreError};
+use whylate_store::{Reader, RowKey, Sink, Span, StoreError};
 use whylate_sys::clock;
 
 /// Priority of timerlat's threads where the plan does not say (the kernel's DEFAULT_TIMERLAT_PRIO).
@@ -22,7 +22,7 @@ const TIMERLAT_PRIORITY: i32 = 95;
 
 /// What the search for causes has to know of a probe; `None` for one that does not tell when its spikes were: histograms
 /// count, hwlat tells the end of the window in which it looked, osnoise that of its period.
-pub fn measured(spec: &ProbeSpec) -> Option<Measured> {
+pub(crate) fn measured(spec: &ProbeSpec) -> Option<Measured> {
     let (is_timer, priority) = match &spec.kind {
         ProbeKind::Histograms { .. } => return None,
         ProbeKind::Tracer { plan } if plan.tracer != Tracer::Timerlat => return None,
@@ -54,7 +54,7 @@ pub fn assemble(path: &Path) -> Result<RunResult, StoreError> {
 
 /// The search beside one run or one measurement; the default one looks for nothing.
 #[derive(Default)]
-pub struct CauseSearch {
+pub(crate) struct CauseSearch {
     /// `None` where causes are not wanted, or this machine cannot find them, or no probe tells when its spikes were.
     finder: Option<Box<dyn FindsCauses>>,
     has_failed: bool,
@@ -66,7 +66,7 @@ pub struct CauseSearch {
 
 impl CauseSearch {
     /// The search of one measurement.
-    pub fn new(finder: Box<dyn FindsCauses>) -> Self {
+    pub(crate) fn new(finder: Box<dyn FindsCauses>) -> Self {
         Self { finder: Some(finder), ..Self::default() }
     }
 
@@ -126,12 +126,12 @@ impl CauseSearch {
     }
 
     /// The process that measures on these CPUs.
-    pub fn armed(&mut self, cpus: &CpuSet, process: u32, warnings: &mut Vec<Warning>) {
+    pub(crate) fn armed(&mut self, cpus: &CpuSet, process: u32, warnings: &mut Vec<Warning>) {
         self.attempt(warnings, |finder| finder.armed(cpus, process));
     }
 
     /// Explains spikes soon after they happened.
-    pub fn explain(&mut self, spikes: &[SpikeRecord], warnings: &mut Vec<Warning>) {
+    pub(crate) fn explain(&mut self, spikes: &[SpikeRecord], warnings: &mut Vec<Warning>) {
         self.attempt(warnings, |finder| finder.explain(spikes));
     }
 
@@ -147,18 +147,8 @@ impl CauseSearch {
         taken
     }
 
-    /// Puts what was found into the spikes that were explained and not taken.
-    pub fn label(&self, spikes: &mut [Spike]) {
-        let Some(finder) = &self.finder else { return };
-        for spike in spikes {
-            if let Some(found) = finder.causes_of(spike.cpu, spike.at_ns) {
-                spike.explain(found);
-            }
-        }
-    }
-
     /// Interrupts that other CPUs sent since the last call.
-    pub fn ipis(&mut self, warnings: &mut Vec<Warning>) -> Vec<IpiRecord> {
+    fn ipis(&mut self, warnings: &mut Vec<Warning>) -> Vec<IpiRecord> {
         let mut sent = self.counted.as_mut().map(IpisByKind::take).unwrap_or_default();
         match self.finder.as_mut().map(|finder| finder.ipis()) {
             Some(Ok(mut records)) => sent.append(&mut records),
@@ -176,7 +166,7 @@ impl CauseSearch {
         &mut self,
         keys: &[Arc<RowKey>],
         specs: &[ProbeSpec],
-        directory: &mut RunDirectory,
+        sink: &mut dyn Sink,
         warnings: &mut Vec<Warning>,
     ) {
         let mut sent = self.ipis(warnings);
@@ -184,12 +174,12 @@ impl CauseSearch {
         let span = Span { start_ns: std::mem::replace(&mut self.ipis_since_ns, end_ns), end_ns };
         let is_of = |spec: &ProbeSpec, cpu: CpuId| spec.cpus.contains(cpu);
         for (key, spec) in keys.iter().zip(specs) {
-            directory.add_ipis(key, span, sent.extract_if(.., |record| is_of(spec, record.cpu)));
+            sink.rows().add_ipis(key, span, sent.extract_if(.., |record| is_of(spec, record.cpu)));
         }
     }
 
     /// What was lost, as warnings.
-    pub fn losses(&self) -> Vec<Warning> {
+    pub(crate) fn losses(&self) -> Vec<Warning> {
         self.finder.as_ref().map(|finder| finder.losses()).unwrap_or_default()
     }
 }
@@ -247,9 +237,8 @@ mod tests {
         search.armed(&CpuSet::single(CpuId(1)), 7, &mut warnings);
         (0..4).for_each(|_| search.explain(&[], &mut warnings));
         assert_eq!(calls.get(), 2, "nothing is asked of a search that has failed");
-        let mut spikes = [Spike::unexplained(CpuId(1), 1, 1)];
-        search.label(&mut spikes);
-        assert_eq!(spikes[0].cause.kind, CauseKind::Thread);
+        let spike = SpikeRecord { cpu: CpuId(1), series: None, at_ns: 1, latency_ns: 1, sample: 0 };
+        assert_eq!(search.take(&[spike])[0].causes[0].kind, CauseKind::Thread);
         assert!(search.ipis(&mut warnings).is_empty());
         warnings.extend(search.losses());
         let codes: Vec<&str> = warnings.iter().map(|warning| warning.code.as_str()).collect();

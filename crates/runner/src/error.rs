@@ -1,6 +1,8 @@
 //! What can go wrong with a run.
 
+use whylate_bpf::BpfError;
 use whylate_core::cpus::CpuError;
+use whylate_core::plan::KeyError;
 use whylate_load::LoadError;
 use whylate_probe::ProbeError;
 use whylate_record::RecordError;
@@ -39,6 +41,21 @@ pub enum RunError {
         /// Why.
         source: RecordError,
     },
+    /// The probe that was asked for alone makes no sense.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The probe that was asked for alone cannot be set up on this machine.
+    #[error(transparent)]
+    Measure(ProbeError),
+    /// The load that was asked for alone cannot be set up on this machine, or cannot be started.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// What was asked for alone failed.
+    #[error(transparent)]
+    Repeat(RepeatError),
+    /// Causes were asked for, and the kernel tells none.
+    #[error(transparent)]
+    Causes(BpfError),
     /// The run directory cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -61,17 +78,55 @@ pub enum RunError {
 
 /// Why one repeat of a cell failed; the others go on.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RepeatError {
+pub enum RepeatError {
+    /// A treatment could not be applied.
     #[error("treatment {0}")]
     Treat(#[from] TreatError),
+    /// A load did not start or stop.
     #[error("load `{name}`: {source}")]
-    Load { name: String, source: LoadError },
+    Load {
+        /// Its name in the plan.
+        name: String,
+        /// Why.
+        source: LoadError,
+    },
+    /// A load ended before it was stopped.
     #[error("load `{name}` ended early: {reason}")]
-    LoadDied { name: String, reason: String },
+    LoadDied {
+        /// Its name in the plan.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// A probe did not measure.
     #[error("{probe}: {source}")]
-    Probe { probe: String, source: ProbeError },
+    Probe {
+        /// Its name.
+        probe: String,
+        /// Why.
+        source: ProbeError,
+    },
+    /// It took too long.
     #[error("took longer than {0} (`timeout` in the plan)")]
     Timeout(whylate_core::Nanos),
+    /// What was measured cannot be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Whether an error, or what led to it, is a facility that this machine or kernel lacks.
+pub fn is_unavailable(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(ProbeError::Unavailable(_)))
+        || matches!(error.downcast_ref(), Some(LoadError::Unavailable(_)))
+        || matches!(error.downcast_ref(), Some(TreatError::Impossible { .. }))
+        || matches!(error.downcast_ref(), Some(RecordError::Unavailable(_)))
+        || matches!(error.downcast_ref(), Some(RecordError::Bpf(error)) if error.is_unavailable())
+        || error.downcast_ref::<BpfError>().is_some_and(BpfError::is_unavailable)
+        // An error that passes on the text of another one gives what led to that one as its source.
+        || matches!(error.downcast_ref(), Some(RunError::Measure(inner)) if is_unavailable(inner))
+        || matches!(error.downcast_ref(), Some(RunError::Load(inner)) if is_unavailable(inner))
+        || matches!(error.downcast_ref(), Some(RunError::Causes(inner)) if is_unavailable(inner))
+        || matches!(error.downcast_ref(), Some(RunError::Treat(inner)) if is_unavailable(inner))
+        || matches!(error.downcast_ref(), Some(RunError::Repeat(inner)) if is_unavailable(inner))
+        || error.source().is_some_and(is_unavailable)
 }

@@ -1,46 +1,20 @@
 //! A whole run: which repeat of which cell comes next, and what is recorded about how it ended.
 
+use crate::audience::Audience;
 use crate::causes::{CauseSearch, assemble};
 use crate::error::{RepeatError, RunError};
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
-use crate::repeat::{Repeat, RepeatEnd};
+use crate::repeat::Repeat;
 use crate::tracing::Tracing;
 use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
-use whylate_core::result::RunState;
+use whylate_core::result::{RunEnd, RunState};
 use whylate_core::warning::{push_all_once, push_once};
-use whylate_core::{Nanos, Plan, Warning, WarningCode};
-use whylate_probe::Progress;
-use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo, StoreError};
-
-/// Who watches a run.
-pub trait Audience {
-    /// A new stage has begun; `done` of `total` repeats are behind it.
-    fn stage(&mut self, stage: &Stage<'_>);
-    /// Called often while a probe measures.
-    fn progress(&mut self, progress: &Progress);
-    /// A probe saw its first latency above its break or threshold; called once per run.
-    fn first_spike(&mut self, latency: Nanos);
-    /// Asked often: whether the user wants the run to end, keeping what is done.
-    fn should_stop(&self) -> bool;
-}
-
-/// What is being done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stage<'a> {
-    /// The cell.
-    pub cell: &'a str,
-    /// The repeat, from 1.
-    pub repeat: u32,
-    /// `noise floor`, `loads`, or the names of the probes.
-    pub what: &'a str,
-    /// Repeats of cells that are done.
-    pub done: u32,
-    /// Repeats of cells in all.
-    pub total: u32,
-}
+use whylate_core::{Plan, Warning, WarningCode};
+use whylate_stats::format_ns;
+use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo, Sink as _, StoreError};
 
 /// What is not part of the plan.
 #[derive(Clone, Debug)]
@@ -75,7 +49,7 @@ pub fn run(
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     push_all_once(&mut info.warnings, held.warnings);
     let directory = RunDirectory::create(path, &info)?;
-    Course::begin(experiment, machine, audience, directory, info, held.treating).run()
+    RunInProgress::begin(experiment, machine, audience, directory, info, held.treating).run()
 }
 
 /// Goes on with the run in `path`: what is done stays, what is not is run (again).
@@ -104,9 +78,9 @@ pub fn resume(
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     push_all_once(&mut info.warnings, held.warnings);
     record_skipped(&mut info, &experiment);
-    (info.state, info.error) = (RunState::Running, None);
+    (info.state, info.error, info.end) = (RunState::Running, None, None);
     directory.update_info(&info)?;
-    Course::begin(&experiment, machine, audience, directory, info, held.treating).run()
+    RunInProgress::begin(&experiment, machine, audience, directory, info, held.treating).run()
 }
 
 /// Notes which cells cannot run on the machine as it is now, and why.
@@ -117,7 +91,7 @@ fn record_skipped(info: &mut RunInfo, experiment: &Experiment) {
 }
 
 /// A run under way.
-struct Course<'a> {
+struct RunInProgress<'a> {
     experiment: &'a Experiment,
     machine: &'a dyn Machine,
     audience: &'a mut dyn Audience,
@@ -129,15 +103,21 @@ struct Course<'a> {
     tracing: Tracing,
 }
 
-/// Why a run does not go on.
-enum Stop {
-    /// The user wants it.
-    Asked,
-    /// A latency above a probe's break.
-    Broke(Nanos),
+/// Why a run did not complete, in words.
+fn error_of(end: &RunEnd) -> Option<String> {
+    Some(match end {
+        RunEnd::Completed => return None,
+        RunEnd::Interrupted => "stopped by the user".to_owned(),
+        RunEnd::BrokeAbove { probe, latency_ns, break_ns } => {
+            let latency = format_ns(*latency_ns);
+            let limit = break_ns.map(|limit| format!(" of {}", format_ns(limit))).unwrap_or_default();
+            format!("stopped: {probe} latency {latency} exceeded the break{limit}")
+        }
+        RunEnd::Failed { reason } => reason.clone(),
+    })
 }
 
-impl<'a> Course<'a> {
+impl<'a> RunInProgress<'a> {
     /// Begins to look for causes and to record traces, where the plan wants that.
     fn begin(
         experiment: &'a Experiment,
@@ -153,31 +133,24 @@ impl<'a> Course<'a> {
     }
 
     fn run(mut self) -> Result<RunInfo, RunError> {
-        let stop = self.all_repeats();
+        let end = self.all_repeats();
         self.tracing.finish(&mut self.info.warnings);
-        let stop = match stop {
-            Ok(stop) => stop,
+        let end = match end {
+            Ok(RunEnd::Completed) if !self.info.is_complete() => {
+                let (done, total) = self.count_done();
+                RunEnd::Failed { reason: format!("{} of {total} repeats failed", total - done) }
+            }
+            Ok(end) => end,
             Err(error) => {
+                self.end(RunEnd::Failed { reason: error.to_string() });
                 // Most likely the disk is full, and this cannot be written either; the error is what matters.
-                (self.info.state, self.info.error) = (RunState::Interrupted, Some(error.to_string()));
                 let _ = self.directory.update_info(&self.info);
                 return Err(error);
             }
         };
         push_all_once(&mut self.info.warnings, self.causing.losses());
         self.verify();
-        (self.info.state, self.info.error) = match stop {
-            Some(Stop::Asked) => (RunState::Interrupted, Some("stopped by the user".to_owned())),
-            Some(Stop::Broke(latency)) => {
-                let latency = whylate_stats::format_ns(latency.0);
-                (RunState::Interrupted, Some(format!("a latency of {latency} was above the probe's break")))
-            }
-            None if !self.info.is_complete() => {
-                let (done, total) = self.count_done();
-                (RunState::Interrupted, Some(format!("{} of {total} repeats failed", total - done)))
-            }
-            None => (RunState::Complete, None),
-        };
+        self.end(end);
         self.directory.update_info(&self.info)?;
         match assemble(self.directory.path()) {
             Ok(result) => self.directory.write_result(&result)?,
@@ -188,8 +161,14 @@ impl<'a> Course<'a> {
         Ok(self.info)
     }
 
+    fn end(&mut self, end: RunEnd) {
+        let is_complete = end == RunEnd::Completed;
+        self.info.state = if is_complete { RunState::Complete } else { RunState::Interrupted };
+        (self.info.error, self.info.end) = (error_of(&end), Some(end));
+    }
+
     /// A B C, A B C, …: what changes slowly on the machine reaches every cell alike.
-    fn all_repeats(&mut self) -> Result<Option<Stop>, RunError> {
+    fn all_repeats(&mut self) -> Result<RunEnd, RunError> {
         let experiment = self.experiment;
         let runnable: Vec<&PreparedCell> =
             experiment.cells.iter().filter(|cell| cell.loads.is_ok()).collect();
@@ -197,15 +176,16 @@ impl<'a> Course<'a> {
         let mut done = 0;
         for repeat in 1..=experiment.plan.repeats {
             for cell in &runnable {
-                if !self.is_done(&cell.plan.name(), repeat)
-                    && let Some(stop) = self.one_repeat(cell, repeat, done, total)?
-                {
-                    return Ok(Some(stop));
+                if !self.is_done(&cell.plan.name(), repeat) {
+                    let end = self.one_repeat(cell, repeat, done, total)?;
+                    if end != RunEnd::Completed {
+                        return Ok(end);
+                    }
                 }
                 done += 1;
             }
         }
-        Ok(None)
+        Ok(RunEnd::Completed)
     }
 
     /// Looks whether the machine is as it was before the run.
@@ -217,7 +197,7 @@ impl<'a> Course<'a> {
             self.info.warnings.iter().any(|warning| warning.code == WarningCode::TreatmentNotRestored);
         self.info.restored = Some(differences.is_empty() && !is_left);
         if !differences.is_empty() {
-            let text = format!("the machine is not as it was before the run: {}", differences.join("; "));
+            let text = format!("settings differ from before the run: {}", differences.join("; "));
             push_once(&mut self.info.warnings, Warning::new(WarningCode::MachineChanged, text));
         }
     }
@@ -240,7 +220,7 @@ impl<'a> Course<'a> {
         repeat: u32,
         done: u32,
         total: u32,
-    ) -> Result<Option<Stop>, RunError> {
+    ) -> Result<RunEnd, RunError> {
         let name = cell.plan.name();
         let attempt = self.info.newest_execution(&name, repeat).map_or(1, |before| before.attempt + 1);
         self.info.executions.push(Execution {
@@ -251,11 +231,11 @@ impl<'a> Course<'a> {
             error: None,
         });
         self.directory.update_info(&self.info)?;
-        let mut course = Repeat {
+        let mut attempted = Repeat {
             experiment: self.experiment,
             machine: self.machine,
             audience: self.audience,
-            directory: &mut self.directory,
+            sink: &mut self.directory,
             warnings: &mut self.info.warnings,
             treating: self.treating.as_deref_mut(),
             causing: &mut self.causing,
@@ -265,25 +245,26 @@ impl<'a> Course<'a> {
             repeat,
             attempt,
             place: (done, total),
+            ended: Vec::new(),
         };
-        let outcome = course.run();
+        let outcome = attempted.run();
         // Whatever it brought is kept, also of a repeat that failed.
         let flushed = self.directory.flush();
         self.tracing.explain(&self.directory, &mut self.info.warnings);
-        let (state, error, stop) = match outcome {
-            Ok(RepeatEnd::Complete) => (ExecutionState::Done, None, None),
-            Ok(RepeatEnd::Stopped) => {
-                (ExecutionState::Failed, Some("stopped by the user".to_owned()), Some(Stop::Asked))
+        let (state, error, end) = match outcome {
+            Ok(RunEnd::Interrupted) => {
+                (ExecutionState::Failed, error_of(&RunEnd::Interrupted), RunEnd::Interrupted)
             }
-            Ok(RepeatEnd::Broke(latency)) => (ExecutionState::Done, None, Some(Stop::Broke(latency))),
+            Ok(end) => (ExecutionState::Done, None, end),
             Err(RepeatError::Store(error)) => return Err(error.into()),
-            Err(error) => (ExecutionState::Failed, Some(error.to_string()), None),
+            // The other repeats go on.
+            Err(error) => (ExecutionState::Failed, Some(error.to_string()), RunEnd::Completed),
         };
         flushed?;
         if let Some(execution) = self.info.executions.last_mut() {
             (execution.state, execution.error) = (state, error);
         }
         self.directory.update_info(&self.info)?;
-        Ok(stop)
+        Ok(end)
     }
 }

@@ -4,23 +4,25 @@
 //! The only crate that sees probes, loads and the run directory together. It decides when something happens and what
 //! is done when something fails; it measures nothing itself and computes no figure.
 
+mod alone;
+mod audience;
 mod causes;
 mod error;
 mod experiment;
 mod follow;
-mod histograms;
 mod machine;
 mod prepare;
 mod repeat;
-mod tracer;
 mod tracing;
 mod treating;
 
-pub use causes::{CauseSearch, assemble, measured};
-pub use error::RunError;
-pub use experiment::{Audience, RunOptions, Stage, resume, run};
-pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad};
-pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, prepare};
-pub use tracer::check_tracers;
+pub use alone::{LoadAlone, ProbeAlone, load, measure};
+pub use audience::{Audience, Stage};
+pub use causes::assemble;
+pub use error::{RepeatError, RunError, is_unavailable};
+pub use experiment::{RunOptions, resume, run};
+pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad, hidden_command};
+pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, check_tracers, prepare};
 pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, recover_treatments, recovery};
+pub use whylate_probe::Progress;

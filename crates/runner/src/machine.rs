@@ -1,15 +1,16 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
-use crate::histograms;
-use crate::tracer;
 use crate::treating::{Held, RealTreating};
-use std::time::Duration;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
 use whylate_bpf::{BpfError, FindsCauses, Measured, find_causes};
 use whylate_core::record::RateRecord;
 use whylate_core::{Facts, Nanos, Warning};
 use whylate_host::{Host, HostRoot, facts};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
-use whylate_probe::{Observer, Outcome, ProbeError, ProbeKind, ProbeSpec};
+use whylate_probe::{Observer, Outcome, ProbeError, ProbeSpec};
 use whylate_record::{RecordError, Recorder, Request, Ring};
 use whylate_sys::process::Launcher;
 use whylate_treat::TreatError;
@@ -80,6 +81,10 @@ pub struct LoadEnd {
     pub rates: Vec<RateRecord>,
     /// What was not as asked.
     pub warnings: Vec<Warning>,
+    /// How it was done, for people.
+    pub detail: String,
+    /// How long it ran at full effect.
+    pub ran: Duration,
 }
 
 /// How long a load may take to be ready: filling a large working set takes time.
@@ -93,9 +98,26 @@ pub struct RealMachine {
 }
 
 impl RealMachine {
-    /// The machine, with the binary that measuring and loading processes are started from.
-    pub fn new(launcher: Launcher, host: Host) -> Self {
-        Self { launcher, host }
+    /// The machine, with this program as the one that measuring and loading processes are started from.
+    ///
+    /// # Errors
+    /// When the path of this program is not known.
+    pub fn new(host: Host) -> io::Result<Self> {
+        Ok(Self { launcher: Launcher::current()?, host })
+    }
+}
+
+/// The hidden commands: a measuring process, a load, and the step before a load's command. `None` for any other word.
+pub fn hidden_command(
+    word: &OsStr,
+    host: &HostRoot,
+    arguments: impl Iterator<Item = OsString>,
+) -> Option<ExitCode> {
+    match word.to_str()? {
+        "internal-probe" => Some(whylate_probe::child::main(host, arguments)),
+        "internal-load" => Some(whylate_load::child_main(host.clone(), io::stdin(), io::stdout())),
+        "internal-exec" => Some(whylate_load::exec_main(host, arguments)),
+        _ => None,
     }
 }
 
@@ -106,17 +128,13 @@ impl Machine for RealMachine {
         stored: Nanos,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, ProbeError> {
-        match &spec.kind {
-            ProbeKind::Histograms { plan } => histograms::measure(&self.host, plan, spec, stored, observer),
-            ProbeKind::Tracer { plan } => tracer::measure(&self.host, plan, spec, stored, observer),
-            _ => whylate_probe::measure(&self.host.running, &self.launcher, spec, stored, observer),
-        }
+        whylate_probe::measure(&self.host, &self.launcher, spec, stored, observer)
     }
 
     fn start_load(&self, spec: &LoadSpec) -> Result<Box<dyn RunningLoad>, LoadError> {
         let mut load = Load::start(&self.launcher, spec)?;
-        load.wait_ready(LOAD_READY_WITHIN)?;
-        Ok(Box::new(load))
+        let detail = load.wait_ready(LOAD_READY_WITHIN)?.detail;
+        Ok(Box::new(ReadyLoad { load, detail, since: Instant::now() }))
     }
 
     fn hold_treatments(&self, run: &str, has_treatments: bool) -> Result<Held, TreatError> {
@@ -145,13 +163,20 @@ impl Machine for RealMachine {
     }
 }
 
-impl RunningLoad for Load {
+/// A load that runs at full effect.
+struct ReadyLoad {
+    load: Load,
+    detail: String,
+    since: Instant,
+}
+
+impl RunningLoad for ReadyLoad {
     fn take_rates(&mut self) -> Vec<RateRecord> {
-        Self::take_rates(self)
+        self.load.take_rates()
     }
 
     fn died(&mut self) -> Option<String> {
-        match self.status() {
+        match self.load.status() {
             LoadStatus::Died(reason) => Some(reason),
             LoadStatus::Finished => Some("it finished before it was stopped".to_owned()),
             LoadStatus::Starting | LoadStatus::Running => None,
@@ -159,7 +184,8 @@ impl RunningLoad for Load {
     }
 
     fn stop(mut self: Box<Self>) -> Result<LoadEnd, LoadError> {
-        let outcome = Self::stop(&mut self)?;
-        Ok(LoadEnd { rates: outcome.rates, warnings: outcome.warnings })
+        let ran = self.since.elapsed();
+        let outcome = self.load.stop()?;
+        Ok(LoadEnd { rates: outcome.rates, warnings: outcome.warnings, detail: self.detail, ran })
     }
 }

@@ -1,15 +1,13 @@
 //! From a plan to what it means on this machine: CPUs, sizes, thresholds; and which cells cannot run here, and why.
 
 use crate::error::RunError;
-use std::path::PathBuf;
-use whylate_core::cpus::CpuError;
-use whylate_core::plan::{
-    CellPlan, ExecPlan, LoadKind, LoadPlan, MemoryPlan, Policy, ProbePlan, SizeError, StallPlan, Threshold,
-};
+use whylate_core::plan::{CellPlan, LoadPlan, Policy, ProbePlan, StallPlan, Threshold};
 use whylate_core::warning::{push_all_once, push_once};
-use whylate_core::{Bytes, CpuSelector, CpuSet, Facts, Nanos, Plan, Warning, WarningCode};
-use whylate_load::{EventKind, EventSpec, ExecSpec, LoadSpec, LoadWork, MemorySpec};
-use whylate_probe::{LaneSpec, Options, ProbeSpec, resolve};
+use whylate_core::{CpuSet, Facts, Nanos, Plan, Warning, WarningCode};
+use whylate_host::HostRoot;
+use whylate_load::{LoadError, LoadSpec};
+use whylate_probe::{LaneSpec, Options, ProbeKind, ProbeSpec, resolve};
+use whylate_record::check_tracer;
 use whylate_stats::summary::SPIKES_KEPT;
 
 /// From which length on the noise-floor check counts a gap.
@@ -78,19 +76,54 @@ pub struct PreparedLoad {
 /// skips its cells.
 pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, RunError> {
     let target = plan.target.cpus.resolve(&facts.cpu_context(), None).map_err(RunError::Target)?;
-    let mut warnings = Vec::new();
+    let options = ProbeOptions { samples_max: None, spikes_kept: SPIKES_KEPT, strict };
+    let PreparedProbes { groups, mut warnings } = prepare_probes(&plan, &target, &facts, options)?;
+    let noise_floor = noise_floor(&plan, &target, &facts, &mut warnings);
+    let cells: Vec<PreparedCell> = plan
+        .cell
+        .iter()
+        .map(|cell| PreparedCell { plan: cell.clone(), loads: loads(cell, &plan, &target, &facts) })
+        .collect();
+    Experiment { plan, target, probes: groups, noise_floor, cells, warnings, facts }.with_something_to_run()
+}
+
+/// What is not part of the probes in a plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProbeOptions {
+    pub(crate) samples_max: Option<u64>,
+    pub(crate) spikes_kept: usize,
+    pub(crate) strict: bool,
+}
+
+/// The probes of a plan on this machine.
+pub(crate) struct PreparedProbes {
+    pub(crate) groups: Vec<Vec<ProbeSpec>>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Resolves the probes of `plan`.
+///
+/// # Errors
+/// [`RunError::Probe`] and [`RunError::ProbeTwice`].
+pub(crate) fn prepare_probes(
+    plan: &Plan,
+    target: &CpuSet,
+    facts: &Facts,
+    options: ProbeOptions,
+) -> Result<PreparedProbes, RunError> {
     let options = Options {
         warmup: plan.warmup,
         duration: plan.duration,
-        samples_max: None,
-        strict,
+        samples_max: options.samples_max,
+        strict: options.strict,
         lock_memory: true,
-        spikes_kept: SPIKES_KEPT,
+        spikes_kept: options.spikes_kept,
     };
+    let mut warnings = Vec::new();
     let mut probes: Vec<ProbeSpec> = Vec::new();
     for (index, probe) in plan.probe.iter().enumerate() {
         let (spec, more) =
-            resolve(probe, &target, &facts, &options).map_err(|source| RunError::Probe { index, source })?;
+            resolve(probe, target, facts, &options).map_err(|source| RunError::Probe { index, source })?;
         let same_kind = probes.iter().filter(|other| other.name() == spec.name());
         let known: Vec<LaneSpec> = same_kind.flat_map(ProbeSpec::lanes).collect();
         if let Some(LaneSpec { cpu, .. }) = spec.lanes().into_iter().find(|lane| known.contains(lane)) {
@@ -99,14 +132,7 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
         push_all_once(&mut warnings, more);
         probes.push(spec);
     }
-    let noise_floor = noise_floor(&plan, &target, &facts, &options, &mut warnings);
-    let cells: Vec<PreparedCell> = plan
-        .cell
-        .iter()
-        .map(|cell| PreparedCell { plan: cell.clone(), loads: loads(cell, &plan, &target, &facts) })
-        .collect();
-    Experiment { plan, target, probes: groups(probes), noise_floor, cells, warnings, facts }
-        .with_something_to_run()
+    Ok(PreparedProbes { groups: groups(probes), warnings })
 }
 
 /// The stall check beside each cell. Where a busy loop at real-time priority is not possible, it runs as an ordinary
@@ -115,13 +141,19 @@ fn noise_floor(
     plan: &Plan,
     target: &CpuSet,
     facts: &Facts,
-    options: &Options,
     warnings: &mut Vec<Warning>,
 ) -> Option<ProbeSpec> {
     if plan.noise_floor.0 == 0 {
         return None;
     }
-    let options = Options { duration: plan.noise_floor, warmup: Nanos(0), strict: false, ..*options };
+    let options = Options {
+        warmup: Nanos(0),
+        duration: plan.noise_floor,
+        samples_max: None,
+        strict: false,
+        lock_memory: true,
+        spikes_kept: SPIKES_KEPT,
+    };
     let stall = |policy| {
         let threshold = Threshold::Time(NOISE_FLOOR_THRESHOLD);
         ProbePlan::Stall(StallPlan { threshold, policy, ..StallPlan::default() })
@@ -176,92 +208,66 @@ fn keep_off_measured(group: &mut [ProbeSpec]) {
 
 fn loads(cell: &CellPlan, plan: &Plan, target: &CpuSet, facts: &Facts) -> Result<Vec<PreparedLoad>, String> {
     let named = cell.loads.iter().filter_map(|name| plan.load(name));
-    named
-        .map(|load| {
-            let prepared = prepare_load(load, target, facts)
-                .map_err(|reason| format!("load `{}`: {reason}", load.name))?;
-            prepared.spec.validate().map_err(|error| format!("load `{}`: {error}", load.name))?;
-            Ok(prepared)
-        })
-        .collect()
-}
-
-fn prepare_load(load: &LoadPlan, target: &CpuSet, facts: &Facts) -> Result<PreparedLoad, String> {
-    let (work, unit) = match &load.kind {
-        LoadKind::Memory(memory) => {
-            let spec = memory_spec(memory, target, facts)?;
-            (LoadWork::Memory(spec), "bytes_per_s".to_owned())
-        }
-        LoadKind::Exec(exec) => {
-            let spec = exec_spec(exec, target, facts).map_err(|error| error.to_string())?;
-            (LoadWork::Exec(spec), exec.rate_unit.clone())
-        }
-        kind => {
-            let spec = event_spec(kind, target, facts)?;
-            let unit = spec.kind.unit().to_owned();
-            (LoadWork::Events(spec), unit)
-        }
+    let prepare = |load: &LoadPlan| {
+        prepare_load(load, target, facts).map_err(|error| format!("load `{}`: {error}", load.name))
     };
-    Ok(PreparedLoad { name: load.name.clone(), spec: LoadSpec::new(work), unit })
+    named.map(prepare).collect()
 }
 
-fn memory_spec(memory: &MemoryPlan, target: &CpuSet, facts: &Facts) -> Result<MemorySpec, String> {
-    let cpus = memory.cpus.resolve(&facts.cpu_context(), Some(target)).map_err(|error| error.to_string())?;
-    Ok(MemorySpec {
-        working_set: working_set(memory, &cpus, facts).map_err(|error| error.to_string())?,
-        cpus,
-        access: memory.access,
-        huge_pages: memory.huge_pages,
-        node: memory.node,
-        pace: memory.rate,
-    })
+/// Resolves one load on this machine, and checks that it can run there.
+///
+/// # Errors
+/// As [`LoadSpec::resolve`].
+pub(crate) fn prepare_load(
+    load: &LoadPlan,
+    target: &CpuSet,
+    facts: &Facts,
+) -> Result<PreparedLoad, LoadError> {
+    let spec = LoadSpec::resolve(&load.kind, target, facts)?;
+    Ok(PreparedLoad { name: load.name.clone(), unit: spec.work.unit().to_owned(), spec })
 }
 
-/// Loads of single acts; the others have been taken already.
-fn event_spec(load: &LoadKind, target: &CpuSet, facts: &Facts) -> Result<EventSpec, String> {
-    let (kind, cpus, victims, pace) = match load {
-        LoadKind::Tlb(tlb) => (EventKind::Tlb, &tlb.cpus, Some(&tlb.victims), tlb.rate),
-        LoadKind::Ipi(ipi) => (EventKind::Ipi(ipi.reach), &ipi.cpus, Some(&ipi.victims), ipi.rate),
-        LoadKind::Pageattr(buffers) => (EventKind::Pageattr, &buffers.cpus, None, buffers.rate),
-        LoadKind::Softirq(packets) => (EventKind::Softirq, &packets.cpus, None, packets.rate),
-        LoadKind::IrqThread(irq) => (EventKind::IrqThread(irq.source), &irq.cpus, None, irq.rate),
-        LoadKind::Memory(_) | LoadKind::Exec(_) => {
-            return Err(format!("`{}` is not made of single acts", load.kind()));
-        }
-    };
-    let context = facts.cpu_context();
-    let resolve =
-        |cpus: &CpuSelector| cpus.resolve(&context, Some(target)).map_err(|error| error.to_string());
-    let victims = victims.map(resolve).transpose()?.unwrap_or_default();
-    Ok(EventSpec { kind, cpus: resolve(cpus)?, victims, pace })
-}
-
-/// The size on the CPU where it is largest: on a hybrid processor `l3*4` has to be above every L3 that is loaded.
-fn working_set(memory: &MemoryPlan, cpus: &CpuSet, facts: &Facts) -> Result<Bytes, SizeError> {
-    let mut largest = Bytes(0);
-    for cpu in cpus.iter() {
-        if let Some(cpu_facts) = facts.cpu(cpu) {
-            largest = largest.max(memory.working_set.resolve(cpu_facts)?);
-        }
+/// Leaves out each tracer probe that this kernel cannot have, with a warning.
+///
+/// # Errors
+/// [`RunError::Tracer`] when no other probe is left.
+pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Experiment, RunError> {
+    let mut refused = None;
+    for group in &mut experiment.probes {
+        group.retain(|spec| {
+            let ProbeKind::Tracer { plan } = &spec.kind else { return true };
+            match check_tracer(root, plan.tracer) {
+                Ok(()) => true,
+                Err(error) => {
+                    let text = format!("the {} tracer does not measure: {error}", plan.tracer);
+                    push_once(&mut experiment.warnings, Warning::new(WarningCode::NoTracer, text));
+                    refused.get_or_insert(error);
+                    false
+                }
+            }
+        });
     }
-    Ok(largest)
+    let Some(source) = refused else { return Ok(experiment) };
+    keep_what_measures(&mut experiment.probes);
+    if experiment.probes.is_empty() { Err(RunError::Tracer { source }) } else { Ok(experiment) }
 }
 
-fn exec_spec(exec: &ExecPlan, target: &CpuSet, facts: &Facts) -> Result<ExecSpec, CpuError> {
-    let resolve = |cpus: &CpuSelector| cpus.resolve(&facts.cpu_context(), Some(target));
-    Ok(ExecSpec {
-        command: exec.command.clone(),
-        cpus: exec.cpus.as_ref().map(resolve).transpose()?,
-        // Set for each repeat: its place in the run directory.
-        output: PathBuf::new(),
-        rate_pattern: exec.rate_pattern.clone(),
-        rate_unit: exec.rate_unit.clone(),
-    })
+/// Leaves out groups without a probe: companions stand beside one, and measure on their own only where none is left.
+fn keep_what_measures(groups: &mut Vec<Vec<ProbeSpec>>) {
+    let has_probe = |group: &Vec<ProbeSpec>| group.iter().any(|spec| !spec.is_companion());
+    if groups.iter().any(has_probe) {
+        groups.retain(has_probe);
+    } else {
+        // Each group has the same companions.
+        groups.retain(|group| !group.is_empty());
+        groups.truncate(1);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
     use whylate_core::plan::Source;
 
     #[test]
@@ -282,5 +288,62 @@ mod tests {
         assert_eq!(other_cpus("0-3"), ["0,3", "0,3", "3"]);
         // Nothing is left for the histograms: rather beside a probe than nowhere.
         assert_eq!(other_cpus("0-2"), ["0", "0", "2"]);
+    }
+
+    fn experiment(tracers: &[&str], more: &str) -> Experiment {
+        let probes: String = tracers
+            .iter()
+            .map(|tracer| format!("[[probe]]\nkind = \"tracer\"\ntracer = \"{tracer}\"\n"))
+            .collect();
+        let text = format!("name = \"t\"\n[target]\ncpus = \"1\"\n{probes}{more}");
+        let mut facts = Facts::default();
+        for set in [&mut facts.cpu_sets.present, &mut facts.cpu_sets.online, &mut facts.cpu_sets.allowed] {
+            *set = "0-1".parse().unwrap();
+        }
+        let plan = Plan::parse(&Source { name: "t.toml", text: &text }, &[]).unwrap();
+        prepare(plan, facts, false).unwrap()
+    }
+
+    /// A host whose kernel was built with these tracers.
+    fn host(folder: &Path, tracers: &str) -> HostRoot {
+        let tracefs = folder.join("sys/kernel/tracing");
+        std::fs::create_dir_all(&tracefs).unwrap();
+        std::fs::write(tracefs.join("trace_clock"), "[local] mono\n").unwrap();
+        std::fs::write(tracefs.join("available_tracers"), tracers).unwrap();
+        HostRoot::at(folder)
+    }
+
+    #[test]
+    fn a_tracer_that_the_kernel_lacks_is_left_out_and_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = host(folder.path(), "timerlat function nop");
+        let left = check_tracers(experiment(&["hwlat", "timerlat"], "[[probe]]\nkind = \"timer\"\n"), &host)
+            .unwrap();
+        let names: Vec<&str> = left.probes.iter().flatten().map(ProbeSpec::name).collect();
+        assert_eq!(names, ["tracer", "timer"]);
+        let warning = left.warnings.iter().find(|warning| warning.code == WarningCode::NoTracer).unwrap();
+        assert!(warning.text.contains("CONFIG_HWLAT_TRACER is off"), "{warning:?}");
+        let refused = check_tracers(experiment(&["osnoise"], ""), &host).unwrap_err();
+        assert!(refused.to_string().contains("this kernel has no osnoise tracer"), "{refused}");
+    }
+
+    #[test]
+    fn a_companion_of_a_refused_tracer_measures_beside_what_is_left_or_for_its_own_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = host(folder.path(), "nop");
+        let histograms = "[[probe]]\nkind = \"histograms\"\n";
+        let names = |experiment: &Experiment| -> Vec<Vec<&str>> {
+            experiment.probes.iter().map(|group| group.iter().map(ProbeSpec::name).collect()).collect()
+        };
+        let planned = experiment(&["osnoise", "hwlat"], histograms);
+        assert_eq!(names(&planned), [["tracer", "histograms"], ["tracer", "histograms"]]);
+        let left = check_tracers(planned, &host).unwrap();
+        assert_eq!(names(&left), [["histograms"]]);
+        assert_eq!(left.probes[0][0].duration, left.plan.duration);
+        let more = format!("{histograms}[[probe]]\nkind = \"timer\"\n");
+        let left = check_tracers(experiment(&["osnoise"], &more), &host).unwrap();
+        assert_eq!(names(&left), [["timer", "histograms"]]);
+        let only = check_tracers(experiment(&[], histograms), &host).unwrap();
+        assert_eq!(names(&only), [["histograms"]]);
     }
 }

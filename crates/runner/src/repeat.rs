@@ -1,51 +1,34 @@
 //! One repeat of one cell: treatments, noise floor, loads, settle, probes, stop, undo. Loads are stopped and treatments
 //! are undone whatever happens.
 
+use crate::audience::{Audience, Stage};
 use crate::causes::CauseSearch;
 use crate::error::RepeatError;
-use crate::experiment::{Audience, Stage};
 use crate::follow::{Event, Forward};
-use crate::machine::{Machine, RunningLoad};
+use crate::machine::{LoadEnd, Machine, RunningLoad};
 use crate::prepare::{Experiment, PreparedCell, PreparedLoad};
 use crate::tracing::Tracing;
 use crate::treating::Treating;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use whylate_core::result::TreatChange;
-use whylate_core::warning::{push_all_once, push_once};
+use whylate_core::result::{RunEnd, TreatChange};
+use whylate_core::warning::{not_restored, push_all_once, push_once};
 use whylate_core::{Nanos, Warning, WarningCode};
-use whylate_load::LoadWork;
-use whylate_probe::{Batch, Elsewhere, Outcome, ProbeSpec};
-use whylate_store::{NOISE_FLOOR, RateKey, RowKey, RunDirectory, Span};
+use whylate_probe::{Batch, Elsewhere, Outcome, ProbeSpec, Progress};
+use whylate_store::{NOISE_FLOOR, RateKey, RowKey, Sink, Span};
 
 /// How often loads, the clock and the user are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often what was measured is made safe on disk.
 const FLUSH_EVERY: Duration = Duration::from_secs(60);
 
-/// Says what is not as it was before.
-pub(crate) fn not_restored(problem: impl fmt::Display) -> Warning {
-    Warning::new(WarningCode::TreatmentNotRestored, format!("not restored: {problem}"))
-}
-
-/// How a repeat ended that did not fail.
-pub(crate) enum RepeatEnd {
-    /// Every probe measured to its end.
-    Complete,
-    /// The user wanted it.
-    Stopped,
-    /// A latency above a probe's break.
-    Broke(Nanos),
-}
-
 pub(crate) struct Repeat<'a> {
     pub(crate) experiment: &'a Experiment,
     pub(crate) machine: &'a dyn Machine,
     pub(crate) audience: &'a mut dyn Audience,
-    pub(crate) directory: &'a mut RunDirectory,
+    pub(crate) sink: &'a mut dyn Sink,
     pub(crate) warnings: &'a mut Vec<Warning>,
     /// `None` where the run has no treatments.
     pub(crate) treating: Option<&'a mut (dyn Treating + 'static)>,
@@ -57,6 +40,8 @@ pub(crate) struct Repeat<'a> {
     pub(crate) attempt: u32,
     /// Repeats that are done, and in all.
     pub(crate) place: (u32, u32),
+    /// What is left of the loads that were stopped.
+    pub(crate) ended: Vec<LoadEnd>,
 }
 
 /// A load under way, with where its rates go.
@@ -67,7 +52,7 @@ struct Running {
 }
 
 impl Repeat<'_> {
-    pub(crate) fn run(&mut self) -> Result<RepeatEnd, RepeatError> {
+    pub(crate) fn run(&mut self) -> Result<RunEnd, RepeatError> {
         if self.cell.plan.treatments.is_empty() {
             return self.measure();
         }
@@ -113,16 +98,16 @@ impl Repeat<'_> {
             "attempt": self.attempt,
             "changes": changes,
         });
-        Ok(self.directory.add_treatments(&line.to_string())?)
+        Ok(self.sink.directory().map_or(Ok(()), |directory| directory.add_treatments(&line.to_string()))?)
     }
 
-    fn measure(&mut self) -> Result<RepeatEnd, RepeatError> {
+    fn measure(&mut self) -> Result<RunEnd, RepeatError> {
         let deadline = Instant::now() + Duration::from_nanos(self.experiment.plan.repeat_timeout().0);
         if let Some(noise_floor) = &self.experiment.noise_floor {
             self.stage("noise floor");
             // It is not traced: what it sees is there without the recording too.
             match self.group(std::slice::from_ref(noise_floor), NOISE_FLOOR, &mut [], deadline)? {
-                RepeatEnd::Complete => {}
+                RunEnd::Completed => {}
                 other => return Ok(other),
             }
         }
@@ -133,14 +118,14 @@ impl Repeat<'_> {
         outcome.and_then(|end| stopped.map(|()| end))
     }
 
-    fn under_load(&mut self, loads: &mut Vec<Running>, deadline: Instant) -> Result<RepeatEnd, RepeatError> {
+    fn under_load(&mut self, loads: &mut Vec<Running>, deadline: Instant) -> Result<RunEnd, RepeatError> {
         let cell = self.cell;
         for load in cell.loads.iter().flatten() {
             self.stage("starting loads");
             loads.push(self.start_load(load)?);
         }
         if !loads.is_empty() && self.settle(deadline) {
-            return Ok(RepeatEnd::Stopped);
+            return Ok(RunEnd::Interrupted);
         }
         // What the loads did before the probes does not count.
         loads.iter_mut().for_each(|running| drop(running.load.take_rates()));
@@ -151,11 +136,27 @@ impl Repeat<'_> {
             let end = self.group(&specs, "", loads, deadline);
             self.tracing.pause(self.name, group, self.warnings);
             match end? {
-                RepeatEnd::Complete => {}
+                RunEnd::Completed => {}
                 other => return Ok(other),
             }
         }
-        Ok(RepeatEnd::Complete)
+        if self.experiment.probes.is_empty() { Ok(self.let_run(loads)?) } else { Ok(RunEnd::Completed) }
+    }
+
+    /// Lets the loads run for the plan's duration, without a probe.
+    fn let_run(&mut self, loads: &mut [Running]) -> Result<RunEnd, RepeatError> {
+        let (begin, duration) = (Instant::now(), self.experiment.plan.duration);
+        let length = Duration::from_nanos(duration.0);
+        let deadline = begin + length + LOOK_EVERY;
+        let stop = AtomicBool::new(false);
+        let mut watch = Watch { keys: &[], specs: &[], stop: &stop, deadline, end: None, flushed: begin };
+        while watch.end.is_none() && begin.elapsed() < length {
+            self.machine.pause(LOOK_EVERY.min(length.saturating_sub(begin.elapsed())));
+            let elapsed = Nanos(begin.elapsed().as_nanos() as u64);
+            self.audience.progress(&Progress { elapsed, duration, cpus: Vec::new() });
+            self.look(&mut watch, loads);
+        }
+        watch.end.unwrap_or(Ok(RunEnd::Completed))
     }
 
     fn stage(&mut self, what: &str) {
@@ -172,9 +173,7 @@ impl Repeat<'_> {
             unit: load.unit.clone(),
         });
         let mut spec = load.spec.clone();
-        if let LoadWork::Exec(exec) = &mut spec.work {
-            exec.output = self.directory.load_output_path(&key);
-        }
+        spec.work.set_output(self.sink.load_output_path(&key));
         let started = self.machine.start_load(&spec);
         let load_handle = started.map_err(|source| RepeatError::Load { name: load.name.clone(), source })?;
         Ok(Running { name: load.name.clone(), load: load_handle, key })
@@ -198,7 +197,7 @@ impl Repeat<'_> {
         probe: &str,
         loads: &mut [Running],
         deadline: Instant,
-    ) -> Result<RepeatEnd, RepeatError> {
+    ) -> Result<RunEnd, RepeatError> {
         let key = |spec: &ProbeSpec| RowKey {
             cell: self.name.to_owned(),
             repeat: self.repeat,
@@ -210,47 +209,46 @@ impl Repeat<'_> {
         // This thread looks for causes, keeps traces and stores: nothing of that shall be measured.
         let _elsewhere =
             specs.first().map(|spec| Elsewhere::move_to(self.machine.running(), &spec.other_cpus));
-        let (first, then): (Vec<_>, Vec<_>) =
-            specs.iter().enumerate().partition(|(_, spec)| spec.is_companion());
-        let (stop, left) = (AtomicBool::new(false), AtomicUsize::new(then.len()));
+        let companions = specs.iter().filter(|spec| spec.is_companion()).count();
+        let (stop, left) = (AtomicBool::new(false), AtomicUsize::new(specs.len() - companions));
         let (stop, left) = (&stop, &left);
         let (sender, events) = channel();
-        let (machine, stored) = (self.machine, self.experiment.plan.stored_interval());
-        let longest = self.experiment.plan.repeat_timeout();
+        let (machine, plan) = (self.machine, &self.experiment.plan);
+        let (stored, longest) = (plan.stored_interval(), plan.repeat_timeout());
         std::thread::scope(|scope| {
-            let (ready, armed) = channel::<()>();
-            for (index, spec) in first {
-                let events = sender.clone();
-                let others = (!then.is_empty()).then_some(left);
-                let mut forward =
-                    Forward { index, events: events.clone(), stop, others, ready: Some(ready.clone()) };
-                // One that ends with the others is only bounded by a duration.
+            let spawn = |index: usize, spec: &ProbeSpec, ready: Option<Sender<()>>| {
+                let is_companion = spec.is_companion();
+                // A companion of others ends with them: only they are bounded by the duration.
+                let others = (is_companion && companions < specs.len()).then_some(left);
                 let duration = if others.is_some() { longest } else { spec.duration };
                 let spec = ProbeSpec { duration, ..spec.clone() };
+                let events = sender.clone();
                 scope.spawn(move || {
+                    let mut forward = Forward { index, events: events.clone(), stop, others, ready };
                     let outcome = machine.measure(&spec, stored, &mut forward);
                     drop(forward);
+                    if !is_companion {
+                        left.fetch_sub(1, Ordering::Relaxed);
+                    }
                     let _ = events.send(Event::Ended(index, Box::new(outcome)));
                 });
+            };
+            let numbered = || specs.iter().enumerate();
+            let (ready, armed) = channel::<()>();
+            for (index, spec) in numbered().filter(|(_, spec)| spec.is_companion()) {
+                spawn(index, spec, Some(ready.clone()));
             }
             drop(ready);
             // Ends when every companion is ready, or has ended: what the others do is counted from their begin on.
             let _ = armed.recv();
-            for (index, spec) in then {
-                let events = sender.clone();
-                scope.spawn(move || {
-                    let mut forward =
-                        Forward { index, events: events.clone(), stop, others: None, ready: None };
-                    let outcome = machine.measure(spec, stored, &mut forward);
-                    left.fetch_sub(1, Ordering::Relaxed);
-                    let _ = events.send(Event::Ended(index, Box::new(outcome)));
-                });
+            for (index, spec) in numbered().filter(|(_, spec)| !spec.is_companion()) {
+                spawn(index, spec, None);
             }
             drop(sender);
             let flushed = Instant::now();
             let mut watch = Watch { keys: &keys, specs, stop, deadline, end: None, flushed };
             let end = self.follow(&events, &mut watch, loads);
-            self.causing.keep_ipis(&keys, specs, self.directory, self.warnings);
+            self.causing.keep_ipis(&keys, specs, self.sink, self.warnings);
             end
         })
     }
@@ -262,23 +260,27 @@ impl Repeat<'_> {
         events: &Receiver<Event>,
         watch: &mut Watch<'_>,
         loads: &mut [Running],
-    ) -> Result<RepeatEnd, RepeatError> {
+    ) -> Result<RunEnd, RepeatError> {
         loop {
             match events.recv_timeout(LOOK_EVERY) {
                 Ok(Event::Progress(progress)) => self.audience.progress(&progress),
                 Ok(Event::FirstSpike(latency)) => self.audience.first_spike(latency),
                 Ok(Event::Armed(index, process)) => {
-                    self.causing.armed(&watch.specs[index].cpus, process, self.warnings);
+                    let cpus = &watch.specs[index].cpus;
+                    self.search(|causes, warnings| causes.armed(cpus, process, warnings));
                 }
                 Ok(Event::Spikes(index, spikes)) => {
-                    self.causing.explain(&spikes, self.warnings);
-                    self.tracing.spikes(&watch.keys[index], &spikes, self.directory, self.warnings);
+                    self.audience.spikes(&spikes);
+                    self.search(|causes, warnings| causes.explain(&spikes, warnings));
+                    if let Some(directory) = self.sink.directory() {
+                        self.tracing.spikes(&watch.keys[index], &spikes, directory, self.warnings);
+                    }
                 }
                 Ok(Event::Batch(index, batch)) => self.keep(&watch.keys[index], *batch),
                 Ok(Event::Ended(index, outcome)) => {
                     let probe = watch.keys[index].probe.clone();
                     match *outcome {
-                        Ok(outcome) => self.ended(outcome, watch),
+                        Ok(outcome) => self.ended(index, outcome, watch),
                         Err(source) => watch.end_with(Err(RepeatError::Probe { probe, source })),
                     }
                 }
@@ -287,24 +289,35 @@ impl Repeat<'_> {
             }
             self.look(watch, loads);
         }
-        watch.end.take().unwrap_or(Ok(RepeatEnd::Complete))
+        watch.end.take().unwrap_or(Ok(RunEnd::Completed))
     }
 
-    fn ended(&mut self, outcome: Outcome, watch: &mut Watch<'_>) {
+    /// Lets the search for causes do something; where that fails, the audience hears it at once.
+    fn search(&mut self, act: impl FnOnce(&mut CauseSearch, &mut Vec<Warning>)) {
+        let told = self.warnings.len();
+        act(self.causing, self.warnings);
+        self.warnings[told..].iter().for_each(|warning| self.audience.lost(warning));
+    }
+
+    fn ended(&mut self, index: usize, outcome: Outcome, watch: &mut Watch<'_>) {
         for warning in outcome.warnings {
             if !self.warnings.iter().any(|known| known.code == warning.code) {
                 push_once(self.warnings, warning);
             }
         }
-        if let Some(latency) = outcome.broke {
-            watch.end_with(Ok(RepeatEnd::Broke(latency)));
+        if let Some(Nanos(latency_ns)) = outcome.broke {
+            let break_ns = watch.specs[index].break_above().map(|it| it.0);
+            let probe = watch.keys[index].probe.clone();
+            watch.end_with(Ok(RunEnd::BrokeAbove { probe, latency_ns, break_ns }));
         }
     }
 
     /// Looks at everything that can end a measurement early.
     fn look(&mut self, watch: &mut Watch<'_>, loads: &mut [Running]) {
         for running in loads.iter_mut() {
-            self.directory.add_rates(&running.key, running.load.take_rates());
+            let rates = running.load.take_rates();
+            rates.iter().for_each(|rate| self.audience.rate(&running.key.unit, rate));
+            self.sink.rows().add_rates(&running.key, rates);
             if watch.end.is_none()
                 && let Some(reason) = running.load.died()
             {
@@ -312,15 +325,15 @@ impl Repeat<'_> {
             }
         }
         if watch.end.is_none() && self.audience.should_stop() {
-            watch.end_with(Ok(RepeatEnd::Stopped));
+            watch.end_with(Ok(RunEnd::Interrupted));
         }
         if watch.end.is_none() && Instant::now() > watch.deadline {
             watch.end_with(Err(RepeatError::Timeout(self.experiment.plan.repeat_timeout())));
         }
         if watch.flushed.elapsed() >= FLUSH_EVERY {
             watch.flushed = Instant::now();
-            self.causing.keep_ipis(watch.keys, watch.specs, self.directory, self.warnings);
-            if let Err(error) = self.directory.flush() {
+            self.causing.keep_ipis(watch.keys, watch.specs, self.sink, self.warnings);
+            if let Err(error) = self.sink.flush() {
                 watch.end_with(Err(error.into()));
             }
         }
@@ -329,27 +342,31 @@ impl Repeat<'_> {
     fn keep(&mut self, key: &Arc<RowKey>, batch: Batch) {
         let span = Span { start_ns: batch.start_ns, end_ns: batch.end_ns };
         for (cpu, kind, record) in &batch.latency_records {
-            if let Err(error) = self.directory.add_latency_record(key, *cpu, *kind, record) {
-                let text = format!("who was late is not kept in the run: {error}");
+            let directory = self.sink.directory();
+            if let Some(Err(error)) = directory.map(|it| it.add_latency_record(key, *cpu, *kind, record)) {
+                let text = format!("could not store the latency record: {error}");
                 push_once(self.warnings, Warning::new(WarningCode::LatencyRecordsNotKept, text));
             }
         }
-        self.directory.add_intervals(key, batch.intervals);
-        self.directory.add_causes(key, self.causing.take(&batch.spikes));
-        self.directory.add_spikes(key, batch.spikes);
-        self.directory.add_interrupts(key, span, batch.interrupts);
-        self.directory.add_counters(key, span, batch.counters);
+        let causes = self.causing.take(&batch.spikes);
+        let rows = self.sink.rows();
+        rows.add_intervals(key, batch.intervals);
+        rows.add_causes(key, causes);
+        rows.add_spikes(key, batch.spikes);
+        rows.add_interrupts(key, span, batch.interrupts);
+        rows.add_counters(key, span, batch.counters);
     }
 
     /// Stops every load; the first error is returned when all are stopped.
     fn stop_loads(&mut self, loads: Vec<Running>) -> Result<(), RepeatError> {
         let mut outcome = Ok(());
         for mut running in loads {
-            self.directory.add_rates(&running.key, running.load.take_rates());
+            self.sink.rows().add_rates(&running.key, running.load.take_rates());
             match running.load.stop() {
-                Ok(end) => {
-                    self.directory.add_rates(&running.key, end.rates);
-                    push_all_once(self.warnings, end.warnings);
+                Ok(mut end) => {
+                    self.sink.rows().add_rates(&running.key, std::mem::take(&mut end.rates));
+                    push_all_once(self.warnings, std::mem::take(&mut end.warnings));
+                    self.ended.push(end);
                 }
                 Err(source) if outcome.is_ok() => {
                     outcome = Err(RepeatError::Load { name: running.name, source });
@@ -368,12 +385,12 @@ struct Watch<'a> {
     stop: &'a AtomicBool,
     deadline: Instant,
     /// Why the group ends early; the first reason counts.
-    end: Option<Result<RepeatEnd, RepeatError>>,
+    end: Option<Result<RunEnd, RepeatError>>,
     flushed: Instant,
 }
 
 impl Watch<'_> {
-    fn end_with(&mut self, end: Result<RepeatEnd, RepeatError>) {
+    fn end_with(&mut self, end: Result<RunEnd, RepeatError>) {
         self.stop.store(true, Ordering::Relaxed);
         self.end.get_or_insert(end);
     }

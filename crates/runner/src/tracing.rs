@@ -6,13 +6,12 @@
 
 use crate::machine::Machine;
 use crate::prepare::Experiment;
-use crate::repeat::not_restored;
 use std::collections::HashMap;
 use std::path::Path;
 use whylate_core::plan::{MeasuringTask, Samples};
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{ExplainResult, SpikeTrace};
-use whylate_core::warning::{push_all_once, push_once};
+use whylate_core::warning::{not_restored, push_all_once, push_once};
 use whylate_core::{SeriesName, Warning, WarningCode};
 use whylate_explain::{KeptMoment, explain_kept};
 use whylate_probe::ProbeSpec;

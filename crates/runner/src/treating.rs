@@ -8,7 +8,6 @@ use whylate_core::warning::push_once;
 use whylate_core::{CpuSet, Facts, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_host::facts;
-use whylate_load::LoadWork;
 use whylate_treat::journal::TREATMENTS;
 use whylate_treat::kinds::offline;
 use whylate_treat::{Guard, Holder, JournalPlace, Planner as _, Report, Surroundings, TreatError};
@@ -176,13 +175,8 @@ fn uses(cell: &PreparedCell, probe_cpus: &CpuSet, off: &CpuSet) -> Option<String
         return Some(format!("it switches CPU {cpu} off, which is measured"));
     }
     let loads = cell.loads.iter().flatten();
-    let cpus_of = |work: &LoadWork| match work {
-        LoadWork::Memory(memory) => Some(memory.cpus.clone()),
-        LoadWork::Exec(exec) => exec.cpus.clone(),
-        LoadWork::Events(events) => Some(events.cpus.clone()),
-    };
     loads
-        .filter_map(|load| Some((load, cpus_of(&load.spec.work)?.intersection(off).first()?)))
+        .filter_map(|load| Some((load, load.spec.work.cpus()?.intersection(off).first()?)))
         .next()
         .map(|(load, cpu)| format!("it switches CPU {cpu} off, on which load `{}` runs", load.name))
 }

@@ -17,7 +17,7 @@ use std::time::{Instant, SystemTime};
 use whylate_core::plan::Source;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::{CpuId, Facts, Plan};
-use whylate_store::{RateKey, Reader, RowKey, RunDirectory, RunInfo, Span};
+use whylate_store::{RateKey, Reader, RowKey, RunDirectory, RunInfo, Sink as _, Span};
 
 const INTERVAL_NS: u64 = 60_000_000_000;
 const SAMPLES: u64 = 300_000;
@@ -113,13 +113,13 @@ impl Machine {
                     latency_ns: 100_000 + self.random.below(400_000),
                     sample: at_ns / 200_000,
                 };
-                directory.add_spikes(&key, [spike]);
+                directory.rows().add_spikes(&key, [spike]);
             }
-            directory.add_intervals(&key, [interval]);
-            directory.add_interrupts(&key, span, self.interrupts(cpu));
+            directory.rows().add_intervals(&key, [interval]);
+            directory.rows().add_interrupts(&key, span, self.interrupts(cpu));
         }
         let counters: Vec<CounterRecord> = (0..self.cpus).map(|cpu| self.counters(cpu)).collect();
-        directory.add_counters(&key, span, counters);
+        directory.rows().add_counters(&key, span, counters);
         for load in ["l3", "copy"] {
             let key = RateKey {
                 cell: "l3".to_owned(),
@@ -135,7 +135,7 @@ impl Machine {
                     value: 1.2e10 * (1.0 + 0.05 * self.random.normal()),
                 })
                 .collect();
-            directory.add_rates(&Arc::new(key), rates);
+            directory.rows().add_rates(&Arc::new(key), rates);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Writing a run directory.
 //!
-//! Rows are kept in memory until [`RunDirectory::flush`], which is called after each stored interval and at the end of
+//! Rows are kept in memory until [`Sink::flush`], which is called after each stored interval and at the end of
 //! each cell; a flush writes one segment per table that has rows, all under the same number. What a killed process
 //! loses is what came after the last flush.
 
@@ -9,7 +9,7 @@ use crate::error::{At, StoreError};
 use crate::info::{RunInfo, write_json};
 use crate::latency_records;
 use crate::segment;
-use crate::tables::{Keyed, NAMES, RateKey, Rows, Table};
+use crate::tables::{Keyed, NAMES, RateKey, Rows, Sink, Table};
 use crate::traces::TRACES_FOLDER;
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -28,7 +28,7 @@ const RESULT_FILE: &str = "result.json";
 pub struct RunDirectory {
     path: PathBuf,
     run: String,
-    pub(crate) pending: Rows,
+    pending: Rows,
     next_segment: u32,
     /// Held while the run is written, so that nobody else writes to it and readers see that it is alive.
     _lock: File,
@@ -96,23 +96,6 @@ impl RunDirectory {
         info.write(&self.path)
     }
 
-    /// Writes what was added since the last flush to the disk: one segment for each table that has rows. Does
-    /// nothing when there is none.
-    ///
-    /// # Errors
-    /// [`StoreError::DiskFull`], [`StoreError::Io`] or [`StoreError::Encode`], naming the segment. The rows are kept, so
-    /// that the flush can be tried again; all earlier segments stay readable.
-    pub fn flush(&mut self) -> Result<(), StoreError> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        let writer = FlushWriter { path: &self.path, run: &self.run, segment: self.next_segment };
-        self.pending.write(&writer)?;
-        self.pending = Rows::default();
-        self.next_segment += 1;
-        Ok(())
-    }
-
     /// Writes `result.json`.
     ///
     /// # Errors
@@ -129,16 +112,36 @@ impl RunDirectory {
         append_line(&self.path.join(TREATMENTS_FILE), line)
     }
 
-    /// The file that keeps what the command of a load prints in one attempt: `loads/<cell>-<repeat>-<attempt>-<load>.txt`.
-    /// Characters of names that do not belong in a file name become `_`.
-    pub fn load_output_path(&self, key: &RateKey) -> PathBuf {
-        let RateKey { cell, repeat, attempt, load, .. } = key;
-        self.path.join(LOADS_FOLDER).join(file_name(&format!("{cell}-{repeat}-{attempt}-{load}.txt")))
-    }
-
     /// The folder for recorded traces.
     pub fn traces_path(&self) -> PathBuf {
         self.path.join(TRACES_FOLDER)
+    }
+}
+
+impl Sink for RunDirectory {
+    fn rows(&mut self) -> &mut Rows {
+        &mut self.pending
+    }
+
+    fn directory(&self) -> Option<&RunDirectory> {
+        Some(self)
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let writer = FlushWriter { path: &self.path, run: &self.run, segment: self.next_segment };
+        self.pending.write(&writer)?;
+        self.pending = Rows::default();
+        self.next_segment += 1;
+        Ok(())
+    }
+
+    /// `loads/<cell>-<repeat>-<attempt>-<load>.txt`; characters of names that do not belong in a file name become `_`.
+    fn load_output_path(&self, key: &RateKey) -> PathBuf {
+        let RateKey { cell, repeat, attempt, load, .. } = key;
+        self.path.join(LOADS_FOLDER).join(file_name(&format!("{cell}-{repeat}-{attempt}-{load}.txt")))
     }
 }
 
@@ -165,13 +168,13 @@ impl FlushWriter<'_> {
         let path = self.path.join(R::NAME).join(segment::file_name(self.segment));
         match segment::encode(self.run, rows) {
             Ok(bytes) => write_atomically(&path, &bytes),
-            Err(error) => Err(StoreError::Encode { path, reason: error.to_string() }),
+            Err(error) => Err(StoreError::Encode(path, error.to_string())),
         }
     }
 }
 
 fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
-    let occupied = || StoreError::Occupied { path: path.to_owned() };
+    let occupied = || StoreError::Occupied(path.to_owned());
     match if_present(fs::read_dir(path)) {
         Ok(Some(mut entries)) => entries.next().map_or(Ok(()), |_| Err(occupied())),
         Ok(None) => match fs::create_dir_all(path) {
@@ -187,7 +190,7 @@ fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
 fn lock(path: &Path) -> Result<File, StoreError> {
     let folder = File::open(path).at("open", path)?;
     match folder.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(StoreError::Busy { path: path.to_owned() }),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Busy(path.to_owned())),
         // Some network file systems know no locks: better a run without one than no run.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(folder),
     }

@@ -27,13 +27,13 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreErr
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
     // The parent of a relative path of one component is the empty path.
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    File::open(folder).and_then(|opened| opened.sync_all()).at("bring to the disk", folder)
+    File::open(folder).and_then(|opened| opened.sync_all()).at("sync", folder)
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let mut file = File::create(path).at("create", path)?;
     file.write_all(bytes).at("write", path)?;
-    file.sync_all().at("bring to the disk", path)
+    file.sync_all().at("sync", path)
 }
 
 fn temporary_path(path: &Path) -> PathBuf {

@@ -1,14 +1,14 @@
 //! `run.json`: what a run is, and how far it came.
 
 use crate::disk::write_atomically;
-use crate::error::{At, StoreError};
+use crate::error::StoreError;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::moment::utc_text;
-use whylate_core::result::RunState;
+use whylate_core::result::{RunEnd, RunState};
 use whylate_core::{Facts, Plan, Warning};
 
 /// `format` of [`RunInfo`].
@@ -33,6 +33,9 @@ pub struct RunInfo {
     /// Why it did not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// How it ended; absent while it runs, when it was killed, and in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<RunEnd>,
     /// Whether the machine's settings after the run are those before it; absent until that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
@@ -113,6 +116,7 @@ impl RunInfo {
             started_at: utc_text(started_at),
             state: RunState::Running,
             error: None,
+            end: None,
             restored: None,
             noise_floor_threshold_ns: None,
             cells: cells.collect(),
@@ -141,18 +145,15 @@ impl RunInfo {
     /// Reads `run.json` of the directory `path`.
     pub(crate) fn read(path: &Path) -> Result<Self, StoreError> {
         let file = path.join(INFO_FILE);
-        let text = match fs::read(&file) {
-            Ok(text) => text,
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                return Err(StoreError::NotARun { path: path.to_owned() });
-            }
-            Err(error) => return Err(error).at("read", &file),
-        };
-        let bad = |source| StoreError::BadInfo { path: file.clone(), source };
+        let text = fs::read(&file).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StoreError::NotARun(path.to_owned()),
+            _ => StoreError::Io("read", file.clone(), error),
+        })?;
+        let bad = |source| StoreError::BadInfo(file.clone(), source);
         // The format comes first: another one may well have other fields.
         let Format { format } = serde_json::from_slice(&text).map_err(bad)?;
         if format != RUN_DIRECTORY_FORMAT {
-            return Err(StoreError::UnknownFormat { path: file, format, known: RUN_DIRECTORY_FORMAT });
+            return Err(StoreError::UnknownFormat(file, format));
         }
         serde_json::from_slice(&text).map_err(bad)
     }
@@ -170,7 +171,7 @@ struct Format {
 /// Writes a JSON document for human eyes too, all or nothing.
 pub(crate) fn write_json(path: &Path, document: &impl Serialize) -> Result<(), StoreError> {
     let mut text = serde_json::to_vec_pretty(document)
-        .map_err(|error| StoreError::Encode { path: path.to_owned(), reason: error.to_string() })?;
+        .map_err(|error| StoreError::Encode(path.to_owned(), error.to_string()))?;
     text.push(b'\n');
     write_atomically(path, &text)
 }

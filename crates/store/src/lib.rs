@@ -18,10 +18,9 @@ mod segment;
 mod tables;
 mod traces;
 
-pub use assemble::assemble;
+pub use assemble::{MeasuredCell, Memory, assemble};
 pub use directory::RunDirectory;
 pub use error::StoreError;
 pub use info::{CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path};
 pub use reader::{Reader, Segment};
-pub use tables::{NOISE_FLOOR, RateKey, RowKey, Rows, Span, Spanned};
-pub use whylate_core::moment::utc_text;
+pub use tables::{NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span, Spanned};

@@ -1,7 +1,7 @@
 //! Reading a run directory, also one whose run was killed at any moment.
 //!
 //! Segments are read one number at a time, so that the memory needed does not grow with the length of the run.
-//! Temporary files are ignored. A damaged file is left out with a warning; nothing else is lost by it.
+//! Temporary files are ignored. A damaged file is skipped with a warning; nothing else is lost by it.
 
 use crate::directory::{is_being_written, segment_numbers};
 use crate::disk::if_present;
@@ -96,7 +96,7 @@ impl SegmentReader<'_> {
             Err(error) => Err(error.to_string()),
         };
         rows.unwrap_or_else(|reason| {
-            let text = format!("{}: left out: {reason}; the other segments are not affected", path.display());
+            let text = format!("{}: skipped: {reason}; the other segments are not affected", path.display());
             self.warnings.push(Warning::new(WarningCode::DamagedSegment, text));
             Vec::new()
         })

@@ -4,7 +4,7 @@
 //! Parquet lets bytes stand between the last row group and the footer; there are [`MARK`] and the CRC-32 of all other
 //! bytes. A file that was cut off or changed on disk is thus recognised before any of it is decoded.
 
-use crate::tables::column::{Column, Damage, Layout, MISSING, Setter};
+use crate::tables::column::{Column, ColumnValues, Damage, Layout, MISSING};
 use crate::tables::{Key, Keyed, RUN, Table, shapes};
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, GzipLevel, LogicalType, Repetition, Type as PhysicalType};
@@ -143,24 +143,28 @@ fn verify(file: &[u8]) -> Result<(), Damage> {
 pub(crate) fn decode<R: Table>(file: Bytes) -> Result<Vec<Keyed<R, R::Key>>, Damage> {
     verify(&file)?;
     let reader = SerializedFileReader::new(file)?;
-    let mut rows: Vec<Keyed<R, R::Key>> = Vec::new();
-    let mut key = R::Key::default();
+    let mut decoded: Vec<Keyed<R, R::Key>> = Vec::new();
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index)?;
-        let key_fields = read_columns(group.as_ref(), R::Key::COLUMNS)?;
-        let fields = read_columns(group.as_ref(), R::COLUMNS)?;
-        for number in 0..row_count(group.as_ref()) {
-            let mut row = R::default();
-            key_fields.iter().try_for_each(|set| set(&mut key, number))?;
-            fields.iter().try_for_each(|set| set(&mut row, number))?;
-            let shared = match rows.last() {
-                Some((last, _)) if **last == key => Arc::clone(last),
-                _ => Arc::new(key.clone()),
+        let keys = read_columns(group.as_ref(), R::Key::COLUMNS)?;
+        let mut rows = vec![R::default(); row_count(group.as_ref())];
+        for values in read_columns(group.as_ref(), R::COLUMNS)? {
+            values.fill(&mut rows)?;
+        }
+        decoded.reserve(rows.len());
+        for (number, row) in rows.into_iter().enumerate() {
+            let key = match decoded.last() {
+                Some((last, _)) if keys.iter().all(|values| values.is_repeated(number)) => Arc::clone(last),
+                _ => {
+                    let mut key = R::Key::default();
+                    keys.iter().try_for_each(|values| values.set(&mut key, number))?;
+                    Arc::new(key)
+                }
             };
-            rows.push((shared, row));
+            decoded.push((key, row));
         }
     }
-    Ok(rows)
+    Ok(decoded)
 }
 
 fn row_count(group: &dyn RowGroupReader) -> usize {
@@ -168,17 +172,20 @@ fn row_count(group: &dyn RowGroupReader) -> usize {
 }
 
 /// Reads the columns of a row group by their names.
-fn read_columns<R>(group: &dyn RowGroupReader, columns: &[Column<R>]) -> Result<Vec<Setter<R>>, Damage> {
-    let mut setters = Vec::new();
+fn read_columns<R>(
+    group: &dyn RowGroupReader,
+    columns: &[Column<R>],
+) -> Result<Vec<ColumnValues<R>>, Damage> {
+    let mut found = Vec::new();
     for Column { shape, read, .. } in columns {
         let in_file = group.metadata().columns();
         match in_file.iter().position(|column| column.column_path().string() == shape.name) {
-            Some(index) => setters.push(read(group.get_column_reader(index)?, row_count(group))?),
+            Some(index) => found.push(read(group.get_column_reader(index)?, row_count(group))?),
             None if shape.optional => {}
             None => return Err(Damage::Column(shape.name, MISSING)),
         }
     }
-    Ok(setters)
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -216,10 +223,9 @@ mod tests {
     other!(Shorter: row: Self => Dictionary "cpu" row.0.interval.cpu.0);
     other!(Changed: row: Self => Dictionary "cpu" row.0.model);
 
-    fn as_intervals<R: Table>(make: impl Fn(Other) -> R) -> Result<Vec<Keyed<Interval, RowKey>>, String>
-    where
-        R: Table<Key = RowKey>,
-    {
+    fn as_intervals<R: Table<Key = RowKey>>(
+        make: impl Fn(Other) -> R,
+    ) -> Result<Vec<Keyed<Interval, RowKey>>, String> {
         let keys = ["timer", "timer", "stall"]
             .map(|probe| Arc::new(RowKey { probe: probe.to_owned(), ..RowKey::default() }));
         let rows: Vec<Keyed<R, RowKey>> = keys

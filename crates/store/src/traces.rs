@@ -1,6 +1,6 @@
-//! The traces of a run: files in `traces/`, each with a note beside it that says which spike it is of.
+//! The traces of a run: files in `traces/`, each with metadata in a file beside it: of which spike it is.
 //!
-//! A trace is there before its note, and is removed after it: one without a note is complete all the same, and only
+//! A trace is there before its metadata, and is removed after it: one without metadata is complete all the same, and only
 //! its place in the run is not known.
 
 use crate::directory::{RunDirectory, file_name};
@@ -14,8 +14,8 @@ use whylate_core::{Warning, WarningCode};
 
 /// Folder of recorded traces.
 pub(crate) const TRACES_FOLDER: &str = "traces";
-/// Ending of the notes.
-const NOTE: &str = "json";
+/// Ending of the files with metadata.
+const METADATA: &str = "json";
 
 impl RunDirectory {
     /// A file for a new trace: `traces/<cell>-<repeat>-<attempt>-<number>.dat`, with the first number that is free.
@@ -27,49 +27,41 @@ impl RunDirectory {
         (1..).map(path).find(|path| !path.exists()).unwrap_or_else(|| path(0))
     }
 
-    /// Keeps what is known of a trace beside it.
+    /// Writes the metadata of a trace beside it.
     ///
     /// # Errors
-    /// [`StoreError::DiskFull`] or [`StoreError::Io`]; an older note stays then.
+    /// [`StoreError::DiskFull`] or [`StoreError::Io`]; older metadata stays then.
     pub fn keep_trace_note(&self, trace: &SpikeTrace) -> Result<(), StoreError> {
-        write_json(&self.path().join(&trace.path).with_extension(NOTE), trace)
+        write_json(&self.path().join(&trace.path).with_extension(METADATA), trace)
     }
 
-    /// Removes the note of a trace that is no more.
+    /// Removes the metadata of a trace that was removed.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub fn remove_trace_note(&self, trace: &Path) -> Result<(), StoreError> {
-        let path = trace.with_extension(NOTE);
+        let path = trace.with_extension(METADATA);
         if_present(fs::remove_file(&path)).at("remove", &path)?;
         Ok(())
     }
 }
 
-/// The notes of the run in `path` whose traces are there, largest latency first, and what could not be read.
+/// What is known of the traces of the run in `path`, largest latency first, and what could not be read. Metadata without
+/// its trace does not count.
 pub(crate) fn read(path: &Path) -> (Vec<SpikeTrace>, Vec<Warning>) {
+    let entries = fs::read_dir(path.join(TRACES_FOLDER)).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|ending| ending == METADATA));
+    files.sort();
     let (mut traces, mut warnings) = (Vec::new(), Vec::new());
-    let mut notes: Vec<PathBuf> = fs::read_dir(path.join(TRACES_FOLDER))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|ending| ending == NOTE))
-        .collect();
-    notes.sort();
-    for note in notes {
-        let read = fs::read(&note).map_err(|error| error.to_string());
-        let parsed = read
-            .and_then(|text| serde_json::from_slice::<SpikeTrace>(&text).map_err(|error| error.to_string()));
-        match parsed {
-            // The path in a note may come from anywhere.
-            Ok(trace) => {
-                if note.with_extension("dat").is_file() {
-                    traces.push(trace);
-                }
-            }
+    for file in files {
+        let read = fs::read(&file).map_err(serde_json::Error::io);
+        match read.and_then(|text| serde_json::from_slice::<SpikeTrace>(&text)) {
+            // The path in the metadata may come from anywhere.
+            Ok(trace) if file.with_extension("dat").is_file() => traces.push(trace),
+            Ok(_) => {}
             Err(error) => {
-                let text = format!("{} says nothing of its trace: {error}", note.display());
+                let text = format!("{}: cannot read the metadata of the trace: {error}", file.display());
                 warnings.push(Warning::new(WarningCode::UnreadableTraceNote, text));
             }
         }

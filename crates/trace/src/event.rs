@@ -9,7 +9,7 @@ use whylate_core::CpuId;
 
 /// A text in the trace's [`Names`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(u32);
+pub struct Name(pub(crate) u32);
 
 /// The texts of a trace, each once.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ pub enum Symbol {
 /// Where the CPU was when an event was recorded: the flags of the common header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// Interrupts were off; `None` where the trace does not tell (architectures without the flag, perf.data).
+    /// Interrupts were off; `None` where the trace does not say (architectures without the flag, perf.data).
     pub irqs_off: Option<bool>,
     /// The running task was to be preempted at the next point that allows it.
     pub need_resched: bool,
@@ -75,9 +75,9 @@ pub struct Context {
     pub softirq: bool,
     /// In a non-maskable interrupt.
     pub nmi: bool,
-    /// Depth of disabled preemption; `None` where the trace does not tell.
+    /// Depth of disabled preemption; `None` where the trace does not say.
     pub preempt_depth: Option<u8>,
-    /// Depth of disabled migration; `None` where the trace does not tell.
+    /// Depth of disabled migration; `None` where the trace does not say.
     pub migrate_disable: Option<u8>,
 }
 
@@ -88,9 +88,9 @@ pub struct Event {
     pub at_ns: u64,
     /// On which CPU.
     pub cpu: CpuId,
-    /// Thread that ran there; 0 is idle. `None` where the trace does not tell.
+    /// Thread that ran there; 0 is idle. `None` where the trace does not say.
     pub pid: Option<u32>,
-    /// Its command, when the trace tells (`<...>` counts as not telling).
+    /// Its command, when the trace says (`<...>` counts as unknown).
     pub command: Option<Name>,
     /// State of the CPU.
     pub context: Context,
@@ -283,6 +283,12 @@ pub enum NoiseSource {
 }
 
 impl Event {
+    /// Events of a CPU were lost.
+    pub(crate) fn lost(at_ns: u64, cpu: CpuId, offset: u64, events: Option<u64>) -> Self {
+        let (context, kind) = (Context::default(), EventKind::Lost { events });
+        Self { at_ns, cpu, pid: None, command: None, context, offset, kind }
+    }
+
     /// Whether the running thread is known to be the idle task.
     pub fn is_idle(&self) -> bool {
         self.pid == Some(0)

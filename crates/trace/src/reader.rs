@@ -10,20 +10,20 @@ use whylate_core::CpuId;
 pub struct TraceInfo {
     /// `tracefs text`, `trace.dat v7`, `perf.data`, `ring-buffer pages`.
     pub format: String,
-    /// The tracer that made it, when the file tells: `nop`, `function`, `hwlat`, …
+    /// The tracer that made it, when the file says: `nop`, `function`, `hwlat`, …
     pub tracer: Option<String>,
-    /// The trace clock, when the file tells: `local`, `mono`, …
+    /// The trace clock, when the file says: `local`, `mono`, …
     pub clock: Option<String>,
-    /// Release of the kernel, when the file tells.
+    /// Release of the kernel, when the file says.
     pub kernel: Option<String>,
-    /// CPUs of the traced machine, when the file tells.
+    /// CPUs of the traced machine, when the file says.
     pub cpus: Option<u32>,
-    /// Smallest step of the timestamps: 1000 where text has microseconds. 0 where they are no times: a clock that
-    /// counts events (`counter`), or cycles of which the file does not tell how long they are (`x86-tsc`).
+    /// Smallest step of the timestamps: 1000 where text has microseconds. 0 where they are not times: a clock that
+    /// counts events (`counter`), or cycles of which the file does not say how long they are (`x86-tsc`).
     pub resolution_ns: u64,
     /// Events that the kernel overwrote or dropped, per CPU; only CPUs with a loss.
     pub lost: Vec<(CpuId, u64)>,
-    /// Events before the first one that the kernel overwrote on all CPUs, when the file tells.
+    /// Events before the first one that the kernel overwrote on all CPUs, when the file says.
     pub overwritten: Option<u64>,
     /// What the reader noticed and the figures depend on, a sentence each: lines that it did not understand, times that
     /// are not those of a clock.
@@ -35,10 +35,19 @@ pub struct TraceInfo {
     pub recorded: Vec<String>,
 }
 
+/// Adds events of a CPU to [`TraceInfo::lost`].
+pub(crate) fn lose(lost: &mut Vec<(CpuId, u64)>, cpu: CpuId, events: u64) {
+    match lost.iter_mut().find(|(known, _)| *known == cpu) {
+        Some((_, sum)) => *sum = sum.saturating_add(events),
+        None => lost.push((cpu, events)),
+    }
+}
+
 /// Which kinds of events the caller wants to see. Readers skip the rest without decoding it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
     /// Every event.
+    #[default]
     All,
     /// What finds late wake-ups: switches, wake-ups, timers, tracers' samples and marks, losses.
     Wakeups,
@@ -53,11 +62,11 @@ pub trait Reader {
     fn names(&self) -> &Names;
 
     /// Sets what the following calls of [`Reader::next`] give, and goes to the first event at or after
-    /// `from_ns` (`None` is the begin of the trace). Formats with timestamps per page find it without decoding
+    /// `from_ns` (`None` is the start of the trace). Formats with timestamps per page find it without decoding
     /// what is before.
     ///
     /// # Errors
-    /// [`ParseError`] when the file cannot be read, or what is there is no trace.
+    /// [`ParseError`] when the file cannot be read, or is not a trace.
     fn seek(&mut self, from_ns: Option<u64>, selection: Selection) -> Result<(), ParseError>;
 
     /// The next event, all CPUs merged in the order of time; `None` at the end.

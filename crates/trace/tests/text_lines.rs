@@ -247,9 +247,9 @@ fn a_line_that_is_cut_is_left_out_and_told() {
     );
     assert_eq!(all(&mut reader).len(), 1);
     let remarks = &reader.info().remarks;
-    assert!(remarks[0].starts_with("the last line, at byte 93,"), "{remarks:?}");
+    assert!(remarks[0].starts_with("last line, at byte 93, is incomplete"), "{remarks:?}");
     assert!(
-        remarks[1].starts_with("1 lines are none of a trace and were skipped, the first at byte 80"),
+        remarks[1].starts_with("skipped 1 lines that are not trace lines (first at byte 80)"),
         "{remarks:?}"
     );
 }

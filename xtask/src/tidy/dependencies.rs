@@ -75,12 +75,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "whylate",
         &[
             "whylate-core",
-            "whylate-sys",
             "whylate-host",
             "whylate-stats",
             "whylate-store",
-            "whylate-load",
-            "whylate-probe",
             "whylate-treat",
             "whylate-trace",
             "whylate-explain",

@@ -21,7 +21,7 @@ pub(crate) use explain::{ExplainArguments, ExportFormat};
 pub(crate) use histograms::{
     ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities,
 };
-pub(crate) use load::{ExecArguments, LoadArguments, LoadCommand, MemoryArguments};
+pub(crate) use load::LoadCommand;
 pub(crate) use measure::{
     DispatchArguments, MeasureCommand, ProbeArguments, RoundtripArguments, StallArguments, TimerArguments,
 };
@@ -134,7 +134,7 @@ mod tests {
             let parsed = Arguments::try_parse_from(example.split_whitespace());
             assert!(parsed.is_ok(), "{example}: {}", parsed.map(drop).unwrap_err());
         }
-        for one in command.get_subcommands() {
+        for one in command.get_subcommands().filter(|one| one.get_name() != "help") {
             without_examples(one, &path, missing);
         }
     }
@@ -142,7 +142,9 @@ mod tests {
     #[test]
     fn every_command_has_examples_of_its_own_that_are_understood() {
         let mut missing = Vec::new();
-        without_examples(&Arguments::command(), "", &mut missing);
+        let mut command = Arguments::command();
+        command.build();
+        without_examples(&command, "", &mut missing);
         assert_eq!(missing, Vec::<String>::new());
     }
 }

@@ -5,29 +5,19 @@ use crate::arguments::{
     or_endless,
 };
 use crate::exit::Ending;
-use crate::figures::{Collected, Figures};
-use crate::hook::Hook;
-use crate::progress::Meter;
+use crate::screen::Screen;
 use crate::{machine, output, signals};
-use anyhow::{Context, Result, anyhow, bail};
-use whylate_bpf::{FindsCauses, find_causes};
-use whylate_core::plan::{
-    DispatchPlan, Policy, ProbePlan, RoundtripPlan, StallPlan, TimerPlan, check_period,
-};
-use whylate_core::result::{MEASURE_FORMAT, MeasureResult};
-use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning, WarningCode};
-use whylate_host::facts::{self, preflight};
-use whylate_host::{Host, HostRoot};
-use whylate_probe::{Options, ProbeSpec, measure, resolve};
-use whylate_runner::CauseSearch;
-use whylate_stats::summary::SPIKES_KEPT;
+use anyhow::{Result, bail};
+use whylate_core::plan::{DispatchPlan, ProbePlan, RoundtripPlan, StallPlan, TimerPlan};
+use whylate_core::{CpuSelector, CpuSet, Facts, Warning};
+use whylate_host::{Host, facts};
+use whylate_runner::{ProbeAlone, RunError};
 
 pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
     let (facts, warnings) = facts::collect(&host.running);
     match command {
         MeasureCommand::Timer(arguments) => {
             let cpus = timer_cpus(&arguments, &facts)?;
-            check_period(arguments.interval).map_err(|message| anyhow!("--interval {message}"))?;
             let plan = ProbePlan::Timer(TimerPlan {
                 cpus: None,
                 interval: arguments.interval,
@@ -38,37 +28,28 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
                 break_above: arguments.break_above,
                 hold_cpu_dma_latency: !arguments.probe.no_cpu_dma_latency,
             });
-            run(&host.running, &plan, &cpus, facts, warnings, arguments.until_samples, arguments.probe)
+            run(host, plan, cpus, facts, warnings, arguments.until_samples, arguments.probe)
         }
         MeasureCommand::Stall(arguments) => {
             let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
-            let plan = stall_plan(&arguments)?;
-            run(&host.running, &plan, &cpus, facts, warnings, None, arguments.probe)
+            let plan = stall_plan(&arguments);
+            run(host, plan, cpus, facts, warnings, None, arguments.probe)
         }
         MeasureCommand::Dispatch(arguments) => {
             let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
-            let plan = dispatch_plan(&arguments)?;
-            run(&host.running, &plan, &cpus, facts, warnings, Some(arguments.samples), arguments.probe)
+            let plan = dispatch_plan(&arguments);
+            run(host, plan, cpus, facts, warnings, Some(arguments.samples), arguments.probe)
         }
         MeasureCommand::Roundtrip(arguments) => {
             let target = machine::cpus("--cpus", &CpuSelector::Last, &facts)?;
             let plan = roundtrip_plan(&arguments)?;
-            run(&host.running, &plan, &target, facts, warnings, arguments.samples, arguments.probe)
+            run(host, plan, target, facts, warnings, arguments.samples, arguments.probe)
         }
     }
 }
 
-/// Only the timer probe can run as SCHED_DEADLINE.
-fn check_policy(policy: Policy) -> Result<()> {
-    if policy == Policy::Deadline {
-        bail!("--policy deadline: only the timer probe can run as SCHED_DEADLINE; choose fifo, rr or other");
-    }
-    Ok(())
-}
-
-fn dispatch_plan(arguments: &DispatchArguments) -> Result<ProbePlan> {
-    check_policy(arguments.probe.policy)?;
-    let plan = DispatchPlan {
+fn dispatch_plan(arguments: &DispatchArguments) -> ProbePlan {
+    ProbePlan::Dispatch(DispatchPlan {
         cpus: None,
         source: arguments.source,
         interval: arguments.interval,
@@ -78,15 +59,10 @@ fn dispatch_plan(arguments: &DispatchArguments) -> Result<ProbePlan> {
         break_above: arguments.break_above,
         hold_cpu_dma_latency: !arguments.probe.no_cpu_dma_latency,
         parts: !arguments.no_parts,
-    };
-    if let Err(reason) = plan.period() {
-        bail!("--interval: {reason}");
-    }
-    Ok(ProbePlan::Dispatch(plan))
+    })
 }
 
 fn roundtrip_plan(arguments: &RoundtripArguments) -> Result<ProbePlan> {
-    check_policy(arguments.probe.policy)?;
     if arguments.probe.on_threshold.is_some() {
         bail!("--on-threshold: a round trip has no threshold");
     }
@@ -103,20 +79,15 @@ fn roundtrip_plan(arguments: &RoundtripArguments) -> Result<ProbePlan> {
     }))
 }
 
-fn stall_plan(arguments: &StallArguments) -> Result<ProbePlan> {
-    if arguments.probe.policy == Policy::Deadline {
-        bail!(
-            "--policy deadline: a loop that never sleeps cannot run as SCHED_DEADLINE; choose fifo, rr or other"
-        );
-    }
-    Ok(ProbePlan::Stall(StallPlan {
+fn stall_plan(arguments: &StallArguments) -> ProbePlan {
+    ProbePlan::Stall(StallPlan {
         cpus: None,
         threshold: arguments.threshold,
         priority: arguments.probe.priority,
         policy: arguments.probe.policy,
         working_set: arguments.working_set,
         hold_cpu_dma_latency: !arguments.probe.no_cpu_dma_latency,
-    }))
+    })
 }
 
 /// What cyclictest's -a, -t and -S mean for a probe with one thread on each CPU.
@@ -135,64 +106,39 @@ fn timer_cpus(arguments: &TimerArguments, facts: &Facts) -> Result<CpuSet> {
 }
 
 fn run(
-    host: &HostRoot,
-    plan: &ProbePlan,
-    cpus: &CpuSet,
+    host: &Host,
+    plan: ProbePlan,
+    cpus: CpuSet,
     facts: Facts,
-    mut warnings: Vec<Warning>,
+    warnings: Vec<Warning>,
     samples_max: Option<u64>,
     arguments: ProbeArguments,
 ) -> Result<Ending> {
     let duration = or_endless(arguments.duration);
-    let options = Options {
-        warmup: arguments.warmup,
+    let asked = ProbeAlone {
+        plan,
+        cpus,
         duration,
+        interval: None,
+        warmup: arguments.warmup,
         samples_max,
+        spikes_kept: arguments.spikes,
         strict: arguments.strict,
-        lock_memory: true,
-        spikes_kept: arguments.spikes.max(SPIKES_KEPT),
+        causes: arguments.causes,
+        trace_folder: None,
     };
-    let (spec, more) = resolve(plan, cpus, &facts, &options)?;
-    warnings.extend(preflight(&facts, &spec.cpus));
-    warnings.extend(more);
-    let meter = Meter::new(arguments.printing.quiet || arguments.printing.json, duration);
-    let hook = Hook::new(arguments.on_threshold);
-    let causes = arguments.causes.then(|| cause_finder(host, &spec, &facts)).transpose()?;
-    if let Some(causes) = &causes {
-        warnings.extend_from_slice(causes.warnings());
-    }
-    let figures = Figures::new(&spec, arguments.spikes, meter, hook, signals::watch()?);
-    let causes = causes.map(CauseSearch::new).unwrap_or_default();
-    let mut figures = figures.with_causes(causes);
-    let stored = Nanos((duration.0 / 60).clamp(1_000_000_000, 60_000_000_000));
-    let outcome = measure(host, &machine::launcher()?, &spec, stored, &mut figures)
-        .with_context(|| format!("measuring {} on CPU {}", spec.name(), spec.cpus))?;
-    // What the preflight has found already needs not be said again in other words.
-    warnings = outcome.warnings.into_iter().fold(warnings, |mut known, warning| {
-        if !known.iter().any(|other| other.code == warning.code) {
-            known.push(warning);
-        }
-        known
-    });
-    let is_realtime = !warnings.iter().any(|warning| warning.code == WarningCode::NoRealtimePriority)
-        && matches!(spec.policy, Policy::Fifo | Policy::Rr);
-    let Collected { probe, interrupts, counters, ipis, losses } =
-        figures.finish(&spec, &facts, is_realtime, arguments.spikes);
-    warnings.extend(losses);
-    let broke = outcome.broke.is_some();
-    let format = MEASURE_FORMAT.to_owned();
-    let result = MeasureResult { format, facts, probe, interrupts, ipis, counters, warnings, broke };
+    let quiet = arguments.printing.quiet || arguments.printing.json;
+    let mut screen = Screen::of_one(quiet, duration, arguments.on_threshold, signals::watch()?);
+    let result = whylate_runner::measure(&asked, facts, warnings, &machine::real(host)?, &mut screen);
+    screen.finish();
+    let result = match result {
+        Err(error @ RunError::Causes(_)) => return Err(anyhow::Error::new(error).context("--causes")),
+        other => other?,
+    };
     if arguments.printing.json {
         output::print_json(&result)?;
     } else {
         output::print(&whylate_report::measure(&result)?.terminal(output::style()))?;
     }
-    Ok(if broke { Ending::Exceeded } else { Ending::Pass })
-}
-
-/// Begins to record what takes the measured CPUs, which the user has asked for.
-fn cause_finder(host: &HostRoot, spec: &ProbeSpec, facts: &Facts) -> Result<Box<dyn FindsCauses>> {
-    let measured =
-        whylate_runner::measured(spec).context("--causes: this probe does not tell when its spikes were")?;
-    find_causes(host, &[measured], facts).context("--causes")
+    Ok(if result.broke { Ending::Exceeded } else { Ending::Pass })
 }

@@ -25,7 +25,7 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
         Command::Plans(arguments) => plans::execute(&arguments),
         Command::Measure(command) => measure::execute(command, host),
         Command::Histograms(arguments) => histograms::execute(&arguments, host),
-        Command::Load(command) => load::execute(command, host),
+        Command::Load(command) => load::execute(&command, host),
         Command::Treat(command) => treat::execute(command, host),
         Command::Explain(arguments) => explain::execute(&arguments),
         Command::Check(arguments) => check::execute(&arguments, host),

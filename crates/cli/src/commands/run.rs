@@ -2,24 +2,22 @@
 
 use crate::arguments::RunArguments;
 use crate::exit::Ending;
-use crate::hook::Hook;
-use crate::progress::{self, Meter};
+use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime};
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+use whylate_core::WarningCode;
 use whylate_core::plan::builtin;
 use whylate_core::plan::{Plan, Source};
-use whylate_core::result::{RunResult, RunState, Verdict};
-use whylate_core::{Nanos, Warning, WarningCode};
+use whylate_core::result::{RunEnd, RunResult, RunState, Verdict};
+use whylate_core::{Nanos, Warning};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
-use whylate_probe::Progress;
 use whylate_runner::{
-    Audience, Experiment, RealMachine, RunOptions, Stage, check_tracers, check_treatments, prepare,
-    recover_treatments,
+    Experiment, RealMachine, RunOptions, check_tracers, check_treatments, prepare, recover_treatments,
 };
 use whylate_store::{Reader, RunInfo, StoreError, default_path};
 
@@ -27,7 +25,7 @@ use whylate_store::{Reader, RunInfo, StoreError, default_path};
 const DEFAULT_PLAN: &str = "quick";
 
 pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
-    let machine = RealMachine::new(machine::launcher()?, host.clone());
+    let machine = machine::real(host)?;
     let recovered = recover_treatments(&host.settings);
     if let Some(warning) = &recovered {
         output::message(&format!("note: {}", warning.text));
@@ -41,8 +39,7 @@ pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
                 check_tracers(check_treatments(experiment, &host.settings)?, &host.settings)
             };
             let reader = Reader::open(path)?;
-            let mut screen =
-                Screen::new(quiet, &reader.info().plan, arguments.on_threshold.clone(), asked_to_stop);
+            let mut screen = screen(quiet, &reader.info().plan, arguments, asked_to_stop);
             let info = whylate_runner::resume(path, &prepare, &machine, &mut screen)?;
             screen.finish();
             (path.clone(), info)
@@ -82,11 +79,17 @@ fn begin(
         announce(&experiment, &warnings, &path);
     }
     let options = RunOptions { name: run_name(&path), started_at, warnings };
-    let mut screen = Screen::new(quiet, &experiment.plan, arguments.on_threshold.clone(), asked_to_stop);
+    let mut screen = screen(quiet, &experiment.plan, arguments, asked_to_stop);
     let info = whylate_runner::run(&experiment, &path, &options, machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;
     screen.finish();
     Ok((path, info))
+}
+
+fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc<AtomicBool>) -> Screen {
+    let repeats = u64::from(plan.repeats) * plan.cell.len() as u64;
+    let total = Nanos(plan.repeat_duration().0 * repeats);
+    Screen::of_run(quiet, total, arguments.on_threshold.clone(), asked_to_stop)
 }
 
 fn read_plan(name: &str, overrides: &[String]) -> Result<Plan> {
@@ -194,7 +197,7 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
     if !is_restored(info) {
         return Ending::NotRestored;
     }
-    let broke = info.error.as_deref().is_some_and(|error| error.starts_with("a latency of"));
+    let broke = matches!(info.end, Some(RunEnd::BrokeAbove { .. }));
     if broke || result.verdict == Verdict::Fail {
         return Ending::Exceeded;
     }
@@ -206,48 +209,4 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
         output::message(&format!("    to go on: whylate run --resume {}", result.run));
     }
     Ending::Incomplete
-}
-
-/// Shows how far a run is.
-struct Screen {
-    meter: Meter,
-    hook: Hook,
-    asked_to_stop: Arc<AtomicBool>,
-    started: Instant,
-    stage: String,
-}
-
-impl Screen {
-    fn new(quiet: bool, plan: &Plan, on_threshold: Option<String>, asked_to_stop: Arc<AtomicBool>) -> Self {
-        let repeats = u64::from(plan.repeats) * plan.cell.len() as u64;
-        let meter = Meter::new(quiet, Nanos(plan.repeat_duration().0 * repeats));
-        let hook = Hook::new(on_threshold);
-        Self { meter, hook, asked_to_stop, started: Instant::now(), stage: String::new() }
-    }
-
-    fn finish(&mut self) {
-        self.meter.finish();
-        self.hook.wait();
-    }
-
-    fn elapsed(&self) -> Nanos {
-        Nanos(self.started.elapsed().as_nanos() as u64)
-    }
-}
-
-impl Audience for Screen {
-    fn stage(&mut self, stage: &Stage<'_>) {
-        self.stage = format!("{} {}/{} {}", stage.cell, stage.done + 1, stage.total, stage.what);
-        self.meter.label(&self.stage);
-        self.meter.advance(self.elapsed(), "");
-    }
-    fn progress(&mut self, progress: &Progress) {
-        self.meter.advance(self.elapsed(), &progress::describe(progress));
-    }
-    fn first_spike(&mut self, latency: Nanos) {
-        self.hook.fire(latency);
-    }
-    fn should_stop(&self) -> bool {
-        self.asked_to_stop.load(Ordering::Relaxed)
-    }
 }

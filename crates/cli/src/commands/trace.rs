@@ -2,24 +2,22 @@
 
 use crate::arguments::{TraceCommand, TraceRecordArguments, or_endless};
 use crate::exit::Ending;
-use crate::figures::{Collected, Figures};
-use crate::hook::Hook;
-use crate::progress::Meter;
+use crate::screen::Screen;
 use crate::{machine, output, signals};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::time::SystemTime;
+use whylate_core::Nanos;
 use whylate_core::moment::utc_text;
-use whylate_core::plan::{Policy, ProbePlan, TimerPlan, check_period};
+use whylate_core::plan::{Policy, ProbePlan, TimerPlan};
 use whylate_core::record::SpikeRecord;
-use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, RECORDING_FORMAT, RecordedTrace, RecordingResult};
-use whylate_core::{Facts, Nanos, Warning};
+use whylate_core::result::{
+    EXPLAIN_FORMAT, ExplainResult, MeasureResult, RECORDING_FORMAT, RecordedTrace, RecordingResult,
+};
 use whylate_explain::{KeptMoment, explain_kept};
-use whylate_host::Host;
-use whylate_host::facts::{self, preflight};
-use whylate_probe::{Batch, Observer, Outcome, ProbeSpec, Progress, measure, resolve};
+use whylate_host::{Host, facts};
 use whylate_record::{Keeper, Kept, RankedFiles, RecordError, Recorder, Request, own_command};
-use whylate_stats::summary::SPIKES_KEPT;
+use whylate_runner::{Audience, ProbeAlone, Progress, RunError, Stage};
 use whylate_trace::parse;
 
 pub(super) fn execute(command: TraceCommand, host: &Host) -> Result<Ending> {
@@ -32,10 +30,9 @@ fn record(arguments: &TraceRecordArguments, host: &Host) -> Result<Ending> {
     let (facts, mut warnings) = facts::collect(&host.running);
     let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
     check(arguments)?;
+    let plan = plan(arguments);
+    plan.check()?;
     let path = output_path(arguments)?;
-    let (mut spec, more) = resolve(&plan(arguments), &cpus, &facts, &probe_options(arguments))?;
-    warnings.extend(preflight(&facts, &spec.cpus));
-    warnings.extend(more);
     let asked_to_stop = signals::watch()?;
     let request = Request {
         profile: arguments.profile,
@@ -47,14 +44,24 @@ fn record(arguments: &TraceRecordArguments, host: &Host) -> Result<Ending> {
     warnings.extend(more);
     let worst = arguments.worst.unwrap_or(1);
     let keeper = Keeper::new(Box::new(recorder), arguments.until, worst);
-    let names = RankedFiles::new(path, worst);
-    spec.trace_folder = Some(keeper.folder().to_owned());
-    let meter = Meter::new(arguments.printing.quiet || arguments.printing.json, spec.duration);
-    let figures = Figures::new(&spec, KEPT_SPIKES, meter, Hook::new(None), asked_to_stop);
-    let mut watch = Watch { figures, keeper, names, failed: None };
-    let stored = Nanos::from_secs(1);
-    let outcome = measure(&host.running, &machine::launcher()?, &spec, stored, &mut watch);
-    finish(arguments, watch, outcome.map_err(anyhow::Error::from), &spec, facts, warnings)
+    let asked = ProbeAlone {
+        plan,
+        cpus,
+        duration: or_endless(arguments.duration),
+        interval: Some(Nanos::from_secs(1)),
+        warmup: Nanos::from_millis(50),
+        samples_max: None,
+        spikes_kept: KEPT_SPIKES,
+        strict: false,
+        causes: false,
+        trace_folder: Some(keeper.folder().to_owned()),
+    };
+    let quiet = arguments.printing.quiet || arguments.printing.json;
+    let screen = Screen::of_one(quiet, asked.duration, None, asked_to_stop);
+    let mut watch = Watch { screen, keeper, names: RankedFiles::new(path, worst), failed: None };
+    let measured = whylate_runner::measure(&asked, facts, warnings, &machine::real(host)?, &mut watch);
+    watch.screen.finish();
+    finish(arguments, watch, measured)
 }
 
 /// How many of the largest spikes are listed.
@@ -63,22 +70,17 @@ const KEPT_SPIKES: usize = 32;
 fn finish(
     arguments: &TraceRecordArguments,
     watch: Watch,
-    outcome: Result<Outcome>,
-    spec: &ProbeSpec,
-    facts: Facts,
-    mut warnings: Vec<Warning>,
+    measured: Result<MeasureResult, RunError>,
 ) -> Result<Ending> {
-    let Watch { figures, keeper, names, failed } = watch;
+    let Watch { keeper, names, failed, .. } = watch;
     // Whatever happened, the machine comes first.
     let ended = keeper.finish();
     if let Some(error) = failed {
         return Err(error.into());
     }
-    let outcome = outcome.with_context(|| format!("measuring on CPU {}", spec.cpus))?;
+    let MeasureResult { facts, probe, warnings, .. } = measured?;
     let (mut kept, missed) = ended?;
     names.rename(&mut kept)?;
-    warnings.extend(outcome.warnings);
-    let Collected { probe, .. } = figures.finish(spec, &facts, true, KEPT_SPIKES);
     let explained = explain(&kept);
     let result = RecordingResult {
         format: RECORDING_FORMAT.to_owned(),
@@ -120,7 +122,6 @@ fn trace(kept: &Kept) -> RecordedTrace {
 }
 
 fn check(arguments: &TraceRecordArguments) -> Result<()> {
-    check_period(arguments.interval).map_err(|message| anyhow!("--interval {message}"))?;
     if arguments.until.0 == 0 {
         bail!("--until 0: give the latency that ends the recording, for example --until 100us");
     }
@@ -144,17 +145,6 @@ fn plan(arguments: &TraceRecordArguments) -> ProbePlan {
     })
 }
 
-fn probe_options(arguments: &TraceRecordArguments) -> whylate_probe::Options {
-    whylate_probe::Options {
-        warmup: Nanos::from_millis(50),
-        duration: or_endless(arguments.duration),
-        samples_max: None,
-        strict: false,
-        lock_memory: true,
-        spikes_kept: SPIKES_KEPT,
-    }
-}
-
 /// Where the first trace goes; a path that exists is refused before anything is measured.
 fn output_path(arguments: &TraceRecordArguments) -> Result<PathBuf> {
     let default = || PathBuf::from(format!("whylate-{}.dat", utc_text(SystemTime::now()).replace(':', "")));
@@ -173,19 +163,27 @@ fn output_path(arguments: &TraceRecordArguments) -> Result<PathBuf> {
 
 /// Follows the probe, and keeps traces of what was late.
 struct Watch {
-    figures: Figures,
+    screen: Screen,
     keeper: Keeper,
     names: RankedFiles,
     failed: Option<RecordError>,
 }
 
-impl Observer for Watch {
-    fn progress(&mut self, progress: &Progress) {
-        self.figures.progress(progress);
+impl Audience for Watch {
+    fn stage(&mut self, stage: &Stage<'_>) {
+        self.screen.stage(stage);
     }
 
-    fn batch(&mut self, batch: Batch) -> Result<(), String> {
-        self.figures.batch(batch)
+    fn progress(&mut self, progress: &Progress) {
+        self.screen.progress(progress);
+    }
+
+    fn first_spike(&mut self, latency: Nanos) {
+        self.screen.first_spike(latency);
+    }
+
+    fn should_stop(&self) -> bool {
+        self.failed.is_some() || self.screen.should_stop()
     }
 
     fn spikes(&mut self, spikes: &[SpikeRecord]) {
@@ -195,13 +193,5 @@ impl Observer for Watch {
         {
             self.failed = Some(error);
         }
-    }
-
-    fn first_spike(&mut self, latency: Nanos) {
-        self.figures.first_spike(latency);
-    }
-
-    fn should_stop(&self) -> bool {
-        self.failed.is_some() || self.figures.should_stop()
     }
 }

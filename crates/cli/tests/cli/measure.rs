@@ -163,8 +163,11 @@ fn ctrl_c_ends_an_endless_measurement_in_order() {
     let _alone = alone();
     let child = start(command(&["measure", "timer", "-D", "0", "--json"]));
     // The measuring process is there, and has had time to arm.
-    let children = format!("/proc/{0}/task/{0}/children", child.id());
-    assert!(until(|| fs::read_to_string(&children).is_ok_and(|pids| !pids.trim().is_empty())));
+    let threads = format!("/proc/{}/task", child.id());
+    let has_child = |thread: fs::DirEntry| {
+        fs::read_to_string(thread.path().join("children")).is_ok_and(|pids| !pids.trim().is_empty())
+    };
+    assert!(until(|| fs::read_dir(&threads).unwrap().flatten().any(has_child)));
     std::thread::sleep(Duration::from_millis(1_500));
     signal(&child, Signal::INT);
     let said = wait(child);

@@ -18,11 +18,11 @@ impl KeyError {
 }
 
 impl fmt::Display for KeyError {
-    /// As flags are named: `--samples must be above 0`.
+    /// As flags are named: `--samples: must be above 0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.key {
             "" => f.write_str(&self.message),
-            key => write!(f, "--{} {}", key.replace('_', "-"), self.message),
+            key => write!(f, "--{}: {}", key.replace('_', "-"), self.message),
         }
     }
 }
@@ -96,6 +96,14 @@ macro_rules! kinds {
 
             /// What each kind is for, in one line, in the order of [`Self::KINDS`].
             pub const MEANINGS: [&'static str; Self::KINDS.len()] = [$($meaning.trim_ascii()),+];
+
+            /// The JSON Schema of the keys of a kind, `kind` and `name` left out; `None` for no kind.
+            pub fn key_schema(kind: &str) -> Option<schemars::Schema> {
+                match kind {
+                    $($name => Some(schemars::schema_for!($plan)),)+
+                    _ => None,
+                }
+            }
 
             /// What all kinds have in common.
             pub fn words(&self) -> &dyn $trait {

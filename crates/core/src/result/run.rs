@@ -54,6 +54,31 @@ pub enum RunState {
     Interrupted,
 }
 
+/// How a run, or one repeat of it, ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum RunEnd {
+    /// Everything ran to its end.
+    Completed,
+    /// The user stopped it.
+    Interrupted,
+    /// A latency above the `break` of a probe stopped it.
+    BrokeAbove {
+        /// The probe.
+        probe: String,
+        /// The latency.
+        latency_ns: u64,
+        /// The probe's `break`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        break_ns: Option<u64>,
+    },
+    /// Repeats of cells failed, or the run could not go on.
+    Failed {
+        /// What happened.
+        reason: String,
+    },
+}
+
 /// Pass or fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

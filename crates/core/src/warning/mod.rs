@@ -6,6 +6,7 @@ pub use code::WarningCode;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// One thing that the machine lacks or that went differently than asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +30,11 @@ impl Warning {
     pub fn with_fix(code: WarningCode, text: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..Self::new(code, text) }
     }
+}
+
+/// Says what is not as it was before.
+pub fn not_restored(problem: impl fmt::Display) -> Warning {
+    Warning::new(WarningCode::TreatmentNotRestored, format!("not restored: {problem}"))
 }
 
 /// Adds `warning` unless one with the same code and text is there already.

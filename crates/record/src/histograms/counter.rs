@@ -1,8 +1,8 @@
 //! Counts latencies from the kernel's events, as the BPF programs do in the kernel.
 //!
 //! In: scheduler and timer events in the order of time. Out: histograms per CPU and kind, each with the record of its
-//! maximum. It touches no machine. A trace does not tell when a switch is over nor which system call a task is in:
-//! `switchoff` is not counted, and `timerwakeupswitch` ends with the decision to run the task.
+//! maximum. It touches no machine. A trace has neither the end of a switch nor the system call of a task: `switchoff` is
+//! not counted, and `timerwakeupswitch` ends with the decision to run the task.
 
 use super::step::{Step, What, Who};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,12 +13,12 @@ use whylate_stats::Histogram;
 
 /// The kernel's number of the highest real-time priority, from which tools count down.
 const PRIORITY_TOP: i32 = 99;
-/// A timer's clock that is further than this from CLOCK_MONOTONIC is another clock.
+/// A timer whose clock differs by more than this from CLOCK_MONOTONIC has another clock.
 const SAME_CLOCK_NS: u64 = 1_000_000_000;
-/// What stands for a name that the trace does not tell.
+/// In place of a name that is not in the trace.
 const UNKNOWN: &str = "<...>";
 
-/// A wake-up that waits for its task to run.
+/// A wake-up whose task does not run yet.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     waking_ns: u64,
@@ -26,7 +26,7 @@ struct Pending {
     expires_ns: Option<u64>,
 }
 
-/// What one CPU is in the middle of.
+/// What is in progress on one CPU.
 #[derive(Clone, Debug, Default)]
 struct CpuState {
     expires_hard_ns: Option<u64>,
@@ -76,12 +76,12 @@ impl Counter {
         counter
     }
 
-    /// The threads that the process which the filter names has had since what was counted last.
+    /// The threads that the process of the filter has had since the events that were counted last.
     pub(super) fn set_threads(&mut self, threads: BTreeSet<u32>) {
         self.threads = threads;
     }
 
-    /// A trace does not tell what `switchoff` counts: it stays off.
+    /// `switchoff` stays off: a trace has no event for the end of a switch.
     pub(super) fn change(&mut self, change: HistogramsChange, kinds: &[HistogramKind], cpus: &CpuSet) {
         let is_meant = |cpu: CpuId, kind: HistogramKind| kinds.contains(&kind) && cpus.contains(cpu);
         match change {
@@ -111,7 +111,7 @@ impl Counter {
             What::Expired { timer, now_ns } => self.expired(step, *timer, *now_ns),
             What::Handled => {
                 let state = self.states.entry(step.cpu).or_default();
-                // A hard interrupt may come into a softirq, also with a timer of which nothing is known.
+                // A hard interrupt may interrupt a softirq, also for a timer that is not known.
                 if step.in_softirq {
                     state.expires_soft = None;
                 } else {
@@ -126,7 +126,7 @@ impl Counter {
 
     fn expired(&mut self, step: &Step, timer: u64, now_ns: u64) {
         let Some(expires_ns) = self.timers.remove(&timer) else { return };
-        // Timers of other clocks are brought to CLOCK_MONOTONIC by the moment at which both are known.
+        // Expiries on other clocks are converted by the time of this event, which is known on both.
         let is_monotonic = now_ns.abs_diff(step.at_ns) < SAME_CLOCK_NS;
         let offset_ns = if is_monotonic { 0 } else { step.at_ns as i64 - now_ns as i64 };
         let expires_ns = expires_ns.saturating_add_signed(offset_ns);
@@ -158,7 +158,7 @@ impl Counter {
         let state = self.states.entry(step.cpu).or_default();
         let soft_ns =
             state.expires_soft.filter(|(_, thread)| *thread == step.pid).map(|(expires, _)| expires);
-        // Timers may expire early by their slack, which is no lateness.
+        // Timers may expire early by their slack: no latency.
         let expires_ns = state.expires_hard_ns.or(soft_ns).map(|expires_ns| expires_ns.min(step.at_ns));
         let running = state.running.clone().filter(|running| running.pid == step.pid);
         self.counts.wakeups += 1;
@@ -176,7 +176,7 @@ impl Counter {
 
     fn switch(&mut self, step: &Step, previous: &Who, next: &Who) {
         self.states.entry(step.cpu).or_default().running = Some(next.clone());
-        // A wake-up that came before the task was gone led to nothing.
+        // A wake-up while the task was still running has no latency.
         if self.pending.remove(&previous.pid).is_some() {
             self.counts.without_switch += 1;
         }
@@ -187,7 +187,7 @@ impl Counter {
             return;
         }
         let wakeup = Parts { expires_ns: None, waking_ns: Some(pending.waking_ns), end_ns: step.at_ns };
-        // It waited for a task that it could not have preempted. The idle task has the number of nice 0.
+        // It waited for a task that it could not preempt. The idle task has the priority of nice 0.
         if previous.pid != 0 && previous.priority <= next.priority {
             return self.count(step.cpu, HistogramKind::SharedPriority, &wakeup, next, previous);
         }
@@ -212,7 +212,7 @@ impl Counter {
         }
     }
 
-    /// What was dropped may have ended a wake-up or armed a timer: nothing that was begun before is finished.
+    /// A dropped event may have ended a wake-up or armed a timer: everything that is pending is discarded.
     fn lost(&mut self, events: Option<u64>) {
         self.counts.lost += events.unwrap_or(1).max(1) + self.pending.len() as u64;
         self.pending.clear();
@@ -243,12 +243,12 @@ impl Counter {
     }
 }
 
-/// From where to where a latency goes.
+/// The begin and the end of a latency.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     /// Programmed expiry, where the latency begins with it.
     expires_ns: Option<u64>,
-    /// Wake-up, where it is on the way.
+    /// Wake-up, where the latency contains one.
     waking_ns: Option<u64>,
     end_ns: u64,
 }
@@ -278,7 +278,7 @@ impl Parts {
     }
 }
 
-/// The lowest and the highest of the kernel's numbers that count.
+/// The lowest and the highest priority that are counted, in the kernel's numbers.
 pub(super) fn kernel_priorities(config: &HistogramsConfig) -> (i32, i32) {
     let kernel = |priority: i32| PRIORITY_TOP.saturating_sub(priority);
     (kernel(config.priority_max), kernel(config.priority_min))

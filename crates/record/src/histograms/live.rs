@@ -1,7 +1,7 @@
 //! Latency histograms from a trace buffer of its own: where BPF programs are not possible.
 //!
-//! The kernel writes scheduler and timer events into a ring for each CPU; each call reads what is there, brings the
-//! CPUs into the order of time, and counts. What a ring had no room for is counted as lost.
+//! The kernel writes scheduler and timer events into a ring for each CPU; each call reads what is there, sorts the events
+//! of all CPUs by time, and counts. Events for which a ring had no room are counted as lost.
 
 use super::counter::{Counter, kernel_priorities};
 use super::step::Step;
@@ -21,9 +21,9 @@ use whylate_trace::reader::Reader as _;
 
 /// Size of each CPU's ring.
 const RING_KIB: u32 = 4096;
-/// At most this much of a CPU is read at once: what a busy machine writes meanwhile is read next time.
+/// At most this many bytes of a CPU are read at once: the rest is read at the next call.
 const READ_MAX: usize = 64 << 20;
-/// Commands that are remembered: on a machine that makes up ever new ones they are forgotten at times.
+/// Task names that are kept; where there are more, all are discarded at times.
 const NAMES_MAX: usize = 1 << 16;
 
 /// The events that latencies are counted from.
@@ -55,7 +55,7 @@ pub(super) struct TraceHistograms {
     process: Option<u32>,
     /// Its threads at the last call.
     threads: BTreeSet<u32>,
-    /// Events from after the moment up to which every CPU was read.
+    /// Events after the time up to which every CPU was read.
     later: Vec<Step>,
     buffer: Buffer,
 }
@@ -73,7 +73,7 @@ impl TraceHistograms {
         buffer.set("trace_clock", "mono")?;
         buffer.set("buffer_size_kb", &RING_KIB.to_string())?;
         let online = pipes_of(buffer.folder())?;
-        // A wake-up may come from any CPU, and only some may be measured.
+        // All CPUs: a task may be woken from a CPU that is not measured.
         buffer.set("tracing_cpumask", &cpu_mask(&online.iter().copied().collect()))?;
         let decoding = Decoding::read(buffer.tracefs().top())?;
         set_filters(&buffer, config)?;
@@ -99,7 +99,7 @@ impl TraceHistograms {
     pub(super) fn poll(&mut self) -> Result<(), RecordError> {
         let complete_to_ns = clock::now().0;
         if let Some(process) = self.process {
-            // Of a thread that has ended since the last call there are events still.
+            // A thread that has ended since the last call still has events.
             let before = std::mem::replace(&mut self.threads, threads_of(process));
             self.counter.set_threads(&before | &self.threads);
         }
@@ -202,7 +202,7 @@ fn pipes_of(folder: &Path) -> Result<Vec<CpuId>, RecordError> {
     Ok(cpus)
 }
 
-/// Leaves out in the kernel what does not count, where that is not everything.
+/// Has the kernel drop events of priorities that are not counted.
 fn set_filters(buffer: &Buffer, config: &HistogramsConfig) -> Result<(), RecordError> {
     let (min, max) = kernel_priorities(config);
     // The kernel's numbers end at 139; deadline tasks have -1.
@@ -216,7 +216,7 @@ fn set_filters(buffer: &Buffer, config: &HistogramsConfig) -> Result<(), RecordE
     buffer.set("events/sched/sched_switch/filter", &either)
 }
 
-/// The threads that a process has now; none when it has ended, and none for a thread that is not a process's first.
+/// The threads of a process; none when it has ended, and none if `process` is not the first thread of one.
 fn threads_of(process: u32) -> BTreeSet<u32> {
     let folder = Path::new("/proc").join(process.to_string());
     let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();

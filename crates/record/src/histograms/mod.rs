@@ -1,7 +1,7 @@
 //! Latency histograms of the kernel, from the best source of events that this machine has.
 //!
 //! BPF programs count in the kernel. Where they are not possible (no type information, a locked-down kernel, a
-//! container), a trace buffer of its own is read and counted here, with what is lost by it said. Each source is tried,
+//! container), latencies are counted from a trace buffer, and a warning says what is lost by that. Each source is tried,
 //! not guessed.
 
 mod counter;
@@ -53,8 +53,8 @@ pub struct LatencyHistograms {
 }
 
 impl LatencyHistograms {
-    /// Starts the histograms from `source`, or from the best one that works; with what is lost by that. `with_ipis` counts
-    /// interrupts from other CPUs beside them.
+    /// Starts the histograms from `source`, or from the best one that works, with warnings of what is lost by that.
+    /// `with_ipis` also counts interrupts from other CPUs.
     ///
     /// # Errors
     /// [`RecordError::Unavailable`] with every source's reason when none works; other errors when the request itself is
@@ -125,7 +125,7 @@ impl LatencyHistograms {
         }
     }
 
-    /// Does what has to be done several times a second: empties the trace buffer, where there is one.
+    /// Call it several times a second: reads the trace buffer, where there is one.
     ///
     /// # Errors
     /// When the kernel's events cannot be read.
@@ -204,7 +204,7 @@ fn start_bpf(config: &HistogramsConfig, with_ipis: bool) -> Result<(Source, Vec<
         let text = format!("interrupts from other CPUs are not all counted: {reason}");
         warnings.push(Warning::new(WarningCode::IpisNotCounted, text));
     }
-    // What attaching the programs itself has sent is nobody's business.
+    // Discards the interrupts that attaching the programs has sent.
     causes.ipis()?;
     Ok((Source::Watching(Box::new(causes)), warnings))
 }
@@ -214,9 +214,9 @@ fn is_refusal(error: &RecordError) -> bool {
     let source = match error {
         RecordError::Read { source, .. } | RecordError::Write { source, .. } => source,
         RecordError::Journal(TreatError::State { source, .. }) => source,
-        // Whoever has the buffer can end.
+        // The other user of the buffer may end.
         RecordError::Journal(TreatError::Held { .. } | TreatError::InForce { .. }) => return false,
-        // A change through the journal that is refused: a container, mostly.
+        // The change is refused: usually in a container.
         RecordError::Journal(_) => return true,
         _ => return false,
     };
@@ -228,7 +228,7 @@ fn unavailable(bpf: Option<&BpfError>, tracefs: &str) -> RecordError {
     RecordError::Unavailable(format!("latency histograms are not possible here: {bpf}tracefs: {tracefs}"))
 }
 
-/// What this kernel does not tell the programs, of what was asked for.
+/// What was asked for and this kernel lacks.
 fn bpf_warnings(running: &Histograms, config: &HistogramsConfig) -> Vec<Warning> {
     let asked = |kind: &HistogramKind| config.kinds.contains(kind);
     let missing = running.unavailable().iter().filter(|(kind, _)| asked(kind));
@@ -238,7 +238,7 @@ fn bpf_warnings(running: &Histograms, config: &HistogramsConfig) -> Vec<Warning>
         })
         .collect();
     if !running.sees_switch_end() && asked(&HistogramKind::TimerWakeupSwitch) {
-        warnings.push(Warning::new(WarningCode::SwitchEndUnknown, "this kernel does not tell when a switch is over: timerwakeupswitch ends with the decision to run the \
+        warnings.push(Warning::new(WarningCode::SwitchEndUnknown, "this kernel has no event for the end of a switch: timerwakeupswitch ends with the decision to run the \
              task, and is shorter by the switch (about 1 us)"));
     }
     warnings

@@ -1,4 +1,4 @@
-//! What counts towards a latency: a scheduler or timer event, taken out of a trace.
+//! The scheduler and timer events of a trace from which latencies are counted.
 
 use whylate_core::CpuId;
 use whylate_trace::event::{Event, EventKind, Names, Task};
@@ -34,13 +34,13 @@ pub(super) struct Step {
 pub(super) enum What {
     /// A timer is armed; its expiry is on its own clock.
     Armed { timer: u64, expires_ns: u64 },
-    /// A timer is taken back.
+    /// A timer is cancelled.
     Disarmed { timer: u64 },
-    /// A timer's handler begins; the moment is on the timer's clock.
+    /// A timer's handler begins; the time is on the timer's clock.
     Expired { timer: u64, now_ns: u64 },
     /// A timer's handler is over.
     Handled,
-    /// Somebody wakes the task.
+    /// The task is woken.
     Waking(Who),
     /// The scheduler has decided which task runs next.
     Switch { previous: Who, next: Who },
@@ -49,7 +49,7 @@ pub(super) enum What {
 }
 
 impl Step {
-    /// The step that an event is; `None` for what does not count.
+    /// The step for an event; `None` for other events.
     pub(super) fn of(event: &Event, names: &Names) -> Option<Self> {
         let what = match event.kind {
             EventKind::TimerStart { timer, expires_ns, .. } => What::Armed { timer, expires_ns },

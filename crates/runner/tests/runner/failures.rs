@@ -4,7 +4,7 @@ use crate::mock::{Behaviour, MockMachine, PLAN, counts, experiment, folder, info
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use whylate_core::Nanos;
-use whylate_core::result::RunState;
+use whylate_core::result::{RunEnd, RunState};
 use whylate_runner::{RunError, resume, run};
 use whylate_store::{ExecutionState, Reader, RunInfo, StoreError, assemble};
 
@@ -121,7 +121,9 @@ fn a_latency_above_the_break_ends_the_run() {
     assert_eq!(audience.spikes, 1);
     assert_eq!(info.state, RunState::Interrupted);
     let error = info.error.unwrap();
-    assert!(error.contains("above the probe's break") && error.contains("123"), "{error}");
+    assert!(error.starts_with("stopped: timer latency 123"), "{error}");
+    let end = RunEnd::BrokeAbove { probe: "timer".to_owned(), latency_ns: 123_456, break_ns: None };
+    assert_eq!(info.end, Some(end));
     assert_eq!(machine.repeats(), ["idle 1", "a+b 1"]);
     assert_eq!(machine.log_of(&["stop "]), ["stop a", "stop b"]);
 }

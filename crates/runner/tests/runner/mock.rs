@@ -288,7 +288,7 @@ impl Machine for MockMachine {
             LoadWork::Memory(memory) if memory.working_set.0 == 1 << 20 => "a".to_owned(),
             LoadWork::Memory(_) => "b".to_owned(),
             LoadWork::Exec(exec) => exec.output.display().to_string(),
-            LoadWork::Events(events) => format!("{:?}", events.kind),
+            other => other.unit().to_owned(),
         };
         self.record.say(format!("start {name}"));
         if self.record.step() {
@@ -534,7 +534,7 @@ impl RunningLoad for MockLoad {
             text: (format!("{} has something to say", self.name)).into(),
             fix: None,
         }];
-        Ok(LoadEnd { rates: vec![Self::rate(3.0)], warnings })
+        Ok(LoadEnd { rates: vec![Self::rate(3.0)], warnings, ..LoadEnd::default() })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The causes of a cell's spikes, and the interrupts that other CPUs sent to its CPUs.
 
+use super::Taken;
 use super::cell::busiest_first;
 use crate::tables::RowKey;
 use std::cmp::Reverse;
@@ -7,11 +8,7 @@ use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::record::{IpiRecord, SpikeCauses};
 use whylate_core::result::Spike;
-use whylate_stats::summary::{SPIKES_KEPT, keep_first};
-
-/// As soon as a probe has explanations for so many spikes of a CPU, those of the smaller half are forgotten: no more
-/// than the largest spikes are in a result.
-const KEPT_MAX: usize = 4 * SPIKES_KEPT;
+use whylate_stats::summary::keep_first;
 
 /// A probe with its series, and a CPU.
 type Place = (String, CpuId);
@@ -27,24 +24,27 @@ pub(super) struct Causes {
 }
 
 impl Causes {
-    /// Takes the explanation of a spike.
-    pub(super) fn add(&mut self, key: &RowKey, spike: SpikeCauses) {
+    /// Takes the explanation of a spike. As soon as a probe has explanations for four times as many spikes of a CPU as
+    /// a result has, those of the smaller half are forgotten.
+    pub(super) fn add(&mut self, key: &RowKey, spike: SpikeCauses, spikes_kept: usize) -> Taken {
+        let kept_max = 4 * spikes_kept;
         let known = self.explained.entry((key.probe.clone(), spike.cpu)).or_default();
         known.insert(spike.at_ns, spike);
-        if known.len() > KEPT_MAX {
-            keep_first(known, KEPT_MAX / 2, |at_ns, spike| (Reverse(spike.latency_ns), *at_ns));
+        if known.len() > kept_max {
+            keep_first(known, kept_max / 2, |at_ns, spike| (Reverse(spike.latency_ns), *at_ns));
         }
+        Ok(())
     }
 
     /// Takes interrupts that other CPUs sent.
-    pub(super) fn add_ipi(&mut self, key: &RowKey, record: IpiRecord) {
-        if key.is_noise_floor() {
-            return;
+    pub(super) fn add_ipi(&mut self, key: &RowKey, record: IpiRecord) -> Taken {
+        if !key.is_noise_floor() {
+            let IpiRecord { cpu, function, caller, from_cpu, from_task, count, .. } = record.clone();
+            let sent = (cpu, function, caller, from_cpu, from_task);
+            let total = self.ipis.entry(sent).or_insert(IpiRecord { count: 0, ..record });
+            total.count = total.count.saturating_add(count);
         }
-        let IpiRecord { cpu, function, caller, from_cpu, from_task, count, .. } = record.clone();
-        let sent = (cpu, function, caller, from_cpu, from_task);
-        let total = self.ipis.entry(sent).or_insert(IpiRecord { count: 0, ..record });
-        total.count = total.count.saturating_add(count);
+        Ok(())
     }
 
     /// Puts the causes into the spikes that were explained.
@@ -67,6 +67,9 @@ impl Causes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_stats::summary::SPIKES_KEPT;
+
+    const KEPT_MAX: usize = 4 * SPIKES_KEPT;
 
     #[test]
     fn explanations_of_the_largest_spikes_are_kept() {
@@ -74,7 +77,9 @@ mod tests {
         let key = RowKey { cell: "idle".into(), repeat: 1, attempt: 1, probe: "timer".into() };
         for at_ns in 0..10_000 {
             let latency_ns = at_ns * 7_919 % 10_007;
-            causes.add(&key, SpikeCauses { at_ns, latency_ns, ..SpikeCauses::default() });
+            causes
+                .add(&key, SpikeCauses { at_ns, latency_ns, ..SpikeCauses::default() }, SPIKES_KEPT)
+                .unwrap();
         }
         let known = &causes.explained[&("timer".to_owned(), CpuId(0))];
         assert!(known.len() <= KEPT_MAX);
@@ -91,7 +96,8 @@ mod tests {
         let key = RowKey { cell: "idle".into(), repeat: 1, attempt: 1, probe: "timer".into() };
         // What a throttled task sees: hundreds of spikes of one length.
         for at_ns in (0..1_000).rev() {
-            causes.add(&key, SpikeCauses { at_ns, latency_ns: 50_000_000, ..SpikeCauses::default() });
+            let spike = SpikeCauses { at_ns, latency_ns: 50_000_000, ..SpikeCauses::default() };
+            causes.add(&key, spike, SPIKES_KEPT).unwrap();
         }
         let known = &causes.explained[&("timer".to_owned(), CpuId(0))];
         assert!((KEPT_MAX / 2..=KEPT_MAX).contains(&known.len()), "{}", known.len());

@@ -1,23 +1,25 @@
 //! What the rows of one cell add up to.
 
+use super::Taken;
 use super::causes::Causes;
 use super::noise::NoiseData;
 use super::shape::Shapes;
 use crate::info::RunInfo;
+use crate::latency_records::Line;
 use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::{
-    CellResult, CpuResult, HistogramKind, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult,
+    CellResult, CpuResult, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult,
 };
 use whylate_core::{CpuId, SeriesName};
-use whylate_stats::summary::SPIKES_KEPT;
 use whylate_stats::throttling::{Circumstances, fair_server_in, label};
 use whylate_stats::{Summary, join_parts, largest_spikes, number_events, repeat_probe};
 
-/// A probe on a CPU, in the order in which results list them: position in the plan, name, CPU.
-type Place = (usize, String, CpuId);
+/// A series on a CPU, in the order in which results list them: position in the plan, and among those of the cell (a part
+/// comes after its whole); name; CPU.
+type Place = (usize, usize, String, CpuId);
 
 /// Everything that is known of one cell so far.
 #[derive(Default)]
@@ -26,37 +28,23 @@ pub(super) struct CellData {
     probes: BTreeMap<Place, Summary>,
     /// The same for each repeat on its own.
     repeats: BTreeMap<(u32, Place), Summary>,
-    /// Involuntary context switches of each probe's thread, where counted.
-    switches: BTreeMap<(String, CpuId), u64>,
+    /// Names of the series, as they came.
+    names: Vec<String>,
+    /// What the kernel counted beside each probe on each CPU.
+    counters: BTreeMap<(String, CpuId), CounterRecord>,
     /// By load; their means come last.
     rates: BTreeMap<String, RateResult>,
     /// Begin and end of each probe in each repeat.
     spans: BTreeMap<(String, u32), (u64, u64)>,
     interrupts: BTreeMap<(CpuId, String), InterruptRecord>,
-    steal_ns: Option<u64>,
-    smis: Option<u64>,
     /// Which task had the largest latency of each of the kernel's histograms.
     latency_records: BTreeMap<(CpuId, &'static str), LatencyRecord>,
     pub(super) causes: Causes,
     noise: NoiseData,
 }
 
-/// Adds a count that may be missing: missing everywhere stays missing.
-pub(super) fn add_counted(total: &mut Option<u64>, count: Option<u64>) {
-    if let Some(count) = count {
-        *total = Some(total.unwrap_or(0).saturating_add(count));
-    }
-}
-
 impl CellData {
-    /// # Errors
-    /// Why the interval is left out.
-    pub(super) fn add_interval(
-        &mut self,
-        key: &RowKey,
-        interval: &Interval,
-        shapes: &Shapes,
-    ) -> Result<(), String> {
+    pub(super) fn add_interval(&mut self, key: &RowKey, interval: &Interval, shapes: &Shapes) -> Taken {
         if key.is_noise_floor() {
             self.noise.add_interval(interval);
             return Ok(());
@@ -70,14 +58,7 @@ impl CellData {
         repeat.add_interval(interval, Some(key.repeat)).map_err(|error| error.to_string())
     }
 
-    /// # Errors
-    /// Why the spike is left out.
-    pub(super) fn add_spike(
-        &mut self,
-        key: &RowKey,
-        spike: &SpikeRecord,
-        shapes: &Shapes,
-    ) -> Result<(), String> {
+    pub(super) fn add_spike(&mut self, key: &RowKey, spike: &SpikeRecord, shapes: &Shapes) -> Taken {
         if key.is_noise_floor() {
             return Ok(());
         }
@@ -95,17 +76,19 @@ impl CellData {
         let name = SeriesName::of(&key.probe);
         let shape =
             shapes.shape(name, cpu).ok_or_else(|| format!("this version knows no probe `{}`", key.probe))?;
-        let place = (shapes.position(name), key.probe.clone(), cpu);
+        let nth = self.names.iter().position(|known| *known == key.probe).unwrap_or_else(|| {
+            self.names.push(key.probe.clone());
+            self.names.len() - 1
+        });
+        let place = (shapes.position(name), nth, key.probe.clone(), cpu);
         // A repeat keeps figures only: no spikes, one point of the timeline.
-        let new = || Summary::new(cpu, shape).of_series(name);
+        let new = || Summary::new(cpu, shape).of_series(name).with_spikes_kept(shapes.spikes_kept);
         let brief = || new().with_spikes_kept(0).with_timeline_points_max(1);
         let repeat = self.repeats.entry((key.repeat, place.clone())).or_insert_with(brief);
         Ok((self.probes.entry(place).or_insert_with(new), repeat))
     }
 
-    /// # Errors
-    /// Why the rate is left out.
-    pub(super) fn add_rate(&mut self, key: &RateKey, rate: RateRecord) -> Result<(), String> {
+    pub(super) fn add_rate(&mut self, key: &RateKey, rate: RateRecord) -> Taken {
         if !rate.value.is_finite() {
             return Err(format!("a rate of `{}` is {}", key.load, rate.value));
         }
@@ -115,32 +98,51 @@ impl CellData {
         Ok(())
     }
 
-    pub(super) fn add_interrupt(&mut self, key: &RowKey, record: InterruptRecord) {
-        if key.is_noise_floor() {
-            return;
+    pub(super) fn add_interrupt(&mut self, key: &RowKey, record: InterruptRecord) -> Taken {
+        if !key.is_noise_floor() {
+            let (place, count) = ((record.cpu, record.line.clone()), record.count);
+            let total = self.interrupts.entry(place).or_insert(InterruptRecord { count: 0, ..record });
+            total.count = total.count.saturating_add(count);
         }
-        let (place, count) = ((record.cpu, record.line.clone()), record.count);
-        let total = self.interrupts.entry(place).or_insert(InterruptRecord { count: 0, ..record });
-        total.count = total.count.saturating_add(count);
+        Ok(())
     }
 
-    pub(super) fn add_latency_record(&mut self, cpu: CpuId, kind: HistogramKind, record: LatencyRecord) {
+    pub(super) fn add_latency_record(&mut self, line: Line) -> Taken {
+        let Line { cpu, kind, record, .. } = line;
         let known = self.latency_records.entry((cpu, kind.name())).or_insert_with(|| record.clone());
         if known.latency_ns < record.latency_ns {
             *known = record;
         }
+        Ok(())
     }
 
-    pub(super) fn add_counters(&mut self, key: &RowKey, record: &CounterRecord) {
-        if key.is_noise_floor() {
-            return self.noise.add_counters(record);
-        }
-        add_counted(&mut self.steal_ns, record.steal_ns);
-        add_counted(&mut self.smis, record.smis);
-        if let Some(switches) = record.involuntary_switches {
-            let total = self.switches.entry((key.probe.clone(), record.cpu)).or_insert(0);
-            *total = total.saturating_add(switches);
-        }
+    pub(super) fn add_counters(&mut self, key: &RowKey, record: &CounterRecord) -> Taken {
+        let new = || CounterRecord { cpu: record.cpu, ..CounterRecord::default() };
+        let total = match key.is_noise_floor() {
+            true => &mut self.noise.counters,
+            false => self.counters.entry((key.probe.clone(), record.cpu)).or_insert_with(new),
+        };
+        // Missing everywhere stays missing.
+        let add = |total: &mut Option<u64>, count: Option<u64>| {
+            if let Some(count) = count {
+                *total = Some(total.unwrap_or(0).saturating_add(count));
+            }
+        };
+        add(&mut total.steal_ns, record.steal_ns);
+        add(&mut total.smis, record.smis);
+        add(&mut total.involuntary_switches, record.involuntary_switches);
+        add(&mut total.page_faults, record.page_faults);
+        Ok(())
+    }
+
+    /// What the kernel counted, CPU by CPU.
+    pub(super) fn counters(&self) -> Vec<CounterRecord> {
+        self.counters.values().cloned().collect()
+    }
+
+    /// A sum over all probes and CPUs; absent where nothing was counted.
+    fn counted(&self, of: impl Fn(&CounterRecord) -> Option<u64>) -> Option<u64> {
+        self.counters.values().filter_map(of).reduce(u64::saturating_add)
     }
 
     /// The figures. `executions` are the repeats that were begun, each with why it is not complete; `loads` are the
@@ -153,13 +155,14 @@ impl CellData {
         loads: &[String],
     ) -> CellResult {
         let mut probes = self.finish_probes(info, shapes);
+        let (steal_ns, smis) = (self.counted(|it| it.steal_ns), self.counted(|it| it.smis));
         let rates = finish_rates(self.rates, loads);
         for probe in &mut probes {
             let spans = self.spans.iter().filter(|((name, _), _)| *name == probe.probe);
             probe.rates = rates_within(&rates, &spans.map(|(_, span)| *span).collect::<Vec<_>>());
         }
         let spikes = probes.iter().flat_map(|probe| probe.spikes.iter().cloned());
-        let mut spikes = largest_spikes(spikes, SPIKES_KEPT);
+        let mut spikes = largest_spikes(spikes, shapes.spikes_kept);
         number_events(&mut spikes);
         CellResult {
             spikes,
@@ -168,8 +171,8 @@ impl CellData {
             repeats: finish_repeats(self.repeats, executions),
             rates,
             interrupts: busiest_first(self.interrupts, |it| (it.cpu, it.count)),
-            steal_ns: self.steal_ns,
-            smis: self.smis,
+            steal_ns,
+            smis,
             noise_floor: self.noise.finish(info.noise_floor_threshold_ns),
             ..CellResult::default()
         }
@@ -178,15 +181,18 @@ impl CellData {
     fn finish_probes(&mut self, info: &RunInfo, shapes: &Shapes) -> Vec<ProbeResult> {
         let mut probes: Vec<ProbeResult> = Vec::new();
         let mut results: Vec<(String, CpuResult)> = Vec::new();
-        for ((_, full_name, cpu), summary) in std::mem::take(&mut self.probes) {
+        for ((_, _, full_name, cpu), summary) in std::mem::take(&mut self.probes) {
             let name = SeriesName::of(&full_name);
             let circumstances = Circumstances {
                 rt_runtime_us: info.facts.settings.rt_runtime_us,
                 rt_period_us: info.facts.settings.rt_period_us,
                 fair_server: fair_server_in(&info.facts.kernel.release),
                 measured: summary.measured(),
-                realtime: shapes.is_realtime(name, cpu),
-                involuntary_switches: self.switches.get(&(name.probe.to_owned(), cpu)).copied(),
+                realtime: shapes.is_realtime(name, cpu, info),
+                involuntary_switches: self
+                    .counters
+                    .get(&(name.probe.to_owned(), cpu))
+                    .and_then(|counters| counters.involuntary_switches),
             };
             let (mut result, mut spikes) = summary.finish();
             if name.facts().is_some_and(|facts| facts.keeps_largest) {
@@ -207,7 +213,7 @@ impl CellData {
         for probe in &mut probes {
             probe.cpus =
                 join_parts(results.extract_if(.., |(name, _)| SeriesName::of(name).probe == probe.probe));
-            probe.spikes = largest_spikes(std::mem::take(&mut probe.spikes), SPIKES_KEPT);
+            probe.spikes = largest_spikes(std::mem::take(&mut probe.spikes), shapes.spikes_kept);
             number_events(&mut probe.spikes);
         }
         probes
@@ -220,7 +226,7 @@ fn finish_repeats(
     executions: impl Iterator<Item = (u32, Option<String>)>,
 ) -> Vec<RepeatResult> {
     let mut probes: BTreeMap<u32, Vec<RepeatProbe>> = BTreeMap::new();
-    for ((repeat, (_, name, _)), summary) in summaries {
+    for ((repeat, (_, _, name, _)), summary) in summaries {
         let name = SeriesName::of(&name);
         if name.part.is_none() {
             probes.entry(repeat).or_default().push(repeat_probe(name, &summary.finish().0));

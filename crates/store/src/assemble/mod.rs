@@ -6,12 +6,15 @@
 
 mod causes;
 mod cell;
+mod memory;
 mod noise;
 mod shape;
 
+pub use memory::{MeasuredCell, Memory};
+
 use crate::error::StoreError;
 use crate::info::{CellInfo, Execution, ExecutionState, RunInfo};
-use crate::latency_records::{self, Line};
+use crate::latency_records;
 use crate::reader::{Reader, Segment};
 use crate::tables::{Key, Keyed};
 use cell::CellData;
@@ -20,6 +23,7 @@ use std::collections::HashMap;
 use whylate_core::result::{CellResult, ProbeResult, RUN_FORMAT, RunResult, RunState, SpikeTrace};
 use whylate_core::warning::push_all_once;
 use whylate_core::{Warning, WarningCode};
+use whylate_stats::summary::SPIKES_KEPT;
 
 /// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
 /// `error` then says how it ended. What could not be read is among its warnings. Its spikes have the causes that were
@@ -30,7 +34,7 @@ use whylate_core::{Warning, WarningCode};
 /// [`StoreError::NoSamples`] when no probe has a sample in any cell.
 pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let info = reader.info();
-    let shapes = Shapes::of(info);
+    let shapes = Shapes::of(info, SPIKES_KEPT);
     let mut warnings = info.warnings.clone();
     let mut collector = Collector {
         cells: info.cells.iter().map(|cell| (cell.name.as_str(), CellData::default())).collect(),
@@ -43,8 +47,8 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     }
     let (lines, unreadable) = latency_records::read(reader.path());
     warnings.extend(unreadable);
-    for Line { cell, repeat, attempt, cpu, kind, record } in lines {
-        collector.add((&cell, repeat, attempt), |data| data.add_latency_record(cpu, kind, record));
+    for line in lines {
+        collector.add((&line.cell.clone(), line.repeat, line.attempt), |cell| cell.add_latency_record(line));
     }
     let (mut traces, unreadable) = crate::traces::read(reader.path());
     push_all_once(&mut warnings, unreadable);
@@ -53,17 +57,17 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     };
     traces.retain(is_newest);
     let mut cells = collector.cells;
-    let mut results: Vec<CellResult> = info
-        .cells
-        .iter()
-        .map(|cell| finish_cell(cells.remove(cell.name.as_str()).unwrap_or_default(), cell, reader, &shapes))
-        .collect();
+    let finish = |cell: &CellInfo| {
+        let data = cells.remove(cell.name.as_str()).unwrap_or_default();
+        finish_cell(data, cell, info, reader.is_in_progress(), &shapes)
+    };
+    let mut results: Vec<CellResult> = info.cells.iter().map(finish).collect();
     for cell in &mut results {
         cell.traces = traces.extract_if(.., |trace| trace.cell == cell.name).collect();
     }
     let has_samples = |cell: &CellResult| cell.probes.iter().any(ProbeResult::has_data);
     if !results.iter().any(has_samples) {
-        return Err(StoreError::NoSamples { path: reader.path().to_owned() });
+        return Err(StoreError::NoSamples(reader.path().to_owned()));
     }
     let (verdict, verdict_reason) = whylate_stats::verdict(&results, info.plan.limit, info.is_complete());
     Ok(RunResult {
@@ -95,13 +99,16 @@ fn unfinished(reader: &Reader) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// Whether a cell could use a row; if not, why it is skipped.
+type Taken = Result<(), String>;
+
 /// Hands each row to its cell.
 struct Collector<'i> {
     cells: HashMap<&'i str, CellData>,
     /// The number of the newest attempt at each repeat of each cell.
     newest: HashMap<(&'i str, u32), u32>,
     shapes: &'i Shapes,
-    /// Why rows of the current segment were left out.
+    /// Why rows of the current segment were skipped.
     problems: Vec<String>,
 }
 
@@ -111,7 +118,7 @@ impl Collector<'_> {
         let shapes = self.shapes;
         self.take(rows.intervals, |cell, key, interval| cell.add_interval(key, &interval, shapes));
         self.take(rows.spikes, |cell, key, spike| cell.add_spike(key, &spike, shapes));
-        self.take(rows.causes, |cell, key, spike| cell.causes.add(key, spike));
+        self.take(rows.causes, |cell, key, spike| cell.causes.add(key, spike, shapes.spikes_kept));
         self.take(rows.ipis, |cell, key, row| cell.causes.add_ipi(key, row.record));
         self.take(rows.rates, CellData::add_rate);
         self.take(rows.interrupts, |cell, key, row| cell.add_interrupt(key, row.record));
@@ -119,54 +126,28 @@ impl Collector<'_> {
         let problems = std::mem::take(&mut self.problems);
         if let Some(first) = problems.first() {
             let count = problems.len();
-            let text = format!("segment {number}: {count} rows are left out; the first because {first}");
+            let text = format!("segment {number}: skipped {count} rows; the first because {first}");
             warnings.push(Warning::new(WarningCode::UnusableRow, text));
         }
         warnings
     }
 
     /// Lets the cells of rows take them.
-    fn take<K: Key, R, O: Outcome>(
-        &mut self,
-        rows: Vec<Keyed<R, K>>,
-        take: impl Fn(&mut CellData, &K, R) -> O,
-    ) {
+    fn take<K: Key, R>(&mut self, rows: Vec<Keyed<R, K>>, take: impl Fn(&mut CellData, &K, R) -> Taken) {
         for (key, row) in rows {
             self.add(key.attempt(), |cell| take(cell, &key, row));
         }
     }
 
     /// Lets a cell take a row, unless a newer attempt replaced it.
-    fn add<O: Outcome>(
-        &mut self,
-        (cell, repeat, attempt): (&str, u32, u32),
-        take: impl FnOnce(&mut CellData) -> O,
-    ) {
+    fn add(&mut self, (cell, repeat, attempt): (&str, u32, u32), take: impl FnOnce(&mut CellData) -> Taken) {
         if self.newest.get(&(cell, repeat)).is_some_and(|newest| *newest != attempt) {
             return;
         }
         self.problems.extend(match self.cells.get_mut(cell) {
-            Some(data) => take(data).problem(),
+            Some(data) => take(data).err(),
             None => Some(format!("the run has no cell `{cell}`")),
         });
-    }
-}
-
-/// Whether a cell could take a row.
-trait Outcome {
-    /// Why the row is left out.
-    fn problem(self) -> Option<String>;
-}
-
-impl Outcome for () {
-    fn problem(self) -> Option<String> {
-        None
-    }
-}
-
-impl Outcome for Result<(), String> {
-    fn problem(self) -> Option<String> {
-        self.err()
     }
 }
 
@@ -180,17 +161,23 @@ fn newest_attempts(info: &RunInfo) -> HashMap<(&str, u32), u32> {
     newest
 }
 
-fn finish_cell(data: CellData, cell: &CellInfo, reader: &Reader, shapes: &Shapes) -> CellResult {
-    let info = reader.info();
+fn finish_cell(
+    data: CellData,
+    cell: &CellInfo,
+    info: &RunInfo,
+    in_progress: bool,
+    shapes: &Shapes,
+) -> CellResult {
     let executions: Vec<&Execution> =
         (1..=info.plan.repeats).filter_map(|repeat| info.newest_execution(&cell.name, repeat)).collect();
     let skipped = match &cell.skipped {
         Some(reason) => Some(reason.clone()),
-        None if executions.is_empty() && reader.is_in_progress() => Some("not begun yet".to_owned()),
+        None if executions.is_empty() && in_progress => Some("not begun yet".to_owned()),
         None if executions.is_empty() => Some("the run ended before it began".to_owned()),
         None => None,
     };
-    let errors = executions.iter().map(|execution| (execution.repeat, execution_error(execution, reader)));
+    let errors =
+        executions.iter().map(|execution| (execution.repeat, execution_error(execution, in_progress)));
     let mut result = data.finish(errors, info, shapes, &cell.loads);
     result.name.clone_from(&cell.name);
     result.loads.clone_from(&cell.loads);
@@ -200,11 +187,11 @@ fn finish_cell(data: CellData, cell: &CellInfo, reader: &Reader, shapes: &Shapes
 }
 
 /// Why an execution is not complete; `None` when it is.
-fn execution_error(execution: &Execution, reader: &Reader) -> Option<String> {
+fn execution_error(execution: &Execution, in_progress: bool) -> Option<String> {
     let text = match execution.state {
         ExecutionState::Done => return None,
         ExecutionState::Failed => execution.error.as_deref().unwrap_or("failed"),
-        ExecutionState::Running if reader.is_in_progress() => "still running",
+        ExecutionState::Running if in_progress => "still running",
         ExecutionState::Running => execution.error.as_deref().unwrap_or("cut off: the run ended meanwhile"),
     };
     Some(text.to_owned())

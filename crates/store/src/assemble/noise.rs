@@ -1,6 +1,5 @@
 //! The noise-floor check of a cell: the stall probe without load beside it.
 
-use super::cell::add_counted;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::record::{CounterRecord, Interval};
@@ -13,7 +12,8 @@ pub(super) struct NoiseData {
     durations: BTreeMap<CpuId, u64>,
     gaps: u64,
     max_ns: Option<u64>,
-    steal_ns: Option<u64>,
+    /// What the kernel counted on all CPUs.
+    pub(super) counters: CounterRecord,
 }
 
 impl NoiseData {
@@ -25,10 +25,6 @@ impl NoiseData {
         }
     }
 
-    pub(super) fn add_counters(&mut self, record: &CounterRecord) {
-        add_counted(&mut self.steal_ns, record.steal_ns);
-    }
-
     /// `None` when there was no check, or when its threshold is not known.
     pub(super) fn finish(&self, threshold_ns: Option<u64>) -> Option<NoiseFloor> {
         Some(NoiseFloor {
@@ -37,7 +33,7 @@ impl NoiseData {
             gaps: self.gaps,
             threshold_ns: threshold_ns?,
             max_ns: self.max_ns,
-            steal_ns: self.steal_ns,
+            steal_ns: self.counters.steal_ns,
         })
     }
 }

@@ -8,6 +8,8 @@ use whylate_stats::SampleShape;
 
 /// The probes of the plan.
 pub(super) struct Shapes {
+    /// How many of the largest spikes of a probe are kept.
+    pub(super) spikes_kept: usize,
     /// Names of their series in the plan's order.
     names: Vec<String>,
     /// By name of the series and CPU: the periods of the probes there, and whether all of them have a real-time
@@ -24,27 +26,26 @@ struct Known {
 }
 
 impl Shapes {
-    pub(super) fn of(info: &RunInfo) -> Self {
+    pub(super) fn of(info: &RunInfo, spikes_kept: usize) -> Self {
         let context = info.facts.cpu_context();
         let target = info.plan.target.cpus.resolve(&context, None).unwrap_or_default();
-        let refused = info.warnings.iter().any(|warning| warning.code == WarningCode::NoRealtimePriority);
-        let mut shapes = Self { names: Vec::new(), known: HashMap::new() };
+        let mut shapes = Self { spikes_kept, names: Vec::new(), known: HashMap::new() };
         for probe in &info.plan.probe {
             let cpus = probe.cpus(&context, &target).unwrap_or_default();
             for name in probe.series_names() {
-                shapes.add(name, probe, &cpus, refused);
+                shapes.add(name, probe, &cpus);
             }
         }
         shapes
     }
 
-    fn add(&mut self, name: String, probe: &ProbePlan, cpus: &CpuSet, refused: bool) {
+    fn add(&mut self, name: String, probe: &ProbePlan, cpus: &CpuSet) {
         let (policy, _) = probe.scheduling();
         for cpu in cpus.iter() {
             let known = self.known.entry((name.clone(), cpu)).or_default();
             known.periods.extend(probe.words().period());
             known.watched_share = Some(probe.words().watched_share(cpus.len()));
-            known.ordinary |= refused || !matches!(policy, Policy::Fifo | Policy::Rr);
+            known.ordinary |= !matches!(policy, Policy::Fifo | Policy::Rr);
         }
         if !self.names.contains(&name) {
             self.names.push(name);
@@ -66,8 +67,14 @@ impl Shapes {
     }
 
     /// Whether the probe's thread ran as SCHED_FIFO or SCHED_RR there.
-    pub(super) fn is_realtime(&self, name: SeriesName<'_>, cpu: CpuId) -> bool {
-        self.known(name, cpu).is_some_and(|known| !known.ordinary)
+    pub(super) fn is_realtime(&self, name: SeriesName<'_>, cpu: CpuId, info: &RunInfo) -> bool {
+        // The machine may refuse it to all probes, or a probe may have to do without (`stall-without-priority`).
+        let own = format!("{}-without-priority", name.probe);
+        let refused = info
+            .warnings
+            .iter()
+            .any(|warning| warning.code == WarningCode::NoRealtimePriority || warning.code == own);
+        !refused && self.known(name, cpu).is_some_and(|known| !known.ordinary)
     }
 
     /// Where a series stands in the plan, parts where their whole does; unknown ones come last.

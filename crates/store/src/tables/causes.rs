@@ -1,8 +1,7 @@
 //! `causes`: a row for each cause of a spike, the one with the largest share first.
 
 use super::column::{Column, columns};
-use super::{Keyed, Record, RowKey, Table};
-use crate::directory::RunDirectory;
+use super::{Keyed, Record, RowKey, Rows, Table};
 use std::borrow::Cow;
 use std::sync::Arc;
 use whylate_core::CpuId;
@@ -80,9 +79,9 @@ impl Record for SpikeCauses {
     }
 }
 
-impl RunDirectory {
+impl Rows {
     /// Keeps the causes of spikes of a probe for the next flush.
     pub fn add_causes(&mut self, key: &Arc<RowKey>, causes: impl IntoIterator<Item = SpikeCauses>) {
-        self.pending.causes.extend(key.of_series(causes, |spike| spike.series.take()));
+        self.causes.extend(key.of_series(causes, |spike| spike.series.take()));
     }
 }

@@ -1,7 +1,7 @@
 //! Columns: how a field of a row is stored in a Parquet file, and how it is read again.
 
 use parquet::basic::Type as PhysicalType;
-use parquet::column::reader::ColumnReader;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedColumnWriter;
@@ -34,13 +34,23 @@ pub(crate) struct Shape {
 pub(crate) struct Column<R> {
     pub(crate) shape: Shape,
     pub(crate) write: Write<R>,
-    pub(crate) read: fn(ColumnReader, usize) -> Result<Setter<R>, Damage>,
+    pub(crate) read: fn(ColumnReader, usize) -> Result<ColumnValues<R>, Damage>,
 }
 
 /// Writes the field of each row.
 type Write<R> = fn(&mut dyn Iterator<Item = &R>, &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError>;
-/// Sets the field of a row to the value with that number.
-pub(crate) type Setter<R> = Box<dyn Fn(&mut R, usize) -> Result<(), Damage>>;
+
+pub(crate) type ColumnValues<R> = Box<dyn Values<R>>;
+
+/// The values of a column, for a field of rows `R`.
+pub(crate) trait Values<R> {
+    /// Sets the field of each row, of as many as the column has.
+    fn fill(&self, rows: &mut [R]) -> Result<(), Damage>;
+    /// Sets the field of one row to the value with that number; the column has a value for each row.
+    fn set(&self, row: &mut R, number: usize) -> Result<(), Damage>;
+    /// Whether the value with that number is the same as the one before it.
+    fn is_repeated(&self, number: usize) -> bool;
+}
 
 /// The columns of rows of a type, in order: `columns![row: Type => Layout "name" row.field, ...]`. The type of the
 /// field, a [`Value`], decides the type of the column.
@@ -96,7 +106,15 @@ pub(crate) fn write<R, V: Value>(
         }
         values.extend(stored);
     }
-    column.typed::<V::Physical>().write_batch(&values, V::OPTIONAL.then_some(&levels), None)?;
+    write_values::<V::Physical>(&values, V::OPTIONAL.then_some(&levels), column)
+}
+
+fn write_values<T: DataType>(
+    values: &[T::T],
+    levels: Option<&[i16]>,
+    column: &mut SerializedColumnWriter<'_>,
+) -> Result<(), ParquetError> {
+    column.typed::<T>().write_batch(values, levels, None)?;
     Ok(())
 }
 
@@ -105,24 +123,55 @@ pub(crate) fn read<R: 'static, V: Value>(
     column: ColumnReader,
     rows: usize,
     field: fn(&mut R) -> &mut V,
-) -> Result<Setter<R>, Damage> {
-    let damage = move |problem| Damage::Column(name, problem);
-    let mut column = V::Physical::get_column_reader(column).ok_or(damage("has another type"))?;
-    let (mut present, mut levels) = (Vec::new(), Vec::new());
-    column.read_records(rows, Some(&mut levels), None, &mut present)?;
-    let mut present = present.into_iter();
-    // A required column has no levels: every value is there.
-    let values: Vec<Option<Stored<V>>> = match levels.is_empty() {
-        true => present.map(Some).collect(),
-        false => levels.iter().map(|level| if *level > 0 { present.next() } else { None }).collect(),
+) -> Result<ColumnValues<R>, Damage> {
+    let Some(column) = V::Physical::get_column_reader(column) else {
+        return Err(Damage::Column(name, "has another type"));
     };
-    if values.len() != rows {
-        return Err(damage(TOO_FEW_VALUES));
+    let (values, levels) = read_values(column, rows)?;
+    // A required column has no levels: every value is there.
+    let found = if V::OPTIONAL && !levels.is_empty() { levels.len() } else { values.len() };
+    match found == rows {
+        true => Ok(Box::new(ReadValues { name, values, levels, field })),
+        false => Err(Damage::Column(name, TOO_FEW_VALUES)),
     }
-    Ok(Box::new(move |row, number| {
-        let stored = values.get(number).and_then(Option::as_ref);
-        field(row).load(stored).map_err(damage)
-    }))
+}
+
+/// The values that are there, and for each row whether it has one.
+fn read_values<T: DataType>(
+    mut column: ColumnReaderImpl<T>,
+    rows: usize,
+) -> Result<(Vec<T::T>, Vec<i16>), ParquetError> {
+    let (mut values, mut levels) = (Vec::new(), Vec::new());
+    column.read_records(rows, Some(&mut levels), None, &mut values)?;
+    Ok((values, levels))
+}
+
+struct ReadValues<R, V: Value> {
+    name: &'static str,
+    values: Vec<Stored<V>>,
+    levels: Vec<i16>,
+    field: fn(&mut R) -> &mut V,
+}
+
+impl<R, V: Value> Values<R> for ReadValues<R, V> {
+    fn fill(&self, rows: &mut [R]) -> Result<(), Damage> {
+        let mut present = self.values.iter();
+        for (number, row) in rows.iter_mut().enumerate() {
+            let is_null = self.levels.get(number).is_some_and(|level| *level == 0);
+            let stored = if is_null { None } else { present.next() };
+            (self.field)(row).load(stored).map_err(|problem| Damage::Column(self.name, problem))?;
+        }
+        Ok(())
+    }
+
+    fn set(&self, row: &mut R, number: usize) -> Result<(), Damage> {
+        let stored = self.values.get(number);
+        (self.field)(row).load(stored).map_err(|problem| Damage::Column(self.name, problem))
+    }
+
+    fn is_repeated(&self, number: usize) -> bool {
+        number > 0 && self.values.get(number) == self.values.get(number - 1)
+    }
 }
 
 /// What a column holds for a [`Value`].
@@ -167,10 +216,9 @@ values! {
     false f64 as DoubleType:
         |it, _| Some(*it),
         |it, stored| set(it, required(stored).copied());
-    // Reuses the memory that the text before it had: keys are read into one place.
     false String as ByteArrayType:
         |it, before| Some(bytes(it, before)),
-        |it, stored| { it.clear(); it.push_str(text(required(stored)?)?); Ok(()) };
+        |it, stored| set(it, text(required(stored)?).map(str::to_owned));
     // Names, with blanks between.
     false Vec<String> as ByteArrayType:
         |it, before| Some(bytes(&it.join(" "), before)),

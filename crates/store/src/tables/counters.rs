@@ -1,8 +1,7 @@
 //! `counters`: a row for each CPU with what the kernel counted there.
 
 use super::column::{Column, columns};
-use super::{RowKey, Span, Spanned, Table};
-use crate::directory::RunDirectory;
+use super::{RowKey, Rows, Span, Spanned, Table};
 use std::sync::Arc;
 use whylate_core::record::CounterRecord;
 
@@ -20,7 +19,7 @@ impl Table for Spanned<CounterRecord> {
     ];
 }
 
-impl RunDirectory {
+impl Rows {
     /// Keeps the kernel's counters over `span` while a probe ran, for the next flush.
     pub fn add_counters(
         &mut self,
@@ -28,6 +27,6 @@ impl RunDirectory {
         span: Span,
         counters: impl IntoIterator<Item = CounterRecord>,
     ) {
-        self.pending.counters.extend(key.over(span, counters));
+        self.counters.extend(key.over(span, counters));
     }
 }

@@ -30,22 +30,21 @@ impl Table for Bucket {
 /// The buckets of intervals, CPU by CPU and in the order of the edges: counts of neighbouring buckets resemble each
 /// other, so that their differences are small.
 pub(super) fn buckets(intervals: &[Keyed<Interval, RowKey>]) -> Vec<Keyed<Bucket, RowKey>> {
-    let mut buckets: Vec<Keyed<Bucket, RowKey>> = Vec::new();
-    for (key, Interval { cpu, start_ns, histogram, .. }) in intervals {
-        buckets.extend(histogram.iter().map(|&(lower_ns, count)| {
+    let mut sorted: Vec<&Keyed<Interval, RowKey>> = intervals.iter().collect();
+    sorted.sort_by(|(a_key, a), (b_key, b)| (a_key, a.cpu, a.start_ns).cmp(&(b_key, b.cpu, b.start_ns)));
+    let buckets = sorted.into_iter().flat_map(|(key, Interval { cpu, start_ns, histogram, .. })| {
+        histogram.iter().map(move |&(lower_ns, count)| {
             (Arc::clone(key), Bucket { cpu: *cpu, start_ns: *start_ns, lower_ns, count })
-        }));
-    }
-    let order = |bucket: &Bucket| (bucket.cpu, bucket.start_ns, bucket.lower_ns);
-    buckets.sort_by(|(a_key, a), (b_key, b)| a_key.cmp(b_key).then_with(|| order(a).cmp(&order(b))));
-    buckets
+        })
+    });
+    buckets.collect()
 }
 
 /// What tells intervals apart: key, CPU and begin.
 type Place = (Arc<RowKey>, CpuId, u64);
 
-/// Gives each interval its histogram, and says what does not fit together. An interval without histogram (its segment
-/// was lost) is left out: it would be in no quantile; a histogram without interval was cut off while it was written.
+/// Gives each interval its histogram, and says what was skipped: an interval whose histogram was lost would be in no
+/// quantile; a histogram without interval comes from a flush that was cut off.
 pub(super) fn join(
     intervals: &mut Vec<Keyed<Interval, RowKey>>,
     buckets: Vec<Keyed<Bucket, RowKey>>,
@@ -66,13 +65,13 @@ pub(super) fn join(
     if let Some(max_ns) = lost.iter().map(|(_, interval)| interval.max_ns.unwrap_or(0)).max() {
         let samples: u64 = lost.iter().map(|(_, interval)| interval.samples).sum();
         problems.push(format!(
-            "{} intervals with {samples} samples (the largest {max_ns} ns) have no histogram and are left out",
+            "skipped {} intervals with {samples} samples (the largest {max_ns} ns): their histograms are missing",
             lost.len()
         ));
     }
     if !histograms.is_empty() {
         problems.push(format!(
-            "{} histograms have no interval and are left out: their writing was cut off",
+            "skipped {} histograms without interval: the run was killed while it wrote them",
             histograms.len()
         ));
     }

@@ -1,8 +1,7 @@
 //! `interrupts`: a row for each line and CPU that handled interrupts or softirqs of it.
 
 use super::column::{Column, columns};
-use super::{RowKey, Span, Spanned, Table};
-use crate::directory::RunDirectory;
+use super::{RowKey, Rows, Span, Spanned, Table};
 use std::sync::Arc;
 use whylate_core::record::InterruptRecord;
 
@@ -19,7 +18,7 @@ impl Table for Spanned<InterruptRecord> {
     ];
 }
 
-impl RunDirectory {
+impl Rows {
     /// Keeps the interrupts handled over `span` while a probe ran, for the next flush. Counts of 0 are left out.
     pub fn add_interrupts(
         &mut self,
@@ -28,6 +27,6 @@ impl RunDirectory {
         interrupts: impl IntoIterator<Item = InterruptRecord>,
     ) {
         let handled = interrupts.into_iter().filter(|record| record.count > 0);
-        self.pending.interrupts.extend(key.over(span, handled));
+        self.interrupts.extend(key.over(span, handled));
     }
 }

@@ -1,8 +1,7 @@
 //! `intervals`: a row for each interval of a probe on a CPU, without its histogram.
 
 use super::column::{Column, columns};
-use super::{RowKey, Table};
-use crate::directory::RunDirectory;
+use super::{RowKey, Rows, Table};
 use std::sync::Arc;
 use whylate_core::record::Interval;
 
@@ -26,9 +25,9 @@ impl Table for Interval {
     ];
 }
 
-impl RunDirectory {
+impl Rows {
     /// Keeps intervals of a probe, with their histograms, for the next flush.
     pub fn add_intervals(&mut self, key: &Arc<RowKey>, intervals: impl IntoIterator<Item = Interval>) {
-        self.pending.intervals.extend(key.of_series(intervals, |interval| interval.series.take()));
+        self.intervals.extend(key.of_series(intervals, |interval| interval.series.take()));
     }
 }

@@ -1,8 +1,7 @@
 //! `ipis`: a row for each function, caller and sender of interrupts that other CPUs sent to a measured CPU.
 
 use super::column::{Column, columns};
-use super::{RowKey, Span, Spanned, Table};
-use crate::directory::RunDirectory;
+use super::{RowKey, Rows, Span, Spanned, Table};
 use std::sync::Arc;
 use whylate_core::record::IpiRecord;
 
@@ -22,9 +21,9 @@ impl Table for Spanned<IpiRecord> {
     ];
 }
 
-impl RunDirectory {
+impl Rows {
     /// Keeps the interrupts that other CPUs sent over `span` while a probe ran, for the next flush.
     pub fn add_ipis(&mut self, key: &Arc<RowKey>, span: Span, ipis: impl IntoIterator<Item = IpiRecord>) {
-        self.pending.ipis.extend(key.over(span, ipis));
+        self.ipis.extend(key.over(span, ipis));
     }
 }

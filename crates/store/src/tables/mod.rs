@@ -17,12 +17,13 @@ mod spikes;
 
 pub use keys::{NOISE_FLOOR, RateKey, RowKey, Span, Spanned};
 
-use crate::directory::FlushWriter;
+use crate::directory::{FlushWriter, RunDirectory};
 use crate::error::StoreError;
 use crate::reader::SegmentReader;
 use column::{Column, Shape, columns};
 use histograms::Bucket;
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 use whylate_core::record::{
     CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
@@ -135,6 +136,25 @@ tables! {
     counters: RowKey, Spanned<CounterRecord>;
     /// Intervals with their histograms.
     intervals: RowKey, Interval;
+}
+
+/// Where a repeat leaves what it brings: the run's directory, or the memory of a measurement that is only printed.
+pub trait Sink {
+    /// The rows that are kept for the next flush.
+    fn rows(&mut self) -> &mut Rows;
+
+    /// Makes what was added since the last flush safe: one segment for each table that has rows.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`], [`StoreError::Io`] or [`StoreError::Encode`], naming the segment. The rows are kept, so
+    /// that the flush can be tried again; all earlier segments stay readable.
+    fn flush(&mut self) -> Result<(), StoreError>;
+
+    /// The run's directory, if there is one.
+    fn directory(&self) -> Option<&RunDirectory>;
+
+    /// The file that keeps what the command of a load prints in one attempt.
+    fn load_output_path(&self, key: &RateKey) -> PathBuf;
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! `rates`: a row for each second of a load.
 
 use super::column::{Column, columns};
-use super::{RateKey, Table};
-use crate::directory::RunDirectory;
+use super::{RateKey, Rows, Table};
 use std::sync::Arc;
 use whylate_core::record::RateRecord;
 
@@ -16,9 +15,9 @@ impl Table for RateRecord {
     ];
 }
 
-impl RunDirectory {
+impl Rows {
     /// Keeps rates of a load for the next flush.
     pub fn add_rates(&mut self, key: &Arc<RateKey>, rates: impl IntoIterator<Item = RateRecord>) {
-        self.pending.rates.extend(rates.into_iter().map(|rate| (Arc::clone(key), rate)));
+        self.rates.extend(rates.into_iter().map(|rate| (Arc::clone(key), rate)));
     }
 }

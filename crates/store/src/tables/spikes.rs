@@ -1,8 +1,7 @@
 //! `spikes`: a row for each spike that a probe recorded.
 
 use super::column::{Column, columns};
-use super::{RowKey, Table};
-use crate::directory::RunDirectory;
+use super::{RowKey, Rows, Table};
 use std::sync::Arc;
 use whylate_core::record::SpikeRecord;
 
@@ -17,9 +16,9 @@ impl Table for SpikeRecord {
     ];
 }
 
-impl RunDirectory {
+impl Rows {
     /// Keeps spikes of a probe for the next flush.
     pub fn add_spikes(&mut self, key: &Arc<RowKey>, spikes: impl IntoIterator<Item = SpikeRecord>) {
-        self.pending.spikes.extend(key.of_series(spikes, |spike| spike.series.take()));
+        self.spikes.extend(key.of_series(spikes, |spike| spike.series.take()));
     }
 }

@@ -6,7 +6,9 @@ use whylate_core::WarningCode;
 use whylate_core::record::{CounterRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::{CauseKind, CellResult, RunResult, RunState, Verdict};
 use whylate_core::{CpuId, Nanos};
-use whylate_store::{ExecutionState, NOISE_FLOOR, Reader, RunDirectory, RunInfo, Span, StoreError, assemble};
+use whylate_store::{
+    ExecutionState, NOISE_FLOOR, Reader, RunDirectory, RunInfo, Sink as _, Span, StoreError, assemble,
+};
 
 /// Writes a run and reads its result; the directory is closed before.
 fn result_of(info: &RunInfo, fill: impl FnOnce(&mut RunDirectory)) -> RunResult {
@@ -98,7 +100,7 @@ fn rates_are_weighted_by_time() {
         add(directory, &rows("idle", 1, 1));
         let rate = |at_ns, interval_ns, value| RateRecord { at_ns, interval_ns, value };
         let long = rate(4 * SECOND, 3 * SECOND, 100.0);
-        directory.add_rates(&rate_key("l3", 1, 1, "l3"), [long, rate(5 * SECOND, SECOND, 500.0)]);
+        directory.rows().add_rates(&rate_key("l3", 1, 1, "l3"), [long, rate(5 * SECOND, SECOND, 500.0)]);
     });
     let [rate] = &result.cells[1].rates[..] else { panic!("{:?}", result.cells[1].rates) };
     assert_eq!((rate.load.as_str(), rate.unit.as_str(), rate.mean), ("l3", "bytes_per_s", 200.0));
@@ -111,9 +113,10 @@ fn only_the_newest_attempt_counts() {
     info.executions[0].state = ExecutionState::Running;
     info.executions.push(execution("idle", 1, 2, ExecutionState::Done));
     let result = result_of(&info, |directory| {
-        directory.add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[250; 5])]);
-        directory.add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 8, &[7; 3])]);
+        directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[250; 5])]);
+        directory.rows().add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 8, &[7; 3])]);
         directory
+            .rows()
             .add_rates(&rate_key("idle", 1, 1, "l3"), [RateRecord { at_ns: 1, interval_ns: 1, value: 1.0 }]);
     });
     assert_eq!(samples(&result.cells[0], "timer"), [(0, 3)]);
@@ -127,10 +130,10 @@ fn the_noise_floor_stands_beside_the_cell() {
     let result = result_of(&complete_info(), |directory| {
         let noise = key("idle", 1, 1, NOISE_FLOOR);
         let gaps = |cpu, gaps, values: &[u64]| Interval { gaps: Some(gaps), ..interval(cpu, 1, values) };
-        directory.add_intervals(&noise, [gaps(0, 0, &[20]), gaps(1, 2, &[20, 230])]);
+        directory.rows().add_intervals(&noise, [gaps(0, 0, &[20]), gaps(1, 2, &[20, 230])]);
         let counters = CounterRecord { cpu: CpuId(0), steal_ns: Some(5), ..CounterRecord::default() };
-        directory.add_counters(&noise, Span::default(), [counters]);
-        directory.add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 2, &[7])]);
+        directory.rows().add_counters(&noise, Span::default(), [counters]);
+        directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 2, &[7])]);
     });
     let cell = &result.cells[0];
     let noise = cell.noise_floor.as_ref().unwrap();
@@ -197,8 +200,8 @@ fn spikes_of_two_cpus_at_one_moment_are_one_event() {
         let stall = key("idle", 1, 1, "stall");
         let gap =
             |cpu, at_ns| SpikeRecord { series: None, cpu: CpuId(cpu), at_ns, latency_ns: 90_000, sample: 0 };
-        directory.add_intervals(&stall, [interval(0, 1, &[20, 30]), interval(1, 1, &[20, 30])]);
-        directory.add_spikes(&stall, [gap(0, SECOND), gap(1, SECOND + 10_000), gap(1, 2 * SECOND)]);
+        directory.rows().add_intervals(&stall, [interval(0, 1, &[20, 30]), interval(1, 1, &[20, 30])]);
+        directory.rows().add_spikes(&stall, [gap(0, SECOND), gap(1, SECOND + 10_000), gap(1, 2 * SECOND)]);
     });
     let events: Vec<Option<u64>> = result.cells[0].spikes.iter().map(|spike| spike.event).collect();
     assert_eq!(events, [Some(1), Some(1), None]);
@@ -220,11 +223,11 @@ fn throttling_is_labelled_from_the_stored_counters() {
             latency_ns: 50_000_000,
             sample: second,
         };
-        directory.add_intervals(&stall, (1..6).map(|second| interval(0, second, &[20, 30])));
-        directory.add_spikes(&stall, (1..6).map(gap));
+        directory.rows().add_intervals(&stall, (1..6).map(|second| interval(0, second, &[20, 30])));
+        directory.rows().add_spikes(&stall, (1..6).map(gap));
         let counters =
             CounterRecord { cpu: CpuId(0), involuntary_switches: Some(5), ..CounterRecord::default() };
-        directory.add_counters(&stall, Span { start_ns: SECOND, end_ns: 6 * SECOND }, [counters]);
+        directory.rows().add_counters(&stall, Span { start_ns: SECOND, end_ns: 6 * SECOND }, [counters]);
     };
     let kinds = |result: &RunResult| -> Vec<CauseKind> {
         result.cells[0].spikes.iter().map(|spike| spike.cause.kind).collect()
@@ -241,12 +244,12 @@ fn rows_that_cannot_be_right_are_left_out_with_a_warning() {
     let result = result_of(&complete_info(), |directory| {
         add(directory, &rows("idle", 1, 1));
         let foreign = Interval { histogram: vec![(257, 1)], ..interval(0, 2, &[7]) };
-        directory.add_intervals(&key("idle", 1, 1, "timer"), [foreign]);
-        directory.add_intervals(&key("unheard-of", 1, 1, "timer"), [interval(0, 3, &[7])]);
+        directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [foreign]);
+        directory.rows().add_intervals(&key("unheard-of", 1, 1, "timer"), [interval(0, 3, &[7])]);
     });
     assert_eq!(samples(&result.cells[0], "timer"), [(0, 4), (1, 2)]);
     let [warning] = &result.warnings[..] else { panic!("{:?}", result.warnings) };
-    assert!(warning.text.starts_with("segment 1: 2 rows are left out"), "{}", warning.text);
+    assert!(warning.text.starts_with("segment 1: skipped 2 rows"), "{}", warning.text);
     assert!(warning.text.contains("257 ns is not the lower edge"), "{}", warning.text);
 }
 
@@ -257,8 +260,8 @@ fn a_run_without_samples_is_an_error_of_its_own() {
     let mut directory = RunDirectory::create(&path, &info()).unwrap();
     let no_samples = || assemble(&Reader::open(&path).unwrap()).unwrap_err();
     assert!(matches!(no_samples(), StoreError::NoSamples { .. }));
-    directory.add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[])]);
-    directory.add_intervals(&key("idle", 1, 1, NOISE_FLOOR), [interval(0, 1, &[9])]);
+    directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[])]);
+    directory.rows().add_intervals(&key("idle", 1, 1, NOISE_FLOOR), [interval(0, 1, &[9])]);
     directory.flush().unwrap();
     assert!(no_samples().to_string().ends_with("run: no samples"));
 }

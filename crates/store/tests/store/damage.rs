@@ -4,7 +4,7 @@ use crate::made::{info, read, rows, three_segments};
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
-use whylate_store::{Reader, Rows, RunDirectory, assemble};
+use whylate_store::{Reader, Rows, RunDirectory, Sink as _, assemble};
 
 const TABLES: [&str; 8] =
     ["histograms", "intervals", "spikes", "causes", "ipis", "rates", "interrupts", "counters"];
@@ -35,7 +35,7 @@ fn assert_only_that_is_lost(path: &Path, written: &[Rows], table: &str, what: &s
     let (rows, warnings) = read(path);
     let expected = [written[0].clone(), without(written[1].clone(), table), written[2].clone()];
     assert_eq!(rows, expected, "{table}: {what}");
-    let named = format!("{table}/000002.parquet: left out");
+    let named = format!("{table}/000002.parquet: skipped");
     assert_eq!(
         warnings.iter().filter(|text| text.contains(&named)).count(),
         1,
@@ -70,7 +70,7 @@ fn every_changed_byte_is_noticed() {
     let path = folder.path().join("run");
     let mut directory = RunDirectory::create(&path, &info()).unwrap();
     for (key, spike) in rows("idle", 1, 1).spikes {
-        directory.add_spikes(&key, [spike]);
+        directory.rows().add_spikes(&key, [spike]);
     }
     directory.flush().unwrap();
     let file = path.join("spikes/000001.parquet");
@@ -95,7 +95,7 @@ fn a_missing_file_costs_only_itself() {
     let (rows, warnings) = read(&path);
     assert_eq!(rows[1], without(written[1].clone(), "histograms"));
     let expected =
-        "segment 2: 3 intervals with 8 samples (the largest 200 ns) have no histogram and are left out";
+        "segment 2: skipped 3 intervals with 8 samples (the largest 200 ns): their histograms are missing";
     assert_eq!(warnings, [expected]);
 }
 
@@ -120,8 +120,8 @@ fn files_of_other_makers_are_refused_with_a_reason() {
     fs::copy(path.join("spikes/000001.parquet"), path.join("counters/000002.parquet")).unwrap();
     let (_, warnings) = read(&path);
     assert_eq!(warnings.len(), 2, "{warnings:?}");
-    assert!(warnings[0].contains("rates/000002.parquet: left out: its end is missing"), "{warnings:?}");
-    assert!(warnings[1].contains("counters/000002.parquet: left out: the column `start_ns` is missing"));
+    assert!(warnings[0].contains("rates/000002.parquet: skipped: its end is missing"), "{warnings:?}");
+    assert!(warnings[1].contains("counters/000002.parquet: skipped: the column `start_ns` is missing"));
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use whylate_core::plan::{Source, builtin};
 use whylate_core::result::RunState;
 use whylate_core::{Facts, Plan};
-use whylate_store::{Reader, RunDirectory, RunInfo, Span, StoreError};
+use whylate_store::{Reader, RunDirectory, RunInfo, Sink as _, Span, StoreError};
 
 #[test]
 fn what_is_written_is_read_again() {
@@ -120,7 +120,7 @@ fn paths_that_are_no_runs_are_named() {
     for path in [folder.path(), &file, &folder.path().join("missing")] {
         for error in [Reader::open(path).unwrap_err(), RunDirectory::reopen(path).unwrap_err()] {
             assert!(matches!(error, StoreError::NotARun { .. }), "{error}");
-            assert!(error.to_string().contains("is no run directory"), "{error}");
+            assert!(error.to_string().contains("not a run directory"), "{error}");
         }
     }
 }
@@ -159,7 +159,7 @@ fn a_full_disk_stops_the_flush_and_loses_nothing_that_was_stored() {
     let (rows, warnings) = read(&path);
     assert_eq!(rows[..3], stored[..]);
     assert_eq!(rows[3].intervals, []);
-    assert!(warnings.iter().all(|text| text.contains("their writing was cut off")), "{warnings:?}");
+    assert!(warnings.iter().all(|text| text.contains("while it wrote them")), "{warnings:?}");
     // There is space again: the same flush now succeeds, with all its rows.
     directory.flush().unwrap();
     stored.push(more);
@@ -173,7 +173,7 @@ fn interrupts_that_did_not_happen_take_no_row_and_an_empty_flush_no_file() {
     let mut directory = RunDirectory::create(&path, &info()).unwrap();
     let mut record = rows("idle", 1, 1).interrupts[0].1.record.clone();
     record.count = 0;
-    directory.add_interrupts(&key("idle", 1, 1, "timer"), Span::default(), [record]);
+    directory.rows().add_interrupts(&key("idle", 1, 1, "timer"), Span::default(), [record]);
     directory.flush().unwrap();
     assert_eq!(fs::read_dir(path.join("interrupts")).unwrap().count(), 0);
 }

@@ -10,7 +10,7 @@ use whylate_core::record::{
 use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuId, Facts, Plan};
 use whylate_store::{
-    Execution, ExecutionState, RateKey, Reader, RowKey, Rows, RunDirectory, RunInfo, Span, Spanned,
+    Execution, ExecutionState, RateKey, Reader, RowKey, Rows, RunDirectory, RunInfo, Sink as _, Span, Spanned,
 };
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -183,25 +183,25 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
 /// Adds rows as a runner does.
 pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     for (key, interval) in &rows.intervals {
-        directory.add_intervals(key, [interval.clone()]);
+        directory.rows().add_intervals(key, [interval.clone()]);
     }
     for (key, spike) in &rows.spikes {
-        directory.add_spikes(key, [spike.clone()]);
+        directory.rows().add_spikes(key, [spike.clone()]);
     }
     for (key, spike) in &rows.causes {
-        directory.add_causes(key, [spike.clone()]);
+        directory.rows().add_causes(key, [spike.clone()]);
     }
     for (key, row) in &rows.ipis {
-        directory.add_ipis(key, row.span, [row.record.clone()]);
+        directory.rows().add_ipis(key, row.span, [row.record.clone()]);
     }
     for (key, rate) in &rows.rates {
-        directory.add_rates(key, [rate.clone()]);
+        directory.rows().add_rates(key, [rate.clone()]);
     }
     for (key, row) in &rows.interrupts {
-        directory.add_interrupts(key, row.span, [row.record.clone()]);
+        directory.rows().add_interrupts(key, row.span, [row.record.clone()]);
     }
     for (key, row) in &rows.counters {
-        directory.add_counters(key, row.span, [row.record.clone()]);
+        directory.rows().add_counters(key, row.span, [row.record.clone()]);
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use whylate_core::CpuId;
 use whylate_core::record::{InterruptRecord, Interval};
-use whylate_store::{RunDirectory, Span};
+use whylate_store::{RunDirectory, Sink as _, Span};
 
 const CPUS: u32 = 64;
 const MINUTES: u64 = 4;
@@ -62,14 +62,14 @@ fn a_day_of_256_cpus_fits_200_megabytes() {
     for now in 0..MINUTES {
         let span = Span { start_ns: now * 60 * SECOND, end_ns: (now + 1) * 60 * SECOND };
         for cpu in 0..CPUS {
-            directory.add_intervals(&timer, [minute(cpu, now, &mut random)]);
+            directory.rows().add_intervals(&timer, [minute(cpu, now, &mut random)]);
             let lines = (0..10).map(|line: u32| InterruptRecord {
                 cpu: CpuId(cpu),
                 line: line.to_string(),
                 description: format!("PCI-MSI device {line}"),
                 count: 1 + (random >> 50) % 1_000,
             });
-            directory.add_interrupts(&timer, span, lines);
+            directory.rows().add_interrupts(&timer, span, lines);
         }
         directory.flush().unwrap();
     }

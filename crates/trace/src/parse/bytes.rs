@@ -1,9 +1,10 @@
 //! Numbers in byte slices: both byte orders, any width, never out of bounds.
 
 /// How the machine that wrote a file orders the bytes of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ByteOrder {
     /// Least significant byte first.
+    #[default]
     Little,
     /// Most significant byte first.
     Big,
@@ -70,7 +71,7 @@ pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.iter().position(|byte| *byte == 0).map_or(bytes, |end| &bytes[..end])
 }
 
-/// Bytes as text; what is no UTF-8 is replaced.
+/// Bytes as text; invalid UTF-8 is replaced.
 pub(crate) fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

@@ -28,9 +28,6 @@ pub struct Input {
 
 impl Input {
     /// An open file; `path` is for messages.
-    ///
-    /// # Errors
-    /// [`ParseError::Read`] when its length cannot be told.
     pub fn file(file: File, path: &Path) -> Result<Self, ParseError> {
         let length =
             file.metadata().map_err(|source| ParseError::Read { path: path.to_owned(), source })?.len();
@@ -38,9 +35,6 @@ impl Input {
     }
 
     /// The file at `path`.
-    ///
-    /// # Errors
-    /// [`ParseError::Read`] when it cannot be opened.
     pub fn open(path: &Path) -> Result<Self, ParseError> {
         let file = File::open(path).map_err(|source| ParseError::Read { path: path.to_owned(), source })?;
         Self::file(file, path)
@@ -73,9 +67,6 @@ impl Input {
     }
 
     /// Fills `buffer` from `offset` on.
-    ///
-    /// # Errors
-    /// [`ParseError::Damaged`] when the file ends before, [`ParseError::Read`] when it cannot be read.
     pub fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ParseError> {
         if offset.checked_add(buffer.len() as u64).is_none_or(|end| end > self.length) {
             return Err(self.ends(offset, buffer.len() as u64));
@@ -96,9 +87,6 @@ impl Input {
     }
 
     /// `length` bytes from `offset` on.
-    ///
-    /// # Errors
-    /// As [`Input::fill`].
     pub fn bytes(&self, offset: u64, length: u64) -> Result<Vec<u8>, ParseError> {
         if offset.checked_add(length).is_none_or(|end| end > self.length) {
             return Err(self.ends(offset, length));
@@ -176,9 +164,6 @@ impl<'a> Scan<'a> {
     }
 
     /// `length` bytes.
-    ///
-    /// # Errors
-    /// As [`Input::fill`].
     pub fn bytes(&mut self, length: u64) -> Result<Vec<u8>, ParseError> {
         let bytes = self.input.bytes(self.position, length)?;
         self.position += length;
@@ -186,9 +171,6 @@ impl<'a> Scan<'a> {
     }
 
     /// Passes over `length` bytes.
-    ///
-    /// # Errors
-    /// [`ParseError::Damaged`] when the file ends before.
     pub fn skip(&mut self, length: u64) -> Result<(), ParseError> {
         if self.position.checked_add(length).is_none_or(|end| end > self.input.length) {
             return Err(self.input.ends(self.position, length));
@@ -197,18 +179,12 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// `length` bytes as text; what is no UTF-8 is replaced.
-    ///
-    /// # Errors
-    /// As [`Input::fill`].
+    /// `length` bytes as text; invalid UTF-8 is replaced.
     pub fn text(&mut self, length: u64) -> Result<String, ParseError> {
         self.bytes(length).map(text)
     }
 
     /// A text that ends with NUL.
-    ///
-    /// # Errors
-    /// As [`Input::fill`], and [`ParseError::Damaged`] when there is no NUL within 64 KiB.
     pub fn terminated(&mut self) -> Result<String, ParseError> {
         let begin = self.position;
         let mut found = Vec::new();

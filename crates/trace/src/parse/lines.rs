@@ -26,7 +26,7 @@ pub(super) struct Lines {
     /// What is unread in the buffer.
     start: usize,
     end: usize,
-    /// Offset in the file of the begin of the buffer.
+    /// Offset in the file of the start of the buffer.
     base: u64,
     at_end: bool,
 }

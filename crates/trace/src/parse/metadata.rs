@@ -13,7 +13,7 @@ use super::tracepoint::{Decoder, Kernel, Release};
 /// First bytes of a description of the traced machine, and of every trace.dat.
 pub(super) const MAGIC: [u8; 10] = *b"\x17\x08Dtracing";
 
-/// What stands at the begin of such a description.
+/// What stands at the start of such a description.
 pub(super) struct Head {
     pub(super) version: String,
     /// Bytes of a `long` of the traced machine: 4 or 8.
@@ -30,20 +30,18 @@ impl Head {
             0 => ByteOrder::Little,
             1 => ByteOrder::Big,
             other => {
-                return Err(scan.input().damaged(scan.position - 1, format!("{other} is no byte order")));
+                return Err(scan.input().damaged(scan.position - 1, format!("{other} is not a byte order")));
             }
         };
         let long_bytes = usize::from(scan.u8()?);
         if !matches!(long_bytes, 4 | 8) {
             return Err(scan
                 .input()
-                .damaged(scan.position - 1, format!("{long_bytes} is no size of a long")));
+                .damaged(scan.position - 1, format!("{long_bytes} is not the size of a long")));
         }
         let page_bytes = scan.u32()?;
         if !page_bytes.is_power_of_two() || page_bytes > super::ring_buffer::PAGE_BYTES_MAX as u32 {
-            return Err(scan
-                .input()
-                .damaged(scan.position - 4, format!("{page_bytes} is no size of a page")));
+            return Err(scan.input().damaged(scan.position - 4, format!("{page_bytes} is not a page size")));
         }
         Ok(Self { version, long_bytes, page_bytes })
     }
@@ -106,8 +104,8 @@ impl Metadata {
         let count = scan.u32()?;
         for _ in 0..plausible(scan, count, 8)? {
             let length = scan.u64()?;
-            // One exotic event that cannot be understood does not make the others unreadable: its records are told
-            // to have no format.
+            // An event whose format cannot be read does not make the others unreadable: its records become events
+            // without a format.
             self.formats.extend(EventFormat::parse(system, scan.text(length)?));
         }
         Ok(())
@@ -130,7 +128,7 @@ impl Metadata {
         self.formats.iter().map(EventFormat::full_name).collect()
     }
 
-    /// What decodes records of a kernel of that `release`, and the texts to begin with.
+    /// The decoder for records of a kernel of that `release`, and the texts to start with.
     pub(super) fn decoder(
         self,
         order: ByteOrder,

@@ -1,4 +1,4 @@
-//! Opens a trace of any format, which its content tells.
+//! Opens a trace of any format, recognised by its content.
 
 use super::input::Input;
 use super::ring_buffer::directory;
@@ -15,7 +15,7 @@ const SNIFFED_BYTES: u64 = 4096;
 /// gzip, Zstandard and xz are unpacked.
 ///
 /// # Errors
-/// [`ParseError::Read`] when it cannot be read, [`ParseError::Foreign`] when it is no trace, [`ParseError::Damaged`] when
+/// [`ParseError::Read`] when it cannot be read, [`ParseError::Foreign`] when it is not a trace, [`ParseError::Damaged`] when
 /// it is one and its head is damaged.
 pub fn open(path: &Path) -> Result<Box<dyn Reader>, ParseError> {
     if directory::is(path) {
@@ -41,7 +41,7 @@ pub fn from_source(source: Source) -> Result<Box<dyn Reader>, ParseError> {
     }
     let binary = || Input::file(source.unpacked()?, source.path());
     if head.starts_with(&metadata::MAGIC) {
-        return Ok(Box::new(trace_dat::open(binary()?)?));
+        return Ok(Box::new(trace_dat::open(&binary()?)?));
     }
     if head.starts_with(&perf_data::MAGIC) || head.starts_with(&perf_data::MAGIC_SWAPPED) {
         return Ok(Box::new(perf_data::open(binary()?)?));

@@ -32,15 +32,14 @@ fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
-        match (letter, letter == '\\') {
-            (_, true) => match letters.next() {
-                Some('n') => plain.push('\n'),
-                Some('t') => plain.push('\t'),
-                Some(other) => plain.push(other),
-                None => plain.push('\\'),
+        plain.push(match letter {
+            '\\' => match letters.next() {
+                Some('n') => '\n',
+                Some('t') => '\t',
+                other => other.unwrap_or('\\'),
             },
-            (letter, false) => plain.push(letter),
-        }
+            _ => letter,
+        });
     }
     plain
 }
@@ -145,18 +144,20 @@ fn value<'a>(
     long_bytes: usize,
 ) -> (Option<String>, &'a str) {
     let digits = match letter {
-        'd' | 'i' => arguments.number(how.bytes).map(|value| sign_extended(value, how.bytes).to_string()),
-        'u' => arguments.number(how.bytes).map(|value| value.to_string()),
-        'x' if how.prefixed => arguments.number(how.bytes).map(|value| format!("{value:#x}")),
-        'x' => arguments.number(how.bytes).map(|value| format!("{value:x}")),
-        'X' => arguments.number(how.bytes).map(|value| format!("{value:X}")),
-        'o' => arguments.number(how.bytes).map(|value| format!("{value:o}")),
+        'd' | 'i' | 'u' | 'x' | 'X' | 'o' => arguments.number(how.bytes).map(|value| match letter {
+            'd' | 'i' => sign_extended(value, how.bytes).to_string(),
+            'x' if how.prefixed => format!("{value:#x}"),
+            'x' => format!("{value:x}"),
+            'X' => format!("{value:X}"),
+            'o' => format!("{value:o}"),
+            _ => value.to_string(),
+        }),
         'c' => arguments.number(1).map(|value| char::from(value as u8).to_string()),
         's' => arguments.text().map(|text| match how.precision {
             Some(most) => text.chars().take(most).collect(),
             None => text,
         }),
-        // What follows `%p` and is no pointer to a function was made into a text by the kernel.
+        // The kernel formatted all `%p` conversions other than pointers to functions itself.
         'p' => {
             let kind = after.chars().next().unwrap_or(' ');
             let skipped: usize = after.chars().take_while(char::is_ascii_alphanumeric).count();
@@ -174,14 +175,12 @@ fn value<'a>(
 }
 
 fn padded(text: &str, how: &Conversion) -> String {
-    let missing = how.width.saturating_sub(text.chars().count());
-    match (how.left, how.zeros) {
-        (true, _) => format!("{text}{}", " ".repeat(missing)),
-        (false, true) => match text.strip_prefix('-') {
-            Some(digits) => format!("-{}{digits}", "0".repeat(missing)),
-            None => format!("{}{text}", "0".repeat(missing)),
-        },
-        (false, false) => format!("{}{text}", " ".repeat(missing)),
+    let width = how.width;
+    match (how.left, how.zeros, text.strip_prefix('-')) {
+        (true, ..) => format!("{text:<width$}"),
+        (false, true, Some(digits)) => format!("-{digits:0>0$}", width.saturating_sub(1)),
+        (false, true, None) => format!("{text:0>width$}"),
+        (false, false, _) => format!("{text:>width$}"),
     }
 }
 

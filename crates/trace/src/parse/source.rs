@@ -2,7 +2,7 @@
 //!
 //! In: a path, or bytes. Out: a stream from any offset of what the compression hid, which is recognised by its magic
 //! number (gzip, zstd, xz) whatever the file is called. What is not compressed is reached at an offset directly;
-//! compressed data is unpacked from its begin again. Memory stays bounded by the windows of the formats.
+//! compressed data is unpacked from its start again. Memory stays bounded by the windows of the formats.
 
 use super::ParseError;
 use std::fs::File;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Largest memory that unpacking xz may take: a hostile file must not take all (for zstd, the crate's limit of 128 MiB
-/// holds; gzip needs next to none).
+/// holds; gzip needs little).
 const XZ_BYTES_MAX: u64 = 256 << 20;
-/// Bytes that tell a format.
+/// Bytes that identify a format.
 const MAGIC_BYTES: usize = 6;
 
 /// How the bytes are stored.

@@ -7,7 +7,7 @@ use super::unpack::{Algorithm, Unpacker};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A function may be this long; an address further behind a symbol belongs to none that is known.
+/// Longest function: an address further behind a symbol is in an unknown function.
 const DISTANCE_MAX: u64 = 1 << 20;
 
 /// Where a file has its symbols, or something else that may be packed.
@@ -88,7 +88,7 @@ impl Symbols {
         self.0.table.get()?.damage.as_deref()
     }
 
-    /// The function that has `address`, and the distance from its begin; of several with the same begin, the first in
+    /// The function that has `address`, and the distance from its start; of several with the same begin, the first in
     /// the file.
     pub fn of(&self, address: u64) -> Option<(&str, u64)> {
         self.table().of(address)
@@ -171,7 +171,7 @@ impl Functions {
         Self { begins, names, recent }
     }
 
-    /// Where the name of the function is in the file that has `address`, and the distance from its begin.
+    /// Where the name of the function is in the file that has `address`, and the distance from its start.
     fn find(&self, address: u64) -> Option<(usize, u64)> {
         let recent = &self.recent[(address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % RECENT];
         let mut place = recent.load(Ordering::Relaxed) as usize;
@@ -196,7 +196,7 @@ fn address_of(file: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// Bytes of the word at the begin.
+/// Bytes of the word at the start.
 fn word_bytes(bytes: &[u8]) -> usize {
     bytes.iter().position(u8::is_ascii_whitespace).unwrap_or(bytes.len())
 }

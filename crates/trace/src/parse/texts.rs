@@ -38,8 +38,9 @@ pub struct Texts {
     pub names: Names,
     /// `printk_formats`.
     pub printk: PrintkFormats,
-    /// Hash of a text and its name, by the low bits of the hash.
-    cache: Vec<Option<(u64, Name)>>,
+    /// Upper half of the hash of a text, and its name plus one, by the low bits of the hash. Memory of zeros costs nothing
+    /// until it is used.
+    cache: Vec<u64>,
     text_bytes: usize,
     /// How many names `text_bytes` is the sum of.
     counted: usize,
@@ -71,15 +72,16 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl Texts {
-    /// The name of a text; what is no UTF-8 in it is replaced.
+    /// The name of a text; invalid UTF-8 is replaced.
     pub(crate) fn intern(&mut self, bytes: &[u8]) -> Name {
         let hash = hash(bytes);
         let slot = hash as usize % TEXT_SLOTS;
-        if let Some(Some((found, name))) = self.cache.get(slot)
-            && *found == hash
-            && self.names.text(*name).as_bytes() == bytes
+        if let Some(found) = self.cache.get(slot)
+            && found >> 32 == hash >> 32
+            && let Some(number) = (*found as u32).checked_sub(1)
+            && self.names.text(Name(number)).as_bytes() == bytes
         {
-            return *name;
+            return Name(number);
         }
         let text = String::from_utf8_lossy(bytes);
         if self.text_bytes + text.len() > TEXT_BYTES_MAX {
@@ -91,8 +93,10 @@ impl Texts {
             self.counted = self.names.len();
             self.text_bytes += text.len();
         }
-        self.cache.resize(TEXT_SLOTS, None);
-        self.cache[slot] = Some((hash, name));
+        if self.cache.is_empty() {
+            self.cache = vec![0; TEXT_SLOTS];
+        }
+        self.cache[slot] = hash >> 32 << 32 | u64::from(name.0.wrapping_add(1));
         name
     }
 
@@ -149,7 +153,7 @@ impl Texts {
         self.addressed.get(usize::try_from(position).ok()?).map(|name| self.names.text(*name))
     }
 
-    /// Learns from an event what a thread is called from now on; what the file says of it otherwise goes before.
+    /// Learns from an event what a thread is called from now on; commands that the file has saved take precedence.
     #[inline]
     pub(crate) fn learn(&mut self, pid: u32, command: Name) {
         match self.by_pid.get_mut(pid as usize) {
@@ -186,7 +190,7 @@ impl Texts {
         self.note(pid, Known { command, saved: true });
     }
 
-    /// The command of a thread, when the trace told.
+    /// The command of a thread, when known.
     #[inline]
     pub(crate) fn of_pid(&self, pid: u32) -> Option<Name> {
         self.by_pid.get(pid as usize).copied().flatten().map(|known| known.command)
@@ -203,7 +207,7 @@ impl Texts {
         }
     }
 
-    /// A stack, innermost frame first; one too many has no frames.
+    /// A stack, innermost frame first; without frames when there are too many stacks.
     pub(crate) fn stack(&mut self, frames: &[Symbol]) -> Frames {
         if let Some(known) = self.stack_index.get(frames) {
             return *known;

@@ -7,9 +7,10 @@ use std::io::Read;
 use structured_zstd::decoding::{ContentChecksum, FrameDecoder};
 
 /// How a trace.dat is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     /// Not at all.
+    #[default]
     None,
     /// zlib.
     Zlib,
@@ -55,9 +56,6 @@ impl Unpacker {
     }
 
     /// Unpacks `packed` into `output`, which then has exactly `length` bytes.
-    ///
-    /// # Errors
-    /// What is wrong: an implausible length, damaged data, or another length than told.
     pub fn unpack(&mut self, packed: &[u8], length: usize, output: &mut Vec<u8>) -> Result<(), String> {
         if length > BYTES_BELIEVED && length > packed.len().saturating_mul(RATIO_MAX) {
             return Err(format!("{} packed bytes cannot hold {length} bytes", packed.len()));

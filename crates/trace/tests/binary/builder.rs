@@ -37,7 +37,7 @@ impl Machine {
         if self.long_bytes == 8 { self.u64(value).to_vec() } else { self.u32(value as u32).to_vec() }
     }
 
-    /// The begin of a record.
+    /// The start of a record.
     fn common(self, id: u16, pid: u32) -> Vec<u8> {
         let mut record = self.u16(id).to_vec();
         record.extend_from_slice(&[0x05, 0x21]);

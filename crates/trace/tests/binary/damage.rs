@@ -113,7 +113,7 @@ fn a_real_file_cut_off_is_refused() {
     let bytes = std::fs::read(fixture("events-rt-6.1.dat")).unwrap();
     for length in [20, 1000, 300_000, 946_482, 1_082_574, 1_082_600] {
         let input = Input::memory(std::path::Path::new("cut.dat"), bytes[..length].to_vec());
-        let error = open_trace_dat(input).expect_err("a cut file was opened").to_string();
+        let error = open_trace_dat(&input).expect_err("a cut file was opened").to_string();
         assert!(error.starts_with("cut.dat: at byte "), "{length}: {error}");
     }
 }

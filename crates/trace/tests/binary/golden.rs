@@ -27,7 +27,7 @@ pub(crate) fn unpacked(name: &str) -> Vec<u8> {
 
 /// A reader of a trace.dat among the fixtures.
 pub(crate) fn open(name: &str) -> BufferReader {
-    open_trace_dat(Input::open(&fixture(name)).unwrap()).unwrap()
+    open_trace_dat(&Input::open(&fixture(name)).unwrap()).unwrap()
 }
 
 /// All events.

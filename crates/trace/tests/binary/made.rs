@@ -14,7 +14,7 @@ pub(crate) const LITTLE: Machine = Machine { order: ByteOrder::Little, long_byte
 const BIG: Machine = Machine { order: ByteOrder::Big, long_bytes: 4, page_bytes: 8192 };
 
 pub(crate) fn read(bytes: Vec<u8>) -> Result<BufferReader, ParseError> {
-    open_trace_dat(Input::memory(Path::new("made.dat"), bytes))
+    open_trace_dat(&Input::memory(Path::new("made.dat"), bytes))
 }
 
 /// A few events of each kind on one CPU.

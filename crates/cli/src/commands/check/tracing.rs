@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_tried_has_a_meaning_and_nothing_else() {
-        let mut names = whylate_bpf::facility_names();
+        let mut names = whylate_bpf::internal::facility_names();
         names.extend([TRACEFS, FROM_TRACEFS].map(str::to_owned));
         for name in &names {
             let is_known = MEANINGS.iter().any(|meaning| meaning.name == name);
@@ -219,7 +219,7 @@ mod tests {
     fn what_is_tried_has_the_names_that_were_promised() {
         let found: Vec<String> =
             whylate_bpf::facilities(&HostRoot::real()).into_iter().map(|one| one.name).collect();
-        let names = whylate_bpf::facility_names();
+        let names = whylate_bpf::internal::facility_names();
         // Where programs are refused, that is all there is.
         assert!(found == names || found == names[..1], "{found:?}");
     }

@@ -6,7 +6,7 @@
 //!
 //! To add an event: one row in `table.rs` (and, for a new kind, a variant of [`EventKind`]). When a field is written in a
 //! way that no method of [`Fields`] reads yet, one method there and in the two implementations,
-//! `text/fields.rs` and `tracepoint/fields.rs`; when the text of an event is no list of fields at all, `text Some(function)`
+//! `text/fields.rs` and `tracepoint/fields.rs`; when the text of an event is not a list of fields, `text Some(function)`
 //! behind the row.
 
 mod table;
@@ -64,7 +64,7 @@ pub(super) trait Fields<'a> {
     fn symbol(&mut self, key: &str) -> Option<Symbol> {
         self.number(key).map(Symbol::Address)
     }
-    /// A function that records have as a distance from the begin of the kernel's code, `KEY_offs`.
+    /// A function that records have as a distance from the start of the kernel's code, `KEY_offs`.
     fn caller(&mut self, key: &str) -> Option<Symbol>;
     /// A name that is the last of the fields and can have spaces.
     fn name(&mut self, key: &str) -> Option<Name>;

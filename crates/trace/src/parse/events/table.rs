@@ -7,7 +7,7 @@ use crate::parse::tracepoint::Binary;
 use whylate_core::CpuId;
 
 /// `"system" { "name" => event; … }`. `[!]` behind a name: it is of the selection for wake-ups. Without an event, the
-/// name is listed because text does not tell the system. `text …` is how the text is decoded when not by its fields;
+/// name is listed because text does not say the system. `text …` is how the text is decoded when not by its fields;
 /// with `None`, text has no such event.
 macro_rules! events {
     ($fields:ident: $($system:literal {
@@ -267,7 +267,7 @@ fn wakeup<'a>(fields: &mut impl Fields<'a>) -> Option<EventKind> {
     Some(EventKind::Wakeup { task: fields.task("comm", "pid", "prio")?, target_cpu })
 }
 
-/// A function; a null pointer is none.
+/// A function, unless the pointer is null.
 #[inline]
 fn function<'a>(fields: &mut impl Fields<'a>, key: &str) -> Option<Symbol> {
     fields.symbol(key).filter(|symbol| *symbol != Symbol::Address(0))

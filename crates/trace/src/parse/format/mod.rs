@@ -13,7 +13,7 @@ pub use slot::{Place, Record, Slot};
 /// Description of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFormat {
-    /// Its system: `sched`; empty where the source does not tell.
+    /// Its system: `sched`; empty where the source does not say.
     pub system: String,
     /// Its name: `sched_switch`.
     pub name: String,
@@ -31,7 +31,7 @@ pub struct Field {
     pub slot: Slot,
 }
 
-/// The slot of the field of that name; one of nothing when there is none.
+/// The slot of the field of that name; an unreadable one when there is none.
 pub(crate) fn slot(fields: &[Field], name: &str) -> Slot {
     fields.iter().find(|field| field.name == name).map_or_else(Slot::default, |field| field.slot)
 }
@@ -42,7 +42,7 @@ pub enum FormatError {
     /// It has no `name:` line.
     #[error("the event format has no `name:`")]
     NoName,
-    /// It has no `ID:` line, or what is there is no 16-bit number.
+    /// It has no `ID:` line with a 16-bit number.
     #[error("the format of event `{event}` has no valid `ID:`")]
     NoId {
         /// The event.
@@ -136,7 +136,7 @@ fn field(line: &str) -> Option<Field> {
     let name = before.rsplit(|letter: char| !(letter.is_alphanumeric() || letter == '_')).next()?;
     let type_name =
         before.strip_suffix(name).filter(|type_name| !type_name.is_empty() && !name.is_empty())?;
-    // Kernels before 2.6.33 do not tell the sign.
+    // Kernels before 2.6.33 do not say the sign.
     let signed = signed.unwrap_or_else(|| !type_name.contains("unsigned") && type_name.contains("int"));
     Some(Field { name: name.to_owned(), slot: Slot { offset, size, signed, place } })
 }

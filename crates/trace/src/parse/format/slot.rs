@@ -14,14 +14,14 @@ pub struct Record<'a> {
 /// What is at the offset of a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// Nothing that can be read: there is no such field, or it is a structure.
+    /// Not readable: there is no such field, or it is a structure.
     #[default]
     Nothing,
     /// A number.
     Number,
     /// An array, of as many bytes as the field has; to the end of the record when that is 0.
     Array,
-    /// Where the array is: its offset from the begin of the record in the lower 16 bits, its length in the upper ones
+    /// Where the array is: its offset from the start of the record in the lower 16 bits, its length in the upper ones
     /// (`__data_loc`).
     DataLocation,
     /// The same, but its offset from the end of the field (`__rel_loc`).
@@ -31,7 +31,7 @@ pub enum Place {
 /// Where the value of a field is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// Bytes from the begin of the record.
+    /// Bytes from the start of the record.
     pub offset: u32,
     /// Size of the field in bytes.
     pub size: u32,

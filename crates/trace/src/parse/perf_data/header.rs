@@ -108,17 +108,13 @@ impl Header {
             let entry = input.bytes(at, bytes)?;
             let missing = || input.damaged(at, "the description of an event is too short");
             let attribute = Attribute::read(&entry, self.order).ok_or_else(missing)?;
-            let ids_at = entry.len() - 16;
-            let ids = Section {
-                offset: self.order.u64(&entry, ids_at).ok_or_else(missing)?,
-                bytes: self.order.u64(&entry, ids_at + 8).ok_or_else(missing)?,
-            };
+            let mut scan = input.scan(at.saturating_add(bytes - 16), self.order);
+            let ids = Section { offset: scan.u64()?, bytes: scan.u64()? };
             if ids.bytes / 8 > IDS_MAX {
                 return Err(input.damaged(at, format!("an event cannot have {} ids", ids.bytes / 8)));
             }
-            let list = input.bytes(ids.offset, ids.bytes)?;
-            for position in (0..list.len() / 8).map(|number| number * 8) {
-                self.by_id.insert(self.order.u64(&list, position).unwrap_or(0), self.attributes.len());
+            for id in input.bytes(ids.offset, ids.bytes)?.chunks_exact(8) {
+                self.by_id.insert(self.order.u64(id, 0).unwrap_or(0), self.attributes.len());
             }
             self.attributes.push(attribute);
         }

@@ -4,7 +4,7 @@
 //! process). So the kernel's list of functions is looked for on this machine, as perf does: in perf's own cache
 //! (`~/.debug`), which `perf record` fills, and in `/proc/kallsyms` when the running kernel has that very build id.
 //! A kernel at another address (a later boot with randomised addresses) is moved by the difference. A function of a module
-//! is named when the list was made with the module in the same place; otherwise the module and the offset in it are told.
+//! is named when the list was made with the module in the same place; otherwise it is given as module and offset.
 //! Nothing is named after a kernel of the same release but another build.
 
 use crate::parse::bytes::{ByteOrder, until_nul};
@@ -17,7 +17,7 @@ const MODULES_MAX: usize = 1 << 14;
 const ID_BYTES: usize = 20;
 const ID_AT: usize = 12;
 const NAME_AT: usize = 36;
-/// `PERF_RECORD_MISC_BUILD_ID_SIZE`: a byte behind the build id tells its length.
+/// `PERF_RECORD_MISC_BUILD_ID_SIZE`: a byte behind the build id is its length.
 const LENGTH_TOLD: u16 = 1 << 15;
 /// A kernel's list of functions has some 10 MB; what is much larger is something else.
 const LIST_BYTES_MAX: u64 = 256 << 20;
@@ -95,7 +95,7 @@ impl KernelSymbols {
         if self.told { self.symbols.clone() } else { Symbols::default() }
     }
 
-    /// Takes a record that tells of a mapping: process, thread, address, length, offset, and the name behind `name_at`.
+    /// Takes a record of a mapping: process, thread, address, length, offset, and the name behind `name_at`.
     pub(super) fn mapping(&mut self, body: &[u8], order: ByteOrder, name_at: usize) {
         let kernel = order.u32(body, 0) == Some(u32::MAX);
         let word = |at| order.u64(body, at);
@@ -114,7 +114,7 @@ impl KernelSymbols {
         }
     }
 
-    /// The function that has `address`, or the module, and the distance from its begin.
+    /// The function that has `address`, or the module, and the distance from its start.
     pub(super) fn of(&self, address: u64) -> Option<(&str, u64)> {
         let found = self.symbols.of_module(address.wrapping_sub(self.moved));
         // The latest that was mapped there counts.
@@ -139,7 +139,7 @@ fn label(path: &str) -> String {
     format!("[{}]", name.replace('-', "_"))
 }
 
-/// The build id of the kernel in the section of a file that tells the build ids of what was mapped.
+/// The build id of the kernel in the section of build ids of a file.
 pub(super) fn build_id(section: &[u8], order: ByteOrder) -> Option<String> {
     let mut rest = section;
     loop {
@@ -262,7 +262,7 @@ mod tests {
         map(&mut symbols, 0xffff_ffff_c000_5000, 0x5000, 0, "[snd_hda]");
         assert_eq!(symbols.of(0xffff_ffff_c000_0010), Some(("plant_stall", 0x10)));
         assert_eq!(symbols.of(0xffff_ffff_c000_5010), Some(("[snd_hda]", 0x10)));
-        // What a process maps is none of the kernel's.
+        // User-space mappings are ignored.
         symbols.mapping(&mapping(7, 0xffff_ffff_8100_0000, 0x1000, 0, "[x]"), ByteOrder::Little, 32);
         assert_eq!(symbols.of(0xffff_ffff_8100_0110), Some(("do_it", 0x10)));
     }

@@ -21,10 +21,11 @@ use super::ParseError;
 use super::bytes::{ByteOrder, until_nul};
 use super::input::Input;
 use super::metadata::{self, Head, Metadata};
+use super::ring_buffer::Wanted;
 use super::texts::Texts;
 use super::tracepoint::Decoder;
 use crate::event::{Context, Event, EventKind, Frames, Name, Names, Symbol};
-use crate::reader::{Reader, Selection, TraceInfo};
+use crate::reader::{Reader, Selection, TraceInfo, lose};
 use header::{Attribute, Header, Section};
 pub(super) use header::{MAGIC, MAGIC_SWAPPED};
 use kernel::{KernelSymbols, Places};
@@ -35,7 +36,7 @@ use whylate_core::CpuId;
 
 /// Largest thread id of a kernel, plus one.
 const THREADS_MAX: usize = 1 << 22;
-/// Rounds whose begins are kept, to find a moment.
+/// Rounds whose offsets are kept, for seeking.
 const ROUNDS_MAX: usize = 1 << 16;
 
 /// A reader of perf.data.
@@ -57,17 +58,13 @@ pub(super) struct PerfDataReader {
     latest_ns: u64,
     /// How far losses are counted already, for a second reading.
     losses_counted_to: u64,
-    wakeups: Vec<bool>,
+    wakeups: Wanted,
     selection: Selection,
     from_ns: u64,
     ended: bool,
 }
 
 /// Opens a perf.data.
-///
-/// # Errors
-/// [`ParseError::Foreign`] when it has no tracepoints; [`ParseError::Damaged`] when it is damaged or truncated, was
-/// recorded to a pipe, or without times or CPUs; [`ParseError::Read`] when it cannot be read.
 pub(super) fn open(input: Input) -> Result<PerfDataReader, ParseError> {
     open_with(input, &Places::of_this_machine())
 }
@@ -102,10 +99,7 @@ fn open_with(input: Input, places: &Places) -> Result<PerfDataReader, ParseError
     };
     let release = header.release.as_deref();
     let (mut decoder, mut texts) = tracing.decoder(header.order, long_bytes, release, &symbols.unmoved());
-    let mut wakeups = vec![false; 1 << 16];
-    for id in decoder.wakeups(&mut texts) {
-        wakeups[usize::from(id)] = true;
-    }
+    let wakeups = Wanted::only(decoder.wakeups(&mut texts));
     Ok(PerfDataReader {
         records: Records::new(header.data, header.order),
         input,
@@ -142,7 +136,7 @@ fn tracing(input: &Input, section: Section, order: ByteOrder) -> Result<(Metadat
     Ok((tracing, head.long_bytes))
 }
 
-/// The layout of all samples, when the events agree or samples do not tell which one they are of.
+/// The layout of all samples, when the events agree or samples do not say which one they are of.
 fn only_layout(header: &Header) -> Option<Layout> {
     let first = header.attributes.first()?.layout;
     let agree = header.attributes.iter().all(|attribute| attribute.layout == first);
@@ -164,11 +158,7 @@ fn unnamed(header: &Header) -> String {
 }
 
 impl PerfDataReader {
-    fn byte_order(&self) -> ByteOrder {
-        self.header.order
-    }
-
-    /// The layout of records that are no samples: perf gives all events the same end.
+    /// The layout of records other than samples: they end in the same fields for all events.
     fn common_layout(&self) -> Layout {
         self.header.attributes.first().map_or(Layout::new(0, 0, false), |attribute| attribute.layout)
     }
@@ -179,7 +169,7 @@ impl PerfDataReader {
             return layout;
         }
         let common = self.common_layout();
-        let id = self.byte_order().u64(body, 0);
+        let id = self.header.order.u64(body, 0);
         let attribute =
             id.and_then(|id| self.header.by_id.get(&id)).and_then(|at| self.header.attributes.get(*at));
         attribute.map_or(common, |attribute| attribute.layout)
@@ -223,7 +213,7 @@ impl PerfDataReader {
     }
 
     fn sample(&mut self, body: &[u8], offset: u64) -> Result<(), ParseError> {
-        let order = self.byte_order();
+        let order = self.header.order;
         let short = || self.input.damaged(offset, "a sample is shorter than its event says");
         let sample = self.layout(body).sample(body, order).ok_or_else(short)?;
         let (at_ns, cpu) = (sample.at_ns.ok_or_else(short)?, CpuId(sample.cpu.ok_or_else(short)?));
@@ -232,7 +222,7 @@ impl PerfDataReader {
             return Ok(());
         }
         let id = sample.raw.and_then(|raw| order.u16(raw, 0));
-        if self.selection == Selection::Wakeups && !id.is_some_and(|id| self.wakeups[usize::from(id)]) {
+        if self.selection == Selection::Wakeups && !id.is_some_and(|id| self.wakeups.has(id)) {
             return Ok(());
         }
         let (pid, context, kind) = match sample.raw {
@@ -263,27 +253,22 @@ impl PerfDataReader {
 
     /// Events were lost: `LOST` has an id before the number, `LOST_SAMPLES` has not.
     fn lost(&mut self, kind: u32, body: &[u8], offset: u64) {
-        let order = self.byte_order();
+        let order = self.header.order;
         let Some(events) = order.u64(body, if kind == kind::LOST { 8 } else { 0 }) else { return };
-        let trailer = self.common_layout().trailer(body, order);
-        let (Some(at_ns), Some(cpu)) = (trailer.at_ns, trailer.cpu.map(CpuId)) else { return };
+        let Some((at_ns, cpu)) = self.common_layout().trailer(body, order) else { return };
+        let cpu = CpuId(cpu);
         if offset >= self.losses_counted_to {
             self.losses_counted_to = offset + 1;
-            match self.info.lost.iter_mut().find(|(known, _)| *known == cpu) {
-                Some((_, sum)) => *sum = sum.saturating_add(events),
-                None => self.info.lost.push((cpu, events)),
-            }
+            lose(&mut self.info.lost, cpu, events);
         }
         if at_ns >= self.from_ns {
-            let kind = EventKind::Lost { events: Some(events) };
-            let context = Context::default();
-            self.order.push(Event { at_ns, cpu, pid: None, command: None, context, offset, kind });
+            self.order.push(Event::lost(at_ns, cpu, offset, Some(events)));
         }
     }
 
     /// A thread has a command from now on.
     fn command(&mut self, body: &[u8]) {
-        let Some(thread) = self.byte_order().u32(body, 4).map(|thread| thread as usize) else { return };
+        let Some(thread) = self.header.order.u32(body, 4).map(|thread| thread as usize) else { return };
         let Some(text) = body.get(8..).filter(|_| thread < THREADS_MAX) else { return };
         if thread >= self.commands.len() {
             self.commands.resize(thread + 1, None);
@@ -301,7 +286,7 @@ impl Reader for PerfDataReader {
         &self.texts.names
     }
 
-    /// Rounds that were read once and end before the moment are skipped; the rest is read without being decoded.
+    /// Rounds that were read before and end before `from_ns` are skipped; the rest is read but not decoded.
     fn seek(&mut self, from_ns: Option<u64>, selection: Selection) -> Result<(), ParseError> {
         self.from_ns = from_ns.unwrap_or(0);
         self.selection = selection;

@@ -50,7 +50,7 @@ pub(super) struct Place {
 /// The records of a file.
 #[derive(Default)]
 pub(super) struct Records {
-    order: Option<ByteOrder>,
+    order: ByteOrder,
     /// Where the next record is, and where the last one ends.
     position: u64,
     end: u64,
@@ -81,17 +81,12 @@ const LAST_BLOCK: [u8; 3] = [1, 0, 0];
 impl Records {
     pub(super) fn new(data: Section, order: ByteOrder) -> Self {
         Self {
-            order: Some(order),
+            order,
             position: data.offset,
             end: data.offset.saturating_add(data.bytes),
-            block: Vec::new(),
             block_at: data.offset,
-            packed: Packed::default(),
+            ..Self::default()
         }
-    }
-
-    fn byte_order(&self) -> ByteOrder {
-        self.order.unwrap_or(ByteOrder::Little)
     }
 
     /// Goes on at the record at `offset`. Packed records need all that were before them.
@@ -124,8 +119,8 @@ impl Records {
             }
             let offset = self.position;
             let header = self.at(input, offset, HEADER_BYTES)?;
-            let size = usize::from(self.byte_order().u16(&self.block, header + 6).unwrap_or(0));
-            let kind = self.byte_order().u32(&self.block, header).unwrap_or(0);
+            let size = usize::from(self.order.u16(&self.block, header + 6).unwrap_or(0));
+            let kind = self.order.u32(&self.block, header).unwrap_or(0);
             if size < HEADER_BYTES || size as u64 > self.end - offset {
                 return Err(input.damaged(offset, format!("a record cannot have {size} bytes here")));
             }
@@ -136,7 +131,7 @@ impl Records {
                 kind::PACKED | kind::PACKED_WITH_LENGTH => self.pack(input, kind, begin, end, offset)?,
                 // What processors trace stands behind the record.
                 kind::AUXILIARY_TRACE => {
-                    let behind = self.byte_order().u64(&self.block[begin..end], 0).unwrap_or(0);
+                    let behind = self.order.u64(&self.block[begin..end], 0).unwrap_or(0);
                     self.position = self.position.saturating_add(behind);
                 }
                 _ => return Ok(Some(Place { kind, begin, end, offset, unpacked: false })),
@@ -180,7 +175,7 @@ impl Records {
     ) -> Result<(), ParseError> {
         let mut body = &self.block[begin..end];
         if kind == kind::PACKED_WITH_LENGTH {
-            let length = self.byte_order().u64(body, 0).and_then(|length| usize::try_from(length).ok());
+            let length = self.order.u64(body, 0).and_then(|length| usize::try_from(length).ok());
             body = length
                 .and_then(|length| body.get(8..8usize.checked_add(length)?))
                 .ok_or_else(|| input.damaged(offset, "a packed record is shorter than it says"))?;
@@ -196,7 +191,7 @@ impl Records {
 
     /// The next record of what is packed; `None` when more of the file is needed.
     fn next_unpacked(&mut self, input: &Input) -> Result<Option<Place>, ParseError> {
-        let order = self.byte_order();
+        let order = self.order;
         let packed = &mut self.packed;
         if !packed.seen {
             return Ok(None);

@@ -46,13 +46,6 @@ pub(super) struct Sample<'a> {
     pub(super) raw: Option<&'a [u8]>,
 }
 
-/// Time and CPU of a record that is no sample.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Trailer {
-    pub(super) at_ns: Option<u64>,
-    pub(super) cpu: Option<u32>,
-}
-
 impl Layout {
     pub(super) fn new(sample_type: u64, read_format: u64, with_trailer: bool) -> Self {
         Self { sample_type, read_format, with_trailer }
@@ -62,7 +55,7 @@ impl Layout {
         self.sample_type & bit != 0
     }
 
-    /// Whether samples tell when and where they were taken.
+    /// Whether samples have time and CPU.
     pub(super) fn has_time_and_cpu(self) -> bool {
         self.has(TIME) && self.has(CPU)
     }
@@ -72,7 +65,7 @@ impl Layout {
         self.has(CALL_CHAIN)
     }
 
-    /// Whether samples begin with the id of their event, which then tells the layout of the rest.
+    /// Whether samples begin with the id of their event, which gives the layout of the rest.
     pub(super) fn has_identifier(self) -> bool {
         self.has(IDENTIFIER)
     }
@@ -130,26 +123,19 @@ impl Layout {
         at.checked_add(words.checked_mul(8)?).filter(|end| *end <= body.len())
     }
 
-    /// The fields at the end of a record that is no sample.
-    pub(super) fn trailer(self, body: &[u8], order: ByteOrder) -> Trailer {
-        let mut trailer = Trailer::default();
-        if !self.with_trailer {
-            return trailer;
-        }
-        let mut at = body.len();
+    /// Time and CPU at the end of a record other than a sample.
+    pub(super) fn trailer(self, body: &[u8], order: ByteOrder) -> Option<(u64, u32)> {
+        let (mut at, mut time, mut cpu) = (body.len(), None, None);
         // From the last to the first.
-        for (bit, of) in [(IDENTIFIER, 0), (CPU, 1), (STREAM, 0), (ID, 0), (TIME, 2), (TID, 0)] {
-            if self.has(bit) {
-                let Some(here) = at.checked_sub(8) else { return trailer };
-                at = here;
-                match of {
-                    1 => trailer.cpu = order.u32(body, at),
-                    2 => trailer.at_ns = order.u64(body, at),
-                    _ => {}
-                }
+        for bit in [IDENTIFIER, CPU, STREAM, ID, TIME, TID].into_iter().filter(|bit| self.has(*bit)) {
+            at = at.checked_sub(8)?;
+            match bit {
+                CPU => cpu = order.u32(body, at),
+                TIME => time = order.u64(body, at),
+                _ => {}
             }
         }
-        trailer
+        Some((time?, cpu?)).filter(|_| self.with_trailer)
     }
 }
 
@@ -212,8 +198,7 @@ mod tests {
     fn other_records_end_in_time_and_cpu() {
         let layout = Layout::new(IDENTIFIER | TID | TIME | CPU | IP | RAW, 0, true);
         let body = words(&[9, 9, 9, 1 | 2 << 32, 1000, 3, 77]);
-        let expected = Trailer { at_ns: Some(1000), cpu: Some(3) };
-        assert_eq!(layout.trailer(&body, ByteOrder::Little), expected);
-        assert_eq!(layout.trailer(&body[..8], ByteOrder::Little), Trailer::default());
+        assert_eq!(layout.trailer(&body, ByteOrder::Little), Some((1000, 3)));
+        assert_eq!(layout.trailer(&body[..8], ByteOrder::Little), None);
     }
 }

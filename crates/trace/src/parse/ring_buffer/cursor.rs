@@ -5,7 +5,6 @@ use super::merge::Wanted;
 use super::page::{Record, Walk};
 use super::pages::Pages;
 use crate::parse::ParseError;
-use crate::parse::input::Input;
 use crate::parse::unpack::Unpacker;
 use whylate_core::CpuId;
 
@@ -18,7 +17,7 @@ pub enum Item {
     Lost {
         /// Time of the page behind the loss.
         time: u64,
-        /// Their number, when the kernel told.
+        /// Their number, when known.
         events: Option<u64>,
     },
 }
@@ -39,8 +38,6 @@ impl Item {
 pub struct Cursor {
     /// The CPU.
     pub cpu: CpuId,
-    /// Which of the merge's files its pages are in.
-    pub input: usize,
     layout: PageLayout,
     pages: Pages,
     /// Index of the current page, and of the next one to be read.
@@ -51,9 +48,9 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Before the first event; the pages are in the file number `input` of the merge.
-    pub fn new(cpu: CpuId, input: usize, layout: PageLayout, pages: Pages) -> Self {
-        Self { cpu, input, layout, pages, page: 0, next_page: 0, walk: Walk::default(), item: None }
+    /// Before the first event.
+    pub fn new(cpu: CpuId, layout: PageLayout, pages: Pages) -> Self {
+        Self { cpu, layout, pages, page: 0, next_page: 0, walk: Walk::default(), item: None }
     }
 
     /// What it stands at; `None` before the first [`Cursor::advance`] and at the end.
@@ -80,16 +77,14 @@ impl Cursor {
         self.pages.offset(self.page, at)
     }
 
-    /// Goes to the next item that is wanted.
-    ///
-    /// # Errors
-    /// [`ParseError`] for a page that cannot be read or is damaged. The next call goes on behind the damage.
-    pub fn advance(
-        &mut self,
-        wanted: &Wanted,
-        input: &Input,
-        unpacker: &mut Unpacker,
-    ) -> Result<(), ParseError> {
+    /// Where it stands, the file is damaged.
+    pub(super) fn damaged(&self, message: String) -> ParseError {
+        let at = if let Some(Item::Record(record)) = self.item { record.begin } else { 0 };
+        self.pages.damaged(self.page, at, message)
+    }
+
+    /// Goes to the next item that is wanted. After an error, the next call goes on behind the damage.
+    pub(super) fn advance(&mut self, wanted: &Wanted, unpacker: &mut Unpacker) -> Result<(), ParseError> {
         self.item = None;
         loop {
             if let Some(page) = self.pages.page(self.page) {
@@ -103,7 +98,7 @@ impl Cursor {
                         }
                         Ok(None) => break,
                         Err(error) => {
-                            return Err(input.damaged(self.pages.offset(self.page, error.at), error.message));
+                            return Err(self.pages.damaged(self.page, error.at, error.message));
                         }
                     }
                 }
@@ -111,26 +106,26 @@ impl Cursor {
             if self.next_page >= self.pages.count() {
                 return Ok(());
             }
-            self.turn_page(input, unpacker)?;
+            self.turn_page(unpacker)?;
             if self.item.is_some() {
                 return Ok(());
             }
         }
     }
 
-    /// Goes to the begin of the next page; the item is the loss before it, when there is one.
-    fn turn_page(&mut self, input: &Input, unpacker: &mut Unpacker) -> Result<(), ParseError> {
+    /// Goes to the start of the next page; the item is the loss before it, when there is one.
+    fn turn_page(&mut self, unpacker: &mut Unpacker) -> Result<(), ParseError> {
         self.page = self.next_page;
         self.next_page += 1;
         self.walk = Walk::default();
-        if let Err(error) = self.pages.load(self.page, true, input, unpacker) {
+        if let Err(error) = self.pages.load(self.page, true, unpacker) {
             // Reading the rest of a file that cannot be read would fail page by page.
             self.next_page = self.pages.count();
             return Err(error);
         }
         let Some(page) = self.pages.page(self.page) else { return Ok(()) };
         let header = self.layout.header(page);
-        let header = header.map_err(|message| input.damaged(self.pages.offset(self.page, 0), message))?;
+        let header = header.map_err(|message| self.pages.damaged(self.page, 0, message))?;
         self.walk = Walk::new(&self.layout, &header);
         if header.missed {
             self.item = Some(Item::Lost { time: header.time, events: header.missed_events });
@@ -140,19 +135,15 @@ impl Cursor {
 
     /// Goes before the page that has the first event for whose time `before` is false; `before` is true for an early
     /// part of the times and false for the rest. Only the headers of some pages are read.
-    ///
-    /// # Errors
-    /// [`ParseError`] for a page that cannot be read.
-    pub fn seek(
+    pub(super) fn seek(
         &mut self,
         before: impl Fn(u64) -> bool,
-        input: &Input,
         unpacker: &mut Unpacker,
     ) -> Result<(), ParseError> {
         let (mut low, mut high) = (0, self.pages.count());
         while low < high {
             let middle = low + (high - low) / 2;
-            self.pages.load(middle, false, input, unpacker)?;
+            self.pages.load(middle, false, unpacker)?;
             let time = self.pages.page(middle).and_then(|page| self.layout.time(page)).unwrap_or(u64::MAX);
             if before(time) {
                 low = middle + 1;

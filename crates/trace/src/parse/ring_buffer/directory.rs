@@ -36,10 +36,6 @@ pub fn is(path: &Path) -> bool {
 }
 
 /// Opens a folder of raw pages.
-///
-/// # Errors
-/// [`ParseError::Foreign`] when it has no pages, [`ParseError::Damaged`] when a file cannot be understood,
-/// [`ParseError::Read`] when one cannot be read.
 pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
     let header = path.join("events/header_page");
     let header_page =
@@ -52,20 +48,13 @@ pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
     for (_, file) in &files {
         inputs.push(Input::open(file)?);
     }
-    let layout = |order| {
-        PageLayout::parse(&header_page, order).map_err(|message| ParseError::Damaged {
-            path: header.clone(),
-            offset: 0,
-            message,
-        })
-    };
+    let layout = |order| PageLayout::parse(&header_page, order).map_err(|message| damaged(&header, message));
     let (little, big) = (layout(ByteOrder::Little)?, layout(ByteOrder::Big)?);
     let layout = if filled_pages(&inputs, &big) > filled_pages(&inputs, &little) { big } else { little };
     let mut cursors = Vec::new();
-    for (place, (cpu, _)) in files.iter().enumerate() {
-        let input = &inputs[place];
+    for ((cpu, _), input) in files.iter().zip(&inputs) {
         let pages = Pages::plain(input, 0, input.length(), layout.page_bytes)?;
-        cursors.push(Cursor::new(*cpu, place, layout, pages));
+        cursors.push(Cursor::new(*cpu, layout, pages));
     }
     let file = |name: &str| optional(&path.join(name)).map(Option::unwrap_or_default);
     let metadata = Metadata {
@@ -85,7 +74,7 @@ pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
         recorded: metadata.recorded(),
         ..TraceInfo::default()
     };
-    let merge = Merge::new(inputs, Unpacker::new(Algorithm::None), cursors);
+    let merge = Merge::new(Unpacker::new(Algorithm::None), cursors);
     Ok(BufferReader::new(info, layout, merge, metadata, clock))
 }
 
@@ -93,40 +82,34 @@ fn foreign(path: &Path, found: &str) -> ParseError {
     ParseError::Foreign { path: path.to_owned(), found: found.to_owned() }
 }
 
-fn failed(path: &Path, source: std::io::Error) -> ParseError {
-    ParseError::Read { path: path.to_owned(), source }
+fn damaged(path: &Path, message: String) -> ParseError {
+    ParseError::Damaged { path: path.to_owned(), offset: 0, message }
+}
+
+/// What was read, or `None` when there is no such file or folder.
+fn existing<T>(path: &Path, read: std::io::Result<T>) -> Result<Option<T>, ParseError> {
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(source) => Err(ParseError::Read { path: path.to_owned(), source }),
+    }
 }
 
 /// A file's text; `None` when there is no such file.
 fn optional(path: &Path) -> Result<Option<String>, ParseError> {
-    let length = match std::fs::metadata(path) {
-        Ok(metadata) => metadata.len(),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(failed(path, error)),
-    };
-    if length > TEXT_BYTES_MAX {
-        let message = format!("{length} bytes are too many for this file");
-        return Err(ParseError::Damaged { path: path.to_owned(), offset: 0, message });
+    let Some(metadata) = existing(path, std::fs::metadata(path))? else { return Ok(None) };
+    if metadata.len() > TEXT_BYTES_MAX {
+        return Err(damaged(path, format!("{} bytes are too many for this file", metadata.len())));
     }
-    let bytes = std::fs::read(path).map_err(|error| failed(path, error))?;
-    Ok(Some(text(bytes)))
+    Ok(existing(path, std::fs::read(path))?.map(text))
 }
 
 /// Names in a folder, sorted; none when there is no such folder.
 fn names(path: &Path) -> Result<Vec<String>, ParseError> {
-    let entries = match std::fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(Vec::new());
-        }
-        Err(error) => return Err(failed(path, error)),
-    };
     let mut names = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(|error| failed(path, error))?.file_name();
-        names.extend(name.into_string());
+    for entry in existing(path, std::fs::read_dir(path))?.into_iter().flatten() {
+        let entry = entry.map_err(|source| ParseError::Read { path: path.to_owned(), source })?;
+        names.extend(entry.file_name().into_string());
     }
     names.sort_unstable();
     Ok(names)
@@ -175,13 +158,9 @@ fn formats(path: &Path) -> Result<Vec<EventFormat>, ParseError> {
         for event in names(&events.join(&system))? {
             let file = events.join(&system).join(&event).join("format");
             if let Some(text) = optional(&file)? {
-                let damaged = |error: FormatError| ParseError::Damaged {
-                    path: file.clone(),
-                    offset: 0,
-                    message: error.to_string(),
-                };
+                let damaged = |error: FormatError| damaged(&file, error.to_string());
                 let outline = EventFormat::parse(&system, text).map_err(damaged)?;
-                // Such a folder is made by hand: what is wrong with a file in it is told at once.
+                // Such a folder is made by hand: report a bad file right away.
                 outline.fields().map_err(damaged)?;
                 formats.push(outline);
             }

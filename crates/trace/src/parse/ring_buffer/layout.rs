@@ -80,9 +80,6 @@ impl PageLayout {
     }
 
     /// The header of a page.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn header(&self, page: &[u8]) -> Result<PageHeader, String> {
         let short = || "a page without a whole header".to_owned();
         let time = self.time(page).ok_or_else(short)?;

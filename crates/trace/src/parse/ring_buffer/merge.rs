@@ -4,7 +4,6 @@ use super::cursor::{Cursor, Item};
 use super::page::Record;
 use crate::parse::ParseError;
 use crate::parse::bytes::ByteOrder;
-use crate::parse::input::Input;
 use crate::parse::unpack::Unpacker;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,10 +33,12 @@ impl Wanted {
     /// Whether `record` of `page` is wanted.
     #[inline]
     pub fn wants(&self, page: &[u8], record: &Record, order: ByteOrder) -> bool {
-        if self.all {
-            return true;
-        }
-        let Some(id) = order.u16(page, record.begin) else { return true };
+        self.all || order.u16(page, record.begin).is_none_or(|id| self.has(id))
+    }
+
+    /// Whether records with that id are wanted, when not all are.
+    #[inline]
+    pub(crate) fn has(&self, id: u16) -> bool {
         self.bits.get(usize::from(id >> 6)).is_some_and(|word| word >> (id & 63) & 1 == 1)
     }
 }
@@ -45,7 +46,6 @@ impl Wanted {
 /// Merges the CPUs. The one whose item is the earliest is current; the others wait in a heap.
 #[derive(Debug)]
 pub struct Merge {
-    inputs: Vec<Input>,
     unpacker: Unpacker,
     cursors: Vec<Cursor>,
     wanted: Wanted,
@@ -56,16 +56,11 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// All events of the cursors, whose files are at their places in `inputs`.
-    pub fn new(inputs: Vec<Input>, unpacker: Unpacker, cursors: Vec<Cursor>) -> Self {
+    /// All events of the cursors.
+    pub fn new(unpacker: Unpacker, cursors: Vec<Cursor>) -> Self {
         let unprimed = (0..cursors.len()).collect();
         let waiting = BinaryHeap::with_capacity(cursors.len());
-        Self { inputs, unpacker, cursors, wanted: Wanted::all(), waiting, current: None, unprimed }
-    }
-
-    /// The file of a cursor.
-    pub fn input(&self, cursor: usize) -> &Input {
-        &self.inputs[self.cursors[cursor].input]
+        Self { unpacker, cursors, wanted: Wanted::all(), waiting, current: None, unprimed }
     }
 
     /// The cursor that [`Merge::take`] went to.
@@ -74,15 +69,11 @@ impl Merge {
     }
 
     fn advance(&mut self, cursor: usize) -> Result<(), ParseError> {
-        let cursor = &mut self.cursors[cursor];
-        cursor.advance(&self.wanted, &self.inputs[cursor.input], &mut self.unpacker)
+        self.cursors[cursor].advance(&self.wanted, &mut self.unpacker)
     }
 
     /// Goes to where the times for which `before` is true end (whole pages: some earlier events may come first), or
-    /// to the begin without `before`, and gives only what is `wanted` from there on.
-    ///
-    /// # Errors
-    /// [`ParseError`] for a page that cannot be read.
+    /// to the start without `before`, and gives only what is `wanted` from there on.
     pub fn seek(&mut self, before: Option<&dyn Fn(u64) -> bool>, wanted: Wanted) -> Result<(), ParseError> {
         self.wanted = wanted;
         self.waiting.clear();
@@ -90,15 +81,12 @@ impl Merge {
         self.unprimed = (0..self.cursors.len()).collect();
         for cursor in &mut self.cursors {
             let before = |time| before.is_some_and(|before| before(time));
-            cursor.seek(before, &self.inputs[cursor.input], &mut self.unpacker)?;
+            cursor.seek(before, &mut self.unpacker)?;
         }
         Ok(())
     }
 
     /// Goes to the next item: the number of its CPU's cursor, or `None` at the end.
-    ///
-    /// # Errors
-    /// [`ParseError`] for damage; the next call goes on behind it.
     #[inline]
     pub fn take(&mut self) -> Result<Option<(usize, Item)>, ParseError> {
         while let Some(index) = self.unprimed.last().copied() {

@@ -49,9 +49,6 @@ impl Walk {
     }
 
     /// The next event; `None` at the end of the page.
-    ///
-    /// # Errors
-    /// [`PageError`] for an entry that does not fit; the walk is at its end then.
     #[inline]
     pub(super) fn next(&mut self, page: &[u8], order: ByteOrder) -> Result<Option<Record>, PageError> {
         loop {

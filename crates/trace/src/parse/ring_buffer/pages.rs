@@ -31,6 +31,7 @@ enum Place {
 /// The pages of one CPU.
 #[derive(Debug)]
 pub struct Pages {
+    input: Input,
     place: Place,
     count: u64,
     page_bytes: usize,
@@ -45,9 +46,6 @@ pub struct Pages {
 impl Pages {
     /// Pages that lie in the file as they are. A last one that is cut off is kept: its header says how much of it is
     /// data.
-    ///
-    /// # Errors
-    /// [`ParseError::Damaged`] when the file is too short for them.
     pub fn plain(input: &Input, offset: u64, bytes: u64, page_bytes: usize) -> Result<Self, ParseError> {
         if offset.checked_add(bytes).is_none_or(|end| end > input.length()) {
             let message = format!(
@@ -57,16 +55,13 @@ impl Pages {
             return Err(input.damaged(offset, message));
         }
         if !bytes.is_multiple_of(page_bytes as u64) {
-            let message = format!("{bytes} bytes of events are no whole pages of {page_bytes} bytes");
+            let message = format!("{bytes} bytes of events are not whole pages of {page_bytes} bytes");
             return Err(input.damaged(offset, message));
         }
-        Ok(Self::new(Place::Plain { offset }, bytes / page_bytes as u64, page_bytes))
+        Ok(Self::new(input, Place::Plain { offset }, bytes / page_bytes as u64, page_bytes))
     }
 
     /// Pages packed in chunks: a count, then each chunk with its two sizes before it.
-    ///
-    /// # Errors
-    /// [`ParseError::Damaged`] when the chunks do not fit into `bytes`, or hold no whole pages.
     pub fn packed(input: &Input, offset: u64, bytes: u64, layout: &PageLayout) -> Result<Self, ParseError> {
         let mut scan = input.scan(offset, layout.order);
         let count = scan.u32()?;
@@ -82,7 +77,7 @@ impl Pages {
             let whole = (unpacked as usize).is_multiple_of(layout.page_bytes);
             if packed == 0 || !whole || unpacked == 0 || unpacked > CHUNK_BYTES_MAX {
                 let message =
-                    format!("a chunk of {packed} bytes that holds {unpacked} bytes: no whole pages");
+                    format!("a chunk of {packed} bytes that holds {unpacked} bytes: not whole pages");
                 return Err(scan.damaged(message));
             }
             chunks.push(Chunk { offset: scan.position, packed, unpacked, first_page: pages });
@@ -94,11 +89,12 @@ impl Pages {
                 );
             }
         }
-        Ok(Self::new(Place::Packed { chunks }, pages, layout.page_bytes))
+        Ok(Self::new(input, Place::Packed { chunks }, pages, layout.page_bytes))
     }
 
-    fn new(place: Place, count: u64, page_bytes: usize) -> Self {
+    fn new(input: &Input, place: Place, count: u64, page_bytes: usize) -> Self {
         Self {
+            input: input.clone(),
             place,
             count,
             page_bytes,
@@ -131,15 +127,16 @@ impl Pages {
         }
     }
 
+    /// The file is damaged at byte `at` of the page `index`.
+    pub(super) fn damaged(&self, index: u64, at: usize, message: impl Into<String>) -> ParseError {
+        self.input.damaged(self.offset(index, at), message)
+    }
+
     /// Brings page `index` into memory; `ahead` reads those behind it too.
-    ///
-    /// # Errors
-    /// [`ParseError`] when it cannot be read or unpacked.
-    pub fn load(
+    pub(super) fn load(
         &mut self,
         index: u64,
         ahead: bool,
-        input: &Input,
         unpacker: &mut Unpacker,
     ) -> Result<(), ParseError> {
         if self.page(index).is_some() {
@@ -153,19 +150,19 @@ impl Pages {
                 self.loaded.clear();
                 self.loaded.resize(pages as usize * self.page_bytes, 0);
                 self.loaded_first = index;
-                input.fill(begin, &mut self.loaded)
+                self.input.fill(begin, &mut self.loaded)
             }
             Place::Packed { chunks } => {
                 let Some(chunk) = chunk_of(chunks, index) else { return Ok(()) };
                 self.packed.clear();
                 self.packed.resize(chunk.packed as usize, 0);
-                input.fill(chunk.offset, &mut self.packed)?;
+                self.input.fill(chunk.offset, &mut self.packed)?;
                 self.loaded_first = chunk.first_page;
                 self.loaded_offset = chunk.offset;
                 let unpacked = unpacker.unpack(&self.packed, chunk.unpacked as usize, &mut self.loaded);
                 unpacked.map_err(|message| {
                     self.loaded.clear();
-                    input.damaged(chunk.offset, message)
+                    self.input.damaged(chunk.offset, message)
                 })
             }
         }

@@ -4,7 +4,7 @@ use super::cursor::{Cursor, Item};
 use super::layout::PageLayout;
 use super::merge::{Merge, Wanted};
 use super::pages::Pages;
-use crate::event::{Context, Event, EventKind, Frames, Names, Symbol};
+use crate::event::{Event, Frames, Names, Symbol};
 use crate::parse::ParseError;
 use crate::parse::format::EventFormat;
 use crate::parse::input::Input;
@@ -84,23 +84,22 @@ impl BufferReader {
     /// A reader for the pages of a buffer that is read while it records: [`BufferReader::refill`] gives them.
     pub fn live(layout: PageLayout, release: &str, formats: Vec<EventFormat>) -> Self {
         let info = TraceInfo { kernel: Some(release.to_owned()), ..TraceInfo::default() };
-        let merge = Merge::new(Vec::new(), Unpacker::new(Algorithm::None), Vec::new());
+        let merge = Merge::new(Unpacker::new(Algorithm::None), Vec::new());
         Self::new(info, layout, merge, Metadata { formats, ..Metadata::default() }, Clock::default())
     }
 
     /// Goes on with other pages of the same buffer, which come after those that it has; what it learned stays.
     ///
     /// # Errors
-    /// [`ParseError::Damaged`] for bytes that are no whole pages.
+    /// [`ParseError::Damaged`] when the bytes are not whole pages.
     pub fn refill(&mut self, pages: Vec<(CpuId, Vec<u8>)>) -> Result<(), ParseError> {
-        let (mut inputs, mut cursors) = (Vec::new(), Vec::new());
+        let mut cursors = Vec::new();
         for (cpu, pages) in pages.into_iter().filter(|(_, pages)| !pages.is_empty()) {
             let input = Input::memory(Path::new("trace_pipe_raw"), pages);
             let pages = Pages::plain(&input, 0, input.length(), self.layout.page_bytes)?;
-            cursors.push(Cursor::new(cpu, inputs.len(), self.layout, pages));
-            inputs.push(input);
+            cursors.push(Cursor::new(cpu, self.layout, pages));
         }
-        self.merge = Merge::new(inputs, Unpacker::new(Algorithm::None), cursors);
+        self.merge = Merge::new(Unpacker::new(Algorithm::None), cursors);
         Ok(())
     }
 }
@@ -141,11 +140,10 @@ impl Reader for BufferReader {
             let cursor = self.merge.cursor(index);
             let (cpu, offset) = (cursor.cpu, cursor.offset());
             if let Item::Lost { events, .. } = item {
-                let (context, kind) = (Context::default(), EventKind::Lost { events });
-                return Ok(Some(Event { at_ns, cpu, pid: None, command: None, context, offset, kind }));
+                return Ok(Some(Event::lost(at_ns, cpu, offset, events)));
             }
             let decoded = self.decoder.decode(cursor.data(), &mut self.texts);
-            let decoded = decoded.map_err(|message| self.merge.input(index).damaged(offset, message))?;
+            let decoded = decoded.map_err(|message| cursor.damaged(message))?;
             let command = decoded.pid.and_then(|pid| self.texts.of_pid(pid));
             return Ok(Some(Event {
                 at_ns,

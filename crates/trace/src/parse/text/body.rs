@@ -32,7 +32,7 @@ impl Recorded {
         }
     }
 
-    /// An event by its name alone: text does not tell the system.
+    /// An event by its name alone: text does not say the system.
     fn other(&mut self, name: &[u8], texts: &mut Texts, info: &mut TraceInfo) {
         if self.others.len() < NAMES_MAX {
             let name = texts.intern(name);

@@ -7,7 +7,7 @@ use crate::event::Context;
 /// One letter of the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
-    /// `d` interrupts off; `D` and softirqs too; `b` only those; `X` the architecture cannot tell.
+    /// `d` interrupts off; `D` and softirqs too; `b` only those; `X` unknown on this architecture.
     IrqsOff,
     /// `n`, `N` (and folded), `p` only folded; since 6.12 `l`, `L` lazily, `b`, `B` both.
     NeedResched,
@@ -29,7 +29,7 @@ pub(super) enum Column {
 pub(super) type Columns = Vec<Column>;
 
 /// The column that a line of the head names, as in `#   / _-----=> need-resched`; `None` when it names none. The CPU
-/// column of latency traces is none of the flags.
+/// column of latency traces is not a flag.
 pub(super) fn named(comment: &[u8]) -> Option<Column> {
     let (_, name) = scan::split(comment, b"-=> ")?;
     Some(match scan::trim(name) {

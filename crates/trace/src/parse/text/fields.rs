@@ -153,7 +153,7 @@ impl<'a> Fields<'a> for Text<'a> {
                 self.behind(key)?
             }
         };
-        // trace-cmd and old kernels tell of success before it.
+        // trace-cmd and old kernels have `success=` before it.
         let whole = self.fields;
         if !self.word().is_some_and(|word| word.starts_with(b"success=")) {
             self.fields = whole;

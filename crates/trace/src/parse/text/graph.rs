@@ -1,8 +1,8 @@
 //! Lines of the function-graph tracer: ` 0) + 10.357 us   |    }  /* foo */`, with or without the time, the task and the
 //! flags before the duration.
 //!
-//! A function whose begin is before the trace has a line of its end only; with the `funcgraph-tail` option it has a name
-//! there, without it the line tells nothing and is skipped. Where lines have no time (it is an option, off by default),
+//! A function that was entered before the trace has only a line for its end; with the `funcgraph-tail` option it has a name
+//! there, without it the line is skipped. Where lines have no time (it is an option, off by default),
 //! the time of a CPU is the sum of the durations that its lines have.
 
 use super::fields::symbol;
@@ -26,7 +26,7 @@ pub(super) struct Columns<'a> {
     pub(super) task: Option<(&'a [u8], u32)>,
     pub(super) flags: &'a [u8],
     pub(super) duration_ns: Option<u64>,
-    /// What is behind the duration, with the spaces that tell the depth.
+    /// What is behind the duration, with the spaces that give the depth.
     pub(super) text: &'a [u8],
 }
 
@@ -41,8 +41,6 @@ pub(super) enum Call<'a> {
     Exit { function: Symbol, depth: u32, entry_ns: Option<u64> },
     /// `/* sched_switch: … */`: an event, or a marker.
     Comment(&'a [u8]),
-    /// Nothing that is an event: the end of a function without a name, an arrow at an interrupt.
-    Nothing,
 }
 
 /// What is remembered of a CPU.
@@ -50,7 +48,7 @@ pub(super) enum Call<'a> {
 pub(super) struct Cpu {
     /// The functions that run and when each began, by depth.
     functions: Vec<Option<(Symbol, u64)>>,
-    /// The last task that a line told.
+    /// The task in the last line that had one.
     pub(super) task: Option<(Name, u32)>,
     /// The time so far, where lines have none.
     pub(super) at_ns: u64,
@@ -61,7 +59,7 @@ pub(super) struct Cpu {
 pub(super) struct Cpus(BTreeMap<u32, Cpu>);
 
 impl Cpus {
-    /// The state of a CPU; `None` for one too many (a damaged file).
+    /// The state of a CPU; `None` when there are too many (a damaged file).
     pub(super) fn of(&mut self, cpu: u32) -> Option<&mut Cpu> {
         if self.0.len() >= CPUS_MAX && !self.0.contains_key(&cpu) {
             return None;
@@ -96,7 +94,7 @@ pub(super) fn columns(line: &[u8]) -> Option<Columns<'_>> {
         rest = scan::skip_spaces(after);
     }
     let (mut cpu, mut after) = scan::number(rest)?;
-    // The time since the begin of a latency trace.
+    // The time since the start of a latency trace.
     if let Some(next) = scan::skip_spaces(after).strip_prefix(b"us")
         && let Some(next) = scan::skip_spaces(next).strip_prefix(b"|")
     {
@@ -137,7 +135,7 @@ pub(super) fn task_change(line: &[u8]) -> Option<(u32, &[u8], u32)> {
     Some((cpu.try_into().ok()?, scan::trim(command), scan::whole_u32(pid)?))
 }
 
-/// The name in what stands behind a function's end: `/* foo */`, `/* foo ret=0x0 */`; a bare return value is none.
+/// The name in what stands behind a function's end: `/* foo */`, `/* foo ret=0x0 */`; a bare return value is not a name.
 fn tail(text: &[u8]) -> Option<&[u8]> {
     let (name, _) = scan::token(scan::skip_spaces(text.strip_prefix(b"/*")?));
     let first = *name.first()?;
@@ -145,7 +143,8 @@ fn tail(text: &[u8]) -> Option<&[u8]> {
     is_name.then_some(name)
 }
 
-/// What the text of a line says, by its indentation and the calls so far; `at_ns` is the time of the line.
+/// What the text of a line says, by its indentation and the calls so far; `at_ns` is the time of the line. `None` for what is
+/// not an event: the end of a function without a name, an arrow at an interrupt.
 pub(super) fn call<'a>(text: &'a [u8], at_ns: u64, cpu: &mut Cpu, texts: &mut Texts) -> Option<Call<'a>> {
     let body = scan::skip_spaces(text);
     let depth = (text.len() - body.len()).saturating_sub(2) / 2;
@@ -154,7 +153,7 @@ pub(super) fn call<'a>(text: &'a [u8], at_ns: u64, cpu: &mut Cpu, texts: &mut Te
         return Some(Call::Comment(scan::trim(comment.strip_suffix(b"*/")?)));
     }
     if body.is_empty() || depth >= DEPTH_MAX {
-        return Some(Call::Nothing);
+        return None;
     }
     if let Some(after) = body.strip_prefix(b"}") {
         let known = cpu.functions.get_mut(depth).and_then(Option::take);
@@ -164,11 +163,7 @@ pub(super) fn call<'a>(text: &'a [u8], at_ns: u64, cpu: &mut Cpu, texts: &mut Te
         let known = known.filter(|(known, _)| function.is_none_or(|function| function == *known));
         let entry_ns = known.map(|(_, entry_ns)| entry_ns);
         let function = function.or(known.map(|(known, _)| known));
-        return Some(function.map_or(Call::Nothing, |function| Call::Exit {
-            function,
-            depth: depth as u32,
-            entry_ns,
-        }));
+        return function.map(|function| Call::Exit { function, depth: depth as u32, entry_ns });
     }
     let (name, after) = scan::split(body, b"(")?;
     let function = symbol(name, texts)?;
@@ -262,7 +257,7 @@ impl Machine {
                     self.push(place, flags, EventKind::GraphExit { function, depth, duration_ns });
                 }
             }
-            Some(Call::Comment(_) | Call::Nothing) | None => {}
+            Some(Call::Comment(_)) | None => {}
         }
     }
 
@@ -320,7 +315,7 @@ mod tests {
             Some(Call::Exit { function: inner, depth: 1, entry_ns: Some(5) })
         );
         assert_eq!(call("  }"), Some(Call::Exit { function: outer, depth: 0, entry_ns: Some(5) }));
-        assert_eq!(call("  }"), Some(Call::Nothing));
+        assert_eq!(call("  }"), None);
         assert_eq!(call("  } /* outer */"), Some(Call::Exit { function: outer, depth: 0, entry_ns: None }));
     }
 

@@ -5,10 +5,10 @@ use super::scan;
 use crate::reader::TraceInfo;
 use whylate_core::CpuId;
 
-/// Comments that tell columns of flags; damaged files could have any number.
+/// Columns of flags that are read; a damaged file could have any number.
 const COLUMNS_MAX: usize = 16;
 
-/// What a line that is no event says.
+/// What a line other than an event says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remark {
     /// Events of a CPU are lost here.

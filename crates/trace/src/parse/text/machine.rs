@@ -11,11 +11,11 @@ use super::scan;
 use super::stack::{self, Pending};
 use crate::event::{Event, EventKind, Name};
 use crate::parse::texts::Texts;
-use crate::reader::{Selection, TraceInfo};
+use crate::reader::{Selection, TraceInfo, lose};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whylate_core::CpuId;
 
-/// Lines in a row that are no trace's, beyond which the file is taken for damaged: a marker's text can have some.
+/// Lines in a row that are not trace lines, after which the file counts as damaged: the text of a marker can have a few.
 const STRANGE_LINES_MAX: u64 = 10_000;
 /// Losses whose places are remembered, so that a second reading does not count them again.
 const LOSSES_MAX: usize = 1 << 20;
@@ -70,6 +70,7 @@ pub(super) struct Place {
 }
 
 /// From lines to events.
+#[derive(Default)]
 pub(super) struct Machine {
     pub(super) info: TraceInfo,
     pub(super) texts: Texts,
@@ -83,7 +84,7 @@ pub(super) struct Machine {
     /// Whether times of function-graph lines are sums of durations.
     pub(super) summed_times: bool,
     pub(super) ready: VecDeque<Event>,
-    /// Ends of leaf functions, which stand in the line of the begin: by time, then by order.
+    /// Ends of leaf functions, which have no line of their own: by time, then by order.
     pub(super) later: BTreeMap<(u64, u64), Event>,
     pub(super) columns: Columns,
     pub(super) prefixes: Prefixes,
@@ -102,30 +103,11 @@ impl Machine {
         let mut texts = Texts::default();
         // The first stack is one without frames, for stacks whose frames are not read yet.
         texts.stack(&[]);
-        Self {
-            info: TraceInfo { format: "tracefs text".to_owned(), ..TraceInfo::default() },
-            texts,
-            style: 0,
-            strange: Strange::default(),
-            recognised: false,
-            raw_times: false,
-            summed_times: false,
-            ready: VecDeque::new(),
-            later: BTreeMap::new(),
-            columns: Columns::new(),
-            prefixes: Prefixes::default(),
-            graph: graph::Cpus::default(),
-            recorded: Recorded::default(),
-            stack: None,
-            losses: Vec::new(),
-            losses_counted: BTreeSet::new(),
-            last_ns: 0,
-            selection: Selection::All,
-            from_ns: 0,
-        }
+        let info = TraceInfo { format: "tracefs text".to_owned(), ..TraceInfo::default() };
+        Self { info, texts, ..Self::default() }
     }
 
-    /// Begins again, from the begin of the file or from a later line; what is known of the trace stays.
+    /// Begins again, from the start of the file or from a later line; what is known of the trace stays.
     pub(super) fn restart(&mut self, at_begin: bool, selection: Selection, from_ns: u64) {
         if at_begin {
             self.columns.clear();
@@ -199,7 +181,7 @@ impl Machine {
         self.strange(line, offset)
     }
 
-    /// Counts a line that is no trace's.
+    /// Counts a line that is not a trace line.
     fn strange(&mut self, line: &[u8], offset: u64) -> Result<(), String> {
         if self.strange.count == 0 {
             self.strange.first_offset = offset;
@@ -207,10 +189,10 @@ impl Machine {
         self.strange.count += 1;
         self.strange.in_a_row += 1;
         if memchr::memchr(0, line).is_some() {
-            return Err("there are bytes here that no text has".to_owned());
+            return Err("there is a NUL byte here: this is not text".to_owned());
         }
         if self.strange.in_a_row == STRANGE_LINES_MAX {
-            return Err(format!("{STRANGE_LINES_MAX} lines up to here are none of a trace"));
+            return Err(format!("the last {STRANGE_LINES_MAX} lines are not trace lines"));
         }
         Ok(())
     }
@@ -250,11 +232,7 @@ impl Machine {
             Some(Remark::Lost { cpu, events }) => {
                 self.losses.push((cpu, events, offset));
                 if self.losses_counted.len() < LOSSES_MAX && self.losses_counted.insert(offset) {
-                    let lost = events.unwrap_or(1);
-                    match self.info.lost.iter_mut().find(|(known, _)| *known == cpu) {
-                        Some((_, sum)) => *sum = sum.saturating_add(lost),
-                        None => self.info.lost.push((cpu, lost)),
-                    }
+                    lose(&mut self.info.lost, cpu, events.unwrap_or(1));
                 }
             }
             Some(Remark::Begin { cpu }) => self.losses.push((cpu, None, offset)),
@@ -266,8 +244,7 @@ impl Machine {
     pub(super) fn emit_losses(&mut self, at_ns: u64) {
         for (cpu, events, offset) in std::mem::take(&mut self.losses) {
             if at_ns >= self.from_ns {
-                let place = Place { at_ns, cpu: cpu.0, pid: None, command: None, offset };
-                self.push(place, &[], EventKind::Lost { events });
+                self.queue(Event::lost(at_ns, cpu, offset, events));
             }
         }
     }

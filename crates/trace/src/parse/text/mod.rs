@@ -2,9 +2,9 @@
 //! `trace-cmd report` prints.
 //!
 //! In: a [`Source`]. Out: a [`Reader`]. Columns are taken from the comments at the head; without them the number of
-//! letters decides. One buffer of lines and the texts so far are all that is in memory. Lines that are no events are
-//! counted, and told at the end in [`TraceInfo::remarks`]; the last line is left out when nothing ends it, since it may be
-//! cut in the middle of a number. Times of latency traces are relative to the begin of the trace. Stacks of user space
+//! letters decides. One buffer of lines and the texts so far are all that is in memory. Lines that are not trace lines
+//! are counted and reported at the end in [`TraceInfo::remarks`]; an incomplete last line is ignored, since it may be cut in
+//! the middle of a number. Times of latency traces are relative to the start of the trace. Stacks of user space
 //! are not read.
 
 mod body;
@@ -26,7 +26,7 @@ use crate::reader::{Reader, Selection, TraceInfo};
 pub(super) use fields::{Text, function_field, lock_wait, lock_wait_end, nmi};
 use machine::Machine;
 
-/// Lines in which something of a trace must come, or the file is none.
+/// A trace line must come within this many lines, or the file is not a trace.
 const LINES_TO_RECOGNISE: u64 = 1000;
 
 /// A reader of traces as text.
@@ -52,10 +52,7 @@ impl TextReader {
         }
         if !reader.machine.recognised {
             let path = reader.source.path().to_owned();
-            return Err(ParseError::Foreign {
-                path,
-                found: "it is a text without a line of a trace".to_owned(),
-            });
+            return Err(ParseError::Foreign { path, found: "a text without a single trace line".to_owned() });
         }
         if reader.machine.info.resolution_ns == 0 {
             // No event: what the kernel writes is microseconds.
@@ -72,12 +69,12 @@ impl TextReader {
             Ok(None) => return Ok(false),
             Err(LineError::Read(error, offset)) => return Err(self.source.failed(error, offset)),
             Err(LineError::TooLong(offset)) => {
-                return Err(self.damaged(offset, "this line is longer than any of a trace"));
+                return Err(self.damaged(offset, "this line is too long for a trace"));
             }
         };
         if !line.ended {
             self.remark(format!(
-                "the last line, at byte {}, has no end and is not used: the trace may be cut",
+                "last line, at byte {}, is incomplete; ignored (truncated trace?)",
                 line.offset
             ));
             return Ok(true);
@@ -105,9 +102,7 @@ impl TextReader {
         let strange = self.machine.strange;
         if strange.count > 0 {
             let (count, offset) = (strange.count, strange.first_offset);
-            self.remark(format!(
-                "{count} lines are none of a trace and were skipped, the first at byte {offset}"
-            ));
+            self.remark(format!("skipped {count} lines that are not trace lines (first at byte {offset})"));
         }
         if self.machine.raw_times {
             self.remark(

@@ -45,7 +45,7 @@ impl Prefixes {
                 .filter(|bracket| (*bracket >= COMMAND_WIDTH) == outside)
                 .find_map(|bracket| Some((bracket, usual_at(line, bracket)?)))
         };
-        // Commands are padded, unless somebody has taken the spaces at the begin of lines away.
+        // Commands are padded, unless somebody has taken the spaces at the start of lines away.
         let (bracket, prefix) = found(true).or_else(|| found(false))?;
         self.bracket = bracket;
         Some(prefix)
@@ -75,7 +75,7 @@ fn usual_at(line: &[u8], bracket: usize) -> Option<Prefix<'_>> {
     Some(Prefix { command, pid, cpu: cpu.try_into().ok()?, flags, at_ns, resolution_ns, rest })
 }
 
-/// Without the thread group id that `(1234)` or `(-------)` at the end tells.
+/// Without the thread group id at the end: `(1234)` or `(-------)`.
 fn without_group(task: &[u8]) -> &[u8] {
     let Some(inner) = task.strip_suffix(b")") else { return task };
     let Some((before, group)) = scan::split_last(inner, b'(') else { return task };
@@ -117,7 +117,7 @@ fn latency_at(line: &[u8], dash: usize) -> Option<Prefix<'_>> {
         None if digits > 0 => (at, Some(10u64.pow(9 - digits as u32)), rest),
         None => (at, None, rest),
     };
-    // How long it took until the next line: a mark that the times tell, too.
+    // A mark for the time until the next line, which the times give as well.
     let rest = match rest {
         [b' ' | b'+' | b'!' | b'#' | b'*' | b'@' | b'$', rest @ ..] => rest,
         _ => rest,

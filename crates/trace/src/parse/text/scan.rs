@@ -61,7 +61,7 @@ pub(super) fn seconds(bytes: &[u8]) -> Option<(u64, usize, &[u8])> {
     Some((nanoseconds, digits, after))
 }
 
-/// What follows the spaces (and tabs) at the begin.
+/// What follows the spaces (and tabs) at the start.
 pub(super) fn skip_spaces(bytes: &[u8]) -> &[u8] {
     let length = bytes.iter().position(|byte| !matches!(byte, b' ' | b'\t')).unwrap_or(bytes.len());
     &bytes[length..]
@@ -98,7 +98,7 @@ pub(super) fn split_last(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> 
     Some((&bytes[..found], &bytes[found + 1..]))
 }
 
-/// What follows `key=` or `key:` at the begin of a word.
+/// What follows `key=` or `key:` at the start of a word.
 pub(super) fn behind<'a>(mut words: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     loop {
         words = skip_spaces(words);

@@ -1,4 +1,4 @@
-//! Finds a moment in a text without reading what is before it.
+//! Finds a time in a text by bisection, without reading all that is before it.
 
 use super::machine::Machine;
 use crate::parse::lines::{LineError, Lines};
@@ -21,7 +21,7 @@ pub(super) fn find(source: &Source, machine: &mut Machine, from_ns: u64) -> Resu
         match first_time(source, machine, middle)? {
             Some(at_ns) if at_ns < from_ns => low = middle,
             Some(_) => high = middle,
-            // Nothing to go by: what is known so far must do.
+            // No line with a time here: stop at what is known so far.
             None => break,
         }
     }

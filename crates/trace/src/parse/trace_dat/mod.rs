@@ -5,7 +5,7 @@
 //! buffer with events.
 //!
 //! Times are those of the trace clock, plus what `--ts-offset` stored in the file; cycles become nanoseconds where
-//! the file tells how. What would move them to the wall clock (`--date`) or to the clock of a host (a guest's time
+//! the file says how. What would move them to the wall clock (`--date`) or to the clock of a host (a guest's time
 //! shift) is not applied: the kernel's own events have times inside that would not move with it. Options that are not
 //! known, or do not matter to the explanation (hooks, process maps, guests), are skipped.
 
@@ -36,16 +36,16 @@ struct CpuData {
 struct Buffer {
     /// The instance's name; empty for the top one.
     name: String,
-    /// Its clock, when the file tells for each buffer.
+    /// Its clock, when the file says for each buffer.
     clock: Option<String>,
-    /// Size of its pages, when the file tells for each buffer.
+    /// Size of its pages, when the file says for each buffer.
     page_bytes: Option<u32>,
     packed: bool,
     cpus: Vec<CpuData>,
 }
 
 /// What the file says, whichever its version is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Contents {
     order: ByteOrder,
     page_bytes: u32,
@@ -60,18 +60,18 @@ struct Contents {
 /// Opens a trace.dat.
 ///
 /// # Errors
-/// [`ParseError::Foreign`] when it is none, or of another version; [`ParseError::Damaged`] when it is damaged or
+/// [`ParseError::Foreign`] when it is not one, or of another version; [`ParseError::Damaged`] when it is damaged or
 /// truncated; [`ParseError::Read`] when it cannot be read.
-pub fn open(input: Input) -> Result<BufferReader, ParseError> {
-    let (version, contents) = contents(&input)?;
+pub fn open(input: &Input) -> Result<BufferReader, ParseError> {
+    let (version, contents) = contents(input)?;
     if contents.text {
         return Err(foreign(
-            &input,
+            input,
             "a trace.dat that keeps the trace as text, as trace-cmd does for latency tracers: give the output of `trace-cmd report` instead",
         ));
     }
     if contents.buffers.is_empty() {
-        let message = "the file tells of no buffer with events: trace-cmd was stopped before it wrote them";
+        let message = "the file has no buffer with events: trace-cmd was stopped before it wrote them";
         return Err(input.damaged(input.length(), message));
     }
     let Contents { order, algorithm, metadata, options, buffers, page_bytes, .. } = contents;
@@ -80,14 +80,14 @@ pub fn open(input: Input) -> Result<BufferReader, ParseError> {
     let (buffers, clock) = of_one_clock(buffers, options.clock.clone());
     let mut cursors = Vec::new();
     for buffer in &buffers {
-        let layout = buffer_layout(&input, layout, buffer, page_bytes)?;
+        let layout = buffer_layout(input, layout, buffer, page_bytes)?;
         for data in buffer.cpus.iter().filter(|data| data.bytes > 0) {
             let pages = if buffer.packed {
-                Pages::packed(&input, data.offset, data.bytes, &layout)?
+                Pages::packed(input, data.offset, data.bytes, &layout)?
             } else {
-                Pages::plain(&input, data.offset, data.bytes, layout.page_bytes)?
+                Pages::plain(input, data.offset, data.bytes, layout.page_bytes)?
             };
-            cursors.push(Cursor::new(data.cpu, 0, layout, pages));
+            cursors.push(Cursor::new(data.cpu, layout, pages));
         }
     }
     let info = TraceInfo {
@@ -99,7 +99,7 @@ pub fn open(input: Input) -> Result<BufferReader, ParseError> {
         recorded: metadata.recorded(),
         ..TraceInfo::default()
     };
-    let merge = Merge::new(vec![input], Unpacker::new(algorithm), cursors);
+    let merge = Merge::new(Unpacker::new(algorithm), cursors);
     let times = options.times(clock.as_deref());
     let info = TraceInfo { lost: options.lost, ..info };
     Ok(BufferReader::new(info, layout, merge, metadata, times))
@@ -121,7 +121,7 @@ fn contents(input: &Input) -> Result<(u32, Contents), ParseError> {
             input,
             &format!("a trace.dat of version {other:?}; it must be 6 or 7: `trace-cmd convert` makes one"),
         )),
-        _ => Err(input.damaged(version_at, "the version is no number")),
+        _ => Err(input.damaged(version_at, "the version is not a number")),
     }
 }
 
@@ -139,7 +139,7 @@ fn of_one_clock(buffers: Vec<Buffer>, clock: Option<String>) -> (Vec<Buffer>, Op
     (buffers.into_iter().filter(same).collect(), clock)
 }
 
-/// The layout of a buffer's pages. Version 7 tells the size for each buffer; in version 6, sub-buffers that are larger
+/// The layout of a buffer's pages. Version 7 has the size for each buffer; in version 6, sub-buffers that are larger
 /// than the machine's pages show in the page's header only.
 fn buffer_layout(
     input: &Input,

@@ -2,6 +2,7 @@
 
 use crate::parse::bytes::{ByteOrder, until_nul};
 use crate::parse::ring_buffer::Clock;
+use crate::reader::lose;
 use whylate_core::CpuId;
 
 /// Numbers of the options that are used. Those between them, and all above, are skipped.
@@ -72,10 +73,7 @@ impl Options {
         }
         // Each buffer has its own statistics: those of one CPU add up.
         if let Some(cpu) = cpu.filter(|_| lost > 0) {
-            match self.lost.iter_mut().find(|(known, _)| *known == cpu) {
-                Some((_, sum)) => *sum = sum.saturating_add(lost),
-                None => self.lost.push((cpu, lost)),
-            }
+            lose(&mut self.lost, cpu, lost);
         }
     }
 
@@ -90,7 +88,7 @@ impl Options {
         }
     }
 
-    /// Smallest step of the times under `clock`; 0 when they are no times but counts or cycles.
+    /// Smallest step of the times under `clock`; 0 when they are counts or cycles.
     pub(super) fn resolution_ns(&self, clock: Option<&str>) -> u64 {
         match (clock, self.times(clock).scale) {
             (Some("counter"), _) | (Some("x86-tsc"), None) => 0,

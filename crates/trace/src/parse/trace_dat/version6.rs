@@ -8,14 +8,8 @@ use crate::parse::metadata::Metadata;
 use crate::parse::unpack::Algorithm;
 use whylate_core::CpuId;
 
-/// A longer list of clocks is none.
+/// A longer text is not a list of clocks.
 const CLOCKS_MAX: u64 = 4096;
-
-/// An instance: where its list of CPUs is, and its name.
-struct Instance {
-    offset: u64,
-    name: String,
-}
 
 /// Reads what follows the file's header.
 pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, ParseError> {
@@ -38,10 +32,10 @@ pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, Pars
             options.clock = clock(&mut scan);
         }
     }
-    for instance in instances {
-        let mut scan = scan.input().scan(instance.offset, scan.order);
+    for (offset, name) in instances {
+        let mut scan = scan.input().scan(offset, scan.order);
         let kind = self::kind(&mut scan)?;
-        buffers.push(buffer(&mut scan, &kind, instance.name, cpus)?);
+        buffers.push(buffer(&mut scan, &kind, name, cpus)?);
     }
     Ok(Contents {
         order: scan.order,
@@ -65,10 +59,11 @@ fn kind(scan: &mut Scan<'_>) -> Result<String, ParseError> {
     Err(scan.input().damaged(at, "`options`, `latency` or `flyrecord` is expected here"))
 }
 
+/// Reads the options; where the lists of CPUs of instances are goes into `instances`, with their names.
 fn read_options(
     scan: &mut Scan<'_>,
     options: &mut Options,
-    instances: &mut Vec<Instance>,
+    instances: &mut Vec<(u64, String)>,
 ) -> Result<(), ParseError> {
     loop {
         let option = scan.u16()?;
@@ -78,8 +73,7 @@ fn read_options(
         let length = scan.u32()?;
         let end = scan.position.saturating_add(u64::from(length));
         if option == id::BUFFER {
-            let offset = scan.u64()?;
-            instances.push(Instance { offset, name: scan.terminated()? });
+            instances.push((scan.u64()?, scan.terminated()?));
             scan.position = end;
         } else {
             let data = scan.bytes(u64::from(length))?;

@@ -1,11 +1,9 @@
 //! Version 7: sections anywhere in the file, found through options; each section and the events may be packed.
 
-use super::options::{Options, id};
+use super::options::id;
 use super::{Buffer, Contents, CpuData, foreign, plausible};
 use crate::parse::ParseError;
-use crate::parse::bytes::ByteOrder;
 use crate::parse::input::{Input, Scan};
-use crate::parse::metadata::Metadata;
 use crate::parse::symbols::{Place, Symbols};
 use crate::parse::unpack::Algorithm;
 use whylate_core::CpuId;
@@ -24,12 +22,7 @@ struct Section {
 
 struct File<'a> {
     input: &'a Input,
-    order: ByteOrder,
-    algorithm: Algorithm,
-    metadata: Metadata,
-    options: Options,
-    buffers: Vec<Buffer>,
-    text: bool,
+    contents: Contents,
 }
 
 /// Reads what follows the file's header.
@@ -40,21 +33,13 @@ pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, Pars
         let found = format!("a trace.dat packed with {name:?}; it must be zlib, zstd or none");
         return Err(foreign(scan.input(), &found));
     };
-    let mut file = File {
-        input: scan.input(),
-        order: scan.order,
-        algorithm,
-        metadata: Metadata::default(),
-        options: Options::default(),
-        buffers: Vec::new(),
-        text: false,
-    };
+    let contents = Contents { order: scan.order, page_bytes, algorithm, ..Contents::default() };
+    let mut file = File { input: scan.input(), contents };
     let mut next = scan.u64()?;
     for _ in 0..OPTION_SECTIONS_MAX {
         if next == 0 {
-            let File { order, metadata, options, buffers, text, .. } = file;
-            let text = text && buffers.is_empty();
-            return Ok(Contents { order, page_bytes, algorithm, metadata, options, buffers, text });
+            file.contents.text &= file.contents.buffers.is_empty();
+            return Ok(file.contents);
         }
         next = file.options(next)?;
     }
@@ -64,7 +49,7 @@ pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, Pars
 impl File<'_> {
     /// The header of the section at `offset`, and what is behind it.
     fn section(&self, offset: u64) -> Result<(Section, Scan<'_>), ParseError> {
-        let mut scan = self.input.scan(offset, self.order);
+        let mut scan = self.input.scan(offset, self.contents.order);
         let (id, flags, _name) = (scan.u16()?, scan.u16()?, scan.u32()?);
         let section = Section { id, packed: flags & PACKED != 0, bytes: scan.u64()? };
         Ok((section, scan))
@@ -78,7 +63,7 @@ impl File<'_> {
             return Err(self.input.damaged(offset, message));
         }
         let (bytes, packed) = match section.packed {
-            true => (u64::from(scan.u32()?), Some((self.algorithm, scan.u32()? as usize))),
+            true => (u64::from(scan.u32()?), Some((self.contents.algorithm, scan.u32()? as usize))),
             false => (section.bytes, None),
         };
         let offset = scan.position;
@@ -87,16 +72,16 @@ impl File<'_> {
     }
 
     /// The contents of the section at `offset`, unpacked.
-    fn contents(&self, offset: u64, id: u16) -> Result<Input, ParseError> {
+    fn unpacked(&self, offset: u64, id: u16) -> Result<Input, ParseError> {
         let place = self.place(offset, id)?;
         Ok(self.input.section(place.offset, place.unpacked()?))
     }
 
     /// Reads a section of options; where the next one is, or 0.
     fn options(&mut self, offset: u64) -> Result<u64, ParseError> {
-        let contents = self.contents(offset, id::DONE)?;
-        let mut scan = contents.scan(0, self.order);
-        while scan.position < contents.length() {
+        let section = self.unpacked(offset, id::DONE)?;
+        let mut scan = section.scan(0, self.contents.order);
+        while scan.position < section.length() {
             let option = scan.u16()?;
             let length = scan.u32()?;
             let end = scan.position.saturating_add(u64::from(length));
@@ -104,16 +89,16 @@ impl File<'_> {
                 id::DONE => return if length >= 8 { scan.u64() } else { Ok(0) },
                 id::BUFFER => {
                     let buffer = self.buffer(&mut scan, end)?;
-                    self.buffers.push(buffer);
+                    self.contents.buffers.push(buffer);
                 }
-                id::BUFFER_TEXT => self.text = true,
+                id::BUFFER_TEXT => self.contents.text = true,
                 id::HEADER..=id::COMMANDS => {
                     let at = scan.u64()?;
                     self.metadata(option, at)?;
                 }
                 _ => {
                     let data = scan.bytes(u64::from(length))?;
-                    self.options.take(option, &data, self.order);
+                    self.contents.options.take(option, &data, self.contents.order);
                 }
             }
             scan.position = end;
@@ -123,17 +108,18 @@ impl File<'_> {
 
     fn metadata(&mut self, option: u16, offset: u64) -> Result<(), ParseError> {
         if option == id::SYMBOLS {
-            self.metadata.symbols = Symbols::at(Place { head_bytes: 4, ..self.place(offset, option)? });
+            self.contents.metadata.symbols =
+                Symbols::at(Place { head_bytes: 4, ..self.place(offset, option)? });
             return Ok(());
         }
-        let contents = self.contents(offset, option)?;
-        let mut scan = contents.scan(0, self.order);
+        let section = self.unpacked(offset, option)?;
+        let mut scan = section.scan(0, self.contents.order);
         match option {
-            id::HEADER => self.metadata.header(&mut scan),
-            id::FTRACE_EVENTS => self.metadata.ftrace_formats(&mut scan),
-            id::EVENT_FORMATS => self.metadata.event_formats(&mut scan),
-            id::PRINTK => self.metadata.printk(&mut scan),
-            _ => self.metadata.commands(&mut scan),
+            id::HEADER => self.contents.metadata.header(&mut scan),
+            id::FTRACE_EVENTS => self.contents.metadata.ftrace_formats(&mut scan),
+            id::EVENT_FORMATS => self.contents.metadata.event_formats(&mut scan),
+            id::PRINTK => self.contents.metadata.printk(&mut scan),
+            _ => self.contents.metadata.commands(&mut scan),
         }
     }
 

@@ -3,7 +3,7 @@
 //! The bits of `common_flags` are not described by the formats, and differ. All kernels have 0x01 (interrupts off),
 //! 0x08 (hard interrupt), 0x10 (softirq), 0x40 (NMI); 0x20 (preemption is asked for) is not used here. The rest:
 //!
-//! | kernel | need to reschedule | lazily | interrupts not told | 0x80 |
+//! | kernel | need to reschedule | lazily | interrupts unknown | 0x80 |
 //! |---|---|---|---|---|
 //! | mainline before 6.13 | 0x04 | – | 0x02 | softirqs off (since 5.17) |
 //! | mainline from 6.13, real-time from 6.12 | 0x04 | 0x02 | – | softirqs off |

@@ -106,7 +106,7 @@ pub(in crate::parse) struct Ready<'a> {
 impl Slots for Ready<'_> {
     const PLANNING: bool = false;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, _: &str) -> Slot {
         let slot = self.list.slots.get(self.next).copied().unwrap_or_default();
         self.next += 1;
@@ -144,7 +144,7 @@ impl<'a> Binary<'a, Ready<'a>> {
 }
 
 impl<'a, S: Slots> Binary<'a, S> {
-    #[inline]
+    #[inline(always)]
     fn bytes(&mut self, key: &str) -> Option<&'a [u8]> {
         let slot = self.slots.next(key);
         if S::PLANNING {
@@ -154,12 +154,12 @@ impl<'a, S: Slots> Binary<'a, S> {
     }
 
     /// The name of something in a record.
-    #[inline]
+    #[inline(always)]
     fn named(&mut self, name: impl FnOnce(&mut Texts) -> Name) -> Name {
         if S::PLANNING { Name::default() } else { name(self.texts) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn command(&mut self, key: &str) -> Option<Name> {
         let bytes = self.bytes(key)?;
         Some(self.named(|texts| texts.command(bytes)))
@@ -175,7 +175,7 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
         self.texts.intern(text)
     }
 
-    #[inline]
+    #[inline(always)]
     fn number(&mut self, key: &str) -> Option<u64> {
         let slot = self.slots.next(key);
         if S::PLANNING {
@@ -249,7 +249,7 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
     }
 
     /// No bit of the lower eight is set for a task that wanted to go on; the one above them says that it was preempted.
-    #[inline]
+    #[inline(always)]
     fn state(&mut self, key: &str) -> Option<TaskState> {
         Some(match (self.number(key)? as u8).trailing_zeros() {
             bit @ 0..8 => TaskState::Blocked(STATE_LETTERS[bit as usize]),
@@ -257,7 +257,7 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn task(&mut self, command: &str, pid: &str, priority: &str) -> Option<Task> {
         let (pid, priority) = (self.u32(pid)?, self.u32(priority)? as i32);
         Some(Task { pid, command: self.command(command)?, priority })
@@ -271,7 +271,7 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
         Some((label, self.signed(number)?))
     }
 
-    #[inline]
+    #[inline(always)]
     fn learn(&mut self, task: &Task) {
         if !S::PLANNING {
             self.texts.learn(task.pid, task.command);

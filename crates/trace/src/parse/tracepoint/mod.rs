@@ -161,9 +161,6 @@ impl Decoder {
     }
 
     /// What the record says, from `common_type` on.
-    ///
-    /// # Errors
-    /// A message when the record is too short for what its format says.
     #[inline]
     pub fn decode(&mut self, bytes: &[u8], texts: &mut Texts) -> Result<Decoded, String> {
         let order = self.machine.order;

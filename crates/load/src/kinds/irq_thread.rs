@@ -1,14 +1,14 @@
-//! Sources of real interrupts: the disk that this program lies on, the real-time clock, timers.
+//! The irq-thread load: real interrupts, of the disk that this program lies on, the real-time clock, or timers.
 
-use super::acts::Act;
+use super::events::{Act, Acts};
 use crate::error::LoadError;
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use whylate_core::Nanos;
-use whylate_core::plan::{EventPace, IrqSource};
+use whylate_core::plan::{EventPace, IrqSource, IrqThreadPlan};
+use whylate_core::{CpuSelector, Nanos};
 use whylate_sys::interrupt_source::InterruptSource;
 use whylate_sys::{clock, timer_file};
 
@@ -95,7 +95,7 @@ impl Act for Timer {
 }
 
 /// The source that was asked for, or the first that works.
-pub(super) fn make(source: IrqSource, pace: EventPace, workers: usize) -> Result<Box<dyn Act>, LoadError> {
+fn make(source: IrqSource, pace: EventPace, workers: usize) -> Result<Box<dyn Act>, LoadError> {
     let rate = match pace {
         EventPace::PerSecond(rate) => Some(rate / workers.max(1) as f64),
         EventPace::Full | EventPace::DutyCycle(_) => None,
@@ -130,7 +130,19 @@ pub(super) fn make(source: IrqSource, pace: EventPace, workers: usize) -> Result
     }
 }
 
-/// Whether the machine has that source.
-pub(crate) fn check_irq_source(source: IrqSource) -> Result<(), LoadError> {
-    make(source, EventPace::Full, 1).map(drop)
+impl Acts for IrqThreadPlan {
+    const NAME: &'static str = "irq-thread";
+    const UNIT: &'static str = "interrupts_per_s";
+    fn cpus(&self) -> &CpuSelector {
+        &self.cpus
+    }
+    fn pace(&self) -> EventPace {
+        self.rate
+    }
+    fn act(&self, workers: usize) -> Result<Box<dyn Act>, LoadError> {
+        make(self.source, self.rate, workers)
+    }
+    fn check(&self) -> Result<(), LoadError> {
+        make(self.source, EventPace::Full, 1).map(drop)
+    }
 }

@@ -3,62 +3,22 @@
 //! In: the lines that the tracer prints. Out: intervals with histograms, and the largest samples of each as spikes. The
 //! moment of a sample is that of its line: for hwlat and osnoise the end of the window that it is of.
 
-use crate::error::RunError;
-use crate::prepare::Experiment;
-use crate::repeat::not_restored;
+use crate::error::ProbeError;
+use crate::measure::{Batch, Elsewhere, Observer, Outcome, Progress};
+use crate::spec::{LaneSpec, ProbeSpec};
 use std::cmp::Reverse;
 use std::time::Duration;
 use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::record::{Interval, SpikeRecord};
-use whylate_core::warning::push_once;
+use whylate_core::warning::not_restored;
 use whylate_core::{Nanos, Warning, WarningCode};
-use whylate_host::{Host, HostRoot};
-use whylate_probe::{
-    Batch, Elsewhere, LaneSpec, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress,
-};
-use whylate_record::{RecordError, Sample, TracerSession, check_tracer};
+use whylate_host::Host;
+use whylate_record::{RecordError, Sample, TracerSession};
 use whylate_stats::{Histogram, Largest};
 use whylate_sys::clock;
 
 /// How often the tracer's lines are read.
 const POLL: Duration = Duration::from_millis(50);
-
-/// Leaves out each tracer probe that this kernel cannot have, with a warning.
-///
-/// # Errors
-/// [`RunError::Tracer`] when no other probe is left.
-pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Experiment, RunError> {
-    let mut refused = None;
-    for group in &mut experiment.probes {
-        group.retain(|spec| {
-            let ProbeKind::Tracer { plan } = &spec.kind else { return true };
-            match check_tracer(root, plan.tracer) {
-                Ok(()) => true,
-                Err(error) => {
-                    let text = format!("the {} tracer does not measure: {error}", plan.tracer);
-                    push_once(&mut experiment.warnings, Warning::new(WarningCode::NoTracer, text));
-                    refused.get_or_insert(error);
-                    false
-                }
-            }
-        });
-    }
-    let Some(source) = refused else { return Ok(experiment) };
-    keep_what_measures(&mut experiment.probes);
-    if experiment.probes.is_empty() { Err(RunError::Tracer { source }) } else { Ok(experiment) }
-}
-
-/// Leaves out groups without a probe: companions stand beside one, and measure on their own only where none is left.
-fn keep_what_measures(groups: &mut Vec<Vec<ProbeSpec>>) {
-    let has_probe = |group: &Vec<ProbeSpec>| group.iter().any(|spec| !spec.is_companion());
-    if groups.iter().any(has_probe) {
-        groups.retain(has_probe);
-    } else {
-        // Each group has the same companions.
-        groups.retain(|group| !group.is_empty());
-        groups.truncate(1);
-    }
-}
 
 /// Measures with a tracer, to its end.
 ///

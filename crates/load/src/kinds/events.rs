@@ -3,32 +3,102 @@
 //! Flushes and barriers reach only CPUs that run the load's own process, so the load hosts a thread on each CPU that
 //! shall be hit: an ordinary task that runs whenever nothing else wants the CPU.
 
-mod acts;
-mod interrupts;
-
+use super::memory::pace::Pacer;
+use super::{Place, Work};
 use crate::child::{Context, Event, pin, pin_to};
 use crate::error::LoadError;
-use crate::memory::pace::Pacer;
 use crate::protocol::{Message, Ready};
 use crate::rates::report;
-use crate::spec::{EventKind, EventSpec};
-use acts::Act;
-use std::io::Write;
+use crate::spec::check_pace;
+use serde::{Deserialize, Serialize};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use whylate_core::{CpuId, CpuSet, MonoTime, Warning, WarningCode};
+use whylate_core::plan::EventPace;
+use whylate_core::{CpuId, CpuSelector, CpuSet, MonoTime, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::schedule::allowed_of_this_thread;
 
-pub(crate) use acts::check_pageattr;
-pub(crate) use interrupts::check_irq_source;
-
 /// The longest sleep without a look at the stop flag.
 const SLEEP_NS_MAX: u64 = 20_000_000;
+
+/// Something that is done again and again by one thread.
+pub trait Act {
+    /// How it is done, for people.
+    fn describe(&self) -> String;
+    /// Does it, in well below a millisecond unless the kernel takes longer; how many events that was.
+    fn turn(&mut self) -> io::Result<u64>;
+}
+
+/// The plan of a load that is made of single acts.
+pub trait Acts: Clone + Send + 'static {
+    /// The name in plans.
+    const NAME: &'static str;
+    /// What its rate counts.
+    const UNIT: &'static str;
+    /// Where the acts are done.
+    fn cpus(&self) -> &CpuSelector;
+    /// Where threads of the load's process run so that the acts reach them; `None` for kinds that need none.
+    fn victims(&self) -> Option<&CpuSelector> {
+        None
+    }
+    /// How many.
+    fn pace(&self) -> EventPace;
+    /// Prepares the acts of one of `workers` threads, in that thread.
+    fn act(&self, workers: usize) -> Result<Box<dyn Act>, LoadError>;
+    /// Whether the machine has what it needs.
+    fn check(&self) -> Result<(), LoadError> {
+        Ok(())
+    }
+}
+
+/// Single acts that interrupt CPUs, done by one thread on each of `cpus`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Events<P> {
+    /// What they are, and how many.
+    pub plan: P,
+    /// Where they are done.
+    pub cpus: CpuSet,
+    /// Where threads of the load's process run so that the acts reach them; `None` for kinds that need none.
+    pub victims: Option<CpuSet>,
+}
+
+impl<P: Acts> Events<P> {
+    pub(crate) fn resolve(plan: &P, place: &Place<'_>) -> Result<Self, LoadError> {
+        let victims = plan.victims().map(|victims| place.cpus("victims", victims)).transpose()?;
+        Ok(Self { cpus: place.cpus("cpus", plan.cpus())?, victims, plan: plan.clone() })
+    }
+}
+
+impl<P: Acts> Work for Events<P> {
+    fn unit(&self) -> &str {
+        P::UNIT
+    }
+
+    fn cpus(&self) -> Option<&CpuSet> {
+        Some(&self.cpus)
+    }
+
+    fn victims(&self) -> Option<&CpuSet> {
+        self.victims.as_ref()
+    }
+
+    fn validate(&self) -> Result<(), LoadError> {
+        if self.cpus.is_empty() || self.victims.as_ref().is_some_and(CpuSet::is_empty) {
+            return Err(LoadError::NoCpus);
+        }
+        check_pace(self.plan.pace().as_pace())?;
+        self.plan.check()
+    }
+
+    fn run(&self, context: &mut Context) -> Result<(), LoadError> {
+        run(self, context)
+    }
+}
 
 /// What the threads share.
 #[derive(Debug, Default)]
@@ -44,8 +114,7 @@ struct Crew {
     starts: Vec<Sender<()>>,
 }
 
-/// Runs the load until the context says stop or its duration is over.
-pub(crate) fn run<W: Write>(spec: &EventSpec, context: &mut Context<W>) -> Result<(), LoadError> {
+fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError> {
     let (mut crew, details) = hire(spec, context)?;
     let done = prepare(&crew, spec, context).and_then(|is_ready| {
         if !is_ready {
@@ -67,12 +136,12 @@ pub(crate) fn run<W: Write>(spec: &EventSpec, context: &mut Context<W>) -> Resul
     done
 }
 
-fn hire<W: Write>(spec: &EventSpec, context: &Context<W>) -> Result<(Crew, Receiver<String>), LoadError> {
+fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<String>), LoadError> {
     let shared = Arc::new(Shared::default());
     let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new() };
     let (tell, details) = mpsc::channel();
     let doers = spec.cpus.iter().map(|cpu| (cpu, true));
-    for (cpu, is_doer) in doers.chain(spec.victims.iter().map(|cpu| (cpu, false))) {
+    for (cpu, is_doer) in doers.chain(spec.victims.iter().flat_map(CpuSet::iter).map(|cpu| (cpu, false))) {
         let (start, started) = mpsc::channel();
         let worker = Worker {
             cpu,
@@ -84,7 +153,7 @@ fn hire<W: Write>(spec: &EventSpec, context: &Context<W>) -> Result<(Crew, Recei
             started,
         };
         let thread = thread::Builder::new()
-            .name(format!("{}-{cpu}", if is_doer { spec.kind.name() } else { "victim" }))
+            .name(format!("{}-{cpu}", if is_doer { P::NAME } else { "victim" }))
             .spawn(move || worker.run(is_doer))
             .map_err(LoadError::system("starting a thread of the load"))?;
         crew.threads.push((cpu, thread));
@@ -94,7 +163,7 @@ fn hire<W: Write>(spec: &EventSpec, context: &Context<W>) -> Result<(Crew, Recei
 }
 
 /// Waits until every thread is ready; whether the load shall go on.
-fn prepare<W: Write>(crew: &Crew, spec: &EventSpec, context: &mut Context<W>) -> Result<bool, LoadError> {
+fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut Context) -> Result<bool, LoadError> {
     for _ in &crew.threads {
         match context.event_until(MonoTime(u64::MAX)) {
             Some(Event::Ready) => {}
@@ -102,12 +171,11 @@ fn prepare<W: Write>(crew: &Crew, spec: &EventSpec, context: &mut Context<W>) ->
             _ => return Ok(false),
         }
     }
-    if spec.kind.needs_victims() {
+    if let Some(victims) = &spec.victims {
         context.tell(&Message::Warning(Warning::new(WarningCode::ReachesOwnProcessOnly, format!(
-                "{} reaches CPU {} only while a thread of the load runs there: a probe that never sleeps (stall) at \
+                "{} reaches CPU {victims} only while a thread of the load runs there: a probe that never sleeps (stall) at \
                  real-time priority keeps that thread from running",
-                spec.kind.name(),
-                spec.victims
+                P::NAME
             ))));
     }
     let others = allowed_of_this_thread().map(|allowed| allowed.difference(&spec.cpus)).unwrap_or_default();
@@ -118,18 +186,10 @@ fn prepare<W: Write>(crew: &Crew, spec: &EventSpec, context: &mut Context<W>) ->
     Ok(true)
 }
 
-fn work<W: Write>(
-    crew: &Crew,
-    spec: &EventSpec,
-    how: &str,
-    context: &mut Context<W>,
-) -> Result<(), LoadError> {
+fn work<P: Acts>(crew: &Crew, spec: &Events<P>, how: &str, context: &mut Context) -> Result<(), LoadError> {
     let begin = clock::now();
-    let victims = if spec.victims.is_empty() {
-        String::new()
-    } else {
-        format!(", with a thread to be hit on {}", each_of(&spec.victims))
-    };
+    let hit = |victims: &CpuSet| format!(", with a thread to be hit on {}", each_of(victims));
+    let victims = spec.victims.as_ref().map(hit).unwrap_or_default();
     let detail = format!("{how} on {}{victims}", each_of(&spec.cpus));
     let ready = Ready { pid: std::process::id(), at_ns: begin.0, detail };
     if !context.tell(&Message::Ready(ready)) {
@@ -145,10 +205,10 @@ fn each_of(cpus: &CpuSet) -> String {
 }
 
 /// One thread.
-struct Worker {
+struct Worker<P> {
     cpu: CpuId,
     host: HostRoot,
-    spec: EventSpec,
+    spec: Events<P>,
     shared: Arc<Shared>,
     /// Tells that the thread is ready, or why it cannot run.
     sender: Sender<Event>,
@@ -158,7 +218,7 @@ struct Worker {
     started: Receiver<()>,
 }
 
-impl Worker {
+impl<P: Acts> Worker<P> {
     fn run(self, is_doer: bool) {
         let outcome = if is_doer { self.act() } else { self.be_hit() };
         if let Err(error) = outcome {
@@ -174,14 +234,14 @@ impl Worker {
     fn act(&self) -> Result<(), LoadError> {
         pin_to(&self.host, self.cpu)?;
         let workers = self.spec.cpus.len();
-        let mut act = make(self.spec.kind, &self.spec, workers)?;
+        let mut act = self.spec.plan.act(workers)?;
         let _ = self.details.send(act.describe());
         if !self.is_started() {
             return Ok(());
         }
-        let mut pacer = Pacer::new(self.spec.pace.as_pace(), workers, clock::now());
+        let mut pacer = Pacer::new(self.spec.plan.pace().as_pace(), workers, clock::now());
         while !self.shared.stop.load(Relaxed) {
-            let what = || format!("{} on CPU {}", self.spec.kind.name(), self.cpu);
+            let what = || format!("{} on CPU {}", P::NAME, self.cpu);
             let done = act.turn().map_err(|error| LoadError::System { what: what(), source: error })?;
             self.shared.events.fetch_add(done, Relaxed);
             let mut pause = pacer.pause_ns(clock::now(), done);
@@ -203,15 +263,5 @@ impl Worker {
             }
         }
         Ok(())
-    }
-}
-
-fn make(kind: EventKind, spec: &EventSpec, workers: usize) -> Result<Box<dyn Act>, LoadError> {
-    match kind {
-        EventKind::Tlb => acts::tlb(),
-        EventKind::Ipi(reach) => acts::barrier(reach),
-        EventKind::Pageattr => acts::buffers(),
-        EventKind::Softirq => acts::packets(),
-        EventKind::IrqThread(source) => interrupts::make(source, spec.pace, workers),
     }
 }

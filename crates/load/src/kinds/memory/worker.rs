@@ -1,10 +1,10 @@
 //! One thread of a memory load: pinned, with a buffer of its own, counting what it moves.
 
+use super::MemorySpec;
 use super::pace::Pacer;
 use super::traffic::{Traffic, Way};
 use crate::child::{Event, pin_to};
 use crate::error::LoadError;
-use crate::spec::MemorySpec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender};

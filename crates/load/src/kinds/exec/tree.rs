@@ -3,7 +3,6 @@
 use crate::child::{Context, Event, after};
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 use std::collections::BTreeMap;
-use std::io::Write;
 use whylate_core::MonoTime;
 use whylate_sys::clock;
 
@@ -15,7 +14,7 @@ const KILL_NS: u64 = 2_000_000_000;
 const LOOK_NS: u64 = 20_000_000;
 
 /// Ends the group of `leader` and all descendants of this process; returns those that survive even SIGKILL.
-pub(super) fn end<W: Write>(leader: Pid, context: &Context<W>) -> Vec<Pid> {
+pub(super) fn end(leader: Pid, context: &Context) -> Vec<Pid> {
     // Errors mean that it is gone already, which is what is wanted.
     let _ = kill_process_group(leader, Signal::TERM);
     signal_each(Signal::TERM);
@@ -39,7 +38,7 @@ pub(super) fn end<W: Write>(leader: Pid, context: &Context<W>) -> Vec<Pid> {
 }
 
 /// Until `moment`, or until a child has ended, so that the last one's end is seen at once.
-fn wait_a_little<W: Write>(context: &Context<W>, moment: MonoTime) {
+fn wait_a_little(context: &Context, moment: MonoTime) {
     while let Some(event) = context.event_until(moment) {
         if let Event::Matched { .. } | Event::OutputEnded(_) = event {
             // What the command prints while it is being ended is kept in the file; it is no rate of the load.

@@ -7,23 +7,89 @@ pub(crate) mod pace;
 mod traffic;
 mod worker;
 
+use super::{Place, Work};
 use crate::child::{Context, Event, after, pin};
 use crate::error::LoadError;
 use crate::protocol::{Message, Ready};
 use crate::rates::report;
-use crate::spec::MemorySpec;
-use std::io::Write;
+use crate::spec::check_pace;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use traffic::Way;
-use whylate_core::plan::{MemoryAccess, Pace};
-use whylate_core::{Bytes, CpuId, MonoTime, Warning, WarningCode};
+use whylate_core::plan::{MemoryAccess, MemoryPlan, Pace};
+use whylate_core::{Bytes, CpuId, CpuSet, MonoTime, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::memory::{HugePages, Kernels};
 use whylate_sys::schedule::allowed_of_this_thread;
 use worker::{Shared, Worker};
+
+/// Memory traffic: one thread on each CPU, each with a buffer of random data of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemorySpec {
+    /// The CPUs.
+    pub cpus: CpuSet,
+    /// Kind of traffic.
+    pub access: MemoryAccess,
+    /// Size of each thread's buffer (`copy`: source and destination together).
+    pub working_set: Bytes,
+    /// Whether the buffers should be on huge pages; without them there is a warning.
+    #[serde(default)]
+    pub huge_pages: bool,
+    /// NUMA node of the buffers; by default each thread's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// How much.
+    #[serde(default)]
+    pub pace: Pace,
+}
+
+impl MemorySpec {
+    /// The working set on the CPU where it is largest: on a hybrid processor `l3*4` has to be above every L3 that is
+    /// loaded.
+    pub(crate) fn resolve(plan: &MemoryPlan, place: &Place<'_>) -> Result<Self, LoadError> {
+        let cpus = place.cpus("cpus", &plan.cpus)?;
+        let mut working_set = Bytes(0);
+        for cpu in cpus.iter().filter_map(|cpu| place.facts.cpu(cpu)) {
+            working_set = working_set.max(plan.working_set.resolve(cpu)?);
+        }
+        let MemoryPlan { access, node, huge_pages, rate: pace, .. } = *plan;
+        Ok(Self { cpus, access, working_set, huge_pages, node, pace })
+    }
+}
+
+impl Work for MemorySpec {
+    fn unit(&self) -> &str {
+        "bytes_per_s"
+    }
+
+    fn cpus(&self) -> Option<&CpuSet> {
+        Some(&self.cpus)
+    }
+
+    fn working_set(&self) -> Option<Bytes> {
+        Some(self.working_set)
+    }
+
+    fn run(&self, context: &mut Context) -> Result<(), LoadError> {
+        run(self, context)
+    }
+
+    fn validate(&self) -> Result<(), LoadError> {
+        if self.cpus.is_empty() {
+            return Err(LoadError::NoCpus);
+        }
+        // A line for each of source and destination.
+        let smallest = Bytes(if self.access == MemoryAccess::Copy { 128 } else { 64 });
+        if self.working_set < smallest {
+            let access = self.access.name();
+            return Err(LoadError::WorkingSet { working_set: self.working_set, access, smallest });
+        }
+        check_pace(self.pace)
+    }
+}
 
 /// Rounds in which the ways of doing it are compared, and time of each way in a round.
 const TRIAL_ROUNDS: usize = 3;
@@ -38,8 +104,7 @@ struct Crew {
     starts: Vec<Sender<()>>,
 }
 
-/// Runs the load until the context says stop or its duration is over.
-pub(crate) fn run<W: Write>(spec: &MemorySpec, context: &mut Context<W>) -> Result<(), LoadError> {
+fn run(spec: &MemorySpec, context: &mut Context) -> Result<(), LoadError> {
     check_memory(spec, &context.host)?;
     let mut crew = hire(spec, context)?;
     let Some(pages) = wait_prepared(&crew, spec, context)? else {
@@ -84,7 +149,7 @@ fn mem_available(meminfo: &str) -> Option<u64> {
 }
 
 /// Starts the threads; they allocate and fill their buffers on their own CPUs.
-fn hire<W: Write>(spec: &MemorySpec, context: &Context<W>) -> Result<Crew, LoadError> {
+fn hire(spec: &MemorySpec, context: &Context) -> Result<Crew, LoadError> {
     let shared = Arc::new(Shared::new(Way::candidates(spec.access), spec.cpus.len()));
     let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new() };
     for (index, cpu) in spec.cpus.iter().enumerate() {
@@ -109,10 +174,10 @@ fn hire<W: Write>(spec: &MemorySpec, context: &Context<W>) -> Result<Crew, LoadE
 }
 
 /// Waits until every buffer is filled; `None` when the load was stopped before.
-fn wait_prepared<W: Write>(
+fn wait_prepared(
     crew: &Crew,
     spec: &MemorySpec,
-    context: &mut Context<W>,
+    context: &mut Context,
 ) -> Result<Option<HugePages>, LoadError> {
     let mut pages = HugePages::NotAsked;
     for _ in &crew.threads {
@@ -168,12 +233,7 @@ fn move_aside(spec: &MemorySpec, host: &HostRoot) {
 }
 
 /// Compares the ways, says ready, and reports rates until the end.
-fn work<W: Write>(
-    crew: &Crew,
-    spec: &MemorySpec,
-    pages: &HugePages,
-    context: &mut Context<W>,
-) -> Result<(), LoadError> {
+fn work(crew: &Crew, spec: &MemorySpec, pages: &HugePages, context: &mut Context) -> Result<(), LoadError> {
     let shared = &crew.shared;
     // A paced load is not there to be fast, and a trial at full pace would break its promise.
     if spec.pace == Pace::Full && !choose_fastest(shared, context)? {
@@ -189,7 +249,7 @@ fn work<W: Write>(
 }
 
 /// Lets the running workers try each way in turn and keeps the best; `false` when the load was stopped.
-fn choose_fastest<W: Write>(shared: &Shared, context: &Context<W>) -> Result<bool, LoadError> {
+fn choose_fastest(shared: &Shared, context: &Context) -> Result<bool, LoadError> {
     let ways = shared.ways().len();
     // The best round of each counts: whatever else runs can only slow a round down.
     let mut best = vec![0.0f64; ways];
@@ -215,7 +275,7 @@ fn choose_fastest<W: Write>(shared: &Shared, context: &Context<W>) -> Result<boo
 }
 
 /// Lets that much time pass; `false` when the load was stopped meanwhile.
-fn keep_going<W: Write>(context: &Context<W>, nanos: u64) -> Result<bool, LoadError> {
+fn keep_going(context: &Context, nanos: u64) -> Result<bool, LoadError> {
     match context.event_until(after(clock::now(), nanos)) {
         None => Ok(true),
         Some(Event::Failed(error)) => Err(error),

@@ -1,5 +1,8 @@
 //! The histograms probe: reads what the kernel counts at each stored interval, while other probes measure.
 
+use crate::error::ProbeError;
+use crate::measure::{Batch, Elsewhere, Observer, Outcome};
+use crate::spec::ProbeSpec;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
@@ -8,7 +11,6 @@ use whylate_core::record::Interval;
 use whylate_core::result::{HistogramKind, KernelHistogram};
 use whylate_core::{CpuId, Nanos, Warning, WarningCode};
 use whylate_host::Host;
-use whylate_probe::{Batch, Elsewhere, Observer, Outcome, ProbeError, ProbeSpec};
 use whylate_record::RecordError;
 use whylate_record::histograms::LatencyHistograms;
 use whylate_sys::clock;

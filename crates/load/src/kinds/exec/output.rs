@@ -1,8 +1,8 @@
 //! The command's output: kept in a file, searched for rates, its last lines remembered for an error.
 
+use super::ExecSpec;
 use crate::child::Event;
 use crate::error::LoadError;
-use crate::spec::ExecSpec;
 use regex::Regex;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};

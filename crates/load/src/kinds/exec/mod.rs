@@ -8,35 +8,99 @@ mod path;
 mod step;
 mod tree;
 
-pub(crate) use output::pattern;
 pub use step::exec_main;
 
+use super::{Place, Work};
 use crate::child::{Context, Event, after};
 use crate::error::LoadError;
 use crate::protocol::{Message, Ready};
-use crate::spec::ExecSpec;
-use output::Output;
+use output::{Output, pattern};
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper};
+use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{Write, pipe};
+use std::io::pipe;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
+use whylate_core::plan::ExecPlan;
 use whylate_core::record::RateRecord;
-use whylate_core::{MonoTime, Warning, WarningCode};
+use whylate_core::{CpuSet, MonoTime, Warning, WarningCode};
 use whylate_sys::clock;
 use whylate_sys::process::Launcher;
+
+/// Any command, with everything that it starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecSpec {
+    /// Program and arguments; no shell is involved.
+    pub command: Vec<String>,
+    /// Where it may run; by default wherever the load's process may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuSet>,
+    /// File that its standard output and standard error are appended to.
+    pub output: PathBuf,
+    /// Regular expression with one group, around the number: searched in every line of the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_pattern: Option<String>,
+    /// What the number counts.
+    pub rate_unit: String,
+}
+
+impl ExecSpec {
+    pub(crate) fn resolve(plan: &ExecPlan, place: &Place<'_>) -> Result<Self, LoadError> {
+        Ok(Self {
+            command: plan.command.clone(),
+            cpus: plan.cpus.as_ref().map(|cpus| place.cpus("cpus", cpus)).transpose()?,
+            // Set where it is started.
+            output: PathBuf::new(),
+            rate_pattern: plan.rate_pattern.clone(),
+            rate_unit: plan.rate_unit.clone(),
+        })
+    }
+}
+
+impl Work for ExecSpec {
+    fn unit(&self) -> &str {
+        &self.rate_unit
+    }
+
+    fn cpus(&self) -> Option<&CpuSet> {
+        self.cpus.as_ref()
+    }
+
+    fn grace(&self) -> Duration {
+        // It has to end everything that it started.
+        Duration::from_secs(6)
+    }
+
+    fn set_output(&mut self, path: PathBuf) {
+        self.output = path;
+    }
+
+    fn run(&self, context: &mut Context) -> Result<(), LoadError> {
+        run(self, context)
+    }
+
+    fn validate(&self) -> Result<(), LoadError> {
+        if self.command.first().is_none_or(String::is_empty) {
+            return Err(LoadError::CommandEmpty);
+        }
+        if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
+            return Err(LoadError::NoCpus);
+        }
+        self.rate_pattern.as_deref().map_or(Ok(()), |text| pattern(text).map(drop))
+    }
+}
 
 /// How long a command is watched before it counts as running: one that cannot start ends within that.
 const START_NS: u64 = 50_000_000;
 /// How long the rest of an ended command's output is waited for.
 const OUTPUT_END_NS: u64 = 500_000_000;
 
-/// Runs the load until the context says stop or its duration is over.
-pub(crate) fn run<W: Write>(spec: &ExecSpec, context: &mut Context<W>) -> Result<(), LoadError> {
+fn run(spec: &ExecSpec, context: &mut Context) -> Result<(), LoadError> {
     let name = spec.command.first().map(String::as_str).unwrap_or_default();
     path::find(name, std::env::var_os("PATH").as_deref())?;
     set_child_subreaper(Some(getpid())).map_err(LoadError::system("becoming a subreaper"))?;
@@ -89,12 +153,7 @@ fn start(spec: &ExecSpec, output: Output, sender: &Sender<Event>) -> Result<(Pid
 }
 
 /// Waits for the end: `None` when it was asked for, otherwise how the command ended by itself.
-fn supervise<W: Write>(
-    spec: &ExecSpec,
-    pid: Pid,
-    rates: &mut Rates,
-    context: &mut Context<W>,
-) -> Option<String> {
+fn supervise(spec: &ExecSpec, pid: Pid, rates: &mut Rates, context: &mut Context) -> Option<String> {
     let begin = clock::now();
     let end = context.end(begin);
     let mut announced = false;
@@ -133,7 +192,7 @@ fn supervise<W: Write>(
 }
 
 /// Takes what was still in the pipe when the last process ended.
-fn drain<W: Write>(rates: &mut Rates, context: &Context<W>) {
+fn drain(rates: &mut Rates, context: &Context) {
     let limit = after(clock::now(), OUTPUT_END_NS);
     while let Some(event) = context.event_until(limit) {
         match event {

@@ -1,0 +1,2 @@
+pub(crate) mod histograms;
+pub(crate) mod tracer;

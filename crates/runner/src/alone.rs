@@ -1,0 +1,239 @@
+//! One probe or one load alone: a run of one cell, once, that is kept in memory. Preparation, causes and figures are those
+//! of a run with a directory.
+
+use crate::audience::Audience;
+use crate::causes::{CauseSearch, measured};
+use crate::error::{RepeatError, RunError};
+use crate::machine::Machine;
+use crate::prepare::{Experiment, PreparedCell, ProbeOptions, prepare_load, prepare_probes};
+use crate::repeat::Repeat;
+use crate::tracing::Tracing;
+use std::path::PathBuf;
+use std::time::SystemTime;
+use whylate_core::plan::{CellPlan, LoadKind, LoadPlan, ProbePlan, Target};
+use whylate_core::result::{
+    LOAD_FORMAT, LoadResult, MEASURE_FORMAT, MeasureResult, ProbeResult, RateResult, RunEnd,
+};
+use whylate_core::warning::push_once;
+use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Plan, Warning};
+use whylate_host::facts::preflight;
+use whylate_stats::summary::SPIKES_KEPT;
+use whylate_store::{MeasuredCell, Memory, RunInfo};
+
+/// A probe to be measured alone.
+#[derive(Clone, Debug)]
+pub struct ProbeAlone {
+    /// The probe.
+    pub plan: ProbePlan,
+    /// The measured CPUs, where the plan names none.
+    pub cpus: CpuSet,
+    /// How long it measures.
+    pub duration: Nanos,
+    /// Length of an interval of its timeline; by default as in a plan.
+    pub interval: Option<Nanos>,
+    /// How long it runs before its samples count.
+    pub warmup: Nanos,
+    /// Ends earlier, after that many samples of a series on a CPU.
+    pub samples_max: Option<u64>,
+    /// How many of the largest spikes are in the result.
+    pub spikes_kept: usize,
+    /// Fail instead of warn when real-time priority or locked memory is refused.
+    pub strict: bool,
+    /// Find the causes of its spikes, or fail.
+    pub causes: bool,
+    /// Folder of the trace buffer in tracefs that a break marks and stops; by default the top-level one.
+    pub trace_folder: Option<PathBuf>,
+}
+
+/// A load to be run alone.
+#[derive(Clone, Debug)]
+pub struct LoadAlone {
+    /// The load.
+    pub kind: LoadKind,
+    /// What `target` means in it.
+    pub target: CpuSet,
+    /// How long it runs.
+    pub duration: Nanos,
+    /// The file for what its command prints.
+    pub output: PathBuf,
+}
+
+/// Measures with one probe; `warnings` come first in the result.
+///
+/// # Errors
+/// [`RunError`] when it cannot be set up, or fails.
+pub fn measure(
+    asked: &ProbeAlone,
+    facts: Facts,
+    mut warnings: Vec<Warning>,
+    machine: &dyn Machine,
+    audience: &mut dyn Audience,
+) -> Result<MeasureResult, RunError> {
+    asked.plan.check()?;
+    let plan = Plan {
+        interval: asked.interval,
+        warmup: asked.warmup,
+        causes: asked.causes,
+        probe: vec![asked.plan.clone()],
+        ..plan(asked.plan.kind(), &asked.cpus, asked.duration)
+    };
+    let options = ProbeOptions {
+        samples_max: asked.samples_max,
+        spikes_kept: asked.spikes_kept.max(SPIKES_KEPT),
+        strict: asked.strict,
+    };
+    let mut probes = prepare_probes(&plan, &asked.cpus, &facts, options).map_err(|error| match error {
+        // There is only one.
+        RunError::Probe { source, .. } => RunError::Measure(source),
+        error => error,
+    })?;
+    for spec in probes.groups.iter_mut().flatten() {
+        warnings.extend(preflight(&facts, &spec.cpus));
+        spec.trace_folder.clone_from(&asked.trace_folder);
+    }
+    warnings.append(&mut probes.warnings);
+    let mut causes = CauseSearch::default();
+    if asked.causes {
+        let watched: Vec<_> = probes.groups.iter().flatten().filter_map(measured).collect();
+        let finder = machine.find_causes(&watched, &facts).map_err(RunError::Causes)?;
+        warnings.extend(finder.warnings().to_vec());
+        causes = CauseSearch::new(finder);
+    }
+    let cell = PreparedCell { plan: CellPlan::default(), loads: Ok(Vec::new()) };
+    let experiment = experiment(plan, facts, &asked.cpus, probes.groups, cell);
+    let memory = Memory::new(info(&experiment), asked.spikes_kept, PathBuf::new());
+    let Once { measured: MeasuredCell { cell, counters, warnings }, end, .. } =
+        once(&experiment, memory, causes, warnings, machine, audience)?;
+    let nothing = || ProbeResult { probe: asked.plan.kind().to_owned(), ..ProbeResult::default() };
+    Ok(MeasureResult {
+        format: MEASURE_FORMAT.to_owned(),
+        facts: experiment.facts,
+        probe: cell.probes.into_iter().next().unwrap_or_else(nothing),
+        interrupts: cell.interrupts,
+        ipis: cell.ipis,
+        counters,
+        warnings,
+        broke: matches!(end, RunEnd::BrokeAbove { .. }),
+    })
+}
+
+/// Runs one load.
+///
+/// # Errors
+/// [`RunError`] when it cannot be started, or ends early.
+pub fn load(
+    asked: &LoadAlone,
+    facts: Facts,
+    machine: &dyn Machine,
+    audience: &mut dyn Audience,
+) -> Result<LoadResult, RunError> {
+    let name = asked.kind.kind();
+    let load = LoadPlan { name: name.to_owned(), kind: asked.kind.clone() };
+    let prepared = prepare_load(&load, &asked.target, &facts)?;
+    let cpus = prepared.spec.work.cpus().cloned().unwrap_or_else(|| facts.cpu_context().usable());
+    let (victims, working_set) = (prepared.spec.work.victims().cloned(), prepared.spec.work.working_set());
+    let cell = CellPlan { loads: vec![load.name.clone()], ..CellPlan::default() };
+    let plan =
+        Plan { load: vec![load], cell: vec![cell.clone()], ..plan(name, &asked.target, asked.duration) };
+    let cell = PreparedCell { plan: cell, loads: Ok(vec![prepared]) };
+    let experiment = experiment(plan, facts, &asked.target, Vec::new(), cell);
+    let memory = Memory::new(info(&experiment), 0, asked.output.clone());
+    let Once { measured, mut ended, .. } =
+        once(&experiment, memory, CauseSearch::default(), Vec::new(), machine, audience)?;
+    let ended = ended.pop().unwrap_or_default();
+    Ok(LoadResult {
+        format: LOAD_FORMAT.to_owned(),
+        load: name.to_owned(),
+        cpus,
+        victims,
+        detail: ended.detail,
+        working_set_bytes: working_set.map(|bytes| bytes.0),
+        rate: measured.cell.rates.into_iter().find(|rate: &RateResult| !rate.series.is_empty()),
+        duration_ns: ended.ran.as_nanos() as u64,
+        warnings: measured.warnings,
+    })
+}
+
+/// A plan with one cell that runs once, without a noise floor.
+fn plan(name: &str, target: &CpuSet, duration: Nanos) -> Plan {
+    Plan {
+        name: name.to_owned(),
+        question: None,
+        duration,
+        repeats: 1,
+        settle: Nanos(0),
+        warmup: Nanos(0),
+        noise_floor: Nanos(0),
+        interval: None,
+        timeout: None,
+        limit: None,
+        causes: false,
+        target: Target { cpus: CpuSelector::List(target.clone()) },
+        trace: None,
+        probe: Vec::new(),
+        load: Vec::new(),
+        treatment: Vec::new(),
+        cell: vec![CellPlan::default()],
+    }
+}
+
+fn experiment(
+    plan: Plan,
+    facts: Facts,
+    target: &CpuSet,
+    probes: Vec<Vec<whylate_probe::ProbeSpec>>,
+    cell: PreparedCell,
+) -> Experiment {
+    let (target, warnings) = (target.clone(), Vec::new());
+    Experiment { plan, facts, target, probes, noise_floor: None, cells: vec![cell], warnings }
+}
+
+fn info(experiment: &Experiment) -> RunInfo {
+    let (plan, facts) = (experiment.plan.clone(), experiment.facts.clone());
+    RunInfo::new(plan.name.clone(), SystemTime::now(), plan, facts)
+}
+
+/// What the one repeat brought.
+struct Once {
+    measured: MeasuredCell,
+    end: RunEnd,
+    ended: Vec<crate::machine::LoadEnd>,
+}
+
+fn once(
+    experiment: &Experiment,
+    mut memory: Memory,
+    mut causes: CauseSearch,
+    mut warnings: Vec<Warning>,
+    machine: &dyn Machine,
+    audience: &mut dyn Audience,
+) -> Result<Once, RunError> {
+    let cell = &experiment.cells[0];
+    let mut tracing = Tracing::start(experiment, machine, &mut warnings);
+    let name = cell.plan.name();
+    let mut repeat = Repeat {
+        experiment,
+        machine,
+        audience,
+        sink: &mut memory,
+        warnings: &mut warnings,
+        treating: None,
+        causing: &mut causes,
+        tracing: &mut tracing,
+        cell,
+        name: &name,
+        repeat: 1,
+        attempt: 1,
+        place: (0, 1),
+        ended: Vec::new(),
+    };
+    let end = repeat.run().map_err(|error| match error {
+        RepeatError::Load { source, .. } => RunError::Load(source),
+        error => RunError::Repeat(error),
+    })?;
+    let ended = repeat.ended;
+    for warning in causes.losses() {
+        push_once(&mut warnings, warning);
+    }
+    Ok(Once { measured: memory.finish(warnings), end, ended })
+}

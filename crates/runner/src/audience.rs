@@ -1,0 +1,38 @@
+//! Who watches a run, or a probe or load alone: a terminal, or a test.
+
+use whylate_core::record::{RateRecord, SpikeRecord};
+use whylate_core::{Nanos, Warning};
+use whylate_probe::Progress;
+
+/// Who watches a run.
+pub trait Audience {
+    /// A new stage has begun; `done` of `total` repeats are behind it.
+    fn stage(&mut self, stage: &Stage<'_>);
+    /// Called often while a probe measures, or a load runs without one.
+    fn progress(&mut self, progress: &Progress);
+    /// A probe saw its first latency above its break or threshold; called once per run.
+    fn first_spike(&mut self, latency: Nanos);
+    /// Asked often: whether the user wants the run to end, keeping what is done.
+    fn should_stop(&self) -> bool;
+    /// Spikes of a probe as they come.
+    fn spikes(&mut self, _spikes: &[SpikeRecord]) {}
+    /// What a load achieved in one interval.
+    fn rate(&mut self, _unit: &str, _rate: &RateRecord) {}
+    /// Something that was asked for cannot be done from here on.
+    fn lost(&mut self, _warning: &Warning) {}
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage<'a> {
+    /// The cell.
+    pub cell: &'a str,
+    /// The repeat, from 1.
+    pub repeat: u32,
+    /// `noise floor`, `loads`, or the names of the probes.
+    pub what: &'a str,
+    /// Repeats of cells that are done.
+    pub done: u32,
+    /// Repeats of cells in all.
+    pub total: u32,
+}

@@ -1,0 +1,97 @@
+//! A measurement that is printed and not stored: one cell, run once, summed up as its rows come.
+//!
+//! The same rows and the same statistics as those of a run directory; memory depends on the number of CPUs and series,
+//! not on how long is measured (but for the rates).
+
+use super::cell::CellData;
+use super::shape::Shapes;
+use super::{Collector, finish_cell};
+use crate::directory::RunDirectory;
+use crate::error::StoreError;
+use crate::info::RunInfo;
+use crate::reader::Segment;
+use crate::tables::{RateKey, Rows, Sink};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use whylate_core::Warning;
+use whylate_core::record::CounterRecord;
+use whylate_core::result::CellResult;
+use whylate_core::warning::push_all_once;
+
+/// The memory of a run with one cell and one repeat.
+pub struct Memory {
+    info: RunInfo,
+    shapes: Shapes,
+    data: CellData,
+    pending: Rows,
+    load_output: PathBuf,
+}
+
+/// What one cell that was not stored brought.
+#[derive(Clone, Debug, Default)]
+pub struct MeasuredCell {
+    /// The figures, as those of a run; nothing in it names a repeat.
+    pub cell: CellResult,
+    /// What the kernel counted on each measured CPU.
+    pub counters: Vec<CounterRecord>,
+    /// What was not measured, or less well.
+    pub warnings: Vec<Warning>,
+}
+
+impl Memory {
+    /// Of the run `info`, whose first cell is the one; what its load prints goes to `load_output`.
+    pub fn new(info: RunInfo, spikes_kept: usize, load_output: PathBuf) -> Self {
+        let shapes = Shapes::of(&info, spikes_kept);
+        Self { info, shapes, data: CellData::default(), pending: Rows::default(), load_output }
+    }
+
+    /// The figures, given all warnings of the measurement.
+    pub fn finish(mut self, warnings: Vec<Warning>) -> MeasuredCell {
+        self.take_pending();
+        push_all_once(&mut self.info.warnings, warnings);
+        let counters = self.data.counters();
+        let Some(cell) = self.info.cells.first() else { return MeasuredCell::default() };
+        let mut cell = finish_cell(self.data, cell, &self.info, false, &self.shapes);
+        for probe in &mut cell.probes {
+            probe.spikes.iter_mut().for_each(|spike| spike.repeat = None);
+            let points = probe.cpus.iter_mut().flat_map(|cpu| &mut cpu.timeline);
+            points.for_each(|point| point.repeat = None);
+            // They are those of the cell.
+            probe.rates.clear();
+        }
+        MeasuredCell { cell, counters, warnings: self.info.warnings }
+    }
+
+    fn take_pending(&mut self) {
+        let Some(cell) = self.info.cells.first() else { return };
+        let mut collector = Collector {
+            cells: HashMap::from([(cell.name.as_str(), std::mem::take(&mut self.data))]),
+            newest: HashMap::new(),
+            shapes: &self.shapes,
+            problems: Vec::new(),
+        };
+        let rows = std::mem::take(&mut self.pending);
+        let warnings = collector.add_segment(Segment { rows, ..Segment::default() });
+        self.data = collector.cells.remove(cell.name.as_str()).unwrap_or_default();
+        push_all_once(&mut self.info.warnings, warnings);
+    }
+}
+
+impl Sink for Memory {
+    fn rows(&mut self) -> &mut Rows {
+        &mut self.pending
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.take_pending();
+        Ok(())
+    }
+
+    fn directory(&self) -> Option<&RunDirectory> {
+        None
+    }
+
+    fn load_output_path(&self, _: &RateKey) -> PathBuf {
+        self.load_output.clone()
+    }
+}
