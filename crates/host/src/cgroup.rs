@@ -1,32 +1,38 @@
-//! The CPU quota of this process's control group.
+//! Control groups: which ones a process is in, and the CPU quota of this process's.
 
 use crate::HostRoot;
+
+/// The lines `4:cpu,cpuacct:/path` of /proc/PID/cgroup (cgroups(7)): controllers and path. v2 names no controllers.
+pub fn groups(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'))
+}
+
+/// The path of the group for a controller of v1, or of the one group of v2 (`None`).
+pub fn group_of<'a>(text: &'a str, controller: Option<&str>) -> Option<&'a str> {
+    let is_it = |controllers: &str| match controller {
+        Some(controller) => controllers.split(',').any(|name| name == controller),
+        None => controllers.is_empty(),
+    };
+    groups(text).find(|(controllers, _)| is_it(controllers)).map(|(_, path)| path)
+}
 
 /// The file and the text of the strictest quota that is visible between this process's group and the root: cgroup v2
 /// `cpu.max`, or v1 `cpu.cfs_quota_us`. `None` where there is none to be seen.
 pub fn cpu_quota(root: &HostRoot) -> Option<(String, String)> {
-    let groups = root.read("/proc/self/cgroup").ok()??;
+    let text = root.read("/proc/self/cgroup").ok()??;
     let mut found = None;
-    for line in groups.lines() {
-        let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
-            continue;
-        };
-        let is_v1 = controllers.split(',').any(|name| name == "cpu");
-        if !is_v1 && !controllers.is_empty() {
-            continue;
-        }
-        let (mounts, file) = if is_v1 {
-            (
-                vec!["/sys/fs/cgroup/cpu".to_owned(), format!("/sys/fs/cgroup/{controllers}")],
-                "cpu.cfs_quota_us",
-            )
+    for (controllers, path) in groups(&text) {
+        let (folders, file) = if controllers.split(',').any(|name| name == "cpu") {
+            (["cpu", controllers], "cpu.cfs_quota_us")
+        } else if controllers.is_empty() {
+            (["", "unified"], "cpu.max")
         } else {
-            (vec!["/sys/fs/cgroup".to_owned(), "/sys/fs/cgroup/unified".to_owned()], "cpu.max")
+            continue;
         };
-        for mount in mounts {
+        for folder in folders {
             for group in ancestors(path) {
-                let file = format!("{mount}{group}/{file}");
+                let mount = format!("/sys/fs/cgroup/{folder}");
+                let file = format!("{}{group}/{file}", mount.trim_end_matches('/'));
                 let Ok(Some(text)) = root.read_trimmed(&file) else { continue };
                 let is_limited = !text.starts_with("max") && !text.starts_with('-');
                 if is_limited {
@@ -40,13 +46,8 @@ pub fn cpu_quota(root: &HostRoot) -> Option<(String, String)> {
 }
 
 /// `/a/b`, `/a`, and the root as the empty text.
-fn ancestors(path: &str) -> Vec<String> {
-    let mut all = vec![path.trim_end_matches('/').to_owned()];
-    while let Some((above, _)) = all.last().and_then(|path| path.rsplit_once('/')) {
-        let above = above.to_owned();
-        all.push(above);
-    }
-    all
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path.trim_end_matches('/')), |path| Some(path.rsplit_once('/')?.0))
 }
 
 #[cfg(test)]

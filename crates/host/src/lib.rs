@@ -16,7 +16,6 @@ pub mod mask;
 mod root;
 pub mod shield;
 pub mod smi;
-pub mod task;
 pub mod threads;
 pub mod tick;
 

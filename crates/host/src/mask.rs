@@ -7,11 +7,20 @@ use whylate_core::units::CpuId;
 pub fn parse(text: &str) -> Option<CpuSet> {
     let mut cpus = Vec::new();
     for (word, digits) in text.trim().split(',').rev().enumerate() {
-        let bits = u32::from_str_radix(digits, 16).ok()?;
+        let bits = u32::from_str_radix(digits.trim_start_matches("0x"), 16).ok()?;
         let first = u32::try_from(word).ok()?.checked_mul(32)?;
         cpus.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| CpuId(first + bit)));
     }
     Some(cpus.into_iter().collect())
+}
+
+/// The CPUs as a mask in the kernel's form.
+pub fn format(cpus: &CpuSet) -> String {
+    let words = cpus.last().map_or(1, |last| last.0 / 32 + 1);
+    let bits = |word: u32| cpus.iter().filter(move |cpu| cpu.0 / 32 == word);
+    let word = |word| bits(word).fold(0u32, |all, cpu| all | 1 << (cpu.0 % 32));
+    let words: Vec<String> = (0..words).rev().map(|index| format!("{:08x}", word(index))).collect();
+    words.join(",")
 }
 
 #[cfg(test)]

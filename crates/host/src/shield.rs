@@ -5,7 +5,7 @@
 //! ([`pin_this_thread`]). The shield itself is made and taken away by the treatment `shield`; nothing
 //! here changes a setting of the machine.
 
-use crate::{HostError, HostRoot};
+use crate::{HostError, HostRoot, cgroup};
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::sync::Mutex;
@@ -139,7 +139,7 @@ fn enter(root: &HostRoot, cpus: &CpuSet) -> io::Result<bool> {
 /// The group of cgroup v2 that the first thread of this process belongs to.
 fn group_of_this_process(root: &HostRoot) -> Option<String> {
     let text = root.read("/proc/self/cgroup").ok()??;
-    text.lines().find_map(|line| line.strip_prefix("0::").map(str::to_owned))
+    cgroup::group_of(&text, None).map(str::to_owned)
 }
 
 fn write(root: &HostRoot, path: &str, number: u32) -> io::Result<()> {

@@ -51,28 +51,53 @@ fn read_thread(root: &HostRoot, pid: u32, tid: u32) -> Option<ThreadRow> {
     parse(pid, tid, &stat, &status)
 }
 
-/// Fields of `stat` by their number in proc(5); the name in brackets may hold spaces and brackets itself.
 fn parse(pid: u32, tid: u32, stat: &str, status: &str) -> Option<ThreadRow> {
-    let (begin, end) = (stat.find('(')?, stat.rfind(')')?);
-    let name = stat.get(begin + 1..end)?.to_owned();
-    let after: Vec<&str> = stat.get(end + 1..)?.split_ascii_whitespace().collect();
-    let field = |number: usize| -> Option<u64> { after.get(number - 3)?.parse().ok() };
-    let flags = field(9)?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    let cpus: CpuSet = list.parse().ok()?;
-    let kind = if flags & PF_NO_SETAFFINITY == 0 { ThreadKind::Movable } else { ThreadKind::Pinned };
+    let stat = Stat::parse(stat)?;
+    let flags = stat.number(9)?;
     Some(ThreadRow {
         pid,
         tid,
-        name,
-        kind,
+        name: stat.name.to_owned(),
+        kind: if flags & PF_NO_SETAFFINITY == 0 { ThreadKind::Movable } else { ThreadKind::Pinned },
         kernel: flags & PF_KTHREAD != 0,
-        policy: policy(field(41).unwrap_or(0)).to_owned(),
-        priority: field(40)
+        policy: policy(stat.number(41).unwrap_or(0)).to_owned(),
+        priority: stat
+            .number(40)
             .filter(|&priority| priority > 0)
             .and_then(|priority| u32::try_from(priority).ok()),
-        cpus,
+        cpus: allowed_cpus(status)?,
     })
+}
+
+/// The text of /proc/PID/stat.
+#[derive(Clone, Copy, Debug)]
+pub struct Stat<'a> {
+    /// The name, which may hold spaces and brackets itself.
+    pub name: &'a str,
+    after_name: &'a str,
+}
+
+impl<'a> Stat<'a> {
+    /// `None` for a text in another form.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let (begin, end) = (text.find('(')?, text.rfind(')')?);
+        Some(Self { name: text.get(begin + 1..end)?, after_name: &text[end + 1..] })
+    }
+
+    /// A field by its number in proc_pid_stat(5), from 3.
+    pub fn field(&self, number: usize) -> Option<&'a str> {
+        self.after_name.split_ascii_whitespace().nth(number - 3)
+    }
+
+    /// The number in that field.
+    pub fn number(&self, number: usize) -> Option<u64> {
+        self.field(number)?.parse().ok()
+    }
+}
+
+/// `Cpus_allowed_list` of the text of /proc/PID/status, which has those that are offline, too.
+pub fn allowed_cpus(status: &str) -> Option<CpuSet> {
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.parse().ok()
 }
 
 /// Numbers of sched(7).

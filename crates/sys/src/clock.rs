@@ -25,11 +25,6 @@ pub fn raw_now() -> Nanos {
     Nanos(nanos(clock_gettime(ClockId::MonotonicRaw)))
 }
 
-/// The wall clock: nanoseconds since 1970, UTC.
-pub fn realtime_now() -> Nanos {
-    Nanos(nanos(clock_gettime(ClockId::Realtime)))
-}
-
 /// Processor time that this thread has used.
 pub fn thread_cpu_time() -> Nanos {
     Nanos(nanos(clock_gettime(ClockId::ThreadCPUTime)))

@@ -35,23 +35,58 @@ pub trait Link: Sync {
     fn await_answer(&self, last: u64) -> u64;
 }
 
+/// One direction of a link.
+trait Channel: Sync {
+    /// Sends a message.
+    fn send(&self, value: u64);
+    /// Waits for a message other than `last`.
+    fn receive(&self, last: u64) -> u64;
+}
+
+/// Two channels of one kind.
+#[derive(Debug, Default)]
+pub struct Duplex<C> {
+    there: C,
+    back: C,
+}
+
+impl<C: Channel> Link for Duplex<C> {
+    #[inline(always)]
+    fn ask(&self, question: u64) {
+        self.there.send(question);
+    }
+    #[inline(always)]
+    fn await_question(&self, last: u64) -> u64 {
+        self.there.receive(last)
+    }
+    #[inline(always)]
+    fn answer(&self, answer: u64) {
+        self.back.send(answer);
+    }
+    #[inline(always)]
+    fn await_answer(&self, last: u64) -> u64 {
+        self.back.receive(last)
+    }
+}
+
 /// Shared words that the waiting side reads without pause.
 ///
 /// Without a pause instruction, too: it takes up to 140 cycles, which would be a part of the figure.
-#[derive(Debug, Default)]
-pub struct Spin {
-    there: Word,
-    back: Word,
-}
+pub type Spin = Duplex<Word>;
 
 /// A word on cache lines of its own (two, since x86 fetches them in pairs).
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Word(AtomicU64);
+pub struct Word(AtomicU64);
 
-impl Word {
+impl Channel for Word {
     #[inline(always)]
-    fn await_other(&self, last: u64) -> u64 {
+    fn send(&self, value: u64) {
+        self.0.store(value, Release);
+    }
+
+    #[inline(always)]
+    fn receive(&self, last: u64) -> u64 {
         loop {
             let now = self.0.load(Acquire);
             if now != last {
@@ -61,41 +96,19 @@ impl Word {
     }
 }
 
-impl Link for Spin {
-    #[inline(always)]
-    fn ask(&self, question: u64) {
-        self.there.0.store(question, Release);
-    }
-    #[inline(always)]
-    fn await_question(&self, last: u64) -> u64 {
-        self.there.await_other(last)
-    }
-    #[inline(always)]
-    fn answer(&self, answer: u64) {
-        self.back.0.store(answer, Release);
-    }
-    #[inline(always)]
-    fn await_answer(&self, last: u64) -> u64 {
-        self.back.await_other(last)
-    }
-}
-
 /// Shared words with a private futex each.
-#[derive(Debug, Default)]
-pub struct Futex {
-    there: FutexWord,
-    back: FutexWord,
-}
+pub type Futex = Duplex<FutexWord>;
 
+/// A word with a futex.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct FutexWord {
+pub struct FutexWord {
     /// Counts the messages: what the kernel compares.
     count: AtomicU32,
     value: AtomicU64,
 }
 
-impl FutexWord {
+impl Channel for FutexWord {
     #[inline(always)]
     fn send(&self, value: u64) {
         self.value.store(value, Relaxed);
@@ -105,7 +118,7 @@ impl FutexWord {
     }
 
     #[inline(always)]
-    fn await_other(&self, last: u64) -> u64 {
+    fn receive(&self, last: u64) -> u64 {
         loop {
             // The count first: a message that comes after it was read makes the kernel refuse the wait.
             let count = self.count.load(Acquire);
@@ -118,39 +131,17 @@ impl FutexWord {
     }
 }
 
-impl Link for Futex {
-    #[inline(always)]
-    fn ask(&self, question: u64) {
-        self.there.send(question);
-    }
-    #[inline(always)]
-    fn await_question(&self, last: u64) -> u64 {
-        self.there.await_other(last)
-    }
-    #[inline(always)]
-    fn answer(&self, answer: u64) {
-        self.back.send(answer);
-    }
-    #[inline(always)]
-    fn await_answer(&self, last: u64) -> u64 {
-        self.back.await_other(last)
-    }
-}
-
 /// File descriptors: eight bytes are written into one end and read from the other.
-#[derive(Debug)]
-pub struct Descriptors {
-    there: Direction,
-    back: Direction,
-}
+pub type Descriptors = Duplex<Direction>;
 
+/// The two ends of a direction.
 #[derive(Debug)]
-struct Direction {
+pub struct Direction {
     write_end: OwnedFd,
     read_end: OwnedFd,
 }
 
-impl Direction {
+impl Channel for Direction {
     #[inline(always)]
     fn send(&self, value: u64) {
         // A full pipe or buffer cannot be: there is one message under way at most, and STOP.
@@ -158,7 +149,7 @@ impl Direction {
     }
 
     #[inline(always)]
-    fn receive(&self) -> u64 {
+    fn receive(&self, _: u64) -> u64 {
         let mut bytes = [0u8; 8];
         loop {
             match read(&self.read_end, &mut bytes) {
@@ -226,25 +217,6 @@ impl Descriptors {
         let there =
             Direction { write_end: asking.as_fd().try_clone_to_owned()?, read_end: answering.try_clone()? };
         Ok(Self { there, back: Direction { write_end: answering, read_end: asking } })
-    }
-}
-
-impl Link for Descriptors {
-    #[inline(always)]
-    fn ask(&self, question: u64) {
-        self.there.send(question);
-    }
-    #[inline(always)]
-    fn await_question(&self, _: u64) -> u64 {
-        self.there.receive()
-    }
-    #[inline(always)]
-    fn answer(&self, answer: u64) {
-        self.back.send(answer);
-    }
-    #[inline(always)]
-    fn await_answer(&self, _: u64) -> u64 {
-        self.back.receive()
     }
 }
 

@@ -128,15 +128,6 @@ fn schedule(tid: i32, scheduling: Scheduling) -> io::Result<()> {
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The policy number and real-time priority of the calling thread, as the kernel has them.
-pub fn scheduling_of_this_thread() -> io::Result<(u32, u32)> {
-    let mut attributes = SchedAttr::default();
-    let size = size_of::<SchedAttr>() as u32;
-    // SAFETY: sched_getattr writes at most `size` bytes to the pointer, which points to a structure of that size.
-    let outcome = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
-    if outcome == 0 { Ok((attributes.policy, attributes.priority)) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Locks all memory of this process, present and future, so that none of it is paged out or faulted in late.
 ///
 /// # Errors
@@ -181,6 +172,19 @@ pub fn usage_of_this_thread() -> ThreadUsage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The policy number and real-time priority of the calling thread, as the kernel has them.
+    fn scheduling_of_this_thread() -> io::Result<(u32, u32)> {
+        let mut attributes = SchedAttr::default();
+        let size = size_of::<SchedAttr>() as u32;
+        // SAFETY: sched_getattr writes at most `size` bytes to the pointer, which points to a structure of that size.
+        let outcome = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+        if outcome == 0 {
+            Ok((attributes.policy, attributes.priority))
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
 
     #[test]
     fn a_thread_stays_where_it_is_pinned() {

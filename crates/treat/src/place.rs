@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use whylate_core::CpuSet;
-use whylate_host::HostRoot;
+use whylate_host::{HostRoot, cgroup};
 use whylate_sys::schedule;
 
 /// How long a group that tasks are leaving may stay busy.
@@ -323,16 +323,15 @@ fn group_of(
         }
         return Ok(None);
     };
-    let group = text.lines().find_map(|line| match hierarchy {
-        Hierarchy::CgroupV2 => line.strip_prefix("0::").map(str::to_owned),
-        Hierarchy::CgroupV1(controller) => {
-            let (_, rest) = line.split_once(':')?;
-            let (controllers, path) = rest.split_once(':')?;
-            controllers.split(',').any(|name| name == controller).then(|| path.to_owned())
-        }
+    let group = match hierarchy {
+        Hierarchy::CgroupV2 => cgroup::group_of(&text, None).map(str::to_owned),
+        Hierarchy::CgroupV1(controller) => cgroup::group_of(&text, Some(controller)).map(str::to_owned),
         // `res:GROUP`, of which the default group is empty.
-        Hierarchy::Resctrl => line.strip_prefix("res:").map(|name| format!("/{}", name.trim_matches('/'))),
-    });
+        Hierarchy::Resctrl => {
+            let name = text.lines().find_map(|line| line.strip_prefix("res:"));
+            name.map(|name| format!("/{}", name.trim_matches('/')))
+        }
+    };
     match group {
         Some(group) => Ok(Some(group)),
         None if !task.is_alive(root) => Ok(None),

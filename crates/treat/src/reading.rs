@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use whylate_core::CpuSet;
-use whylate_core::units::CpuId;
+use whylate_host::mask;
 
 /// How a file prints its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl Reading {
                 other => other.to_owned(),
             },
             Self::CpuList => trimmed.parse::<CpuSet>().map_or(trimmed.to_owned(), |cpus| cpus.to_string()),
-            Self::CpuMask => cpus_of_mask(trimmed).map_or(trimmed.to_owned(), |cpus| cpus.to_string()),
+            Self::CpuMask => mask::parse(trimmed).map_or(trimmed.to_owned(), |cpus| cpus.to_string()),
             Self::CpusetController => {
                 let is_on = trimmed.split_whitespace().any(|name| matches!(name, "cpuset" | "+cpuset"));
                 if is_on { "+cpuset" } else { "-cpuset" }.to_owned()
@@ -72,7 +72,7 @@ impl Reading {
         match self {
             Self::Text => normal.to_owned(),
             Self::CpuMask => {
-                let mask = normal.parse::<CpuSet>().map(|cpus| mask_of_cpus(&cpus));
+                let mask = normal.parse::<CpuSet>().map(|cpus| mask::format(&cpus));
                 mask.unwrap_or_else(|_| normal.to_owned()) + "\n"
             }
             _ => format!("{normal}\n"),
@@ -120,31 +120,11 @@ fn is_same_schema(resource: &str, wanted: &str, found: &str) -> bool {
     }
 }
 
-/// `ff,00000001` as CPUs; `None` when it is no mask.
-fn cpus_of_mask(mask: &str) -> Option<CpuSet> {
-    let words: Option<Vec<u32>> =
-        mask.split(',').map(|word| u32::from_str_radix(word.trim_start_matches("0x"), 16).ok()).collect();
-    let cpus = words?.into_iter().rev().zip(0u32..).flat_map(|(word, index)| {
-        (0..32).filter(move |bit| word & (1 << bit) != 0).map(move |bit| CpuId(index * 32 + bit))
-    });
-    Some(cpus.collect())
-}
-
-/// The CPUs as a mask in the kernel's form.
-fn mask_of_cpus(cpus: &CpuSet) -> String {
-    let words = cpus.last().map_or(1, |last| last.0 / 32 + 1);
-    let word = |index: u32| {
-        let bits = cpus.iter().filter(|cpu| cpu.0 / 32 == index);
-        bits.fold(0u32, |word, cpu| word | 1 << (cpu.0 % 32))
-    };
-    let words = (0..words).rev().map(|index| format!("{:08x}", word(index)));
-    words.collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use whylate_core::CpuId;
 
     #[test]
     fn the_kernel_prints_values_in_many_ways() {

@@ -1,8 +1,36 @@
 //! Changes as results show them.
 
+use crate::change::Change;
+use crate::error::TreatError;
 use crate::journal::{Entry, Fate, Holder, State};
+use crate::place::Found;
 use crate::undo::Undone;
 use whylate_core::result::{ChangeHolder, ChangeState, TreatChange};
+use whylate_host::HostRoot;
+
+impl Change {
+    /// What it would do, without doing it.
+    ///
+    /// # Errors
+    /// [`TreatError::Read`], [`TreatError::Malformed`].
+    pub fn preview(&self, treatment: &str, root: &HostRoot) -> Result<TreatChange, TreatError> {
+        let old = match self.target.read(root)? {
+            // It is still to be made, or the task ended.
+            Found::Nothing | Found::Ended => None,
+            Found::Value(value) => Some(self.target.normal(&value)),
+        };
+        let is_there = old.as_ref() == Some(&self.new);
+        Ok(TreatChange {
+            treatment: treatment.to_owned(),
+            target: self.target.to_string(),
+            old,
+            new: self.new.clone(),
+            effect: Some(self.effect.clone()),
+            state: if is_there { ChangeState::NotNeeded } else { ChangeState::Planned },
+            ..TreatChange::default()
+        })
+    }
+}
 
 impl From<&Fate> for ChangeState {
     fn from(fate: &Fate) -> Self {
@@ -31,8 +59,7 @@ impl From<&Entry> for TreatChange {
             new: entry.change.new.clone(),
             effect: Some(entry.change.effect.clone()),
             state,
-            reason: None,
-            holder: None,
+            ..Self::default()
         }
     }
 }
@@ -44,10 +71,9 @@ impl From<&Undone> for TreatChange {
             target: outcome.target.to_string(),
             old: Some(outcome.old.clone()),
             new: outcome.new.clone(),
-            effect: None,
             state: (&outcome.fate).into(),
             reason: outcome.problem(),
-            holder: None,
+            ..Self::default()
         }
     }
 }

@@ -89,7 +89,7 @@ mod tests {
         let allowed = schedule::allowed_of_this_thread().unwrap();
         let one = CpuSet::single(allowed.first().unwrap());
         let tid = schedule::id_of_this_thread();
-        let task = Task::find(&root, std::process::id(), tid).unwrap().unwrap();
+        let task = Task::find(&root, std::process::id(), tid).unwrap();
         let affinity = || undone(Target::Affinity { task: task.clone() }, &one.to_string());
         if one != allowed {
             settle(&mut [affinity()], &root);
@@ -107,7 +107,7 @@ mod tests {
     fn affinities_that_do_not_stay_have_failed() {
         let root = HostRoot::real();
         let tid = schedule::id_of_this_thread();
-        let task = Task::find(&root, std::process::id(), tid).unwrap().unwrap();
+        let task = Task::find(&root, std::process::id(), tid).unwrap();
         // No machine has this CPU, so that the task never gets it.
         let affinity = || undone(Target::Affinity { task: task.clone() }, "8191");
         let mut outcomes = [group(), affinity(), affinity(), affinity(), affinity()];

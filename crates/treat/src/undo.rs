@@ -213,7 +213,7 @@ mod tests {
         let mut journal = Journal::open(&JournalPlace::new(folder.path(), "treatments"), &holder).unwrap();
         let session = journal.begin_session(&holder).unwrap();
         let tid = schedule::id_of_this_thread();
-        let task = Task::find(&root, std::process::id(), tid).unwrap().unwrap();
+        let task = Task::find(&root, std::process::id(), tid).unwrap();
         let now = schedule::allowed_of_this_thread().unwrap().to_string();
         for entry in 1..=8 {
             let change = Change::required(Target::Affinity { task: task.clone() }, now.clone(), "test");

@@ -4,7 +4,6 @@ mod check;
 mod cpus;
 mod explain;
 mod histograms;
-mod isolation;
 mod load;
 mod measure;
 mod parsers;

@@ -10,9 +10,7 @@ use whylate_core::result::{ChangeHolder, ChangeState, TREAT_FORMAT, TreatChange,
 use whylate_core::{Warning, WarningCode};
 use whylate_host::{Host, HostRoot, facts};
 use whylate_treat::journal::TREATMENTS;
-use whylate_treat::{
-    Before, Change, Guard, Holder, JournalPlace, Planned, Planner, Surroundings, TreatError, restore,
-};
+use whylate_treat::{Guard, Holder, JournalPlace, Planned, Planner, Surroundings, TreatError, restore};
 
 pub(super) fn execute(command: TreatCommand, host: &Host) -> Result<Ending> {
     match command {
@@ -27,7 +25,7 @@ fn place() -> JournalPlace {
 }
 
 fn apply(command: ApplyCommand, root: &HostRoot) -> Result<Ending> {
-    let (kind, applying) = command.into_parts();
+    let ApplyCommand { kind, applying } = command;
     // What a killed run left is not what the treatment shall be planned on.
     let recovered = if applying.dry_run { None } else { whylate_runner::recover_treatments(root) };
     let (facts, _) = facts::collect(root);
@@ -38,30 +36,11 @@ fn apply(command: ApplyCommand, root: &HostRoot) -> Result<Ending> {
         .map_err(|source| TreatError::Impossible { treatment: treatment.to_owned(), source })?;
     planned.warnings.extend(recovered);
     if applying.dry_run {
-        let changes = preview(treatment, &planned.changes, root)?;
+        let changes = planned.changes.iter().map(|change| change.preview(treatment, root));
+        let changes = changes.collect::<Result<_, _>>()?;
         return print(&applying.printing, "dry_run", changes, None, planned.warnings);
     }
     make(&kind, planned, &surroundings, applying)
-}
-
-fn preview(treatment: &str, changes: &[Change], root: &HostRoot) -> Result<Vec<TreatChange>> {
-    let preview = |change: &Change| {
-        let (old, state) = match change.before(root)? {
-            Before::Value(old) => (Some(old), ChangeState::Planned),
-            Before::Same(old) => (Some(old), ChangeState::NotNeeded),
-            Before::Nothing => (None, ChangeState::Planned),
-        };
-        Ok(TreatChange {
-            treatment: treatment.to_owned(),
-            target: change.target.to_string(),
-            old,
-            new: change.new.clone(),
-            effect: Some(change.effect.clone()),
-            state,
-            ..TreatChange::default()
-        })
-    };
-    changes.iter().map(preview).collect()
 }
 
 fn make(

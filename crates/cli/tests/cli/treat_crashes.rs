@@ -152,7 +152,7 @@ impl World for RealWorld {
             .filter_map(|path| Some((path.clone(), fs::read_to_string(path).ok()?)))
             .collect();
         let root = HostRoot::real();
-        let sleeper = Task::find(&root, self.sleeper.id(), self.sleeper.id()).unwrap().unwrap();
+        let sleeper = Task::find(&root, self.sleeper.id(), self.sleeper.id()).unwrap();
         let state = format!("{:?} stopped: {}", sleeper.affinity(&root), sleeper.state(&root) == Some('T'));
         values.insert(PathBuf::from("sleeper"), state);
         values

@@ -28,11 +28,7 @@ pub use probe::{
 };
 pub use size::{Size, SizeError};
 pub use trace::{TracePlan, TraceProfile, TraceWhen};
-pub use treatment::{
-    AffinityPlan, CachePartitionPlan, GovernorPlan, GpuPowerPlan, IdlePlan, IrqAffinityPlan, KsmPlan,
-    ModuleParameterPlan, RtThrottlingPlan, ShieldMethod, ShieldPlan, SmtOffPlan, SwitchPlan, SysctlPlan,
-    SysfsPlan, ThpPlan, TreatmentKind, TreatmentPlan,
-};
+pub use treatment::*;
 
 use crate::cpus::CpuSelector;
 use crate::units::Nanos;

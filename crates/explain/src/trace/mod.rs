@@ -48,7 +48,7 @@ pub const THRESHOLD_NS: u64 = 100_000;
 /// What to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whose late moments; `None` looks for the measured task.
+    /// Whose spikes; `None` looks for the measured task.
     pub task: Option<TaskChoice>,
     /// Its period, for traces without its timers; `None` infers it from its rhythm.
     pub period_ns: Option<u64>,
@@ -90,7 +90,7 @@ impl std::str::FromStr for TaskChoice {
     }
 }
 
-/// Explains the late moments of a trace.
+/// Explains the spikes of a trace.
 ///
 /// # Errors
 /// Those of the reader: the trace cannot be read or is damaged.

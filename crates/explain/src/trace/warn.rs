@@ -15,7 +15,7 @@ pub(super) fn warnings(
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if trace.lost > 0 {
-        let text = format!("{} events were lost: late moments and their causes may be missing", trace.lost);
+        let text = format!("{} events were lost: spikes and their causes may be missing", trace.lost);
         warnings.push(Warning::new(WarningCode::LostEvents, text));
     }
     let sampled = matches!(trace.tracer.as_deref(), Some("hwlat" | "osnoise" | "timerlat"));

@@ -3,6 +3,7 @@
 //! A hypervisor that hides itself, and a container that leaves no trace, are not found.
 
 use super::Reader;
+use crate::cgroup::{group_of, groups};
 use crate::cpuinfo::CpuInfo;
 use whylate_core::facts::EnvironmentFacts;
 
@@ -110,12 +111,8 @@ fn container(reader: &Reader, cgroups: &Cgroups) -> Option<String> {
     markers.iter().find(|(path, _)| reader.root.exists(path)).map(|(_, name)| (*name).to_owned())
 }
 
-/// The control groups of this process.
-#[derive(Debug, Default)]
-pub(super) struct Cgroups {
-    /// `[controllers, path]` of each hierarchy; v2 has no controllers here.
-    groups: Vec<(Vec<String>, String)>,
-}
+/// The text of /proc/self/cgroup: the control groups of this process.
+pub(super) struct Cgroups(String);
 
 /// Where the group of this process lies for one controller.
 #[derive(Debug, PartialEq, Eq)]
@@ -130,64 +127,36 @@ pub(super) struct Controller {
 
 impl Cgroups {
     pub(super) fn read(reader: &Reader) -> Self {
-        Self::parse(&reader.raw("/proc/self/cgroup").unwrap_or_default())
-    }
-
-    /// Parses lines of the form `4:cpu,cpuacct:/path` (cgroups(7)).
-    fn parse(text: &str) -> Self {
-        let groups = text.lines().filter_map(|line| {
-            let mut fields = line.splitn(3, ':');
-            let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-            let controllers =
-                controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-            Some((controllers, path.to_owned()))
-        });
-        Self { groups: groups.collect() }
+        Self(reader.raw("/proc/self/cgroup").unwrap_or_default())
     }
 
     fn mention(&self, word: &str) -> bool {
-        self.groups.iter().any(|(_, path)| path.contains(word))
+        groups(&self.0).any(|(_, path)| path.contains(word))
     }
 
     /// Whether a path has a group that is named by `word`, alone or before the container's own name: `/docker/…`,
     /// `/docker-….scope`, `/lxc.payload.…`; a service such as `docker.service` is none.
     fn mention_group(&self, word: &str) -> bool {
-        let groups = self.groups.iter().flat_map(|(_, path)| path.split('/'));
-        groups.filter_map(|group| group.strip_prefix(word)).any(|rest| {
+        let names = groups(&self.0).flat_map(|(_, path)| path.split('/'));
+        names.filter_map(|group| group.strip_prefix(word)).any(|rest| {
             rest.is_empty() || rest.starts_with('-') || rest.starts_with(".payload") || rest.starts_with(':')
         })
     }
 
     /// The version that holds the cpuset controller, which decides where CPUs can be set apart.
     fn version(&self, reader: &Reader) -> Option<u32> {
-        let holds = |controller: &str| {
-            self.groups.iter().any(|(names, _)| names.iter().any(|name| name == controller))
-        };
-        if self.groups.is_empty() {
-            None
-        } else if holds("cpuset") {
-            Some(1)
-        } else if self.groups.iter().all(|(names, _)| names.is_empty()) || self.v2_offers(reader, "cpuset") {
-            Some(2)
-        } else {
-            Some(1)
-        }
-    }
-
-    fn v2_offers(&self, reader: &Reader, controller: &str) -> bool {
-        ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().any(|mount| {
-            let offered = reader.text(&format!("{mount}/cgroup.controllers")).unwrap_or_default();
-            offered.split_whitespace().any(|name| name == controller)
-        })
+        groups(&self.0).next()?;
+        let is_v1 = group_of(&self.0, Some("cpuset")).is_some();
+        let only_v2 = groups(&self.0).all(|(controllers, _)| controllers.is_empty());
+        Some(if !is_v1 && (only_v2 || v2_offers(reader, "cpuset")) { 2 } else { 1 })
     }
 
     /// The group of this process for one controller; `None` when no mount shows it.
     pub(super) fn controller(&self, reader: &Reader, controller: &str) -> Option<Controller> {
         let mounts = reader.raw("/proc/self/mountinfo").unwrap_or_default();
-        let v1 = self.groups.iter().find(|(names, _)| names.iter().any(|name| name == controller));
-        let (version, (_, path)) = match v1 {
-            Some(group) => (1, group),
-            None => (2, self.groups.iter().find(|(names, _)| names.is_empty())?),
+        let (version, path) = match group_of(&self.0, Some(controller)) {
+            Some(path) => (1, path),
+            None => (2, group_of(&self.0, None)?),
         };
         let (mount_root, mount_point) =
             mounts.lines().find_map(|line| cgroup_mount(line, version, controller))?;
@@ -199,6 +168,14 @@ impl Cgroups {
         let initial = namespace.is_none_or(|link| link == INITIAL_NAMESPACES[1].1);
         Some(Controller { version, folder, is_root_group: path == "/" && initial })
     }
+}
+
+/// Whether cgroup v2 has the controller.
+fn v2_offers(reader: &Reader, controller: &str) -> bool {
+    ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().any(|mount| {
+        let offered = reader.text(&format!("{mount}/cgroup.controllers")).unwrap_or_default();
+        offered.split_whitespace().any(|name| name == controller)
+    })
 }
 
 /// `[root, mount point]` of a line of /proc/self/mountinfo when it mounts that controller (proc(5)).
@@ -289,7 +266,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(group in "[0-9]?:?[a-z,=]{0,5}:?\\PC{0,9}\n", mount in "([a-z/,]{0,4} ){0,9}(- )?\\PC{0,9}") {
-            let cgroups = Cgroups::parse(&group);
+            let cgroups = Cgroups(group);
             let _ = cgroups.mention_group("docker");
             let _ = cgroup_mount(&mount, 1, "cpu");
         }

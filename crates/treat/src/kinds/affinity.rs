@@ -4,24 +4,26 @@
 
 use crate::change::{Change, Target, Task};
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
-use crate::tasks;
 use whylate_core::plan::AffinityPlan;
+use whylate_core::result::{ThreadKind, ThreadRow};
 use whylate_core::{Warning, WarningCode};
+use whylate_host::threads::Threads;
 
 impl Planner for AffinityPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         let cpus = surroundings.resolve("cpus", &self.cpus)?;
         let root = &surroundings.root;
-        let processes = find(&self.process, surroundings)?;
-        let threads: Vec<Task> = processes
+        let all = Threads::read(root)?.rows;
+        let pids = find(&self.process, surroundings, &all)?;
+        let (bound, free): (Vec<&ThreadRow>, Vec<&ThreadRow>) = all
             .iter()
-            .flat_map(|process| tasks::threads(root, process.pid).unwrap_or_default())
-            .collect();
-        let (bound, free): (Vec<Task>, Vec<Task>) = threads.into_iter().partition(|task| task.is_bound(root));
+            .filter(|thread| pids.contains(&thread.pid))
+            .partition(|thread| thread.kind == ThreadKind::Pinned);
         let mut planned = Planned::default();
         if !bound.is_empty() {
-            let names = bound.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let text = format!("the kernel binds {names} to CPUs; they stay where they are");
+            let names: Vec<String> =
+                bound.iter().map(|thread| format!("{} ({})", thread.name, thread.tid)).collect();
+            let text = format!("the kernel binds {} to CPUs; they stay where they are", names.join(", "));
             if free.is_empty() {
                 return Err(Impossible::new(text));
             }
@@ -31,33 +33,32 @@ impl Planner for AffinityPlan {
             let effect = format!("{task} runs on CPU {cpus}");
             Change::required(Target::Affinity { task }, cpus.to_string(), effect)
         };
-        planned.changes = free.into_iter().map(change).collect();
+        planned.changes = free.into_iter().filter_map(|thread| Task::of(root, thread)).map(change).collect();
         Ok(planned)
     }
 }
 
 /// The processes of that number or name.
-fn find(process: &str, surroundings: &Surroundings) -> Result<Vec<Task>, Impossible> {
-    let root = &surroundings.root;
+fn find(process: &str, surroundings: &Surroundings, threads: &[ThreadRow]) -> Result<Vec<u32>, Impossible> {
+    let mut processes = threads.iter().filter(|thread| thread.pid == thread.tid);
     if let Ok(pid) = process.parse::<u32>() {
-        return match Task::find(root, pid, pid)? {
-            Some(task) => Ok(vec![task]),
-            None => Err(Impossible::new(format!("there is no process {pid}"))),
-        };
+        let reason = format!("there is no process {pid}");
+        return processes.any(|it| it.pid == pid).then(|| vec![pid]).ok_or(Impossible { reason });
     }
     // The kernel keeps 15 bytes of a name; the whole one is the last part of the program's path.
-    let is_named = |task: &Task| {
-        if task.name == process {
+    let is_named = |thread: &&ThreadRow| {
+        if thread.name == process {
             return true;
         }
-        let command = root.read(&format!("/proc/{}/cmdline", task.pid)).ok().flatten().unwrap_or_default();
+        let path = format!("/proc/{}/cmdline", thread.pid);
+        let command = surroundings.root.read(&path).ok().flatten().unwrap_or_default();
         let program = command.split('\0').next().unwrap_or_default();
         program.rsplit('/').next() == Some(process) && !process.is_empty()
     };
-    let found: Vec<Task> = tasks::processes(root)?.into_iter().filter(is_named).collect();
+    let found: Vec<u32> = processes.filter(is_named).map(|process| process.pid).collect();
     if found.is_empty() {
         let reason = format!("no process is called `{process}`; start it first, or name its number");
-        return Err(Impossible::new(reason));
+        return Err(Impossible { reason });
     }
     Ok(found)
 }

@@ -19,10 +19,8 @@ struct Policy {
 impl Planner for GovernorPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         let mut planned = Planned::default();
-        let is_per_cpu = self.governor.is_some()
-            || self.energy_preference.is_some()
-            || self.min.is_some()
-            || self.max.is_some();
+        let is_per_cpu =
+            self.governor.is_some() || self.energy_preference.is_some() || self.min.or(self.max).is_some();
         if !is_per_cpu && self.turbo.is_none() {
             let reason = "nothing to set; give governor, min, max, energy_preference or turbo";
             return Err(Impossible::new(reason));

@@ -4,16 +4,31 @@
 //! cannot be moved; since Linux 6.15 its file is read-only, before that the kernel refuses the write. While interrupts
 //! are moved, irqbalance, which would move them back, is stopped.
 
-use crate::change::{Change, Target};
+use crate::change::{Change, Target, Task};
 use crate::kinds::writable;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
-use crate::tasks;
 use std::collections::BTreeMap;
 use whylate_core::plan::IrqAffinityPlan;
 use whylate_core::result::LineRow;
 use whylate_core::{CpuSet, Warning, WarningCode};
+use whylate_host::threads::Threads;
 use whylate_host::{HostError, HostRoot, irq_lines};
+
+/// The mask of interrupts that are set up later.
+pub(super) const DEFAULT: &str = "/proc/irq/default_smp_affinity";
+
+/// Sends interrupts that are set up later to those CPUs.
+pub(super) fn later_ones(cpus: &CpuSet) -> Change {
+    let target = Target::file_with(DEFAULT, Reading::CpuMask);
+    let effect = format!("interrupts that are set up later go to CPU {cpus}");
+    Change::optional(target, cpus.to_string(), effect)
+}
+
+/// The CPUs of an interrupt line.
+pub(super) fn affinity_of(line: u32) -> Target {
+    Target::file_with(format!("/proc/irq/{line}/smp_affinity_list"), Reading::CpuList)
+}
 
 /// One interrupt line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,11 +50,6 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// The file with its CPUs.
-    pub fn affinity_path(&self) -> String {
-        format!("/proc/irq/{}/smp_affinity_list", self.number)
-    }
-
     /// `36 (virtio1-req.0)`.
     pub fn name(&self) -> String {
         if self.actions.is_empty() {
@@ -138,11 +148,8 @@ impl Planner for IrqAffinityPlan {
         // Stopped first, and going on only when everything is back.
         planned.changes.extend(stop_irqbalance(surroundings)?);
         planned.changes.extend(moved.into_values());
-        let default = "/proc/irq/default_smp_affinity";
-        if self.new_interrupts && surroundings.root.exists(default) {
-            let target = Target::file_with(default, Reading::CpuMask);
-            let effect = format!("interrupts that are set up later go to CPU {cpus}");
-            planned.changes.push(Change::optional(target, cpus.to_string(), effect));
+        if self.new_interrupts && surroundings.root.exists(DEFAULT) {
+            planned.changes.push(later_ones(&cpus));
         }
         Ok(planned)
     }
@@ -179,7 +186,7 @@ fn named(
     let required = meant.len() == 1;
     let change = |interrupt: &Interrupt| {
         let effect = format!("interrupt {} is handled on CPU {cpus}", interrupt.name());
-        let target = Target::file_with(interrupt.affinity_path(), Reading::CpuList);
+        let target = affinity_of(interrupt.number);
         (interrupt.number, Change { required, ..Change::required(target, cpus.to_string(), effect) })
     };
     Ok(movable.into_iter().map(change).collect())
@@ -190,8 +197,9 @@ fn named(
 /// # Errors
 /// [`HostError`] when /proc cannot be listed.
 pub fn stop_irqbalance(surroundings: &Surroundings) -> Result<Vec<Change>, HostError> {
-    let processes = tasks::processes(&surroundings.root)?;
-    let running = processes.into_iter().filter(|task| task.name == "irqbalance");
+    let threads = Threads::read(&surroundings.root)?;
+    let running = threads.named("irqbalance").filter(|thread| thread.pid == thread.tid);
+    let running = running.filter_map(|thread| Task::of(&surroundings.root, thread));
     let effect = "irqbalance stops, so that it does not move interrupts back";
     let stop = |task| Change::required(Target::Stopped { task }, Target::STOPPED, effect);
     Ok(running.map(stop).collect())

@@ -18,47 +18,35 @@ mod switches;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::TreatmentKind;
 
+/// The planner of each kind: one line each.
+fn planner(kind: &TreatmentKind) -> &dyn Planner {
+    match kind {
+        TreatmentKind::Shield(plan) => plan,
+        TreatmentKind::CachePartition(plan) => plan,
+        TreatmentKind::GpuPower(plan) => plan,
+        TreatmentKind::Thp(plan) => plan,
+        TreatmentKind::Ksm(plan) => plan,
+        TreatmentKind::NumaBalancing(plan) => plan,
+        TreatmentKind::Watchdog(plan) => plan,
+        TreatmentKind::RtThrottling(plan) => plan,
+        TreatmentKind::Sysfs(plan) => plan,
+        TreatmentKind::Sysctl(plan) => plan,
+        TreatmentKind::ModuleParameter(plan) => plan,
+        TreatmentKind::IrqAffinity(plan) => plan,
+        TreatmentKind::Affinity(plan) => plan,
+        TreatmentKind::Governor(plan) => plan,
+        TreatmentKind::SmtOff(plan) => plan,
+        TreatmentKind::Idle(plan) => plan,
+    }
+}
+
 impl Planner for TreatmentKind {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
-        match self {
-            Self::Shield(plan) => plan.plan(surroundings),
-            Self::CachePartition(plan) => plan.plan(surroundings),
-            Self::GpuPower(plan) => plan.plan(surroundings),
-            Self::Thp(plan) => plan.plan(surroundings),
-            Self::Ksm(plan) => plan.plan(surroundings),
-            Self::NumaBalancing(plan) => switches::numa_balancing(plan.enabled, surroundings),
-            Self::Watchdog(plan) => switches::watchdog(plan.enabled, surroundings),
-            Self::RtThrottling(plan) => plan.plan(surroundings),
-            Self::Sysfs(plan) => plan.plan(surroundings),
-            Self::Sysctl(plan) => plan.plan(surroundings),
-            Self::ModuleParameter(plan) => plan.plan(surroundings),
-            Self::IrqAffinity(plan) => plan.plan(surroundings),
-            Self::Affinity(plan) => plan.plan(surroundings),
-            Self::Governor(plan) => plan.plan(surroundings),
-            Self::SmtOff(plan) => plan.plan(surroundings),
-            Self::Idle(plan) => plan.plan(surroundings),
-        }
+        planner(self).plan(surroundings)
     }
 
     fn again(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
-        match self {
-            Self::Shield(plan) => plan.again(surroundings),
-            Self::CachePartition(plan) => plan.again(surroundings),
-            Self::GpuPower(_)
-            | Self::Thp(_)
-            | Self::Ksm(_)
-            | Self::NumaBalancing(_)
-            | Self::Watchdog(_)
-            | Self::RtThrottling(_)
-            | Self::Sysfs(_)
-            | Self::Sysctl(_)
-            | Self::ModuleParameter(_)
-            | Self::IrqAffinity(_)
-            | Self::Affinity(_)
-            | Self::Governor(_)
-            | Self::SmtOff(_)
-            | Self::Idle(_) => Ok(Planned::default()),
-        }
+        planner(self).again(surroundings)
     }
 }
 

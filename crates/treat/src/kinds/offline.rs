@@ -4,14 +4,16 @@
 //! it alone to others, and widens the affinity of such tasks. All that is changed here first, in the open, so that it
 //! is in the journal and undone after the CPU is back.
 
-use crate::change::{Change, Hierarchy, Target, Task};
-use crate::kinds::interrupts::interrupts;
+use crate::change::{Change, Target, Task};
+use crate::kinds::interrupts::{affinity_of, interrupts};
 use crate::kinds::required_file;
 use crate::planner::{Impossible, Surroundings};
 use crate::reading::Reading;
-use crate::tasks;
 use std::collections::BTreeMap;
+use whylate_core::result::{ThreadKind, ThreadRow};
 use whylate_core::{CpuId, CpuSet};
+use whylate_host::cgroup::group_of;
+use whylate_host::threads::Threads;
 use whylate_host::{HostError, HostRoot};
 
 /// The file that switches a CPU on and off.
@@ -87,7 +89,7 @@ pub fn preparation(surroundings: &Surroundings, off: &CpuSet) -> Result<Vec<Chan
     for interrupt in interrupts(root)? {
         let is_bound = !interrupt.cpus.is_empty() && interrupt.cpus.difference(off).is_empty();
         if is_bound && !interrupt.is_fixed {
-            let target = Target::file_with(interrupt.affinity_path(), Reading::CpuList);
+            let target = affinity_of(interrupt.number);
             let effect =
                 format!("interrupt {} is handled elsewhere while CPU {off} is off", interrupt.name());
             changes.push(Change::optional(target, left.to_string(), effect));
@@ -105,43 +107,41 @@ fn task_changes(
     cpusets: &BTreeMap<String, CpuSet>,
 ) -> Result<Vec<Change>, HostError> {
     let mut changes = Vec::new();
-    for process in tasks::processes(root)? {
-        for task in tasks::threads(root, process.pid)? {
-            let Some(cpus) = task.affinity(root).filter(|cpus| !cpus.intersection(off).is_empty()) else {
-                continue;
-            };
-            let remaining = cpus.difference(off);
-            let is_own = cpuset_of(&task, root, cpusets).is_some_and(|of_group| *of_group != cpus);
-            // A thread of the kernel that is bound to its CPU waits there for its return.
-            if (remaining.intersection(left).is_empty() || is_own) && !task.is_bound(root) {
-                let new = if remaining.intersection(left).is_empty() { left } else { &remaining };
-                let effect = format!("{task} runs elsewhere while CPU {off} is off");
-                changes.push(Change::optional(Target::Affinity { task }, new.to_string(), effect));
-            }
+    for thread in Threads::read(root)?.rows {
+        // A thread of the kernel that is bound to its CPU waits there for its return.
+        if thread.cpus.intersection(off).is_empty() || thread.kind == ThreadKind::Pinned {
+            continue;
+        }
+        let remaining = thread.cpus.difference(off);
+        let has_none = remaining.intersection(left).is_empty();
+        let is_own = || cpuset_of(&thread, root, cpusets).is_some_and(|of_group| *of_group != thread.cpus);
+        if (has_none || is_own())
+            && let Some(task) = Task::of(root, &thread)
+        {
+            let new = if has_none { left } else { &remaining };
+            let effect = format!("{task} runs elsewhere while CPU {off} is off");
+            changes.push(Change::optional(Target::Affinity { task }, new.to_string(), effect));
         }
     }
     Ok(changes)
 }
 
-/// The CPUs of a task's cpuset, of those in `cpusets`.
-fn cpuset_of<'a>(task: &Task, root: &HostRoot, cpusets: &'a BTreeMap<String, CpuSet>) -> Option<&'a CpuSet> {
+/// The CPUs of a thread's cpuset, of those in `cpusets`.
+fn cpuset_of<'a>(
+    thread: &ThreadRow,
+    root: &HostRoot,
+    cpusets: &'a BTreeMap<String, CpuSet>,
+) -> Option<&'a CpuSet> {
     if cpusets.is_empty() {
         return None;
     }
-    let hierarchy = Hierarchy::CgroupV1("cpuset".to_owned());
     let mount = mount_of_cpusets_v1(root).ok()??;
-    let target = Target::Membership { task: task.clone(), hierarchy, mount: mount.clone() };
-    match target.read(root) {
-        Ok(crate::place::Found::Value(group)) => cpusets.get(&format!("{mount}{group}/cpuset.cpus")),
-        _ => None,
-    }
+    let groups = root.read(&format!("/proc/{}/task/{}/cgroup", thread.pid, thread.tid)).ok()??;
+    cpusets.get(&format!("{mount}{}/cpuset.cpus", group_of(&groups, Some("cpuset"))?))
 }
 
 /// Where the cpuset controller of cgroup v1 is mounted.
-///
-/// # Errors
-/// As [`HostRoot::read`].
-pub fn mount_of_cpusets_v1(root: &HostRoot) -> Result<Option<String>, HostError> {
+fn mount_of_cpusets_v1(root: &HostRoot) -> Result<Option<String>, HostError> {
     let mounts = root.read("/proc/mounts")?.unwrap_or_default();
     let mount = mounts.lines().find_map(|line| {
         let mut fields = line.split(' ').skip(1);

@@ -2,10 +2,10 @@
 //! real-time throttling.
 
 use crate::change::{Change, Target};
-use crate::kinds::{required_file, sysctl_path};
+use crate::kinds::required_file;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
-use whylate_core::plan::{KsmPlan, RtThrottlingPlan, ThpPlan};
+use whylate_core::plan::{KsmPlan, NumaBalancingPlan, RtThrottlingPlan, ThpPlan, WatchdogPlan};
 
 const THP_FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
 
@@ -34,61 +34,71 @@ fn one_of(surroundings: &Surroundings, path: &str, value: &str) -> Result<(), Im
     Err(Impossible::new(format!("{path} does not take `{value}`; choose from {}", known.join(", "))))
 }
 
+/// Switches one file on or off.
+fn switch(
+    surroundings: &Surroundings,
+    path: &str,
+    enabled: bool,
+    otherwise: &str,
+    effect: &str,
+) -> Result<Planned, Impossible> {
+    required_file(surroundings, path, otherwise)?;
+    Ok(Planned::changes(vec![Change::required(Target::file(path), on_off(enabled), effect)]))
+}
+
+fn on_off(enabled: bool) -> &'static str {
+    if enabled { "1" } else { "0" }
+}
+
 impl Planner for KsmPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
-        let path = "/sys/kernel/mm/ksm/run";
-        required_file(surroundings, path, "this kernel does not merge equal pages (CONFIG_KSM)")?;
+        let otherwise = "this kernel does not merge equal pages (CONFIG_KSM)";
         let effect = "merging of equal pages: its thread uses a CPU, and writes to merged pages fault";
-        let value = if self.enabled { "1" } else { "0" };
-        Ok(Planned::changes(vec![Change::required(Target::file(path), value, effect)]))
+        switch(surroundings, "/sys/kernel/mm/ksm/run", self.enabled, otherwise, effect)
     }
 }
 
-/// `numa-balancing`.
-pub(super) fn numa_balancing(enabled: bool, surroundings: &Surroundings) -> Result<Planned, Impossible> {
-    let path = sysctl_path("kernel.numa_balancing")?;
-    required_file(surroundings, &path, "this kernel does not balance NUMA nodes (CONFIG_NUMA_BALANCING)")?;
-    let effect = "NUMA balancing: it unmaps pages to see who uses them, and each use then faults";
-    let value = if enabled { "1" } else { "0" };
-    Ok(Planned::changes(vec![Change::required(Target::file(path), value, effect)]))
+impl Planner for NumaBalancingPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let otherwise = "this kernel does not balance NUMA nodes (CONFIG_NUMA_BALANCING)";
+        let effect = "NUMA balancing: it unmaps pages to see who uses them, and each use then faults";
+        switch(surroundings, "/proc/sys/kernel/numa_balancing", self.enabled, otherwise, effect)
+    }
 }
 
-/// `watchdog`.
-pub(super) fn watchdog(enabled: bool, surroundings: &Surroundings) -> Result<Planned, Impossible> {
-    let files = [
-        (
-            "kernel.soft_watchdog",
-            "soft-lockup detector: a timer and a thread of the highest priority per CPU",
-        ),
-        ("kernel.nmi_watchdog", "hard-lockup detector: a non-maskable interrupt per CPU"),
-    ];
-    let value = if enabled { "1" } else { "0" };
-    let mut changes = Vec::new();
-    for (key, effect) in files {
-        let path = sysctl_path(key)?;
-        if surroundings.root.exists(&path) {
+impl Planner for WatchdogPlan {
+    fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
+        let files = [
+            ("soft_watchdog", "soft-lockup detector: a timer and a thread of the highest priority per CPU"),
             // Without a performance counter the kernel refuses the second.
-            let target = Target::file(path);
-            changes.push(Change { required: changes.is_empty(), ..Change::required(target, value, effect) });
+            ("nmi_watchdog", "hard-lockup detector: a non-maskable interrupt per CPU"),
+        ];
+        let mut changes = Vec::new();
+        for (name, effect) in files {
+            let path = format!("/proc/sys/kernel/{name}");
+            if surroundings.root.exists(&path) {
+                let change = Change::required(Target::file(path), on_off(self.enabled), effect);
+                changes.push(Change { required: changes.is_empty(), ..change });
+            }
         }
+        if changes.is_empty() {
+            return Err(Impossible::new(
+                "this kernel has no lockup detectors (no /proc/sys/kernel/soft_watchdog)",
+            ));
+        }
+        Ok(Planned::changes(changes))
     }
-    if changes.is_empty() {
-        return Err(Impossible::new(
-            "this kernel has no lockup detectors (no /proc/sys/kernel/soft_watchdog)",
-        ));
-    }
-    Ok(Planned::changes(changes))
 }
 
 impl Planner for RtThrottlingPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
-        let path = sysctl_path("kernel.sched_rt_runtime_us")?;
-        required_file(surroundings, &path, "this kernel has no real-time throttling")?;
+        let path = "/proc/sys/kernel/sched_rt_runtime_us";
+        required_file(surroundings, path, "this kernel has no real-time throttling")?;
         let value = match self.runtime {
             None => "-1".to_owned(),
             Some(runtime) => {
-                let period_path = sysctl_path("kernel.sched_rt_period_us")?;
-                let period: u64 = surroundings.root.read_number(&period_path)?.unwrap_or(1_000_000);
+                let period_path = "/proc/sys/kernel/sched_rt_period_us";
+                let period: u64 = surroundings.root.read_number(period_path)?.unwrap_or(1_000_000);
                 let micros = runtime.0 / 1_000;
                 if micros > period {
                     let reason =

@@ -111,7 +111,8 @@ fn a_managed_interrupt_is_named_and_the_others_move() {
 
 #[test]
 fn irqbalance_is_stopped_before_interrupts_are_moved() {
-    let balance = "== proc/812/task/812/stat := 812 (irqbalance) S 1 812 812 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 1\n";
+    let balance = "== proc/812/task/812/stat := 812 (irqbalance) S 1 812 812 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 1\n\
+                   == proc/812/task/812/status := Cpus_allowed_list:\t0-15\n";
     let machine = Machine::fixture("desktop-smt", &format!("{INTERRUPTS}{balance}"));
     let planned = plan(&machine, Some("15"), "kind = \"irq-affinity\"").unwrap();
     assert_eq!(lines(&planned)[0], "state of irqbalance (812): stopped");
@@ -121,7 +122,8 @@ fn irqbalance_is_stopped_before_interrupts_are_moved() {
 fn a_process_is_moved_with_its_threads() {
     let stat = |tid: u32, name: &str, flags: u32| {
         format!(
-            "== proc/900/task/{tid}/stat := {tid} ({name}) S 1 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 5 1 1\n"
+            "== proc/900/task/{tid}/stat := {tid} ({name}) S 1 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 5 1 1\n\
+             == proc/900/task/{tid}/status := Cpus_allowed_list:\t0-15\n"
         )
     };
     let files =

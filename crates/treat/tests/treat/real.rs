@@ -12,7 +12,7 @@ impl Sleeper {
     fn start() -> (Self, Task) {
         let child = Command::new("sleep").arg("600").spawn().unwrap();
         let pid = child.id();
-        let task = Task::find(&HostRoot::real(), pid, pid).unwrap().unwrap();
+        let task = Task::find(&HostRoot::real(), pid, pid).unwrap();
         (Self(child), task)
     }
 

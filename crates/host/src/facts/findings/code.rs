@@ -152,6 +152,16 @@ impl FindingCode {
         Finding { source: None, treatment: None, ..self.found(Severity::Ok, text) }
     }
 
+    /// The same, with its evidence.
+    pub(super) fn well(
+        self,
+        text: impl Into<String>,
+        path: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Option<Finding> {
+        Some(self.fine(text).seen(path, value))
+    }
+
     pub(in crate::facts) fn warning(self, text: impl Into<String>, fix: impl Into<String>) -> Warning {
         Warning::with_fix(self.warning_code(), text, fix)
     }

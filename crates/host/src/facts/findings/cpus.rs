@@ -18,7 +18,7 @@ pub(super) fn isolation(inquiry: &Inquiry) -> Option<Finding> {
     if open.is_empty() {
         let text = format!("{} {} isolated", named(inquiry.targets), verb(inquiry.targets, "is", "are"));
         let isolated = facts.cpu_sets.isolated.to_string();
-        return Some(code.fine(text).seen("/sys/devices/system/cpu/isolated and partitions", isolated));
+        return code.well(text, "/sys/devices/system/cpu/isolated and partitions", isolated);
     }
     let text = format!("{} {} not isolated", named(&open), verb(&open, "is", "are"));
     let effect = "other tasks, kernel threads and interrupts may run there and delay the measured task";
@@ -32,15 +32,14 @@ pub(super) fn isolation(inquiry: &Inquiry) -> Option<Finding> {
     }
     let fewer = if left.is_empty() { "leave at least one CPU out of the targets, then " } else { "" };
     let example = if left.is_empty() { "LIST".to_owned() } else { open.to_string() };
-    Some(
-        code.serious(text)
-            .effect(effect)
-            .seen(seen, isolated)
-            .now(format!("{fewer}put the targets into an isolated cpuset partition"))
-            .boot(format!(
-                "boot with `isolcpus=managed_irq,domain,{example} nohz_full={example} rcu_nocbs={example}`"
-            )),
-    )
+    code.serious(text)
+        .effect(effect)
+        .seen(seen, isolated)
+        .now(format!("{fewer}put the targets into an isolated cpuset partition"))
+        .boot(format!(
+            "boot with `isolcpus=managed_irq,domain,{example} nohz_full={example} rcu_nocbs={example}`"
+        ))
+        .into()
 }
 
 /// Documentation/timers/no_hz.rst: CPUs outside `nohz_full` take the tick HZ times a second while they are busy.
@@ -56,17 +55,16 @@ pub(super) fn tick(inquiry: &Inquiry) -> Option<Finding> {
     let seen = "/sys/devices/system/cpu/nohz_full";
     if ticking.is_empty() {
         let text = format!("the tick of {} can stop", named(inquiry.targets));
-        return Some(code.fine(text).seen(seen, sets.nohz_full.to_string()));
+        return code.well(text, seen, sets.nohz_full.to_string());
     }
     let isolated = if ticking.intersection(&sets.isolated) == ticking { "isolated but " } else { "" };
     let is = if isolated.is_empty() { String::new() } else { format!("{} ", verb(&ticking, "is", "are")) };
     let keeps = verb(&ticking, "keeps", "keep");
-    Some(
-        code.advice(format!("{} {is}{isolated}{keeps} the periodic timer tick while busy", named(&ticking)))
-            .effect("each tick is a short interruption")
-            .seen(seen, sets.nohz_full.to_string())
-            .boot(format!("boot with `nohz_full={ticking}` on a kernel with CONFIG_NO_HZ_FULL")),
-    )
+    code.advice(format!("{} {is}{isolated}{keeps} the periodic timer tick while busy", named(&ticking)))
+        .effect("each tick is a short interruption")
+        .seen(seen, sets.nohz_full.to_string())
+        .boot(format!("boot with `nohz_full={ticking}` on a kernel with CONFIG_NO_HZ_FULL"))
+        .into()
 }
 
 pub(super) fn first_cpu(inquiry: &Inquiry) -> Option<Finding> {

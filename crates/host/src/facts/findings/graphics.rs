@@ -63,14 +63,15 @@ pub(super) fn frequency(inquiry: &Inquiry) -> Option<Finding> {
         inquiry.facts.gpus.iter().filter_map(|gpu| Some((gpu.name.as_str(), clock(inquiry, gpu)?))).collect();
     let (name, (path, value, is_fixed)) = clocks.iter().min_by_key(|(_, (_, _, is_fixed))| *is_fixed)?;
     if *is_fixed {
-        return Some(code.fine("the clocks of graphics devices are fixed").seen(path.clone(), value.clone()));
+        return code.well("the clocks of graphics devices are fixed", path.clone(), value.clone());
     }
-    Some(
-        code.info(format!("the clock of {name} follows its load ({value})"))
-            .effect("changing it is work for its firmware and driver, some of it with interrupts off")
-            .seen(path.clone(), value.clone())
-            .now("fix it: i915 gt_min_freq_mhz = gt_max_freq_mhz; amdgpu power_dpm_force_performance_level = high"),
-    )
+    code.info(format!("the clock of {name} follows its load ({value})"))
+        .effect("changing it is work for its firmware and driver, some of it with interrupts off")
+        .seen(path.clone(), value.clone())
+        .now(
+            "fix it: i915 gt_min_freq_mhz = gt_max_freq_mhz; amdgpu power_dpm_force_performance_level = high",
+        )
+        .into()
 }
 
 /// Power saving that the drivers do by themselves: the parameter, 0 of which switches it off, and what it is.
@@ -135,18 +136,20 @@ pub(super) fn matrox(inquiry: &Inquiry) -> Option<Finding> {
     let path = format!("/boot/config-{}", inquiry.facts.kernel.release);
     let config = live.root.read(&path).ok().flatten().unwrap_or_default();
     if config.lines().any(|line| line == "CONFIG_DRM_MGAG200_DISABLE_WRITECOMBINE=y") {
-        return Some(
-            code.fine("mgag200 was built without write-combining")
-                .seen(path, "DRM_MGAG200_DISABLE_WRITECOMBINE=y"),
+        return code.well(
+            "mgag200 was built without write-combining",
+            path,
+            "DRM_MGAG200_DISABLE_WRITECOMBINE=y",
         );
     }
-    Some(
-        code.advice("the Matrox graphics driver (mgag200) is loaded and may map its memory write-combining")
-            .effect("a CPU that writes a picture there stalls other CPUs, isolated ones too, by tens of microseconds")
-            .seen("/sys/module/mgag200", "loaded")
-            .now("write nothing to its console or framebuffer, or unload it: `sudo modprobe -r mgag200`")
-            .boot("boot with `modprobe.blacklist=mgag200`, or a kernel with DRM_MGAG200_DISABLE_WRITECOMBINE"),
-    )
+    code.advice("the Matrox graphics driver (mgag200) is loaded and may map its memory write-combining")
+        .effect(
+            "a CPU that writes a picture there stalls other CPUs, isolated ones too, by tens of microseconds",
+        )
+        .seen("/sys/module/mgag200", "loaded")
+        .now("write nothing to its console or framebuffer, or unload it: `sudo modprobe -r mgag200`")
+        .boot("boot with `modprobe.blacklist=mgag200`, or a kernel with DRM_MGAG200_DISABLE_WRITECOMBINE")
+        .into()
 }
 
 pub(super) fn nvidia(inquiry: &Inquiry) -> Option<Finding> {

@@ -32,7 +32,7 @@ pub(super) fn movable(inquiry: &Inquiry) -> Option<Finding> {
     let code = FindingCode::InterruptsOnTarget;
     let seen = "/proc/irq/N/smp_affinity_list";
     if lines.is_empty() {
-        return Some(code.fine("no interrupt that could be moved may reach the targets").seen(seen, "none"));
+        return code.well("no interrupt that could be moved may reach the targets", seen, "none");
     }
     let others = inquiry.facts.cpu_sets.online.difference(inquiry.targets);
     let finding = code
@@ -78,9 +78,7 @@ pub(super) fn later(inquiry: &Inquiry) -> Option<Finding> {
     let open = mask.intersection(inquiry.targets);
     let code = FindingCode::DefaultIrqAffinity;
     if open.is_empty() {
-        return Some(
-            code.fine("interrupts that are set up later stay off the targets").seen(PATH, mask.to_string()),
-        );
+        return code.well("interrupts that are set up later stay off the targets", PATH, mask.to_string());
     }
     let others = inquiry.facts.cpu_sets.online.difference(inquiry.targets);
     let finding = code
@@ -113,16 +111,12 @@ pub(super) fn irqbalance(inquiry: &Inquiry) -> Option<Finding> {
         banned.unwrap_or_else(|| inquiry.facts.cpu_sets.isolated.union(&inquiry.facts.cpu_sets.nohz_full));
     let open = inquiry.targets.difference(&left_alone);
     if open.is_empty() {
-        return Some(code.fine("irqbalance leaves the targets alone").seen(path, left_alone.to_string()));
+        return code.well("irqbalance leaves the targets alone", path, left_alone.to_string());
     }
-    Some(
-        code.advice(format!("irqbalance may move interrupts to {}", named(&open)))
-            .effect("it spreads interrupts over all CPUs again every ten seconds")
-            .seen(path, "runs")
-            .now("sudo systemctl stop irqbalance")
-            .boot(format!(
-                "put `IRQBALANCE_BANNED_CPULIST={}` into /etc/default/irqbalance",
-                inquiry.targets
-            )),
-    )
+    code.advice(format!("irqbalance may move interrupts to {}", named(&open)))
+        .effect("it spreads interrupts over all CPUs again every ten seconds")
+        .seen(path, "runs")
+        .now("sudo systemctl stop irqbalance")
+        .boot(format!("put `IRQBALANCE_BANNED_CPULIST={}` into /etc/default/irqbalance", inquiry.targets))
+        .into()
 }

@@ -25,12 +25,10 @@ pub(super) fn pinned_threads(inquiry: &Inquiry) -> Option<Finding> {
     } else {
         format!("; bound there by somebody: {}", listed(&bound))
     };
-    Some(
-        FindingCode::PinnedThreads
+    FindingCode::PinnedThreads
             .info(format!("{} threads of the kernel are pinned to {}{beside}", pinned.len(), named(inquiry.targets)))
             .effect("they run when something is queued for that CPU; a task above their priority is not delayed by them")
-            .seen("/proc/PID/status, Cpus_allowed_list", listed(&pinned)),
-    )
+            .seen("/proc/PID/status, Cpus_allowed_list", listed(&pinned)).into()
 }
 
 /// CPUs of `rcu_nocbs` and `nohz_full` hand their callbacks to threads that can run elsewhere.
@@ -66,14 +64,13 @@ pub(super) fn rcu_callbacks(inquiry: &Inquiry) -> Option<Finding> {
     let here: Vec<String> = here.map(|thread| thread.name.clone()).collect();
     let seen = format!("offloaded {offloaded}");
     if here.is_empty() {
-        return Some(code.fine("RCU callbacks of the targets run elsewhere").seen("/proc/cmdline", seen));
+        return code.well("RCU callbacks of the targets run elsewhere", "/proc/cmdline", seen);
     }
-    Some(
-        code.advice(format!("threads that run RCU callbacks may use the targets ({})", listed(&here)))
-            .effect("they compete with the task there")
-            .seen("/proc/cmdline", seen)
-            .now("move them: `taskset -p` for each, or a shield"),
-    )
+    code.advice(format!("threads that run RCU callbacks may use the targets ({})", listed(&here)))
+        .effect("they compete with the task there")
+        .seen("/proc/cmdline", seen)
+        .now("move them: `taskset -p` for each, or a shield")
+        .into()
 }
 
 pub(super) fn workqueues(inquiry: &Inquiry) -> Option<Finding> {
@@ -83,7 +80,7 @@ pub(super) fn workqueues(inquiry: &Inquiry) -> Option<Finding> {
     let code = FindingCode::WorkqueueMask;
     let open = mask.intersection(inquiry.targets);
     if open.is_empty() {
-        return Some(code.fine("work without a CPU of its own runs elsewhere").seen(PATH, mask.to_string()));
+        return code.well("work without a CPU of its own runs elsewhere", PATH, mask.to_string());
     }
     let left = mask.difference(inquiry.targets);
     let finding = code
@@ -106,18 +103,18 @@ pub(super) fn vmstat(inquiry: &Inquiry) -> Option<Finding> {
     let code = FindingCode::VmstatInterval;
     let quiet = inquiry.targets.difference(&inquiry.facts.cpu_sets.isolated).is_empty();
     if seconds >= 10 || quiet {
-        return Some(
-            code.fine("statistics of memory are folded seldom, or not on isolated CPUs")
-                .seen(PATH, seconds.to_string()),
+        return code.well(
+            "statistics of memory are folded seldom, or not on isolated CPUs",
+            PATH,
+            seconds.to_string(),
         );
     }
-    Some(
-        code.info(format!("statistics of memory are folded on each CPU every {seconds} s"))
-            .effect("a kworker runs there for some microseconds")
-            .seen(PATH, seconds.to_string())
-            .now("sudo sysctl -w vm.stat_interval=120")
-            .boot("boot with `sysctl.vm.stat_interval=120`"),
-    )
+    code.info(format!("statistics of memory are folded on each CPU every {seconds} s"))
+        .effect("a kworker runs there for some microseconds")
+        .seen(PATH, seconds.to_string())
+        .now("sudo sysctl -w vm.stat_interval=120")
+        .boot("boot with `sysctl.vm.stat_interval=120`")
+        .into()
 }
 
 /// High-resolution timers that are armed on the targets now, but for the tick.
@@ -134,13 +131,10 @@ pub(super) fn timers(inquiry: &Inquiry) -> Option<Finding> {
     let names: Vec<String> = functions.into_iter().map(str::to_owned).collect();
     let code = FindingCode::TimersOnTarget;
     if names.is_empty() {
-        return Some(
-            code.fine("no timer but the tick is armed on the targets").seen("/proc/timer_list", "none"),
-        );
+        return code.well("no timer but the tick is armed on the targets", "/proc/timer_list", "none");
     }
-    Some(
-        code.info(format!("timers are armed on the targets: {}", listed(&names)))
-            .effect("each expiry is an interrupt there; `hrtimer_wakeup` are those of sleeping tasks")
-            .seen("/proc/timer_list", listed(&names)),
-    )
+    code.info(format!("timers are armed on the targets: {}", listed(&names)))
+        .effect("each expiry is an interrupt there; `hrtimer_wakeup` are those of sleeping tasks")
+        .seen("/proc/timer_list", listed(&names))
+        .into()
 }

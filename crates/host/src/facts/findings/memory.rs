@@ -24,7 +24,7 @@ pub(super) fn huge_pages(inquiry: &Inquiry) -> Option<Finding> {
     let code = FindingCode::HugePagesAlways;
     let mode = inquiry.facts.settings.transparent_huge_pages.as_deref()?;
     if mode != "always" {
-        return Some(code.fine(format!("transparent huge pages are `{mode}`")).seen(PATH, mode));
+        return code.well(format!("transparent huge pages are `{mode}`"), PATH, mode);
     }
     let finding = code
         .advice("transparent huge pages are `always`")
@@ -41,7 +41,7 @@ pub(super) fn swap(inquiry: &Inquiry) -> Option<Finding> {
     let code = FindingCode::SwapOn;
     let bytes = inquiry.facts.memory.swap_bytes?;
     if bytes == 0 {
-        return Some(code.fine("swap is off").seen("/proc/meminfo", "SwapTotal 0"));
+        return code.well("swap is off", "/proc/meminfo", "SwapTotal 0");
     }
     let finding = code
         .advice(format!("swap is on ({})", Bytes(bytes)))
@@ -55,7 +55,7 @@ pub(super) fn numa_balancing(inquiry: &Inquiry) -> Option<Finding> {
     const PATH: &str = "/proc/sys/kernel/numa_balancing";
     let code = FindingCode::NumaBalancing;
     if !inquiry.facts.settings.numa_balancing? {
-        return Some(code.fine("NUMA balancing is off").seen(PATH, "0"));
+        return code.well("NUMA balancing is off", PATH, "0");
     }
     let finding = code
         .advice("NUMA balancing is on")
@@ -73,14 +73,13 @@ pub(super) fn page_merging(inquiry: &Inquiry) -> Option<Finding> {
     let run = inquiry.live.as_ref()?.number(PATH)?;
     let code = FindingCode::PageMerging;
     if run != 1 {
-        return Some(code.fine("equal pages are not merged").seen(PATH, run.to_string()));
+        return code.well("equal pages are not merged", PATH, run.to_string());
     }
-    Some(
-        code.advice("the kernel merges equal pages (KSM)")
-            .effect("the next write to a merged page is a page fault, and ksmd takes memory bandwidth")
-            .seen(PATH, "1")
-            .now(format!("echo 0 | sudo tee {PATH}")),
-    )
+    code.advice("the kernel merges equal pages (KSM)")
+        .effect("the next write to a merged page is a page fault, and ksmd takes memory bandwidth")
+        .seen(PATH, "1")
+        .now(format!("echo 0 | sudo tee {PATH}"))
+        .into()
 }
 
 /// Whether the last-level cache of the targets can be parted (resctrl), and is.

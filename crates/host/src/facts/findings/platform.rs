@@ -16,15 +16,13 @@ pub(super) fn virtual_machine(inquiry: &Inquiry) -> Option<Finding> {
         return known
             .then(|| code.fine("no hypervisor is seen").seen("/proc/cpuinfo", "no flag `hypervisor`"));
     };
-    Some(
-        code.serious(format!("this is a virtual machine ({hypervisor})"))
+    code.serious(format!("this is a virtual machine ({hypervisor})"))
             .effect(
                 "its host can stop a CPU at any moment, so spikes may come from there, and steal time shows only what \
                  the host reports",
             )
             .seen("/proc/cpuinfo, /sys/class/dmi/id", hypervisor)
-            .now("measure on the bare machine, or pin the virtual CPUs to isolated CPUs of the host"),
-    )
+            .now("measure on the bare machine, or pin the virtual CPUs to isolated CPUs of the host").into()
 }
 
 pub(super) fn container(inquiry: &Inquiry) -> Option<Finding> {
@@ -34,14 +32,13 @@ pub(super) fn container(inquiry: &Inquiry) -> Option<Finding> {
         return known
             .then(|| code.fine("no container is seen").seen("/proc/self/cgroup", "no container's group"));
     };
-    Some(
-        code.advice(format!("this process runs in a container ({container})"))
-            .effect(
-                "its limits may stop tasks, and what runs beside it on the same CPUs is not visible from here",
-            )
-            .seen("/proc/self/cgroup, /proc/1/environ", container)
-            .now("measure outside the container, or give it whole CPUs and no CPU quota"),
-    )
+    code.advice(format!("this process runs in a container ({container})"))
+        .effect(
+            "its limits may stop tasks, and what runs beside it on the same CPUs is not visible from here",
+        )
+        .seen("/proc/self/cgroup, /proc/1/environ", container)
+        .now("measure outside the container, or give it whole CPUs and no CPU quota")
+        .into()
 }
 
 /// Steal time since boot; a hypervisor that reports none leaves it zero.
@@ -54,15 +51,14 @@ pub(super) fn steal(inquiry: &Inquiry) -> Option<Finding> {
     let code = FindingCode::StealTime;
     let seen = format!("steal {most} at most");
     if most == Nanos(0) {
-        return Some(code.fine("no steal time on the targets since boot").seen("/proc/stat", seen));
+        return code.well("no steal time on the targets since boot", "/proc/stat", seen);
     }
     let cpus: CpuSet = stolen.iter().filter(|(_, time)| time.0 > 0).map(|(cpu, _)| *cpu).collect();
-    Some(
-        code.serious(format!("the hypervisor ran something else on {} for {most} since boot", named(&cpus)))
-            .effect("nothing runs there meanwhile, not even the kernel; each time is a spike")
-            .seen("/proc/stat", seen)
-            .now("on the host: pin the virtual CPUs to CPUs that nothing else uses"),
-    )
+    code.serious(format!("the hypervisor ran something else on {} for {most} since boot", named(&cpus)))
+        .effect("nothing runs there meanwhile, not even the kernel; each time is a spike")
+        .seen("/proc/stat", seen)
+        .now("on the host: pin the virtual CPUs to CPUs that nothing else uses")
+        .into()
 }
 
 /// cgroup v2 `cpu.max`, v1 `cpu.cfs_quota_us`, of this process's group (the ones above it are not visible in a
@@ -72,14 +68,13 @@ pub(super) fn quota(inquiry: &Inquiry) -> Option<Finding> {
     let (path, text) = crate::cgroup::cpu_quota(live.root)?;
     let code = FindingCode::CpuQuota;
     if text.starts_with("max") || text.starts_with('-') {
-        return Some(code.fine("the control group of this process has no CPU quota").seen(path, text));
+        return code.well("the control group of this process has no CPU quota", path, text);
     }
-    Some(
-        code.serious("the control group of this process has a CPU quota")
-            .effect("ordinary tasks of the group are all stopped for the rest of a period when it is used up")
-            .now(format!("lift it: `echo max | sudo tee {path}` (v1: -1)"))
-            .seen(path, text),
-    )
+    code.serious("the control group of this process has a CPU quota")
+        .effect("ordinary tasks of the group are all stopped for the rest of a period when it is used up")
+        .now(format!("lift it: `echo max | sudo tee {path}` (v1: -1)"))
+        .seen(path, text)
+        .into()
 }
 
 pub(super) fn firmware(inquiry: &Inquiry) -> Option<Finding> {
@@ -115,10 +110,9 @@ pub(super) fn microcode(inquiry: &Inquiry) -> Option<Finding> {
     inquiry.live.as_ref()?;
     let revision = inquiry.facts.processor.microcode.as_deref()?;
     let code = FindingCode::Microcode;
-    Some(
-        code.fine(format!("microcode {revision}: compare runs only at the same revision"))
-            .seen("/proc/cpuinfo", revision),
-    )
+    code.fine(format!("microcode {revision}: compare runs only at the same revision"))
+        .seen("/proc/cpuinfo", revision)
+        .into()
 }
 
 /// Which clock sources can be read without a system call is decided by their `vdso_clock_mode` in the kernel: those
@@ -130,7 +124,7 @@ pub(super) fn clock_source(inquiry: &Inquiry) -> Option<Finding> {
     let text = format!("the clock source is {source}");
     let (is_slow, effect) = match source {
         "tsc" | "tsc-early" | "arch_sys_counter" | "timebase" | "riscv_clocksource" => {
-            return Some(code.fine(text).seen(CLOCK, source));
+            return code.well(text, CLOCK, source);
         }
         "hpet" | "acpi_pm" => (true, "each reading of the clock is a system call that reads a slow device"),
         "jiffies" | "refined-jiffies" => (true, "the time advances only with the timer tick"),
@@ -162,9 +156,8 @@ pub(super) fn counter(inquiry: &Inquiry) -> Option<Finding> {
     if inquiry.facts.clock.counter_invariant {
         return Some(code.fine("the time-stamp counter runs at a constant rate in every state"));
     }
-    Some(
-        code.info("the time-stamp counter is not known to run at a constant rate in every state")
-            .effect("the stall probe uses the clock instead, whose readings take longer")
-            .seen("/proc/cpuinfo", "not both `constant_tsc` and `nonstop_tsc`"),
-    )
+    code.info("the time-stamp counter is not known to run at a constant rate in every state")
+        .effect("the stall probe uses the clock instead, whose readings take longer")
+        .seen("/proc/cpuinfo", "not both `constant_tsc` and `nonstop_tsc`")
+        .into()
 }

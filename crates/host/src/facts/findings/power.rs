@@ -28,16 +28,15 @@ pub(super) fn governor(inquiry: &Inquiry) -> Option<Finding> {
     }
     let governors: BTreeSet<&str> = changing.iter().filter_map(governor).collect();
     let governors = governors.into_iter().collect::<Vec<_>>().join(", ");
-    Some(
-        code.advice(format!(
-            "{} {} the frequency governor {governors}",
-            named(&changing),
-            verb(&changing, "uses", "use"),
-        ))
-        .effect("after a pause the core may run slower for a while, which lengthens latencies at low load")
-        .seen(seen, governors)
-        .now(format!("sudo cpupower -c {changing} frequency-set -g performance")),
-    )
+    code.advice(format!(
+        "{} {} the frequency governor {governors}",
+        named(&changing),
+        verb(&changing, "uses", "use"),
+    ))
+    .effect("after a pause the core may run slower for a while, which lengthens latencies at low load")
+    .seen(seen, governors)
+    .now(format!("sudo cpupower -c {changing} frequency-set -g performance"))
+    .into()
 }
 
 /// Before a measurement silent where `/dev/cpu_dma_latency` can be written: the probes then keep deep states off while
@@ -56,7 +55,7 @@ pub(super) fn idle_states(inquiry: &Inquiry) -> Option<Finding> {
     let Some(worst) = sleepy.iter().filter_map(|cpu| deepest(inquiry.facts.cpu(cpu)?)).max() else {
         let shallow = inquiry.targets.iter().filter_map(|cpu| deepest(inquiry.facts.cpu(cpu)?)).max()?;
         let text = format!("idle states are left within {} (as the kernel states)", Nanos(shallow));
-        return Some(code.fine(text).seen(seen, Nanos(shallow).to_string()));
+        return code.well(text, seen, Nanos(shallow).to_string());
     };
     let severity = if worst > EXIT_LATENCY_SERIOUS_NS { Severity::Serious } else { Severity::Advice };
     let finding = code
@@ -90,18 +89,15 @@ pub(super) fn frequency_range(inquiry: &Inquiry) -> Option<Finding> {
     let value = format!("{} to {} MHz", min / 1_000_000, max / 1_000_000);
     let moving = targets_where(inquiry, |cpu| limits(cpu).is_some_and(|(min, max)| min < max));
     if moving.is_empty() {
-        return Some(code.fine("the targets run at one frequency").seen(seen, value));
+        return code.well("the targets run at one frequency", seen, value);
     }
-    Some(
-        code.info(format!("the frequency of {} may change ({value})", named(&moving)))
-            .effect(
-                "each change stops the core for a moment on some processors, and code takes a varying time",
-            )
-            .seen(seen, value)
-            .now(format!(
-                "sudo cpupower -c {moving} frequency-set -d MAX (the highest one that holds under load)"
-            )),
-    )
+    code.info(format!("the frequency of {} may change ({value})", named(&moving)))
+        .effect("each change stops the core for a moment on some processors, and code takes a varying time")
+        .seen(seen, value)
+        .now(format!(
+            "sudo cpupower -c {moving} frequency-set -d MAX (the highest one that holds under load)"
+        ))
+        .into()
 }
 
 pub(super) fn turbo(inquiry: &Inquiry) -> Option<Finding> {
@@ -114,12 +110,11 @@ pub(super) fn turbo(inquiry: &Inquiry) -> Option<Finding> {
     let (path, is_on, off) =
         files.into_iter().find_map(|(path, on, off)| Some((path, live.number(path)? == on, off)))?;
     if !is_on {
-        return Some(code.fine("no frequency above the nominal one is used").seen(path, off));
+        return code.well("no frequency above the nominal one is used", path, off);
     }
-    Some(
-        code.info("frequencies above the nominal one are used while heat and current allow")
-            .effect("what other cores do changes the speed of this one")
-            .seen(path, if off == "1" { "0" } else { "1" })
-            .now(format!("echo {off} | sudo tee {path}")),
-    )
+    code.info("frequencies above the nominal one are used while heat and current allow")
+        .effect("what other cores do changes the speed of this one")
+        .seen(path, if off == "1" { "0" } else { "1" })
+        .now(format!("echo {off} | sudo tee {path}"))
+        .into()
 }

@@ -87,14 +87,12 @@ pub(super) fn memory_lock(inquiry: &Inquiry) -> Option<Finding> {
         "run it with sudo, or put `@realtime - memlock unlimited` into /etc/security/limits.d/99-realtime.conf, join \
          the group `realtime` and log in again"
     };
-    Some(
-        code.advice(format!("this process may lock {} of memory only", Bytes(bytes)))
+    code.advice(format!("this process may lock {} of memory only", Bytes(bytes)))
             .effect(
                 "where that is not enough, the measuring thread can meet page faults, and its latencies include them",
             )
             .seen(LIMITS, format!("locked memory {bytes}"))
-            .now(fix),
-    )
+            .now(fix).into()
 }
 
 /// Documentation/power/pm_qos_interface.rst: holding the file open with 0 keeps idle states with an exit latency off.
@@ -103,21 +101,18 @@ pub(super) fn latency_request(inquiry: &Inquiry) -> Option<Finding> {
     let facts = inquiry.facts;
     let code = FindingCode::NoCpuDmaLatency;
     if facts.privileges.cpu_dma_latency {
-        return Some(
-            code.fine("deep idle states can be kept off while measuring").seen(PATH, "can be written"),
-        );
+        return code.well("deep idle states can be kept off while measuring", PATH, "can be written");
     }
     let fix = if facts.environment.container.is_some() {
         "start the container with `--device /dev/cpu_dma_latency`, as a user who may write it"
     } else {
         "run it as root, or give the file to your group with a udev rule"
     };
-    Some(
-        code.advice("/dev/cpu_dma_latency cannot be written")
-            .effect("idle states stay as they are, and latencies include leaving them")
-            .seen(PATH, "refused")
-            .now(fix),
-    )
+    code.advice("/dev/cpu_dma_latency cannot be written")
+        .effect("idle states stay as they are, and latencies include leaving them")
+        .seen(PATH, "refused")
+        .now(fix)
+        .into()
 }
 
 pub(super) fn tracing(inquiry: &Inquiry) -> Option<Finding> {
@@ -125,17 +120,16 @@ pub(super) fn tracing(inquiry: &Inquiry) -> Option<Finding> {
     let privileges = &inquiry.facts.privileges;
     let code = FindingCode::NoTracefs;
     if privileges.tracefs {
-        return Some(code.fine("spikes can be traced").seen(PATH, "can be written"));
+        return code.well("spikes can be traced", PATH, "can be written");
     }
     let fix = if privileges.root {
         "mount -t tracefs nodev /sys/kernel/tracing"
     } else {
         "run it as root, with tracefs mounted (`sudo mount -t tracefs nodev /sys/kernel/tracing`)"
     };
-    Some(
-        code.info("tracefs is not mounted or cannot be written")
-            .effect("spikes cannot be marked in a trace, and a trace cannot be stopped at one")
-            .seen(PATH, "refused")
-            .now(fix),
-    )
+    code.info("tracefs is not mounted or cannot be written")
+        .effect("spikes cannot be marked in a trace, and a trace cannot be stopped at one")
+        .seen(PATH, "refused")
+        .now(fix)
+        .into()
 }

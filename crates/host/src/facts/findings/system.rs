@@ -17,11 +17,11 @@ pub(super) fn throttling(inquiry: &Inquiry) -> Option<Finding> {
     let settings = &inquiry.facts.settings;
     let code = FindingCode::RtThrottling;
     let Ok(runtime) = u64::try_from(settings.rt_runtime_us?) else {
-        return Some(code.fine("real-time tasks are not throttled").seen(PATH, "-1"));
+        return code.well("real-time tasks are not throttled", PATH, "-1");
     };
     let period = u64::try_from(settings.rt_period_us?).ok()?;
     let Some(lost) = period.checked_sub(runtime).filter(|&lost| lost > 0) else {
-        return Some(code.fine("real-time tasks may use whole periods").seen(PATH, runtime.to_string()));
+        return code.well("real-time tasks may use whole periods", PATH, runtime.to_string());
     };
     let finding = code
         .advice(format!(
@@ -74,7 +74,7 @@ pub(super) fn preemption(inquiry: &Inquiry) -> Option<Finding> {
     let kernel = &inquiry.facts.kernel;
     let code = FindingCode::KernelNotRealtime;
     if kernel.realtime {
-        return Some(code.fine("the kernel is PREEMPT_RT").seen(PATH, kernel.version.clone()));
+        return code.well("the kernel is PREEMPT_RT", PATH, kernel.version.clone());
     }
     (!kernel.version.is_empty()).then(|| {
         code.serious(format!("the kernel is not PREEMPT_RT (preemption: {})", kernel.preemption))
@@ -146,10 +146,10 @@ pub(super) fn watchdog(inquiry: &Inquiry) -> Option<Finding> {
         None => inquiry.targets.difference(&facts.cpu_sets.nohz_full),
     };
     if !facts.settings.watchdog? {
-        return Some(code.fine("the lockup watchdog is off").seen(PATH, "0"));
+        return code.well("the lockup watchdog is off", PATH, "0");
     }
     if watched.is_empty() {
-        return Some(code.fine("the lockup watchdog leaves the targets out").seen(PATH, "1"));
+        return code.well("the lockup watchdog leaves the targets out", PATH, "1");
     }
     let finding = code
         .advice("the lockup watchdog is on")
@@ -188,12 +188,11 @@ pub(super) fn debug_options(inquiry: &Inquiry) -> Option<Finding> {
         return known
             .then(|| code.fine("no debugging options were given at boot").seen("/proc/cmdline", "none"));
     }
-    Some(
-        code.advice(format!("the kernel was booted with debugging options ({})", options.join(" ")))
-            .effect("kernel paths take longer than in production")
-            .seen("/proc/cmdline", options.join(" "))
-            .boot("boot without them"),
-    )
+    code.advice(format!("the kernel was booted with debugging options ({})", options.join(" ")))
+        .effect("kernel paths take longer than in production")
+        .seen("/proc/cmdline", options.join(" "))
+        .boot("boot without them")
+        .into()
 }
 
 /// Documentation/admin-guide/hw-vuln: mitigations act on kernel entries, context switches and indirect branches.
@@ -207,12 +206,11 @@ pub(super) fn mitigations(inquiry: &Inquiry) -> Option<Finding> {
         return (!all.is_empty())
             .then(|| code.fine("no mitigation of a processor vulnerability is on").seen(PATH, "none"));
     }
-    Some(
-        code.info(format!("mitigations of processor vulnerabilities are on ({})", names.join(", ")))
-            .effect("system calls, interrupts or context switches may take longer")
-            .seen(PATH, names.join(", "))
-            .boot("only where no untrusted code runs: boot with `mitigations=off`"),
-    )
+    code.info(format!("mitigations of processor vulnerabilities are on ({})", names.join(", ")))
+        .effect("system calls, interrupts or context switches may take longer")
+        .seen(PATH, names.join(", "))
+        .boot("only where no untrusted code runs: boot with `mitigations=off`")
+        .into()
 }
 
 /// Bits of Documentation/admin-guide/tainted-kernels.rst that say something about timing or health; the others
@@ -234,19 +232,16 @@ pub(super) fn taint(inquiry: &Inquiry) -> Option<Finding> {
     let is_set = |(bit, _): &&(u32, &str)| bits >> bit & 1 == 1;
     let reasons: Vec<&str> = BITS.iter().filter(is_set).map(|(_, reason)| *reason).collect();
     if reasons.is_empty() {
-        return Some(
-            code.fine("the kernel is not tainted in a way that matters here").seen(PATH, bits.to_string()),
-        );
+        return code.well("the kernel is not tainted in a way that matters here", PATH, bits.to_string());
     }
     // A lock-up or an oops says that the kernel is broken; a module says only that it is another one.
     let severity =
         if [4, 5, 7, 14].iter().any(|bit| bits >> bit & 1 == 1) { Severity::Serious } else { Severity::Info };
-    Some(
-        code.found(severity, format!("the kernel is tainted ({})", reasons.join(", ")))
-            .effect("its timing may differ from that of the same kernel without that")
-            .seen(PATH, bits.to_string())
-            .now("see `dmesg` for the cause; restart, or unload the module, to measure the plain kernel"),
-    )
+    code.found(severity, format!("the kernel is tainted ({})", reasons.join(", ")))
+        .effect("its timing may differ from that of the same kernel without that")
+        .seen(PATH, bits.to_string())
+        .now("see `dmesg` for the cause; restart, or unload the module, to measure the plain kernel")
+        .into()
 }
 
 #[cfg(test)]

@@ -1,15 +1,12 @@
 //! Interrupts of devices, away from shielded CPUs.
 
 use super::{Sides, listed, without};
-use crate::change::{Change, Target};
-use crate::kinds::interrupts::stop_irqbalance;
+use crate::change::Change;
+use crate::kinds::interrupts::{DEFAULT, affinity_of, later_ones, stop_irqbalance};
 use crate::planner::{Impossible, Planned, Surroundings};
-use crate::reading::Reading;
 use whylate_core::result::LineRow;
 use whylate_core::{Warning, WarningCode};
 use whylate_host::{irq_lines, mask};
-
-const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 
 pub(super) fn plan(sides: &Sides, surroundings: &Surroundings) -> Result<Planned, Impossible> {
     let root = &surroundings.root;
@@ -26,9 +23,7 @@ pub(super) fn plan(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
     if let Some(cpus) = root.read_trimmed(DEFAULT)?.as_deref().and_then(mask::parse) {
         let new = without(&cpus, sides);
         if new != cpus {
-            let effect = format!("interrupts that are set up later go to CPU {new}");
-            let target = Target::file_with(DEFAULT, Reading::CpuMask);
-            planned.changes.push(Change::optional(target, new.to_string(), effect));
+            planned.changes.push(later_ones(&new));
         }
     }
     let stay: Vec<String> = fixed.iter().filter(hits).map(|line| name(line)).collect();
@@ -49,9 +44,12 @@ pub(super) fn plan(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
 
 fn away(line: &LineRow, sides: &Sides) -> Change {
     let new = without(&line.cpus, sides);
-    let target = Target::file_with(format!("/proc/irq/{}/smp_affinity_list", line.line), Reading::CpuList);
     // Kernels before 6.15 do not show which lines they keep for themselves; they refuse those.
-    Change::optional(target, new.to_string(), format!("interrupt {} goes to CPU {new}", name(line)))
+    Change::optional(
+        affinity_of(line.line),
+        new.to_string(),
+        format!("interrupt {} goes to CPU {new}", name(line)),
+    )
 }
 
 /// `36 (nvme0q3)`.

@@ -8,6 +8,7 @@ use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::{HostError, HostRoot, mask};
 
 const WORKQUEUES: &str = "/sys/devices/virtual/workqueue/cpumask";
+const WATCHED: &str = "/proc/sys/kernel/watchdog_cpumask";
 
 /// How often statistics of memory are folded on each CPU while a shield is up, in seconds; the default is 1.
 const STAT_INTERVAL_S: u64 = 120;
@@ -17,14 +18,10 @@ pub(super) fn work(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
     let root = &surroundings.root;
     let mut planned = Planned::default();
     // The mask bounds those of all unbound workqueues, so the masks of single ones can stay as they are.
-    if let Some(cpus) = root.read_trimmed(WORKQUEUES)?.as_deref().and_then(mask::parse) {
-        let left = cpus.difference(&sides.shielded);
-        if left != cpus && !left.is_empty() {
-            let effect = format!("work items without a CPU of their own run on CPU {left}");
-            let target = Target::file_with(WORKQUEUES, Reading::CpuMask);
-            planned.changes.push(Change::optional(target, left.to_string(), effect));
-        }
-    }
+    let cpus = root.read_trimmed(WORKQUEUES)?.as_deref().and_then(mask::parse);
+    let target = Target::file_with(WORKQUEUES, Reading::CpuMask);
+    let effect = |left: &CpuSet| format!("work items without a CPU of their own run on CPU {left}");
+    planned.changes.extend(narrowed(target, cpus, sides, effect));
     let kept = sides.shielded.difference(&offloaded(root)?);
     if !kept.is_empty() {
         let text = format!("RCU callbacks of CPU {kept} are run there: only the boot line can change that");
@@ -35,6 +32,18 @@ pub(super) fn work(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
         ));
     }
     Ok(planned)
+}
+
+/// Takes the shielded CPUs out of a set that holds others, too.
+fn narrowed(
+    target: Target,
+    cpus: Option<CpuSet>,
+    sides: &Sides,
+    effect: impl Fn(&CpuSet) -> String,
+) -> Option<Change> {
+    let cpus = cpus?;
+    let left = cpus.difference(&sides.shielded);
+    (left != cpus && !left.is_empty()).then(|| Change::optional(target, left.to_string(), effect(&left)))
 }
 
 /// CPUs whose RCU callbacks are run by threads that can be moved.
@@ -55,15 +64,9 @@ fn tickless(root: &HostRoot) -> Result<CpuSet, HostError> {
 pub(super) fn timers(sides: &Sides, surroundings: &Surroundings) -> Result<Planned, Impossible> {
     let root = &surroundings.root;
     let mut planned = Planned::default();
-    let watched = "/proc/sys/kernel/watchdog_cpumask";
-    if let Some(cpus) = root.read_cpus(watched)? {
-        let left = cpus.difference(&sides.shielded);
-        if left != cpus && !left.is_empty() {
-            let effect = format!("lockup detectors watch CPU {left} only");
-            let target = Target::file_with(watched, Reading::CpuList);
-            planned.changes.push(Change::optional(target, left.to_string(), effect));
-        }
-    }
+    let target = Target::file_with(WATCHED, Reading::CpuList);
+    let effect = |left: &CpuSet| format!("lockup detectors watch CPU {left} only");
+    planned.changes.extend(narrowed(target, root.read_cpus(WATCHED)?, sides, effect));
     let interval = "/proc/sys/vm/stat_interval";
     if root.read_number::<u64>(interval)?.is_some_and(|seconds| seconds < STAT_INTERVAL_S) {
         let effect = "statistics of memory are folded on each CPU every two minutes";

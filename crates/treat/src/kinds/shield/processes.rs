@@ -8,6 +8,7 @@ use crate::reading::Reading;
 use whylate_core::plan::ShieldMethod;
 use whylate_core::result::{ThreadKind, ThreadRow};
 use whylate_core::{CpuSet, Warning, WarningCode};
+use whylate_host::cgroup::group_of;
 use whylate_host::shield::{GROUP, Hierarchy, MARK, OTHERS_GROUP};
 use whylate_host::threads::Threads;
 
@@ -74,7 +75,7 @@ fn movable(surroundings: &Surroundings) -> Result<Vec<ThreadRow>, Impossible> {
 }
 
 fn task(thread: &ThreadRow, surroundings: &Surroundings) -> Option<Task> {
-    Task::find(&surroundings.root, thread.pid, thread.tid).ok().flatten()
+    Task::of(&surroundings.root, thread)
 }
 
 /// Without groups: each thread is confined to the other CPUs.
@@ -250,11 +251,7 @@ fn join(
     let groups =
         surroundings.root.read(&format!("/proc/{}/task/{}/cgroup", thread.pid, thread.tid)).ok()??;
     let controller = "cpuset";
-    let group = groups.lines().find_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        controllers.split(',').any(|name| name == controller).then_some(path)
-    })?;
+    let group = group_of(&groups, Some(controller))?;
     let is_first_kernel_thread = thread.kernel && thread.name == "kthreadd";
     let is_member = belongs(thread, sides);
     if group == "/" && !is_first_kernel_thread {

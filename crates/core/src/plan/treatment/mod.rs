@@ -1,0 +1,82 @@
+//! The treatments of a plan: changes to the machine that are undone afterwards.
+//!
+//! The type of a kind holds its keys in a plan, and is what its command line (`whylate treat apply KIND`) is parsed to.
+
+mod cpus;
+mod settings;
+
+pub use cpus::*;
+pub use settings::*;
+
+use super::kinds::{KeyError, Words, kinds};
+use crate::units::{Nanos, UnitError};
+use clap::Subcommand;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One treatment, by the name that cells use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TreatmentPlan {
+    /// The name.
+    pub name: String,
+    /// What it changes.
+    #[serde(flatten)]
+    pub kind: TreatmentKind,
+}
+
+kinds! {
+    /// What a treatment changes.
+    #[derive(Subcommand)]
+    pub enum TreatmentKind: Words {
+        /// Keeps processes, interrupts and timers of others away from CPUs.
+        "shield" => Shield(ShieldPlan),
+        /// Moves interrupts to other CPUs.
+        "irq-affinity" => IrqAffinity(IrqAffinityPlan),
+        /// Moves a process with all its threads to certain CPUs.
+        "affinity" => Affinity(AffinityPlan),
+        /// Sets the frequency governor, frequency limits, energy preference, turbo.
+        "governor" => Governor(GovernorPlan),
+        /// Switches the other threads of cores off.
+        "smt-off" => SmtOff(SmtOffPlan),
+        /// Disables idle states that take long to leave.
+        "idle" => Idle(IdlePlan),
+        /// Gives CPUs a part of the last-level cache to themselves.
+        "cache-partition" => CachePartition(CachePartitionPlan),
+        /// Keeps graphics devices powered, and at one clock.
+        "gpu-power" => GpuPower(GpuPowerPlan),
+        /// Sets transparent huge pages.
+        "thp" => Thp(ThpPlan),
+        /// Sets the merging of equal pages.
+        "ksm" => Ksm(KsmPlan),
+        /// Sets the moving of pages between NUMA nodes.
+        "numa-balancing" => NumaBalancing(NumaBalancingPlan),
+        /// Sets the kernel's lockup detectors.
+        "watchdog" => Watchdog(WatchdogPlan),
+        /// Sets what real-time tasks may use of each period.
+        "rt-throttling" => RtThrottling(RtThrottlingPlan),
+        /// Writes any file below /sys or /proc.
+        "sysfs" => Sysfs(SysfsPlan),
+        /// Sets any sysctl.
+        "sysctl" => Sysctl(SysctlPlan),
+        /// Sets a parameter of a kernel module.
+        "module-parameter" => ModuleParameter(ModuleParameterPlan),
+    }
+}
+
+/// `on` or `off` on the command line.
+fn on_off() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["on", "off"]).map(|word| word == "on")
+}
+
+/// A time on the command line, where a bare number is microseconds.
+fn microseconds(text: &str) -> Result<Nanos, UnitError> {
+    Nanos::parse_with_default(text, "us")
+}
+
+fn all() -> Vec<String> {
+    vec!["all".to_owned()]
+}
+fn yes() -> bool {
+    true
+}
