@@ -33,7 +33,7 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
     } else {
         let format = report::format_of(arguments.format, arguments.output.as_deref());
         let width = arguments.output.is_some().then_some(FILE_WIDTH);
-        report::draw(&whylate_report::explain(&result), format, width)?
+        report::draw(&whylate_report::explain(&result), format, width)
     };
     write(arguments, &text)
 }
