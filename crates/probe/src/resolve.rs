@@ -5,7 +5,7 @@ mod roundtrip;
 use crate::error::ProbeError;
 use crate::spec::{ProbeKind, ProbeSpec};
 use whylate_core::plan::{DispatchPlan, DispatchSource, Policy, ProbePlan, StallPlan, Threshold, TimerPlan};
-use whylate_core::{CpuSet, Facts, Nanos, Warning};
+use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_sys::counter::CounterKind;
 
 /// What is not part of the probe in the plan.
@@ -109,23 +109,16 @@ fn dispatch_kind(
     }
     let in_softirq = matches!(source, DispatchSource::Timerfd | DispatchSource::Rtc);
     if in_softirq && facts.kernel.preemption == "PREEMPT_RT" {
-        warnings.push(Warning::new(
-            "expiry-in-softirq",
-            format!(
+        warnings.push(Warning::new(WarningCode::ExpiryInSoftirq, format!(
                 "a PREEMPT_RT kernel handles the expiry of {source} in its timer softirq thread: the latency includes \
                  waking that thread"
-            ),
-            "use `nanosleep`, whose expiry is handled in the hard interrupt for real-time tasks",
-        ));
+            )));
     }
     if !source.tells_expiry() {
-        warnings.push(Warning::without_fix(
-            "expiry-unknown",
-            format!(
+        warnings.push(Warning::new(WarningCode::ExpiryUnknown, format!(
                 "{source} does not tell for which moment its interrupt was programmed: a latency is how much later \
                  than the earliest of the last 64 interrupts the process ran, and the smallest latency is not in it"
-            ),
-        ));
+            )));
     }
     Ok(ProbeKind::Dispatch { source, interval, break_above: dispatch.break_above, parts: dispatch.parts })
 }
@@ -138,8 +131,8 @@ fn stall_kind(
 ) -> Result<ProbeKind, ProbeError> {
     let counter = CounterKind::select(facts);
     if counter == CounterKind::KernelClock {
-        warnings.push(Warning::without_fix(
-            "no-invariant-counter",
+        warnings.push(Warning::new(
+            WarningCode::NoInvariantCounter,
             "the time-stamp counter does not run at a constant rate here: the stall probe reads \
              CLOCK_MONOTONIC_RAW instead, and its loop turns are longer",
         ));
@@ -179,10 +172,7 @@ fn stall_policy(
     if context.online.len() > 1 {
         return Err(ProbeError::NoHousekeepingCpu { cpus: cpus.clone() });
     }
-    warnings.push(Warning::without_fix(
-        "stall-without-priority",
-        "there is only one CPU: the stall probe runs as SCHED_OTHER, and the time that other tasks take shows as gaps",
-    ));
+    warnings.push(Warning::new(WarningCode::StallWithoutPriority, "there is only one CPU: the stall probe runs as SCHED_OTHER, and the time that other tasks take shows as gaps"));
     Ok(Policy::Other)
 }
 
@@ -227,6 +217,6 @@ mod tests {
     fn with_one_cpu_it_runs_as_an_ordinary_task_and_says_so() {
         let (spec, warnings) = stall_on("0", &facts("0", "")).unwrap();
         assert_eq!(spec.policy, Policy::Other);
-        assert!(warnings.iter().any(|warning| warning.code == "stall-without-priority"));
+        assert!(warnings.iter().any(|warning| warning.code == WarningCode::StallWithoutPriority));
     }
 }

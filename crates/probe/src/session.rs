@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use whylate_bpf::{BpfError, DispatchSteps};
 use whylate_core::record::{CounterRecord, Interval, SpikeRecord};
-use whylate_core::{CpuId, Warning};
+use whylate_core::{CpuId, Warning, WarningCode};
 use whylate_sys::counter::{Calibration, CounterKind};
 use whylate_sys::process::{self, Launcher};
 use whylate_sys::shared::SharedWords;
@@ -284,13 +284,13 @@ fn dispatch_steps(spec: &ProbeSpec, warnings: &mut Vec<Warning>) -> Option<(Disp
         Ok((steps, table))
     });
     let explained = |error: BpfError| {
-        let (code, text) = ("dispatch-whole-only", format!("{WHOLE_ONLY}: {error}"));
+        let (code, text) = (WarningCode::DispatchWholeOnly, format!("{WHOLE_ONLY}: {error}"));
         warnings.push(match error {
             BpfError::Object(_) | BpfError::Program { .. } | BpfError::Map { .. } => {
-                Warning::new(code, text, "use a kernel with BPF and BTF (Linux 5.8)")
+                Warning::with_fix(code, text, "use a kernel with BPF and BTF (Linux 5.8)")
             }
             // The others say themselves what to do.
-            _ => Warning::without_fix(code, text),
+            _ => Warning::new(code, text),
         });
     };
     started.map_err(explained).ok()

@@ -9,7 +9,7 @@ use crate::layout::{Header, Lane, RingRecord, add};
 use crate::spec::{ProbeKind, ProbeSpec};
 use std::sync::atomic::Ordering::Relaxed;
 use whylate_core::plan::RoundtripMethod;
-use whylate_core::{Cycles, MonoTime, Nanos, Warning};
+use whylate_core::{Cycles, MonoTime, Nanos, Warning, WarningCode};
 use whylate_sys::clock;
 use whylate_sys::counter::{Calibration, Counter};
 use whylate_sys::message::{Descriptors, Futex, Link, STOP, Spin};
@@ -70,7 +70,7 @@ impl Exchange {
                 if methods.len() == 1 {
                     team.fail(Failure::Unavailable(text));
                 } else {
-                    team.warn(Warning::without_fix("method-unavailable", text));
+                    team.warn(Warning::new(WarningCode::MethodUnavailable, text));
                 }
                 (*method, None)
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::warning::not_restored;
-use whylate_core::{Nanos, Warning};
+use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_host::Host;
 use whylate_record::{RecordError, Sample, TracerSession};
 use whylate_stats::{Histogram, Largest};
@@ -59,7 +59,7 @@ pub(crate) fn measure(
             session.lost(),
             plan.tracer
         );
-        warnings.push(Warning::without_fix("tracer-lines-lost", text));
+        warnings.push(Warning::new(WarningCode::TracerLinesLost, text));
     }
     if let Err(error) = session.finish() {
         warnings.push(not_restored(error));
