@@ -8,7 +8,7 @@ use crate::spec::ProbeSpec;
 use std::time::Duration;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, SpikeRecord};
 use whylate_core::result::{HistogramKind, LatencyRecord};
-use whylate_core::{CpuId, CpuSet, Nanos, Warning};
+use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
 use whylate_sys::process::Launcher;
 use whylate_sys::tracing::BreakTracing;
@@ -139,20 +139,16 @@ pub(crate) fn measure_in_process(
     let broke = session.broke_ns().map(Nanos);
     if broke.is_some() && spec.trace_folder.is_none() && BreakTracing::open(None).is_some() {
         warnings.push(Warning::new(
-            "tracing-stopped",
+            WarningCode::TracingStopped,
             "tracing was stopped at the break, so that the trace ends with the spike; it stays off",
-            "save /sys/kernel/tracing/trace, then `echo 1 > /sys/kernel/tracing/tracing_on`",
         ));
     }
     let disorder = session.disorder();
     if disorder > 0 {
-        warnings.push(Warning::without_fix(
-            "counters-disagree",
-            format!(
+        warnings.push(Warning::new(WarningCode::CountersDisagree, format!(
                 "the counters of the two CPUs disagree: {disorder} answers were stamped outside of their round \
                  trip, and the times of each way are wrong by as much"
-            ),
-        ));
+            )));
     }
     Ok(Outcome { warnings, broke, stopped: follow.stopped })
 }

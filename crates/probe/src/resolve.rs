@@ -68,6 +68,7 @@ fn other_cpus(context: &whylate_core::CpuContext, cpus: &CpuSet) -> CpuSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_core::WarningCode;
     use whylate_core::facts::CpuSetFacts;
     use whylate_core::plan::{Policy, StallPlan};
 
@@ -107,6 +108,6 @@ mod tests {
     fn with_one_cpu_it_runs_as_an_ordinary_task_and_says_so() {
         let (spec, warnings) = stall_on("0", &facts("0", "")).unwrap();
         assert_eq!(spec.policy, Policy::Other);
-        assert!(warnings.iter().any(|warning| warning.code == "stall-without-priority"));
+        assert!(warnings.iter().any(|warning| warning.code == WarningCode::StallWithoutPriority));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Failure, Team};
 use whylate_core::plan::Policy;
-use whylate_core::{CpuId, CpuSet, Nanos, Warning};
+use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::shield;
 use whylate_sys::latency_request::LatencyRequest;
 use whylate_sys::schedule::{self, Scheduling};
@@ -13,8 +13,8 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     if !spec.other_cpus.is_empty()
         && let Err(error) = shield::pin_this_thread(team.host, &spec.other_cpus)
     {
-        team.warn(Warning::without_fix(
-            "main-thread-not-moved",
+        team.warn(Warning::new(
+            WarningCode::MainThreadNotMoved,
             format!(
                 "the main thread may run on a measured CPU: moving it to {} failed: {error}",
                 spec.other_cpus
@@ -26,7 +26,7 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     {
         refused(
             team,
-            "no-memory-lock",
+            WarningCode::NoMemoryLock,
             format!(
                 "memory is not locked ({error}): a page fault in the measuring thread can count as latency"
             ),
@@ -39,11 +39,7 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     match LatencyRequest::zero() {
         Ok(request) => Some(request),
         Err(error) => {
-            team.warn(Warning::new(
-                "no-cpu-dma-latency",
-                format!("/dev/cpu_dma_latency: {error}: the time to leave deep idle states is part of the latencies"),
-                "run as root",
-            ));
+            team.warn(Warning::with_fix(WarningCode::NoCpuDmaLatency, format!("/dev/cpu_dma_latency: {error}: the time to leave deep idle states is part of the latencies"), "run as root"));
             None
         }
     }
@@ -66,7 +62,7 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
         }
         refused(
             team,
-            "no-realtime-priority",
+            WarningCode::NoRealtimePriority,
             format!(
                 "the probe runs as SCHED_OTHER, not {wanted:?} ({error}): other tasks delay it, and its figures are \
                  not those of a real-time task"
@@ -99,10 +95,10 @@ fn scheduling(team: &Team<'_>) -> Scheduling {
 }
 
 /// A refusal is an error under `--strict`, a warning otherwise.
-fn refused(team: &Team<'_>, code: &str, text: String, fix: &str) {
+fn refused(team: &Team<'_>, code: WarningCode, text: String, fix: &str) {
     if team.spec.strict {
         team.fail(format!("{text}; {fix} (--strict)"));
     } else {
-        team.warn(Warning::new(code, text, fix));
+        team.warn(Warning::with_fix(code, text, fix));
     }
 }

@@ -9,7 +9,7 @@ use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
 use whylate_core::plan::HistogramsPlan;
 use whylate_core::record::Interval;
 use whylate_core::result::{HistogramKind, KernelHistogram};
-use whylate_core::{CpuId, Nanos, Warning};
+use whylate_core::{CpuId, Nanos, Warning, WarningCode};
 use whylate_record::RecordError;
 use whylate_record::histograms::LatencyHistograms;
 use whylate_sys::clock;
@@ -69,13 +69,13 @@ fn measure(
         let text = format!(
             "{lost} wake-ups or events were lost: the kernel's histograms lack as many, in one repeat of a cell"
         );
-        outcome.warnings.push(Warning::without_fix("histograms-lost", text));
+        outcome.warnings.push(Warning::new(WarningCode::HistogramsLost, text));
     }
     Ok(outcome)
 }
 
 fn not_counted(error: &RecordError) -> Warning {
-    Warning::without_fix("no-histograms", format!("the kernel's histograms are not counted: {error}"))
+    Warning::new(WarningCode::NoHistograms, format!("the kernel's histograms are not counted: {error}"))
 }
 
 fn failed(error: &RecordError) -> ProbeError {

@@ -11,7 +11,7 @@ use crate::layout::{CYCLE_BUCKETS, Header, Lane, RingRecord, add};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering::Relaxed;
 use whylate_core::plan::{Policy, StallPlan, Threshold};
-use whylate_core::{Cycles, MonoTime, Nanos, Warning};
+use whylate_core::{Cycles, MonoTime, Nanos, Warning, WarningCode};
 use whylate_sys::clock;
 use whylate_sys::counter::{Calibration, Counter, CounterKind, Hardware, KernelClock};
 
@@ -36,8 +36,8 @@ impl Resolve<StallPlan> for StallSpec {
         place.hold_cpu_dma_latency = plan.hold_cpu_dma_latency;
         let counter = CounterKind::select(place.facts);
         if counter == CounterKind::KernelClock {
-            place.warnings.push(Warning::without_fix(
-                "no-invariant-counter",
+            place.warnings.push(Warning::new(
+                WarningCode::NoInvariantCounter,
                 "the time-stamp counter does not run at a constant rate here: the stall probe reads \
                  CLOCK_MONOTONIC_RAW instead, and its loop turns are longer",
             ));
@@ -74,8 +74,8 @@ fn policy(policy: Policy, place: &mut Place<'_>) -> Result<Policy, ProbeError> {
     if context.online.len() > 1 {
         return Err(ProbeError::NoHousekeepingCpu { cpus: place.cpus.clone() });
     }
-    place.warnings.push(Warning::without_fix(
-        "stall-without-priority",
+    place.warnings.push(Warning::new(
+        WarningCode::StallWithoutPriority,
         "there is only one CPU: the stall probe runs as SCHED_OTHER, and the time that other tasks take shows as gaps",
     ));
     Ok(Policy::Other)

@@ -12,7 +12,7 @@ use std::time::Duration;
 use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::warning::not_restored;
-use whylate_core::{Nanos, Warning};
+use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_record::{RecordError, Sample, TracerSession};
 use whylate_stats::{Histogram, Largest};
 use whylate_sys::clock;
@@ -82,7 +82,7 @@ fn measure(
             session.lost(),
             plan.tracer
         );
-        warnings.push(Warning::without_fix("tracer-lines-lost", text));
+        warnings.push(Warning::new(WarningCode::TracerLinesLost, text));
     }
     if let Err(error) = session.finish() {
         warnings.push(not_restored(error));

@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use whylate_bpf::{BpfError, DispatchSteps};
 use whylate_core::plan::{DispatchPlan, DispatchSource};
-use whylate_core::{MonoTime, Nanos, Warning};
+use whylate_core::{MonoTime, Nanos, Warning, WarningCode};
 use whylate_sys::interrupt_source::InterruptSource;
 use whylate_sys::{clock, schedule, timer_file};
 
@@ -48,17 +48,16 @@ impl Resolve<DispatchPlan> for DispatchSpec {
         let in_softirq = matches!(source, DispatchSource::Timerfd | DispatchSource::Rtc);
         if in_softirq && place.facts.kernel.preemption == "PREEMPT_RT" {
             place.warnings.push(Warning::new(
-                "expiry-in-softirq",
+                WarningCode::ExpiryInSoftirq,
                 format!(
                     "a PREEMPT_RT kernel handles the expiry of {source} in its timer softirq thread: the latency includes \
                      waking that thread"
                 ),
-                "use `nanosleep`, whose expiry is handled in the hard interrupt for real-time tasks",
             ));
         }
         if !source.tells_expiry() {
-            place.warnings.push(Warning::without_fix(
-                "expiry-unknown",
+            place.warnings.push(Warning::new(
+                WarningCode::ExpiryUnknown,
                 format!(
                     "{source} does not tell for which moment its interrupt was programmed: a latency is how much later \
                      than the earliest of the last 64 interrupts the process ran, and the smallest latency is not in it"
@@ -112,13 +111,13 @@ fn steps(warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
         Ok((steps, table))
     });
     let explained = |error: BpfError| {
-        let (code, text) = ("dispatch-whole-only", format!("{WHOLE_ONLY}: {error}"));
+        let (code, text) = (WarningCode::DispatchWholeOnly, format!("{WHOLE_ONLY}: {error}"));
         warnings.push(match error {
             BpfError::Object(_) | BpfError::Program { .. } | BpfError::Map { .. } => {
-                Warning::new(code, text, "use a kernel with BPF and BTF (Linux 5.8)")
+                Warning::with_fix(code, text, "use a kernel with BPF and BTF (Linux 5.8)")
             }
             // The others say themselves what to do.
-            _ => Warning::without_fix(code, text),
+            _ => Warning::new(code, text),
         });
     };
     started.map_err(explained).ok()

@@ -9,7 +9,7 @@ use crate::child::Team;
 use crate::layout::Lane;
 use std::io;
 use whylate_bpf::dispatch::{Slot, Steps, TABLE_WORDS};
-use whylate_core::Warning;
+use whylate_core::{Warning, WarningCode};
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{process, schedule};
 
@@ -35,7 +35,7 @@ impl<'a> Parts<'a> {
         let slot = Slot::take(table, schedule::id_of_this_thread());
         if slot.is_none() {
             let text = "another measuring thread has this one's place in the table of the kernel's programs";
-            team.warn(Warning::without_fix("dispatch-whole-only", format!("{WHOLE_ONLY}: {text}")));
+            team.warn(Warning::new(WarningCode::DispatchWholeOnly, format!("{WHOLE_ONLY}: {text}")));
         }
         Some(Self { slot: slot?, lanes })
     }

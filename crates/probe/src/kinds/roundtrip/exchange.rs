@@ -10,7 +10,7 @@ use crate::kinds::Station;
 use crate::layout::{Header, Lane, RingRecord, add};
 use std::sync::atomic::Ordering::Relaxed;
 use whylate_core::plan::RoundtripMethod;
-use whylate_core::{Cycles, MonoTime, Nanos, Warning};
+use whylate_core::{Cycles, MonoTime, Nanos, Warning, WarningCode};
 use whylate_sys::clock;
 use whylate_sys::counter::{Calibration, Counter, Hardware, KernelClock};
 use whylate_sys::message::{Descriptors, Futex, Link, STOP, Spin};
@@ -66,7 +66,7 @@ impl Exchange {
                 if methods.len() == 1 {
                     team.fail(Failure::Unavailable(text));
                 } else {
-                    team.warn(Warning::without_fix("method-unavailable", text));
+                    team.warn(Warning::new(WarningCode::MethodUnavailable, text));
                 }
                 (*method, None)
             }

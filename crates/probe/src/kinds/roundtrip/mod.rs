@@ -9,7 +9,7 @@ use crate::child::{Team, Worker};
 use crate::error::ProbeError;
 use serde::{Deserialize, Serialize};
 use whylate_core::plan::{CpuPair, Policy, RoundtripMethod, RoundtripPlan};
-use whylate_core::{CpuContext, Facts, Warning};
+use whylate_core::{CpuContext, Facts, Warning, WarningCode};
 use whylate_sys::counter::{Calibration, CounterKind};
 
 /// The round-trip probe on this machine.
@@ -78,28 +78,22 @@ fn kind(
     let is_realtime = plan.policy != Policy::Other;
     let spin_ordinary = !leaves_cpu && is_realtime && methods.contains(&RoundtripMethod::Spin);
     if spin_ordinary {
-        warnings.push(Warning::without_fix(
-            "spin-without-priority",
-            format!(
+        warnings.push(Warning::new(WarningCode::SpinWithoutPriority, format!(
                 "spinning on CPUs {} at real-time priority would leave no housekeeping CPU: it runs as SCHED_OTHER, \
                  and the time that other tasks take is in its figures",
                 pair.cpus()
-            ),
-        ));
+            )));
     }
     let counter = CounterKind::select(facts);
     let halves = counters_agree(counter, pair, facts);
     if !halves {
-        warnings.push(Warning::without_fix(
-            "no-one-way-times",
-            format!(
+        warnings.push(Warning::new(WarningCode::NoOneWayTimes, format!(
                 "the kernel does not use the time-stamp counter as its clock source ({}), so that the counters of CPU \
                  {} and CPU {} may differ: only whole round trips are measured",
                 facts.clock.source.as_deref().unwrap_or("unknown"),
                 pair.from,
                 pair.to
-            ),
-        ));
+            )));
     }
     Ok(RoundtripSpec {
         pair,
@@ -124,8 +118,8 @@ fn methods(
     if !plan.method.is_all() {
         return Err(ProbeError::SpinOnOneCpu { cpu: pair.from });
     }
-    warnings.push(Warning::without_fix(
-        "no-spin-on-one-cpu",
+    warnings.push(Warning::new(
+        WarningCode::NoSpinOnOneCpu,
         format!(
             "spin is left out: on CPU {} alone, the loop that waits keeps the one that answers from running",
             pair.from
@@ -150,14 +144,11 @@ fn policy(policy: Policy, pair: CpuPair, context: &CpuContext, warnings: &mut Ve
     if leaves_cpu || !pair.is_one_cpu() || policy == Policy::Other {
         return policy;
     }
-    warnings.push(Warning::without_fix(
-        "roundtrip-without-priority",
-        format!(
+    warnings.push(Warning::new(WarningCode::RoundtripWithoutPriority, format!(
             "CPU {} is the last housekeeping CPU: both threads run there as SCHED_OTHER, and the time that other tasks \
              take is in the figures",
             pair.from
-        ),
-    ));
+        )));
     Policy::Other
 }
 
