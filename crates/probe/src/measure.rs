@@ -3,9 +3,8 @@
 
 use crate::accounting::Accounting;
 use crate::error::ProbeError;
-use crate::kinds::{histograms, tracer};
 use crate::session::Session;
-use crate::spec::{ProbeKind, ProbeSpec};
+use crate::spec::ProbeSpec;
 use std::time::Duration;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, SpikeRecord};
 use whylate_core::result::{HistogramKind, LatencyRecord};
@@ -81,6 +80,16 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
+/// What a measurement is of.
+#[derive(Clone, Copy)]
+pub(crate) struct Measuring<'m> {
+    pub(crate) host: &'m Host,
+    pub(crate) launcher: &'m Launcher,
+    pub(crate) spec: &'m ProbeSpec,
+    /// Length of a stored interval.
+    pub(crate) stored: Nanos,
+}
+
 /// Measures on the machine `host` as `spec` says, with a stored interval of `stored`.
 ///
 /// # Errors
@@ -92,21 +101,16 @@ pub fn measure(
     stored: Nanos,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, ProbeError> {
-    match &spec.kind {
-        ProbeKind::Histograms { plan } => histograms::measure(host, plan, spec, stored, observer),
-        ProbeKind::Tracer { plan } => tracer::measure(host, plan, spec, stored, observer),
-        _ => measure_in_process(&host.running, launcher, spec, stored, observer),
-    }
+    spec.kind.as_kind().measure(&Measuring { host, launcher, spec, stored }, observer)
 }
 
 /// Measures with threads of a process of its own.
-fn measure_in_process(
-    host: &HostRoot,
-    launcher: &Launcher,
-    spec: &ProbeSpec,
-    stored: Nanos,
+pub(crate) fn measure_in_process(
+    of: &Measuring<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, ProbeError> {
+    let Measuring { launcher, spec, stored, .. } = *of;
+    let host = &of.host.running;
     let _elsewhere = Elsewhere::move_to(host, &spec.other_cpus);
     let mut session = Session::start(launcher, spec)?;
     observer.armed(session.process());

@@ -235,7 +235,7 @@ pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Expe
     let mut refused = None;
     for group in &mut experiment.probes {
         group.retain(|spec| {
-            let ProbeKind::Tracer { plan } = &spec.kind else { return true };
+            let ProbeKind::Tracer(plan) = &spec.kind else { return true };
             match check_tracer(root, plan.tracer) {
                 Ok(()) => true,
                 Err(error) => {

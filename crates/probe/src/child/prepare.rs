@@ -1,7 +1,6 @@
 //! Everything that is done before arming: policy, affinity, locked memory, a touched stack.
 
 use super::{Failure, Team};
-use crate::spec::ProbeKind;
 use whylate_core::plan::Policy;
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::shield;
@@ -78,18 +77,18 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
 
 /// Gives the calling measuring thread its policy again, or makes it an ordinary task. What is refused now was refused
 /// before, and has been said.
-pub(super) fn reschedule(team: &Team<'_>, as_ordinary: bool) {
+pub(crate) fn reschedule(team: &Team<'_>, as_ordinary: bool) {
     let wanted = if as_ordinary { Scheduling::Other } else { scheduling(team) };
     let _ = schedule::schedule_this_thread(wanted);
 }
 
 fn scheduling(team: &Team<'_>) -> Scheduling {
-    match (team.spec.policy, &team.spec.kind) {
+    match (team.spec.policy, team.spec.period()) {
         (Policy::Fifo, _) => Scheduling::Fifo(team.spec.priority),
         (Policy::Rr, _) => Scheduling::RoundRobin(team.spec.priority),
-        (Policy::Deadline, ProbeKind::Timer { interval, .. }) => {
+        (Policy::Deadline, Some(period)) => {
             // Half of the period is far more than the loop needs, and little enough to be admitted.
-            Scheduling::Deadline { runtime: Nanos(interval.0 / 2), period: *interval }
+            Scheduling::Deadline { runtime: Nanos(period.0 / 2), period }
         }
         (Policy::Deadline | Policy::Other, _) => Scheduling::Other,
     }

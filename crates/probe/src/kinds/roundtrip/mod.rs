@@ -1,18 +1,78 @@
 //! The round-trip probe on this machine: which methods two CPUs can use, with which counter, at which priority.
 
-use super::CALIBRATION;
+mod exchange;
+
+pub(crate) use exchange::Exchange;
+
+use super::{CALIBRATION, Kind, Place, Resolve, Station, with_parts};
+use crate::child::{Team, Worker};
 use crate::error::ProbeError;
-use crate::spec::ProbeKind;
+use serde::{Deserialize, Serialize};
 use whylate_core::plan::{CpuPair, Policy, RoundtripMethod, RoundtripPlan};
 use whylate_core::{CpuContext, Facts, Warning, WarningCode};
-use whylate_sys::counter::CounterKind;
+use whylate_sys::counter::{Calibration, CounterKind};
 
-pub(super) fn kind(
+/// The round-trip probe on this machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundtripSpec {
+    /// The asking CPU and the answering one.
+    pub pair: CpuPair,
+    /// How messages travel, one method after another.
+    pub methods: Vec<RoundtripMethod>,
+    /// Whether spinning is done as an ordinary task, since it would take the last housekeeping CPU otherwise.
+    pub spin_ordinary: bool,
+    /// Which counter is read.
+    pub hardware_counter: bool,
+    /// Nanoseconds per tick of that counter, times 2^32.
+    pub multiplier: u64,
+    /// Whether the counters of both CPUs agree, so that each way has a time of its own.
+    pub halves: bool,
+}
+
+impl Resolve<RoundtripPlan> for RoundtripSpec {
+    fn resolve(plan: &RoundtripPlan, place: &mut Place<'_>) -> Result<Self, ProbeError> {
+        (place.samples, place.hold_cpu_dma_latency) = (plan.samples, plan.hold_cpu_dma_latency);
+        let context = place.facts.cpu_context();
+        let pair = plan.pair(&context, place.target)?;
+        let spec = kind(plan, pair, place.facts, &mut place.warnings)?;
+        place.policy = policy(place.policy, pair, &context, &mut place.warnings);
+        Ok(spec)
+    }
+}
+
+impl Kind for RoundtripSpec {
+    fn name(&self) -> &'static str {
+        "roundtrip"
+    }
+
+    fn series(&self) -> Vec<Option<String>> {
+        let ways: &[&str] = if self.halves { &["there", "back"] } else { &[] };
+        self.methods.iter().flat_map(|method| with_parts(method.name(), ways)).collect()
+    }
+
+    fn pair(&self) -> Option<CpuPair> {
+        Some(self.pair)
+    }
+
+    fn counter_hz(&self) -> Option<u64> {
+        Some(Calibration::of_multiplier(self.multiplier).frequency.0)
+    }
+
+    fn exchange(&self, team: &Team<'_>) -> Option<Exchange> {
+        Some(Exchange::new(self, team))
+    }
+
+    fn worker<'a>(&self, station: &Station<'a>) -> Option<Box<dyn Worker + 'a>> {
+        exchange::worker(station)
+    }
+}
+
+fn kind(
     plan: &RoundtripPlan,
     pair: CpuPair,
     facts: &Facts,
     warnings: &mut Vec<Warning>,
-) -> Result<ProbeKind, ProbeError> {
+) -> Result<RoundtripSpec, ProbeError> {
     let methods = methods(plan, pair, warnings)?;
     let leaves_cpu = !facts.cpu_context().housekeeping().difference(&pair.cpus()).is_empty();
     let is_realtime = plan.policy != Policy::Other;
@@ -35,7 +95,7 @@ pub(super) fn kind(
                 pair.to
             )));
     }
-    Ok(ProbeKind::Roundtrip {
+    Ok(RoundtripSpec {
         pair,
         methods,
         spin_ordinary,
@@ -79,12 +139,7 @@ fn counters_agree(counter: CounterKind, pair: CpuPair, facts: &Facts) -> bool {
 
 /// Two threads on one CPU that never sleep both at once are a busy loop: not at real-time priority on the last
 /// housekeeping CPU.
-pub(super) fn policy(
-    policy: Policy,
-    pair: CpuPair,
-    context: &CpuContext,
-    warnings: &mut Vec<Warning>,
-) -> Policy {
+fn policy(policy: Policy, pair: CpuPair, context: &CpuContext, warnings: &mut Vec<Warning>) -> Policy {
     let leaves_cpu = !context.housekeeping().difference(&pair.cpus()).is_empty();
     if leaves_cpu || !pair.is_one_cpu() || policy == Policy::Other {
         return policy;
@@ -116,7 +171,7 @@ mod tests {
         Facts { cpu_sets, clock, ..Facts::default() }
     }
 
-    fn resolved(online: &str, source: &str, pair: &str, method: &str) -> (ProbeKind, Vec<String>) {
+    fn resolved(online: &str, source: &str, pair: &str, method: &str) -> (RoundtripSpec, Vec<String>) {
         let plan = RoundtripPlan { method: method.parse().unwrap(), ..RoundtripPlan::default() };
         let mut warnings = Vec::new();
         let kind = kind(&plan, pair.parse().unwrap(), &facts(online, source), &mut warnings).unwrap();
@@ -125,7 +180,7 @@ mod tests {
 
     #[test]
     fn ways_are_timed_only_where_the_counters_are_in_step() {
-        let halves = |kind| matches!(kind, ProbeKind::Roundtrip { halves: true, .. });
+        let halves = |kind: RoundtripSpec| kind.halves;
         assert!(halves(resolved("0-3", "tsc", "1,2", "pipe").0));
         let (kind, warnings) = resolved("0-3", "hpet", "1,2", "pipe");
         assert!(!halves(kind) && warnings == ["no-one-way-times"]);
@@ -134,7 +189,7 @@ mod tests {
 
     #[test]
     fn spinning_never_takes_the_last_housekeeping_cpu_at_real_time_priority() {
-        let ordinary = |kind| matches!(kind, ProbeKind::Roundtrip { spin_ordinary: true, .. });
+        let ordinary = |kind: RoundtripSpec| kind.spin_ordinary;
         assert!(!ordinary(resolved("0-2", "tsc", "1,2", "spin").0));
         let (kind, warnings) = resolved("0-1", "tsc", "0,1", "all");
         assert!(ordinary(kind) && warnings == ["spin-without-priority"]);
@@ -147,8 +202,7 @@ mod tests {
     #[test]
     fn one_cpu_has_every_method_but_spinning() {
         let (kind, warnings) = resolved("0-3", "tsc", "2,2", "all");
-        let ProbeKind::Roundtrip { methods, .. } = kind else { panic!("another probe") };
-        assert_eq!(methods.len(), RoundtripMethod::ALL.len() - 1);
+        assert_eq!(kind.methods.len(), RoundtripMethod::ALL.len() - 1);
         assert_eq!(warnings, ["no-spin-on-one-cpu"]);
         let plan = RoundtripPlan { method: "spin".parse().unwrap(), ..RoundtripPlan::default() };
         let refused = super::kind(&plan, "2,2".parse().unwrap(), &facts("0-3", "tsc"), &mut Vec::new());
