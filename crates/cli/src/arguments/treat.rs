@@ -34,7 +34,7 @@ Examples:
     Restore(TreatPrinting),
 }
 
-/// How the outcome is printed.
+// How the outcome is printed; a doc comment would replace what each treatment is for.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct TreatPrinting {
     /// Prints one JSON document

@@ -37,8 +37,8 @@ use label::Need;
 use late::Late;
 use std::collections::BTreeSet;
 use subject::Subject;
-use whylate_core::Warning;
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, ExplainedSpike, ExplainedTrace};
+use whylate_core::{Warning, WarningCode};
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::{Reader, Selection};
 
@@ -158,7 +158,7 @@ impl Found {
     ) -> ExplainResult {
         result.warnings = warn::warnings(&result.traces[0], &self.seen, needs, &spikes);
         let remarks = reader.info().remarks.iter();
-        result.warnings.extend(remarks.map(|remark| Warning::without_fix("reader", remark.as_str())));
+        result.warnings.extend(remarks.map(|remark| Warning::new(WarningCode::Reader, remark.as_str())));
         result.spikes = spikes;
         result
     }
