@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::CauseKind;
-use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning};
+use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_explain::segments::{Surroundings, Window, decompose};
 use whylate_host::HostRoot;
 use whylate_host::cpu_stat::StealTimes;
@@ -85,7 +85,7 @@ pub fn find_causes(
     let causes = Causes::start(&cpus, &config)?;
     let mut warnings: Vec<Warning> = causes.facilities().iter().filter_map(warning).collect();
     let flushes = broadcast_flushes(host).map(|reason| format!("flushes of other CPUs' TLB: {reason}"));
-    warnings.extend(flushes.map(|text| Warning::without_fix("flushes-unseen", text)));
+    warnings.extend(flushes.map(|text| Warning::new(WarningCode::FlushesUnseen, text)));
     let surroundings = Surroundings {
         is_virtual: facts.environment.hypervisor.is_some(),
         own_process: std::process::id(),
@@ -198,13 +198,13 @@ impl FindsCauses for LiveFinder {
                 text.push_str(&format!(" (missed events: {})", self.lost_events));
             }
             let fix = "raise the threshold, or measure fewer spikes at a time";
-            warnings.push(Warning::new("cause-records-lost", text, fix));
+            warnings.push(Warning::with_fix(WarningCode::CauseRecordsLost, text, fix));
         }
         let ipis = self.causes.ipis_lost();
         if ipis > 0 {
             let text =
                 format!("{ipis} interrupts from other CPUs found no room in the table of their senders");
-            warnings.push(Warning::without_fix("ipi-records-lost", text));
+            warnings.push(Warning::new(WarningCode::IpiRecordsLost, text));
         }
         warnings
     }
@@ -305,7 +305,7 @@ fn warning(facility: &Facility) -> Option<Warning> {
         _ => "",
     };
     let text = format!("causes: {} are not recorded: {reason}{effect}", facility.name);
-    Some(Warning::without_fix("causes-incomplete", text))
+    Some(Warning::new(WarningCode::CausesIncomplete, text))
 }
 
 #[cfg(test)]

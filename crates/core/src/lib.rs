@@ -21,4 +21,4 @@ pub use facts::Facts;
 pub use plan::Plan;
 pub use series::SeriesName;
 pub use units::{Bytes, BytesPerSec, CpuId, Cycles, Hz, MonoTime, Nanos, NanosDelta, TscTime};
-pub use warning::Warning;
+pub use warning::{Warning, WarningCode};

@@ -316,20 +316,42 @@ fn treatments_are_an_axis_of_the_matrix() {
     assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan, "a stored plan reads back");
 }
 
-#[test]
-fn every_kind_of_treatment_is_read_as_itself() {
-    let required = |kind: &str| match kind {
+/// The keys without which a kind cannot be.
+fn required(kind: &str) -> &'static str {
+    match kind {
+        "tracer" => "tracer = \"hwlat\"\n",
+        "memory" => "working_set = \"1MiB\"\n",
+        "exec" => "command = [\"true\"]\n",
         "affinity" => "process = \"Xorg\"\n",
         "governor" => "governor = \"performance\"\n",
         "sysfs" => "path = \"/sys/a\"\nvalue = \"1\"\n",
         "sysctl" => "key = \"vm.swappiness\"\nvalue = \"1\"\n",
         "module-parameter" => "module = \"m\"\nparameter = \"p\"\nvalue = \"1\"\n",
         _ => "",
+    }
+}
+
+#[test]
+fn every_kind_is_read_as_itself_from_its_least_keys() {
+    let section = |family: &str, kind: &str| {
+        let name = if family == "probe" { "" } else { "name = \"x\"\n" };
+        let probe = if family == "probe" { "" } else { "[[probe]]\nkind = \"timer\"\n" };
+        let keys = required(kind);
+        parse(&format!("name = \"t\"\n{probe}[[{family}]]\n{name}kind = \"{kind}\"\n{keys}")).unwrap()
     };
+    for kind in ProbePlan::KINDS {
+        let plan = section("probe", kind);
+        assert_eq!(plan.probe[0].kind(), kind);
+        for series in plan.probe[0].series_names() {
+            let facts = whylate_core::SeriesName::of(&series).facts().unwrap();
+            assert!(facts.name == kind && !facts.meaning.is_empty(), "{series}");
+        }
+    }
+    for kind in LoadKind::KINDS {
+        assert_eq!(section("load", kind).load[0].kind.kind(), kind);
+    }
     for kind in TreatmentKind::KINDS {
-        let section = format!("[[treatment]]\nname = \"x\"\nkind = \"{kind}\"\n{}[[cell]]", required(kind));
-        let plan = parse(&PLAN.replacen("[[cell]]", &section, 1)).unwrap();
-        assert_eq!(plan.treatment[0].kind.kind(), kind);
+        assert_eq!(section("treatment", kind).treatment[0].kind.kind(), kind);
     }
 }
 

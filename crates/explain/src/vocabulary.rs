@@ -145,83 +145,49 @@ fn is_interrupt_exit(function: &str) -> bool {
 }
 
 /// The way to user mode.
+#[rustfmt::skip]
 const USER_EDGE: &[&str] = &[
-    "exit_to_user_mode_prepare",
-    "exit_to_user_mode_loop",
-    "syscall_exit_to_user_mode",
-    "syscall_exit_to_user_mode_prepare",
-    "irqentry_exit_to_user_mode",
-    "arch_exit_to_user_mode",
-    "fpregs_assert_state_consistent",
-    "switch_fpu_return",
-    "user_enter",
-    "__context_tracking_enter",
-    "do_notify_resume",
-    "prepare_exit_to_usermode",
+    "exit_to_user_mode_prepare", "exit_to_user_mode_loop", "syscall_exit_to_user_mode",
+    "syscall_exit_to_user_mode_prepare", "irqentry_exit_to_user_mode", "arch_exit_to_user_mode",
+    "fpregs_assert_state_consistent", "switch_fpu_return", "user_enter", "__context_tracking_enter",
+    "do_notify_resume", "prepare_exit_to_usermode",
 ];
 
 /// The scheduler's own.
+#[rustfmt::skip]
 const SCHEDULER: &[&str] = &[
-    "__schedule",
-    "schedule",
-    "schedule_idle",
-    "finish_task_switch",
-    "__switch_to",
-    "switch_mm_irqs_off",
-    "enter_lazy_tlb",
-    "save_fpregs_to_fpstate",
-    "xfd_validate_state",
-    "raw_spin_rq_unlock",
-    "pick_next_task_fair",
-    "pick_next_task_rt",
-    "put_prev_task_rt",
-    "put_prev_task_fair",
-    "rcu_note_context_switch",
-    "psi_task_switch",
-    "balance_fair",
-    "balance_rt",
-    "pick_next_task_idle",
+    "__schedule", "schedule", "schedule_idle", "finish_task_switch", "__switch_to", "switch_mm_irqs_off",
+    "enter_lazy_tlb", "save_fpregs_to_fpstate", "xfd_validate_state", "raw_spin_rq_unlock",
+    "pick_next_task_fair", "pick_next_task_rt", "put_prev_task_rt", "put_prev_task_fair",
+    "rcu_note_context_switch", "psi_task_switch", "balance_fair", "balance_rt", "pick_next_task_idle",
 ];
 
-/// What others call, and are to be blamed for.
+/// What others call, who are to be blamed for it.
+#[rustfmt::skip]
 const HELPERS: &[&str] = &[
-    "mutex_lock",
-    "mutex_unlock",
-    "rt_spin_lock",
-    "rt_spin_unlock",
-    "__const_udelay",
-    "__udelay",
-    "__ndelay",
-    "delay_tsc",
-    "delay_loop",
-    "delay_tpause",
-    "delay_halt",
-    "read_tsc",
-    "read_hpet",
-    "cpu_relax",
-    "ktime_get",
-    "ktime_get_mono_fast_ns",
-    "ktime_get_raw",
-    "ktime_get_with_offset",
-    "sched_clock",
-    "local_clock",
-    "preempt_count_add",
-    "preempt_count_sub",
-    "__preempt_count_add",
-    "migrate_disable",
-    "migrate_enable",
-    "trace_hardirqs_off",
-    "trace_hardirqs_on",
-    "tracer_hardirqs_off",
-    "queued_spin_lock_slowpath",
-    "native_queued_spin_lock_slowpath",
-    "do_raw_spin_lock",
-    "do_raw_spin_unlock",
-    "do_raw_spin_trylock",
-    "touch_softlockup_watchdog",
-    "__local_bh_enable_ip",
-    "__local_bh_disable_ip",
-    "debug_smp_processor_id",
+    "mutex_lock", "mutex_unlock", "rt_spin_lock", "rt_spin_unlock", "__const_udelay", "__udelay",
+    "__ndelay", "delay_tsc", "delay_loop", "delay_tpause", "delay_halt", "read_tsc", "read_hpet",
+    "cpu_relax", "ktime_get", "ktime_get_mono_fast_ns", "ktime_get_raw", "ktime_get_with_offset",
+    "sched_clock", "local_clock", "preempt_count_add", "preempt_count_sub", "__preempt_count_add",
+    "migrate_disable", "migrate_enable", "trace_hardirqs_off", "trace_hardirqs_on", "tracer_hardirqs_off",
+    "queued_spin_lock_slowpath", "native_queued_spin_lock_slowpath", "do_raw_spin_lock",
+    "do_raw_spin_unlock", "do_raw_spin_trylock", "touch_softlockup_watchdog", "__local_bh_enable_ip",
+    "__local_bh_disable_ip", "debug_smp_processor_id",
+    // What calls through pointers go through, and another name of the first function that takes a spinlock.
+    "__static_call_text_end", "__lock_text_start",
+];
+#[rustfmt::skip]
+const HELPER_STARTS: &[&str] = &[
+    "_raw_spin_", "_raw_read_", "_raw_write_", "__rcu_read_", "__x86_indirect_", "__x86_return_",
+    "__traceiter_", "trace_",
+];
+
+/// What enters and leaves idle states.
+#[rustfmt::skip]
+const IDLE: &[&str] = &[
+    "do_idle", "cpu_startup_entry", "default_idle_call", "cpuidle_enter", "cpuidle_enter_state",
+    "native_safe_halt", "acpi_idle_enter", "intel_idle", "tick_nohz_idle_exit", "arch_cpu_idle_enter",
+    "arch_cpu_idle_exit", "cpuidle_idle_call", "pv_native_safe_halt",
 ];
 
 /// What the function's name alone says.
@@ -233,22 +199,8 @@ pub(crate) fn class_of(function: &str) -> Class {
         name if name.starts_with("preempt_schedule") => Class::Preemption,
         "raw_irqentry_exit_cond_resched" | "irqentry_exit_cond_resched" => Class::Preemption,
         name if name.starts_with("dequeue_task") || name == "deactivate_task" => Class::Dequeue,
-        name if HELPERS.contains(&name) => Class::Helper,
-        name if name.starts_with("_raw_spin_") || name.starts_with("_raw_read_") => Class::Helper,
-        name if name.starts_with("_raw_write_") || name.starts_with("__rcu_read_") => Class::Helper,
-        // What calls through pointers go through.
-        "__static_call_text_end" => Class::Helper,
-        // Another name of the first of the functions that take spinlocks.
-        "__lock_text_start" => Class::Helper,
-        name if name.starts_with("__x86_indirect_") || name.starts_with("__x86_return_") => Class::Helper,
-        name if name.starts_with("__traceiter_") || name.starts_with("trace_") => Class::Helper,
-        "do_idle" | "cpu_startup_entry" | "default_idle_call" | "cpuidle_enter" | "cpuidle_enter_state" => {
-            Class::Idle
-        }
-        "native_safe_halt" | "acpi_idle_enter" | "intel_idle" | "tick_nohz_idle_exit" => Class::Idle,
-        "arch_cpu_idle_enter" | "arch_cpu_idle_exit" | "cpuidle_idle_call" | "pv_native_safe_halt" => {
-            Class::Idle
-        }
+        name if HELPERS.contains(&name) || starts_with_any(name, HELPER_STARTS) => Class::Helper,
+        name if IDLE.contains(&name) => Class::Idle,
         _ => Class::Ordinary,
     }
 }
@@ -264,13 +216,9 @@ fn starts_with_any(name: &str, starts: &[&str]) -> bool {
 
 /// The first function of an interrupt in assembly, or what arm64 enters by: below it is what was interrupted.
 pub(crate) fn is_interrupt_entry(name: &str) -> bool {
+    #[rustfmt::skip]
     const STARTS: &[&str] = &[
-        "asm_sysvec_",
-        "asm_common_interrupt",
-        "asm_exc_",
-        "el1h_64_irq",
-        "el1_interrupt",
-        "el0_interrupt",
+        "asm_sysvec_", "asm_common_interrupt", "asm_exc_", "el1h_64_irq", "el1_interrupt", "el0_interrupt",
         "el0t_64_irq",
     ];
     starts_with_any(name, STARTS)
@@ -285,21 +233,11 @@ pub(crate) fn is_release(name: &str) -> bool {
 
 /// The scheduler, and the ways into it.
 pub(crate) fn leads_to_scheduler(name: &str) -> bool {
+    #[rustfmt::skip]
     const STARTS: &[&str] = &[
-        "__schedule",
-        "schedule",
-        "preempt_schedule",
-        "__preempt_schedule",
-        "__cond_resched",
-        "irqentry_exit",
-        "raw_irqentry_exit",
-        "sysvec_",
-        "__sysvec_",
-        "asm_",
-        "common_interrupt",
-        "el1_",
-        "el1h_",
-        "arm64_preempt_schedule_irq",
+        "__schedule", "schedule", "preempt_schedule", "__preempt_schedule", "__cond_resched",
+        "irqentry_exit", "raw_irqentry_exit", "sysvec_", "__sysvec_", "asm_", "common_interrupt", "el1_",
+        "el1h_", "arm64_preempt_schedule_irq",
     ];
     starts_with_any(name, STARTS)
 }
@@ -316,23 +254,10 @@ pub(crate) fn wakes_a_sleeper(timer_function: &str) -> bool {
 
 /// Names of threads that are part of the kernel's own work and never the one that was late.
 pub(crate) fn is_kernel_housekeeping(command: &str) -> bool {
+    #[rustfmt::skip]
     const STARTS: &[&str] = &[
-        "migration/",
-        "ksoftirqd/",
-        "ktimers/",
-        "ktimersoftd/",
-        "rcu",
-        "irq/",
-        "irq_work/",
-        "watchdog",
-        "cpuhp/",
-        "stopper/",
-        "kworker/",
-        "swapper/",
-        "idle_inject/",
-        "posixcputmr/",
-        "backlog_napi/",
-        "<",
+        "migration/", "ksoftirqd/", "ktimers/", "ktimersoftd/", "rcu", "irq/", "irq_work/", "watchdog",
+        "cpuhp/", "stopper/", "kworker/", "swapper/", "idle_inject/", "posixcputmr/", "backlog_napi/", "<",
     ];
     starts_with_any(command, STARTS)
 }

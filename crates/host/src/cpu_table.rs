@@ -8,6 +8,7 @@ use crate::threads::Threads;
 use crate::{HostError, HostRoot, irq_lines, tick};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use whylate_core::WarningCode;
 use whylate_core::facts::Facts;
 use whylate_core::result::{CpuTable, Observed, cpu_table};
 use whylate_core::units::CpuId;
@@ -56,15 +57,15 @@ fn observe(root: &HostRoot, facts: &Facts, elapsed: Duration) -> Result<Observed
         let hidden =
             "the kernel's threads are not visible from here: the counts hold only what this process may see";
         let fix = "run it outside the container, as root (or mount /proc without hidepid)";
-        warnings.push(Warning::new("threads-hidden", hidden, fix));
+        warnings.push(Warning::with_fix(WarningCode::ThreadsHidden, hidden, fix));
     }
     if lines.is_empty() {
         let text = "/proc/irq shows no interrupt line: it is not known which interrupts may reach a CPU";
-        warnings.push(Warning::new("interrupt-lines-hidden", text, "run it outside the container"));
+        warnings.push(Warning::new(WarningCode::InterruptLinesHidden, text));
     }
     if timers.is_none() {
         let text = "/proc/timer_list cannot be read: it is not known whether a tick is stopped";
-        warnings.push(Warning::new("timers-hidden", text, "run it as root"));
+        warnings.push(Warning::new(WarningCode::TimersHidden, text));
     }
     let stopped =
         timers.unwrap_or_default().into_iter().filter_map(|(cpu, timers)| Some((cpu, timers.tick_stopped?)));

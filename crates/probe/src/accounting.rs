@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use whylate_core::record::{CounterRecord, InterruptRecord};
-use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_host::cpu_stat::StealTimes;
 use whylate_host::interrupts::Counts;
@@ -28,8 +28,8 @@ impl Accounting {
     pub(crate) fn start(root: &HostRoot, cpus: &CpuSet, warnings: &mut Vec<Warning>) -> Self {
         let interrupts = read_interrupts(root);
         if interrupts.is_none() {
-            warnings.push(Warning::without_fix(
-                "no-interrupt-counts",
+            warnings.push(Warning::new(
+                WarningCode::NoInterruptCounts,
                 "/proc/interrupts cannot be read here: interrupts are not counted",
             ));
         }
@@ -41,7 +41,7 @@ impl Accounting {
                 }
                 Err(unavailable) => {
                     let text = format!("system-management interrupts are not counted: {unavailable}");
-                    whylate_core::warning::push_once(warnings, Warning::without_fix("no-smi-counter", text));
+                    whylate_core::warning::push_once(warnings, Warning::new(WarningCode::NoSmiCounter, text));
                     break;
                 }
             }

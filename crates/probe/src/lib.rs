@@ -16,9 +16,10 @@ mod session;
 pub mod spec;
 
 pub use error::ProbeError;
+pub use kinds::{DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec};
 pub use measure::{Batch, Elsewhere, Observer, Outcome, Progress, measure};
 pub use resolve::{Options, resolve};
-pub use spec::{LaneSpec, ProbeKind, ProbeSpec};
+pub use spec::{LaneSpec, ProbeSpec};
 
 #[cfg(test)]
 mod tests;

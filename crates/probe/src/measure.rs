@@ -3,13 +3,12 @@
 
 use crate::accounting::Accounting;
 use crate::error::ProbeError;
-use crate::kinds::{histograms, tracer};
 use crate::session::Session;
-use crate::spec::{ProbeKind, ProbeSpec};
+use crate::spec::ProbeSpec;
 use std::time::Duration;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, SpikeRecord};
 use whylate_core::result::{HistogramKind, LatencyRecord};
-use whylate_core::{CpuId, CpuSet, Nanos, Warning};
+use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
 use whylate_sys::process::Launcher;
 use whylate_sys::tracing::BreakTracing;
@@ -81,6 +80,16 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
+/// What a measurement is of.
+#[derive(Clone, Copy)]
+pub(crate) struct Measuring<'m> {
+    pub(crate) host: &'m Host,
+    pub(crate) launcher: &'m Launcher,
+    pub(crate) spec: &'m ProbeSpec,
+    /// Length of a stored interval.
+    pub(crate) stored: Nanos,
+}
+
 /// Measures on the machine `host` as `spec` says, with a stored interval of `stored`.
 ///
 /// # Errors
@@ -92,21 +101,16 @@ pub fn measure(
     stored: Nanos,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, ProbeError> {
-    match &spec.kind {
-        ProbeKind::Histograms { plan } => histograms::measure(host, plan, spec, stored, observer),
-        ProbeKind::Tracer { plan } => tracer::measure(host, plan, spec, stored, observer),
-        _ => measure_in_process(&host.running, launcher, spec, stored, observer),
-    }
+    spec.kind.as_kind().measure(&Measuring { host, launcher, spec, stored }, observer)
 }
 
 /// Measures with threads of a process of its own.
-fn measure_in_process(
-    host: &HostRoot,
-    launcher: &Launcher,
-    spec: &ProbeSpec,
-    stored: Nanos,
+pub(crate) fn measure_in_process(
+    of: &Measuring<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, ProbeError> {
+    let Measuring { launcher, spec, stored, .. } = *of;
+    let host = &of.host.running;
     let _elsewhere = Elsewhere::move_to(host, &spec.other_cpus);
     let mut session = Session::start(launcher, spec)?;
     observer.armed(session.process());
@@ -135,20 +139,16 @@ fn measure_in_process(
     let broke = session.broke_ns().map(Nanos);
     if broke.is_some() && spec.trace_folder.is_none() && BreakTracing::open(None).is_some() {
         warnings.push(Warning::new(
-            "tracing-stopped",
+            WarningCode::TracingStopped,
             "tracing was stopped at the break, so that the trace ends with the spike; it stays off",
-            "save /sys/kernel/tracing/trace, then `echo 1 > /sys/kernel/tracing/tracing_on`",
         ));
     }
     let disorder = session.disorder();
     if disorder > 0 {
-        warnings.push(Warning::without_fix(
-            "counters-disagree",
-            format!(
+        warnings.push(Warning::new(WarningCode::CountersDisagree, format!(
                 "the counters of the two CPUs disagree: {disorder} answers were stamped outside of their round \
                  trip, and the times of each way are wrong by as much"
-            ),
-        ));
+            )));
     }
     Ok(Outcome { warnings, broke, stopped: follow.stopped })
 }

@@ -1,12 +1,10 @@
 //! From a probe in a plan to one on this machine.
 
-mod roundtrip;
-
 use crate::error::ProbeError;
-use crate::spec::{ProbeKind, ProbeSpec};
-use whylate_core::plan::{DispatchPlan, DispatchSource, Policy, ProbePlan, StallPlan, Threshold, TimerPlan};
+use crate::kinds::{Place, ProbeKind};
+use crate::spec::ProbeSpec;
+use whylate_core::plan::ProbePlan;
 use whylate_core::{CpuSet, Facts, Nanos, Warning};
-use whylate_sys::counter::CounterKind;
 
 /// What is not part of the probe in the plan.
 #[derive(Clone, Copy, Debug)]
@@ -25,9 +23,6 @@ pub struct Options {
     pub spikes_kept: usize,
 }
 
-/// How long the time-stamp counter is compared with the kernel's clock.
-pub(super) const CALIBRATION: Nanos = Nanos::from_millis(50);
-
 /// Resolves CPUs, threshold and sizes on the machine of `facts`, and decides what is safe there.
 ///
 /// # Errors
@@ -40,28 +35,12 @@ pub fn resolve(
 ) -> Result<(ProbeSpec, Vec<Warning>), ProbeError> {
     let context = facts.cpu_context();
     let cpus = plan.cpus(&context, target)?;
-    let (mut policy, priority) = plan.scheduling();
-    let mut warnings = Vec::new();
-    let (kind, samples, hold_cpu_dma_latency) = match plan {
-        ProbePlan::Timer(timer) => (timer_kind(timer), None, timer.hold_cpu_dma_latency),
-        ProbePlan::Stall(stall) => {
-            let kind = stall_kind(stall, &cpus, facts, &mut warnings)?;
-            policy = stall_policy(stall.policy, &cpus, facts, &mut warnings)?;
-            (kind, None, stall.hold_cpu_dma_latency)
-        }
-        ProbePlan::Dispatch(dispatch) => {
-            let kind = dispatch_kind(dispatch, &cpus, facts, &mut warnings)?;
-            (kind, dispatch.samples, dispatch.hold_cpu_dma_latency)
-        }
-        ProbePlan::Roundtrip(roundtrip) => {
-            let pair = roundtrip.pair(&context, target)?;
-            let kind = roundtrip::kind(roundtrip, pair, facts, &mut warnings)?;
-            policy = roundtrip::policy(policy, pair, &context, &mut warnings);
-            (kind, roundtrip.samples, roundtrip.hold_cpu_dma_latency)
-        }
-        ProbePlan::Histograms(plan) => (ProbeKind::Histograms { plan: plan.clone() }, None, false),
-        ProbePlan::Tracer(tracer) => (ProbeKind::Tracer { plan: tracer.clone() }, None, false),
-    };
+    let (policy, priority) = plan.scheduling();
+    let (samples, warnings) = (None, Vec::new());
+    let mut place =
+        Place { target, cpus: &cpus, facts, policy, samples, hold_cpu_dma_latency: false, warnings };
+    let kind = ProbeKind::resolve(plan, &mut place)?;
+    let Place { policy, samples, hold_cpu_dma_latency, warnings, .. } = place;
     let spec = ProbeSpec {
         kind,
         other_cpus: other_cpus(&context, &cpus),
@@ -86,110 +65,12 @@ fn other_cpus(context: &whylate_core::CpuContext, cpus: &CpuSet) -> CpuSet {
     if housekeeping.is_empty() { context.usable().difference(cpus) } else { housekeeping }
 }
 
-fn timer_kind(timer: &TimerPlan) -> ProbeKind {
-    ProbeKind::Timer {
-        interval: timer.interval,
-        distance: timer.distance,
-        method: timer.method,
-        break_above: timer.break_above,
-    }
-}
-
-fn dispatch_kind(
-    dispatch: &DispatchPlan,
-    cpus: &CpuSet,
-    facts: &Facts,
-    warnings: &mut Vec<Warning>,
-) -> Result<ProbeKind, ProbeError> {
-    let source = dispatch.source;
-    let interval = dispatch.period().map_err(ProbeError::Period)?;
-    let is_own_timer = matches!(source, DispatchSource::Timerfd | DispatchSource::Nanosleep);
-    if !is_own_timer && cpus.len() > 1 {
-        return Err(ProbeError::OneCpuOnly { source_of_interrupts: source, cpus: cpus.clone() });
-    }
-    let in_softirq = matches!(source, DispatchSource::Timerfd | DispatchSource::Rtc);
-    if in_softirq && facts.kernel.preemption == "PREEMPT_RT" {
-        warnings.push(Warning::new(
-            "expiry-in-softirq",
-            format!(
-                "a PREEMPT_RT kernel handles the expiry of {source} in its timer softirq thread: the latency includes \
-                 waking that thread"
-            ),
-            "use `nanosleep`, whose expiry is handled in the hard interrupt for real-time tasks",
-        ));
-    }
-    if !source.tells_expiry() {
-        warnings.push(Warning::without_fix(
-            "expiry-unknown",
-            format!(
-                "{source} does not tell for which moment its interrupt was programmed: a latency is how much later \
-                 than the earliest of the last 64 interrupts the process ran, and the smallest latency is not in it"
-            ),
-        ));
-    }
-    Ok(ProbeKind::Dispatch { source, interval, break_above: dispatch.break_above, parts: dispatch.parts })
-}
-
-fn stall_kind(
-    stall: &StallPlan,
-    cpus: &CpuSet,
-    facts: &Facts,
-    warnings: &mut Vec<Warning>,
-) -> Result<ProbeKind, ProbeError> {
-    let counter = CounterKind::select(facts);
-    if counter == CounterKind::KernelClock {
-        warnings.push(Warning::without_fix(
-            "no-invariant-counter",
-            "the time-stamp counter does not run at a constant rate here: the stall probe reads \
-             CLOCK_MONOTONIC_RAW instead, and its loop turns are longer",
-        ));
-    }
-    let calibration = counter.calibrate(CALIBRATION);
-    let threshold_cycles = match stall.threshold {
-        Threshold::Time(nanos) => calibration.cycles(nanos).0,
-        Threshold::Cycles(cycles) => cycles.0,
-    };
-    let mut working_set_bytes = 0;
-    if let Some(size) = &stall.working_set {
-        for cpu in cpus.iter() {
-            if let Some(cpu_facts) = facts.cpu(cpu) {
-                working_set_bytes = working_set_bytes.max(size.resolve(cpu_facts)?.0);
-            }
-        }
-    }
-    Ok(ProbeKind::Stall {
-        hardware_counter: counter == CounterKind::Hardware,
-        multiplier: calibration.multiplier,
-        threshold_cycles: threshold_cycles.max(1),
-        working_set_bytes,
-    })
-}
-
-/// A loop that never sleeps must not take the last CPU at real-time priority.
-fn stall_policy(
-    policy: Policy,
-    cpus: &CpuSet,
-    facts: &Facts,
-    warnings: &mut Vec<Warning>,
-) -> Result<Policy, ProbeError> {
-    let context = facts.cpu_context();
-    if policy == Policy::Other || !context.housekeeping().difference(cpus).is_empty() {
-        return Ok(policy);
-    }
-    if context.online.len() > 1 {
-        return Err(ProbeError::NoHousekeepingCpu { cpus: cpus.clone() });
-    }
-    warnings.push(Warning::without_fix(
-        "stall-without-priority",
-        "there is only one CPU: the stall probe runs as SCHED_OTHER, and the time that other tasks take shows as gaps",
-    ));
-    Ok(Policy::Other)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_core::WarningCode;
     use whylate_core::facts::CpuSetFacts;
+    use whylate_core::plan::{Policy, StallPlan};
 
     fn facts(online: &str, isolated: &str) -> Facts {
         let set = |text: &str| text.parse().unwrap();
@@ -227,6 +108,6 @@ mod tests {
     fn with_one_cpu_it_runs_as_an_ordinary_task_and_says_so() {
         let (spec, warnings) = stall_on("0", &facts("0", "")).unwrap();
         assert_eq!(spec.policy, Policy::Other);
-        assert!(warnings.iter().any(|warning| warning.code == "stall-without-priority"));
+        assert!(warnings.iter().any(|warning| warning.code == WarningCode::StallWithoutPriority));
     }
 }

@@ -1,18 +1,17 @@
 //! The runner's side of one measuring process: starts it, reads the shared memory, ends it.
 
-use crate::child::{Message, WHOLE_ONLY};
+use crate::child::Message;
 use crate::error::ProbeError;
 use crate::lane_reader::LaneReader;
 use crate::layout::{self, Header, Lane};
-use crate::spec::{LaneSpec, ProbeKind, ProbeSpec};
+use crate::spec::{LaneSpec, ProbeSpec};
 use std::io::{BufRead, BufReader};
-use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use whylate_bpf::{BpfError, DispatchSteps};
+use whylate_bpf::DispatchSteps;
 use whylate_core::record::{CounterRecord, Interval, SpikeRecord};
 use whylate_core::{CpuId, Warning};
 use whylate_sys::counter::{Calibration, CounterKind};
@@ -48,7 +47,7 @@ impl<'s> Session<'s> {
         let failed = |source| ProbeError::Start { program: launcher.program.display().to_string(), source };
         let text = serde_json::to_string(spec).map_err(|error| failed(error.into()))?;
         let mut warnings = Vec::new();
-        let dispatch = dispatch_steps(spec, &mut warnings);
+        let dispatch = spec.kind.as_kind().steps(&mut warnings);
         let table = dispatch.as_ref().map(|(_, table)| process::leave_open(table)).transpose();
         let mut child = launcher
             .command("internal-probe")
@@ -60,17 +59,7 @@ impl<'s> Session<'s> {
             .spawn()
             .map_err(failed)?;
         let messages = receive(&mut child);
-        let calibration = match spec.kind {
-            ProbeKind::Timer { .. }
-            | ProbeKind::Dispatch { .. }
-            | ProbeKind::Roundtrip { .. }
-            | ProbeKind::Histograms { .. }
-            | ProbeKind::Tracer { .. } => None,
-            ProbeKind::Stall { hardware_counter, multiplier, .. } => {
-                let counter = if hardware_counter { CounterKind::Hardware } else { CounterKind::KernelClock };
-                Some((counter, Calibration::of_multiplier(multiplier)))
-            }
-        };
+        let calibration = spec.kind.as_kind().spike_counter();
         let gaps_kept = GAPS_KEPT / spec.cpus.len().max(1);
         let has_period = spec.period().is_some();
         let reader = |lane: LaneSpec| {
@@ -176,8 +165,7 @@ impl<'s> Session<'s> {
     pub(crate) fn interval(&mut self, end_ns: u64) -> (Vec<Interval>, Vec<SpikeRecord>) {
         let start_ns = std::mem::replace(&mut self.interval_start_ns, end_ns);
         let calibration = self.calibration.map(|(_, calibration)| calibration);
-        let counter_hz = self.counter_hz();
-        let is_dispatch = matches!(self.spec.kind, ProbeKind::Dispatch { .. });
+        let counter_hz = self.spec.kind.as_kind().counter_hz();
         let mut spikes = Vec::new();
         let mut intervals = Vec::with_capacity(self.lanes.len());
         for (index, reader) in self.lanes.iter_mut().enumerate() {
@@ -187,21 +175,11 @@ impl<'s> Session<'s> {
             (interval.peer_cpu, interval.counter_hz) = (self.spec.peer_cpu(), counter_hz);
             spikes.append(&mut reader.new_spikes());
             // A part of which nothing is known is no part that took no time.
-            if interval.samples > 0 || !is_dispatch || !reader.is_part() {
+            if interval.samples > 0 || !reader.is_part() {
                 intervals.push(interval);
             }
         }
         (intervals, spikes)
-    }
-
-    /// Ticks per second of the counter that took the times (roundtrip only).
-    fn counter_hz(&self) -> Option<u64> {
-        match self.spec.kind {
-            ProbeKind::Roundtrip { multiplier, .. } => {
-                Some(Calibration::of_multiplier(multiplier).frequency.0)
-            }
-            _ => None,
-        }
     }
 
     /// Page faults and involuntary switches of each measuring thread; complete once it has ended.
@@ -272,28 +250,6 @@ impl Drop for Session<'_> {
             let _ = self.child.wait();
         }
     }
-}
-
-/// The programs that tell the parts of dispatches, with their table; a warning where the kernel does not let them run.
-fn dispatch_steps(spec: &ProbeSpec, warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
-    if !matches!(spec.kind, ProbeKind::Dispatch { parts: true, .. }) {
-        return None;
-    }
-    let started = DispatchSteps::start().and_then(|steps| {
-        let table = steps.table()?;
-        Ok((steps, table))
-    });
-    let explained = |error: BpfError| {
-        let (code, text) = ("dispatch-whole-only", format!("{WHOLE_ONLY}: {error}"));
-        warnings.push(match error {
-            BpfError::Object(_) | BpfError::Program { .. } | BpfError::Map { .. } => {
-                Warning::new(code, text, "use a kernel with BPF and BTF (Linux 5.8)")
-            }
-            // The others say themselves what to do.
-            _ => Warning::without_fix(code, text),
-        });
-    };
-    started.map_err(explained).ok()
 }
 
 fn lane_of(memory: &SharedWords, index: usize) -> Lane<'_> {

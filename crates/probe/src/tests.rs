@@ -3,9 +3,10 @@
 //! No test asserts a latency: machines that run tests are noisy.
 
 use crate::child::{self, Failure, Message};
+use crate::kinds::{DispatchSpec, ProbeKind, StallSpec, TimerSpec};
 use crate::lane_reader::LaneReader;
 use crate::layout::{Header, Lane, words_needed};
-use crate::spec::{ProbeKind, ProbeSpec};
+use crate::spec::ProbeSpec;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -55,16 +56,16 @@ fn spec(kind: ProbeKind, duration: Nanos) -> ProbeSpec {
 }
 
 fn timer(interval: Nanos, method: TimerMethod) -> ProbeKind {
-    ProbeKind::Timer { interval, distance: Nanos(0), method, break_above: None }
+    ProbeKind::Timer(TimerSpec { interval, distance: Nanos(0), method, break_above: None })
 }
 
 fn stall(threshold_cycles: u64, calibration: &Calibration) -> ProbeKind {
-    ProbeKind::Stall {
+    ProbeKind::Stall(StallSpec {
         hardware_counter: true,
         multiplier: calibration.multiplier,
         threshold_cycles,
         working_set_bytes: 0,
-    }
+    })
 }
 
 fn calibration() -> Calibration {
@@ -135,7 +136,7 @@ fn as_many_spikes_are_kept_as_are_asked_for() {
 }
 
 fn dispatch(source: DispatchSource, interval: Nanos) -> ProbeKind {
-    ProbeKind::Dispatch { source, interval, break_above: None, parts: false }
+    ProbeKind::Dispatch(DispatchSpec { source, interval, break_above: None, parts: false })
 }
 
 #[test]
@@ -267,12 +268,12 @@ fn no_planted_gap_is_lost() {
 #[test]
 fn the_first_latency_above_the_break_ends_everything() {
     let _alone = ALONE.lock();
-    let kind = ProbeKind::Timer {
+    let kind = ProbeKind::Timer(TimerSpec {
         interval: Nanos::from_millis(1),
         distance: Nanos(0),
         method: TimerMethod::Nanosleep,
         break_above: Some(Nanos(1)),
-    };
+    });
     let measured = measure(&spec(kind, Nanos::from_secs(30)), None);
     assert_eq!(measured.interval.samples, 1);
     assert_eq!(Some(measured.broke_ns), measured.interval.max_ns);
@@ -292,7 +293,7 @@ fn a_working_set_is_walked_without_losing_a_turn() {
     let _alone = ALONE.lock();
     let calibration = calibration();
     let mut kind = stall(calibration.cycles(Nanos::from_micros(10)).0, &calibration);
-    if let ProbeKind::Stall { working_set_bytes, .. } = &mut kind {
+    if let ProbeKind::Stall(StallSpec { working_set_bytes, .. }) = &mut kind {
         *working_set_bytes = 256 << 10;
     }
     let measured = measure(&spec(kind, Nanos::from_millis(100)), Some(&calibration));

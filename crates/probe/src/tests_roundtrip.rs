@@ -1,8 +1,9 @@
 //! The two threads of the round-trip probe, in this process: what they count adds up, and they do nothing else.
 
 use crate::child;
+use crate::kinds::{ProbeKind, RoundtripSpec};
 use crate::layout::{Lane, words_needed};
-use crate::spec::{ProbeKind, ProbeSpec};
+use crate::spec::ProbeSpec;
 use crate::tests::ALONE;
 use std::sync::atomic::Ordering::Relaxed;
 use whylate_core::plan::{CpuPair, Policy, RoundtripMethod};
@@ -14,14 +15,14 @@ use whylate_sys::shared::SharedWords;
 
 fn spec(pair: CpuPair, methods: &[RoundtripMethod]) -> ProbeSpec {
     ProbeSpec {
-        kind: ProbeKind::Roundtrip {
+        kind: ProbeKind::Roundtrip(RoundtripSpec {
             pair,
             methods: methods.to_vec(),
             spin_ordinary: true,
             hardware_counter: true,
             multiplier: CounterKind::Hardware.calibrate(Nanos::from_millis(20)).multiplier,
             halves: true,
-        },
+        }),
         other_cpus: CpuSet::default(),
         cpus: pair.cpus(),
         policy: Policy::Fifo,

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::path::Path;
 use whylate_core::plan::TraceProfile as Profile;
 use whylate_core::units::Bytes;
-use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_host::HostRoot;
 
 /// The trace's clock.
@@ -53,13 +53,13 @@ impl Recorder {
         for event in &events {
             if let Err(error) = buffer.set(&format!("events/{event}/enable"), "1") {
                 let text = format!("{event} is not recorded: {error}");
-                warnings.push(Warning::without_fix("event-not-recorded", text));
+                warnings.push(Warning::new(WarningCode::EventNotRecorded, text));
             }
         }
         if !missing.is_empty() {
             let text =
                 format!("this kernel has no {}; causes that need them are not found", missing.join(", "));
-            warnings.push(Warning::without_fix("events-missing", text));
+            warnings.push(Warning::new(WarningCode::EventsMissing, text));
         }
         let prologue = Prologue::read(buffer.tracefs(), &events, CLOCK, &uname())?;
         set_tracer(&buffer, request.profile)?;

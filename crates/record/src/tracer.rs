@@ -9,7 +9,7 @@ use super::pipe::Pipe;
 use super::tracefs::Tracefs;
 use std::path::Path;
 use whylate_core::plan::{Tracer, TracerPlan};
-use whylate_core::{CpuId, CpuSet, Nanos, Warning};
+use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::schedule::{Scheduling, schedule_thread};
 use whylate_trace::event::{EventKind, TimerlatContext};
@@ -146,7 +146,7 @@ fn set_priority(tracer: Tracer, priority: u32) -> Option<Warning> {
     }
     problem.map(|problem| {
         let text = format!("the priority of the {tracer} tracer is not {priority}: {problem}");
-        Warning::without_fix("tracer-priority", text)
+        Warning::new(WarningCode::TracerPriority, text)
     })
 }
 

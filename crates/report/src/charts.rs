@@ -6,6 +6,7 @@
 use crate::figure::rate_unit;
 use crate::words::{cell_probe, measured_cpus, series_names};
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::record::RateRecord;
 use whylate_core::result::{CellResult, CpuResult, RateResult, RunResult, TimelinePoint};
@@ -21,88 +22,18 @@ const BARS_MAX: usize = 1_500;
 const PANEL_CPUS_MAX: usize = 4;
 
 /// A chart: what stands around it, and what the script draws.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Chart {
-    #[serde(skip)]
     pub(crate) caption: String,
     /// How to read it.
-    #[serde(skip)]
     pub(crate) hint: String,
     /// What it is, for who does not see it.
-    #[serde(skip)]
     pub(crate) label: String,
-    /// The plan's limit.
-    limit_ns: Option<u64>,
-    /// Length of the time axis, from the first interval of the run.
-    span_s: f64,
-    #[serde(flatten)]
-    data: Data,
-}
-
-impl Chart {
     /// Whether it takes the whole width of the page.
-    pub(crate) fn is_wide(&self) -> bool {
-        matches!(self.data, Data::Histogram { .. } | Data::Rates { .. })
-    }
-}
-
-/// What is drawn; each series has the name and the colour of its cell.
-#[derive(Debug, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-enum Data {
-    Histogram {
-        /// Edges of the bins in ns, one more than there are bins.
-        edges: Vec<u64>,
-        series: Vec<Series<HistogramSeries>>,
-    },
-    Percentiles {
-        /// 1 / (1 - quantile), ascending: 10 is the 0.9 quantile.
-        x: Vec<f64>,
-        series: Vec<Series<PercentileSeries>>,
-    },
-    Timeline {
-        series: Vec<Series<Bars<u64>>>,
-        /// Begin of each repeat.
-        repeats: Vec<RepeatMark>,
-    },
-    Rates {
-        unit: String,
-        series: Vec<Series<Bars<f64>>>,
-    },
-}
-
-#[derive(Debug, Serialize)]
-struct Series<T> {
-    /// Place of the cell in the run: its colour.
-    cell: usize,
-    name: String,
-    #[serde(flatten)]
-    points: T,
-}
-
-#[derive(Debug, Serialize)]
-struct HistogramSeries {
-    /// Samples per bin; null where there is none, since a logarithmic axis has no zero.
-    counts: Vec<Option<u64>>,
-}
-
-#[derive(Debug, Serialize)]
-struct PercentileSeries {
-    /// Latency in ns; null beyond the number of samples.
-    values: Vec<Option<u64>>,
-}
-
-#[derive(Debug, Serialize)]
-struct Bars<T> {
-    /// `[begin, end, value]`, in seconds and ns or the unit.
-    bars: Vec<(f64, f64, T)>,
-}
-
-#[derive(Debug, Serialize)]
-struct RepeatMark {
-    repeat: u32,
-    /// In seconds.
-    at_s: f64,
+    pub(crate) is_wide: bool,
+    /// Its kind, `span_s` (length of the time axis, from the first interval of the run), the plan's `limit_ns`, and what
+    /// the kind needs; each series has the name and the place (colour) of its cell.
+    pub(crate) data: Value,
 }
 
 /// What a set of charts is of.
@@ -130,32 +61,34 @@ pub(crate) fn of_probe(run: &RunResult, probe: &str) -> Vec<Chart> {
 /// The rates of the loads over time, one chart per unit in the order of appearance.
 pub(crate) fn of_rates(run: &RunResult) -> Vec<Chart> {
     let clock = Clock::of(run);
-    let mut units: Vec<(String, Vec<Series<Bars<f64>>>)> = Vec::new();
+    let mut units: Vec<(&str, Vec<Value>)> = Vec::new();
     for (cell, result) in run.cells.iter().enumerate() {
         for rate in result.rates.iter().filter(|rate| !rate.series.is_empty()) {
             let name = match &rate.load {
                 load if *load == result.name => load.clone(),
                 load => format!("{load} in {}", result.name),
             };
-            let series = Series { cell, name, points: Bars { bars: rate_bars(rate, clock) } };
+            let series = json!({ "cell": cell, "name": name, "bars": rate_bars(rate, clock) });
             match units.iter_mut().find(|(unit, _)| *unit == rate.unit) {
                 Some((_, all)) => all.push(series),
-                None => units.push((rate.unit.clone(), vec![series])),
+                None => units.push((&rate.unit, vec![series])),
             }
         }
     }
-    let chart = |(unit, series): (String, _)| {
-        let title = rate_unit(&unit);
-        let label = format!("Rate of each load over time in {title}");
-        chart(run, "Rate over time".to_owned(), &title, label, Data::Rates { unit, series })
+    let chart = |(unit, series): (&str, _)| {
+        let hint = rate_unit(unit);
+        let label = format!("Rate of each load over time in {hint}");
+        let data = json!({ "kind": "rates", "unit": unit, "series": series });
+        Chart { caption: "Rate over time".to_owned(), hint, label, is_wide: true, data: on_axis(run, data) }
     };
     units.into_iter().map(chart).collect()
 }
 
-fn chart(run: &RunResult, caption: String, hint: &str, label: String, data: Data) -> Chart {
-    let span_s = Clock::of(run).seconds(time_span(run).1);
-    let limit_ns = run.plan.limit.map(|limit| limit.0);
-    Chart { caption, hint: hint.to_owned(), label, limit_ns, span_s, data }
+/// With the time axis and the limit of the run.
+fn on_axis(run: &RunResult, mut data: Value) -> Value {
+    data["span_s"] = json!(Clock::of(run).seconds(time_span(run).1));
+    data["limit_ns"] = json!(run.plan.limit.map(|limit| limit.0));
+    data
 }
 
 /// Turns moments into seconds from the begin of the run.
@@ -212,27 +145,20 @@ fn panel(run: &RunResult, key: PanelKey<'_>) -> [Chart; 3] {
         .collect();
     let of = [key.series.map(str::to_owned), key.cpu.map(|cpu| format!("CPU {cpu}"))];
     let of: String = of.into_iter().flatten().map(|part| format!(", {part}")).collect();
-    let chart = |caption: &str, hint, label: &str, data| {
-        let label = label.replace("PROBE", key.probe);
-        chart(run, format!("{caption}{of}"), hint, format!("{label} per cell{of}"), data)
+    let chart = |caption: &str, hint: &str, data: Value| Chart {
+        caption: format!("{caption}{of}"),
+        hint: hint.to_owned(),
+        label: format!("{}: {caption}, per cell{of}", key.probe),
+        is_wide: data["kind"] == "histogram",
+        data: on_axis(run, data),
     };
+    let lone = "both axes logarithmic; a point is a lone bin, down to a single sample";
     [
-        chart(
-            "How often each latency occurred",
-            "both axes logarithmic; a point is a lone bin, down to a single sample",
-            "Histogram of PROBE latencies",
-            histogram(&cells),
-        ),
-        chart(
-            "Latency by percentile",
-            "each step to the right is ten times rarer",
-            "PROBE latency by percentile",
-            percentiles(&cells),
-        ),
+        chart("How often each latency occurred", lone, histogram(&cells)),
+        chart("Latency by percentile", "each step to the right is ten times rarer", percentiles(&cells)),
         chart(
             "Largest latency over time",
             "one bar per interval; dashed: a repeat begins",
-            "Largest PROBE latency over time",
             timeline(&cells, Clock::of(run)),
         ),
     ]
@@ -257,8 +183,8 @@ impl<'a> PanelCell<'a> {
         Self { index, name, cpus, buckets }
     }
 
-    fn series<T>(&self, points: T) -> Series<T> {
-        Series { cell: self.index, name: self.name.to_owned(), points }
+    fn series(&self, name: &str, points: impl Serialize) -> Value {
+        json!({ "cell": self.index, "name": self.name, name: points })
     }
 
     fn samples(&self) -> u64 {
@@ -266,11 +192,12 @@ impl<'a> PanelCell<'a> {
     }
 }
 
-fn histogram(cells: &[PanelCell<'_>]) -> Data {
+/// Samples in bins; `edges` are in ns, one more than there are bins.
+fn histogram(cells: &[PanelCell<'_>]) -> Value {
     let lowest = cells.iter().filter_map(|cell| cell.buckets.first_key_value()).map(|(edge, _)| *edge).min();
     let highest = cells.iter().filter_map(|cell| cell.buckets.last_key_value()).map(|(edge, _)| *edge).max();
     let (Some(lowest), Some(highest)) = (lowest, highest) else {
-        return Data::Histogram { edges: Vec::new(), series: Vec::new() };
+        return json!({ "kind": "histogram", "edges": [], "series": [] });
     };
     let edges = bin_edges(lowest.max(1), highest.max(1));
     let series = cells.iter().map(|cell| {
@@ -281,9 +208,10 @@ fn histogram(cells: &[PanelCell<'_>]) -> Data {
                 *sum = Some(sum.unwrap_or(0u64).saturating_add(*count));
             }
         }
-        cell.series(HistogramSeries { counts })
+        // Null where there is none, since a logarithmic axis has no zero.
+        cell.series("counts", counts)
     });
-    Data::Histogram { series: series.collect(), edges }
+    json!({ "kind": "histogram", "series": series.collect::<Vec<_>>(), "edges": edges })
 }
 
 /// Edges of equal ratio around both values, rounded up to whole nanoseconds so that each bin can hold a sample.
@@ -295,7 +223,8 @@ fn bin_edges(lowest: u64, highest: u64) -> Vec<u64> {
     edges.into_iter().collect()
 }
 
-fn percentiles(cells: &[PanelCell<'_>]) -> Data {
+/// `x` is 1 / (1 - quantile), ascending: 10 is the 0.9 quantile.
+fn percentiles(cells: &[PanelCell<'_>]) -> Value {
     let most = cells.iter().map(PanelCell::samples).max().unwrap_or(0);
     let mut x: Vec<f64> = (0..)
         .map(|step| 10f64.powf(f64::from(step) / PERCENTILES_PER_DECADE))
@@ -305,9 +234,8 @@ fn percentiles(cells: &[PanelCell<'_>]) -> Data {
     x.extend(cells.iter().map(|cell| cell.samples() as f64));
     x.sort_by(f64::total_cmp);
     x.dedup();
-    let series =
-        cells.iter().map(|cell| cell.series(PercentileSeries { values: percentile_curve(cell, &x) }));
-    Data::Percentiles { series: series.collect(), x }
+    let series = cells.iter().map(|cell| cell.series("values", percentile_curve(cell, &x)));
+    json!({ "kind": "percentiles", "series": series.collect::<Vec<_>>(), "x": x })
 }
 
 /// The latency below or at which the share 1 - 1/x of the samples is, by the lower edges of the buckets.
@@ -329,12 +257,13 @@ fn percentile_curve(cell: &PanelCell<'_>, x: &[f64]) -> Vec<Option<u64>> {
     x.iter().map(at).collect()
 }
 
-fn timeline(cells: &[PanelCell<'_>], clock: Clock) -> Data {
+/// Bars are `[begin, end, largest latency]`, in seconds and ns.
+fn timeline(cells: &[PanelCell<'_>], clock: Clock) -> Value {
     let series = cells.iter().map(|cell| {
         let mut points: Vec<TimelinePoint> =
             cell.cpus.iter().flat_map(|cpu| cpu.timeline.iter().copied()).collect();
         points.sort_by_key(|point| point.start_ns);
-        cell.series(Bars { bars: bars(&points, clock) })
+        cell.series("bars", bars(&points, clock))
     });
     let mut begins: BTreeMap<u32, u64> = BTreeMap::new();
     for point in cells.iter().flat_map(|cell| &cell.cpus).flat_map(|cpu| &cpu.timeline) {
@@ -343,8 +272,9 @@ fn timeline(cells: &[PanelCell<'_>], clock: Clock) -> Data {
             *begin = point.start_ns.min(*begin);
         }
     }
-    let mark = |(repeat, at_ns)| RepeatMark { repeat, at_s: clock.seconds(at_ns) };
-    Data::Timeline { series: series.collect(), repeats: begins.into_iter().map(mark).collect() }
+    let marks =
+        begins.into_iter().map(|(repeat, at_ns)| json!({ "repeat": repeat, "at_s": clock.seconds(at_ns) }));
+    json!({ "kind": "timeline", "series": series.collect::<Vec<_>>(), "repeats": marks.collect::<Vec<_>>() })
 }
 
 /// Intervals with samples; where there are too many, neighbours of one repeat are joined by their maximum.
@@ -363,7 +293,7 @@ fn bars(points: &[TimelinePoint], clock: Clock) -> Vec<(f64, f64, u64)> {
     bars
 }
 
-/// Intervals of a load; where there are too many, neighbours are joined by their mean, weighted by length.
+/// Intervals of a load as `[begin, end, rate]`; where there are too many, neighbours are joined by their mean, weighted by length.
 fn rate_bars(rate: &RateResult, clock: Clock) -> Vec<(f64, f64, f64)> {
     let joined = rate.series.len().div_ceil(BARS_MAX).max(1);
     let bar = |chunk: &[RateRecord]| {
@@ -388,8 +318,11 @@ mod tests {
     #[test]
     fn bins_lose_no_sample() {
         let buckets = [(0, 3), (1, 5), (14, 900), (15, 70), (4_096, 2), (4_128, 1), (7_340_032, 1)];
-        let Data::Histogram { edges, series } = histogram(&[cell(&buckets)]) else { panic!("no histogram") };
-        let sum: u64 = series[0].points.counts.iter().flatten().sum();
+        let histogram = histogram(&[cell(&buckets)]);
+        let counts = histogram["series"][0]["counts"].as_array().unwrap();
+        let sum: u64 = counts.iter().filter_map(Value::as_u64).sum();
+        let edges: Vec<u64> =
+            histogram["edges"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
         assert_eq!(sum, 982);
         assert!(edges.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(*edges.last().unwrap() > 7_340_032);
@@ -398,12 +331,11 @@ mod tests {
     #[test]
     fn percentile_curves_end_at_the_largest_sample() {
         let cells = [cell(&[(10, 98), (20, 1), (5_000, 1)]), cell(&[(12, 7)])];
-        let Data::Percentiles { x: positions, series } = percentiles(&cells) else {
-            panic!("no percentiles")
-        };
+        let percentiles = percentiles(&cells);
         let curve = |cell: usize, x: f64| {
-            let index = positions.iter().position(|position| *position == x).unwrap();
-            series[cell].points.values[index]
+            let positions = percentiles["x"].as_array().unwrap();
+            let index = positions.iter().position(|position| position.as_f64() == Some(x)).unwrap();
+            percentiles["series"][cell]["values"][index].as_u64()
         };
         assert_eq!(curve(0, 10.0), Some(10));
         assert_eq!(curve(0, 100.0), Some(5_000));
@@ -438,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_panel_without_samples_is_empty() {
-        assert!(matches!(histogram(&[]), Data::Histogram { edges, .. } if edges.is_empty()));
-        assert!(matches!(percentiles(&[]), Data::Percentiles { x, .. } if x.is_empty()));
+        assert_eq!(histogram(&[])["edges"], json!([]));
+        assert_eq!(percentiles(&[])["x"], json!([]));
     }
 }

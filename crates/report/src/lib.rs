@@ -29,11 +29,4 @@ pub enum ReportError {
         /// What the result says about it: the error of the run, cells that were skipped, repeats that failed.
         reasons: Vec<String>,
     },
-    /// The data of the charts could not be written as JSON.
-    #[error("the charts' data could not be written: {source}")]
-    ChartData {
-        /// What the serializer says.
-        #[from]
-        source: serde_json::Error,
-    },
 }

@@ -60,7 +60,7 @@ pub(crate) enum Depth {
 /// A part of a report with a heading.
 #[derive(Debug, Default)]
 pub(crate) struct Section {
-    /// Its anchor in HTML.
+    /// Its anchor in HTML; the title where it is empty.
     pub(crate) id: &'static str,
     /// Without a title, its blocks follow what is above.
     pub(crate) title: String,
@@ -94,7 +94,7 @@ impl Section {
             Block::Charts(charts) => charts.is_empty(),
             Block::Lines(lines) => lines.is_empty(),
             Block::Part(part) => part.blocks.is_empty(),
-            Block::Text(..) | Block::Note(_) | Block::Bars(_) | Block::Timeline(_) => false,
+            Block::Text(..) | Block::Bars(_) | Block::Timeline(_) => false,
         };
         if !is_empty {
             self.blocks.push(block);
@@ -108,18 +108,16 @@ impl Section {
     }
 
     /// Nothing where there is nothing to say.
-    pub(crate) fn unless_empty(self) -> Option<Self> {
-        (!self.blocks.is_empty()).then_some(self)
+    pub(crate) fn unless_empty(self) -> Vec<Self> {
+        if self.blocks.is_empty() { Vec::new() } else { vec![self] }
     }
 }
 
 /// What a section is made of.
 #[derive(Debug)]
 pub(crate) enum Block {
-    /// A paragraph.
+    /// A paragraph; a soft one is a note about what is above it.
     Text(Text, Tone),
-    /// A small paragraph about what is above it.
-    Note(Text),
     List(Vec<Item>),
     Warnings(Vec<Warning>),
     /// Names and values.
@@ -133,6 +131,12 @@ pub(crate) enum Block {
     /// Lines that stay as they are.
     Lines(Vec<String>),
     Part(Section),
+}
+
+impl Block {
+    pub(crate) fn note(text: impl Into<Text>) -> Self {
+        Self::Text(text.into(), Tone::Soft)
+    }
 }
 
 macro_rules! block_from {

@@ -11,27 +11,20 @@ pub(crate) fn probe_meaning(probe: &str) -> &'static str {
 
 /// Processor, kernel, preemption, CPUs and, in a virtual machine or container, what it is.
 pub(crate) fn machine(facts: &Facts, cpus: &CpuSet) -> Vec<String> {
-    let mut parts = Vec::new();
-    if !facts.processor.model.is_empty() {
-        parts.push(facts.processor.model.clone());
-    }
-    if !facts.kernel.release.is_empty() {
-        parts.push(format!("Linux {}", facts.kernel.release));
-    }
-    if !facts.kernel.preemption.is_empty() {
-        parts.push(match facts.kernel.preemption.as_str() {
-            "none" => "no preemption".to_owned(),
-            preemption => preemption.to_owned(),
-        });
-    }
-    parts.push(cpu_list(cpus));
-    if let Some(hypervisor) = &facts.environment.hypervisor {
-        parts.push(format!("{hypervisor} guest"));
-    }
-    if let Some(container) = &facts.environment.container {
-        parts.push(format!("in {container}"));
-    }
-    parts
+    let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let preemption = match facts.kernel.preemption.as_str() {
+        "none" => Some("no preemption".to_owned()),
+        _ => known(&facts.kernel.preemption),
+    };
+    let parts = [
+        known(&facts.processor.model),
+        known(&facts.kernel.release).map(|release| format!("Linux {release}")),
+        preemption,
+        Some(cpu_list(cpus)),
+        facts.environment.hypervisor.as_ref().map(|hypervisor| format!("{hypervisor} guest")),
+        facts.environment.container.as_ref().map(|container| format!("in {container}")),
+    ];
+    parts.into_iter().flatten().collect()
 }
 
 /// `CPU 1`, `CPUs 1,3-5`.

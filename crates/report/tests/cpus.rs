@@ -1,11 +1,11 @@
 //! The CPU table as a reader sees it.
 
 use whylate_core::CpuId;
-use whylate_core::Warning;
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{
     CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Shielding, ThreadCounts, ThreadKind, ThreadRow,
 };
+use whylate_core::{Warning, WarningCode};
 use whylate_report::{Style, cpus};
 
 fn row(cpu: u32, is_shielded: bool) -> CpuRow {
@@ -70,7 +70,7 @@ fn table() -> CpuTable {
             effective: Some("2".parse().unwrap()),
             movable: false,
         }],
-        warnings: vec![Warning::new("timers-hidden", "ticks are not known", "run it as root")],
+        warnings: vec![Warning::new(WarningCode::TimersHidden, "ticks are not known")],
         ..CpuTable::default()
     }
 }

@@ -4,7 +4,7 @@ use whylate_core::result::ExplainResult;
 use whylate_report::{Style, explain};
 
 fn html(result: &ExplainResult) -> String {
-    explain(result).html().unwrap()
+    explain(result).html()
 }
 
 fn markdown(result: &ExplainResult) -> String {

@@ -88,3 +88,39 @@ fn what_went_wrong_is_in_every_text() {
         assert!(text.contains("settings after the run are not those before it"));
     }
 }
+
+/// All three formats of a run.
+fn formats(run: &RunResult) -> [String; 3] {
+    let page = whylate_report::run(run).unwrap();
+    [page.terminal(Style::default()), page.markdown(), page.html()]
+}
+
+#[test]
+fn dispatch_rows_are_in_every_format() {
+    let mut run = fixture::run_result(&[1]);
+    run.cells[0].probes[0].probe = "dispatch".to_owned();
+    for text in formats(&run) {
+        for row in ["dispatch latency (idle, CPU 1, 301060 samples)", "   11 ..  20 : "] {
+            assert!(text.contains(row), "`{row}` is missing:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn no_format_lets_a_control_character_pass() {
+    const EVIL: &str = "a\u{1b}[2J\u{202e}b\r\nc";
+    let mut run = fixture::run_result(&[1]);
+    run.plan.name = EVIL.to_owned();
+    run.cells[1].name = EVIL.to_owned();
+    run.verdict_reason = EVIL.to_owned();
+    run.warnings[0].fix = Some(EVIL.to_owned());
+    run.cells[0].spikes[0].cause.function = Some(EVIL.to_owned());
+    run.facts.kernel.command_line = EVIL.to_owned();
+    for text in formats(&run) {
+        assert!(text.replace("\\", "").contains("a[2Jb"), "{text}");
+        let hidden = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        // The plotting script has tabs.
+        let text = text.split("<script").next().unwrap();
+        assert!(!text.contains(hidden), "{text}");
+    }
+}

@@ -103,7 +103,7 @@ fn every_form_names_the_culprit_and_its_trace() {
 
 #[test]
 fn the_page_has_timelines_that_zoom_and_no_foreign_markup() {
-    let page = report(&run()).unwrap().html().unwrap();
+    let page = report(&run()).unwrap().html();
     for expected in [
         "id=\"traces\"",
         "data-length=\"3000000\"",
@@ -120,7 +120,7 @@ fn the_page_has_timelines_that_zoom_and_no_foreign_markup() {
 #[test]
 fn a_run_without_traces_says_nothing_of_them() {
     let run = fixture::run_result(&[1]);
-    let page = report(&run).unwrap().html().unwrap();
+    let page = report(&run).unwrap().html();
     assert!(!page.contains("id=\"traces\"") && !page.contains("Wheel or pinch zooms"));
     assert!(!report(&run).unwrap().terminal(Style::default()).contains("Traces"));
 }

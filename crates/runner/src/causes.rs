@@ -11,14 +11,12 @@ use whylate_core::plan::{Policy, Tracer};
 use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::RunResult;
 use whylate_core::warning::{push_all_once, push_once};
-use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_explain::combine_run;
 use whylate_probe::{ProbeKind, ProbeSpec};
 use whylate_store::{Reader, RowKey, Sink, Span, StoreError};
 use whylate_sys::clock;
 
-/// Code of the warning that spikes have no causes.
-const NO_CAUSES: &str = "no-causes";
 /// Priority of timerlat's threads where the plan does not say (the kernel's DEFAULT_TIMERLAT_PRIO).
 const TIMERLAT_PRIORITY: i32 = 95;
 
@@ -26,9 +24,9 @@ const TIMERLAT_PRIORITY: i32 = 95;
 /// count, hwlat tells the end of the window in which it looked, osnoise that of its period.
 pub(crate) fn measured(spec: &ProbeSpec) -> Option<Measured> {
     let (is_timer, priority) = match &spec.kind {
-        ProbeKind::Histograms { .. } => return None,
-        ProbeKind::Tracer { plan } if plan.tracer != Tracer::Timerlat => return None,
-        ProbeKind::Tracer { plan } => (true, plan.priority.map_or(TIMERLAT_PRIORITY, |own| own as i32)),
+        ProbeKind::Histograms(_) => return None,
+        ProbeKind::Tracer(plan) if plan.tracer != Tracer::Timerlat => return None,
+        ProbeKind::Tracer(plan) => (true, plan.priority.map_or(TIMERLAT_PRIORITY, |own| own as i32)),
         _ => (spec.period().is_some(), priority(spec)),
     };
     Some(Measured { cpus: spec.cpus.clone(), is_timer, priority, spikes_kept: spec.spikes_kept })
@@ -97,7 +95,7 @@ impl CauseSearch {
                     let text = format!(
                         "spikes have no causes, and interrupts from other CPUs are counted by kind alone: {reason}"
                     );
-                    push_once(warnings, Warning::without_fix(NO_CAUSES, text));
+                    push_once(warnings, Warning::new(WarningCode::NoCauses, text));
                 }
             }
         }
@@ -115,7 +113,7 @@ impl CauseSearch {
         if let Err(error) = act(finder.as_mut()) {
             self.has_failed = true;
             let text = format!("spikes from here on have no causes: {error}");
-            push_once(warnings, Warning::without_fix(NO_CAUSES, text));
+            push_once(warnings, Warning::new(WarningCode::NoCauses, text));
         }
     }
 
@@ -156,7 +154,7 @@ impl CauseSearch {
             Some(Ok(mut records)) => sent.append(&mut records),
             Some(Err(error)) => {
                 let text = format!("interrupts from other CPUs are not in the result: {error}");
-                push_once(warnings, Warning::without_fix("no-ipis", text));
+                push_once(warnings, Warning::new(WarningCode::NoIpis, text));
             }
             None => {}
         }
@@ -227,7 +225,7 @@ mod tests {
             Err(error())
         }
         fn losses(&self) -> Vec<Warning> {
-            vec![Warning::without_fix("cause-records-lost", "one")]
+            vec![Warning::new(WarningCode::CauseRecordsLost, "one")]
         }
     }
 

@@ -11,8 +11,8 @@ use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
 use whylate_core::result::{RunEnd, RunState};
-use whylate_core::warning::{NOT_RESTORED, push_all_once, push_once};
-use whylate_core::{Plan, Warning};
+use whylate_core::warning::{push_all_once, push_once};
+use whylate_core::{Plan, Warning, WarningCode};
 use whylate_stats::format_ns;
 use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo, Sink as _, StoreError};
 
@@ -73,7 +73,7 @@ pub fn resume(
     if experiment.facts.kernel.boot_id != info.facts.kernel.boot_id {
         let text =
             "the run was resumed after a reboot: repeats before and after it may differ for that reason";
-        push_once(&mut info.warnings, Warning::without_fix("resumed-after-reboot", text));
+        push_once(&mut info.warnings, Warning::new(WarningCode::ResumedAfterReboot, text));
     }
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     push_all_once(&mut info.warnings, held.warnings);
@@ -193,11 +193,12 @@ impl<'a> RunInProgress<'a> {
         // Nothing is in force any more; the journal is free from here on.
         self.treating = None;
         let differences = differences(&self.info.facts, &self.machine.facts());
-        let is_left = self.info.warnings.iter().any(|warning| warning.code == NOT_RESTORED);
+        let is_left =
+            self.info.warnings.iter().any(|warning| warning.code == WarningCode::TreatmentNotRestored);
         self.info.restored = Some(differences.is_empty() && !is_left);
         if !differences.is_empty() {
             let text = format!("settings differ from before the run: {}", differences.join("; "));
-            push_once(&mut self.info.warnings, Warning::without_fix("machine-changed", text));
+            push_once(&mut self.info.warnings, Warning::new(WarningCode::MachineChanged, text));
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::error::RunError;
 use whylate_core::plan::{CellPlan, LoadPlan, Policy, ProbePlan, StallPlan, Threshold};
 use whylate_core::warning::{push_all_once, push_once};
-use whylate_core::{CpuSet, Facts, Nanos, Plan, Warning};
+use whylate_core::{CpuSet, Facts, Nanos, Plan, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_load::{LoadError, LoadSpec};
 use whylate_probe::{LaneSpec, Options, ProbeKind, ProbeSpec, resolve};
@@ -164,7 +164,7 @@ fn noise_floor(
         Ok((spec, _)) => Some(spec),
         Err(error) => {
             let text = format!("the noise floor is not measured: {error}");
-            push_once(warnings, Warning::without_fix("no-noise-floor", text));
+            push_once(warnings, Warning::new(WarningCode::NoNoiseFloor, text));
             None
         }
     }
@@ -235,12 +235,12 @@ pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Expe
     let mut refused = None;
     for group in &mut experiment.probes {
         group.retain(|spec| {
-            let ProbeKind::Tracer { plan } = &spec.kind else { return true };
+            let ProbeKind::Tracer(plan) = &spec.kind else { return true };
             match check_tracer(root, plan.tracer) {
                 Ok(()) => true,
                 Err(error) => {
                     let text = format!("the {} tracer does not measure: {error}", plan.tracer);
-                    push_once(&mut experiment.warnings, Warning::without_fix("no-tracer", text));
+                    push_once(&mut experiment.warnings, Warning::new(WarningCode::NoTracer, text));
                     refused.get_or_insert(error);
                     false
                 }
@@ -321,7 +321,7 @@ mod tests {
             .unwrap();
         let names: Vec<&str> = left.probes.iter().flatten().map(ProbeSpec::name).collect();
         assert_eq!(names, ["tracer", "timer"]);
-        let warning = left.warnings.iter().find(|warning| warning.code == "no-tracer").unwrap();
+        let warning = left.warnings.iter().find(|warning| warning.code == WarningCode::NoTracer).unwrap();
         assert!(warning.text.contains("CONFIG_HWLAT_TRACER is off"), "{warning:?}");
         let refused = check_tracers(experiment(&["osnoise"], ""), &host).unwrap_err();
         assert!(refused.to_string().contains("this kernel has no osnoise tracer"), "{refused}");

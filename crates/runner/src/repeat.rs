@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use whylate_core::result::{RunEnd, TreatChange};
 use whylate_core::warning::{not_restored, push_all_once, push_once};
-use whylate_core::{Nanos, Warning};
+use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_probe::{Batch, Elsewhere, Outcome, ProbeSpec, Progress};
 use whylate_store::{NOISE_FLOOR, RateKey, RowKey, Sink, Span};
 
@@ -86,7 +86,7 @@ impl Repeat<'_> {
         let changes: Vec<TreatChange> = report.outcomes.iter().map(TreatChange::from).collect();
         if let Err(error) = self.keep_changes(&changes) {
             let text = format!("what was undone is not kept in the run: {error}");
-            push_once(self.warnings, Warning::without_fix("treatments-not-kept", text));
+            push_once(self.warnings, Warning::new(WarningCode::TreatmentsNotKept, text));
         }
     }
 
@@ -345,7 +345,7 @@ impl Repeat<'_> {
             let directory = self.sink.directory();
             if let Some(Err(error)) = directory.map(|it| it.add_latency_record(key, *cpu, *kind, record)) {
                 let text = format!("could not store the latency record: {error}");
-                push_once(self.warnings, Warning::without_fix("latency-records-not-kept", text));
+                push_once(self.warnings, Warning::new(WarningCode::LatencyRecordsNotKept, text));
             }
         }
         let causes = self.causing.take(&batch.spikes);

@@ -12,15 +12,12 @@ use whylate_core::plan::{MeasuringTask, Samples};
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{ExplainResult, SpikeTrace};
 use whylate_core::warning::{not_restored, push_all_once, push_once};
-use whylate_core::{SeriesName, Warning};
+use whylate_core::{SeriesName, Warning, WarningCode};
 use whylate_explain::{KeptMoment, explain_kept};
 use whylate_probe::ProbeSpec;
 use whylate_record::{Change, Keeper, Kept, RecordError, Request, own_command};
 use whylate_store::{RowKey, RunDirectory};
 use whylate_trace::parse;
-
-/// `code` of the warning that there are no traces, or no more of them.
-const NO_TRACES: &str = "no-traces";
 
 /// The recording of a run, where its plan asks for one and the machine can.
 pub(crate) struct Tracing {
@@ -48,10 +45,7 @@ impl Tracing {
                 push_all_once(warnings, more);
                 let text = "events are recorded while the probes measure: every figure of this run contains what that \
                             costs";
-                push_once(
-                    warnings,
-                    Warning::new("traced", text, "compare with runs that are traced as well"),
-                );
+                push_once(warnings, Warning::new(WarningCode::Traced, text));
                 let above = plan.above(experiment.plan.limit);
                 let mut keeper = Keeper::new(ring, above, plan.worst as usize);
                 let paused = keeper.pause();
@@ -95,7 +89,7 @@ impl Tracing {
             && let Err(error) = self.changed(change, key, directory)
         {
             let text = format!("a trace has no note of what it is of: {error}");
-            push_once(warnings, Warning::without_fix("trace-without-note", text));
+            push_once(warnings, Warning::new(WarningCode::TraceWithoutNote, text));
         }
     }
 
@@ -156,7 +150,7 @@ impl Tracing {
             if let Err(error) = directory.keep_trace_note(&trace) {
                 let text =
                     format!("the cause of a spike is not kept: {error}; `whylate explain` finds it again");
-                push_once(warnings, Warning::without_fix("trace-without-note", text));
+                push_once(warnings, Warning::new(WarningCode::TraceWithoutNote, text));
             }
         }
     }
@@ -168,7 +162,7 @@ impl Tracing {
                 "{} latencies above the limit have no trace because another one was being saved",
                 self.missed
             );
-            push_once(warnings, Warning::without_fix("untraced-spikes", text));
+            push_once(warnings, Warning::new(WarningCode::UntracedSpikes, text));
         }
         if let Some(Err(error)) = self.keeper.take().map(Keeper::finish) {
             push_once(warnings, not_restored(error));
@@ -196,7 +190,7 @@ fn group(cell: &str, specs: &[ProbeSpec]) -> (String, String) {
 
 fn give_up(error: &RecordError, warnings: &mut Vec<Warning>) {
     let text = format!("spikes are not traced: {error}");
-    push_once(warnings, Warning::without_fix(NO_TRACES, text));
+    push_once(warnings, Warning::new(WarningCode::NoTraces, text));
 }
 
 /// Who made the spike of a trace late; its path is that in the run.

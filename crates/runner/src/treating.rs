@@ -5,7 +5,7 @@ use crate::prepare::{Experiment, PreparedCell};
 use whylate_core::plan::TreatmentKind;
 use whylate_core::result::TreatChange;
 use whylate_core::warning::push_once;
-use whylate_core::{CpuSet, Facts, Warning};
+use whylate_core::{CpuSet, Facts, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_host::facts;
 use whylate_treat::journal::TREATMENTS;
@@ -66,7 +66,7 @@ impl RealTreating {
                 of.since(),
                 contents.open().count()
             );
-            warnings.push(Warning::new("treatments-in-force", text, "whylate treat restore"));
+            warnings.push(Warning::new(WarningCode::TreatmentsInForce, text));
         }
         Ok(Held { treating: None, warnings })
     }
@@ -127,7 +127,7 @@ pub fn recovery(recovered: &Report) -> Option<Warning> {
         recovered.outcomes.len(),
         recovered.aftermath()
     );
-    Some(Warning::without_fix("treatments-recovered", text))
+    Some(Warning::new(WarningCode::TreatmentsRecovered, text))
 }
 
 /// Skips each cell whose treatments cannot be applied to the machine below `root`, with the reason.

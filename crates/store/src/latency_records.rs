@@ -8,12 +8,10 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 use whylate_core::result::{HistogramKind, LatencyRecord};
-use whylate_core::{CpuId, Warning};
+use whylate_core::{CpuId, Warning, WarningCode};
 
 /// Its name in the run directory.
 pub(crate) const FILE: &str = "latency-records.jsonl";
-/// `code` of the warning about lines that cannot be read.
-const UNREADABLE_RECORD: &str = "unreadable-latency-record";
 
 /// A line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -54,8 +52,9 @@ impl RunDirectory {
 /// incomplete, which is no damage.
 pub(crate) fn read(run: &Path) -> (Vec<Line>, Vec<Warning>) {
     let path = run.join(FILE);
-    let warning =
-        |text: String| Warning::without_fix(UNREADABLE_RECORD, format!("{}: {text}", path.display()));
+    let warning = |text: String| {
+        Warning::new(WarningCode::UnreadableLatencyRecord, format!("{}: {text}", path.display()))
+    };
     let text = match if_present(fs::read(&path)) {
         Ok(text) => text.unwrap_or_default(),
         Err(error) => {

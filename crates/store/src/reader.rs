@@ -12,12 +12,7 @@ use crate::tables::{Keyed, NAMES, Rows, Table};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use whylate_core::Warning;
-
-/// `code` of the warnings about segments that cannot be read.
-const DAMAGED_SEGMENT: &str = "damaged-segment";
-/// `code` of the warnings about intervals of which a part is missing.
-const INCOMPLETE_INTERVAL: &str = "incomplete-interval";
+use whylate_core::{Warning, WarningCode};
 
 /// A run directory that is being read.
 #[derive(Debug)]
@@ -102,7 +97,7 @@ impl SegmentReader<'_> {
         };
         rows.unwrap_or_else(|reason| {
             let text = format!("{}: skipped: {reason}; the other segments are not affected", path.display());
-            self.warnings.push(Warning::without_fix(DAMAGED_SEGMENT, text));
+            self.warnings.push(Warning::new(WarningCode::DamagedSegment, text));
             Vec::new()
         })
     }
@@ -111,7 +106,7 @@ impl SegmentReader<'_> {
     pub(crate) fn warn_incomplete(&mut self, problems: Vec<String>) {
         for problem in problems {
             let text = format!("segment {}: {problem}", self.number);
-            self.warnings.push(Warning::without_fix(INCOMPLETE_INTERVAL, text));
+            self.warnings.push(Warning::new(WarningCode::IncompleteInterval, text));
         }
     }
 }

@@ -9,15 +9,13 @@ use crate::error::{At, StoreError};
 use crate::info::write_json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use whylate_core::Warning;
 use whylate_core::result::SpikeTrace;
+use whylate_core::{Warning, WarningCode};
 
 /// Folder of recorded traces.
 pub(crate) const TRACES_FOLDER: &str = "traces";
 /// Ending of the files with metadata.
 const METADATA: &str = "json";
-/// `code` of the warning about metadata that cannot be read.
-const UNREADABLE_METADATA: &str = "unreadable-trace-note";
 
 impl RunDirectory {
     /// A file for a new trace: `traces/<cell>-<repeat>-<attempt>-<number>.dat`, with the first number that is free.
@@ -64,7 +62,7 @@ pub(crate) fn read(path: &Path) -> (Vec<SpikeTrace>, Vec<Warning>) {
             Ok(_) => {}
             Err(error) => {
                 let text = format!("{}: cannot read the metadata of the trace: {error}", file.display());
-                warnings.push(Warning::without_fix(UNREADABLE_METADATA, text));
+                warnings.push(Warning::new(WarningCode::UnreadableTraceNote, text));
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::journal::{Entry, Holder, Journal, JournalPlace, Record};
 use crate::place::Found;
 use crate::planner::{Planner, Surroundings};
 use crate::undo::{Report, undo};
-use whylate_core::warning::{Warning, push_once};
+use whylate_core::warning::{Warning, WarningCode, push_once};
 use whylate_host::HostRoot;
 
 /// How often tasks that were started meanwhile are looked for: each round is much shorter than the one before.
@@ -268,7 +268,7 @@ fn forgive(change: &Change, error: TreatError, warnings: &mut Vec<Warning>) -> R
         return Err(error);
     }
     let text = format!("not done: {} ({error})", change.effect);
-    warnings.push(Warning::without_fix("treatment-incomplete", text));
+    warnings.push(Warning::new(WarningCode::TreatmentIncomplete, text));
     Ok(())
 }
 

@@ -160,7 +160,11 @@ fn key(kind: &str, name: &str, property: &Value, schema: &Value, has_victims: bo
         .as_array()
         .map(|words| words.iter().filter_map(|word| word["const"].as_str()).collect())
         .unwrap_or_default();
-    let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) };
+    let words = match (words.is_empty(), &of_reference["description"]) {
+        (false, _) => format!(": {}", words.join(", ")),
+        (true, Value::String(size)) if reference == "Size" => format!(". {size}"),
+        _ => String::new(),
+    };
     let flag = own.map_or_else(|| name.replace('_', "-"), |own| own.2.to_owned());
     Key {
         help: format!("{}{words}", sentence.trim_end_matches('.')),
@@ -168,7 +172,7 @@ fn key(kind: &str, name: &str, property: &Value, schema: &Value, has_victims: bo
         value_name: match reference {
             "CpuSelector" => "LIST".to_owned(),
             "Size" => "SIZE".to_owned(),
-            _ => flag.to_uppercase(),
+            _ => flag.rsplit('-').next().unwrap_or_default().to_uppercase(),
         },
         name: name.to_owned(),
         flag,

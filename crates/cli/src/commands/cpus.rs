@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use whylate_core::WarningCode;
 use whylate_core::result::CpuTable;
 use whylate_core::{CpuSelector, CpuSet, Facts};
 use whylate_host::cpu_table::Sampler;
@@ -32,7 +33,9 @@ pub(super) fn execute(arguments: &CpusArguments, host: &Host) -> Result<Ending> 
         // CPUs come and go, settings change: the facts are read anew each time.
         let (facts, unread) = facts::collect(&host.settings);
         let mut table = sampler.table(&facts).context("reading what runs on the CPUs")?;
-        table.warnings.extend(unread.into_iter().filter(|warning| warning.code == "fact-unreadable"));
+        table
+            .warnings
+            .extend(unread.into_iter().filter(|warning| warning.code == WarningCode::FactUnreadable));
         if let Some(wanted) = &wanted {
             keep(&mut table, wanted);
         }

@@ -7,8 +7,8 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use whylate_core::Warning;
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult};
+use whylate_core::{Warning, WarningCode};
 use whylate_explain::{Export, Options, combine_run, explain_kept};
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
@@ -33,7 +33,7 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
     } else {
         let format = report::format_of(arguments.format, arguments.output.as_deref());
         let width = arguments.output.is_some().then_some(FILE_WIDTH);
-        report::draw(&whylate_report::explain(&result), format, width)?
+        report::draw(&whylate_report::explain(&result), format, width)
     };
     write(arguments, &text)
 }
@@ -80,7 +80,7 @@ fn of_run(directory: &Path, options: &Options) -> Result<ExplainResult> {
     let as_kept = *options == Options { top: options.top, ..Options::default() };
     if paths.is_empty() {
         let text = "the run kept no traces: its spikes have the causes that its probes saw";
-        all.warnings.push(Warning::without_fix("no-traces", text));
+        all.warnings.push(Warning::new(WarningCode::NoTraces, text));
     }
     for path in paths {
         let mut notes = run.cells.iter_mut().flat_map(|cell| &mut cell.traces);
@@ -121,7 +121,7 @@ pub(super) fn add(all: &mut ExplainResult, result: Result<ExplainResult, ParseEr
     let result = match result {
         Ok(result) => named(result, path),
         Err(error) => {
-            all.warnings.push(Warning::without_fix("unreadable-trace", error.to_string()));
+            all.warnings.push(Warning::new(WarningCode::UnreadableTrace, error.to_string()));
             return;
         }
     };

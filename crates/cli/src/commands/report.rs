@@ -15,7 +15,7 @@ pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
     let text = match (arguments.json, format_of(arguments.format, arguments.output.as_deref())) {
         (true, _) => format!("{}\n", serde_json::to_string_pretty(&result)?),
         (false, format) => {
-            draw(&whylate_report::run(&result)?, format, arguments.output.is_some().then_some(FILE_WIDTH))?
+            draw(&whylate_report::run(&result)?, format, arguments.output.is_some().then_some(FILE_WIDTH))
         }
     };
     match &arguments.output {
@@ -39,11 +39,11 @@ pub(super) fn format_of(asked: Option<ReportFormat>, output: Option<&Path>) -> R
 }
 
 /// The page in a format; a text that goes into a file has no colours and its own width.
-pub(super) fn draw(page: &Page, format: ReportFormat, file_width: Option<usize>) -> Result<String> {
+pub(super) fn draw(page: &Page, format: ReportFormat, file_width: Option<usize>) -> String {
     let style = file_width.map_or_else(output::style, |width| Style { color: false, width });
-    Ok(match format {
+    match format {
         ReportFormat::Terminal => page.terminal(style),
         ReportFormat::Markdown => page.markdown(),
-        ReportFormat::Html => page.html()?,
-    })
+        ReportFormat::Html => page.html(),
+    }
 }

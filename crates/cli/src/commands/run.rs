@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
+use whylate_core::WarningCode;
 use whylate_core::plan::builtin;
 use whylate_core::plan::{Plan, Source};
 use whylate_core::result::{RunEnd, RunResult, RunState, Verdict};
-use whylate_core::warning::NOT_RESTORED;
 use whylate_core::{Nanos, Warning};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
@@ -186,7 +186,7 @@ fn why_nothing(info: &RunInfo) -> String {
 /// measured on it.
 fn is_restored(info: &RunInfo) -> bool {
     let problems: Vec<&Warning> =
-        info.warnings.iter().filter(|warning| warning.code == NOT_RESTORED).collect();
+        info.warnings.iter().filter(|warning| warning.code == WarningCode::TreatmentNotRestored).collect();
     for warning in &problems {
         output::message(&format!("whylate: {}", warning.text));
     }

@@ -5,9 +5,9 @@ use crate::exit::Ending;
 use crate::{output, signals};
 use anyhow::{Result, bail};
 use std::sync::atomic::Ordering;
-use whylate_core::Warning;
 use whylate_core::plan::TreatmentKind;
 use whylate_core::result::{ChangeHolder, ChangeState, TREAT_FORMAT, TreatChange, TreatResult};
+use whylate_core::{Warning, WarningCode};
 use whylate_host::{Host, HostRoot, facts};
 use whylate_treat::journal::TREATMENTS;
 use whylate_treat::{Guard, Holder, JournalPlace, Planned, Planner, Surroundings, TreatError, restore};
@@ -80,7 +80,7 @@ fn status(printing: TreatPrinting) -> Result<Ending> {
                 contents.damaged_lines,
                 place.path().display()
             );
-            warnings.push(Warning::without_fix("journal-damaged", text));
+            warnings.push(Warning::new(WarningCode::JournalDamaged, text));
         }
         changes.extend(contents.open().map(|entry| TreatChange {
             holder: contents.holder(entry).map(ChangeHolder::from),
@@ -93,7 +93,7 @@ fn status(printing: TreatPrinting) -> Result<Ending> {
 fn take_back(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
     let report = restore(&place(), root)?;
     let changes = report.outcomes.iter().map(TreatChange::from);
-    let warnings = report.journal_error.iter().map(|error| Warning::without_fix("journal", error));
+    let warnings = report.journal_error.iter().map(|error| Warning::new(WarningCode::Journal, error));
     let restored = report.is_complete();
     print(&printing, "restore", changes.collect(), Some(restored), warnings.collect())
 }

@@ -127,10 +127,8 @@ impl<'r> Context<'r> {
             return blame;
         }
         match &segment.what {
-            Activity::Idle { state } => self.idle(slice, format!("idle state {state}")),
-            Activity::Thread { thread, .. } if thread.pid == 0 => {
-                self.idle(slice, "the idle task".to_owned())
-            }
+            Activity::Idle { state } => self.idle(slice, &format!("idle state {state}")),
+            Activity::Thread { thread, .. } if thread.pid == 0 => self.idle(slice, "the idle task"),
             Activity::Thread { process, .. } if self.is_measured(*process) => self.nothing_recorded(slice),
             Activity::Thread { thread, .. } => self.other_thread(slice, thread),
             Activity::Vector { vector } => self.vector(slice, segment, *vector),
@@ -149,7 +147,7 @@ impl<'r> Context<'r> {
         Some(Blame::new(Kind::Migration, SHOWN, evidence))
     }
 
-    fn idle(&self, slice: &Slice<'_>, state: String) -> Blame {
+    fn idle(&self, slice: &Slice<'_>, state: &str) -> Blame {
         if self.is_throttled(slice) {
             return throttled("the CPU was idle although the task could have run");
         }

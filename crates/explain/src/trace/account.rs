@@ -14,6 +14,8 @@ use whylate_trace::event::{Event, EventKind};
 
 /// Wakers of wakers are followed so far.
 const DEPTH_MAX: u32 = 3;
+/// At most this many events of the task are looked at to see why it blocked.
+const OWN_EVENTS_MAX: usize = 4096;
 
 /// What is known of a piece besides who had the CPU.
 #[derive(Clone, Debug)]
@@ -38,7 +40,7 @@ struct Wake {
     index: usize,
 }
 
-/// Divides the time of one late moment.
+/// Divides the time of one spike.
 pub(super) struct Accountant<'a> {
     pub(super) window: &'a Window,
     pub(super) states: &'a States,
@@ -57,43 +59,42 @@ impl Accountant<'_> {
                 let out = Wake { at_ns: from, cpu, target: cpu, index: 0 };
                 self.until_run(who, out, self.late.cpu, from, to);
             }
-            LateKind::Blocked if self.fault_before(from).is_some() => {
+            LateKind::Blocked if self.had_fault(from) => {
                 self.walk(Phase::Fault, who, self.late.cpu, from, to);
             }
             _ => self.wait(who, self.late.cpu, from, to, 0),
         }
     }
 
-    /// The page fault that the task had just before it blocked at `out_ns`, without a system call in between.
-    pub(super) fn fault_before(&self, out_ns: u64) -> Option<usize> {
-        let own = |event: &&Event| event.pid == self.late.pid && event.cpu == self.late.cpu;
-        let before = self.window.events.iter().enumerate().rev().filter(|(_, event)| event.at_ns <= out_ns);
-        for (index, event) in before.filter(|(_, event)| own(event)).take(4096) {
-            match event.kind {
-                EventKind::PageFault { .. } => return Some(index),
-                EventKind::SyscallEnter { .. } | EventKind::LockWait { .. } => return None,
-                _ => {}
-            }
-        }
-        None
+    /// Whether the task had a page fault just before it blocked at `out_ns`, without a system call in between.
+    pub(super) fn had_fault(&self, out_ns: u64) -> bool {
+        let is_own = |event: &&Event| event.pid == self.late.pid && event.cpu == self.late.cpu;
+        let found =
+            self.before(out_ns).filter(is_own).take(OWN_EVENTS_MAX).find_map(|event| match event.kind {
+                EventKind::PageFault { .. } => Some(true),
+                EventKind::SyscallEnter { .. } | EventKind::LockWait { .. } => Some(false),
+                _ => None,
+            });
+        found == Some(true)
     }
 
-    /// The lock wait, or the priority that the task lent, just before it blocked at `out_ns`.
-    pub(super) fn lock_before(&self, out_ns: u64) -> Option<usize> {
-        let own = |event: &&Event| event.pid == self.late.pid;
-        let before = self.window.events.iter().enumerate().rev().filter(|(_, event)| event.at_ns <= out_ns);
-        for (index, event) in before.filter(|(_, event)| own(event)).take(4096) {
-            match event.kind {
-                EventKind::LockWait { .. } => return Some(index),
-                EventKind::PriorityInherited { task, .. } if Some(task.pid) != self.late.pid => {
-                    return Some(index);
-                }
-                EventKind::LockWaitEnd { .. } => return None,
-                EventKind::Switch { next, .. } if Some(next.pid) == self.late.pid => return None,
-                _ => {}
-            }
-        }
-        None
+    /// Whether the task waited for a lock, or lent its priority, just before it blocked at `out_ns`.
+    pub(super) fn waited_for_lock(&self, out_ns: u64) -> bool {
+        let pid = self.late.pid;
+        let own = self.before(out_ns).filter(|event| event.pid == pid).take(OWN_EVENTS_MAX);
+        let found = { own }.find_map(|event| match event.kind {
+            EventKind::LockWait { .. } => Some(true),
+            EventKind::PriorityInherited { task, .. } if Some(task.pid) != pid => Some(true),
+            EventKind::LockWaitEnd { .. } => Some(false),
+            EventKind::Switch { next, .. } if Some(next.pid) == pid => Some(false),
+            _ => None,
+        });
+        found == Some(true)
+    }
+
+    /// The events up to that moment, the last one first.
+    fn before(&self, out_ns: u64) -> impl Iterator<Item = &Event> {
+        self.window.events.iter().rev().filter(move |event| event.at_ns <= out_ns)
     }
 
     /// `who` should have run on `cpu` from `from`, and ran at `to`.

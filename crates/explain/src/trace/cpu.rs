@@ -8,6 +8,7 @@ use whylate_trace::event::{Event, EventKind};
 use whylate_trace::reader::Reader;
 
 /// What the sweep remembers of a CPU.
+#[derive(Default)]
 pub(super) struct Cpu {
     pub(super) last: usize,
     pub(super) pid: Option<u32>,
@@ -33,26 +34,8 @@ pub(super) struct Cpu {
 }
 
 impl Cpu {
-    pub(super) fn new(index: usize, event: &Event) -> Self {
-        Self {
-            last: index,
-            pid: event.pid,
-            hard: Vec::new(),
-            softirq: None,
-            nmi: false,
-            by_flags: false,
-            user: false,
-            scheduling: false,
-            thread_irqs_off: None,
-            thread_depth: None,
-            irqs_section: None,
-            preempt_section: None,
-            announced: None,
-            idle_state: None,
-            stacks: HashMap::new(),
-            last_entry: false,
-            leaving: false,
-        }
+    pub(super) fn new(last: usize, event: &Event) -> Self {
+        Self { last, pid: event.pid, ..Self::default() }
     }
 
     pub(super) fn level(&self) -> Level {

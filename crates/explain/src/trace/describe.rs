@@ -55,7 +55,8 @@ pub(super) fn event(event: &Event, reader: &dyn Reader) -> String {
     }
 }
 
-fn symbol(symbol: Symbol, reader: &dyn Reader) -> String {
+/// A function's name; its address where that is not known.
+pub(super) fn symbol(symbol: Symbol, reader: &dyn Reader) -> String {
     match (reader.symbol(symbol), symbol) {
         (Some((name, _)), _) => name.to_owned(),
         (None, Symbol::Address(address)) => format!("{address:#x}"),

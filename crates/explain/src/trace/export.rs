@@ -1,4 +1,4 @@
-//! The windows of late moments for other tools: a trace in the JSON format that ui.perfetto.dev and chrome://tracing
+//! The windows of spikes for other tools: a trace in the JSON format that ui.perfetto.dev and chrome://tracing
 //! open, or the events as text in the form of the kernel's trace files.
 
 use super::describe;
@@ -15,7 +15,7 @@ use whylate_trace::event::EventKind;
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::Reader;
 
-/// Process number of the late moments themselves; CPUs have theirs from 1.
+/// Process number of the spikes themselves; CPUs have theirs from 1.
 const SPIKES_PROCESS: u64 = 1_000_000;
 /// Rows of a CPU.
 const THREAD_ROW: u64 = 1;
@@ -68,19 +68,10 @@ pub fn export(
 
 /// The latency again before it, and what the explanation reads after it.
 fn window_of(reader: &mut dyn Reader, spike: &ExplainedSpike) -> Result<Window, ParseError> {
-    let late = Late {
-        pid: spike.pid,
-        command: None,
-        priority: None,
-        cpu: spike.cpu,
-        expected_ns: spike.expected_ns,
-        actual_ns: spike.actual_ns,
-        from: spike.expected_from,
-        error_ns: 0,
-        kind: LateKind::Wakeup,
-        since_ns: spike.expected_ns.saturating_sub(spike.latency_ns),
-    };
-    window::read(reader, &late)
+    let since_ns = spike.expected_ns.saturating_sub(spike.latency_ns);
+    let (expected_ns, from) = (spike.expected_ns, spike.expected_from);
+    let late = Late::new(spike.cpu, expected_ns, spike.actual_ns, from, LateKind::Wakeup);
+    window::read(reader, &Late { pid: spike.pid, since_ns, ..late })
 }
 
 /// Trace events that grow.
@@ -149,21 +140,11 @@ impl Perfetto {
 
     /// One slice for neighbours of the same name.
     fn joined(&mut self, process: u64, row: u64, spans: &[Span], name: impl Fn(&Span) -> Option<String>) {
-        let mut open: Option<(String, u64, u64)> = None;
-        for span in spans {
-            let next = name(span);
-            match &mut open {
-                Some((same, _, end)) if next.as_ref() == Some(same) && *end == span.from => *end = span.to,
-                _ => {
-                    if let Some((name, from, to)) = open.take() {
-                        self.slice(process, row, &name, from, to, &Value::Null);
-                    }
-                    open = next.map(|name| (name, span.from, span.to));
-                }
+        let is_same = |one: &Span, next: &Span| one.to == next.from && name(one) == name(next);
+        for part in spans.chunk_by(is_same) {
+            if let ([first, ..], [.., last], Some(name)) = (part, part, name(&part[0])) {
+                self.slice(process, row, &name, first.from, last.to, &Value::Null);
             }
-        }
-        if let Some((name, from, to)) = open {
-            self.slice(process, row, &name, from, to, &Value::Null);
         }
     }
 
@@ -207,7 +188,7 @@ impl Perfetto {
         self.events.push(event);
     }
 
-    /// The late moment and its timeline, on a process of their own.
+    /// The spike and its timeline, on a process of their own.
     fn spike(&mut self, spike: &ExplainedSpike) {
         let cause = serde_json::to_value(&spike.cause).unwrap_or(Value::Null);
         let name = format!("{} is late", spike.task);
@@ -222,7 +203,7 @@ impl Perfetto {
     fn finish(self) -> Vec<Value> {
         let named = |what: &str, pid: u64, tid: u64, name: &str| json!({ "ph": "M", "name": what, "pid": pid, "tid": tid, "args": { "name": name } });
         let mut events = vec![
-            named("process_name", SPIKES_PROCESS, 0, "late moments"),
+            named("process_name", SPIKES_PROCESS, 0, "spikes"),
             named("thread_name", SPIKES_PROCESS, 1, "late"),
             named("thread_name", SPIKES_PROCESS, 2, "what happened"),
         ];

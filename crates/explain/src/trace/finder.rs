@@ -262,14 +262,10 @@ impl<'o> Finder<'o> {
             pid: Some(pid),
             command: track.command,
             priority: track.priority,
-            cpu,
-            expected_ns,
-            actual_ns,
-            from: ExpectedFrom::Marker,
             // The thread read the clock between its switch and the marker.
             error_ns: event.at_ns.saturating_sub(actual_ns),
-            kind: LateKind::Wakeup,
             since_ns,
+            ..Late::new(cpu, expected_ns, actual_ns, ExpectedFrom::Marker, LateKind::Wakeup)
         });
         if late.latency_ns() > options.least_ns() {
             track.late.push(late, options.top);
@@ -295,18 +291,10 @@ impl<'o> Finder<'o> {
         let top = self.options.top;
         let (command, largest) = self.samples.entry(key).or_default();
         *command = event.command.or(*command);
-        let late = Late {
-            pid: event.pid,
-            command: event.command,
-            priority: None,
-            cpu: event.cpu,
-            expected_ns: actual_ns.saturating_sub(latency_ns),
-            actual_ns,
-            from: ExpectedFrom::Tracer,
-            error_ns: 0,
-            kind,
-            since_ns: actual_ns.saturating_sub(latency_ns).saturating_sub(SAMPLE_BEFORE_NS),
-        };
+        let expected_ns = actual_ns.saturating_sub(latency_ns);
+        let late = Late::new(event.cpu, expected_ns, actual_ns, ExpectedFrom::Tracer, kind);
+        let since_ns = expected_ns.saturating_sub(SAMPLE_BEFORE_NS);
+        let late = Late { pid: event.pid, command: event.command, since_ns, ..late };
         if latency_ns > self.options.least_ns() {
             largest.push(late, top);
         }
@@ -327,17 +315,13 @@ impl TaskTrack {
         timers: bool,
     ) -> Option<Late> {
         let Out { at_ns: out_ns, state, .. } = out;
-        let late = |expected_ns: u64, from, error_ns, kind| Late {
+        let late = |expected_ns, from, error_ns, kind| Late {
             pid: Some(pid),
             command: self.command,
             priority: self.priority,
-            cpu,
-            expected_ns,
-            actual_ns,
-            from,
             error_ns,
-            kind,
             since_ns: out_ns,
+            ..Late::new(cpu, expected_ns, actual_ns, from, kind)
         };
         let realtime = self.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
         if state == TaskState::Runnable {

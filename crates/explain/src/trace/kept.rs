@@ -1,6 +1,6 @@
 //! Explains the one moment that a trace was kept for.
 //!
-//! A recording holds more late moments than the one that a probe saw: those before the probe was armed, and those of
+//! A recording holds more spikes than the one that a probe saw: those before the probe was armed, and those of
 //! other tasks. In: the trace, and what the probe measured, on the trace's clock. Out: that moment, with the expected
 //! moment of the task's own timer where the trace has it; where it has not, what the probe measured is taken.
 
@@ -106,19 +106,8 @@ fn measured(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Option<Late>
     }
     let kind = if sleeps { LateKind::Wakeup } else { LateKind::Preempted { cpu, for_lesser } };
     let Candidate { pid, command, .. } = subject;
-    let late = Late {
-        pid,
-        command,
-        priority: None,
-        cpu,
-        expected_ns,
-        actual_ns: at_ns,
-        from: ExpectedFrom::Probe,
-        error_ns: 0,
-        kind,
-        since_ns,
-    };
-    Ok(is_traced.then_some(late))
+    let late = Late::new(cpu, expected_ns, at_ns, ExpectedFrom::Probe, kind);
+    Ok(is_traced.then_some(Late { pid, command, since_ns, ..late }))
 }
 
 /// A thread that may be the measured one. By the probe's clock, which is not quite the trace's, it may run a little

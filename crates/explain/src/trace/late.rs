@@ -35,7 +35,7 @@ pub(super) enum LateKind {
     },
 }
 
-/// A late moment.
+/// A spike.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Late {
     pub(super) pid: Option<u32>,
@@ -53,6 +53,29 @@ pub(super) struct Late {
 }
 
 impl Late {
+    /// A task of which nothing is known was late on that CPU.
+    pub(super) fn new(
+        cpu: CpuId,
+        expected_ns: u64,
+        actual_ns: u64,
+        from: ExpectedFrom,
+        kind: LateKind,
+    ) -> Self {
+        let (pid, command, priority, error_ns) = (None, None, None, 0);
+        Self {
+            pid,
+            command,
+            priority,
+            cpu,
+            expected_ns,
+            actual_ns,
+            from,
+            error_ns,
+            kind,
+            since_ns: expected_ns,
+        }
+    }
+
     pub(super) fn latency_ns(&self) -> u64 {
         self.actual_ns.saturating_sub(self.expected_ns)
     }

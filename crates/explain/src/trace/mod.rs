@@ -37,8 +37,8 @@ use label::Need;
 use late::Late;
 use std::collections::BTreeSet;
 use subject::Subject;
-use whylate_core::Warning;
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, ExplainedSpike, ExplainedTrace};
+use whylate_core::{Warning, WarningCode};
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::{Reader, Selection};
 
@@ -48,7 +48,7 @@ pub const THRESHOLD_NS: u64 = 100_000;
 /// What to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whose late moments; `None` looks for the measured task.
+    /// Whose spikes; `None` looks for the measured task.
     pub task: Option<TaskChoice>,
     /// Its period, for traces without its timers; `None` infers it from its rhythm.
     pub period_ns: Option<u64>,
@@ -90,7 +90,7 @@ impl std::str::FromStr for TaskChoice {
     }
 }
 
-/// Explains the late moments of a trace.
+/// Explains the spikes of a trace.
 ///
 /// # Errors
 /// Those of the reader: the trace cannot be read or is damaged.
@@ -158,7 +158,7 @@ impl Found {
     ) -> ExplainResult {
         result.warnings = warn::warnings(&result.traces[0], &self.seen, needs, &spikes);
         let remarks = reader.info().remarks.iter();
-        result.warnings.extend(remarks.map(|remark| Warning::without_fix("reader", remark.as_str())));
+        result.warnings.extend(remarks.map(|remark| Warning::new(WarningCode::Reader, remark.as_str())));
         result.spikes = spikes;
         result
     }

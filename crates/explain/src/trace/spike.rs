@@ -1,4 +1,4 @@
-//! One late moment: its window, its pieces, its verdict.
+//! One spike: its window, its pieces, its verdict.
 
 use super::account::Accountant;
 use super::judge::{self, Judgement};
@@ -16,7 +16,7 @@ use whylate_trace::event::Name;
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::Reader;
 
-/// Explains a late moment; `None` when its window shows that it was none.
+/// Explains a spike; `None` when its window shows that it was none.
 ///
 /// # Errors
 /// Those of the reader.
@@ -70,8 +70,8 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement
     let mut accountant =
         Accountant { window, states: &states, labeller: &labeller, late, pieces: Vec::new() };
     if late.kind == LateKind::Blocked
-        && accountant.fault_before(late.expected_ns).is_none()
-        && accountant.lock_before(late.expected_ns).is_none()
+        && !accountant.had_fault(late.expected_ns)
+        && !accountant.waited_for_lock(late.expected_ns)
     {
         return None;
     }

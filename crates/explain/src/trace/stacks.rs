@@ -4,6 +4,7 @@
 //! caller; one whose caller is not there begins a new stack. A function that is called as the last act of another
 //! has the other's caller: see [`vocabulary::is_tail_call`].
 
+use super::describe;
 use crate::vocabulary::{self, Class};
 use std::collections::HashMap;
 use whylate_trace::event::Symbol;
@@ -26,12 +27,7 @@ impl Functions {
         if let Some(id) = self.ids.get(&symbol) {
             return *id;
         }
-        let name = match (reader.symbol(symbol), symbol) {
-            (Some((name, _)), _) => name.to_owned(),
-            (None, Symbol::Address(address)) => format!("{address:#x}"),
-            (None, Symbol::Name(name)) => reader.names().text(name).to_owned(),
-        };
-        let id = self.named(name);
+        let id = self.named(describe::symbol(symbol, reader));
         self.ids.insert(symbol, id);
         id
     }

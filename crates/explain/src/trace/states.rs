@@ -166,7 +166,7 @@ impl States {
             }
             // It is recorded when the thread leaves the CPU to one that the next event names.
             EventKind::Noise { source: whylate_trace::event::NoiseSource::Thread { .. }, .. } => {
-                cpu.pid = None
+                cpu.pid = None;
             }
             EventKind::Idle { state } => cpu.idle_state = state,
             EventKind::IrqsOff { caller, parent } => {

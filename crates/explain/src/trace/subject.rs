@@ -1,4 +1,4 @@
-//! Whose late moments are looked for: the task that was named, or the one that looks like the measured one.
+//! Whose spikes are looked for: the task that was named, or the one that looks like the measured one.
 
 use super::finder::{Finder, PRIORITY_NORMAL, TaskTrack};
 use super::late::Largest;
@@ -78,21 +78,17 @@ fn sampled(
 ) -> Option<Subject> {
     let mut subject =
         Subject { reason: "its tracer measured the latencies itself".to_owned(), ..Subject::default() };
+    let mut any = false;
     for (pid, (command, largest)) in &finder.samples {
         let name = command.map_or("", |name| reader.names().text(name));
         if wanted(*pid, name) {
+            any = true;
             subject.late.merge(largest, options.top);
             let family = name.split('/').next().filter(|family| !family.is_empty());
             subject.task = subject.task.or(family.map(str::to_owned));
         }
     }
-    let any = finder
-        .samples
-        .iter()
-        .any(|(pid, (command, _))| wanted(*pid, command.map_or("", |name| reader.names().text(name))));
-    if any && subject.task.is_none() {
-        subject.task = reader.info().tracer.clone();
-    }
+    subject.task = subject.task.or_else(|| reader.info().tracer.clone());
     any.then_some(subject)
 }
 
@@ -108,13 +104,13 @@ fn automatic(
         let name = text(track);
         let realtime = track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
         let own = !vocabulary::is_kernel_housekeeping(&name);
-        match () {
-            () if finder.marked == Some(pid) => (5, "it stopped the trace because it was late"),
-            () if vocabulary::is_measuring(&name) && is_realtime(track) => (4, "it measures latency"),
-            () if realtime && own && track.rhythm.period_ns().is_some() => (3, "a periodic real-time task"),
-            () if realtime && own => (2, "the real-time task that was latest"),
-            () if realtime => (1, "the real-time task that was latest"),
-            () => (0, "the task that was latest; none was real time"),
+        match track.rhythm.period_ns() {
+            _ if finder.marked == Some(pid) => (5, "it stopped the trace because it was late"),
+            _ if vocabulary::is_measuring(&name) && is_realtime(track) => (4, "it measures latency"),
+            Some(_) if realtime && own => (3, "a periodic real-time task"),
+            None if realtime && own => (2, "the real-time task that was latest"),
+            _ if realtime => (1, "the real-time task that was latest"),
+            _ => (0, "the task that was latest; none was real time"),
         }
     };
     let slept = |track: &&TaskTrack| track.wakeups > 0 || track.late.found > 0;

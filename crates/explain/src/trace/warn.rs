@@ -3,8 +3,8 @@
 use super::finder::Seen;
 use super::label::Need;
 use std::collections::BTreeSet;
-use whylate_core::Warning;
 use whylate_core::result::{ExpectedFrom, ExplainedSpike, ExplainedTrace};
+use whylate_core::{Warning, WarningCode};
 
 /// The warnings of a trace.
 pub(super) fn warnings(
@@ -15,17 +15,13 @@ pub(super) fn warnings(
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if trace.lost > 0 {
-        let text = format!("{} events were lost: late moments and their causes may be missing", trace.lost);
-        warnings.push(Warning::new("lost-events", text, "record with a larger buffer, or fewer events"));
+        let text = format!("{} events were lost: spikes and their causes may be missing", trace.lost);
+        warnings.push(Warning::new(WarningCode::LostEvents, text));
     }
     let sampled = matches!(trace.tracer.as_deref(), Some("hwlat" | "osnoise" | "timerlat"));
     if seen.switches == 0 && seen.samples == 0 && !sampled {
         let text = "the trace has no sched_switch events: switches are taken from the threads of its lines";
-        warnings.push(Warning::new(
-            "no-switches",
-            text,
-            "record sched:sched_switch and sched:sched_waking too",
-        ));
+        warnings.push(Warning::new(WarningCode::NoSwitches, text));
     }
     let is = |from| spikes.iter().any(|spike| spike.expected_from == from);
     if is(ExpectedFrom::Period) {
@@ -33,43 +29,39 @@ pub(super) fn warnings(
         let text = format!(
             "the expected moment is the last sleep and the period ({how}): it is late by the time that the task ran"
         );
-        warnings.push(Warning::new("expected-from-period", text, TIMERS));
+        warnings.push(Warning::with_fix(WarningCode::ExpectedFromPeriod, text, TIMERS));
     }
     if is(ExpectedFrom::Marker) {
         let text = "the expected moment comes from the latency that the task printed: it is not exact";
-        warnings.push(Warning::new("expected-from-marker", text, TIMERS));
+        warnings.push(Warning::with_fix(WarningCode::ExpectedFromMarker, text, TIMERS));
     }
     if is(ExpectedFrom::Wakeup) {
         let text = "the latency counts from the wake-up: a timer that was late itself is not seen";
-        warnings.push(Warning::new("expected-from-wakeup", text, TIMERS));
+        warnings.push(Warning::with_fix(WarningCode::ExpectedFromWakeup, text, TIMERS));
     }
     for need in needs {
         let (code, text, fix) = match need {
             Need::Sections => (
-                "no-irq-preempt-events",
+                WarningCode::NoIrqPreemptEvents,
                 "no event says when interrupts and preemption were off: it is concluded from what did not happen",
                 "record preemptirq:irq_disable, irq_enable, preempt_disable and preempt_enable too",
             ),
             Need::Functions => (
-                "no-functions",
+                WarningCode::NoFunctions,
                 "no function is known for a part of the time",
                 "record with the function tracer, or with stacks",
             ),
             Need::IdleStates => (
-                "no-idle-states",
+                WarningCode::NoIdleStates,
                 "no event says which idle state the CPU had to leave",
                 "record power:cpu_idle too",
             ),
         };
-        warnings.push(Warning::new(code, text, fix));
+        warnings.push(Warning::with_fix(code, text, fix));
     }
     if trace.task.is_none() && !sampled {
         let text = format!("no task to look at: {}", trace.task_reason);
-        warnings.push(Warning::new(
-            "no-task",
-            text,
-            "name the task with --task, and record sched:sched_switch",
-        ));
+        warnings.push(Warning::new(WarningCode::NoTask, text));
     }
     warnings
 }

@@ -1,4 +1,4 @@
-//! Second pass: the events around one late moment.
+//! Second pass: the events around one spike.
 
 use super::late::Late;
 use std::collections::HashMap;
@@ -64,7 +64,7 @@ pub(super) struct Window {
     pub(super) commands: HashMap<u32, Name>,
 }
 
-/// Reads the window of a late moment.
+/// Reads the window of a spike.
 ///
 /// # Errors
 /// Those of the reader.

@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use whylate_core::plan::EventPace;
-use whylate_core::{CpuId, CpuSelector, CpuSet, MonoTime, Warning};
+use whylate_core::{CpuId, CpuSelector, CpuSet, MonoTime, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::schedule::allowed_of_this_thread;
@@ -172,15 +172,11 @@ fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut Context) -> Res
         }
     }
     if let Some(victims) = &spec.victims {
-        context.tell(&Message::Warning(Warning::new(
-            "reaches-own-process-only",
-            format!(
+        context.tell(&Message::Warning(Warning::new(WarningCode::ReachesOwnProcessOnly, format!(
                 "{} reaches CPU {victims} only while a thread of the load runs there: a probe that never sleeps (stall) at \
                  real-time priority keeps that thread from running",
                 P::NAME
-            ),
-            "measure with timer or dispatch, or with `stall --policy other`",
-        )));
+            ))));
     }
     let others = allowed_of_this_thread().map(|allowed| allowed.difference(&spec.cpus)).unwrap_or_default();
     if !others.is_empty() {

@@ -6,20 +6,14 @@
 //! make no system call but the measured one, and no thread ends (its stack would be unmapped, and every other CPU
 //! of the process interrupted for it) before all have measured to the end.
 
-mod dispatch;
-mod dispatch_parts;
-mod grid;
-mod prepare;
-mod recorder;
-mod roundtrip;
-mod stall;
-mod timer;
+pub(crate) mod prepare;
+pub(crate) mod recorder;
 mod watchdog;
 
-pub(crate) use dispatch_parts::WHOLE_ONLY;
-
+use crate::kinds::roundtrip::Exchange;
+use crate::kinds::{Station, dispatch_table};
 use crate::layout::{Header, Lane};
-use crate::spec::{ProbeKind, ProbeSpec};
+use crate::spec::ProbeSpec;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::Write;
@@ -30,7 +24,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Barrier, Mutex};
 use whylate_core::{CpuId, MonoTime, Nanos, Warning};
 use whylate_host::HostRoot;
-use whylate_sys::counter::{Hardware, KernelClock};
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{allocation, clock, process, schedule};
 
@@ -89,7 +82,7 @@ fn run(host: &HostRoot, arguments: &[String]) -> Result<(), Failure> {
     process::die_with_parent(parent).map_err(|error| error.to_string())?;
     let memory = std::io::stdin().as_fd().try_clone_to_owned().and_then(SharedWords::open);
     let memory = memory.map_err(|error| format!("cannot map the shared memory: {error}"))?;
-    let table = arguments.get(2).map(|number| dispatch_parts::table(number)).transpose();
+    let table = arguments.get(2).map(|number| dispatch_table(number)).transpose();
     let table = table.map_err(|error| format!("cannot map the steps of dispatches: {error}"))?;
     measure(host, &spec, memory.words(), table.as_ref().map(SharedWords::words), &send)
 }
@@ -103,26 +96,26 @@ fn send(message: &Message) {
 }
 
 /// What every measuring thread shares.
-struct Team<'a> {
+pub(crate) struct Team<'a> {
     host: &'a HostRoot,
-    spec: &'a ProbeSpec,
-    header: Header<'a>,
+    pub(crate) spec: &'a ProbeSpec,
+    pub(crate) header: Header<'a>,
     /// Passed when each thread is set up (or has failed), when the start is set, and when all have ended.
     barrier: Barrier,
     warnings: Mutex<Vec<Warning>>,
     failure: Mutex<Option<Failure>>,
     /// Where the kernel writes the steps of dispatches.
-    dispatch_table: Option<&'a [AtomicU64]>,
+    pub(crate) dispatch_table: Option<&'a [AtomicU64]>,
 }
 
 impl Team<'_> {
-    fn warn(&self, warning: Warning) {
+    pub(crate) fn warn(&self, warning: Warning) {
         if let Ok(mut warnings) = self.warnings.lock() {
             whylate_core::warning::push_once(&mut warnings, warning);
         }
     }
 
-    fn fail(&self, reason: impl Into<Failure>) {
+    pub(crate) fn fail(&self, reason: impl Into<Failure>) {
         if let Ok(mut failure) = self.failure.lock() {
             failure.get_or_insert(reason.into());
         }
@@ -141,33 +134,28 @@ pub(crate) fn measure(
     dispatch_table: Option<&[AtomicU64]>,
     send: &(dyn Fn(&Message) + Sync),
 ) -> Result<(), Failure> {
-    if spec.is_companion() {
-        return Err("histograms are counted in the kernel, not in a process".to_owned().into());
-    }
-    if let ProbeKind::Tracer { plan } = &spec.kind {
-        return Err(format!("the {} tracer measures in the kernel, not in a process", plan.tracer).into());
-    }
     let too_short = || "the shared memory is too short".to_owned();
     let header = Header::of(words).ok_or_else(too_short)?;
     let lanes: Option<Vec<Lane<'_>>> = (0..spec.lanes().len()).map(|index| Lane::of(words, index)).collect();
     let lanes = lanes.ok_or_else(too_short)?;
-    let roles = roles(spec);
+    let threads = spec.threads();
     let team = Team {
         host,
         spec,
         header,
-        barrier: Barrier::new(roles.len() + 1),
+        barrier: Barrier::new(threads.len() + 1),
         warnings: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
         dispatch_table,
     };
     let _request = prepare::process(&team);
-    let exchange = roundtrip::Exchange::new(&team);
+    let exchange = spec.kind.as_kind().exchange(&team);
     let watchdog = watchdog::Watchdog::default();
     std::thread::scope(|scope| {
-        for (cpu, role) in roles {
-            let (team, lanes, exchange) = (&team, &lanes, exchange.as_ref());
-            scope.spawn(move || thread(team, cpu, role, lanes, exchange));
+        for (index, cpu) in threads.into_iter().enumerate() {
+            let (team, exchange) = (&team, exchange.as_ref());
+            let lanes = lanes_of(spec, &lanes, index);
+            scope.spawn(move || thread(cpu, &Station { team, index, lanes, exchange }));
         }
         team.barrier.wait();
         if let Ok(warnings) = team.warnings.lock() {
@@ -178,7 +166,7 @@ pub(crate) fn measure(
             if watchdog::is_needed(spec) {
                 let (watchdog, end) = (&watchdog, end_of(start, spec.duration));
                 let exchange = exchange.as_ref();
-                let release = move || exchange.into_iter().for_each(roundtrip::Exchange::release);
+                let release = move || exchange.into_iter().for_each(Exchange::release);
                 scope.spawn(move || watchdog.watch(header, end, release));
             }
             send(&Message::Armed { start_ns: start.0 });
@@ -201,25 +189,33 @@ fn start_of(team: &Team<'_>) -> MonoTime {
     MonoTime(clock::now().0 + 20_000_000 + team.spec.warmup.0)
 }
 
+/// The lanes of one thread; two CPUs share theirs.
+fn lanes_of<'a>(spec: &ProbeSpec, lanes: &'a [Lane<'a>], index: usize) -> &'a [Lane<'a>] {
+    let each = spec.lanes_of_thread();
+    if spec.peer_cpu().is_some() { lanes } else { lanes.get(index * each..(index + 1) * each).unwrap_or(&[]) }
+}
+
 /// One measuring thread, from set-up to end.
-fn thread<'a>(
-    team: &'a Team<'a>,
-    cpu: CpuId,
-    role: Role,
-    lanes: &'a [Lane<'a>],
-    exchange: Option<&'a roundtrip::Exchange>,
-) {
+fn thread(cpu: CpuId, station: &Station<'_>) {
+    let team = station.team;
     let prepared = prepare::thread(team, cpu);
     if let Err(reason) = &prepared {
         team.fail(reason.clone());
     }
-    let state = State::new(team, role, lanes, exchange);
+    // The first of two CPUs takes the times.
+    if station.index == 0 || station.exchange.is_none() {
+        station.lanes.iter().for_each(Lane::reset);
+    }
+    let worker = team.spec.kind.as_kind().worker(station);
+    if worker.is_none() {
+        team.fail(format!("the {} probe does not measure in a process", team.spec.name()));
+    }
     team.barrier.wait();
     team.barrier.wait();
     let start = MonoTime(team.header.start_ns().load(Acquire));
     if start.0 != 0
-        && let Some(mut state) = state
-        && let Err(reason) = state.measure(team, start)
+        && let Some(mut worker) = worker
+        && let Err(reason) = worker.measure(team, start)
     {
         team.fail(reason);
         team.header.stop().store(1, Relaxed);
@@ -229,104 +225,32 @@ fn thread<'a>(
     team.barrier.wait();
 }
 
-/// What a measuring thread is there for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// Measures into the lane of that number.
-    Lane(usize),
-    /// Asks, and measures into all lanes (roundtrip only).
-    Ask,
-    /// Answers (roundtrip only).
-    Answer,
-}
-
-/// The threads, with their CPUs.
-fn roles(spec: &ProbeSpec) -> Vec<(CpuId, Role)> {
-    match spec.kind {
-        ProbeKind::Roundtrip { pair, .. } => vec![(pair.from, Role::Ask), (pair.to, Role::Answer)],
-        _ => spec.cpus.iter().enumerate().map(|(index, cpu)| (cpu, Role::Lane(index))).collect(),
-    }
-}
-
-/// What one measuring thread needs while it measures, all allocated before.
-enum State<'a> {
-    Timer(timer::Timer<'a>),
-    Stall(stall::Stall<'a>),
-    Dispatch(dispatch::Dispatch<'a>),
-    Asker(roundtrip::Asker<'a>),
-    Answerer(&'a roundtrip::Exchange, Lane<'a>),
-}
-
-impl<'a> State<'a> {
-    /// `None` when there is no lane for the thread, which [`measure`] has made sure of.
-    fn new(
-        team: &'a Team<'a>,
-        role: Role,
-        lanes: &'a [Lane<'a>],
-        exchange: Option<&'a roundtrip::Exchange>,
-    ) -> Option<Self> {
-        let (spec, header) = (team.spec, team.header);
-        Some(match role {
-            Role::Ask => {
-                lanes.iter().for_each(Lane::reset);
-                Self::Asker(roundtrip::Asker::new(spec, exchange?, lanes, header))
-            }
-            Role::Answer => Self::Answerer(exchange?, *lanes.first()?),
-            Role::Lane(index) => {
-                let each = spec.lanes_of_thread();
-                let lanes = lanes.get(index * each..(index + 1) * each)?;
-                lanes.iter().for_each(Lane::reset);
-                let (lane, part_lanes) = lanes.split_first()?;
-                let lane = *lane;
-                match &spec.kind {
-                    ProbeKind::Timer { .. } => Self::Timer(timer::Timer::new(spec, index, lane, header)),
-                    ProbeKind::Dispatch { .. } => {
-                        let parts = dispatch_parts::Parts::new(team, part_lanes);
-                        Self::Dispatch(dispatch::Dispatch::new(spec, lane, header, parts))
-                    }
-                    _ => Self::Stall(stall::Stall::new(spec, lane, header)),
-                }
-            }
-        })
-    }
-
-    fn measure(&mut self, team: &Team<'_>, start: MonoTime) -> Result<(), Failure> {
-        match self {
-            Self::Timer(timer) => timer.measure(start)?,
-            Self::Dispatch(dispatch) => dispatch.measure(start)?,
-            Self::Stall(stall) if stall.reads_hardware() => stall.measure::<Hardware>(start),
-            Self::Stall(stall) => stall.measure::<KernelClock>(start),
-            Self::Asker(asker) if asker.reads_hardware() => asker.measure::<Hardware>(team, start),
-            Self::Asker(asker) => asker.measure::<KernelClock>(team, start),
-            Self::Answerer(exchange, lane) if exchange.hardware_counter => {
-                exchange.answer::<Hardware>(team, lane);
-            }
-            Self::Answerer(exchange, lane) => exchange.answer::<KernelClock>(team, lane),
-        }
-        Ok(())
-    }
+/// What a measuring thread does. Everything that it needs while it measures is allocated before.
+pub(crate) trait Worker {
+    /// Measures from `start` on; the warm-up lies before it.
+    fn measure(&mut self, team: &Team<'_>, start: MonoTime) -> Result<(), Failure>;
 }
 
 /// The kernel's counters of this thread, taken when samples begin to count and when they cease to.
-struct Usage {
+pub(crate) struct Usage {
     thread: schedule::ThreadUsage,
     allocations: u64,
 }
 
 impl Usage {
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self {
             thread: schedule::usage_of_this_thread(),
             allocations: allocation::allocations_of_this_thread(),
         }
     }
 
-    fn end(&self, lane: &Lane<'_>) {
+    pub(crate) fn end(&self, lane: &Lane<'_>) {
         self.store([lane.page_faults(), lane.involuntary_switches(), lane.allocations()]);
     }
 
     /// The same for the thread that answers.
-    fn end_of_peer(&self, lane: &Lane<'_>) {
+    pub(crate) fn end_of_peer(&self, lane: &Lane<'_>) {
         self.store([lane.peer_page_faults(), lane.peer_involuntary_switches(), lane.peer_allocations()]);
     }
 
@@ -340,6 +264,6 @@ impl Usage {
 }
 
 /// The moment at which samples cease to count.
-fn end_of(start: MonoTime, duration: Nanos) -> MonoTime {
+pub(crate) fn end_of(start: MonoTime, duration: Nanos) -> MonoTime {
     MonoTime(start.0.saturating_add(duration.0))
 }

@@ -1,9 +1,8 @@
 //! Everything that is done before arming: policy, affinity, locked memory, a touched stack.
 
 use super::{Failure, Team};
-use crate::spec::ProbeKind;
 use whylate_core::plan::Policy;
-use whylate_core::{CpuId, CpuSet, Nanos, Warning};
+use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::shield;
 use whylate_sys::latency_request::LatencyRequest;
 use whylate_sys::schedule::{self, Scheduling};
@@ -14,8 +13,8 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     if !spec.other_cpus.is_empty()
         && let Err(error) = shield::pin_this_thread(team.host, &spec.other_cpus)
     {
-        team.warn(Warning::without_fix(
-            "main-thread-not-moved",
+        team.warn(Warning::new(
+            WarningCode::MainThreadNotMoved,
             format!(
                 "the main thread may run on a measured CPU: moving it to {} failed: {error}",
                 spec.other_cpus
@@ -27,7 +26,7 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     {
         refused(
             team,
-            "no-memory-lock",
+            WarningCode::NoMemoryLock,
             format!(
                 "memory is not locked ({error}): a page fault in the measuring thread can count as latency"
             ),
@@ -40,11 +39,7 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     match LatencyRequest::zero() {
         Ok(request) => Some(request),
         Err(error) => {
-            team.warn(Warning::new(
-                "no-cpu-dma-latency",
-                format!("/dev/cpu_dma_latency: {error}: the time to leave deep idle states is part of the latencies"),
-                "run as root",
-            ));
+            team.warn(Warning::with_fix(WarningCode::NoCpuDmaLatency, format!("/dev/cpu_dma_latency: {error}: the time to leave deep idle states is part of the latencies"), "run as root"));
             None
         }
     }
@@ -67,7 +62,7 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
         }
         refused(
             team,
-            "no-realtime-priority",
+            WarningCode::NoRealtimePriority,
             format!(
                 "the probe runs as SCHED_OTHER, not {wanted:?} ({error}): other tasks delay it, and its figures are \
                  not those of a real-time task"
@@ -82,28 +77,28 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
 
 /// Gives the calling measuring thread its policy again, or makes it an ordinary task. What is refused now was refused
 /// before, and has been said.
-pub(super) fn reschedule(team: &Team<'_>, as_ordinary: bool) {
+pub(crate) fn reschedule(team: &Team<'_>, as_ordinary: bool) {
     let wanted = if as_ordinary { Scheduling::Other } else { scheduling(team) };
     let _ = schedule::schedule_this_thread(wanted);
 }
 
 fn scheduling(team: &Team<'_>) -> Scheduling {
-    match (team.spec.policy, &team.spec.kind) {
+    match (team.spec.policy, team.spec.period()) {
         (Policy::Fifo, _) => Scheduling::Fifo(team.spec.priority),
         (Policy::Rr, _) => Scheduling::RoundRobin(team.spec.priority),
-        (Policy::Deadline, ProbeKind::Timer { interval, .. }) => {
+        (Policy::Deadline, Some(period)) => {
             // Half of the period is far more than the loop needs, and little enough to be admitted.
-            Scheduling::Deadline { runtime: Nanos(interval.0 / 2), period: *interval }
+            Scheduling::Deadline { runtime: Nanos(period.0 / 2), period }
         }
         (Policy::Deadline | Policy::Other, _) => Scheduling::Other,
     }
 }
 
 /// A refusal is an error under `--strict`, a warning otherwise.
-fn refused(team: &Team<'_>, code: &str, text: String, fix: &str) {
+fn refused(team: &Team<'_>, code: WarningCode, text: String, fix: &str) {
     if team.spec.strict {
         team.fail(format!("{text}; {fix} (--strict)"));
     } else {
-        team.warn(Warning::new(code, text, fix));
+        team.warn(Warning::with_fix(code, text, fix));
     }
 }

@@ -8,16 +8,16 @@ use whylate_core::Nanos;
 use whylate_sys::tracing::BreakTracing;
 
 /// Where a thread's samples go, and when they shall end.
-pub(super) struct Recorder<'a> {
-    pub(super) lane: Lane<'a>,
-    pub(super) header: Header<'a>,
+pub(crate) struct Recorder<'a> {
+    pub(crate) lane: Lane<'a>,
+    pub(crate) header: Header<'a>,
     break_above_ns: u64,
     samples_max: u64,
     tracing: Option<BreakTracing>,
 }
 
 impl<'a> Recorder<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         lane: Lane<'a>,
         header: Header<'a>,
         break_above: Option<Nanos>,
@@ -34,7 +34,7 @@ impl<'a> Recorder<'a> {
 
     /// Counts one sample; whether it was the last.
     #[inline(always)]
-    pub(super) fn count(&mut self, now: u64, latency: u64, period: u64) -> bool {
+    pub(crate) fn count(&mut self, now: u64, latency: u64, period: u64) -> bool {
         let samples = self.lane.count_sample(latency);
         if latency >= self.lane.floor().load(Relaxed) || latency > self.break_above_ns {
             self.lane.push(RingRecord { at: now, value: latency, sample: period });
@@ -48,13 +48,13 @@ impl<'a> Recorder<'a> {
 
     /// Counts periods that were missed.
     #[inline(always)]
-    pub(super) fn miss(&self, periods: u64) {
+    pub(crate) fn miss(&self, periods: u64) {
         add(self.lane.overruns(), periods);
     }
 
     /// Whether somebody wants the measurement to end.
     #[inline(always)]
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.header.stop().load(Relaxed) != 0
     }
 

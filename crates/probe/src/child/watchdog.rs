@@ -2,7 +2,7 @@
 //! when the measuring threads do not end by themselves.
 
 use crate::layout::Header;
-use crate::spec::{ProbeKind, ProbeSpec};
+use crate::spec::ProbeSpec;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -27,10 +27,8 @@ pub(super) struct Watchdog {
 /// Whether the measuring threads can keep a CPU from everybody else, and there is a CPU to watch them from; or wait
 /// for each other, so that one that is stuck has to be released.
 pub(super) fn is_needed(spec: &ProbeSpec) -> bool {
-    if let ProbeKind::Roundtrip { .. } = spec.kind {
-        return true;
-    }
-    !spec.other_cpus.is_empty() && matches!(spec.policy, Policy::Fifo | Policy::Rr)
+    spec.peer_cpu().is_some()
+        || !spec.other_cpus.is_empty() && matches!(spec.policy, Policy::Fifo | Policy::Rr)
 }
 
 impl Watchdog {

@@ -1,16 +1,15 @@
 //! The histograms probe: reads what the kernel counts at each stored interval, while other probes measure.
 
+use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
-use crate::measure::{Batch, Elsewhere, Observer, Outcome};
-use crate::spec::ProbeSpec;
+use crate::measure::{Batch, Elsewhere, Measuring, Observer, Outcome};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
 use whylate_core::plan::HistogramsPlan;
 use whylate_core::record::Interval;
 use whylate_core::result::{HistogramKind, KernelHistogram};
-use whylate_core::{CpuId, Nanos, Warning};
-use whylate_host::Host;
+use whylate_core::{CpuId, Nanos, Warning, WarningCode};
 use whylate_record::RecordError;
 use whylate_record::histograms::LatencyHistograms;
 use whylate_sys::clock;
@@ -18,15 +17,34 @@ use whylate_sys::clock;
 /// How often the trace buffer, the clock and the observer are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+impl Resolve<HistogramsPlan> for HistogramsPlan {
+    fn resolve(plan: &Self, _: &mut Place<'_>) -> Result<Self, ProbeError> {
+        Ok(plan.clone())
+    }
+}
+
+impl Kind for HistogramsPlan {
+    fn name(&self) -> &'static str {
+        "histograms"
+    }
+
+    fn series(&self) -> Vec<Option<String>> {
+        self.kinds.iter().map(|kind| Some(kind.name().to_owned())).collect()
+    }
+
+    fn measure(&self, of: &Measuring<'_>, observer: &mut dyn Observer) -> Result<Outcome, ProbeError> {
+        measure(self, of, observer)
+    }
+}
+
 /// Counts until the duration is over or the observer wants it to end. A machine that cannot count them loses the
 /// histograms and nothing else: that is a warning.
-pub(crate) fn measure(
-    host: &Host,
+fn measure(
     plan: &HistogramsPlan,
-    spec: &ProbeSpec,
-    stored: Nanos,
+    of: &Measuring<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, ProbeError> {
+    let Measuring { host, spec, stored, .. } = *of;
     let _elsewhere = Elsewhere::move_to(&host.running, &spec.other_cpus);
     let config = HistogramsConfig {
         cpus: spec.cpus.clone(),
@@ -51,13 +69,13 @@ pub(crate) fn measure(
         let text = format!(
             "{lost} wake-ups or events were lost: the kernel's histograms lack as many, in one repeat of a cell"
         );
-        outcome.warnings.push(Warning::without_fix("histograms-lost", text));
+        outcome.warnings.push(Warning::new(WarningCode::HistogramsLost, text));
     }
     Ok(outcome)
 }
 
 fn not_counted(error: &RecordError) -> Warning {
-    Warning::without_fix("no-histograms", format!("the kernel's histograms are not counted: {error}"))
+    Warning::new(WarningCode::NoHistograms, format!("the kernel's histograms are not counted: {error}"))
 }
 
 fn failed(error: &RecordError) -> ProbeError {

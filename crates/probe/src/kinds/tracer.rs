@@ -3,16 +3,16 @@
 //! In: the lines that the tracer prints. Out: intervals with histograms, and the largest samples of each as spikes. The
 //! moment of a sample is that of its line: for hwlat and osnoise the end of the window that it is of.
 
+use super::{Kind, Place, Resolve, with_parts};
 use crate::error::ProbeError;
-use crate::measure::{Batch, Elsewhere, Observer, Outcome, Progress};
+use crate::measure::{Batch, Elsewhere, Measuring, Observer, Outcome, Progress};
 use crate::spec::{LaneSpec, ProbeSpec};
 use std::cmp::Reverse;
 use std::time::Duration;
 use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::warning::not_restored;
-use whylate_core::{Nanos, Warning};
-use whylate_host::Host;
+use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_record::{RecordError, Sample, TracerSession};
 use whylate_stats::{Histogram, Largest};
 use whylate_sys::clock;
@@ -22,15 +22,38 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Measures with a tracer, to its end.
 ///
+/// The part of a timerlat sample until the timer's interrupt.
+const INTERRUPT: &str = "interrupt";
+
+impl Resolve<TracerPlan> for TracerPlan {
+    fn resolve(plan: &Self, _: &mut Place<'_>) -> Result<Self, ProbeError> {
+        Ok(plan.clone())
+    }
+}
+
+impl Kind for TracerPlan {
+    fn name(&self) -> &'static str {
+        "tracer"
+    }
+
+    fn series(&self) -> Vec<Option<String>> {
+        let parts: &[&str] = if self.tracer == Tracer::Timerlat { &[INTERRUPT] } else { &[] };
+        with_parts(self.tracer.name(), parts).collect()
+    }
+
+    fn measure(&self, of: &Measuring<'_>, observer: &mut dyn Observer) -> Result<Outcome, ProbeError> {
+        measure(self, of, observer)
+    }
+}
+
 /// # Errors
 /// [`ProbeError`] when the kernel refuses the tracer, or its lines cannot be read.
-pub(crate) fn measure(
-    host: &Host,
+fn measure(
     plan: &TracerPlan,
-    spec: &ProbeSpec,
-    stored: Nanos,
+    of: &Measuring<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, ProbeError> {
+    let Measuring { host, spec, stored, .. } = *of;
     let _elsewhere = Elsewhere::move_to(&host.running, &spec.other_cpus);
     let (mut session, mut warnings) =
         TracerSession::start(&host.settings, plan, &spec.cpus).map_err(failed)?;
@@ -59,7 +82,7 @@ pub(crate) fn measure(
             session.lost(),
             plan.tracer
         );
-        warnings.push(Warning::without_fix("tracer-lines-lost", text));
+        warnings.push(Warning::new(WarningCode::TracerLinesLost, text));
     }
     if let Err(error) = session.finish() {
         warnings.push(not_restored(error));

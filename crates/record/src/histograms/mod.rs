@@ -15,7 +15,7 @@ use whylate_bpf::{
 };
 use whylate_core::record::IpiRecord;
 use whylate_core::result::{HistogramKind, HistogramSource};
-use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_treat::TreatError;
 
@@ -87,7 +87,7 @@ impl LatencyHistograms {
         let mut warnings = vec![tracefs_warning(refused.as_ref())];
         if with_ipis {
             let text = "interrupts from other CPUs are not counted: that needs BPF programs";
-            warnings.push(Warning::without_fix("ipis-not-counted", text));
+            warnings.push(Warning::new(WarningCode::IpisNotCounted, text));
         }
         Ok((new(Source::Tracefs(Box::new(running))), warnings))
     }
@@ -202,7 +202,7 @@ fn start_bpf(config: &HistogramsConfig, with_ipis: bool) -> Result<(Source, Vec<
     let senders = causes.facilities().iter().find(|facility| facility.name == "senders of interrupts");
     if let Some(reason) = senders.and_then(|facility| facility.missing.as_ref()) {
         let text = format!("interrupts from other CPUs are not all counted: {reason}");
-        warnings.push(Warning::without_fix("ipis-not-counted", text));
+        warnings.push(Warning::new(WarningCode::IpisNotCounted, text));
     }
     // Discards the interrupts that attaching the programs has sent.
     causes.ipis()?;
@@ -234,16 +234,12 @@ fn bpf_warnings(running: &Histograms, config: &HistogramsConfig) -> Vec<Warning>
     let missing = running.unavailable().iter().filter(|(kind, _)| asked(kind));
     let mut warnings: Vec<Warning> = missing
         .map(|(kind, reason)| {
-            Warning::without_fix("histogram-missing", format!("there is no histogram {kind}: {reason}"))
+            Warning::new(WarningCode::HistogramMissing, format!("there is no histogram {kind}: {reason}"))
         })
         .collect();
     if !running.sees_switch_end() && asked(&HistogramKind::TimerWakeupSwitch) {
-        warnings.push(Warning::new(
-            "switch-end-unknown",
-            "this kernel has no event for the end of a switch: timerwakeupswitch ends with the decision to run the \
-             task, and is shorter by the switch (about 1 us)",
-            "a kernel with the tracepoint sched_exit_tp",
-        ));
+        warnings.push(Warning::new(WarningCode::SwitchEndUnknown, "this kernel has no event for the end of a switch: timerwakeupswitch ends with the decision to run the \
+             task, and is shorter by the switch (about 1 us)"));
     }
     warnings
 }
@@ -255,7 +251,7 @@ fn tracefs_warning(bpf: Option<&BpfError>) -> Warning {
          decision to run the task, a record does not tell the system call, each event costs the CPUs more, and what \
          the buffer has no room for is lost (and counted)"
     );
-    Warning { code: "histograms-from-tracefs".to_owned(), text, fix: None }
+    Warning::new(WarningCode::HistogramsFromTracefs, text)
 }
 
 #[cfg(test)]

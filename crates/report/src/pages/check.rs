@@ -12,9 +12,9 @@ pub fn check(check: &CheckResult, details: bool) -> Page {
     let theme = |theme: Theme| {
         let findings = check.findings.iter().filter(|finding| finding.theme == theme);
         let items: Vec<Item> = findings.map(|finding| item(finding, details)).collect();
-        Section::new("theme", theme.title()).with(items).unless_empty()
+        Section::new("", theme.title()).with(items).unless_empty()
     };
-    let mut sections: Vec<Section> = Theme::ALL.into_iter().filter_map(theme).collect();
+    let mut sections: Vec<Section> = Theme::ALL.into_iter().flat_map(theme).collect();
     sections.extend(warnings::section(&check.warnings));
     let verdict = Some(verdict(check));
     Page { origin: "whylate check".to_owned(), about: vec![machine], sections, verdict, ..Page::default() }

@@ -151,7 +151,7 @@ fn remaining(table: &CpuTable, row: &CpuRow, names_max: usize) -> Section {
     let pairs = parts.into_iter().filter(|(_, text)| !text.is_empty());
     let pairs = pairs.map(|(title, text)| (title.to_owned(), text)).collect();
     let title = format!("CPU {}: {}", row.cpu, shielding(&row.shielding));
-    Section::new("cpu", title).with(Block::Pairs(pairs))
+    Section::new("", title).with(Block::Pairs(pairs))
 }
 
 /// The device behind a line: the last word of its description.

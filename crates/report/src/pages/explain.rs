@@ -42,12 +42,18 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
     let measured = Section::new("measured", "Spikes that the run measured");
     let measured = measured.with(sentences(result.measured.iter().map(line))).unless_empty();
     let spikes = result.spikes.iter().enumerate().map(|(index, spike)| {
-        let title = finding::finding(spike);
-        let line = format!("{} s: {title}", moment(spike.expected_ns));
+        let line = format!("{} s: {}", moment(spike.expected_ns), finding::finding(spike));
         let depth = if index < DRAWN_MAX { Depth::Main } else { Depth::Brief(line) };
-        self::spike("spike", title, spike, result.traces.get(spike.trace)).depth(depth)
+        self::spike(heading(spike), spike, result.traces.get(spike.trace)).depth(depth)
     });
     measured.into_iter().chain(spikes).chain(warnings::section(&result.warnings)).collect()
+}
+
+/// `cyclictest-192 on CPU 0: 3.46 ms late`.
+fn heading(spike: &ExplainedSpike) -> String {
+    let task = if spike.task.is_empty() { "hardware" } else { &spike.task };
+    let pid = spike.pid.map(|pid| format!("-{pid}")).unwrap_or_default();
+    format!("{task}{pid} on CPU {}: {} late", spike.cpu, nanoseconds(spike.latency_ns))
 }
 
 /// What a probe of the run saw itself.
@@ -57,14 +63,11 @@ fn line(spike: &Spike) -> String {
 }
 
 /// One spike: the moments, who called, how sure it is, who else contributed, the time as a picture and in figures.
-pub(crate) fn spike(
-    id: &'static str,
-    title: String,
-    spike: &ExplainedSpike,
-    trace: Option<&ExplainedTrace>,
-) -> Section {
+pub(crate) fn spike(title: String, spike: &ExplainedSpike, trace: Option<&ExplainedTrace>) -> Section {
     let (at, ran) = (moment(spike.expected_ns), moment(spike.actual_ns));
-    let mut items = vec![Item::from(format!("expected {at} s ({}), ran {ran} s", expected(spike)))];
+    let found = Some(finding::finding(spike)).filter(|finding| !title.contains(finding));
+    let mut items: Vec<Item> = found.into_iter().map(Item::from).collect();
+    items.push(Item::from(format!("expected {at} s ({}), ran {ran} s", expected(spike))));
     items.extend(finding::chain(&spike.cause).map(|chain| Item::from(Text::code(chain))));
     items.extend(finding::confidence(&spike.cause).map(Item::from));
     items
@@ -72,7 +75,7 @@ pub(crate) fn spike(
     let file = trace.map(|trace| format!("records of {}", trace.path));
     let records: Vec<Item> = spike.evidence.iter().map(record).collect();
     let records = Section::new("", file.unwrap_or_else(|| "records".to_owned())).with(records);
-    Section::new(id, title)
+    Section::new("", title)
         .with(items)
         .with(timeline(spike))
         .with(table(spike))
@@ -112,7 +115,7 @@ fn table(spike: &ExplainedSpike) -> Section {
     };
     let rows = timeline.segments.iter().take(LINES_MAX).map(row).collect();
     let left_out = timeline.segments.len().saturating_sub(LINES_MAX);
-    let note = (left_out > 0).then(|| Block::Note(format!("{left_out} more are in the JSON.").into()));
+    let note = (left_out > 0).then(|| Block::note(format!("{left_out} more are in the JSON.")));
     let section = Section::new("", "What happened, in order").depth(Depth::Detail);
     section.with(Table::new(columns, rows)).with_all(note)
 }

@@ -20,7 +20,7 @@ pub fn histograms(result: &HistogramsResult) -> Page {
     let mut sections = vec![Section::new("histograms", "").with(table(result))];
     if sections[0].blocks.is_empty() {
         let text = "every histogram is off: `whylate histograms enable` switches them on";
-        sections[0].blocks.push(Block::Note(text.into()));
+        sections[0].blocks.push(Block::note(text));
     }
     let records = Section::new("late", "Largest since the last reset").with(sentences(records(result)));
     sections.extend(records.unless_empty());
@@ -101,7 +101,7 @@ fn wakeups(result: &HistogramsResult) -> Section {
         let text = format!("{} events were lost; the histograms do not count them.", count(result.lost));
         Block::Text(text.into(), Tone::Warn)
     });
-    Section::new("wakeups", "").with(Block::Note(format!("{text}.").into())).with_all(lost)
+    Section::new("wakeups", "").with(Block::note(format!("{text}."))).with_all(lost)
 }
 
 #[cfg(test)]

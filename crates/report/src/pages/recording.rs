@@ -35,7 +35,7 @@ pub fn recording(recording: &RecordingResult, until: Nanos) -> Result<Page, Repo
     if !recording.traces.is_empty() {
         let found = explain(&recording.explained);
         let line = Block::Text(found.title.into(), found.title_tone);
-        let about = found.about.into_iter().flatten().map(|line| Block::Note(line.into()));
+        let about = found.about.into_iter().flatten().map(Block::note);
         sections.push(Section::new("finding", "").with(line).with_all(about));
         sections.extend(found.sections);
     }

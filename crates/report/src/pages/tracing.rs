@@ -24,7 +24,7 @@ pub fn tracing(result: &TracingResult) -> Page {
     Page {
         origin: "whylate check --tracing".to_owned(),
         about: vec![host(&result.facts)],
-        sections: vec![Section::new("facilities", "").with(items).with(Block::Note(note.into()))],
+        sections: vec![Section::new("facilities", "").with(items).with(Block::note(note))],
         ..Page::default()
     }
 }

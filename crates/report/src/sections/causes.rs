@@ -15,16 +15,16 @@ const EVENTS_MAX: usize = 5;
 /// None of the causes where no causes were looked for.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let looked_for = run.cells.iter().filter(|_| run.plan.causes);
-    let first: Vec<FirstCause> = looked_for.flat_map(|cell| first_causes(&cell.name, &cell.spikes)).collect();
-    sections(&first, run.cells.iter().flat_map(|cell| events(&cell.name, &cell.spikes)))
+    let first = looked_for.flat_map(|cell| first_causes(&cell.name, &cell.spikes)).collect();
+    sections(first, run.cells.iter().flat_map(|cell| events(&cell.name, &cell.spikes)))
 }
 
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
     let spikes = &measure.probe.spikes;
-    sections(&first_causes("", spikes), events("", spikes))
+    sections(first_causes("", spikes), events("", spikes))
 }
 
-fn sections(first: &[FirstCause], events: impl IntoIterator<Item = String>) -> Vec<Section> {
+fn sections(first: Vec<Row>, events: impl IntoIterator<Item = String>) -> Vec<Section> {
     let columns = vec![
         Column::text("cell"),
         Column::text("probe"),
@@ -33,83 +33,58 @@ fn sections(first: &[FirstCause], events: impl IntoIterator<Item = String>) -> V
         Column::number("largest"),
     ];
     let causes = Section::new("causes", "Causes of the largest spikes").meaning("which came first");
-    let causes = causes.with(Table::new(columns, first.iter().map(FirstCause::row).collect()));
+    let causes = causes.with(Table::new(columns, first));
     let events = Section::new("events", "Late on several CPUs at once")
         .meaning("spikes that overlap count as one event")
         .with(sentences(events));
-    [causes, events].into_iter().filter_map(Section::unless_empty).collect()
+    [causes, events].into_iter().flat_map(Section::unless_empty).collect()
 }
 
-/// One first cause of the largest spikes of a cell.
-#[derive(Clone, Debug, PartialEq)]
-struct FirstCause {
-    /// The cell; empty in a measurement.
-    cell: String,
-    /// The probe, with its series.
-    probe: String,
-    /// Kind, actor and function.
-    what: String,
-    /// Of how many spikes it is the first cause.
+/// Of how many spikes a cause is the first one, the largest of them, and of how many records were lost.
+#[derive(Default)]
+struct Tally {
     spikes: usize,
-    /// Of how many spikes causes were looked for.
-    of: usize,
-    /// The largest of its spikes.
     largest_ns: u64,
-    /// Of how many of its spikes records were lost.
     with_losses: usize,
 }
 
-impl FirstCause {
-    fn row(&self) -> Row {
-        let losses = match self.with_losses {
-            0 => String::new(),
-            spikes => format!("; records of {spikes} of them were lost"),
-        };
-        let cell = Some(self.cell.clone()).filter(|cell| !cell.is_empty());
-        Row::of([
-            cell,
-            Some(self.probe.clone()),
-            Some(format!("{}{losses}", self.what)),
-            Some(format!("{} of {}", count(self.spikes as u64), count(self.of as u64))),
-            Some(nanoseconds(self.largest_ns)),
-        ])
-    }
-}
-
 /// The first causes of spikes, the most frequent first, probe by probe. None where nothing has a cause.
-fn first_causes(cell: &str, spikes: &[Spike]) -> Vec<FirstCause> {
+fn first_causes(cell: &str, spikes: &[Spike]) -> Vec<Row> {
     let mut probes: BTreeMap<&str, Vec<&Spike>> = BTreeMap::new();
     for spike in spikes {
         probes.entry(spike.probe.as_deref().unwrap_or_default()).or_default().push(spike);
     }
     let has_cause = |spike: &&Spike| spike.cause.kind != CauseKind::Unattributed;
-    let mut all = Vec::new();
-    for (probe, spikes) in probes {
-        if !spikes.iter().any(has_cause) {
-            continue;
-        }
-        let mut found: BTreeMap<String, FirstCause> = BTreeMap::new();
+    let mut rows = Vec::new();
+    for (probe, spikes) in probes.into_iter().filter(|(_, spikes)| spikes.iter().any(has_cause)) {
+        let mut found: BTreeMap<String, Tally> = BTreeMap::new();
         for spike in &spikes {
-            let what = words::cause_name(&spike.cause);
-            let known = found.entry(what.clone()).or_insert_with(|| FirstCause {
-                cell: cell.to_owned(),
-                probe: probe.to_owned(),
-                what,
-                spikes: 0,
-                of: spikes.len(),
-                largest_ns: 0,
-                with_losses: 0,
-            });
-            known.spikes += 1;
-            known.largest_ns = known.largest_ns.max(spike.latency_ns);
-            known.with_losses += usize::from(spike.lost > 0);
+            let tally = found.entry(words::cause_name(&spike.cause)).or_default();
+            tally.spikes += 1;
+            tally.largest_ns = tally.largest_ns.max(spike.latency_ns);
+            tally.with_losses += usize::from(spike.lost > 0);
         }
-        let mut found: Vec<FirstCause> = found.into_values().collect();
-        found.sort_by_key(|first| Reverse((first.spikes, first.largest_ns)));
-        found.truncate(FIRST_MAX);
-        all.append(&mut found);
+        let mut found: Vec<(String, Tally)> = found.into_iter().collect();
+        found.sort_by_key(|(_, tally)| Reverse((tally.spikes, tally.largest_ns)));
+        let first = found.iter().take(FIRST_MAX);
+        rows.extend(first.map(|(what, tally)| row(cell, probe, what, tally, spikes.len())));
     }
-    all
+    rows
+}
+
+/// `cell` is empty in a measurement.
+fn row(cell: &str, probe: &str, what: &str, tally: &Tally, of: usize) -> Row {
+    let losses = match tally.with_losses {
+        0 => String::new(),
+        spikes => format!("; records of {spikes} of them were lost"),
+    };
+    Row::of([
+        Some(cell.to_owned()).filter(|cell| !cell.is_empty()),
+        Some(probe.to_owned()),
+        Some(format!("{what}{losses}")),
+        Some(format!("{} of {}", count(tally.spikes as u64), count(of as u64))),
+        Some(nanoseconds(tally.largest_ns)),
+    ])
 }
 
 /// Spikes of several CPUs at one moment, each event as one sentence, the largest first.
@@ -170,8 +145,8 @@ mod tests {
             spike(1, 5_000, CauseKind::Thread, None),
             spike(1, 7_000, CauseKind::Thread, None),
         ];
-        let row = |first: &FirstCause| -> Vec<String> {
-            first.row().cells.iter().map(|cell| cell.text.as_ref().unwrap().words()).collect()
+        let row = |first: &Row| -> Vec<String> {
+            first.cells.iter().map(|cell| cell.text.as_ref().unwrap().words()).collect()
         };
         let found = first_causes("idle", &spikes);
         assert_eq!(row(&found[0]), ["idle", "timer", "thread", "2 of 3", "7.00 us"]);

@@ -20,7 +20,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         }
     }
     let section = Section::new("comparisons", "Comparisons").depth(Depth::Lead);
-    section.with(items).unless_empty().into_iter().collect()
+    section.with(items).unless_empty()
 }
 
 fn item(outcome: Outcome, text: String) -> Item {

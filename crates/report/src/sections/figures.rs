@@ -162,7 +162,7 @@ pub(crate) fn of_result(probe: &ProbeResult) -> Vec<Section> {
 }
 
 fn section<'r>(parts: Vec<Section>, mut cpus: impl Iterator<Item = &'r CpuResult>) -> Vec<Section> {
-    let note = cpus.any(|cpu| corrected(cpu).is_some()).then(|| Block::Note(CORRECTED_NOTE.into()));
+    let note = cpus.any(|cpu| corrected(cpu).is_some()).then(|| Block::note(CORRECTED_NOTE));
     vec![Section::new("figures", "").with_all(parts).with_all(note)]
 }
 

@@ -34,10 +34,10 @@ fn section(cells: &[(&str, &[IpiRecord])]) -> Vec<Section> {
     let mut columns = vec![Column::number("CPU")];
     columns.extend(["function", "asked for by", "sent by"].map(Column::text));
     columns.extend(cells.iter().map(|(cell, _)| Column::number(*cell)));
-    let note = (left_out > 0).then(|| Block::Note(format!("{left_out} rarer ones are left out.").into()));
+    let note = (left_out > 0).then(|| Block::note(format!("{left_out} rarer ones are left out.")));
     let section = Section::new("ipis", "Interrupts from other CPUs").depth(Depth::Folded);
     let section = section.with(Table::new(columns, ways.iter().map(row).collect())).with_all(note);
-    section.unless_empty().into_iter().collect()
+    section.unless_empty()
 }
 
 /// A CPU, the function that runs there, and who had it called.

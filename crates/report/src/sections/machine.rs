@@ -3,9 +3,9 @@
 use crate::figure::{bytes, frequency, nanoseconds};
 use crate::section::{Block, Depth, Section, Span, Text, Tone};
 use crate::words::measured_cpus;
+use whylate_core::CpuSet;
 use whylate_core::facts::{CpuFacts, Facts};
 use whylate_core::result::RunResult;
-use whylate_core::{CpuId, CpuSet};
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let (command, note) = reproduce(run);
@@ -19,8 +19,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let section = Section::new("machine", "Machine and plan").depth(Depth::Detail);
     let section = section
         .with(Block::Text(again, Tone::Plain))
-        .with(Block::Note(directory))
-        .with(Block::Note(format!("Measured by whylate {}.", run.facts.whylate_version).into()))
+        .with(Block::note(directory))
+        .with(Block::note(format!("Measured by whylate {}.", run.facts.whylate_version)))
         .with(Section::new("", "The plan, with every default filled in").depth(Depth::Detail).with(plan))
         .with(machine.with_all(facts(&run.facts, &measured_cpus(run))));
     vec![section]
@@ -42,82 +42,70 @@ fn reproduce(run: &RunResult) -> (String, Option<String>) {
     (format!("whylate run {file}"), Some(format!("Save the plan below as {file} first.")))
 }
 
-/// Everything known of the machine; of the CPUs only those that were measured in detail.
+/// Everything known of the machine; of the CPUs only those that were measured in detail. What is empty has no row.
 fn facts(facts: &Facts, measured: &CpuSet) -> Vec<Section> {
-    let sections = [
-        ("Kernel", kernel(facts)),
-        ("Processor", processor(facts)),
-        ("Measured CPUs and their caches", cpus(facts, measured)),
-        ("Clock", clock(facts)),
-        ("Settings", settings(facts)),
+    let cpus = measured.iter().filter_map(|cpu| facts.cpu(cpu));
+    let named =
+        |rows: Vec<(&str, String)>| rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let themes: [(&str, Vec<(String, String)>); 7] = [
+        ("Kernel", named(kernel(facts))),
+        ("Processor", named(processor(facts))),
+        (
+            "Measured CPUs and their caches",
+            cpus.map(|cpu| (format!("CPU {}", cpu.cpu), cpu_text(cpu))).collect(),
+        ),
+        ("Clock", named(clock(facts))),
+        ("Settings", named(settings(facts))),
         ("Environment", environment(facts)),
         ("Mitigations", facts.kernel.mitigations.clone()),
     ];
-    sections.map(|(title, rows)| Section::new("", title).with(Block::Pairs(rows))).into()
+    let section = |(title, rows): (&str, Vec<(String, String)>)| {
+        let known = rows.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        Section::new("", title).with(Block::Pairs(known))
+    };
+    themes.map(section).into()
 }
 
-/// Collects rows; a missing value makes none.
-#[derive(Default)]
-struct Rows(Vec<(String, String)>);
-
-impl Rows {
-    fn add(&mut self, name: impl Into<String>, value: &(impl ToString + ?Sized)) {
-        let value = value.to_string();
-        if !value.is_empty() {
-            self.0.push((name.into(), value));
-        }
-    }
-
-    fn maybe(&mut self, name: &str, value: Option<impl ToString>) {
-        if let Some(value) = value {
-            self.add(name, &value);
-        }
-    }
+/// Nothing of what is not known.
+fn text(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-fn yes_no(value: bool) -> &'static str {
-    if value { "yes" } else { "no" }
+fn yes_no(value: bool) -> String {
+    if value { "yes" } else { "no" }.to_owned()
 }
 
 fn on_off(value: bool) -> &'static str {
     if value { "on" } else { "off" }
 }
 
-fn kernel(facts: &Facts) -> Vec<(String, String)> {
+fn kernel(facts: &Facts) -> Vec<(&'static str, String)> {
     let kernel = &facts.kernel;
-    let mut rows = Rows::default();
-    rows.add("release", &kernel.release);
-    rows.add("version", &kernel.version);
-    rows.add("architecture", &kernel.architecture);
-    rows.add("preemption", &kernel.preemption);
-    rows.add("command line", &kernel.command_line);
-    rows.maybe("tainted", kernel.tainted.filter(|flags| *flags != 0));
-    rows.0
+    vec![
+        ("release", kernel.release.clone()),
+        ("version", kernel.version.clone()),
+        ("architecture", kernel.architecture.clone()),
+        ("preemption", kernel.preemption.clone()),
+        ("command line", kernel.command_line.clone()),
+        ("tainted", text(kernel.tainted.filter(|flags| *flags != 0))),
+    ]
 }
 
-fn processor(facts: &Facts) -> Vec<(String, String)> {
-    let mut rows = Rows::default();
-    rows.add("model", &facts.processor.model);
-    rows.maybe("microcode", facts.processor.microcode.as_ref());
-    rows.add("features used", &facts.processor.features.join(", "));
-    rows.add("present CPUs", &facts.cpu_sets.present);
-    rows.add("online CPUs", &facts.cpu_sets.online);
-    rows.add("isolated CPUs", &facts.cpu_sets.isolated);
-    rows.add("nohz_full CPUs", &facts.cpu_sets.nohz_full);
-    rows.add("allowed CPUs", &facts.cpu_sets.allowed);
-    rows.maybe("SMT", facts.settings.smt_active.map(on_off));
-    rows.maybe("memory", facts.memory.total_bytes.map(bytes));
-    rows.maybe("swap", facts.memory.swap_bytes.filter(|size| *size > 0).map(bytes));
-    rows.maybe("NUMA nodes", facts.memory.nodes);
-    rows.0
-}
-
-fn cpus(facts: &Facts, measured: &CpuSet) -> Vec<(String, String)> {
-    let mut rows = Rows::default();
-    for cpu in measured.iter().filter_map(|cpu| facts.cpu(cpu)) {
-        rows.add(format!("CPU {}", cpu.cpu), &cpu_text(cpu));
-    }
-    rows.0
+fn processor(facts: &Facts) -> Vec<(&'static str, String)> {
+    vec![
+        ("model", facts.processor.model.clone()),
+        ("microcode", text(facts.processor.microcode.as_ref())),
+        ("features used", facts.processor.features.join(", ")),
+        ("present CPUs", facts.cpu_sets.present.to_string()),
+        ("online CPUs", facts.cpu_sets.online.to_string()),
+        ("isolated CPUs", facts.cpu_sets.isolated.to_string()),
+        ("nohz_full CPUs", facts.cpu_sets.nohz_full.to_string()),
+        ("allowed CPUs", facts.cpu_sets.allowed.to_string()),
+        ("SMT", text(facts.settings.smt_active.map(on_off))),
+        ("memory", text(facts.memory.total_bytes.map(bytes))),
+        ("swap", text(facts.memory.swap_bytes.filter(|size| *size > 0).map(bytes))),
+        ("NUMA nodes", text(facts.memory.nodes)),
+    ]
 }
 
 fn cpu_text(cpu: &CpuFacts) -> String {
@@ -131,10 +119,9 @@ fn cpu_text(cpu: &CpuFacts) -> String {
         parts.push(format!("SMT sibling {others}"));
     }
     parts.extend(cpu.caches.iter().map(|cache| {
-        let shared = if is_only(&cache.shared_by, cpu.cpu) || cache.shared_by.is_empty() {
-            String::new()
-        } else {
-            format!(" shared by CPUs {}", cache.shared_by)
+        let shared = match cache.shared_by.difference(&CpuSet::single(cpu.cpu)).is_empty() {
+            true => String::new(),
+            false => format!(" shared by CPUs {}", cache.shared_by),
         };
         format!("L{} {}{shared}", cache.level, bytes(cache.size_bytes))
     }));
@@ -153,53 +140,43 @@ fn cpu_text(cpu: &CpuFacts) -> String {
     parts.join(" · ")
 }
 
-fn is_only(cpus: &CpuSet, cpu: CpuId) -> bool {
-    cpus.len() == 1 && cpus.contains(cpu)
+fn clock(facts: &Facts) -> Vec<(&'static str, String)> {
+    vec![
+        ("source", text(facts.clock.source.as_ref())),
+        ("available", facts.clock.available.join(", ")),
+        ("counter runs at a constant rate", yes_no(facts.clock.counter_invariant)),
+    ]
 }
 
-fn clock(facts: &Facts) -> Vec<(String, String)> {
-    let mut rows = Rows::default();
-    rows.maybe("source", facts.clock.source.as_ref());
-    rows.add("available", &facts.clock.available.join(", "));
-    rows.add("counter runs at a constant rate", yes_no(facts.clock.counter_invariant));
-    rows.0
-}
-
-fn settings(facts: &Facts) -> Vec<(String, String)> {
+fn settings(facts: &Facts) -> Vec<(&'static str, String)> {
     let settings = &facts.settings;
-    let mut rows = Rows::default();
-    if let Some(runtime) = settings.rt_runtime_us {
-        let period = settings.rt_period_us.map(|period| format!(" of each {period} us")).unwrap_or_default();
-        rows.add(
-            "real-time throttling",
-            &if runtime < 0 { "off".to_owned() } else { format!("{runtime} us{period}") },
-        );
-    }
-    rows.maybe("transparent huge pages", settings.transparent_huge_pages.as_ref());
-    rows.maybe("idle driver", settings.idle_driver.as_ref());
-    rows.maybe("frequency driver", settings.frequency_driver.as_ref());
-    rows.maybe("watchdog", settings.watchdog.map(on_off));
-    rows.maybe("NUMA balancing", settings.numa_balancing.map(on_off));
-    rows.0
+    let period = settings.rt_period_us.map(|period| format!(" of each {period} us")).unwrap_or_default();
+    let throttling = |runtime| if runtime < 0 { "off".to_owned() } else { format!("{runtime} us{period}") };
+    vec![
+        ("real-time throttling", text(settings.rt_runtime_us.map(throttling))),
+        ("transparent huge pages", text(settings.transparent_huge_pages.as_ref())),
+        ("idle driver", text(settings.idle_driver.as_ref())),
+        ("frequency driver", text(settings.frequency_driver.as_ref())),
+        ("watchdog", text(settings.watchdog.map(on_off))),
+        ("NUMA balancing", text(settings.numa_balancing.map(on_off))),
+    ]
 }
 
 fn environment(facts: &Facts) -> Vec<(String, String)> {
     let (environment, privileges) = (&facts.environment, &facts.privileges);
-    let mut rows = Rows::default();
-    rows.maybe("hypervisor", environment.hypervisor.as_ref());
-    rows.maybe("container", environment.container.as_ref());
-    rows.maybe("cgroup version", environment.cgroup_version);
-    rows.add("root", yes_no(privileges.root));
-    rows.add("highest real-time priority", &privileges.realtime_priority_max);
-    rows.add("lockable memory", &privileges.lockable_bytes.map_or("no limit".to_owned(), bytes));
-    rows.add(
-        "/dev/cpu_dma_latency",
-        if privileges.cpu_dma_latency { "can be written" } else { "cannot be written" },
-    );
-    for gpu in &facts.gpus {
-        let parts = [&gpu.driver, &gpu.pci_id, &gpu.runtime_power];
-        let parts: Vec<&str> = parts.into_iter().filter_map(|part| part.as_deref()).collect();
-        rows.add(gpu.name.clone(), &parts.join(" · "));
-    }
-    rows.0
+    let latency = if privileges.cpu_dma_latency { "can be written" } else { "cannot be written" };
+    let rows = [
+        ("hypervisor", text(environment.hypervisor.as_ref())),
+        ("container", text(environment.container.as_ref())),
+        ("cgroup version", text(environment.cgroup_version)),
+        ("root", yes_no(privileges.root)),
+        ("highest real-time priority", privileges.realtime_priority_max.to_string()),
+        ("lockable memory", privileges.lockable_bytes.map_or("no limit".to_owned(), bytes)),
+        ("/dev/cpu_dma_latency", latency.to_owned()),
+    ];
+    let gpus = facts.gpus.iter().map(|gpu| {
+        let parts = [&gpu.driver, &gpu.pci_id, &gpu.runtime_power].map(|part| part.as_deref());
+        (gpu.name.clone(), parts.into_iter().flatten().collect::<Vec<_>>().join(" · "))
+    });
+    rows.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(gpus).collect()
 }

@@ -13,7 +13,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let figures = Section::new("", "Figures of every cell").depth(Depth::Detail).with(table(run));
     let section =
         Section::new("noise", "Noise floor").meaning("a short stall check without load beside each cell");
-    section.with(sentences(seen)).with(figures).unless_empty().into_iter().collect()
+    section.with(sentences(seen)).with(figures).unless_empty()
 }
 
 fn table(run: &RunResult) -> Table {

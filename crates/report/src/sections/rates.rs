@@ -14,5 +14,5 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let columns = vec![Column::text("cell"), Column::text("load"), Column::number("mean rate")];
     let section = Section::new("loads", "Loads").meaning("what each achieved while the probes ran");
     let section = section.depth(Depth::Detail).with(Table::new(columns, rates.map(row).collect()));
-    section.with(charts::of_rates(run)).unless_empty().into_iter().collect()
+    section.with(charts::of_rates(run)).unless_empty()
 }

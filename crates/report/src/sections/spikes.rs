@@ -25,7 +25,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         }
     };
     let largest = Section::new("largest", "Largest spikes").depth(Depth::Detail);
-    let largest = largest.with(table(run, &all)).with(Block::Note(note.into()));
+    let largest = largest.with(table(run, &all)).with(Block::note(note));
     Section::new("spikes", "Spikes").with(lines).unless_empty().into_iter().chain([largest]).collect()
 }
 
@@ -39,11 +39,7 @@ pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
         )
     });
     let dropped = dropped_spikes(std::iter::once(&measure.probe)).filter(|_| largest.is_some());
-    Section::new("spikes", "")
-        .with(sentences(largest.into_iter().chain(dropped)))
-        .unless_empty()
-        .into_iter()
-        .collect()
+    Section::new("spikes", "").with(sentences(largest.into_iter().chain(dropped))).unless_empty()
 }
 
 fn table(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Table {

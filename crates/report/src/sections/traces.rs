@@ -24,7 +24,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     };
     let more = format!("{others}with timelines: whylate explain {}", run.run);
     let section = Section::new("traces", "Traces").with_all(parts).unless_empty();
-    section.map(|section| section.with(vec![Item::from(more)])).into_iter().collect()
+    section.into_iter().map(|section| section.with(vec![Item::from(more.as_str())])).collect()
 }
 
 fn part(trace: &SpikeTrace, is_first: bool) -> Section {
@@ -32,12 +32,12 @@ fn part(trace: &SpikeTrace, is_first: bool) -> Section {
     let title = format!("{}: {told}", heading(trace));
     let line = format!("{title} ({})", trace.path);
     let section = match explanation(trace) {
-        Ok(spike) => explain::spike("", title, spike, None),
+        Ok(spike) => explain::spike(title, spike, None),
         Err(_) => Section::new("", title),
     };
     let path =
         Text::from("The trace: ").and(Span::Code(trace.path.clone())).and_plain(" in the run directory.");
-    section.depth(if is_first { Depth::Brief(line) } else { Depth::Detail }).with(Block::Note(path))
+    section.depth(if is_first { Depth::Brief(line) } else { Depth::Detail }).with(Block::note(path))
 }
 
 /// All traces, largest latency first.

@@ -15,5 +15,5 @@ pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
 /// All warnings with their fixes.
 pub(crate) fn section(warnings: &[Warning]) -> Vec<Section> {
     let section = Section::new("warnings", format!("Warnings ({})", warnings.len())).depth(Depth::Folded);
-    section.with(Block::Warnings(warnings.to_vec())).unless_empty().into_iter().collect()
+    section.with(Block::Warnings(warnings.to_vec())).unless_empty()
 }

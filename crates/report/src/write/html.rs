@@ -1,17 +1,14 @@
 //! Reports as one HTML file that needs nothing else: style, scripts and data are in it, and it asks no network.
 //!
-//! Markup is what stands in this source ([`Html::raw`] takes nothing else); every text of a result is escaped by
+//! Markup is what stands in this source ([`Html::raw`] and [`Html::fill`] take nothing else); every text of a result is escaped by
 //! [`Html::text`]. The charts' data is JSON in which `<`, `>` and `&` are written as escapes, so that no name can end its
 //! script element.
 
-use super::{bars, plain};
-use crate::ReportError;
+use super::{bars, plain, words};
 use crate::charts::Chart;
 use crate::figure::nanoseconds;
-use crate::section::{
-    Block, Cell, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, different,
-};
-use serde::Serialize;
+use crate::section::{Block, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, different};
+use serde_json::{Value, json};
 use whylate_core::Warning;
 use whylate_core::result::{CauseClass, CauseKind, TimelineSegment};
 
@@ -27,7 +24,33 @@ const TEXT_WIDTH: usize = 100;
 /// A table with as many columns takes the whole width.
 const WIDE_COLUMNS: usize = 10;
 
-pub(super) fn page(page: &Page) -> Result<String, ReportError> {
+const HEAD: &str = r#"<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="whylate {}">
+<title>{}{} - whylate</title>
+"#;
+const VERDICT: &str = r#"<p class="verdict {}"><strong><span aria-hidden="true">{}</span> {}</strong> <span>{}</span></p>
+"#;
+const FOLDED: &str = r#"<details id="{}"><summary>{} <span class="meaning">{}</span></summary>
+<div class="columns">
+"#;
+const FIGURE: &str = r#"<figure class="{}">
+<figcaption>{} <small>{}</small></figcaption>
+<div class="chart" role="img" aria-label="{}" data-chart="{}"></div>
+</figure>
+"#;
+const TIME_AXIS: &str = r#"<div class="row axis"><span class="cpu"></span><div class="ticks"><span>expected</span><span>ran, +{}</span></div></div>
+<p class="note hint" hidden>Wheel or pinch zooms, dragging moves, a double click shows all.</p>
+</div>
+"#;
+const SEGMENT: &str = r#"<div class="part {}" data-from="{}" data-to="{}" style="left:{}%;width:{}%" title="{}"><span>{}</span></div>
+"#;
+
+pub(super) fn page(page: &Page) -> String {
     let mut body = Html::default();
     body.header(page);
     body.raw("<main>\n");
@@ -36,38 +59,31 @@ pub(super) fn page(page: &Page) -> Result<String, ReportError> {
     lead.into_iter().chain(others).for_each(|section| body.section(section, 0));
     body.raw("</main>\n");
     let mut html = Html::default();
-    html.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    html.raw(
-        "<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"whylate ",
-    );
-    html.raw(VERSION).raw("\">\n<title>").text(&page.title);
-    if let Some(verdict) = &page.verdict {
-        html.raw(": ").text(verdict.word);
-    }
-    html.raw(" - whylate</title>\n");
-    let charts = !body.charts.is_empty();
-    html.asset("style", if charts { PLOT_STYLE } else { "" }).asset("style", STYLE);
-    html.raw("</head>\n<body>\n");
-    html.text.push_str(&body.text);
-    html.raw("<footer>Made by whylate ").raw(VERSION);
-    html.raw(if charts { ". Charts: uPlot 1.6.32 (MIT).</footer>\n" } else { ".</footer>\n" });
-    if charts {
-        html.raw("<noscript><p class=\"note\">The charts need JavaScript; every figure is in the tables.</p></noscript>\n");
-        html.raw("<script type=\"application/json\" id=\"chart-data\">");
-        html.text.push_str(&script_json(&body.charts)?);
+    let verdict = page.verdict.as_ref().map(|verdict| format!(": {}", verdict.word)).unwrap_or_default();
+    html.fill(HEAD, &[VERSION, &page.title, &verdict]);
+    html.asset("style", if body.charts.is_empty() { "" } else { PLOT_STYLE }).asset("style", STYLE);
+    html.raw("</head>\n<body>\n").text.push_str(&body.text);
+    html.fill("<footer>Made by whylate {}.", &[VERSION]);
+    if body.charts.is_empty() {
+        html.raw("</footer>\n");
+    } else {
+        html.raw(
+            " Charts: uPlot 1.6.32 (MIT).</footer>\n<noscript><p class=\"note\">The charts need JavaScript; ",
+        );
+        html.raw("every figure is in the tables.</p></noscript>\n");
+        html.raw("<script type=\"application/json\" id=\"chart-data\">")
+            .text
+            .push_str(&script_json(&json!(body.charts)));
         html.raw("</script>\n").asset("script", PLOT_SCRIPT).asset("script", CHART_SCRIPT);
     }
-    html.asset("script", if body.has_timeline { TIMELINE_SCRIPT } else { "" });
-    html.raw("</body>\n</html>\n");
-    Ok(html.text)
+    html.asset("script", if body.has_timeline { TIMELINE_SCRIPT } else { "" }).raw("</body>\n</html>\n");
+    html.text
 }
 
 /// JSON that can stand inside a script element.
-fn script_json(value: &impl Serialize) -> Result<String, serde_json::Error> {
-    let json = serde_json::to_string(value)?;
-    let mut escaped = String::with_capacity(json.len());
-    for c in json.chars() {
+fn script_json(value: &Value) -> String {
+    let mut escaped = String::new();
+    for c in value.to_string().chars() {
         match c {
             // The last two end lines in JavaScript, though not in JSON.
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
@@ -76,13 +92,14 @@ fn script_json(value: &impl Serialize) -> Result<String, serde_json::Error> {
             c => escaped.push(c),
         }
     }
-    Ok(escaped)
+    escaped
 }
 
 #[derive(Default)]
 struct Html<'p> {
     text: String,
-    charts: Vec<&'p Chart>,
+    /// The data of the charts so far.
+    charts: Vec<&'p Value>,
     has_timeline: bool,
 }
 
@@ -90,6 +107,17 @@ impl<'p> Html<'p> {
     /// Markup, which is never made from a result.
     fn raw(&mut self, markup: &'static str) -> &mut Self {
         self.text.push_str(markup);
+        self
+    }
+
+    /// Markup with texts in place of each `{}`.
+    fn fill(&mut self, markup: &'static str, texts: &[&str]) -> &mut Self {
+        let mut texts = texts.iter();
+        let mut markup = markup.split("{}");
+        self.raw(markup.next().unwrap_or_default());
+        for markup in markup {
+            self.text(texts.next().copied().unwrap_or_default()).raw(markup);
+        }
         self
     }
 
@@ -112,8 +140,8 @@ impl<'p> Html<'p> {
         for span in &text.0 {
             match span {
                 Span::Plain(text) => self.text(text),
-                Span::Code(text) => self.raw("<code>").text(text).raw("</code>"),
-                Span::Swatch(kind) => self.raw("<i class=\"swatch ").raw(class(*kind)).raw("\"></i> "),
+                Span::Code(text) => self.fill("<code>{}</code>", &[text]),
+                Span::Swatch(kind) => self.fill("<i class=\"swatch {}\"></i> ", &[class(*kind)]),
             };
         }
         self
@@ -122,17 +150,17 @@ impl<'p> Html<'p> {
     /// A style or script; none where it is empty.
     fn asset(&mut self, element: &'static str, content: &'static str) -> &mut Self {
         if !content.is_empty() {
-            self.raw("<").raw(element).raw(">").raw(content).raw("</").raw(element).raw(">\n");
+            self.fill("<{}>", &[element]).raw(content).fill("</{}>\n", &[element]);
         }
         self
     }
 
     fn header(&mut self, page: &Page) {
-        self.raw("<header>\n<p class=\"kicker\">").text(&page.origin).raw("</p>\n");
-        self.raw(if page.verdict.is_some() { "<h1>" } else { "<h1 class=\"sentence\">" });
-        self.text(&page.title).raw("</h1>\n");
+        self.fill("<header>\n<p class=\"kicker\">{}</p>\n", &[&page.origin]);
+        let title = if page.verdict.is_some() { "<h1>{}</h1>\n" } else { "<h1 class=\"sentence\">{}</h1>\n" };
+        self.fill(title, &[&page.title]);
         if let Some(question) = &page.question {
-            self.raw("<p class=\"question\">").text(question).raw("</p>\n");
+            self.fill("<p class=\"question\">{}</p>\n", &[question]);
         }
         if let Some(verdict) = &page.verdict {
             let symbol = match verdict.tone {
@@ -141,91 +169,69 @@ impl<'p> Html<'p> {
                 Tone::Warn => "!",
                 Tone::Plain | Tone::Soft => "–",
             };
-            self.raw("<p class=\"verdict ").raw(tone(verdict.tone));
-            self.raw("\"><strong><span aria-hidden=\"true\">").raw(symbol).raw("</span> ").raw(verdict.word);
-            self.raw("</strong> <span>").text(&verdict.reason).raw("</span></p>\n");
+            self.fill(VERDICT, &[tone(verdict.tone), symbol, verdict.word, &verdict.reason]);
         }
-        self.bullets("<ul class=\"chips\">", page.about.iter().flatten());
-        self.bullets("<ul class=\"failures\">", page.failures.iter());
+        self.bullets("chips", page.about.iter().flatten());
+        self.bullets("failures", page.failures.iter());
         self.raw("</header>\n");
     }
 
-    fn bullets<'t>(&mut self, list: &'static str, texts: impl Iterator<Item = &'t String>) {
+    fn bullets<'t>(&mut self, class: &'static str, texts: impl Iterator<Item = &'t String>) {
         let mut texts = texts.peekable();
         if texts.peek().is_some() {
-            self.raw(list);
-            texts.for_each(|text| _ = self.raw("<li>").text(text).raw("</li>"));
+            self.fill("<ul class=\"{}\">", &[class]);
+            texts.for_each(|text| _ = self.fill("<li>{}</li>", &[text]));
             self.raw("</ul>\n");
         }
     }
 
     /// A section, `level` headings below the title.
     fn section(&mut self, section: &'p Section, level: usize) {
-        let blocks =
-            |html: &mut Self, level| section.blocks.iter().for_each(|block| html.block(block, level));
-        let heading = |html: &mut Self| {
-            html.text(&section.title);
-            if !section.meaning.is_empty() {
-                html.raw("<span class=\"meaning\">").text(section.meaning).raw("</span>");
-            }
+        let is_folded = matches!(section.depth, Depth::Folded | Depth::Detail);
+        let name = if section.id.is_empty() { &section.title } else { section.id };
+        let anchor: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let (begin, end) = match level {
+            _ if section.title.is_empty() => ("", ""),
+            0 => ("<section id=\"{}\">\n<h2>{}<span class=\"meaning\">{}</span></h2>\n", "</section>\n"),
+            _ if is_folded => (FOLDED, "</div></details>\n"),
+            _ => ("<article class=\"{}\">\n<h3>{}<span class=\"meaning\">{}</span></h3>\n", "</article>\n"),
         };
-        match section.depth {
-            _ if section.title.is_empty() => blocks(self, level),
-            _ if level == 0 => {
-                self.raw("<section id=\"").text(section.id).raw("\">\n<h2>");
-                heading(self);
-                self.raw("</h2>\n");
-                blocks(self, 1);
-                self.raw("</section>\n");
-            }
-            Depth::Folded | Depth::Detail => {
-                self.raw("<details><summary>");
-                heading(self);
-                self.raw("</summary>\n<div class=\"columns\">\n");
-                blocks(self, level + 1);
-                self.raw("</div></details>\n");
-            }
-            Depth::Lead | Depth::Main | Depth::Brief(_) => {
-                self.raw("<article>\n<h3>");
-                heading(self);
-                self.raw("</h3>\n");
-                blocks(self, level + 1);
-                self.raw("</article>\n");
-            }
-        }
+        self.fill(begin, &[&anchor, &section.title, section.meaning]);
+        let level = level + usize::from(!section.title.is_empty());
+        section.blocks.iter().for_each(|block| self.block(block, level));
+        self.raw(end);
     }
 
     fn block(&mut self, block: &'p Block, level: usize) {
         match block {
             Block::Text(text, tone) => {
-                self.raw("<p class=\"").raw(self::tone(*tone)).raw("\">").words(text).raw("</p>\n");
+                _ = self.fill("<p class=\"{}\">", &[self::tone(*tone)]).words(text).raw("</p>\n");
             }
-            Block::Note(text) => _ = self.raw("<p class=\"note\">").words(text).raw("</p>\n"),
             Block::List(items) => self.list(items),
             Block::Warnings(warnings) => self.warnings(warnings),
             Block::Pairs(pairs) => {
                 self.raw("<dl class=\"pairs\">");
-                for (name, value) in pairs {
-                    self.raw("<dt>").text(name).raw("</dt><dd>").text(value).raw("</dd>");
-                }
+                pairs
+                    .iter()
+                    .for_each(|(name, value)| _ = self.fill("<dt>{}</dt><dd>{}</dd>", &[name, value]));
                 self.raw("</dl>\n");
             }
             Block::Table(table) => self.table(table),
-            Block::Charts(charts) => self.charts(charts),
-            Block::Bars(all) => {
-                let lines = bars::lines(all, TEXT_WIDTH);
-                let text = |line: &super::table::Line| line.iter().map(|(text, _)| text.as_str()).collect();
-                self.lines(&lines.iter().map(text).collect::<Vec<String>>());
+            Block::Charts(charts) => {
+                self.raw("<div class=\"panel\">\n");
+                charts.iter().for_each(|chart| self.chart(chart));
+                self.raw("</div>\n");
             }
+            Block::Bars(all) => self.lines(bars::lines(all, TEXT_WIDTH).iter().map(words)),
             Block::Timeline(timeline) => self.timeline(timeline),
-            Block::Lines(lines) => self.lines(lines),
+            Block::Lines(lines) => self.lines(lines.iter().cloned()),
             Block::Part(part) => self.section(part, level),
         }
     }
 
-    fn lines(&mut self, lines: &[String]) {
+    fn lines(&mut self, lines: impl Iterator<Item = String>) {
         self.raw("<pre>");
-        lines.iter().for_each(|line| _ = self.text(line).raw("\n"));
+        lines.for_each(|line| _ = self.text(&line).raw("\n"));
         self.raw("</pre>\n");
     }
 
@@ -233,19 +239,16 @@ impl<'p> Html<'p> {
         let has_symbols = items.iter().any(|item| !item.symbol.is_empty());
         self.raw(if has_symbols { "<ul class=\"findings\">\n" } else { "<ul>\n" });
         for item in items {
-            self.raw("<li class=\"").raw(tone(item.tone)).raw("\">");
+            self.fill("<li class=\"{}\">", &[tone(item.tone)]);
             if has_symbols {
-                self.raw("<span class=\"symbol\">").raw(item.symbol).raw("</span> ");
                 // Signs that a terminal cannot be trusted to have.
-                self.text(&item.text.words().replace(" -> ", " → ").replace(">= ", "≥ "));
+                let words = item.text.words().replace(" -> ", " → ").replace(">= ", "≥ ");
+                self.fill("<span class=\"symbol\">{}</span> {}", &[item.symbol, &words]);
             } else {
-                if !item.label.is_empty() {
-                    self.raw("<b>").raw(item.label).raw("</b> ");
-                }
-                self.words(&item.text);
+                self.fill("<b>{}</b> ", &[item.label]).words(&item.text);
             }
             for (name, text) in &item.below {
-                self.raw("<br><small>").raw(name).raw(": ").text(text).raw("</small>");
+                self.fill("<br><small>{}: {}</small>", &[name, text]);
             }
             self.raw("</li>\n");
         }
@@ -255,10 +258,8 @@ impl<'p> Html<'p> {
     fn warnings(&mut self, warnings: &[Warning]) {
         self.raw("<dl class=\"warnings\">\n");
         for warning in warnings {
-            self.raw("<dt><code>").text(&warning.code).raw("</code></dt>\n<dd>").text(&warning.text);
-            if let Some(fix) = &warning.fix {
-                self.raw("<br><b>Fix:</b> ").text(fix);
-            }
+            self.fill("<dt><code>{}</code></dt>\n<dd>{}", &[&warning.code, &warning.text]);
+            warning.fix.iter().for_each(|fix| _ = self.fill("<br><b>Fix:</b> {}", &[fix]));
             self.raw("</dd>\n");
         }
         self.raw("</dl>\n");
@@ -268,16 +269,23 @@ impl<'p> Html<'p> {
         let used = table.used();
         let is_wide = used.len() >= WIDE_COLUMNS;
         let class = |column: usize| match &table.columns[column] {
-            column if column.is_text && is_wide => "name",
-            column if column.is_text => "",
+            column if column.is_text => {
+                if is_wide {
+                    "name"
+                } else {
+                    ""
+                }
+            }
             column if column.importance == 0 => "number minor",
             _ => "number",
         };
-        self.raw("<div class=\"scroll\"><table").raw(if is_wide { " class=\"figures\"" } else { "" });
-        self.raw(">\n<thead><tr>");
+        self.fill(
+            "<div class=\"scroll\"><table class=\"{}\">\n<thead><tr>",
+            &[if is_wide { "figures" } else { "" }],
+        );
         for column in &used {
-            self.raw("<th scope=\"col\" class=\"").raw(class(*column)).raw("\">");
-            self.text(&table.columns[*column].title).raw("</th>");
+            let title = &table.columns[*column].title;
+            self.fill("<th scope=\"col\" class=\"{}\">{}</th>", &[class(*column), title]);
         }
         self.raw("</tr></thead>\n<tbody>\n");
         for row in &table.rows {
@@ -286,73 +294,58 @@ impl<'p> Html<'p> {
             self.raw("</tr>\n");
         }
         self.raw("</tbody>\n</table></div>\n");
-        for note in different(used.iter().map(|column| table.columns[*column].note)) {
-            self.raw("<p class=\"note\">").text(&note).raw("</p>\n");
-        }
+        let notes = different(used.iter().map(|column| table.columns[*column].note));
+        notes.iter().for_each(|note| _ = self.fill("<p class=\"note\">{}</p>\n", &[note]));
     }
 
     fn cell(&mut self, row: &Row, column: usize, class: &'static str) {
-        let none = Cell::default();
-        let cell = row.cells.get(column).unwrap_or(&none);
-        let over = if cell.tone == Tone::Bad { " over" } else { "" };
-        match (class, over) {
-            ("", "") => self.raw("<td>"),
-            _ => self.raw("<td class=\"").raw(class).raw(over).raw("\">"),
+        let Some(cell) = row.cells.get(column) else { return };
+        match (class, cell.tone) {
+            ("", _) => self.raw("<td>"),
+            (class, Tone::Bad) => self.fill("<td class=\"{} over\">", &[class]),
+            (class, _) => self.fill("<td class=\"{}\">", &[class]),
         };
         match &cell.text {
             Some(text) => _ = self.words(text),
             None if row.is_part => {}
             None => _ = self.raw("<span class=\"missing\">–</span>"),
         }
-        for line in &cell.below {
-            self.raw("<br><small>").text(line).raw("</small>");
-        }
+        cell.below.iter().for_each(|line| _ = self.fill("<br><small>{}</small>", &[line]));
         self.raw("</td>");
     }
 
-    fn charts(&mut self, charts: &'p [Chart]) {
-        self.raw("<div class=\"panel\">\n");
-        for chart in charts {
-            let index = self.charts.len().to_string();
-            self.charts.push(chart);
-            self.raw(if chart.is_wide() { "<figure class=\"wide\">\n" } else { "<figure>\n" });
-            self.raw("<figcaption>").text(&chart.caption).raw(" <small>").text(&chart.hint);
-            self.raw("</small></figcaption>\n<div class=\"chart\" role=\"img\" aria-label=\"")
-                .text(&chart.label);
-            self.raw("\" data-chart=\"").text(&index).raw("\"></div>\n</figure>\n");
-        }
-        self.raw("</div>\n");
+    fn chart(&mut self, chart: &'p Chart) {
+        let (index, class) = (self.charts.len().to_string(), if chart.is_wide { "wide" } else { "" });
+        self.charts.push(&chart.data);
+        self.fill(FIGURE, &[class, &chart.caption, &chart.hint, &chart.label, &index]);
     }
 
     /// The bars are drawn without scripts; a script makes them zoom.
     fn timeline(&mut self, timeline: &Timeline) {
         self.has_timeline = true;
-        self.raw("<div class=\"time\" data-length=\"").text(&timeline.length_ns.to_string()).raw("\">\n");
+        self.fill("<div class=\"time\" data-length=\"{}\">\n", &[&timeline.length_ns.to_string()]);
         for cpu in timeline.cpus() {
-            self.raw("<div class=\"row\"><span class=\"cpu\">CPU ").text(&cpu.to_string());
-            self.raw("</span><div class=\"lane\">\n");
+            let number = cpu.to_string();
+            self.fill(
+                "<div class=\"row\"><span class=\"cpu\">CPU {}</span><div class=\"lane\">\n",
+                &[&number],
+            );
             let own = timeline.segments.iter().filter(|segment| segment.cpu == cpu);
             own.for_each(|segment| self.segment(segment, timeline));
             self.raw("</div></div>\n");
         }
-        self.raw("<div class=\"row axis\"><span class=\"cpu\"></span><div class=\"ticks\"><span>expected</span><span>ran, +");
-        self.text(&nanoseconds(timeline.length_ns))
-            .raw("</span></div></div>\n<p class=\"note hint\" hidden>");
-        self.raw("Wheel or pinch zooms, dragging moves, a double click shows all.</p>\n</div>\n");
+        self.fill(TIME_AXIS, &[&nanoseconds(timeline.length_ns)]);
     }
 
     fn segment(&mut self, segment: &TimelineSegment, timeline: &Timeline) {
         let (from, to) = (segment.from_ns, segment.to_ns);
         let percent = |ns: u64| format!("{:.4}", timeline.share(ns) * 100.0);
-        let label = match &segment.function {
-            Some(function) => format!("{} ({function})", segment.what),
-            None => segment.what.clone(),
-        };
+        let function = segment.function.as_ref().map(|function| format!(" ({function})"));
+        let label = format!("{}{}", segment.what, function.unwrap_or_default());
         let title = format!("{label}: {} from +{}", nanoseconds(to - from), nanoseconds(from));
-        self.raw("<div class=\"part ").raw(class(segment.kind));
-        self.raw("\" data-from=\"").text(&from.to_string()).raw("\" data-to=\"").text(&to.to_string());
-        self.raw("\" style=\"left:").text(&percent(from)).raw("%;width:").text(&percent(to - from));
-        self.raw("%\" title=\"").text(&title).raw("\"><span>").text(&label).raw("</span></div>\n");
+        let places = [from.to_string(), to.to_string(), percent(from), percent(to - from)];
+        let [from, to, left, width] = places.each_ref().map(String::as_str);
+        self.fill(SEGMENT, &[class(segment.kind), from, to, left, width, &title, &label]);
     }
 }
 
@@ -375,7 +368,7 @@ fn tone(tone: Tone) -> &'static str {
         Tone::Good => "good",
         Tone::Bad => "bad",
         Tone::Warn => "warn",
-        Tone::Soft => "soft",
+        Tone::Soft => "note",
     }
 }
 
@@ -385,7 +378,7 @@ mod tests {
 
     #[test]
     fn json_cannot_end_its_script_element() {
-        let json = script_json(&"</script><!-- & \u{2028}").unwrap();
+        let json = script_json(&json!("</script><!-- & \u{2028}"));
         assert_eq!(json, "\"\\u003c/script\\u003e\\u003c!-- \\u0026 \\u2028\"");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), "</script><!-- & \u{2028}");
     }

@@ -1,6 +1,6 @@
 //! Reports in GitHub's Markdown. Every text goes through [`escape`], or [`code`] and [`block`], which fence it.
 
-use super::{MISSING, bars, plain, table::Line, timeline};
+use super::{MISSING, bars, plain, table::Line, timeline, words};
 use crate::section::{
     Block, Cell, Column, Depth, Item, Page, Row, Section, Span, Table, Text, Tone, different,
 };
@@ -55,7 +55,7 @@ fn folded(summary: &str, inner: &str) -> String {
 
 fn block(block: &Block, depth: usize) -> Option<String> {
     match block {
-        Block::Text(words, _) | Block::Note(words) => Some(text(words)),
+        Block::Text(words, _) => Some(text(words)),
         Block::List(items) => list(items.iter().map(item)),
         Block::Warnings(warnings) => list(warnings.iter().map(warning)),
         Block::Pairs(pairs) => {
@@ -133,8 +133,7 @@ fn text(text: &Text) -> String {
 }
 
 fn drawn(lines: &[Line]) -> String {
-    let lines: Vec<String> =
-        lines.iter().map(|line| line.iter().map(|(text, _)| text.as_str()).collect()).collect();
+    let lines: Vec<String> = lines.iter().map(words).collect();
     fenced(lines.iter().map(String::as_str))
 }
 

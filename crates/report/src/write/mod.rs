@@ -9,7 +9,6 @@ mod timeline;
 
 pub use terminal::Style;
 
-use crate::ReportError;
 use crate::section::Page;
 
 impl Page {
@@ -24,10 +23,7 @@ impl Page {
     }
 
     /// As one self-contained HTML document.
-    ///
-    /// # Errors
-    /// [`ReportError::ChartData`], which no result should bring about.
-    pub fn html(&self) -> Result<String, ReportError> {
+    pub fn html(&self) -> String {
         html::page(self)
     }
 }
@@ -43,6 +39,11 @@ fn plain(text: &str) -> String {
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     text.chars().map(|c| if matches!(c, '\n' | '\t') { ' ' } else { c }).filter(|c| !is_hidden(*c)).collect()
+}
+
+/// A line without its colours.
+fn words(line: &table::Line) -> String {
+    line.iter().map(|(text, _)| text.as_str()).collect()
 }
 
 /// How many columns a text takes; every character is taken as one column wide.

@@ -42,7 +42,9 @@ pub(super) fn page(page: &Page, style: Style) -> String {
         out.gap();
     }
     page.failures.iter().for_each(|failure| out.paragraph("", failure, 0, codes(Tone::Warn)));
-    page.verdict.iter().for_each(|verdict| out.verdict(verdict));
+    if let Some(Verdict { word, reason, tone }) = &page.verdict {
+        out.labelled("", word, bold(*tone), length(word) + 2, reason);
+    }
     out.text
 }
 
@@ -132,14 +134,14 @@ impl Terminal {
         self.paragraph("", &line, 0, "2");
     }
 
-    fn verdict(&mut self, verdict: &Verdict) {
-        let indent = length(verdict.word) + 2;
-        for (index, line) in
-            wrap(&plain(&verdict.reason), self.style.width.saturating_sub(indent)).into_iter().enumerate()
-        {
-            let word = if index == 0 { verdict.word } else { "" };
-            let gap = " ".repeat(indent - length(word));
-            self.line(&vec![(word.to_owned(), bold(verdict.tone)), (format!("{gap}{line}"), "")]);
+    /// A coloured word behind `lead`, and a paragraph in a column beside it.
+    fn labelled(&mut self, lead: &str, word: &str, codes: &'static str, column: usize, text: &str) {
+        let room = self.style.width.min(TEXT_WIDTH_MAX).saturating_sub(lead.len() + column);
+        for (index, line) in wrap(&plain(text), room).into_iter().enumerate() {
+            let word = if index == 0 { word } else { "" };
+            let gap = " ".repeat(column.saturating_sub(length(word)));
+            let lead = (lead.to_owned(), "");
+            self.line(&vec![lead, (word.to_owned(), codes), (format!("{gap}{line}"), "")]);
         }
     }
 
@@ -162,7 +164,7 @@ impl Terminal {
         let kind = match block {
             Block::Part(part) => return self.section(part, shared),
             Block::Charts(_) => return,
-            Block::Note(_) => Last::Note,
+            Block::Text(_, Tone::Soft) => Last::Note,
             Block::List(_) | Block::Warnings(_) | Block::Pairs(_) | Block::Text(..) => Last::List,
             Block::Table(_) | Block::Bars(_) | Block::Timeline(_) | Block::Lines(_) => Last::Other,
         };
@@ -189,7 +191,6 @@ impl Terminal {
     fn draw(&mut self, block: &Block, shared: &[&Table]) {
         match block {
             Block::Text(text, tone) => self.paragraph("", &text.words(), 0, codes(*tone)),
-            Block::Note(text) => self.paragraph("", &text.words(), 0, "2"),
             Block::List(items) => {
                 let column = items.iter().map(|item| length(item.label) + 2).max().unwrap_or(0);
                 items.iter().for_each(|item| self.item(item, if column > 2 { column } else { 0 }));
@@ -210,15 +211,9 @@ impl Terminal {
 
     /// A point of a list; `column` is the width of the labels.
     fn item(&mut self, item: &Item, column: usize) {
-        let text = item.text.words();
-        if column == 0 {
-            self.paragraph("  ", &text, 4, codes(item.tone));
-        } else {
-            let width = self.style.width.min(TEXT_WIDTH_MAX).saturating_sub(column + 2);
-            for (index, line) in wrap(&plain(&text), width).into_iter().enumerate() {
-                let label = if index == 0 { item.label } else { "" };
-                self.line(&vec![(format!("  {label:column$}"), codes(item.tone)), (line, "")]);
-            }
+        match column {
+            0 => self.paragraph("  ", &item.text.words(), 4, codes(item.tone)),
+            _ => self.labelled("  ", item.label, codes(item.tone), column, &item.text.words()),
         }
         for (name, text) in &item.below {
             self.paragraph(&" ".repeat(column + 2), &format!("{name}: {text}"), column + 4, "2");

@@ -309,14 +309,17 @@ impl Machine for MockMachine {
             return Err(TreatError::Held { holder: "planted".to_owned() });
         }
         let record = Arc::clone(&self.record);
-        let warnings = vec![Warning::without_fix("mock-hold", "held")];
+        let warnings = vec![Warning { code: "mock-hold".to_owned(), text: ("held").into(), fix: None }];
         Ok(Held { treating: Some(Box::new(MockTreating { record, in_force: Vec::new() })), warnings })
     }
 
     fn start_trace(&self, request: &Request) -> Result<(Box<dyn Ring>, Vec<Warning>), RecordError> {
         let ring = MockRing { record: Arc::clone(&self.record), failing: self.failing_trace };
         ring.start(request)?;
-        Ok((Box::new(ring), vec![Warning::without_fix("mock-trace", "no idle states")]))
+        Ok((
+            Box::new(ring),
+            vec![Warning { code: "mock-trace".to_owned(), text: ("no idle states").into(), fix: None }],
+        ))
     }
 
     fn running(&self) -> &HostRoot {
@@ -331,7 +334,11 @@ impl Machine for MockMachine {
             return Err(BpfError::Refused { source, remedy });
         }
         let (record, looked_from) = (Arc::clone(&self.record), Arc::clone(&self.looked_from));
-        let warnings = vec![Warning::without_fix("mock-causes", "nothing of idle states")];
+        let warnings = vec![Warning {
+            code: "mock-causes".to_owned(),
+            text: ("nothing of idle states").into(),
+            fix: None,
+        }];
         Ok(Box::new(MockCauses { record, looked_from, warnings }))
     }
 
@@ -413,7 +420,7 @@ impl FindsCauses for MockCauses {
         Ok(vec![IpiRecord { cpu: CpuId(3), function, count: 2, ..IpiRecord::default() }])
     }
     fn losses(&self) -> Vec<Warning> {
-        vec![Warning::without_fix("mock-losses", "one")]
+        vec![Warning { code: "mock-losses".to_owned(), text: ("one").into(), fix: None }]
     }
 }
 
@@ -445,7 +452,11 @@ impl Treating for MockTreating {
         }
         self.in_force.push(name.to_owned());
         self.record.treatments_in_force.fetch_add(1, Ordering::SeqCst);
-        Ok(vec![Warning::without_fix("mock-treatment", format!("{name} is not thorough"))])
+        Ok(vec![Warning {
+            code: "mock-treatment".to_owned(),
+            text: (format!("{name} is not thorough")).into(),
+            fix: None,
+        }])
     }
 
     fn in_force(&self) -> Vec<TreatChange> {
@@ -518,7 +529,11 @@ impl RunningLoad for MockLoad {
         if let Some(reason) = self.death {
             return Err(LoadError::Reported(reason.to_owned()));
         }
-        let warnings = vec![Warning::without_fix("mock-load", format!("{} has something to say", self.name))];
+        let warnings = vec![Warning {
+            code: "mock-load".to_owned(),
+            text: (format!("{} has something to say", self.name)).into(),
+            fix: None,
+        }];
         Ok(LoadEnd { rates: vec![Self::rate(3.0)], warnings, ..LoadEnd::default() })
     }
 }

@@ -3,8 +3,8 @@
 use crate::mock::{MockMachine, PLAN, experiment, folder, options};
 use std::fs;
 use std::path::Path;
+use whylate_core::WarningCode;
 use whylate_core::result::{RunResult, RunState};
-use whylate_core::warning::NOT_RESTORED;
 use whylate_runner::run;
 use whylate_store::{Reader, RunInfo, assemble};
 
@@ -111,7 +111,10 @@ fn a_recording_that_fails_ends_and_the_measurement_goes_on() {
         assert!(result.cells.iter().all(|cell| cell.repeats.iter().all(|repeat| repeat.error.is_none())));
         match failing {
             // The machine is not as it was: the exit code says so.
-            "finish" => assert!(has(&info, NOT_RESTORED, "planted") && info.restored == Some(false)),
+            "finish" => assert!(
+                has(&info, WarningCode::TreatmentNotRestored.name(), "planted")
+                    && info.restored == Some(false)
+            ),
             _ => assert!(has(&info, "no-traces", "spikes are not traced"), "{failing}: {:?}", info.warnings),
         }
         let finished = machine.log_of(&["trace finish"]).len();

@@ -20,13 +20,10 @@ use crate::tables::{Key, Keyed};
 use cell::CellData;
 use shape::Shapes;
 use std::collections::HashMap;
-use whylate_core::Warning;
 use whylate_core::result::{CellResult, ProbeResult, RUN_FORMAT, RunResult, RunState, SpikeTrace};
 use whylate_core::warning::push_all_once;
+use whylate_core::{Warning, WarningCode};
 use whylate_stats::summary::SPIKES_KEPT;
-
-/// `code` of the warnings about rows whose values cannot be right.
-const UNUSABLE_ROW: &str = "unusable-row";
 
 /// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
 /// `error` then says how it ended. What could not be read is among its warnings. Its spikes have the causes that were
@@ -130,7 +127,7 @@ impl Collector<'_> {
         if let Some(first) = problems.first() {
             let count = problems.len();
             let text = format!("segment {number}: skipped {count} rows; the first because {first}");
-            warnings.push(Warning::without_fix(UNUSABLE_ROW, text));
+            warnings.push(Warning::new(WarningCode::UnusableRow, text));
         }
         warnings
     }

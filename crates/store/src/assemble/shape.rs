@@ -3,11 +3,8 @@
 use crate::info::RunInfo;
 use std::collections::HashMap;
 use whylate_core::plan::{Policy, ProbePlan};
-use whylate_core::{CpuId, CpuSet, Nanos, SeriesName};
+use whylate_core::{CpuId, CpuSet, Nanos, SeriesName, WarningCode};
 use whylate_stats::SampleShape;
-
-/// `code` of the runner's warning that probes could not run with real-time priority.
-const NO_REALTIME_PRIORITY: &str = "no-realtime-priority";
 
 /// The probes of the plan.
 pub(super) struct Shapes {
@@ -73,8 +70,10 @@ impl Shapes {
     pub(super) fn is_realtime(&self, name: SeriesName<'_>, cpu: CpuId, info: &RunInfo) -> bool {
         // The machine may refuse it to all probes, or a probe may have to do without (`stall-without-priority`).
         let own = format!("{}-without-priority", name.probe);
-        let refused =
-            info.warnings.iter().any(|warning| warning.code == NO_REALTIME_PRIORITY || warning.code == own);
+        let refused = info
+            .warnings
+            .iter()
+            .any(|warning| warning.code == WarningCode::NoRealtimePriority || warning.code == own);
         !refused && self.known(name, cpu).is_some_and(|known| !known.ordinary)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::made::{SECOND, add, execution, info, interval, key, rate_key, rows, three_segments};
 use std::path::Path;
+use whylate_core::WarningCode;
 use whylate_core::record::{CounterRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::{CauseKind, CellResult, RunResult, RunState, Verdict};
 use whylate_core::{CpuId, Nanos};
@@ -233,7 +234,7 @@ fn throttling_is_labelled_from_the_stored_counters() {
     };
     assert_eq!(kinds(&result_of(&info, fill)), [CauseKind::Throttled; 5]);
     // The probe could not get its real-time priority: then it was not throttled.
-    let warning = whylate_core::Warning::without_fix("no-realtime-priority", "runs as SCHED_OTHER");
+    let warning = whylate_core::Warning::new(WarningCode::NoRealtimePriority, "runs as SCHED_OTHER");
     info.warnings.push(warning);
     assert_eq!(kinds(&result_of(&info, fill)), [CauseKind::Unattributed; 5]);
 }

@@ -4,9 +4,9 @@
 
 use crate::change::{Change, Target, Task};
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
-use whylate_core::Warning;
 use whylate_core::plan::AffinityPlan;
 use whylate_core::result::{ThreadKind, ThreadRow};
+use whylate_core::{Warning, WarningCode};
 use whylate_host::threads::Threads;
 
 impl Planner for AffinityPlan {
@@ -27,7 +27,7 @@ impl Planner for AffinityPlan {
             if free.is_empty() {
                 return Err(Impossible::new(text));
             }
-            planned.warnings.push(Warning::without_fix("task-bound", text));
+            planned.warnings.push(Warning::new(WarningCode::TaskBound, text));
         }
         let change = |task: Task| {
             let effect = format!("{task} runs on CPU {cpus}");

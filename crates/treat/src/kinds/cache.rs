@@ -14,7 +14,7 @@ use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use std::collections::BTreeSet;
 use whylate_core::plan::CachePartitionPlan;
-use whylate_core::{CpuSet, Warning};
+use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_host::cpuinfo::CpuInfo;
 
@@ -244,7 +244,7 @@ fn warnings(
             "devices use ways {:x} of the cache, too: they overlap those of the targets",
             cache.shared
         );
-        warnings.push(Warning::new("cache-shared-with-devices", text, "give the targets a smaller share"));
+        warnings.push(Warning::new(WarningCode::CacheSharedWithDevices, text));
     }
     let mut overlapping = Vec::new();
     for group in groups {
@@ -258,7 +258,11 @@ fn warnings(
             "the groups {} keep their ways, which overlap those of the targets",
             overlapping.join(", ")
         );
-        warnings.push(Warning::new("cache-groups-overlap", text, format!("narrow their masks in {MOUNT}")));
+        warnings.push(Warning::with_fix(
+            WarningCode::CacheGroupsOverlap,
+            text,
+            format!("narrow their masks in {MOUNT}"),
+        ));
     }
     Ok(warnings)
 }

@@ -6,7 +6,7 @@ use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use whylate_core::plan::GovernorPlan;
 use whylate_core::units::Hz;
-use whylate_core::{CpuSet, Warning};
+use whylate_core::{CpuSet, Warning, WarningCode};
 
 const FOLDER: &str = "/sys/devices/system/cpu/cpufreq";
 
@@ -32,7 +32,7 @@ impl Planner for GovernorPlan {
                 if !more.is_empty() {
                     let text =
                         format!("CPU {more} has its frequency in common with CPU {cpus} and changes, too");
-                    planned.warnings.push(Warning::without_fix("frequency-shared", text));
+                    planned.warnings.push(Warning::new(WarningCode::FrequencyShared, text));
                 }
                 plan_policy(self, surroundings, &policy, &mut planned.changes)?;
             }

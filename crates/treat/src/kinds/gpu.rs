@@ -8,8 +8,8 @@ use crate::change::{Change, Target};
 use crate::nvidia;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
-use whylate_core::Warning;
 use whylate_core::plan::GpuPowerPlan;
+use whylate_core::{Warning, WarningCode};
 use whylate_host::{HostError, HostRoot};
 
 const DRM: &str = "/sys/class/drm";
@@ -156,13 +156,13 @@ fn clock(root: &HostRoot, device: &Device, planned: &mut Planned) -> Result<(), 
             Err(reason) => {
                 let text = format!("the clock of {name} stays as it is: {reason}");
                 let fix = "install the nvidia-smi of the loaded driver, and try `nvidia-smi -q -d CLOCK`";
-                planned.warnings.push(Warning::new("gpu-clock-unchanged", text, fix));
+                planned.warnings.push(Warning::with_fix(WarningCode::GpuClockUnchanged, text, fix));
             }
         },
         "nouveau" => {
             let text = format!("the clock of {name} stays as it is: its driver has no file for it");
             let fix = "write a level to /sys/kernel/debug/dri/N/pstate";
-            planned.warnings.push(Warning::new("gpu-clock-unchanged", text, fix));
+            planned.warnings.push(Warning::with_fix(WarningCode::GpuClockUnchanged, text, fix));
         }
         _ => {}
     }

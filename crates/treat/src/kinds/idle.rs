@@ -7,7 +7,7 @@ use crate::change::{Change, Target};
 use crate::kinds::required_file;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::IdlePlan;
-use whylate_core::{CpuId, Warning};
+use whylate_core::{CpuId, Warning, WarningCode};
 
 impl Planner for IdlePlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
@@ -22,7 +22,7 @@ impl Planner for IdlePlan {
                 "no idle state of CPU {cpus} takes longer to leave than {}: there is nothing to change",
                 self.exit_latency_max
             );
-            planned.warnings.push(Warning::without_fix("idle-shallow-already", text));
+            planned.warnings.push(Warning::new(WarningCode::IdleShallowAlready, text));
         }
         Ok(planned)
     }

@@ -11,7 +11,7 @@ use crate::reading::Reading;
 use std::collections::BTreeMap;
 use whylate_core::plan::IrqAffinityPlan;
 use whylate_core::result::LineRow;
-use whylate_core::{CpuSet, Warning};
+use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::threads::Threads;
 use whylate_host::{HostError, HostRoot, irq_lines};
 
@@ -180,7 +180,7 @@ fn named(
         if movable.is_empty() && text != "all" {
             return Err(Impossible::new(reason));
         }
-        warnings.push(Warning::without_fix("irq-managed", reason));
+        warnings.push(Warning::new(WarningCode::IrqManaged, reason));
     }
     // One interrupt that was asked for has to move; of many, some may be managed without saying so.
     let required = meant.len() == 1;

@@ -7,7 +7,7 @@ use crate::change::{Change, Target};
 use crate::kinds::offline;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::SmtOffPlan;
-use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_host::HostError;
 
 const CONTROL: &str = "/sys/devices/system/cpu/smt/control";
@@ -46,7 +46,10 @@ fn nothing_to_do(surroundings: &Surroundings, keep: &CpuSet) -> Result<Planned, 
     match surroundings.root.read_trimmed(CONTROL)?.as_deref() {
         Some("off" | "forceoff") => {
             let text = "SMT is off already: there is nothing to change";
-            Ok(Planned { changes: Vec::new(), warnings: vec![Warning::without_fix("smt-off-already", text)] })
+            Ok(Planned {
+                changes: Vec::new(),
+                warnings: vec![Warning::new(WarningCode::SmtOffAlready, text)],
+            })
         }
         _ => Err(Impossible::new(format!(
             "the cores of CPU {keep} have one thread each: there is no SMT here"

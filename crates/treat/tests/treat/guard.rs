@@ -356,7 +356,8 @@ impl Planner for InTwoSteps {
         if surroundings.root.read_trimmed("/sys/c")?.as_deref() == Some("0") {
             return Ok(Planned::default());
         }
-        let warnings = vec![Warning::without_fix("half", "the other half is small")];
+        let warnings =
+            vec![Warning { code: "half".to_owned(), text: ("the other half is small").into(), fix: None }];
         Ok(Planned { changes: vec![set("/sys/c", "0")], warnings })
     }
 }
@@ -368,7 +369,10 @@ fn what_shows_later_is_changed_and_warned_of_once() {
     let mut guard = machine.guard(false).unwrap();
     guard.apply("two", &InTwoSteps.plan(&surroundings).unwrap().changes).unwrap();
     let warnings = guard.settle("two", &InTwoSteps, &surroundings).unwrap();
-    assert_eq!(warnings, [Warning::without_fix("half", "the other half is small")]);
+    assert_eq!(
+        warnings,
+        [Warning { code: "half".to_owned(), text: ("the other half is small").into(), fix: None }]
+    );
     assert_eq!(machine.text("/sys/c").trim(), "0");
     assert!(guard.undo().is_complete());
     assert_eq!(machine.text("/sys/c").trim(), "0-3");

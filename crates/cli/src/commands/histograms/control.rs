@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use whylate_core::result::HistogramKind;
-use whylate_core::{CpuSet, Warning};
+use whylate_core::{CpuSet, Warning, WarningCode};
 
 /// Environment variable with the folder of the sockets: for tests.
 const FOLDER_VARIABLE: &str = "WHYLATE_RUNTIME_DIR";
@@ -81,7 +81,7 @@ impl Server {
             Ok(server) => (Some(server), None),
             Err(error) => {
                 let text = format!("this process cannot be told to enable, disable or reset: {error:#}");
-                (None, Some(Warning::without_fix("no-control-socket", text)))
+                (None, Some(Warning::new(WarningCode::NoControlSocket, text)))
             }
         }
     }

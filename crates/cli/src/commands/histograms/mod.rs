@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tree::Tree;
 use whylate_bpf::{HistogramsChange, HistogramsConfig, TaskFilter};
 use whylate_core::result::{HISTOGRAMS_FORMAT, HistogramKind, HistogramsResult, WakeupTotals};
-use whylate_core::{CpuSet, Facts, Nanos, Warning};
+use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
 use whylate_record::RecordError;
 use whylate_record::histograms::LatencyHistograms;
@@ -269,7 +269,7 @@ fn nobody(arguments: &HistogramsArguments, cpus: &CpuSet) -> Warning {
     };
     let text = format!("no task{task}{priorities} was woken up on CPU {cpus}: the histograms are empty");
     match fix {
-        Some(fix) => Warning::new("no-wakeups", text, fix),
-        None => Warning::without_fix("no-wakeups", text),
+        Some(fix) => Warning::with_fix(WarningCode::NoWakeups, text, fix),
+        None => Warning::new(WarningCode::NoWakeups, text),
     }
 }

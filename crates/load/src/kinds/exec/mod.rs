@@ -28,7 +28,7 @@ use std::thread;
 use std::time::Duration;
 use whylate_core::plan::ExecPlan;
 use whylate_core::record::RateRecord;
-use whylate_core::{CpuSet, MonoTime, Warning};
+use whylate_core::{CpuSet, MonoTime, Warning, WarningCode};
 use whylate_sys::clock;
 use whylate_sys::process::Launcher;
 
@@ -168,11 +168,7 @@ fn supervise(spec: &ExecSpec, pid: Pid, rates: &mut Rates, context: &mut Context
             Some(Event::OutputEnded(Some(error))) => {
                 let text =
                     format!("the command's output is no longer kept in {}: {error}", spec.output.display());
-                context.tell(&Message::Warning(Warning::new(
-                    "output-lost",
-                    text,
-                    "make room, or choose another place",
-                )));
+                context.tell(&Message::Warning(Warning::new(WarningCode::OutputLost, text)));
             }
             Some(_) => {}
             None if clock::now() >= end => return None,
@@ -316,13 +312,13 @@ impl Rates {
         if self.not_numbers > 0 {
             let text =
                 format!("{} lines matched `{pattern}` without a number in its group", self.not_numbers);
-            return Some(Warning::new("rate-not-a-number", text, fix));
+            return Some(Warning::with_fix(WarningCode::RateNotANumber, text, fix));
         }
         let text = format!(
             "no line of the output of `{}` matched `{pattern}`: it has no rate",
             spec.command.join(" ")
         );
-        (self.matched == 0).then(|| Warning::new("rate-never-matched", text, fix))
+        (self.matched == 0).then(|| Warning::with_fix(WarningCode::RateNeverMatched, text, fix))
     }
 }
 

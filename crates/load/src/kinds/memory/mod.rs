@@ -19,7 +19,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use traffic::Way;
 use whylate_core::plan::{MemoryAccess, MemoryPlan, Pace};
-use whylate_core::{Bytes, CpuId, CpuSet, MonoTime, Warning};
+use whylate_core::{Bytes, CpuId, CpuSet, MonoTime, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::memory::{HugePages, Kernels};
@@ -206,19 +206,19 @@ fn warnings(spec: &MemorySpec, pages: &HugePages, kernels: Kernels) -> Vec<Warni
         HugePages::Unavailable { reason } => {
             let text =
                 format!("the memory load runs on small pages, so that TLB misses slow it down: {reason}");
-            warnings.push(Warning::new("no-huge-pages", text, fix));
+            warnings.push(Warning::with_fix(WarningCode::NoHugePages, text, fix));
         }
         HugePages::Transparent { bytes } if *bytes < spec.working_set.0 / 2 => {
             let share = 100 * bytes / spec.working_set.0;
             let text = format!("only {share} % of a memory load's buffer is on huge pages");
-            warnings.push(Warning::new("few-huge-pages", text, fix));
+            warnings.push(Warning::with_fix(WarningCode::FewHugePages, text, fix));
         }
         _ => {}
     }
     if spec.access == MemoryAccess::NonTemporal && !kernels.has_streaming_stores() {
         let text =
             "this CPU has no non-temporal stores that are supported: the load writes through the caches";
-        warnings.push(Warning::without_fix("no-non-temporal-stores", text));
+        warnings.push(Warning::new(WarningCode::NoNonTemporalStores, text));
     }
     warnings
 }

@@ -4,8 +4,8 @@ use super::{Sides, listed, without};
 use crate::change::Change;
 use crate::kinds::interrupts::{DEFAULT, affinity_of, later_ones, stop_irqbalance};
 use crate::planner::{Impossible, Planned, Surroundings};
-use whylate_core::Warning;
 use whylate_core::result::LineRow;
+use whylate_core::{Warning, WarningCode};
 use whylate_host::{irq_lines, mask};
 
 pub(super) fn plan(sides: &Sides, surroundings: &Surroundings) -> Result<Planned, Impossible> {
@@ -37,7 +37,7 @@ pub(super) fn plan(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
             "boot with `isolcpus=managed_irq,{}`; a managed interrupt comes only when the CPU itself uses the device",
             sides.shielded
         );
-        planned.warnings.push(Warning::new("interrupts-stay", text, fix));
+        planned.warnings.push(Warning::with_fix(WarningCode::InterruptsStay, text, fix));
     }
     Ok(planned)
 }

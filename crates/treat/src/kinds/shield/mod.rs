@@ -14,7 +14,7 @@ mod processes;
 
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::ShieldPlan;
-use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 
 /// The two sides of a shield.
 struct Sides {
@@ -35,7 +35,7 @@ impl Planner for ShieldPlan {
         }
         if sides.shielded.contains(CpuId(0)) {
             let text = "CPU 0 keeps work that the kernel gives to the first CPU, whatever is shielded";
-            planned.warnings.push(Warning::new("cpu-0-shielded", text, "shield another CPU"));
+            planned.warnings.push(Warning::new(WarningCode::Cpu0Shielded, text));
         }
         let mut add = |part: Planned| {
             planned.changes.extend(part.changes);

@@ -4,7 +4,7 @@ use super::Sides;
 use crate::change::{Change, Target};
 use crate::planner::{Impossible, Planned, Surroundings};
 use crate::reading::Reading;
-use whylate_core::{CpuSet, Warning};
+use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::{HostError, HostRoot, mask};
 
 const WORKQUEUES: &str = "/sys/devices/virtual/workqueue/cpumask";
@@ -25,8 +25,8 @@ pub(super) fn work(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
     let kept = sides.shielded.difference(&offloaded(root)?);
     if !kept.is_empty() {
         let text = format!("RCU callbacks of CPU {kept} are run there: only the boot line can change that");
-        planned.warnings.push(Warning::new(
-            "rcu-callbacks-stay",
+        planned.warnings.push(Warning::with_fix(
+            WarningCode::RcuCallbacksStay,
             text,
             format!("boot with `rcu_nocbs={kept}`"),
         ));
@@ -82,7 +82,7 @@ pub(super) fn timers(sides: &Sides, surroundings: &Surroundings) -> Result<Plann
         let text =
             format!("CPU {ticking} keeps the periodic tick while busy: only the boot line can change that");
         let fix = format!("boot with `nohz_full={ticking}` on a kernel with CONFIG_NO_HZ_FULL");
-        planned.warnings.push(Warning::new("local-timer-stays", text, fix));
+        planned.warnings.push(Warning::with_fix(WarningCode::LocalTimerStays, text, fix));
     }
     Ok(planned)
 }

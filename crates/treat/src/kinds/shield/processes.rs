@@ -7,7 +7,7 @@ use crate::planner::{Impossible, Planned, Surroundings};
 use crate::reading::Reading;
 use whylate_core::plan::ShieldMethod;
 use whylate_core::result::{ThreadKind, ThreadRow};
-use whylate_core::{CpuSet, Warning};
+use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::cgroup::group_of;
 use whylate_host::shield::{GROUP, Hierarchy, MARK, OTHERS_GROUP};
 use whylate_host::threads::Threads;
@@ -32,7 +32,7 @@ pub(super) fn plan(
             planned.changes.extend(by_affinity(sides, &threads, surroundings));
             let text = "processes are kept away by the affinity of each thread: threads of the kernel that start later, \
                         and programs that set their own affinity, can still use the shielded CPUs";
-            planned.warnings.push(Warning::without_fix("shield-by-affinity", text));
+            planned.warnings.push(Warning::new(WarningCode::ShieldByAffinity, text));
             Ok(planned)
         }
     }
@@ -196,7 +196,7 @@ fn members(
             listed(&leaving)
         );
         let fix = "start them again after the shield, and let them enter its group (`whylate treat apply shield --help`)";
-        planned.warnings.push(Warning::new("threads-evicted", text, fix));
+        planned.warnings.push(Warning::with_fix(WarningCode::ThreadsEvicted, text, fix));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::change::{Change, Target, Undoing};
+use whylate_core::WarningCode;
 use whylate_core::plan::ShieldMethod;
 use whylate_core::{CpuSelector, Facts};
 use whylate_host::facts;
@@ -161,7 +162,7 @@ fn by_a_partition_of_version_2() {
     let (_folder, surroundings) = machine(&format!("{MACHINE}{V2}{helper}"));
     let planned = shield("1").plan(&surroundings).unwrap();
     let last = planned.warnings.last().unwrap();
-    assert!(last.code == "threads-evicted" && last.text.ends_with("control (30)"), "{last:?}");
+    assert!(last.code == WarningCode::ThreadsEvicted && last.text.ends_with("control (30)"), "{last:?}");
     let twice = format!("{MACHINE}{V2}== sys/fs/cgroup/whylate-shield/cpuset.cpus := 1\n");
     let (_folder, surroundings) = machine(&twice);
     assert!(shield("1").plan(&surroundings).unwrap_err().reason.contains("another shield is up"));

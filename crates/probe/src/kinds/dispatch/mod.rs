@@ -2,21 +2,126 @@
 //!
 //! In: a source of interrupts at known or regular moments. Out: the time from the moment for which an interrupt was
 //! programmed to the first instruction of the process that waited for it, and where the kernel tells, its parts
-//! ([`super::dispatch_parts`]).
+//! ([`parts`]).
 
-use super::dispatch_parts::Parts;
-use super::grid::{Arrival, Grid, Observed, Programmed};
-use super::recorder::Recorder;
-use super::{Failure, Usage, end_of};
-use crate::layout::{Header, Lane};
-use crate::spec::{ProbeKind, ProbeSpec};
+mod grid;
+pub(crate) mod parts;
+
+use super::{Kind, Place, Resolve, Station, with_parts};
+use crate::child::recorder::Recorder;
+use crate::child::{Failure, Team, Usage, Worker, end_of};
+use crate::error::ProbeError;
+use grid::{Arrival, Grid, Observed, Programmed};
+use parts::{DISPATCH_PARTS, Parts, WHOLE_ONLY};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use whylate_core::plan::DispatchSource;
-use whylate_core::{MonoTime, Nanos};
+use whylate_bpf::{BpfError, DispatchSteps};
+use whylate_core::plan::{DispatchPlan, DispatchSource};
+use whylate_core::{MonoTime, Nanos, Warning, WarningCode};
 use whylate_sys::interrupt_source::InterruptSource;
 use whylate_sys::{clock, schedule, timer_file};
+
+/// The dispatch probe on this machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DispatchSpec {
+    /// What interrupts.
+    pub source: DispatchSource,
+    /// Time between two interrupts.
+    pub interval: Nanos,
+    /// A latency above it stops everything.
+    pub break_above: Option<Nanos>,
+    /// Whether each latency is divided into its parts, where the kernel lets its programs run.
+    pub parts: bool,
+}
+
+impl Resolve<DispatchPlan> for DispatchSpec {
+    fn resolve(plan: &DispatchPlan, place: &mut Place<'_>) -> Result<Self, ProbeError> {
+        (place.samples, place.hold_cpu_dma_latency) = (plan.samples, plan.hold_cpu_dma_latency);
+        let source = plan.source;
+        let interval = plan.period().map_err(ProbeError::Period)?;
+        let is_own_timer = matches!(source, DispatchSource::Timerfd | DispatchSource::Nanosleep);
+        if !is_own_timer && place.cpus.len() > 1 {
+            return Err(ProbeError::OneCpuOnly { source_of_interrupts: source, cpus: place.cpus.clone() });
+        }
+        let in_softirq = matches!(source, DispatchSource::Timerfd | DispatchSource::Rtc);
+        if in_softirq && place.facts.kernel.preemption == "PREEMPT_RT" {
+            place.warnings.push(Warning::new(
+                WarningCode::ExpiryInSoftirq,
+                format!(
+                    "a PREEMPT_RT kernel handles the expiry of {source} in its timer softirq thread: the latency includes \
+                     waking that thread"
+                ),
+            ));
+        }
+        if !source.tells_expiry() {
+            place.warnings.push(Warning::new(
+                WarningCode::ExpiryUnknown,
+                format!(
+                    "{source} does not tell for which moment its interrupt was programmed: a latency is how much later \
+                     than the earliest of the last 64 interrupts the process ran, and the smallest latency is not in it"
+                ),
+            ));
+        }
+        Ok(Self { source, interval, break_above: plan.break_above, parts: plan.parts })
+    }
+}
+
+impl Kind for DispatchSpec {
+    fn name(&self) -> &'static str {
+        "dispatch"
+    }
+
+    fn period(&self) -> Option<Nanos> {
+        Some(self.interval)
+    }
+
+    fn break_above(&self) -> Option<Nanos> {
+        self.break_above
+    }
+
+    fn series(&self) -> Vec<Option<String>> {
+        let parts: &[&str] = if self.parts { &DISPATCH_PARTS } else { &[] };
+        with_parts(&self.source.to_string(), parts).collect()
+    }
+
+    fn steps(&self, warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
+        if self.parts { steps(warnings) } else { None }
+    }
+
+    fn worker<'a>(&self, station: &Station<'a>) -> Option<Box<dyn Worker + 'a>> {
+        let (team, spec) = (station.team, station.team.spec);
+        let (lane, part_lanes) = station.lanes.split_first()?;
+        Some(Box::new(Dispatch {
+            recorder: Recorder::new(*lane, team.header, self.break_above, spec),
+            parts: Parts::new(team, part_lanes),
+            source: self.source,
+            interval: self.interval,
+            warmup: spec.warmup,
+            duration: spec.duration,
+        }))
+    }
+}
+
+/// The programs that tell the parts of dispatches, with their table; a warning where the kernel does not let them run.
+fn steps(warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
+    let started = DispatchSteps::start().and_then(|steps| {
+        let table = steps.table()?;
+        Ok((steps, table))
+    });
+    let explained = |error: BpfError| {
+        let (code, text) = (WarningCode::DispatchWholeOnly, format!("{WHOLE_ONLY}: {error}"));
+        warnings.push(match error {
+            BpfError::Object(_) | BpfError::Program { .. } | BpfError::Map { .. } => {
+                Warning::with_fix(code, text, "use a kernel with BPF and BTF (Linux 5.8)")
+            }
+            // The others say themselves what to do.
+            _ => Warning::new(code, text),
+        });
+    };
+    started.map_err(explained).ok()
+}
 
 /// Something to wait for.
 trait Source {
@@ -64,7 +169,7 @@ fn counted(interrupts: u64) -> Arrival {
 }
 
 /// Everything the thread needs while it measures.
-pub(super) struct Dispatch<'a> {
+struct Dispatch<'a> {
     recorder: Recorder<'a>,
     parts: Option<Parts<'a>>,
     source: DispatchSource,
@@ -73,29 +178,9 @@ pub(super) struct Dispatch<'a> {
     duration: Nanos,
 }
 
-impl<'a> Dispatch<'a> {
-    pub(super) fn new(
-        spec: &ProbeSpec,
-        lane: Lane<'a>,
-        header: Header<'a>,
-        parts: Option<Parts<'a>>,
-    ) -> Self {
-        let (source, interval, break_above) = match spec.kind {
-            ProbeKind::Dispatch { source, interval, break_above, .. } => (source, interval, break_above),
-            _ => (DispatchSource::Timerfd, Nanos::from_millis(1), None),
-        };
-        Self {
-            recorder: Recorder::new(lane, header, break_above, spec),
-            parts,
-            source,
-            interval,
-            warmup: spec.warmup,
-            duration: spec.duration,
-        }
-    }
-
+impl Worker for Dispatch<'_> {
     /// Measures from `start` on; the warm-up lies before it.
-    pub(super) fn measure(&mut self, start: MonoTime) -> Result<(), Failure> {
+    fn measure(&mut self, _: &Team<'_>, start: MonoTime) -> Result<(), Failure> {
         let interval = self.interval.0;
         let first = start.0 - self.warmup.0 / interval * interval;
         let frequency = 1_000_000_000 / interval.max(1);
@@ -129,7 +214,9 @@ impl<'a> Dispatch<'a> {
         }
         Ok(())
     }
+}
 
+impl Dispatch<'_> {
     /// The warm-up, then the measurement.
     fn both<S: Source, G: Grid>(&mut self, source: &mut S, mut grid: G, start: MonoTime) {
         self.interrupts::<S, G, false>(source, &mut grid, start.0);

@@ -1,47 +1,101 @@
 //! The round-trip probe on this machine: which methods two CPUs can use, with which counter, at which priority.
 
-use super::CALIBRATION;
-use crate::error::ProbeError;
-use crate::spec::ProbeKind;
-use whylate_core::plan::{CpuPair, Policy, RoundtripMethod, RoundtripPlan};
-use whylate_core::{CpuContext, Facts, Warning};
-use whylate_sys::counter::CounterKind;
+mod exchange;
 
-pub(super) fn kind(
+pub(crate) use exchange::Exchange;
+
+use super::{CALIBRATION, Kind, Place, Resolve, Station, with_parts};
+use crate::child::{Team, Worker};
+use crate::error::ProbeError;
+use serde::{Deserialize, Serialize};
+use whylate_core::plan::{CpuPair, Policy, RoundtripMethod, RoundtripPlan};
+use whylate_core::{CpuContext, Facts, Warning, WarningCode};
+use whylate_sys::counter::{Calibration, CounterKind};
+
+/// The round-trip probe on this machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundtripSpec {
+    /// The asking CPU and the answering one.
+    pub pair: CpuPair,
+    /// How messages travel, one method after another.
+    pub methods: Vec<RoundtripMethod>,
+    /// Whether spinning is done as an ordinary task, since it would take the last housekeeping CPU otherwise.
+    pub spin_ordinary: bool,
+    /// Which counter is read.
+    pub hardware_counter: bool,
+    /// Nanoseconds per tick of that counter, times 2^32.
+    pub multiplier: u64,
+    /// Whether the counters of both CPUs agree, so that each way has a time of its own.
+    pub halves: bool,
+}
+
+impl Resolve<RoundtripPlan> for RoundtripSpec {
+    fn resolve(plan: &RoundtripPlan, place: &mut Place<'_>) -> Result<Self, ProbeError> {
+        (place.samples, place.hold_cpu_dma_latency) = (plan.samples, plan.hold_cpu_dma_latency);
+        let context = place.facts.cpu_context();
+        let pair = plan.pair(&context, place.target)?;
+        let spec = kind(plan, pair, place.facts, &mut place.warnings)?;
+        place.policy = policy(place.policy, pair, &context, &mut place.warnings);
+        Ok(spec)
+    }
+}
+
+impl Kind for RoundtripSpec {
+    fn name(&self) -> &'static str {
+        "roundtrip"
+    }
+
+    fn series(&self) -> Vec<Option<String>> {
+        let ways: &[&str] = if self.halves { &["there", "back"] } else { &[] };
+        self.methods.iter().flat_map(|method| with_parts(method.name(), ways)).collect()
+    }
+
+    fn pair(&self) -> Option<CpuPair> {
+        Some(self.pair)
+    }
+
+    fn counter_hz(&self) -> Option<u64> {
+        Some(Calibration::of_multiplier(self.multiplier).frequency.0)
+    }
+
+    fn exchange(&self, team: &Team<'_>) -> Option<Exchange> {
+        Some(Exchange::new(self, team))
+    }
+
+    fn worker<'a>(&self, station: &Station<'a>) -> Option<Box<dyn Worker + 'a>> {
+        exchange::worker(station)
+    }
+}
+
+fn kind(
     plan: &RoundtripPlan,
     pair: CpuPair,
     facts: &Facts,
     warnings: &mut Vec<Warning>,
-) -> Result<ProbeKind, ProbeError> {
+) -> Result<RoundtripSpec, ProbeError> {
     let methods = methods(plan, pair, warnings)?;
     let leaves_cpu = !facts.cpu_context().housekeeping().difference(&pair.cpus()).is_empty();
     let is_realtime = plan.policy != Policy::Other;
     let spin_ordinary = !leaves_cpu && is_realtime && methods.contains(&RoundtripMethod::Spin);
     if spin_ordinary {
-        warnings.push(Warning::without_fix(
-            "spin-without-priority",
-            format!(
+        warnings.push(Warning::new(WarningCode::SpinWithoutPriority, format!(
                 "spinning on CPUs {} at real-time priority would leave no housekeeping CPU: it runs as SCHED_OTHER, \
                  and the time that other tasks take is in its figures",
                 pair.cpus()
-            ),
-        ));
+            )));
     }
     let counter = CounterKind::select(facts);
     let halves = counters_agree(counter, pair, facts);
     if !halves {
-        warnings.push(Warning::without_fix(
-            "no-one-way-times",
-            format!(
+        warnings.push(Warning::new(WarningCode::NoOneWayTimes, format!(
                 "the kernel does not use the time-stamp counter as its clock source ({}), so that the counters of CPU \
                  {} and CPU {} may differ: only whole round trips are measured",
                 facts.clock.source.as_deref().unwrap_or("unknown"),
                 pair.from,
                 pair.to
-            ),
-        ));
+            )));
     }
-    Ok(ProbeKind::Roundtrip {
+    Ok(RoundtripSpec {
         pair,
         methods,
         spin_ordinary,
@@ -64,8 +118,8 @@ fn methods(
     if !plan.method.is_all() {
         return Err(ProbeError::SpinOnOneCpu { cpu: pair.from });
     }
-    warnings.push(Warning::without_fix(
-        "no-spin-on-one-cpu",
+    warnings.push(Warning::new(
+        WarningCode::NoSpinOnOneCpu,
         format!(
             "spin is left out: on CPU {} alone, the loop that waits keeps the one that answers from running",
             pair.from
@@ -85,24 +139,16 @@ fn counters_agree(counter: CounterKind, pair: CpuPair, facts: &Facts) -> bool {
 
 /// Two threads on one CPU that never sleep both at once are a busy loop: not at real-time priority on the last
 /// housekeeping CPU.
-pub(super) fn policy(
-    policy: Policy,
-    pair: CpuPair,
-    context: &CpuContext,
-    warnings: &mut Vec<Warning>,
-) -> Policy {
+fn policy(policy: Policy, pair: CpuPair, context: &CpuContext, warnings: &mut Vec<Warning>) -> Policy {
     let leaves_cpu = !context.housekeeping().difference(&pair.cpus()).is_empty();
     if leaves_cpu || !pair.is_one_cpu() || policy == Policy::Other {
         return policy;
     }
-    warnings.push(Warning::without_fix(
-        "roundtrip-without-priority",
-        format!(
+    warnings.push(Warning::new(WarningCode::RoundtripWithoutPriority, format!(
             "CPU {} is the last housekeeping CPU: both threads run there as SCHED_OTHER, and the time that other tasks \
              take is in the figures",
             pair.from
-        ),
-    ));
+        )));
     Policy::Other
 }
 
@@ -125,7 +171,7 @@ mod tests {
         Facts { cpu_sets, clock, ..Facts::default() }
     }
 
-    fn resolved(online: &str, source: &str, pair: &str, method: &str) -> (ProbeKind, Vec<String>) {
+    fn resolved(online: &str, source: &str, pair: &str, method: &str) -> (RoundtripSpec, Vec<String>) {
         let plan = RoundtripPlan { method: method.parse().unwrap(), ..RoundtripPlan::default() };
         let mut warnings = Vec::new();
         let kind = kind(&plan, pair.parse().unwrap(), &facts(online, source), &mut warnings).unwrap();
@@ -134,7 +180,7 @@ mod tests {
 
     #[test]
     fn ways_are_timed_only_where_the_counters_are_in_step() {
-        let halves = |kind| matches!(kind, ProbeKind::Roundtrip { halves: true, .. });
+        let halves = |kind: RoundtripSpec| kind.halves;
         assert!(halves(resolved("0-3", "tsc", "1,2", "pipe").0));
         let (kind, warnings) = resolved("0-3", "hpet", "1,2", "pipe");
         assert!(!halves(kind) && warnings == ["no-one-way-times"]);
@@ -143,7 +189,7 @@ mod tests {
 
     #[test]
     fn spinning_never_takes_the_last_housekeeping_cpu_at_real_time_priority() {
-        let ordinary = |kind| matches!(kind, ProbeKind::Roundtrip { spin_ordinary: true, .. });
+        let ordinary = |kind: RoundtripSpec| kind.spin_ordinary;
         assert!(!ordinary(resolved("0-2", "tsc", "1,2", "spin").0));
         let (kind, warnings) = resolved("0-1", "tsc", "0,1", "all");
         assert!(ordinary(kind) && warnings == ["spin-without-priority"]);
@@ -156,8 +202,7 @@ mod tests {
     #[test]
     fn one_cpu_has_every_method_but_spinning() {
         let (kind, warnings) = resolved("0-3", "tsc", "2,2", "all");
-        let ProbeKind::Roundtrip { methods, .. } = kind else { panic!("another probe") };
-        assert_eq!(methods.len(), RoundtripMethod::ALL.len() - 1);
+        assert_eq!(kind.methods.len(), RoundtripMethod::ALL.len() - 1);
         assert_eq!(warnings, ["no-spin-on-one-cpu"]);
         let plan = RoundtripPlan { method: "spin".parse().unwrap(), ..RoundtripPlan::default() };
         let refused = super::kind(&plan, "2,2".parse().unwrap(), &facts("0-3", "tsc"), &mut Vec::new());

@@ -1,5 +1,9 @@
 //! What was not measured, or not measured as well as it could be: said once, with its effect and its remedy.
 
+mod code;
+
+pub use code::WarningCode;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -17,23 +21,20 @@ pub struct Warning {
 }
 
 impl Warning {
-    /// A warning with a remedy.
-    pub fn new(code: &str, text: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), text: text.into(), fix: Some(fix.into()) }
+    /// A warning with the remedy that the list of codes has for it, if there is one.
+    pub fn new(code: WarningCode, text: impl Into<String>) -> Self {
+        Self { code: code.name().to_owned(), text: text.into(), fix: code.fix().map(str::to_owned) }
     }
 
-    /// A warning about something that cannot be changed on this machine.
-    pub fn without_fix(code: &str, text: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), text: text.into(), fix: None }
+    /// A warning whose remedy depends on the machine.
+    pub fn with_fix(code: WarningCode, text: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..Self::new(code, text) }
     }
 }
 
-/// Code of the warning that a setting is not what it was before.
-pub const NOT_RESTORED: &str = "treatment-not-restored";
-
 /// Says what is not as it was before.
 pub fn not_restored(problem: impl fmt::Display) -> Warning {
-    Warning::new(NOT_RESTORED, format!("not restored: {problem}"), "whylate treat restore")
+    Warning::new(WarningCode::TreatmentNotRestored, format!("not restored: {problem}"))
 }
 
 /// Adds `warning` unless one with the same code and text is there already.

@@ -5,17 +5,19 @@
 //! three add up to the latency that they are parts of, sample by sample; a latency whose steps are not all known, because
 //! the process did not sleep or no handler woke it, is not divided.
 
-use super::Team;
+use crate::child::Team;
 use crate::layout::Lane;
-use crate::spec::DISPATCH_PARTS;
 use std::io;
 use whylate_bpf::dispatch::{Slot, Steps, TABLE_WORDS};
-use whylate_core::Warning;
+use whylate_core::{Warning, WarningCode};
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{process, schedule};
 
+/// The parts of a dispatch: to the handler's entry, to the wake-up, to the process.
+pub(super) const DISPATCH_PARTS: [&str; 3] = ["interrupt", "wakeup", "switch"];
+
 /// Maps the table that the runner has left open under that number.
-pub(super) fn table(number: &str) -> io::Result<SharedWords> {
+pub(crate) fn table(number: &str) -> io::Result<SharedWords> {
     let number = number.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "no number"))?;
     SharedWords::of_map(process::inherited(number)?, TABLE_WORDS)
 }
@@ -33,7 +35,7 @@ impl<'a> Parts<'a> {
         let slot = Slot::take(table, schedule::id_of_this_thread());
         if slot.is_none() {
             let text = "another measuring thread has this one's place in the table of the kernel's programs";
-            team.warn(Warning::without_fix("dispatch-whole-only", format!("{WHOLE_ONLY}: {text}")));
+            team.warn(Warning::new(WarningCode::DispatchWholeOnly, format!("{WHOLE_ONLY}: {text}")));
         }
         Some(Self { slot: slot?, lanes })
     }
@@ -56,7 +58,7 @@ impl<'a> Parts<'a> {
 }
 
 /// What a warning says where only the whole is measured.
-pub(crate) const WHOLE_ONLY: &str = "only whole dispatch latencies are measured, without how they are divided into interrupt, wake-up and switch";
+pub(super) const WHOLE_ONLY: &str = "only whole dispatch latencies are measured, without how they are divided into interrupt, wake-up and switch";
 
 /// The lengths of the parts. Where it is known when the interrupt was due, all or none.
 #[inline(always)]

@@ -4,17 +4,65 @@
 //! interrupt, wake-up and context switch included. What it does not: the time in which periods were missed altogether
 //! (they are counted as overruns; the correction for them is made afterwards).
 
-use super::recorder::Recorder;
-use super::{Usage, end_of};
-use crate::layout::{Header, Lane};
-use crate::spec::{ProbeKind, ProbeSpec};
+use super::{Kind, Place, Resolve, Station};
+use crate::child::recorder::Recorder;
+use crate::child::{Failure, Team, Usage, Worker, end_of};
+use crate::error::ProbeError;
+use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use whylate_core::plan::TimerMethod;
+use whylate_core::plan::{TimerMethod, TimerPlan};
 use whylate_core::{MonoTime, Nanos};
 use whylate_sys::clock;
 use whylate_sys::posix_timer::PosixTimer;
 use whylate_sys::timer_file;
+
+/// The timer probe on this machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimerSpec {
+    /// The period.
+    pub interval: Nanos,
+    /// By how much each further CPU begins later.
+    pub distance: Nanos,
+    /// What wakes the task.
+    pub method: TimerMethod,
+    /// A latency above it stops everything.
+    pub break_above: Option<Nanos>,
+}
+
+impl Resolve<TimerPlan> for TimerSpec {
+    fn resolve(plan: &TimerPlan, place: &mut Place<'_>) -> Result<Self, ProbeError> {
+        place.hold_cpu_dma_latency = plan.hold_cpu_dma_latency;
+        let TimerPlan { interval, distance, method, break_above, .. } = *plan;
+        Ok(Self { interval, distance, method, break_above })
+    }
+}
+
+impl Kind for TimerSpec {
+    fn name(&self) -> &'static str {
+        "timer"
+    }
+
+    fn period(&self) -> Option<Nanos> {
+        Some(self.interval)
+    }
+
+    fn break_above(&self) -> Option<Nanos> {
+        self.break_above
+    }
+
+    fn worker<'a>(&self, station: &Station<'a>) -> Option<Box<dyn Worker + 'a>> {
+        let (spec, lane) = (station.team.spec, *station.lanes.first()?);
+        Some(Box::new(Timer {
+            recorder: Recorder::new(lane, station.team.header, self.break_above, spec),
+            interval: self.interval,
+            offset: Nanos(self.distance.0 * station.index as u64),
+            method: self.method,
+            warmup: spec.warmup,
+            duration: spec.duration,
+        }))
+    }
+}
 
 /// What wakes the thread.
 trait Wake {
@@ -46,7 +94,7 @@ impl Wake for PosixTimer {
 }
 
 /// Everything the thread needs while it measures.
-pub(super) struct Timer<'a> {
+struct Timer<'a> {
     recorder: Recorder<'a>,
     interval: Nanos,
     /// By how much this CPU's periods begin later than the common start.
@@ -56,26 +104,9 @@ pub(super) struct Timer<'a> {
     duration: Nanos,
 }
 
-impl<'a> Timer<'a> {
-    pub(super) fn new(spec: &ProbeSpec, index: usize, lane: Lane<'a>, header: Header<'a>) -> Self {
-        let (interval, distance, method, break_above) = match spec.kind {
-            ProbeKind::Timer { interval, distance, method, break_above } => {
-                (interval, distance, method, break_above)
-            }
-            _ => (Nanos::from_millis(1), Nanos(0), TimerMethod::Nanosleep, None),
-        };
-        Self {
-            recorder: Recorder::new(lane, header, break_above, spec),
-            interval,
-            offset: Nanos(distance.0 * index as u64),
-            method,
-            warmup: spec.warmup,
-            duration: spec.duration,
-        }
-    }
-
+impl Worker for Timer<'_> {
     /// Measures from `start` on; the warm-up lies before it.
-    pub(super) fn measure(&mut self, start: MonoTime) -> Result<(), String> {
+    fn measure(&mut self, _: &Team<'_>, start: MonoTime) -> Result<(), Failure> {
         let start = MonoTime(start.0 + self.offset.0);
         let warm_periods = self.warmup.0 / self.interval.0;
         let first = MonoTime(start.0 - warm_periods * self.interval.0);
@@ -94,7 +125,9 @@ impl<'a> Timer<'a> {
         }
         Ok(())
     }
+}
 
+impl Timer<'_> {
     /// The warm-up, then the measurement.
     fn both<W: Wake>(&mut self, wake: &mut W, first: MonoTime, start: MonoTime) {
         let next = self.periods::<W, false>(wake, first, start);

@@ -4,14 +4,15 @@
 //! until after the answer has come, and, where the counters of both CPUs agree, of each way. The answer is the moment
 //! at which the other side had the question; two reads of the counter are therefore part of a round trip.
 
-use super::{Failure, Team, Usage, prepare};
+use super::RoundtripSpec;
+use crate::child::{Failure, Team, Usage, Worker, prepare};
+use crate::kinds::Station;
 use crate::layout::{Header, Lane, RingRecord, add};
-use crate::spec::{ProbeKind, ProbeSpec};
 use std::sync::atomic::Ordering::Relaxed;
 use whylate_core::plan::RoundtripMethod;
-use whylate_core::{Cycles, MonoTime, Nanos, Warning};
+use whylate_core::{Cycles, MonoTime, Nanos, Warning, WarningCode};
 use whylate_sys::clock;
-use whylate_sys::counter::{Calibration, Counter};
+use whylate_sys::counter::{Calibration, Counter, Hardware, KernelClock};
 use whylate_sys::message::{Descriptors, Futex, Link, STOP, Spin};
 
 /// Until the reader knows the largest samples, those above the largest of that many before are candidates.
@@ -46,23 +47,18 @@ impl AnyLink {
 }
 
 /// What both threads share.
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     links: Vec<(RoundtripMethod, Option<AnyLink>)>,
     calibration: Calibration,
     halves: bool,
     spin_ordinary: bool,
-    pub(super) hardware_counter: bool,
+    hardware_counter: bool,
 }
 
 impl Exchange {
-    /// Makes the links; `None` for another probe. A method that does not work here is a warning where there are
-    /// others.
-    pub(super) fn new(team: &Team<'_>) -> Option<Self> {
-        let ProbeKind::Roundtrip { methods, halves, multiplier, spin_ordinary, hardware_counter, .. } =
-            &team.spec.kind
-        else {
-            return None;
-        };
+    /// Makes the links. A method that does not work here is a warning where there are others.
+    pub(super) fn new(spec: &RoundtripSpec, team: &Team<'_>) -> Self {
+        let methods = &spec.methods;
         let link = |method: &RoundtripMethod| match AnyLink::make(*method) {
             Ok(link) => (*method, Some(link)),
             Err(error) => {
@@ -70,22 +66,22 @@ impl Exchange {
                 if methods.len() == 1 {
                     team.fail(Failure::Unavailable(text));
                 } else {
-                    team.warn(Warning::without_fix("method-unavailable", text));
+                    team.warn(Warning::new(WarningCode::MethodUnavailable, text));
                 }
                 (*method, None)
             }
         };
-        Some(Self {
+        Self {
             links: methods.iter().map(link).collect(),
-            calibration: Calibration::of_multiplier(*multiplier),
-            halves: *halves,
-            spin_ordinary: *spin_ordinary,
-            hardware_counter: *hardware_counter,
-        })
+            calibration: Calibration::of_multiplier(spec.multiplier),
+            halves: spec.halves,
+            spin_ordinary: spec.spin_ordinary,
+            hardware_counter: spec.hardware_counter,
+        }
     }
 
     /// Wakes both threads wherever they wait, for the last time.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         for link in self.links.iter().filter_map(|(_, link)| link.as_ref()).map(AnyLink::as_link) {
             link.ask(STOP);
             link.answer(STOP);
@@ -99,7 +95,7 @@ impl Exchange {
     }
 
     /// The answering thread, for all methods.
-    pub(super) fn answer<C: Counter>(&self, team: &Team<'_>, lane: &Lane<'_>) {
+    fn answer<C: Counter>(&self, team: &Team<'_>, lane: &Lane<'_>) {
         let usage = Usage::begin();
         for (method, link) in &self.links {
             self.schedule(team, *method);
@@ -127,8 +123,49 @@ impl Exchange {
     }
 }
 
+/// The first thread asks, the second one answers.
+pub(super) fn worker<'a>(station: &Station<'a>) -> Option<Box<dyn Worker + 'a>> {
+    let (team, lanes, exchange) = (station.team, station.lanes, station.exchange?);
+    if station.index > 0 {
+        return Some(Box::new(Answerer { exchange, lane: *lanes.first()? }));
+    }
+    let spec = team.spec;
+    let samples_max = spec.samples_max.unwrap_or(u64::MAX);
+    let (header, warmup, duration) = (team.header, spec.warmup, spec.duration);
+    Some(Box::new(Asker { exchange, header, lanes, warmup, duration, samples_max }))
+}
+
+/// The answering thread.
+struct Answerer<'a> {
+    exchange: &'a Exchange,
+    /// Where its counters go.
+    lane: Lane<'a>,
+}
+
+impl Worker for Answerer<'_> {
+    fn measure(&mut self, team: &Team<'_>, _: MonoTime) -> Result<(), Failure> {
+        if self.exchange.hardware_counter {
+            self.exchange.answer::<Hardware>(team, &self.lane);
+        } else {
+            self.exchange.answer::<KernelClock>(team, &self.lane);
+        }
+        Ok(())
+    }
+}
+
+impl Worker for Asker<'_> {
+    fn measure(&mut self, team: &Team<'_>, start: MonoTime) -> Result<(), Failure> {
+        if self.exchange.hardware_counter {
+            self.ask_all::<Hardware>(team, start);
+        } else {
+            self.ask_all::<KernelClock>(team, start);
+        }
+        Ok(())
+    }
+}
+
 /// Everything the asking thread needs while it measures.
-pub(super) struct Asker<'a> {
+struct Asker<'a> {
     exchange: &'a Exchange,
     header: Header<'a>,
     /// For each method the whole, and the two ways if they are measured.
@@ -138,24 +175,9 @@ pub(super) struct Asker<'a> {
     samples_max: u64,
 }
 
-impl<'a> Asker<'a> {
-    pub(super) fn new(
-        spec: &ProbeSpec,
-        exchange: &'a Exchange,
-        lanes: &'a [Lane<'a>],
-        header: Header<'a>,
-    ) -> Self {
-        let samples_max = spec.samples_max.unwrap_or(u64::MAX);
-        Self { exchange, header, lanes, warmup: spec.warmup, duration: spec.duration, samples_max }
-    }
-
-    /// Whether the CPU's own counter is to be read.
-    pub(super) fn reads_hardware(&self) -> bool {
-        self.exchange.hardware_counter
-    }
-
+impl Asker<'_> {
     /// Measures with one method after another; those that are left share the time that is left.
-    pub(super) fn measure<C: Counter>(&self, team: &Team<'_>, start: MonoTime) {
+    fn ask_all<C: Counter>(&self, team: &Team<'_>, start: MonoTime) {
         let exchange = self.exchange;
         let end = start.0.saturating_add(self.duration.0);
         let lanes_each = if exchange.halves { 3 } else { 1 };
