@@ -42,7 +42,7 @@ pub(crate) struct TreatPrinting {
     pub(crate) json: bool,
 }
 
-// Flags of every treatment; a doc comment would replace what each of them is for.
+/// Flags of every treatment.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Applying {
     /// Prints what would be written, and writes nothing
@@ -61,7 +61,11 @@ pub(crate) struct ApplyCommand {
 
 impl Subcommand for ApplyCommand {
     fn augment_subcommands(parent: Command) -> Command {
-        TreatmentKind::augment_subcommands(parent).mut_subcommands(Applying::augment_args)
+        TreatmentKind::augment_subcommands(parent).mut_subcommands(|command| {
+            // The flags bring a description of their own.
+            let about = command.get_about().cloned().unwrap_or_default();
+            Applying::augment_args(command).about(about)
+        })
     }
     fn augment_subcommands_for_update(parent: Command) -> Command {
         Self::augment_subcommands(parent)
