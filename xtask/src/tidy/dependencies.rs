@@ -3,7 +3,7 @@
 //! The table lists what each crate may name in its manifest, tests included; the second table says what a crate must
 //! not reach through any chain, however the first one is changed.
 
-use super::Violation;
+use super::{TextFile, Violation};
 use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, Metadata};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +12,8 @@ use std::path::Path;
 const RULE: &str = "dependencies";
 /// Where the tables are.
 const TABLE: &str = "xtask/src/tidy/dependencies.rs";
+/// The page that shows the table.
+const PAGE: &str = "docs/ARCHITECTURE.md";
 
 /// Crate, and the crates of the workspace that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -173,6 +175,34 @@ pub(crate) fn check(crates: &[Crate]) -> Vec<Violation> {
     check_with(crates, ALLOWED, NEVER_REACHED)
 }
 
+/// Checks that the page about the architecture says what the table allows.
+pub(crate) fn check_page(files: &[TextFile]) -> Vec<Violation> {
+    let Some(page) = files.iter().find(|file| file.path == PAGE) else { return Vec::new() };
+    let violation = |line, message| Violation { path: PAGE.into(), line, rule: RULE, message };
+    let mut violations = Vec::new();
+    for (name, may_name) in ALLOWED {
+        let rows = [format!("| `{}` ", short(name)), format!("| `{name}` ")];
+        let mut lines = page.text.lines().enumerate();
+        let Some((index, row)) = lines.find(|(_, line)| rows.iter().any(|row| line.starts_with(row))) else {
+            violations.push(violation(1, format!("the table of crates has no row for `{}`", short(name))));
+            continue;
+        };
+        let listed = row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap_or_default();
+        let listed: BTreeSet<&str> = listed.split(',').map(str::trim).filter(|name| *name != "–").collect();
+        let allowed: BTreeSet<&str> = may_name.iter().map(|name| short(name)).collect();
+        if listed != allowed {
+            let allowed = Vec::from_iter(allowed).join(", ");
+            violations.push(violation(index + 1, format!("{} may depend on {allowed}: say so", short(name))));
+        }
+    }
+    violations
+}
+
+/// A crate's name on the page.
+fn short(name: &str) -> &str {
+    if name == "whylate" { "cli" } else { name.strip_prefix("whylate-").unwrap_or(name) }
+}
+
 fn check_with(
     crates: &[Crate],
     allowed: &[(&str, &[&str])],
@@ -311,6 +341,24 @@ mod tests {
             let (_, allowed) = ALLOWED.iter().find(|(name, _)| name == from).unwrap();
             assert!(!allowed.contains(to), "{from} may depend on {to} and must never reach it");
         }
+    }
+
+    #[test]
+    fn the_page_says_what_the_table_allows() {
+        let row = |(name, may_name): &(&str, &[&str])| {
+            let names: Vec<&str> = may_name.iter().map(|name| short(name)).collect();
+            let names = if names.is_empty() { "–".to_owned() } else { names.join(", ") };
+            format!("| `{}` | what it is for | {names} |\n", short(name))
+        };
+        let page = |text: String| vec![TextFile { path: PAGE.into(), text }];
+        let rows: Vec<String> = ALLOWED.iter().map(row).collect();
+        assert!(check_page(&page(rows.concat())).is_empty());
+        let violations = check_page(&page(rows[1..].concat().replace("| core, sys |", "| core |")));
+        assert!(violations[0].message.contains("no row for `core`"), "{violations:?}");
+        assert!(
+            violations.iter().any(|it| it.message == "host may depend on core, sys: say so"),
+            "{violations:?}"
+        );
     }
 
     #[test]

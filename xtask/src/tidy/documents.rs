@@ -1,4 +1,5 @@
-//! Lists that must agree with folders: the built-in plans, the numbers of the decision records.
+//! Lists that must agree with folders: the built-in plans, the numbers of the decision records, the paths on the page
+//! about the architecture.
 
 use super::{TextFile, Violation};
 
@@ -8,11 +9,36 @@ const PLAN_LIST: &str = "crates/core/src/plan/builtin.rs";
 const PLANS: &str = "plans/";
 /// Where the decision records are.
 const RECORDS: &str = "docs/adr/";
+/// The page that says where things are.
+const ARCHITECTURE: &str = "docs/ARCHITECTURE.md";
+/// What paths on it begin with.
+const ROOTS: [&str; 4] = ["crates/", "xtask/", "lab/", "plans/"];
 
 /// Checks all files.
 pub(crate) fn check(files: &[TextFile]) -> Vec<Violation> {
     let mut violations = check_plans(files);
     violations.extend(check_records(files));
+    violations.extend(check_paths(files));
+    violations
+}
+
+/// Every path on the page is there. `NAME` and `*` stand for names.
+fn check_paths(files: &[TextFile]) -> Vec<Violation> {
+    let Some(page) = files.iter().find(|file| file.path == ARCHITECTURE) else { return Vec::new() };
+    let exists = |path: &str| {
+        let folder = format!("{path}/");
+        files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
+    };
+    let mut violations = Vec::new();
+    for (index, line) in page.text.lines().enumerate() {
+        let quoted = line.split('`').skip(1).step_by(2).map(|path| path.trim_end_matches('/'));
+        let is_path = |path: &&str| ROOTS.iter().any(|root| path.starts_with(root));
+        let is_named = |path: &&str| !path.contains("NAME") && !path.contains('*');
+        for path in quoted.filter(is_path).filter(is_named).filter(|path| !exists(path)) {
+            let message = format!("there is no {path}: say where it is now");
+            violations.push(Violation { path: ARCHITECTURE.into(), line: index + 1, rule: "paths", message });
+        }
+    }
     violations
 }
 
@@ -85,6 +111,20 @@ mod tests {
         assert_eq!(paths(&[record("0002")]), ["docs/adr/0002-a.md"]);
         let twice = [record("0001"), file("docs/adr/0001-b.md", "# 0001: B\n")];
         assert_eq!(paths(&twice), ["docs/adr/0001-b.md"]);
+    }
+
+    #[test]
+    fn paths_on_the_page_of_the_architecture_exist() {
+        let there = file("crates/core/src/plan/mod.rs", "");
+        let page =
+            |path: &str| file(ARCHITECTURE, &format!("first\n| plans | `{path}` and `core::plan` |\n"));
+        let good = ["crates/core/src/plan/mod.rs", "crates/core/src/plan/", "crates/core/src/NAME.rs"];
+        for path in good {
+            assert!(check(&[there.clone(), page(path)]).is_empty(), "{path}");
+        }
+        let bad = check(&[there, page("crates/core/src/pla")]);
+        assert_eq!((bad.len(), bad[0].line), (1, 2));
+        assert!(bad[0].message.contains("crates/core/src/pla:"), "{}", bad[0].message);
     }
 
     #[test]

@@ -89,6 +89,7 @@ fn check_texts(files: &[TextFile]) -> Vec<Violation> {
         violations.extend(places::check(file, source));
     }
     violations.extend(documents::check(files));
+    violations.extend(dependencies::check_page(files));
     let allowances = files.iter().find(|file| file.path == ALLOWANCES).map_or("", |file| file.text.as_str());
     violations.extend(sizes::check(&sources, ALLOWANCES, allowances));
     violations
