@@ -30,4 +30,4 @@ pub use largest::Largest;
 pub use omission::corrected;
 pub use simultaneity::number_events;
 pub use summary::{SampleShape, Summary, join_parts, largest_spikes, repeat_probe};
-pub use verdict::verdict;
+pub use verdict::{EarlierMaximum, verdict};

@@ -6,7 +6,20 @@
 use crate::format::{format_apart, format_ns};
 use whylate_core::plan::ProbeFacts;
 use whylate_core::result::{CellResult, Verdict};
-use whylate_core::{CpuId, Nanos};
+use whylate_core::{CpuId, Nanos, SeriesName};
+
+/// The largest value of a series in an attempt that a later one replaced: a violation that was seen stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierMaximum {
+    /// Name of the cell.
+    pub cell: String,
+    /// The series.
+    pub probe: String,
+    /// The CPU.
+    pub cpu: CpuId,
+    /// The value.
+    pub value_ns: u64,
+}
 
 /// The largest value of one probe on one CPU in one cell.
 struct Worst<'a> {
@@ -20,9 +33,14 @@ struct Worst<'a> {
 ///
 /// The second part says in one sentence what the verdict rests on: the worst cell, probe, CPU and value. A run in
 /// which nothing was measured is [`Verdict::Incomplete`], whatever `all_ran` says, unless there is no limit.
-pub fn verdict(cells: &[CellResult], limit: Option<Nanos>, all_ran: bool) -> (Verdict, String) {
+pub fn verdict(
+    cells: &[CellResult],
+    earlier: &[EarlierMaximum],
+    limit: Option<Nanos>,
+    all_ran: bool,
+) -> (Verdict, String) {
     let suffix = if all_ran { "" } else { "; not every cell ran" };
-    let (verdict, reason) = match (worst(cells), limit) {
+    let (verdict, reason) = match (worst(cells, earlier), limit) {
         (None, None) => (Verdict::NoLimit, "the plan has no limit, and there are no samples".to_owned()),
         (None, Some(_)) => (Verdict::Incomplete, "there are no samples".to_owned()),
         (Some(worst), None) => {
@@ -51,8 +69,17 @@ impl Worst<'_> {
 }
 
 /// The largest value of all cells; of several equal ones the first.
-fn worst(cells: &[CellResult]) -> Option<Worst<'_>> {
+fn worst<'a>(cells: &'a [CellResult], earlier: &'a [EarlierMaximum]) -> Option<Worst<'a>> {
     let mut worst: Option<Worst<'_>> = None;
+    for maximum in earlier {
+        let Some(probe) = SeriesName::of(&maximum.probe).facts().filter(|facts| facts.judged) else {
+            continue;
+        };
+        if worst.as_ref().is_none_or(|worst| worst.value_ns < maximum.value_ns) {
+            let EarlierMaximum { cell, cpu, value_ns, .. } = maximum;
+            worst = Some(Worst { cell, probe, cpu: *cpu, value_ns: *value_ns });
+        }
+    }
     for cell in cells {
         for result in &cell.probes {
             let Some(probe) = result.facts().filter(|facts| facts.judged) else { continue };
@@ -90,48 +117,63 @@ mod tests {
 
     #[test]
     fn a_value_above_the_limit_fails_and_is_named() {
-        let (result, reason) = verdict(&cells(), Some(Nanos::from_micros(100)), true);
+        let (result, reason) = verdict(&cells(), &[], Some(Nanos::from_micros(100)), true);
         assert_eq!(result, Verdict::Fail);
         assert_eq!(
             reason,
             "the largest gap was 123 us, in cell `l3` (probe stall, CPU 3), above the limit of 100 us"
         );
-        assert_eq!(verdict(&cells(), Some(Nanos::from_micros(100)), false).0, Verdict::Fail);
+        assert_eq!(verdict(&cells(), &[], Some(Nanos::from_micros(100)), false).0, Verdict::Fail);
     }
 
     #[test]
     fn the_limit_itself_passes() {
-        let (result, reason) = verdict(&cells(), Some(Nanos(123_456)), true);
+        let (result, reason) = verdict(&cells(), &[], Some(Nanos(123_456)), true);
         assert_eq!(result, Verdict::Pass, "{reason}");
-        let (result, reason) = verdict(&cells(), Some(Nanos(123_455)), true);
+        let (result, reason) = verdict(&cells(), &[], Some(Nanos(123_455)), true);
         assert_eq!(result, Verdict::Fail);
         assert!(reason.contains("123456 ns") && reason.contains("limit of 123455 ns"), "{reason}");
     }
 
     #[test]
     fn what_did_not_run_cannot_pass() {
-        let (result, reason) = verdict(&cells()[..1], Some(Nanos::from_micros(100)), false);
+        let (result, reason) = verdict(&cells()[..1], &[], Some(Nanos::from_micros(100)), false);
         assert_eq!(result, Verdict::Incomplete);
         assert_eq!(
             reason,
             "the largest latency was 20.0 us, in cell `idle` (probe timer, CPU 3), not above the limit of 100 us; \
              not every cell ran"
         );
-        assert_eq!(verdict(&cells()[2..], Some(Nanos(1)), true).0, Verdict::Incomplete);
-        assert_eq!(verdict(&[], Some(Nanos(1)), true).1, "there are no samples");
+        assert_eq!(verdict(&cells()[2..], &[], Some(Nanos(1)), true).0, Verdict::Incomplete);
+        assert_eq!(verdict(&[], &[], Some(Nanos(1)), true).1, "there are no samples");
     }
 
     #[test]
     fn without_a_limit_there_is_no_judgement() {
-        let (result, reason) = verdict(&cells(), None, true);
+        let (result, reason) = verdict(&cells(), &[], None, true);
         assert_eq!(result, Verdict::NoLimit);
         assert!(reason.contains("no limit") && reason.contains("123 us"), "{reason}");
-        assert_eq!(verdict(&[], None, true).0, Verdict::NoLimit);
+        assert_eq!(verdict(&[], &[], None, true).0, Verdict::NoLimit);
+    }
+
+    #[test]
+    fn a_violation_in_an_earlier_attempt_stays() {
+        let earlier = |probe: &str| EarlierMaximum {
+            cell: "l3".to_owned(),
+            probe: probe.to_owned(),
+            cpu: CpuId(3),
+            value_ns: 10_000_000,
+        };
+        let (result, reason) = verdict(&cells(), &[earlier("timer")], Some(Nanos::from_millis(1)), true);
+        assert_eq!(result, Verdict::Fail);
+        assert!(reason.contains("latency was 10.0 ms, in cell `l3`"), "{reason}");
+        let (result, _) = verdict(&cells(), &[earlier("roundtrip/futex")], Some(Nanos::from_millis(1)), true);
+        assert_eq!(result, Verdict::Pass);
     }
 
     #[test]
     fn other_probes_are_not_judged() {
         let foreign = [cell("idle", "roundtrip", Some(1_000_000)), cell("l3", "timer", Some(10))];
-        assert_eq!(verdict(&foreign, Some(Nanos(100)), true).0, Verdict::Pass);
+        assert_eq!(verdict(&foreign, &[], Some(Nanos(100)), true).0, Verdict::Pass);
     }
 }

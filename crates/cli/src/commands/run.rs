@@ -202,7 +202,9 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
         return Ending::Exceeded;
     }
     if result.state == RunState::Complete {
-        return Ending::Pass;
+        // With a limit, what was skipped or not judged is no pass.
+        let is_judged = result.verdict != Verdict::Incomplete;
+        return if is_judged { Ending::Pass } else { Ending::Incomplete };
     }
     if let Some(error) = &info.error {
         output::message(&format!("whylate: the run is incomplete: {error}"));

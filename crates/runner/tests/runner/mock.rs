@@ -33,6 +33,7 @@ pub(crate) const SAMPLES: u64 = 10;
 /// Two cells, two repeats, a timer and a stall probe on CPU 3.
 pub(crate) const PLAN: &str = r#"
 name = "mock"
+order = "plan"
 duration = "20ms"
 repeats = 2
 settle = "1ms"

@@ -119,6 +119,7 @@ fn each_repeat_goes_from_the_noise_floor_to_the_end_of_the_loads() {
         "stage noise floor (0/4)",
         "begin noise on 3",
         "end noise",
+        "settle",
         "stage timer (0/4)",
         "begin timer on 3",
         "end timer",
@@ -159,6 +160,33 @@ fn repeats_of_cells_are_interleaved() {
         format!("{}{cells}", PLAN.split("[[cell]]").next().unwrap()).replace("repeats = 2", "repeats = 3");
     let (machine, _) = run_plan(&plan, MockMachine::default());
     assert_eq!(machine.repeats(), ["A 1", "B 1", "C 1", "A 2", "B 2", "C 2", "A 3", "B 3", "C 3"]);
+}
+
+#[test]
+fn the_order_is_drawn_in_blocks_and_kept() {
+    let plan = PLAN.replace("order = \"plan\"", "seed = 5").replace("repeats = 2", "repeats = 6");
+    let folder = folder();
+    let path = folder.path().join("run");
+    let machine = MockMachine::default();
+    let info = run(&experiment(&plan), &path, &options(), &machine, &mut machine.audience()).unwrap();
+    assert_eq!(info.seed, 5);
+    let drawn: Vec<String> = whylate_stats::order::slots(2, 6, whylate_core::plan::Order::Shuffled, 5)
+        .iter()
+        .map(|slot| format!("{} {}", ["idle", "a+b"][slot.cell], slot.repeat))
+        .collect();
+    assert_eq!(machine.repeats(), drawn);
+    assert_ne!(
+        drawn,
+        [
+            "idle 1", "a+b 1", "idle 2", "a+b 2", "idle 3", "a+b 3", "idle 4", "a+b 4", "idle 5", "a+b 5",
+            "idle 6", "a+b 6"
+        ]
+    );
+    let blocks: Vec<u32> = info.executions.iter().map(|execution| execution.block).collect();
+    assert_eq!(blocks, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
+    let result = assemble(&Reader::open(&path).unwrap()).unwrap();
+    let of_repeats: Vec<u32> = result.cells[1].repeats.iter().map(|repeat| repeat.block).collect();
+    assert_eq!(of_repeats, [0, 0, 1, 1, 2, 2]);
 }
 
 #[test]

@@ -68,6 +68,7 @@ impl Memory {
             cells: HashMap::from([(cell.name.as_str(), std::mem::take(&mut self.data))]),
             newest: HashMap::new(),
             shapes: &self.shapes,
+            earlier: Vec::new(),
             problems: Vec::new(),
         };
         let rows = std::mem::take(&mut self.pending);

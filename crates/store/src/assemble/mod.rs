@@ -16,15 +16,17 @@ use crate::error::StoreError;
 use crate::info::{CellInfo, Execution, ExecutionState, RunInfo};
 use crate::latency_records;
 use crate::reader::{Reader, Segment};
-use crate::tables::{Key, Keyed};
+use crate::tables::{Key, Keyed, NOISE_FLOOR, RowKey};
 use cell::CellData;
 use shape::Shapes;
 use std::collections::HashMap;
+use whylate_core::record::Interval;
 use whylate_core::result::{
     CellResult, ProbeResult, RUN_FORMAT, RepeatResult, RunResult, RunState, SpikeTrace,
 };
 use whylate_core::warning::push_all_once;
 use whylate_core::{Warning, WarningCode};
+use whylate_stats::EarlierMaximum;
 use whylate_stats::summary::SPIKES_KEPT;
 
 /// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
@@ -42,6 +44,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         cells: info.cells.iter().map(|cell| (cell.name.as_str(), CellData::default())).collect(),
         newest: newest_attempts(info),
         shapes: &shapes,
+        earlier: Vec::new(),
         problems: Vec::new(),
     };
     for segment in reader.segments() {
@@ -58,7 +61,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         collector.newest.get(&(trace.cell.as_str(), trace.repeat)).is_none_or(|it| *it == trace.attempt)
     };
     traces.retain(is_newest);
-    let mut cells = collector.cells;
+    let Collector { mut cells, earlier, .. } = collector;
     let finish = |cell: &CellInfo| {
         let data = cells.remove(cell.name.as_str()).unwrap_or_default();
         finish_cell(data, cell, info, reader.is_in_progress(), &shapes)
@@ -71,7 +74,8 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     if !results.iter().any(has_samples) {
         return Err(StoreError::NoSamples(reader.path().to_owned()));
     }
-    let (verdict, verdict_reason) = whylate_stats::verdict(&results, info.plan.limit, info.is_complete());
+    let all_ran = info.is_complete() && info.cells.iter().all(|cell| cell.skipped.is_none());
+    let (verdict, verdict_reason) = whylate_stats::verdict(&results, &earlier, info.plan.limit, all_ran);
     let comparisons = whylate_stats::comparisons(&results, &info.plan);
     let answers = whylate_stats::answers(&results, &info.plan, &comparisons);
     Ok(RunResult {
@@ -113,6 +117,8 @@ struct Collector<'i> {
     /// The number of the newest attempt at each repeat of each cell.
     newest: HashMap<(&'i str, u32), u32>,
     shapes: &'i Shapes,
+    /// What attempts that were replaced have seen.
+    earlier: Vec<EarlierMaximum>,
     /// Why rows of the current segment were skipped.
     problems: Vec<String>,
 }
@@ -121,6 +127,7 @@ impl Collector<'_> {
     fn add_segment(&mut self, segment: Segment) -> Vec<Warning> {
         let Segment { number, rows, mut warnings } = segment;
         let shapes = self.shapes;
+        self.keep_maxima_of_replaced(&rows.intervals);
         self.take(rows.intervals, |cell, key, interval| cell.add_interval(key, &interval, shapes));
         self.take(rows.spikes, |cell, key, spike| cell.add_spike(key, &spike, shapes));
         self.take(rows.causes, |cell, key, spike| cell.causes.add(key, spike, shapes.spikes_kept));
@@ -135,6 +142,18 @@ impl Collector<'_> {
             warnings.push(Warning::new(WarningCode::UnusableRow, text));
         }
         warnings
+    }
+
+    /// Of attempts that a later one replaced only the maxima count, and only against the limit.
+    fn keep_maxima_of_replaced(&mut self, intervals: &[Keyed<Interval, RowKey>]) {
+        for (key, interval) in intervals {
+            let newest = self.newest.get(&(key.cell.as_str(), key.repeat));
+            let is_replaced = newest.is_some_and(|newest| *newest != key.attempt) && key.probe != NOISE_FLOOR;
+            if let Some(value_ns) = interval.max_ns.filter(|_| is_replaced) {
+                let (cell, probe) = (key.cell.clone(), key.probe.clone());
+                self.earlier.push(EarlierMaximum { cell, probe, cpu: interval.cpu, value_ns });
+            }
+        }
     }
 
     /// Lets the cells of rows take them.
