@@ -54,7 +54,7 @@ pub enum HostError {
         /// What is wrong with it.
         problem: String,
     },
-    /// An archive of a host cannot be unpacked (see [`archive`]).
+    /// An archive of a host cannot be unpacked (see [`archive`](crate::archive)).
     #[error("host archive, line {line}: {problem}")]
     Archive {
         /// Line in the archive, from 1.

@@ -75,7 +75,7 @@ pub(super) struct Recipe {
     pub(super) stacks: bool,
     /// One for each recording.
     pub(super) lengths_us: [u64; 2],
-    /// Whose late moments are looked for, where explain shall be told.
+    /// Whose spikes are looked for, where explain shall be told.
     pub(super) task: Option<&'static str>,
     /// The kind of cause; `None` where nothing is planted.
     pub(super) kind: Option<&'static str>,

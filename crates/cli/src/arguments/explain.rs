@@ -17,7 +17,7 @@ Examples:
   whylate explain trace.txt --top 1 --export perfetto -o late.json
   whylate explain RUN                                   the spikes of a run, and its traces
 
-It says of each late moment when the task should have run, who had the CPU instead, and which
+It says of each spike when the task should have run, who had the CPU instead, and which
 records of the trace speak for it. Where the trace does not tell, it says what to record.")]
 pub(crate) struct ExplainArguments {
     /// A trace (tracefs text, trace.dat or perf.data, also compressed, or a folder of raw pages), - for standard input, or
@@ -39,7 +39,7 @@ pub(crate) struct ExplainArguments {
     /// terminal, markdown or html [default: by the ending of FILE, else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<ReportFormat>,
-    /// perfetto or text: the late moments with what was around them, for other tools
+    /// perfetto or text: the spikes with what was around them, for other tools
     #[arg(long, hide_possible_values = true, conflicts_with_all = ["format", "json"])]
     pub(crate) export: Option<ExportFormat>,
     /// File for the result; must not exist [default: standard output]

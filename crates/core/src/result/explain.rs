@@ -1,4 +1,4 @@
-//! What `whylate explain --json` prints: the late moments of a trace and who made each of them late.
+//! What `whylate explain --json` prints: the spikes of a trace and their causes.
 //!
 //! Moments are nanoseconds of the trace's own clock, except where a field says otherwise.
 
@@ -16,12 +16,12 @@ pub const EXPLAIN_FORMAT: &str = "whylate.explain/1";
 pub struct ExplainResult {
     /// [`EXPLAIN_FORMAT`].
     pub format: String,
-    /// Events that were looked at to find the late moments; of all traces together.
+    /// Events that were looked at to find the spikes; of all traces together.
     pub events: u64,
     /// The traces: one for a file, those in `RUN/traces` for a run.
     #[serde(default)]
     pub traces: Vec<ExplainedTrace>,
-    /// The late moments, largest latency first.
+    /// The spikes, largest latency first.
     pub spikes: Vec<ExplainedSpike>,
     /// The run whose traces these are, when it was a run that was explained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct ExplainedTrace {
     /// Release of the kernel, when the file tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// The task whose late moments were looked for: a command, or a thread id; absent when no task was found.
+    /// The task whose spikes were looked for: a command, or a thread id; absent when no task was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// Why that task, in half a sentence.
@@ -72,7 +72,7 @@ pub struct ExplainedTrace {
     pub lost: u64,
 }
 
-/// One late moment, with its cause.
+/// One spike, with its cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedSpike {
     /// Command of the late task; the tracer's own name for hardware noise.

@@ -30,7 +30,7 @@ pub struct RecordingResult {
     pub warnings: Vec<Warning>,
 }
 
-/// The trace of one late moment.
+/// The trace of one spike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedTrace {
     /// The file: a trace.dat.

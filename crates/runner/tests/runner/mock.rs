@@ -455,7 +455,7 @@ impl Treating for MockTreating {
         self.record.treatments_in_force.fetch_add(1, Ordering::SeqCst);
         Ok(vec![Warning {
             code: "mock-treatment".to_owned(),
-            text: (format!("{name} is not thorough")).into(),
+            text: format!("{name} is not thorough"),
             fix: None,
         }])
     }
@@ -532,7 +532,7 @@ impl RunningLoad for MockLoad {
         }
         let warnings = vec![Warning {
             code: "mock-load".to_owned(),
-            text: (format!("{} has something to say", self.name)).into(),
+            text: format!("{} has something to say", self.name),
             fix: None,
         }];
         Ok(LoadEnd { rates: vec![Self::rate(3.0)], warnings, ..LoadEnd::default() })
