@@ -195,6 +195,39 @@ fn a_limit_is_judged_by_the_exact_maximum() {
 }
 
 #[test]
+fn a_violation_stays_when_its_repeat_is_run_again() {
+    let mut info = complete_info();
+    info.plan.limit = Some(Nanos(240));
+    info.executions[0].state = ExecutionState::Failed;
+    info.executions.push(execution("idle", 1, 2, ExecutionState::Done));
+    let result = result_of(&info, |directory| {
+        directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[250; 5])]);
+        directory.rows().add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 8, &[7; 3])]);
+    });
+    assert_eq!(result.verdict, Verdict::Fail);
+    assert!(result.verdict_reason.contains("250 ns, in cell `idle`"), "{}", result.verdict_reason);
+    info.plan.limit = Some(Nanos(250));
+    let result = result_of(&info, |directory| {
+        directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[250; 5])]);
+        directory.rows().add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 8, &[7; 3])]);
+    });
+    assert_eq!(result.verdict, Verdict::Pass);
+}
+
+#[test]
+fn a_skipped_cell_is_no_pass() {
+    let mut info = complete_info();
+    info.plan.limit = Some(Nanos(1_000_000));
+    assert_eq!(result_of(&info, fill_complete).verdict, Verdict::Pass);
+    info.cells[1].skipped = Some("needs a GPU".to_owned());
+    info.executions.retain(|execution| execution.cell == "idle");
+    let result = result_of(&info, |directory| {
+        directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[25; 5])]);
+    });
+    assert_eq!(result.verdict, Verdict::Incomplete, "{}", result.verdict_reason);
+}
+
+#[test]
 fn spikes_of_two_cpus_at_one_moment_are_one_event() {
     let result = result_of(&complete_info(), |directory| {
         let stall = key("idle", 1, 1, "stall");
