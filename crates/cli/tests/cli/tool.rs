@@ -149,6 +149,7 @@ pub(crate) const SMALL_PLAN: &str = r#"name = "small"
 question = "Does a small load make a difference?"
 duration = "500ms"
 repeats = 2
+order = "plan"
 settle = "50ms"
 warmup = "20ms"
 noise_floor = "100ms"
