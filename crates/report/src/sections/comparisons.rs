@@ -10,7 +10,11 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         run.comparisons.iter().partition(|comparison| comparison.primary);
     let statistic = run.plan.primary_statistic().map(|it| it.to_string()).unwrap_or_default();
     let title = format!("Comparisons by {statistic}, which decides");
-    let deciding = Section::new("comparisons", title).depth(Depth::Lead).with(items(&primary));
+    let mut deciding = Section::new("comparisons", title).depth(Depth::Lead);
+    if !run.plan.answer.is_empty() {
+        // Without questions of its own, the plan's answers say the same already.
+        deciding = deciding.with(items(&primary));
+    }
     let others = Section::new("exploratory", "Other comparisons (exploratory)").with(items(&exploratory));
     [deciding, others].into_iter().flat_map(Section::unless_empty).collect()
 }
