@@ -4,7 +4,7 @@
 //! that are not there; a repeat gives one value per statistic, that of its worst CPU. One statistic decides, and its
 //! comparisons are corrected together (Holm); all others are exploratory (Benjamini and Hochberg).
 
-use crate::contrast::{Observation, Study, benjamini_hochberg, holm, study};
+use crate::contrast::{Observation, Study, benjamini_hochberg, holm, median, study};
 use std::collections::BTreeMap;
 use whylate_core::SeriesName;
 use whylate_core::plan::{CellPlan, Plan, ProbeFacts, Samples, SeriesStatistic, Statistic};
@@ -148,10 +148,10 @@ fn drafts_of(
             probe: series.to_owned(),
             statistic,
             primary: is_primary(series, statistic),
-            baseline_ns: in_ns(median(&first)),
-            cell_ns: in_ns(median(second)),
-            baseline_value: median(&first),
-            cell_value: median(second),
+            baseline_ns: in_ns(median_of(&first)),
+            cell_ns: in_ns(median_of(second)),
+            baseline_value: median_of(&first),
+            cell_value: median_of(second),
             unit: statistic.unit().to_owned(),
             ratio: ratio(study.effect),
             ratio_low: study.interval_95.0.and_then(ratio),
@@ -237,13 +237,10 @@ fn values_of<'c>(
 }
 
 /// The middle value, or the mean of the two middle ones; 0 for none.
-fn median(observations: &[Observation]) -> f64 {
-    let mut sorted: Vec<f64> = observations.iter().map(|one| one.value).collect();
-    sorted.sort_by(f64::total_cmp);
-    match (sorted.get(sorted.len().wrapping_sub(1) / 2), sorted.get(sorted.len() / 2)) {
-        (Some(low), Some(high)) => low.midpoint(*high),
-        _ => 0.0,
-    }
+fn median_of(observations: &[Observation]) -> f64 {
+    let mut values: Vec<f64> = observations.iter().map(|one| one.value).collect();
+    values.sort_by(f64::total_cmp);
+    median(&values).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -110,7 +110,8 @@ fn bound(outside: f64, inside: f64, holds: impl Fn(f64) -> bool) -> Option<f64> 
     Some(outside)
 }
 
-fn median(sorted: &[f64]) -> Option<f64> {
+/// The middle value of sorted ones, or the mean of the two middle ones; `None` without any.
+pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
     let high = *sorted.get(sorted.len() / 2)?;
     let low = *sorted.get((sorted.len() - 1) / 2)?;
     Some(low.midpoint(high))
