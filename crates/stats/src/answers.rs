@@ -111,6 +111,7 @@ fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share) -> 
     let value = |value: f64| match comparison.unit.as_str() {
         "ns" => format_ns(value as u64),
         "share" => format!("{:.3} %", value * 100.0),
+        "per_h" => format!("{value:.1} per hour"),
         _ => format!("{value:.3} per s"),
     };
     let (before, after) = (value(comparison.baseline_value), value(comparison.cell_value));

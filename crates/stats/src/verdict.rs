@@ -60,7 +60,9 @@ pub fn judge(
     let total = exposure::total(cells);
     let worst = worst(cells, earlier);
     let (verdict, reason) = match (&worst, total) {
-        (Some(worst), _) if worst.value_ns > limit.0 => (Verdict::Fail, failure(worst, limit, total)),
+        (Some(worst), _) if worst.value_ns > limit.0 => {
+            (Verdict::Fail, failure(worst, limit, total, missing))
+        }
         (_, Some(total)) => {
             let missing: Vec<String> =
                 missing.iter().cloned().chain(cells.iter().flat_map(|cell| too_little(cell, plan))).collect();
@@ -84,7 +86,7 @@ fn without_limit(cells: &[CellResult], earlier: &[EarlierMaximum], missing: &[St
     Judgement { verdict: Verdict::NoLimit, reason, exposure: None }
 }
 
-fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>) -> String {
+fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>, missing: &[String]) -> String {
     let (value, limit_text) = format_apart(worst.value_ns, limit.0);
     let often = match total {
         Some(Exposure { events, watched_ns, .. }) if events > 1 => {
@@ -92,7 +94,8 @@ fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>) -> String {
         }
         _ => String::new(),
     };
-    format!("the largest {}, above the limit of {limit_text}{often}", worst.sentence(&value))
+    let missing = if missing.is_empty() { String::new() } else { format!("; {}", list(missing)) };
+    format!("the largest {}, above the limit of {limit_text}{often}{missing}", worst.sentence(&value))
 }
 
 fn pass(cells: &[CellResult], worst: Option<&Worst<'_>>, limit: Nanos, total: Exposure) -> String {

@@ -75,6 +75,7 @@ fn change(comparison: &Comparison) -> String {
     let value = |value: f64| match comparison.statistic {
         Statistic::LostShare => share(value),
         Statistic::GapRate => format!("{value:.2} per s"),
+        Statistic::SpikeRate => format!("{value:.1} per h"),
         _ => nanoseconds_f64(value),
     };
     let (before, after) = (value(comparison.baseline_value), value(comparison.cell_value));
@@ -89,6 +90,7 @@ fn statistic(statistic: Statistic) -> &'static str {
         Statistic::Median => "median",
         Statistic::LostShare => "time lost",
         Statistic::GapRate => "gaps",
+        Statistic::SpikeRate => "spikes",
         other => other.name(),
     }
 }
