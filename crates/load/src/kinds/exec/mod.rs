@@ -92,6 +92,8 @@ impl Work for ExecSpec {
         if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
             return Err(LoadError::NoCpus);
         }
+        let name = self.command.first().map(String::as_str).unwrap_or_default();
+        path::find(name, std::env::var_os("PATH").as_deref())?;
         self.rate_pattern.as_deref().map_or(Ok(()), |text| pattern(text).map(drop))
     }
 }
