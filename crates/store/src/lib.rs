@@ -8,11 +8,14 @@
 //! measures, computes statistics or looks at the machine.
 
 mod assemble;
+mod check;
+mod damage;
 mod directory;
-mod disk;
 mod error;
+mod folder;
 mod info;
 mod latency_records;
+mod manifest;
 mod reader;
 mod segment;
 mod tables;
@@ -21,6 +24,8 @@ mod traces;
 pub use assemble::{MeasuredCell, Memory, assemble};
 pub use directory::RunDirectory;
 pub use error::StoreError;
+pub use damage::Damage;
 pub use info::{CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path};
+pub use manifest::Part;
 pub use reader::{Reader, Segment};
 pub use tables::{NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span, Spanned};

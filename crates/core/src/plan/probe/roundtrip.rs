@@ -3,6 +3,7 @@
 use super::{Policy, ProbeFacts, ProbeWords, Samples, check_samples, refuse_deadline};
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
 use crate::plan::kinds::KeyError;
+use crate::warning::WarningCode;
 use crate::units::{CpuId, as_text};
 use crate::words::words;
 use schemars::JsonSchema;
@@ -58,7 +59,8 @@ impl RoundtripPlan {
 impl ProbeWords for RoundtripPlan {
     fn facts(_: Option<&str>) -> ProbeFacts {
         let duration = ProbeFacts::of(Samples::Duration);
-        ProbeFacts { between_cpus: true, series_title: "method", ..duration }
+        let without_priority = Some(WarningCode::RoundtripWithoutPriority);
+        ProbeFacts { between_cpus: true, series_title: "method", without_priority, ..duration }
     }
 
     fn check(&self) -> Result<(), KeyError> {

@@ -4,6 +4,7 @@ use super::{Policy, ProbeFacts, ProbeWords, Samples};
 use crate::cpus::CpuSelector;
 use crate::plan::Size;
 use crate::plan::kinds::KeyError;
+use crate::warning::WarningCode;
 use crate::units::{Cycles, Nanos, UnitError, as_text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,7 +47,8 @@ impl Default for StallPlan {
 
 impl ProbeWords for StallPlan {
     fn facts(_: Option<&str>) -> ProbeFacts {
-        ProbeFacts { judged: true, counts_turns: true, ..ProbeFacts::of(Samples::Gap) }
+        let without_priority = Some(WarningCode::StallWithoutPriority);
+        ProbeFacts { judged: true, counts_turns: true, without_priority, ..ProbeFacts::of(Samples::Gap) }
     }
 
     fn check(&self) -> Result<(), KeyError> {
