@@ -54,23 +54,24 @@ impl Damages {
 
     /// Why an attempt is not complete; `None` where none of its samples are lost.
     pub(crate) fn error_of(&self, (cell, repeat, attempt): (&str, u32, u32)) -> Option<String> {
-        let is_its =
-            |part: &Part| (part.cell.as_str(), part.repeat, part.attempt) == (cell, repeat, attempt);
+        let is_its = |part: &Part| (part.cell.as_str(), part.repeat, part.attempt) == (cell, repeat, attempt);
         let mut its = self.0.iter().filter(|damage| damage.loses_samples && damage.of.iter().any(is_its));
         its.next().map(|damage| format!("its data are damaged: {}", damage.warning.text))
     }
 
-    /// The verdict over what is left: no pass, and what was lost is named.
-    pub(crate) fn judge(&self, (verdict, reason): (Verdict, String)) -> (Verdict, String) {
-        let Some(first) = self.0.iter().find(|damage| !damage.of.is_empty()).or(self.0.first()) else {
-            return (verdict, reason);
-        };
-        let verdict = if verdict == Verdict::Fail { verdict } else { Verdict::Incomplete };
+    /// What is lost, in half a sentence.
+    pub(crate) fn named(&self) -> Option<String> {
+        let first = self.0.iter().find(|damage| !damage.of.is_empty()).or(self.0.first())?;
         let what = first.of.first().map_or_else(|| first.warning.text.clone(), ToString::to_string);
         let more = match self.0.len() {
             1 => String::new(),
             count => format!(" and {} more places", count - 1),
         };
-        (verdict, format!("{reason}; data are lost or damaged: {what}{more}"))
+        Some(format!("data are lost or damaged: {what}{more}"))
+    }
+
+    /// The verdict, given that over what is left: a violation that was seen stays, and all else is not known.
+    pub(crate) fn judge(&self, verdict: Verdict) -> Verdict {
+        if self.0.is_empty() || verdict == Verdict::Fail { verdict } else { Verdict::Incomplete }
     }
 }

@@ -25,10 +25,14 @@ pub enum StoreError {
     #[error("{0}: another whylate is still writing to this run; wait for it, or stop it")]
     Busy(PathBuf),
     /// Root is asked to write where another user could exchange what is written.
-    #[error("{0}: belongs to user {1}; as root, whylate writes only to directories of root: run it as that user")]
+    #[error(
+        "{0}: belongs to user {1}; as root, whylate writes only to directories of root: run it as that user"
+    )]
     Foreign(PathBuf, u32),
     /// The same, since everybody may write there.
-    #[error("{0}: every user may write there; as root, whylate writes only where others cannot: `chmod o-w` it")]
+    #[error(
+        "{0}: every user may write there; as root, whylate writes only where others cannot: `chmod o-w` it"
+    )]
     OpenToAll(PathBuf),
     /// A run that cannot be continued.
     #[error("{0}: the run is damaged and cannot be continued: {1}; begin a new one")]

@@ -88,7 +88,8 @@ impl Folder {
         self.remove(&temporary)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let mut file = self.open_in(&temporary, flags).at("create", &path)?;
-        let written = file.write_all(bytes).at("write", &path).and_then(|()| file.sync_all().at("sync", &path));
+        let written =
+            file.write_all(bytes).at("write", &path).and_then(|()| file.sync_all().at("sync", &path));
         if written.is_err() {
             // What did not fit only takes space away from the rest; it is no loss if this fails too.
             let _ = self.remove(&temporary);

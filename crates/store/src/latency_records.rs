@@ -1,8 +1,8 @@
 //! `latency-records.jsonl`: which task had each new maximum of the kernel's histograms, a line for each.
 
 use crate::directory::RunDirectory;
-use crate::folder;
 use crate::error::StoreError;
+use crate::folder;
 use crate::tables::RowKey;
 use serde::{Deserialize, Serialize};
 use std::path::Path;

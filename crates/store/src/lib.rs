@@ -22,9 +22,9 @@ mod tables;
 mod traces;
 
 pub use assemble::{MeasuredCell, Memory, assemble};
+pub use damage::Damage;
 pub use directory::RunDirectory;
 pub use error::StoreError;
-pub use damage::Damage;
 pub use info::{CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path};
 pub use manifest::Part;
 pub use reader::{Reader, Segment};

@@ -76,7 +76,9 @@ impl Reader {
         let (mut problems, mut unlisted) = (Vec::new(), None);
         match Manifest::read(&self.path, &self.info.run) {
             // What it lists is not known: the segments are read as far as they can be.
-            Ok(Some(found)) if found.is_empty() => problems.push("does not begin as a manifest does".to_owned()),
+            Ok(Some(found)) if found.is_empty() => {
+                problems.push("does not begin as a manifest does".to_owned())
+            }
             Ok(Some(found)) => {
                 problems.extend(found.problems.iter().cloned());
                 // While a run goes on, its files may change between two looks.
@@ -84,7 +86,8 @@ impl Reader {
                     problems.push("lists another `run.json`: that was altered".to_owned());
                 }
                 if !self.in_progress && found.sealed.is_none() && self.info.state != RunState::Running {
-                    problems.push("does not say that the run has ended: its last lines are missing".to_owned());
+                    problems
+                        .push("does not say that the run has ended: its last lines are missing".to_owned());
                 }
                 if !found.is_whole() {
                     unlisted = Some("some segments are of an earlier version, which kept no manifest");
@@ -97,14 +100,17 @@ impl Reader {
         }
         self.damages.extend(problems.iter().map(damage));
         if let Some(what) = unlisted {
-            let text = format!("not sealed: {what}: whether all that was measured is still there cannot be told");
+            let text =
+                format!("not sealed: {what}: whether all that was measured is still there cannot be told");
             self.warnings.push(Warning::new(WarningCode::NotSealed, text));
         }
     }
 
     /// Compares the files beside the tables with what the seal says of them.
     fn check_files(&mut self) {
-        let Some(sealed) = self.manifest.as_ref().and_then(|manifest| manifest.sealed.as_ref()) else { return };
+        let Some(sealed) = self.manifest.as_ref().and_then(|manifest| manifest.sealed.as_ref()) else {
+            return;
+        };
         if self.in_progress {
             return;
         }
@@ -153,7 +159,8 @@ impl Reader {
                 // It is about to be listed.
                 Origin::CutOff | Origin::Extra if self.in_progress => {}
                 Origin::CutOff => {
-                    let text = format!("segment {number} is left out: the run was killed while it was written");
+                    let text =
+                        format!("segment {number} is left out: the run was killed while it was written");
                     self.warnings.push(Warning::new(WarningCode::IncompleteInterval, text));
                 }
                 Origin::Extra => {
@@ -205,7 +212,8 @@ impl Reader {
             Origin::Listed(flush) => Some(flush),
             _ => None,
         });
-        let mut reader = SegmentReader { path: &self.path, number, flush, unread: Vec::new(), apart: Apart::default() };
+        let mut reader =
+            SegmentReader { path: &self.path, number, flush, unread: Vec::new(), apart: Apart::default() };
         let rows = Rows::read(&mut reader);
         reader.into_segment(rows, &self.info)
     }
@@ -258,7 +266,8 @@ impl SegmentReader<'_> {
                 None => reasons.push((reason, vec![table])),
             }
         }
-        let lost = of.first().map_or_else(|| "the other segments are not affected".to_owned(), ToString::to_string);
+        let lost =
+            of.first().map_or_else(|| "the other segments are not affected".to_owned(), ToString::to_string);
         for (reason, tables) in reasons {
             let file = |table: &&str| format!("{table}/{}", segment::file_name(number));
             let files: Vec<String> = tables.iter().map(file).collect();
@@ -302,7 +311,11 @@ impl Segment {
                 intervals.len()
             );
             let of = parts_of(&Rows { intervals, ..Rows::default() });
-            self.damages.push(Damage { loses_samples: true, of, ..Damage::of_run(WarningCode::IncompleteInterval, text) });
+            self.damages.push(Damage {
+                loses_samples: true,
+                of,
+                ..Damage::of_run(WarningCode::IncompleteInterval, text)
+            });
         }
         let Some(first) = histograms.first() else { return };
         let text =
@@ -317,6 +330,10 @@ impl Segment {
         }
         let (cell, probes) = (first.cell.clone(), vec![first.probe.clone()]);
         let of = vec![Part { cell, repeat: first.repeat, attempt: first.attempt, probes, ..Part::default() }];
-        self.damages.push(Damage { loses_samples: true, of, ..Damage::of_run(WarningCode::IncompleteInterval, text) });
+        self.damages.push(Damage {
+            loses_samples: true,
+            of,
+            ..Damage::of_run(WarningCode::IncompleteInterval, text)
+        });
     }
 }

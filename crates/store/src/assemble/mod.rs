@@ -29,8 +29,8 @@ use whylate_core::result::{
 };
 use whylate_core::warning::push_all_once;
 use whylate_core::{Warning, WarningCode};
-use whylate_stats::EarlierMaximum;
 use whylate_stats::summary::SPIKES_KEPT;
+use whylate_stats::{EarlierMaximum, Judgement};
 
 /// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
 /// `error` then says how it ended. What could not be read is among its warnings. Its spikes have the causes that were
@@ -95,10 +95,14 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         });
     }
     push_all_once(&mut warnings, damages.warnings());
-    let is_over = reader.has_ended() && info.is_complete();
-    let all_ran = is_over && info.cells.iter().all(|cell| cell.skipped.is_none());
-    let verdict = whylate_stats::verdict(&results, &earlier, info.plan.limit, all_ran);
-    let (verdict, verdict_reason) = damages.judge(verdict);
+    let mut missing: Vec<String> = damages.named().into_iter().collect();
+    missing.extend(missing_in(&results, info.plan.repeats));
+    if !reader.has_ended() {
+        missing.push("nothing recorded the end of the run".to_owned());
+    }
+    let Judgement { verdict, reason, exposure } =
+        whylate_stats::judge(&mut results, &earlier, &info.plan, &missing);
+    let verdict = damages.judge(verdict);
     let comparisons = whylate_stats::comparisons(&results, &info.plan);
     let answers = whylate_stats::answers(&results, &info.plan, &comparisons);
     Ok(RunResult {
@@ -113,10 +117,28 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         comparisons,
         cells: results,
         verdict,
-        verdict_reason,
+        verdict_reason: reason,
+        exposure,
         restored: info.restored,
         warnings,
     })
+}
+
+/// What of the plan was not measured, or not to its end.
+fn missing_in(cells: &[CellResult], repeats: u32) -> Vec<String> {
+    let of_cell = |cell: &CellResult| {
+        let name = &cell.name;
+        let skipped = cell.skipped.iter().map(|reason| format!("cell `{name}` was skipped: {reason}"));
+        let cut = cell.repeats.iter().filter_map(|repeat| {
+            let error = repeat.error.as_ref()?;
+            Some(format!("repeat {} of cell `{name}` is not complete: {error}", repeat.repeat))
+        });
+        let begun = cell.repeats.len() as u32;
+        let left = (cell.skipped.is_none() && begun < repeats)
+            .then(|| format!("{} of {repeats} repeats of cell `{name}` did not run", repeats - begun));
+        skipped.chain(cut).chain(left).collect::<Vec<String>>()
+    };
+    cells.iter().flat_map(of_cell).collect()
 }
 
 /// What to say of a run that did not record its end.

@@ -38,9 +38,15 @@ impl<'i> Check<'i> {
     pub(crate) fn segment(&mut self, segment: &mut Segment) {
         let mut found = Found::default();
         let rows = &mut segment.rows;
-        for key in rows.retain_attempts(|(cell, repeat, attempt)| self.known.contains(&(cell, repeat, attempt))) {
+        for key in
+            rows.retain_attempts(|(cell, repeat, attempt)| self.known.contains(&(cell, repeat, attempt)))
+        {
             let RowKey { cell, repeat, attempt, .. } = &key;
-            found.add(&key, true, format!("`run.json` knows no attempt {attempt} of cell `{cell}`, repeat {repeat}"));
+            found.add(
+                &key,
+                true,
+                format!("`run.json` knows no attempt {attempt} of cell `{cell}`, repeat {repeat}"),
+            );
         }
         self.check_intervals(rows, segment.number, &mut found);
         self.check_spikes(rows, &mut found);
@@ -102,7 +108,8 @@ fn check_beside(rows: &mut Rows, found: &mut Found) {
         let problem = if !is_possible {
             Some(format!("load `{}`: a rate of {} over {} ns", key.load, rate.value, rate.interval_ns))
         } else {
-            twice(&mut seen, (Arc::clone(key), rate.at_ns)).map(|twice| format!("load `{}`: {twice}", key.load))
+            twice(&mut seen, (Arc::clone(key), rate.at_ns))
+                .map(|twice| format!("load `{}`: {twice}", key.load))
         };
         keep(found, &RowKey { cell, repeat, attempt, probe: String::new() }, problem)
     });
@@ -159,8 +166,7 @@ impl Found {
         self.first.get_or_insert(reason);
         self.loses_samples |= loses_samples;
         let RowKey { cell, repeat, attempt, probe } = key.clone();
-        let is_its =
-            |part: &&mut Part| part.cell == cell && (part.repeat, part.attempt) == (repeat, attempt);
+        let is_its = |part: &&mut Part| part.cell == cell && (part.repeat, part.attempt) == (repeat, attempt);
         match self.of.iter_mut().find(is_its) {
             Some(part) if probe.is_empty() || part.probes.contains(&probe) => {}
             Some(part) => part.probes.push(probe),

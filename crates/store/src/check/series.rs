@@ -96,8 +96,7 @@ impl Series {
         if periods > possible.saturating_mul(2) || lost_ns > possible {
             return Err(format!("{periods} samples and {lost_ns} ns lost in {measured_ns} ns"));
         }
-        (self.end_ns, self.measured_ns, self.periods, self.lost_ns) =
-            (end_ns, measured_ns, periods, lost_ns);
+        (self.end_ns, self.measured_ns, self.periods, self.lost_ns) = (end_ns, measured_ns, periods, lost_ns);
         self.samples = self.samples.saturating_add(samples);
         self.sum += u128::from(interval.sum_ns);
         self.sum_min = self.sum_min.saturating_add(checked.sum_min);

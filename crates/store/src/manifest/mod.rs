@@ -106,7 +106,8 @@ impl std::fmt::Display for Part {
 pub(crate) fn parts_of(rows: &Rows) -> Vec<Part> {
     let mut parts: BTreeMap<(&str, u32, u32), Part> = BTreeMap::new();
     let mut add = |(cell, repeat, attempt), probe: Option<&str>, span: Option<Span>| {
-        let new = || Part { cell: String::from(cell), repeat, attempt, start_ns: u64::MAX, ..Part::default() };
+        let new =
+            || Part { cell: String::from(cell), repeat, attempt, start_ns: u64::MAX, ..Part::default() };
         let part = parts.entry((cell, repeat, attempt)).or_insert_with(new);
         if let Some(probe) = probe.filter(|probe| !part.probes.iter().any(|known| known == probe)) {
             part.probes.push(probe.to_owned());

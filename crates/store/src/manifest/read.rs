@@ -66,7 +66,11 @@ impl Manifest {
         // What it lists is looked at all the same: more is read, and nothing of it is taken for whole.
         let added = entry.and_then(|entry| self.add(entry, run));
         let is_whole = expected == chain;
-        added.and(if is_whole { Ok(()) } else { Err("was altered, or lines before it are missing".to_owned()) })
+        added.and(if is_whole {
+            Ok(())
+        } else {
+            Err("was altered, or lines before it are missing".to_owned())
+        })
     }
 
     fn add(&mut self, entry: Entry, run: &str) -> Result<(), String> {

@@ -123,7 +123,10 @@ fn files_of_other_makers_are_refused_with_a_reason() {
     let (_, warnings) = read(&path);
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].contains("rates/000002.parquet: skipped: its end is missing"), "{warnings:?}");
-    assert!(warnings[1].contains("counters/000002.parquet: skipped: it is not the file that"), "{warnings:?}");
+    assert!(
+        warnings[1].contains("counters/000002.parquet: skipped: it is not the file that"),
+        "{warnings:?}"
+    );
 }
 
 proptest! {

@@ -33,7 +33,10 @@ fn runs_of_earlier_versions_are_read() {
     expected.causes.iter_mut().for_each(|(_, spike)| spike.latency_ns = 120_000);
     let (found, warnings) = read(&path);
     assert_eq!(found, [expected]);
-    assert!(matches!(&warnings[..], [one] if one.starts_with("not sealed: an earlier version")), "{warnings:?}");
+    assert!(
+        matches!(&warnings[..], [one] if one.starts_with("not sealed: an earlier version")),
+        "{warnings:?}"
+    );
     assert_eq!(Reader::open(&path).unwrap().info().run, "test-run");
 }
 

@@ -182,6 +182,17 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
     }
 }
 
+/// As [`rows`], and so many samples that a verdict can rest on them; three seconds.
+pub(crate) fn enough(cell: &str, repeat: u32, second: u64) -> Rows {
+    let mut rows = rows(cell, repeat, second);
+    let series = [("timer", 0), ("timer", 1), ("stall", 0), ("stall", 1)];
+    rows.intervals.extend(series.map(|(probe, cpu)| {
+        let many = Interval { end_ns: (second + 3) * SECOND, ..interval(cpu, second + 1, &[12; 200]) };
+        (key(cell, repeat, 1, probe), many)
+    }));
+    rows
+}
+
 /// Adds rows as a runner does.
 pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     for (key, interval) in &rows.intervals {

@@ -1,7 +1,7 @@
 //! Run directories that were changed in every way that comes to mind: none gives a figure or a verdict that differs from
 //! the whole run's without saying so, and none makes the reader panic.
 
-use crate::made::{SECOND, add, execution, info, interval, key, rows};
+use crate::made::{SECOND, add, enough, execution, info, interval, key};
 use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,9 +41,10 @@ fn complete(limit: Nanos) -> RunInfo {
 
 /// Rows of each flush: of the failed attempt, of three repeats, and of one that has two flushes more.
 fn flushes() -> Vec<Rows> {
-    let order = [("idle", 1), ("idle", 1), ("idle", 2), ("l3", 1), ("l3", 2), ("l3", 2), ("l3", 2), ("l3", 2)];
+    let order =
+        [("idle", 1), ("idle", 1), ("idle", 2), ("l3", 1), ("l3", 2), ("l3", 2), ("l3", 2), ("l3", 2)];
     let mut flushes: Vec<Rows> =
-        (1..).zip(order).map(|(second, (cell, repeat))| rows(cell, repeat, 2 * second)).collect();
+        (1..).zip(order).map(|(nth, (cell, repeat))| enough(cell, repeat, 4 * nth)).collect();
     // The second one is of the attempt that counts.
     let second = &mut flushes[1];
     let newer = |key: &mut Arc<whylate_store::RowKey>| Arc::make_mut(key).attempt = 2;
@@ -54,7 +55,7 @@ fn flushes() -> Vec<Rows> {
     second.rates.iter_mut().for_each(|(key, _)| Arc::make_mut(key).attempt = 2);
     second.interrupts.iter_mut().for_each(|(key, _)| newer(key));
     second.counters.iter_mut().for_each(|(key, _)| newer(key));
-    let worst = interval(0, 15, &[5, LARGEST_NS]);
+    let worst = interval(0, 31, &[5, LARGEST_NS]);
     flushes[6].intervals.push((key("l3", 2, 1, "timer"), worst));
     flushes
 }
@@ -171,7 +172,8 @@ fn change_files(whole: &Whole, random: &mut Random) -> (String, BTreeMap<PathBuf
         5 => bytes.extend_from_within(at..),
         // A line, or what stands for one, is taken out.
         6 => {
-            let end = bytes[at..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |len| at + len + 1);
+            let end =
+                bytes[at..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |len| at + len + 1);
             let begin = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |before| before + 1);
             bytes.drain(begin..end);
         }

@@ -4,8 +4,8 @@ use super::{Policy, ProbeFacts, ProbeWords, Samples};
 use crate::cpus::CpuSelector;
 use crate::plan::Size;
 use crate::plan::kinds::KeyError;
-use crate::warning::WarningCode;
 use crate::units::{Cycles, Nanos, UnitError, as_text};
+use crate::warning::WarningCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -48,7 +48,7 @@ impl Default for StallPlan {
 impl ProbeWords for StallPlan {
     fn facts(_: Option<&str>) -> ProbeFacts {
         let without_priority = Some(WarningCode::StallWithoutPriority);
-        ProbeFacts { judged: true, counts_turns: true, without_priority, ..ProbeFacts::of(Samples::Gap) }
+        ProbeFacts { counts_turns: true, without_priority, ..ProbeFacts::of(Samples::Gap) }
     }
 
     fn check(&self) -> Result<(), KeyError> {
