@@ -56,6 +56,13 @@ fn imported(path: &Path) -> Result<MeasureResult> {
     }
 }
 
+/// What to do with a file that is no trace, when it is a result of another tool.
+pub(super) fn advice(path: &Path) -> Option<String> {
+    let tool = whylate_import::tool(&std::fs::read(path).ok()?)?;
+    let path = path.display();
+    Some(format!("{path} is a result of {tool}, not a trace: `whylate report {path}` shows it"))
+}
+
 /// The form that was asked for, or the one that the file's name ends in.
 pub(super) fn format_of(asked: Option<ReportFormat>, output: Option<&Path>) -> ReportFormat {
     let ending = output.and_then(Path::extension).and_then(|it| it.to_str());
