@@ -43,7 +43,7 @@ pub fn measure(measure: &MeasureResult) -> Result<Page, ReportError> {
     let cpus = measure.probe.cpus.iter().map(|cpu| cpu.cpu).collect();
     Ok(Page {
         origin: measure.tool.clone().unwrap_or_else(|| format!("whylate measure {}", measure.probe.probe)),
-        about: vec![words::machine(&measure.facts, &cpus)],
+        about: vec![measure.tool.iter().cloned().chain(words::machine(&measure.facts, &cpus)).collect()],
         sections: sections::of_measure(measure),
         ..Page::default()
     })

@@ -41,7 +41,7 @@ pub(super) fn open_archive(source: &Source) -> Result<Box<dyn Reader>, ParseErro
     let opened = match find(folder.path(), DEPTH_MAX, &mut files) {
         Some(pages) => directory::open(&pages).map(|reader| Box::new(reader) as Box<dyn Reader>),
         None => match &files[..] {
-            [file] => open::open(file),
+            [file] => open(file),
             _ => return Err(foreign(directory::LAYOUT)),
         },
     };

@@ -27,7 +27,8 @@ pub(super) fn frame(line: &[u8]) -> Option<&[u8]> {
 /// The frame of a line of `perf script`: its address and its name, `	ffffffff813a89c4 try_to_wake_up+0x64 ([kernel.kallsyms])`.
 pub(super) fn perf_frame(line: &[u8]) -> Option<(u64, &[u8])> {
     let (address, name) = scan::token(scan::skip_spaces(line));
-    let begins = matches!(line.first(), Some(b'\t' | b' ')) && address.len() >= 6 && !name.is_empty();
+    let begins = line.starts_with(b"\t") || (line.starts_with(b" ") && address.len() >= 6);
+    let begins = begins && !name.is_empty();
     Some((scan::hexadecimal(address).filter(|_| begins)?, name))
 }
 
