@@ -7,8 +7,8 @@ use crate::words::{cell_probe, probe_meaning, probe_names};
 use whylate_core::plan::Samples;
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{
-    CellResult, CpuResult, MeasureResult, PartResult, ProbeResult, Quantiles, RateResult, RunResult,
-    ThrottledGaps,
+    CellResult, CpuResult, Extremes, MeasureResult, PartResult, ProbeResult, Quantiles, RateResult,
+    RunResult, ThrottledGaps,
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
 
@@ -56,7 +56,7 @@ impl<'r> Line<'r> {
     fn max_ns(&self) -> Option<u64> {
         match self.of {
             Of::Unthrottled(throttled) => Some(throttled.other_max_ns),
-            _ => self.quantiles().map(|figures| figures.max_ns),
+            _ => self.quantiles().map(|figures| figures.max_ns).or_else(|| self.extremes()?.max_ns),
         }
     }
 
@@ -78,6 +78,11 @@ impl<'r> Line<'r> {
 
     fn time(&self, figure: fn(&Quantiles) -> u64) -> Option<String> {
         self.quantiles().map(|figures| nanoseconds(figure(figures)))
+    }
+
+    /// What is known where quantiles are not.
+    fn extremes(&self) -> Option<&'r Extremes> {
+        self.recorded()?.extremes.as_ref()
     }
 
     /// The CPU's result, of a line of recorded figures.
@@ -139,8 +144,13 @@ static FIELDS: [Field; 17] = [
         Of::Corrected(_) | Of::Unthrottled(_) => None,
         Of::Part(part) => Some(count(part.samples)),
     }),
-    field("min", 5, |line| line.time(|figures| figures.min_ns)),
-    field("mean", 0, |line| line.quantiles().map(|figures| nanoseconds_f64(figures.mean_ns))),
+    field("min", 5, |line| {
+        line.time(|figures| figures.min_ns).or_else(|| line.extremes()?.min_ns.map(nanoseconds))
+    }),
+    field("mean", 0, |line| {
+        let figures = line.quantiles().map(|figures| figures.mean_ns);
+        figures.or_else(|| line.extremes()?.mean_ns).map(nanoseconds_f64)
+    }),
     field("median", ALWAYS, |line| line.time(|figures| figures.p50_ns)),
     field("p99", ALWAYS, |line| line.time(|figures| figures.p99_ns)),
     field("p99.9", 8, |line| line.time(|figures| figures.p999_ns)),
