@@ -181,7 +181,7 @@ fn a_run_without_samples_says_so() {
     let place = folder.path().join("run");
     let plan = SMALL_PLAN.replacen(
         "name = \"cache\"\nkind = \"memory\"\nworking_set = \"256KiB\"",
-        "name = \"cache\"\nkind = \"exec\"\ncommand = [\"/no/such/program\"]",
+        "name = \"cache\"\nkind = \"exec\"\ncommand = [\"false\"]",
         1,
     );
     // Only the cell whose load never runs.
@@ -189,7 +189,7 @@ fn a_run_without_samples_says_so() {
     let said =
         whylate(&["run", &plan, "-o", text(&place), "-q", "--set", "repeats=1", "--set", "noise_floor=0s"]);
     let error = said.error();
-    assert!(error.starts_with("no samples: cell `cache`: ") && error.contains("/no/such/program"), "{error}");
+    assert!(error.starts_with("no samples: cell `cache`: ") && error.contains("`false`"), "{error}");
     let error = whylate(&["report", text(&place)]).error().to_owned();
     assert_eq!(error, format!("{}: no samples", text(&place)));
 }
