@@ -206,6 +206,10 @@ impl Machine {
         self.perf = None;
         let understood = match line.first() {
             None => true,
+            Some(b'#') if self.analyser.take(line) => {
+                self.recognised = true;
+                true
+            }
             Some(b'#') => {
                 let remark = header::comment(line, &mut self.info, &mut self.columns);
                 self.recognised |= self.info.tracer.is_some() || remark.is_some();
