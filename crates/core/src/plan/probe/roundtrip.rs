@@ -4,6 +4,7 @@ use super::{Judged, Policy, ProbeFacts, ProbeWords, Samples, check_samples, refu
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
 use crate::plan::kinds::KeyError;
 use crate::units::{CpuId, as_text};
+use crate::warning::WarningCode;
 use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,7 @@ impl ProbeWords for RoundtripPlan {
             judged: Judged::ExcessOverMedian,
             between_cpus: true,
             series_title: "method",
+            without_priority: Some(WarningCode::RoundtripWithoutPriority),
             ..duration
         }
     }
