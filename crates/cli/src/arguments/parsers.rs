@@ -1,7 +1,6 @@
-//! Values of flags: durations, thresholds and counts, with the units of cyclictest where a number is bare.
+//! Values of flags: durations and counts, with the units of cyclictest where a number is bare.
 
 use whylate_core::Nanos;
-use whylate_core::plan::Threshold;
 use whylate_core::units::UnitError;
 
 pub(super) fn seconds(text: &str) -> Result<Nanos, UnitError> {
@@ -17,13 +16,6 @@ pub(crate) fn or_endless(duration: Nanos) -> Nanos {
 
 pub(super) fn microseconds(text: &str) -> Result<Nanos, UnitError> {
     Nanos::parse_with_default(text, "us")
-}
-
-pub(super) fn threshold(text: &str) -> Result<Threshold, UnitError> {
-    match text.parse() {
-        Err(UnitError::MissingUnit { .. }) => microseconds(text).map(Threshold::Time),
-        other => other,
-    }
 }
 
 pub(super) fn count(text: &str) -> Result<u64, String> {

@@ -14,17 +14,20 @@ use whylate_host::{Host, facts};
 use whylate_runner::LoadAlone;
 
 pub(super) fn execute(command: &LoadCommand, host: &Host) -> Result<Ending> {
-    let kind = command.kind()?;
+    let kind = command.plan()?.load.into_iter().next().context("no load")?.kind;
     let (facts, _) = facts::collect(&host.running);
     // What a load is to hit is what a plan calls the target.
-    let target = match command.cpus("victims")? {
+    let named = |key| -> Result<Option<(String, CpuSelector)>> {
+        command.text(key).map(|(flag, cpus)| Ok((flag, cpus.parse()?))).transpose()
+    };
+    let target = match named("victims")? {
         Some((flag, victims)) => machine::cpus(&flag, &victims, &facts)?,
         None => machine::cpus("--cpus", &CpuSelector::Last, &facts)?,
     };
-    if let Some((flag, cpus)) = command.cpus("cpus")? {
+    if let Some((flag, cpus)) = named("cpus")? {
         cpus.resolve(&facts.cpu_context(), Some(&target)).with_context(|| format!("{flag} {cpus}"))?;
     }
-    let scratch = command.has_output.then(|| Scratch::new(command.output.clone())).transpose()?;
+    let scratch = command.has("command").then(|| Scratch::new(command.run.output.clone())).transpose()?;
     let output = scratch.as_ref().map(|scratch| scratch.path.clone()).unwrap_or_default();
     let printing = command.run.printing;
     let quiet = printing.quiet || printing.json;

@@ -50,7 +50,6 @@ fn record(arguments: &TraceRecordArguments, host: &Host) -> Result<Ending> {
         duration: or_endless(arguments.duration),
         interval: Some(Nanos::from_secs(1)),
         warmup: Nanos::from_millis(50),
-        samples_max: None,
         spikes_kept: KEPT_SPIKES,
         strict: false,
         causes: false,

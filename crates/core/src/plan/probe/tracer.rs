@@ -14,6 +14,10 @@ const PERIOD_US: std::ops::RangeInclusive<u64> = 100..=1_000_000;
 /// A measuring tracer of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate measure tracer --tracer osnoise --cpu 1
+  whylate measure tracer --tracer timerlat --period 1ms --duration 1m --json"))]
 pub struct TracerPlan {
     /// Where to measure; by default the plan's target CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
