@@ -3,11 +3,11 @@
 //! Nothing here is a figure to quote: the table holds those. Buckets are joined into bins of equal width on the
 //! logarithmic axis, and neighbouring intervals are joined by their maximum, so that no outlier disappears.
 
-use crate::figure::rate_unit;
 use crate::words::{cell_probe, measured_cpus, series_names};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::figure::rate_unit;
 use whylate_core::record::RateRecord;
 use whylate_core::result::{CellResult, CpuResult, RateResult, RunResult, TimelinePoint};
 use whylate_core::{CpuId, SeriesName};

@@ -3,7 +3,7 @@
 //! The limit is about the largest value of the probes that it judges (`ProbeFacts::judged`): a lateness or a gap. A pass
 //! says that nothing was above the limit while it was measured, not that nothing ever will be.
 
-use crate::format::{format_apart, format_ns};
+use whylate_core::figure::{nanoseconds, nanoseconds_apart};
 use whylate_core::plan::ProbeFacts;
 use whylate_core::result::{CellResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
@@ -44,11 +44,11 @@ pub fn verdict(
         (None, None) => (Verdict::NoLimit, "the plan has no limit, and there are no samples".to_owned()),
         (None, Some(_)) => (Verdict::Incomplete, "there are no samples".to_owned()),
         (Some(worst), None) => {
-            let value = format_ns(worst.value_ns);
+            let value = nanoseconds(worst.value_ns);
             (Verdict::NoLimit, format!("the plan has no limit; the largest {}", worst.sentence(&value)))
         }
         (Some(worst), Some(limit)) => {
-            let (value, limit_text) = format_apart(worst.value_ns, limit.0);
+            let (value, limit_text) = nanoseconds_apart(worst.value_ns, limit.0);
             let (verdict, relation) = match worst.value_ns > limit.0 {
                 true => (Verdict::Fail, "above"),
                 false if all_ran => (Verdict::Pass, "not above"),

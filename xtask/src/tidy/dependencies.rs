@@ -78,7 +78,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "whylate-core",
             "whylate-host",
-            "whylate-stats",
             "whylate-store",
             "whylate-treat",
             "whylate-trace",

@@ -2,12 +2,12 @@
 
 use crate::arguments::{LoadCommand, or_endless};
 use crate::exit::Ending;
-use crate::progress::rate;
 use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::path::PathBuf;
+use whylate_core::figure::rate;
 use whylate_core::result::LoadResult;
 use whylate_core::{Bytes, CpuSelector, Nanos};
 use whylate_host::{Host, facts};

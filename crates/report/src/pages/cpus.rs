@@ -1,8 +1,8 @@
 //! The CPU table, and below it what remains on the CPUs that are shielded.
 
-use crate::figure;
 use crate::section::{ALWAYS, Block, Cell, Page, Row, Section, Table, Tone};
 use crate::sections::warnings;
+use whylate_core::figure;
 use whylate_core::result::{CpuRow, CpuTable, IdleLimit, L3Domain, Shielding, ThreadKind};
 
 /// Names of a list are cut after so many, with the number of the others, unless all are asked for.

@@ -1,7 +1,7 @@
 //! Cells that differ in one thing: first the comparisons that decide, then the exploratory ones.
 
-use crate::figure::{nanoseconds_f64, probability, share};
 use crate::section::{Depth, Item, Section, Tone};
+use whylate_core::figure::{probability, value};
 use whylate_core::plan::Statistic;
 use whylate_core::result::{Comparison, Outcome, RunResult};
 
@@ -72,12 +72,8 @@ fn sentence(comparison: &Comparison) -> String {
 
 /// `4.10 -> 6.30 us`: the unit once where both have the same.
 fn change(comparison: &Comparison) -> String {
-    let value = |value: f64| match comparison.statistic {
-        Statistic::LostShare => share(value),
-        Statistic::GapRate => format!("{value:.2} per s"),
-        _ => nanoseconds_f64(value),
-    };
-    let (before, after) = (value(comparison.baseline_value), value(comparison.cell_value));
+    let [before, after] =
+        [comparison.baseline_value, comparison.cell_value].map(|it| value(comparison.statistic, it));
     match (before.split_once(' '), after.split_once(' ')) {
         (Some((number, unit)), Some((_, after_unit))) if unit == after_unit => format!("{number} -> {after}"),
         _ => format!("{before} -> {after}"),

@@ -1,10 +1,10 @@
 //! Interrupts from other CPUs, by interrupted CPU, function and who asked for it.
 
-use crate::figure::count;
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::CpuId;
+use whylate_core::figure::count;
 use whylate_core::record::IpiRecord;
 use whylate_core::result::{CellResult, MeasureResult, RunResult};
 

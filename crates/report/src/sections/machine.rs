@@ -1,10 +1,10 @@
 //! The machine and the plan: how to run it again, and everything known of the machine as names and values.
 
-use crate::figure::{bytes, frequency, nanoseconds};
 use crate::section::{Block, Depth, Section, Span, Text, Tone};
 use crate::words::measured_cpus;
 use whylate_core::CpuSet;
 use whylate_core::facts::{CpuFacts, Facts};
+use whylate_core::figure::{bytes, frequency, nanoseconds};
 use whylate_core::result::RunResult;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {

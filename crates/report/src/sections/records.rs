@@ -1,8 +1,8 @@
 //! Who was late in the largest latencies of the kernel's histograms.
 
-use crate::figure::nanoseconds;
 use crate::section::{Section, sentences};
 use whylate_core::CpuSet;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{CellResult, HistogramKind, LatencyRecord, ProbeResult, RunResult};
 
 /// For each cell and CPU with the probe `histograms`, who was late most.

@@ -3,7 +3,7 @@
 
 use super::length;
 use super::table::Line;
-use crate::figure::nanoseconds;
+use whylate_core::figure::nanoseconds;
 
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// More histograms than this have one line each, so that the table stays in sight.

@@ -6,10 +6,10 @@
 
 use super::{bars, plain, words};
 use crate::charts::Chart;
-use crate::figure::nanoseconds;
 use crate::section::{Block, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, different};
 use serde_json::{Value, json};
 use whylate_core::Warning;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{CauseClass, CauseKind, TimelineSegment};
 
 const STYLE: &str = include_str!("page.css");

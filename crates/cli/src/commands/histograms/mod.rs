@@ -19,12 +19,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tree::Tree;
 use whylate_bpf::{HistogramsChange, HistogramsConfig, TaskFilter};
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{HISTOGRAMS_FORMAT, HistogramKind, HistogramsResult, WakeupTotals};
 use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
 use whylate_record::RecordError;
 use whylate_record::histograms::LatencyHistograms;
-use whylate_stats::format_ns;
 
 /// How often signals, requests and the trace buffer are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -168,7 +168,7 @@ impl Session<'_> {
         let figures = result.cpus.iter().flat_map(|cpu| &cpu.histograms);
         let max_ns = figures.filter_map(|one| one.quantiles.as_ref().map(|figures| figures.max_ns)).max();
         let max =
-            max_ns.map_or_else(|| "nothing yet".to_owned(), |max_ns| format!("max {}", format_ns(max_ns)));
+            max_ns.map_or_else(|| "nothing yet".to_owned(), |max_ns| format!("max {}", nanoseconds(max_ns)));
         meter.advance(
             Nanos(result.duration_ns),
             &format!("{:.0} s, {} wake-ups, {max}", result.duration_ns as f64 / 1e9, result.wakeups.seen),
