@@ -112,7 +112,7 @@ impl Causes {
             match self.histograms.object_mut().attach(*event) {
                 Ok(None) => {}
                 Ok(Some(reason)) => missing = Some(reason),
-                // The other events are used without the one that does not fit.
+                // Go on without the event that the kernel refuses.
                 Err(BpfError::Program { event, reason }) => missing = Some(format!("{event}: {reason}")),
                 Err(other) => return Err(other),
             }

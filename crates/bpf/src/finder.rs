@@ -131,7 +131,7 @@ impl FindsCauses for LiveFinder {
         let steal = StealTimes::read(&self.host).unwrap_or_default();
         self.steal = self.cpus.iter().filter_map(|cpu| Some((cpu, steal.of(cpu)?))).collect();
         self.missed = self.causes.missed();
-        // What was sent before, also by attaching the programs, does not belong to the measurement.
+        // Discards interrupts sent before the measurement, also those sent by attaching the programs.
         self.ipis()?;
         Ok(())
     }

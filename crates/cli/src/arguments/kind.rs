@@ -308,7 +308,7 @@ fn command<F: Family>(kind: &'static str, meaning: &'static str) -> Command {
 
 impl<F: Family> Subcommand for KindCommand<F> {
     fn augment_subcommands(parent: Command) -> Command {
-        // Only who asks for a kind needs to know the flags of all.
+        // Built only when the subcommands are needed, since it makes the schema of every kind.
         parent.after_help(F::EXAMPLES).defer(|parent| {
             parent.subcommands(F::kinds().into_iter().map(|(kind, meaning)| command::<F>(kind, meaning)))
         })

@@ -9,7 +9,7 @@ pub(super) fn seconds(text: &str) -> Result<Nanos, UnitError> {
 
 /// The duration that was asked for, where 0 is until Ctrl-C.
 pub(crate) fn or_endless(duration: Nanos) -> Nanos {
-    // Longer than any machine stays up, short enough for every sum.
+    // Longer than any uptime, short enough that sums do not overflow.
     const ENDLESS: Nanos = Nanos::from_secs(400 * 86_400);
     if duration.0 == 0 { ENDLESS } else { duration }
 }

@@ -16,7 +16,7 @@ use whylate_runner::LoadAlone;
 pub(super) fn execute(command: &LoadCommand, host: &Host) -> Result<Ending> {
     let kind = command.plan()?.load.into_iter().next().context("no load")?.kind;
     let (facts, _) = facts::collect(&host.running);
-    // What a load is to hit is what a plan calls the target.
+    // The CPUs that a load disturbs are the `target` of a plan.
     let named = |key| -> Result<Option<(String, CpuSelector)>> {
         command.text(key).map(|(flag, cpus)| Ok((flag, cpus.parse()?))).transpose()
     };
@@ -67,7 +67,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if self.is_ours {
-            // Left behind in the temporary directory at worst.
+            // If this fails, the file stays in the temporary directory.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -89,7 +89,7 @@ fn print(result: &LoadResult) -> Result<()> {
     let seconds = Nanos(result.duration_ns).as_secs_f64();
     let victims = result.victims.as_ref().map(|cpus| format!(", against CPU {cpus}")).unwrap_or_default();
     let how = match result.load.as_str() {
-        // How a command is done is the command itself.
+        // For a command, the command line itself is shown elsewhere.
         "exec" => String::new(),
         _ => format!("\n    {}", result.detail),
     };

@@ -72,7 +72,7 @@ fn finish(
     measured: Result<MeasureResult, RunError>,
 ) -> Result<Ending> {
     let Watch { keeper, names, failed, .. } = watch;
-    // Whatever happened, the machine comes first.
+    // Restore the machine first, also after an error.
     let ended = keeper.finish();
     if let Some(error) = failed {
         return Err(error.into());

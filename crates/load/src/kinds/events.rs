@@ -126,7 +126,7 @@ fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError
             return Ok(());
         }
         for start in crew.starts.drain(..) {
-            // A thread that is gone is found by the reporting loop.
+            // The reporting loop notices a thread that has ended.
             let _ = start.send(());
         }
         work(&crew, spec, &details.recv().unwrap_or_default(), context)

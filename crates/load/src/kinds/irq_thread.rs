@@ -62,7 +62,7 @@ impl Act for DiskReads {
     }
     fn turn(&mut self) -> io::Result<u64> {
         self.file.read_at(&mut self.block.0, self.next * BLOCK as u64)?;
-        // A stride that is no neighbour: nothing is merged or read ahead.
+        // Not adjacent blocks, so that requests are neither merged nor read ahead.
         self.next = (self.next + 37) % self.blocks.max(1);
         Ok(1)
     }

@@ -12,7 +12,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let title = format!("Comparisons by {statistic}, which decides");
     let mut deciding = Section::new("comparisons", title).depth(Depth::Lead);
     if !run.plan.answer.is_empty() {
-        // Without questions of its own, the plan's answers say the same already.
+        // Without questions in the plan, the answers already list these comparisons.
         deciding = deciding.with(items(&primary));
     }
     let others = Section::new("exploratory", "Other comparisons (exploratory)").with(items(&exploratory));

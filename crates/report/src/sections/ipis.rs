@@ -65,7 +65,7 @@ fn row(((cpu, function, caller), (senders, counts)): &(Way<'_>, Sent)) -> Row {
     let more = senders.len().saturating_sub(SENDERS_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let senders = format!("{}{more}", named.join(", "));
-    // Where the kernel does not tell, there is nothing.
+    // Empty where the kernel does not report it.
     let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let texts = [Some(cpu.to_string()), known(function), known(caller), known(&senders)].map(Cell::from);
     Row::of(texts.into_iter().chain(counts.iter().map(|number| count(*number).into())))

@@ -35,7 +35,7 @@ fn reproduce(run: &RunResult) -> (String, Option<String>) {
     if same.as_ref() == Some(&run.plan) {
         return (format!("whylate run {name}"), None);
     }
-    // A result from elsewhere may hold any name; the command must stay one word.
+    // A result from another machine may hold any name: quote it, so that the command stays one word.
     let word: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
     let file = format!("{word}.toml");

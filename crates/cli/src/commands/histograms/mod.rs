@@ -76,7 +76,7 @@ fn run(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
     let started = Instant::now();
     let mut session = Session { arguments, duration, facts, warnings, histograms, server, tree, started };
     let outcome = session.count(&|| asked_to_stop.load(Ordering::Relaxed));
-    // Whatever happened, the machine is given back first.
+    // Stop counting first, also after an error.
     let Session { histograms, .. } = session;
     let ended = histograms.finish();
     let result = outcome?;
@@ -125,7 +125,7 @@ impl Session<'_> {
         let mut screen = is_live.then(Screen::default);
         let mut meter = Meter::new(arguments.printing.quiet || is_live, arguments.duration);
         meter.label("histograms");
-        // To read every histogram costs the CPUs that are measured.
+        // Reading every histogram takes time on the measured CPUs.
         let is_watched = is_live || self.tree.is_some() || !arguments.printing.quiet;
         if let Some(tree) = &mut self.tree {
             tree.show_switches(&mut self.histograms)?;

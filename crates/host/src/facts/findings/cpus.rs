@@ -8,7 +8,7 @@ use whylate_core::units::CpuId;
 
 pub(super) fn isolation(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let facts = inquiry.facts;
-    // What runs where says more than what was asked for at boot: a shield may be made by hand.
+    // Check what runs on the CPU, not only the boot options: a shield may be made at run time.
     let open: CpuSet = inquiry.targets.difference(&facts.cpu_sets.isolated);
     let is_open = |cpu: &CpuId| {
         let row = inquiry.live.as_ref().and_then(|live| live.table.row(*cpu));

@@ -226,7 +226,7 @@ pub(super) fn taint(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     if reasons.is_empty() {
         return code.well("the kernel is not tainted in a way that matters here", PATH, bits.to_string());
     }
-    // A lock-up or an oops says that the kernel is broken; a module says only that it is another one.
+    // A lockup or an oops means that the kernel is broken; a foreign module only that it was changed.
     let severity =
         if [4, 5, 7, 14].iter().any(|bit| bits >> bit & 1 == 1) { Severity::Serious } else { Severity::Info };
     code.found(severity, format!("the kernel is tainted ({})", reasons.join(", ")))

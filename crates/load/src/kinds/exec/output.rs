@@ -65,7 +65,7 @@ fn read_all(mut reader: PipeReader, mut file: File, mut lines: Lines) {
         match reader.read(&mut bytes) {
             Ok(0) => break,
             Ok(length) => {
-                // A full disk must not stop the command by a full pipe: reading goes on without keeping.
+                // On a full disk go on reading without storing, so that the command does not block on the pipe.
                 if lost.is_none() {
                     lost = file.write_all(&bytes[..length]).err();
                 }
