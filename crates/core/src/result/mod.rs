@@ -30,7 +30,7 @@ pub use histograms::{
 };
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
-    Answer, AnswerOutcome, CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe,
+    Answer, AnswerOutcome, CellResult, Comparison, Exposure, NoiseFloor, Outcome, RateResult, RepeatProbe,
     RepeatResult, RunEnd, RunResult, RunState, Verdict,
 };
 pub use spike_trace::SpikeTrace;
@@ -178,6 +178,9 @@ pub struct CpuResult {
     /// How long was measured; 0 where it is not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub measured_ns: u64,
+    /// In how much of that time it looked (tracers that look for a part of each window); absent where it is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched_ns: Option<u64>,
     /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<CycleFigures>,

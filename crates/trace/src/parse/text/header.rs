@@ -35,7 +35,7 @@ pub(super) fn comment(line: &[u8], info: &mut TraceInfo, columns: &mut Columns) 
         entries(rest, info);
     } else if let Some(rest) = comment.strip_prefix(b"latency: ") {
         let (latency_us, _) = scan::number(rest)?;
-        info.latency_ns = latency_us.checked_mul(1000);
+        info.facts.latency_ns = latency_us.checked_mul(1000);
         processors(rest, info);
     } else if let Some((_, kernel)) = scan::split(comment, b" latency trace v")
         && let Some((_, kernel)) = scan::split(kernel, b" on ")
@@ -118,7 +118,7 @@ mod tests {
         }
         assert_eq!(info.tracer.as_deref(), Some("wakeup_rt"));
         assert_eq!(info.kernel.as_deref(), Some("6.1.0-53-rt-amd64"));
-        assert_eq!((info.latency_ns, info.cpus, info.overwritten), (Some(219_000), Some(4), Some(150)));
+        assert_eq!((info.facts.latency_ns, info.cpus, info.overwritten), (Some(219_000), Some(4), Some(150)));
         assert_eq!(found, columns::of_count(7));
         assert_eq!(columns::named(b"/ _-=> something-new"), Some(Column::Unknown));
     }
