@@ -78,7 +78,9 @@ pub fn judge(
 fn without_limit(cells: &[CellResult], earlier: &[EarlierMaximum], missing: &[String]) -> Judgement {
     let reason = worst(cells, earlier).map_or_else(
         || "the plan has no limit, and there are no samples".to_owned(),
-        |worst| format!("the plan has no limit; the largest {}", worst.sentence(&nanoseconds(worst.value_ns))),
+        |worst| {
+            format!("the plan has no limit; the largest {}", worst.sentence(&nanoseconds(worst.value_ns)))
+        },
     );
     let reason = if missing.is_empty() { reason } else { format!("{reason}; {}", list(missing)) };
     Judgement { verdict: Verdict::NoLimit, reason, exposure: None }
@@ -380,10 +382,10 @@ mod tests {
 
     #[test]
     fn a_round_trip_is_judged_by_what_exceeds_its_median() {
-        let trips = [cell("idle", "roundtrip/futex", Some(101_000))];
+        let mut trips = [cell("idle", "roundtrip/futex", Some(101_000))];
         let plan = |limit| Plan { probe: Vec::new(), ..plan_of(&[], Some(Nanos(limit))) };
         assert_eq!(judge(&mut trips.clone(), &[], &plan(99_000), &[]).verdict, Verdict::Pass);
-        let failed = judge(&mut trips.clone(), &[], &plan(98_999), &[]);
+        let failed = judge(&mut trips, &[], &plan(98_999), &[]);
         assert_eq!(failed.verdict, Verdict::Fail);
         assert!(failed.reason.contains("round trip was 99000 ns above the median"), "{}", failed.reason);
     }
