@@ -4,6 +4,7 @@ use crate::child::{Context, Event, after};
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 use std::collections::BTreeMap;
 use whylate_core::MonoTime;
+use whylate_host::threads::Stat;
 use whylate_sys::clock;
 
 /// Time between SIGTERM and SIGKILL.
@@ -80,12 +81,9 @@ fn descendants() -> Vec<Pid> {
 
 /// The parent in a line of /proc/PID/stat; `None` for a zombie, which only waits to be reaped.
 fn living_parent(stat: &str) -> Option<i32> {
-    // The command name may contain parentheses: the fields follow the last one.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(parent)
+    let stat = Stat::parse(stat)?;
+    let parent = stat.field(4)?.parse().ok()?;
+    (!matches!(stat.field(3)?, "Z" | "X")).then_some(parent)
 }
 
 /// Those whose chain of parents leads to `root`.
