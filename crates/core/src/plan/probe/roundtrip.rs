@@ -5,6 +5,7 @@ use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
 use crate::plan::flag::Flag;
 use crate::plan::kinds::KeyError;
 use crate::units::{CpuId, as_text};
+use crate::warning::WarningCode;
 use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,7 @@ impl ProbeWords for RoundtripPlan {
             judged: Judged::ExcessOverMedian,
             between_cpus: true,
             series_title: "method",
+            without_priority: Some(WarningCode::RoundtripWithoutPriority),
             ..duration
         }
     }
