@@ -111,13 +111,14 @@ fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share) -> 
     let value = |value: f64| match comparison.unit.as_str() {
         "ns" => format_ns(value as u64),
         "share" => format!("{:.3} %", value * 100.0),
+        "per_h" => format!("{value:.1} per hour"),
         _ => format!("{value:.3} per s"),
     };
     let (before, after) = (value(comparison.baseline_value), value(comparison.cell_value));
     let ratio = comparison.ratio.map(|ratio| {
         let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
         let (low, high) = (end(comparison.ratio_low), end(comparison.ratio_high));
-        format!(" ({ratio:.2} times, 95 % interval {low} to {high})")
+        format!(" ({ratio:.2} times within blocks, 95 % interval {low} to {high})")
     });
     let change = format!("{probe} {statistic} {before} -> {after}{}", ratio.unwrap_or_default());
     match (outcome, comparison.outcome) {

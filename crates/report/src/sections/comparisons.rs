@@ -55,7 +55,11 @@ fn sentence(comparison: &Comparison) -> String {
     };
     let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
     let ratio = comparison.ratio.map(|ratio| {
-        format!(", {ratio:.2} times ({} to {})", end(comparison.ratio_low), end(comparison.ratio_high))
+        format!(
+            "; within blocks {ratio:.2} times ({} to {})",
+            end(comparison.ratio_low),
+            end(comparison.ratio_high)
+        )
     });
     let more = comparison.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
     let refused = comparison.refused.as_ref().map(|reason| format!("; {reason}"));
@@ -75,6 +79,7 @@ fn change(comparison: &Comparison) -> String {
     let value = |value: f64| match comparison.statistic {
         Statistic::LostShare => share(value),
         Statistic::GapRate => format!("{value:.2} per s"),
+        Statistic::SpikeRate => format!("{value:.1} per h"),
         _ => nanoseconds_f64(value),
     };
     let (before, after) = (value(comparison.baseline_value), value(comparison.cell_value));
@@ -89,6 +94,7 @@ fn statistic(statistic: Statistic) -> &'static str {
         Statistic::Median => "median",
         Statistic::LostShare => "time lost",
         Statistic::GapRate => "gaps",
+        Statistic::SpikeRate => "spikes",
         other => other.name(),
     }
 }
