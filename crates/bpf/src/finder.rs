@@ -6,7 +6,7 @@ use crate::causes::{Causes, FUNCTIONS, SENDERS};
 use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
 use crate::missed::Missed;
-use crate::object::check_process_ids;
+use crate::object::check_namespaces;
 use crate::settings::{FindsCauses, HistogramsConfig, Measured};
 use crate::snapshot::Facility;
 use crate::stack_threshold::StackThresholds;
@@ -76,7 +76,7 @@ pub fn find_causes(
     probes: &[Measured],
     facts: &Facts,
 ) -> Result<Box<dyn FindsCauses>, BpfError> {
-    check_process_ids()?;
+    check_namespaces()?;
     let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
     let mut config = HistogramsConfig::new(cpus.clone());
     config.kinds.clear();

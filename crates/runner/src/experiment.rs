@@ -240,6 +240,7 @@ impl<'a> RunInProgress<'a> {
             block,
             state: ExecutionState::Running,
             error: None,
+            void: false,
         });
         self.directory.update_info(&self.info)?;
         let mut attempted = Repeat {
@@ -262,6 +263,7 @@ impl<'a> RunInProgress<'a> {
         // Whatever it brought is kept, also of a repeat that failed.
         let flushed = self.directory.flush();
         self.tracing.explain(&self.directory, &mut self.info.warnings);
+        let void = matches!(&outcome, Err(RepeatError::Probe { source, .. }) if source.is_void());
         let (state, error, end) = match outcome {
             Ok(RunEnd::Interrupted) => {
                 (ExecutionState::Failed, error_of(&RunEnd::Interrupted), RunEnd::Interrupted)
@@ -275,7 +277,7 @@ impl<'a> RunInProgress<'a> {
         };
         flushed?;
         if let Some(execution) = self.info.executions.last_mut() {
-            (execution.state, execution.error) = (state, error);
+            (execution.state, execution.error, execution.void) = (state, error, void);
         }
         self.directory.update_info(&self.info)?;
         Ok(end)

@@ -113,7 +113,7 @@ fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share) -> 
     let ratio = comparison.ratio.map(|ratio| {
         let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
         let (low, high) = (end(comparison.ratio_low), end(comparison.ratio_high));
-        format!(" ({ratio:.2} times, 95 % interval {low} to {high})")
+        format!(" ({ratio:.2} times within blocks, 95 % interval {low} to {high})")
     });
     let change = format!("{probe} {statistic} {before} -> {after}{}", ratio.unwrap_or_default());
     match (outcome, comparison.outcome) {

@@ -43,6 +43,8 @@ struct Worst<'a> {
     facts: ProbeFacts,
     cpu: CpuId,
     value_ns: u64,
+    /// The largest gap that the scheduler has not made, where it has made the largest.
+    unthrottled_ns: Option<u64>,
 }
 
 /// Judges the cells by the limit of `plan`, and writes into each how long it was looked at. `missing` says what of the
@@ -60,7 +62,9 @@ pub fn judge(
     let total = exposure::total(cells);
     let worst = worst(cells, earlier);
     let (verdict, reason) = match (&worst, total) {
-        (Some(worst), _) if worst.value_ns > limit.0 => (Verdict::Fail, failure(worst, limit, total)),
+        (Some(worst), _) if worst.value_ns > limit.0 => {
+            (Verdict::Fail, failure(worst, limit, total, missing))
+        }
         (_, Some(total)) => {
             let missing: Vec<String> =
                 missing.iter().cloned().chain(cells.iter().flat_map(|cell| too_little(cell, plan))).collect();
@@ -86,7 +90,7 @@ fn without_limit(cells: &[CellResult], earlier: &[EarlierMaximum], missing: &[St
     Judgement { verdict: Verdict::NoLimit, reason, exposure: None }
 }
 
-fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>) -> String {
+fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>, missing: &[String]) -> String {
     let (value, limit_text) = nanoseconds_apart(worst.value_ns, limit.0);
     let often = match total {
         Some(Exposure { events, watched_ns, .. }) if events > 1 => {
@@ -94,7 +98,8 @@ fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>) -> String {
         }
         _ => String::new(),
     };
-    format!("the largest {}, above the limit of {limit_text}{often}", worst.sentence(&value))
+    let missing = if missing.is_empty() { String::new() } else { format!("; {}", list(missing)) };
+    format!("the largest {}, above the limit of {limit_text}{often}{missing}", worst.sentence(&value))
 }
 
 fn pass(cells: &[CellResult], worst: Option<&Worst<'_>>, limit: Nanos, total: Exposure) -> String {
@@ -180,7 +185,13 @@ impl Worst<'_> {
         let place = format!("in cell `{}` (probe {name}, CPU {})", self.cell, self.cpu);
         match self.facts.judged {
             Judged::ExcessOverMedian => format!("round trip was {value} above the median, {place}"),
-            _ => format!("{} was {value}, {place}", self.facts.noun()),
+            _ => {
+                let other = self.unthrottled_ns.map(|other| {
+                    let other = nanoseconds(other);
+                    format!(" (made by the scheduler: real-time throttling or the fair server; the largest other gap was {other})")
+                });
+                format!("{} was {value}, {place}{}", self.facts.noun(), other.unwrap_or_default())
+            }
         }
     }
 }
@@ -191,7 +202,10 @@ fn worst<'a>(cells: &'a [CellResult], earlier: &'a [EarlierMaximum]) -> Option<W
     let of_cell = |cell: &'a CellResult| {
         judged(cell).filter_map(|series| {
             let JudgedSeries { cpu, facts, .. } = series;
-            Some(Worst { cell: &cell.name, facts, cpu: cpu.cpu, value_ns: series.value_ns()? })
+            let value_ns = series.value_ns()?;
+            let throttled = cpu.throttled.filter(|throttled| throttled.other_max_ns < value_ns);
+            let unthrottled_ns = throttled.map(|throttled| throttled.other_max_ns);
+            Some(Worst { cell: &cell.name, facts, cpu: cpu.cpu, value_ns, unthrottled_ns })
         })
     };
     let mut worst: Option<Worst<'a>> = None;
@@ -215,7 +229,7 @@ fn of_earlier<'a>(maximum: &'a EarlierMaximum, cells: &[CellResult]) -> Option<W
     let cell = cells.iter().find(|cell| cell.name == maximum.cell);
     let own_ns = cell.and_then(|cell| judged(cell).find(same)).map_or(0, |series| series.own_ns());
     let value_ns = maximum.value_ns.saturating_sub(own_ns);
-    Some(Worst { cell: &maximum.cell, facts, cpu: maximum.cpu, value_ns })
+    Some(Worst { cell: &maximum.cell, facts, cpu: maximum.cpu, value_ns, unthrottled_ns: None })
 }
 
 #[cfg(test)]
@@ -382,10 +396,10 @@ mod tests {
 
     #[test]
     fn a_round_trip_is_judged_by_what_exceeds_its_median() {
-        let mut trips = [cell("idle", "roundtrip/futex", Some(101_000))];
+        let trips = [cell("idle", "roundtrip/futex", Some(101_000))];
         let plan = |limit| Plan { probe: Vec::new(), ..plan_of(&[], Some(Nanos(limit))) };
         assert_eq!(judge(&mut trips.clone(), &[], &plan(99_000), &[]).verdict, Verdict::Pass);
-        let failed = judge(&mut trips, &[], &plan(98_999), &[]);
+        let failed = judge(&mut trips.clone(), &[], &plan(98_999), &[]);
         assert_eq!(failed.verdict, Verdict::Fail);
         assert!(failed.reason.contains("round trip was 99000 ns above the median"), "{}", failed.reason);
     }

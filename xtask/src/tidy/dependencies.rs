@@ -80,6 +80,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "whylate-core",
             "whylate-host",
             "whylate-import",
+            "whylate-stats",
             "whylate-store",
             "whylate-treat",
             "whylate-trace",

@@ -55,7 +55,11 @@ fn sentence(comparison: &Comparison) -> String {
     };
     let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
     let ratio = comparison.ratio.map(|ratio| {
-        format!(", {ratio:.2} times ({} to {})", end(comparison.ratio_low), end(comparison.ratio_high))
+        format!(
+            "; within blocks {ratio:.2} times ({} to {})",
+            end(comparison.ratio_low),
+            end(comparison.ratio_high)
+        )
     });
     let more = comparison.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
     let refused = comparison.refused.as_ref().map(|reason| format!("; {reason}"));
@@ -85,6 +89,7 @@ fn statistic(statistic: Statistic) -> &'static str {
         Statistic::Median => "median",
         Statistic::LostShare => "time lost",
         Statistic::GapRate => "gaps",
+        Statistic::SpikeRate => "spikes",
         other => other.name(),
     }
 }
