@@ -95,6 +95,10 @@ pub struct Execution {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Whether what it brought says nothing about the machine (a CPU went offline, whylate was stopped): its rows are
+    /// kept and do not count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub void: bool,
 }
 
 /// How far an [`Execution`] came.
