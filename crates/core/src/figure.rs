@@ -1,17 +1,20 @@
 //! Numbers as text: three significant digits with a unit that fits, and nothing else.
 //!
-//! Latencies are printed as `ns`, `us`, `ms`, `s` everywhere, so that a figure can be searched for in every
-//! format of the report.
+//! Latencies are printed as `ns`, `us`, `ms`, `s` everywhere (durations above 1000 s as `min`, `h`), so that a figure can
+//! be searched for in every format of the report.
 
 use crate::plan::Statistic;
 use crate::units::BytesPerSec;
 
-/// `830 ns`, `12.3 us`, `1.20 ms`, `75.0 s`.
+/// `830 ns`, `12.3 us`, `1.20 ms`, `75.0 s`, `16.7 min`.
 pub fn nanoseconds(value: u64) -> String {
-    match value {
-        0..1_000 => format!("{value} ns"),
-        _ => scaled(value as f64, &[(1e3, "us"), (1e6, "ms"), (1e9, "s")]),
-    }
+    let units: &[(f64, &str)] = match value {
+        0..1_000 => return format!("{value} ns"),
+        1_000..999_500_000_000 => &[(1e3, "us"), (1e6, "ms"), (1e9, "s")],
+        999_500_000_000..59_970_000_000_000 => &[(6e10, "min")],
+        _ => &[(3.6e12, "h")],
+    };
+    scaled(value as f64, units)
 }
 
 /// Two different values as two different texts: exact nanoseconds where three digits would make them look equal.
@@ -140,7 +143,8 @@ mod tests {
             (999_600, "1.00 ms"),
             (1_204_000, "1.20 ms"),
             (75_000_000_000, "75.0 s"),
-            (7_200_000_000_000, "7200 s"),
+            (1_002_000_000_000, "16.7 min"),
+            (86_400_000_000_000, "24.0 h"),
         ] {
             assert_eq!(nanoseconds(value), text);
         }
