@@ -61,7 +61,7 @@ impl Context {
         match self.events.recv_timeout(wait) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
-            // Cannot be: this context holds a sender itself.
+            // Cannot happen: this context holds a sender.
             Err(RecvTimeoutError::Disconnected) => Some(Event::Stop),
         }
     }

@@ -152,7 +152,7 @@ impl Load {
         if let Some(stderr) = stderr {
             load.listen(stderr, hear_words)?;
         }
-        // A process that is dead already is found by whoever asks for its status.
+        // A process that has already ended is reported by `status`.
         if let Some(stdin) = &mut load.stdin {
             let _ = stdin.write_all(&line).and_then(|()| stdin.flush());
         }
@@ -278,7 +278,7 @@ impl Load {
 
     fn poll_exit(&mut self) -> Option<ExitStatus> {
         if self.exit.is_none() {
-            // An error cannot be: the process is this one's child and reaped nowhere else.
+            // Cannot fail: the process is a child of this one and is reaped only here.
             self.exit = self.child.try_wait().ok().flatten();
         }
         self.exit

@@ -11,11 +11,12 @@ use crate::error::ProbeError;
 use crate::measure::Batch;
 use crate::session::Session;
 use std::time::Duration;
+use whylate_core::figure::nanoseconds;
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_host::threads::Stat;
-use whylate_stats::{buckets, format_ns};
+use whylate_stats::buckets;
 use whylate_sys::{clock, process};
 
 /// How long a thread that does not end is given before it is looked at.
@@ -80,7 +81,7 @@ impl<'h> Condition<'h> {
         }
         let suspended = clock::suspended().0.saturating_sub(self.suspended_ns);
         if suspended > SUSPENDED_MIN_NS {
-            return void(format!("the machine was suspended for {}", format_ns(suspended)));
+            return void(format!("the machine was suspended for {}", nanoseconds(suspended)));
         }
         let now = clock::now().0;
         let looked = std::mem::replace(&mut self.looked_ns, now);
@@ -90,7 +91,7 @@ impl<'h> Condition<'h> {
         // The threads wake up at about the same time, so that their samples come with one of the next looks.
         let Some((from, to)) = self.pause else { return Ok(()) };
         if session.all_late_within(from, to) {
-            let length = format_ns(to - from);
+            let length = nanoseconds(to - from);
             return void(format!(
                 "neither the measuring threads nor whylate itself ran for {length}: stopped or frozen (SIGSTOP, Ctrl-Z, a \
                  cgroup's freezer), or the whole machine stood still"
@@ -142,7 +143,7 @@ pub(crate) fn error(host: &HostRoot, session: &Session<'_>, starved: &[Starved])
     let worst = starved.iter().max_by_key(|thread| thread.waited)?;
     let by = occupant(host, worst.cpu, session.process());
     let by = by.map(|who| format!(": {who} kept the CPU")).unwrap_or_default();
-    Some(ProbeError::Starved { cpu: worst.cpu, waited: format_ns(worst.waited.0), by })
+    Some(ProbeError::Starved { cpu: worst.cpu, waited: nanoseconds(worst.waited.0), by })
 }
 
 /// Counts the latencies of starved threads, which have not ended, as samples of what they are at least.

@@ -48,7 +48,7 @@ impl Recorder {
         }
         let buffer = Buffer::create(host, "trace")?;
         check_events(&buffer, &request.events)?;
-        // CLOCK_MONOTONIC, on which probes say when a spike was.
+        // CLOCK_MONOTONIC, the clock of the probes.
         buffer.set("trace_clock", CLOCK)?;
         buffer.set("buffer_size_kb", &(request.buffer.0 >> 10).max(64).to_string())?;
         buffer.set("tracing_cpumask", &cpu_mask(&request.cpus))?;

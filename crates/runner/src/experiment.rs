@@ -10,10 +10,11 @@ use crate::tracing::Tracing;
 use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{RunEnd, RunState};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Plan, Warning, WarningCode};
-use whylate_stats::{format_ns, order};
+use whylate_stats::order;
 use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo, Sink as _, StoreError};
 
 /// What is not part of the plan.
@@ -117,8 +118,8 @@ fn error_of(end: &RunEnd) -> Option<String> {
         RunEnd::Completed => return None,
         RunEnd::Interrupted => "stopped by the user".to_owned(),
         RunEnd::BrokeAbove { probe, latency_ns, break_ns } => {
-            let latency = format_ns(*latency_ns);
-            let limit = break_ns.map(|limit| format!(" of {}", format_ns(limit))).unwrap_or_default();
+            let latency = nanoseconds(*latency_ns);
+            let limit = break_ns.map(|limit| format!(" of {}", nanoseconds(limit))).unwrap_or_default();
             format!("stopped: {probe} latency {latency} exceeded the break{limit}")
         }
         RunEnd::Failed { reason } => reason.clone(),

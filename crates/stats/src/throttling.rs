@@ -7,8 +7,8 @@
 //! A gap is labelled only on evidence: its length, the context switches that the task did not want, and the period
 //! at which such gaps come again. Anything else stays unattributed.
 
-use crate::format_ns;
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{Cause, CauseKind, Spike, ThrottledGaps};
 use whylate_core::{CpuId, Nanos};
 
@@ -215,8 +215,8 @@ impl GapSplit {
 }
 
 fn evidence(spike: &Spike, allowance: &Allowance, candidates: u64, switches: u64) -> Vec<String> {
-    let (taken, period) = (format_ns(allowance.taken.0), format_ns(allowance.period.0));
-    let latency = format_ns(spike.latency_ns);
+    let (taken, period) = (nanoseconds(allowance.taken.0), nanoseconds(allowance.period.0));
+    let latency = nanoseconds(spike.latency_ns);
     vec![
         format!("{} takes {taken} of each {period}; the gap is {latency}", allowance.source),
         format!(

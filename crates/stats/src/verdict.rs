@@ -5,7 +5,7 @@
 //! whole, each long enough. A value above the limit is a failure whatever else is missing.
 
 use crate::exposure::{self, JudgedSeries, judged};
-use crate::format::{format_apart, format_ns};
+use whylate_core::figure::{nanoseconds, nanoseconds_apart};
 use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan};
 use whylate_core::result::{CellResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
@@ -82,17 +82,19 @@ pub fn judge(
 fn without_limit(cells: &[CellResult], earlier: &[EarlierMaximum], missing: &[String]) -> Judgement {
     let reason = worst(cells, earlier).map_or_else(
         || "the plan has no limit, and there are no samples".to_owned(),
-        |worst| format!("the plan has no limit; the largest {}", worst.sentence(&format_ns(worst.value_ns))),
+        |worst| {
+            format!("the plan has no limit; the largest {}", worst.sentence(&nanoseconds(worst.value_ns)))
+        },
     );
     let reason = if missing.is_empty() { reason } else { format!("{reason}; {}", list(missing)) };
     Judgement { verdict: Verdict::NoLimit, reason, exposure: None }
 }
 
 fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>, missing: &[String]) -> String {
-    let (value, limit_text) = format_apart(worst.value_ns, limit.0);
+    let (value, limit_text) = nanoseconds_apart(worst.value_ns, limit.0);
     let often = match total {
         Some(Exposure { events, watched_ns, .. }) if events > 1 => {
-            format!(" ({events} times in {})", format_ns(watched_ns))
+            format!(" ({events} times in {})", nanoseconds(watched_ns))
         }
         _ => String::new(),
     };
@@ -103,9 +105,9 @@ fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>, missing: &[
 fn pass(cells: &[CellResult], worst: Option<&Worst<'_>>, limit: Nanos, total: Exposure) -> String {
     let Exposure { watched_ns, cpus, events_per_hour_max, .. } = total;
     let (limit, largest) = match worst {
-        None => (format_ns(limit.0), "nothing was seen".to_owned()),
+        None => (nanoseconds(limit.0), "nothing was seen".to_owned()),
         Some(worst) => {
-            let (value, limit) = format_apart(worst.value_ns, limit.0);
+            let (value, limit) = nanoseconds_apart(worst.value_ns, limit.0);
             (limit, format!("the largest {}", worst.sentence(&value)))
         }
     };
@@ -118,10 +120,10 @@ fn pass(cells: &[CellResult], worst: Option<&Worst<'_>>, limit: Nanos, total: Ex
     format!(
         "no latency above {limit} in {} on {cpus} ({cells_text}): at 95 % fewer than {} per hour under these \
          conditions; {largest}; for fewer than {} per hour measure {}",
-        format_ns(watched_ns),
+        nanoseconds(watched_ns),
         rate(events_per_hour_max),
         rate(rarer),
-        format_ns(exposure::needed_ns(rarer)),
+        nanoseconds(exposure::needed_ns(rarer)),
     )
 }
 
@@ -142,7 +144,7 @@ fn rate(per_hour: f64) -> String {
 fn incomplete(worst: Option<&Worst<'_>>, limit: Nanos, missing: &[String]) -> String {
     let missing = list(missing);
     let Some(worst) = worst else { return missing };
-    let (value, limit) = format_apart(worst.value_ns, limit.0);
+    let (value, limit) = nanoseconds_apart(worst.value_ns, limit.0);
     format!("{missing}; the largest {}, not above the limit of {limit}", worst.sentence(&value))
 }
 
@@ -185,7 +187,7 @@ impl Worst<'_> {
             Judged::ExcessOverMedian => format!("round trip was {value} above the median, {place}"),
             _ => {
                 let other = self.unthrottled_ns.map(|other| {
-                    let other = format_ns(other);
+                    let other = nanoseconds(other);
                     format!(" (made by the scheduler: real-time throttling or the fair server; the largest other gap was {other})")
                 });
                 format!("{} was {value}, {place}{}", self.facts.noun(), other.unwrap_or_default())

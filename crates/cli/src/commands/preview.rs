@@ -1,10 +1,11 @@
 //! What a run would do: `whylate run --dry-run`, and the lines before each run.
 
 use whylate_core::Nanos;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
 use whylate_runner::{Experiment, PreparedCell};
 use whylate_stats::contrast::detectable;
-use whylate_stats::{contrasts, format_ns, order};
+use whylate_stats::{contrasts, order};
 
 /// How much repeats of one cell may differ: as quantiles do on a quiet machine, and as maxima do.
 const SPREADS: [f64; 2] = [0.1, 0.5];
@@ -44,7 +45,7 @@ impl Preview {
 
     /// `about 58.0 s`.
     pub(crate) fn length(&self) -> String {
-        format!("about {}", format_ns(Nanos(self.0.duration_ns).0))
+        format!("about {}", nanoseconds(Nanos(self.0.duration_ns).0))
     }
 
     /// What size of effect it can show; nothing where nothing is compared.

@@ -167,7 +167,7 @@ fn preview(experiment: &Experiment, warnings: &[Warning], json: bool) -> Result<
 fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
     let result = match whylate_runner::assemble(path) {
         Ok(result) => result,
-        // Why there are no samples says more than that there are none.
+        // Report why there are no samples, not only that there are none.
         Err(StoreError::NoSamples { .. }) if is_restored(info) => bail!("{}", why_nothing(info)),
         Err(StoreError::NoSamples { .. }) => {
             output::message(&format!("whylate: {}", why_nothing(info)));
@@ -216,7 +216,7 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
         return Ending::Exceeded;
     }
     if result.state == RunState::Complete {
-        // With a limit, what was skipped or not judged is no pass.
+        // With a limit, a cell that was skipped or not judged is not a pass.
         let is_judged = result.verdict != Verdict::Incomplete;
         return if is_judged { Ending::Pass } else { Ending::Incomplete };
     }

@@ -1,9 +1,9 @@
 //! The figures: for each probe a table with a line per cell and CPU, and its charts.
 
 use crate::charts;
-use crate::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
 use crate::section::{ALWAYS, Block, Cell, Column, Row, Section, Table, Tone};
 use crate::words::{cell_probe, probe_meaning, probe_names};
+use whylate_core::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
 use whylate_core::plan::Samples;
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{

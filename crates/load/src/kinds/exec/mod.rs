@@ -55,7 +55,7 @@ impl ExecSpec {
         Ok(Self {
             command: plan.command.clone(),
             cpus: plan.cpus.as_ref().map(|cpus| place.cpus("cpus", cpus)).transpose()?,
-            // Set where it is started.
+            // Set when the load is started.
             output: PathBuf::new(),
             rate_pattern: plan.rate_pattern.clone(),
             rate_unit: plan.rate_unit.clone(),
@@ -244,7 +244,7 @@ fn watch_children(sender: Sender<Event>) -> Result<(), LoadError> {
                 Ok(None) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => {
                     let _ = sender.send(Event::Childless);
-                    // A process that is just being handed over may still come.
+                    // A process that is being reparented may still appear.
                     thread::sleep(Duration::from_millis(20));
                     if rustix::process::wait(WaitOptions::NOHANG).is_err() {
                         return;
