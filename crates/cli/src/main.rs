@@ -25,6 +25,11 @@ fn main() -> ExitCode {
     {
         return ended;
     }
+    for variable in whylate_host::environment::ignored_variables() {
+        output::message(&format!(
+            "warning: {variable} is ignored: the environment is that of the user who ran sudo; use a shell of root (`sudo -i`) to set it"
+        ));
+    }
     match arguments::Arguments::try_parse() {
         Ok(arguments) => exit::finish(commands::execute(arguments.command, &host)),
         Err(error) => {

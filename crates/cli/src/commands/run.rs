@@ -26,11 +26,11 @@ const DEFAULT_PLAN: &str = "quick";
 
 pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
     let machine = machine::real(host)?;
+    let asked_to_stop = signals::watch()?;
     let recovered = recover_treatments(&host.settings);
     if let Some(warning) = &recovered {
         output::message(&format!("note: {}", warning.text));
     }
-    let asked_to_stop = signals::watch()?;
     let quiet = arguments.printing.quiet || arguments.printing.json;
     let (path, info) = match &arguments.resume {
         Some(path) => {
