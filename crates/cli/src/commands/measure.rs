@@ -138,7 +138,7 @@ fn run(
     if arguments.printing.json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::measure(&result)?.terminal(output::style()))?;
+        output::drawn(&whylate_report::measure(&result)?.terminal(output::style()))?;
     }
     Ok(if result.broke { Ending::Exceeded } else { Ending::Pass })
 }

@@ -13,7 +13,7 @@ const FILE_WIDTH: usize = 120;
 pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
     let result = whylate_runner::assemble(&arguments.run)?;
     let text = match (arguments.json, format_of(arguments.format, arguments.output.as_deref())) {
-        (true, _) => format!("{}\n", serde_json::to_string_pretty(&result)?),
+        (true, _) => format!("{}\n", output::json(&result)?),
         (false, format) => {
             draw(&whylate_report::run(&result)?, format, arguments.output.is_some().then_some(FILE_WIDTH))
         }
@@ -23,7 +23,7 @@ pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
             output::write_new(path, &text)?;
             output::message(&format!("wrote {}", path.display()));
         }
-        None => output::print(&text)?,
+        None => output::drawn(&text)?,
     }
     Ok(Ending::Pass)
 }

@@ -145,7 +145,7 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
     }
     if !warnings.is_empty() {
         output::message("what this machine lacks for real time (what to do about it stands at the end):");
-        output::message(whylate_report::warnings(warnings).terminal(output::error_style()).trim_end());
+        output::draw_message(whylate_report::warnings(warnings).terminal(output::error_style()).trim_end());
     }
 }
 
@@ -164,7 +164,7 @@ fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
     if json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::run(&result)?.terminal(output::style()))?;
+        output::drawn(&whylate_report::run(&result)?.terminal(output::style()))?;
         output::message(&format!(
             "\nkept in {0}\na picture: whylate report {0} -o report.html",
             path.display()

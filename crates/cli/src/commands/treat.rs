@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
 use whylate_core::plan::TreatmentKind;
 use whylate_core::result::{ChangeHolder, ChangeState, TREAT_FORMAT, TreatChange, TreatResult};
-use whylate_core::{Warning, WarningCode};
+use whylate_core::{Warning, WarningCode, text};
 use whylate_host::{Host, HostRoot, facts};
 use whylate_treat::journal::TREATMENTS;
 use whylate_treat::{Guard, Holder, JournalPlace, Planned, Planner, Surroundings, TreatError, restore};
@@ -115,21 +115,21 @@ fn print(
         output::print_json(&result)?;
     } else {
         output::warnings(&result.warnings);
-        output::print(&text(&result))?;
+        output::print(&drawn(&result))?;
     }
     Ok(if restored == Some(false) { Ending::NotRestored } else { Ending::Pass })
 }
 
-fn text(result: &TreatResult) -> String {
+fn drawn(result: &TreatResult) -> String {
     let mut lines = Vec::new();
     let mut above = None;
     for change in &result.changes {
         if change.holder.is_some() && change.holder != above {
             above.clone_from(&change.holder);
-            lines.extend(above.as_ref().map(holder_line));
+            lines.extend(above.as_ref().map(|holder| text::line(&holder_line(holder))));
         }
         let indent = if change.holder.is_some() { "  " } else { "" };
-        lines.push(format!("{indent}{}", line(change)));
+        lines.push(format!("{indent}{}", text::line(&line(change))));
     }
     lines.push(summary(result));
     lines.join("\n")

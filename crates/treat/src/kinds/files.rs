@@ -9,8 +9,12 @@ use whylate_core::plan::{ModuleParameterPlan, SysctlPlan, SysfsPlan};
 impl Planner for SysfsPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         if !is_setting(&self.path) {
-            let reason =
-                format!("path `{}` is not a file below /sys or /proc that is no process's", self.path);
+            let what = if self.path.starts_with("/proc/") {
+                "belongs to a process; only settings of the machine are changed"
+            } else {
+                "is not a file below /sys or /proc"
+            };
+            let reason = format!("path `{}` {what}", self.path);
             return Err(Impossible::new(reason));
         }
         let paths = if self.path.contains("{cpu}") {
