@@ -65,7 +65,7 @@ impl Random {
 }
 
 /// What a disk, a person or a program may do to the two files.
-fn mutate(random: &mut Random, text: &mut Vec<u8>, mark: &mut Vec<u8>) {
+fn mutate(random: &mut Random, text: &mut Vec<u8>, mark: &mut [u8]) {
     let at = random.below(text.len());
     let mut lines: Vec<Vec<u8>> = text.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
     let line = random.below(lines.len());
