@@ -212,8 +212,16 @@ pub enum EventKind {
     Stack { frames: Frames },
     /// `trace_marker`, `trace_printk`, `bprint`, `bputs`; cyclictest's break marker is one of them.
     Print { text: Name },
-    /// A sample of the hwlat tracer.
-    Hwlat { sequence: u32, inner_ns: u64, outer_ns: u64, count: Option<u32>, nmi_ns: Option<u64> },
+    /// A sample of the hwlat tracer; `wall_ns` is its own time, since 1970.
+    Hwlat {
+        sequence: u32,
+        inner_ns: u64,
+        outer_ns: u64,
+        count: Option<u32>,
+        nmi_ns: Option<u64>,
+        nmi_count: Option<u32>,
+        wall_ns: Option<u64>,
+    },
     /// A sample of the osnoise tracer.
     Osnoise(OsnoiseSample),
     /// A sample of the timerlat tracer.

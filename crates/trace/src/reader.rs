@@ -2,6 +2,7 @@
 //! window.
 
 use crate::event::{Event, Frames, Names, Symbol};
+use crate::facts::TraceFacts;
 use crate::parse::ParseError;
 use whylate_core::CpuId;
 
@@ -28,8 +29,11 @@ pub struct TraceInfo {
     /// What the reader noticed and the figures depend on, a sentence each: lines that it did not understand, times that
     /// are not those of a clock.
     pub remarks: Vec<String>,
-    /// Summary of a latency tracer (`wakeup_rt`, `irqsoff`, …): the latency of the trace in nanoseconds.
-    pub latency_ns: Option<u64>,
+    /// What the trace says of its latency beside its events.
+    pub facts: TraceFacts,
+    /// Records that were walked since the last [`Reader::seek`], those of other kinds than the selected ones included:
+    /// the events of the trace once it was read from its start to its end. Frames of stacks belong to their event.
+    pub records: u64,
     /// The events whose formats the file has, or that were seen so far: `sched:sched_switch`. A name in it may
     /// have no events; one that is not in it was not recorded.
     pub recorded: Vec<String>,

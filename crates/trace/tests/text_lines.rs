@@ -139,11 +139,13 @@ const BODIES: &[(&str, &str)] = &[
     ("print: tracing_mark_write: a: b <- c", r#"Print { text: "a: b <- c" }"#),
     (
         "#1     inner/outer(us):    3/4     ts:1.000000002",
-        "Hwlat { sequence: 1, inner_ns: 3000, outer_ns: 4000, count: None, nmi_ns: None }",
+        "Hwlat { sequence: 1, inner_ns: 3000, outer_ns: 4000, count: None, nmi_ns: None, nmi_count: None, \
+         wall_ns: Some(1000000002) }",
     ),
     (
         "#1     inner/outer(us):    3/4     ts:1.000000002 count:5 nmi-total:6 nmi-count:7",
-        "Hwlat { sequence: 1, inner_ns: 3000, outer_ns: 4000, count: Some(5), nmi_ns: Some(6000) }",
+        "Hwlat { sequence: 1, inner_ns: 3000, outer_ns: 4000, count: Some(5), nmi_ns: Some(6000), nmi_count: Some(7), \
+         wall_ns: Some(1000000002) }",
     ),
     (
         "#7     context user-ret timer_latency      1042 ns",

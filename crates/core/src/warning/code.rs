@@ -312,6 +312,8 @@ codes! {
     UnreadableTraceNote = "unreadable-trace-note";
     /// Spikes have no trace because another one was being saved.
     UntracedSpikes = "untraced-spikes";
+    /// A result of another tool does not say all that ours do.
+    ForeignResult = "foreign-result";
     /// A row of the run directory cannot be used and is left out.
     UnusableRow = "unusable-row";
 }

@@ -173,6 +173,8 @@ impl Script {
                 outer_ns: outer.parse::<u64>().unwrap() * 1000,
                 count: Some(1),
                 nmi_ns: None,
+                nmi_count: None,
+                wall_ns: None,
             },
             _ => panic!("no such event: {words:?}"),
         }

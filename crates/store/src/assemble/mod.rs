@@ -26,8 +26,8 @@ use whylate_core::result::{
 };
 use whylate_core::warning::push_all_once;
 use whylate_core::{Warning, WarningCode};
-use whylate_stats::EarlierMaximum;
 use whylate_stats::summary::SPIKES_KEPT;
+use whylate_stats::{EarlierMaximum, Judgement};
 
 /// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
 /// `error` then says how it ended. What could not be read is among its warnings. Its spikes have the causes that were
@@ -74,8 +74,9 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     if !results.iter().any(has_samples) {
         return Err(StoreError::NoSamples(reader.path().to_owned()));
     }
-    let all_ran = info.is_complete() && info.cells.iter().all(|cell| cell.skipped.is_none());
-    let (verdict, verdict_reason) = whylate_stats::verdict(&results, &earlier, info.plan.limit, all_ran);
+    let missing = missing(&results, info.plan.repeats);
+    let Judgement { verdict, reason, exposure } =
+        whylate_stats::judge(&mut results, &earlier, &info.plan, &missing);
     let comparisons = whylate_stats::comparisons(&results, &info.plan);
     let answers = whylate_stats::answers(&results, &info.plan, &comparisons);
     Ok(RunResult {
@@ -90,10 +91,28 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         comparisons,
         cells: results,
         verdict,
-        verdict_reason,
+        verdict_reason: reason,
+        exposure,
         restored: info.restored,
         warnings,
     })
+}
+
+/// What of the plan was not measured, or not to its end.
+fn missing(cells: &[CellResult], repeats: u32) -> Vec<String> {
+    let of_cell = |cell: &CellResult| {
+        let name = &cell.name;
+        let skipped = cell.skipped.iter().map(|reason| format!("cell `{name}` was skipped: {reason}"));
+        let cut = cell.repeats.iter().filter_map(|repeat| {
+            let error = repeat.error.as_ref()?;
+            Some(format!("repeat {} of cell `{name}` is not complete: {error}", repeat.repeat))
+        });
+        let begun = cell.repeats.len() as u32;
+        let left = (cell.skipped.is_none() && begun < repeats)
+            .then(|| format!("{} of {repeats} repeats of cell `{name}` did not run", repeats - begun));
+        skipped.chain(cut).chain(left).collect::<Vec<String>>()
+    };
+    cells.iter().flat_map(of_cell).collect()
 }
 
 /// What to say of a run that did not record its end.

@@ -44,6 +44,19 @@ fn fill_complete(directory: &mut RunDirectory) {
     }
 }
 
+/// As much of every probe as a pass needs.
+fn fill_enough(directory: &mut RunDirectory) {
+    fill_cells(directory, &["idle", "l3"], &[25; 100]);
+}
+
+fn fill_cells(directory: &mut RunDirectory, cells: &[&str], timer: &[u64]) {
+    for (repeat, cell) in [1, 2].into_iter().flat_map(|repeat| cells.iter().map(move |cell| (repeat, cell))) {
+        let second = u64::from(repeat) * 2;
+        directory.rows().add_intervals(&key(cell, repeat, 1, "timer"), [interval(0, second, timer)]);
+        directory.rows().add_intervals(&key(cell, repeat, 1, "stall"), [interval(0, second + 1, &[9; 100])]);
+    }
+}
+
 fn samples(cell: &CellResult, probe: &str) -> Vec<(u32, u64)> {
     let probe = cell.probes.iter().find(|result| result.probe == probe).unwrap();
     probe.cpus.iter().map(|cpu| (cpu.cpu.0, cpu.samples)).collect()
@@ -58,7 +71,9 @@ fn a_complete_run_adds_up() {
     );
     assert_eq!(result.started_at, "2026-11-21T09:02:29Z");
     assert_eq!(result.warnings, []);
-    assert_eq!(result.verdict, Verdict::Pass);
+    assert_eq!(result.verdict, Verdict::Incomplete);
+    let reason = "too little in cell `idle` (probe timer, CPU 0): 8 samples, and a pass needs 100";
+    assert!(result.verdict_reason.starts_with(reason), "{}", result.verdict_reason);
     let names: Vec<&str> = result.cells.iter().map(|cell| cell.name.as_str()).collect();
     assert_eq!(names, ["idle", "l3"]);
     let cell = &result.cells[1];
@@ -200,31 +215,48 @@ fn a_violation_stays_when_its_repeat_is_run_again() {
     info.plan.limit = Some(Nanos(240));
     info.executions[0].state = ExecutionState::Failed;
     info.executions.push(execution("idle", 1, 2, ExecutionState::Done));
-    let result = result_of(&info, |directory| {
+    let fill = |directory: &mut RunDirectory| {
         directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[250; 5])]);
-        directory.rows().add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 8, &[7; 3])]);
-    });
+        directory.rows().add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 8, &[7; 100])]);
+        directory.rows().add_intervals(&key("idle", 1, 2, "stall"), [interval(0, 9, &[9; 100])]);
+        fill_enough(directory);
+    };
+    let result = result_of(&info, fill);
     assert_eq!(result.verdict, Verdict::Fail);
     assert!(result.verdict_reason.contains("250 ns, in cell `idle`"), "{}", result.verdict_reason);
     info.plan.limit = Some(Nanos(250));
-    let result = result_of(&info, |directory| {
-        directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[250; 5])]);
-        directory.rows().add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 8, &[7; 3])]);
-    });
-    assert_eq!(result.verdict, Verdict::Pass);
+    let result = result_of(&info, fill);
+    assert_eq!(result.verdict, Verdict::Pass, "{}", result.verdict_reason);
 }
 
 #[test]
 fn a_skipped_cell_is_no_pass() {
     let mut info = complete_info();
     info.plan.limit = Some(Nanos(1_000_000));
-    assert_eq!(result_of(&info, fill_complete).verdict, Verdict::Pass);
+    let result = result_of(&info, fill_enough);
+    assert_eq!(result.verdict, Verdict::Pass);
+    let exposure = result.exposure.unwrap();
+    assert_eq!((exposure.watched_ns, exposure.cpus, exposure.events), (4 * SECOND, 1, 0));
+    assert_eq!(result.cells[0].exposure.unwrap().watched_ns, 2 * SECOND);
     info.cells[1].skipped = Some("needs a GPU".to_owned());
     info.executions.retain(|execution| execution.cell == "idle");
-    let result = result_of(&info, |directory| {
-        directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[25; 5])]);
-    });
+    let result = result_of(&info, |directory| fill_cells(directory, &["idle"], &[25; 100]));
     assert_eq!(result.verdict, Verdict::Incomplete, "{}", result.verdict_reason);
+    assert!(
+        result.verdict_reason.starts_with("cell `l3` was skipped: needs a GPU"),
+        "{}",
+        result.verdict_reason
+    );
+}
+
+#[test]
+fn a_repeat_that_did_not_run_is_no_pass() {
+    let mut info = complete_info();
+    info.executions.retain(|execution| (execution.cell.as_str(), execution.repeat) != ("l3", 2));
+    let result = result_of(&info, fill_enough);
+    assert_eq!(result.verdict, Verdict::Incomplete);
+    let reason = "1 of 2 repeats of cell `l3` did not run";
+    assert!(result.verdict_reason.starts_with(reason), "{}", result.verdict_reason);
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Default for StallPlan {
 
 impl ProbeWords for StallPlan {
     fn facts(_: Option<&str>) -> ProbeFacts {
-        ProbeFacts { judged: true, counts_turns: true, ..ProbeFacts::of(Samples::Gap) }
+        ProbeFacts { counts_turns: true, ..ProbeFacts::of(Samples::Gap) }
     }
 
     fn check(&self) -> Result<(), KeyError> {

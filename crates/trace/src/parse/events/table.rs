@@ -180,16 +180,16 @@ events! { fields:
         }, text Some(text::lock_wait_end);
     }
     "osnoise" {
-        "irq_noise" => noise(fields, |fields| {
+        "irq_noise" [!] => noise(fields, |fields| {
             let (name, vector) = fields.labelled(Some("desc"), "vector")?;
             Some(NoiseSource::Irq { vector: vector as i32, name })
         })?;
-        "softirq_noise" => noise(fields, |fields| {
+        "softirq_noise" [!] => noise(fields, |fields| {
             let (_, vector) = fields.labelled(None, "vector")?;
             Some(NoiseSource::Softirq { vector: vector as u32 })
         })?;
-        "nmi_noise" => noise(fields, |_| Some(NoiseSource::Nmi))?;
-        "thread_noise" => noise(fields, |fields| {
+        "nmi_noise" [!] => noise(fields, |_| Some(NoiseSource::Nmi))?;
+        "thread_noise" [!] => noise(fields, |fields| {
             let (command, pid) = fields.labelled(Some("comm"), "pid")?;
             Some(NoiseSource::Thread { pid: pid as u32, command })
         })?;
@@ -287,7 +287,12 @@ fn hwlat<'a>(fields: &mut impl Fields<'a>) -> Option<EventKind> {
     let nmi = fields.renamed("nmi_total_ts", "nmi-ts").map(micros);
     let nmis = fields.renamed("nmi_count", "nmi-count");
     let nmi_ns = nmi.filter(|_| nmis.is_some_and(|count| count > 0));
-    Some(EventKind::Hwlat { sequence, inner_ns, outer_ns, count, nmi_ns })
+    let nmi_count = nmis.filter(|count| *count > 0).map(|count| count as u32);
+    // In records the parts of a structure are fields of their own.
+    let parts = fields.number("tv_sec").zip(fields.number("tv_nsec"));
+    let whole = parts.and_then(|(seconds, rest)| seconds.checked_mul(1_000_000_000)?.checked_add(rest));
+    let wall_ns = whole.or_else(|| fields.time("ts"));
+    Some(EventKind::Hwlat { sequence, inner_ns, outer_ns, count, nmi_ns, nmi_count, wall_ns })
 }
 
 fn noise<'a, F: Fields<'a>>(

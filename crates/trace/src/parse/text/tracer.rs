@@ -39,6 +39,8 @@ fn hwlat(sequence: u32, rest: &[u8]) -> Option<EventKind> {
         outer_ns: outer.checked_mul(1000)?,
         count: optional(b"count").and_then(|count| count.try_into().ok()),
         nmi_ns: optional(b"nmi-total").and_then(|microseconds| microseconds.checked_mul(1000)),
+        nmi_count: optional(b"nmi-count").and_then(|count| count.try_into().ok()),
+        wall_ns: scan::value(rest, b"ts").and_then(scan::seconds).map(|(at_ns, ..)| at_ns),
     })
 }
 

@@ -113,14 +113,23 @@ fn tracers_samples_have_their_units() {
     let expected =
         OsnoiseSample { runtime_ns: 100_000, noise_ns: 5000, noise_max_ns: 3000, counts: [1, 2, 3, 4, 6] };
     assert_eq!(sample, EventKind::Osnoise(expected));
-    let names = ["duration", "outer_duration", "nmi_total_ts", "nmi_count", "seqnum"];
+    let names = ["duration", "outer_duration", "nmi_total_ts", "nmi_count", "seqnum", "tv_sec", "tv_nsec"];
     let format = format("ftrace", "hwlat", &names.map(|name| (name, "u64", 8)));
     let sample = |payload: &[u64], texts: &mut Texts| decoded(&format, &words(payload), texts);
-    let expected =
-        EventKind::Hwlat { sequence: 1, inner_ns: 9000, outer_ns: 11_000, count: None, nmi_ns: Some(3000) };
-    assert_eq!(sample(&[9, 11, 3, 2, 1], &mut texts), expected);
-    let EventKind::Hwlat { nmi_ns, .. } = sample(&[9, 11, 0, 0, 1], &mut texts) else { panic!() };
-    assert_eq!(nmi_ns, None);
+    let expected = EventKind::Hwlat {
+        sequence: 1,
+        inner_ns: 9000,
+        outer_ns: 11_000,
+        count: None,
+        nmi_ns: Some(3000),
+        nmi_count: Some(2),
+        wall_ns: Some(4_000_000_005),
+    };
+    assert_eq!(sample(&[9, 11, 3, 2, 1, 4, 5], &mut texts), expected);
+    let EventKind::Hwlat { nmi_ns, nmi_count, .. } = sample(&[9, 11, 0, 0, 1, 4, 5], &mut texts) else {
+        panic!()
+    };
+    assert_eq!((nmi_ns, nmi_count), (None, None));
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! What a trace says of its latency beside its events: the header of a latency tracer, and an analysis that a tool made
+//! and printed.
+//!
+//! Filled by the readers, used by the explanation. Stacks, functions and stop markers are events.
+
+use whylate_core::CpuId;
+
+/// What is beside the events; absent where the file does not say it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceFacts {
+    /// `latency:` in the header of a latency tracer (`irqsoff`, `wakeup_rt`, …), nanoseconds.
+    pub latency_ns: Option<u64>,
+    /// `CPU#1` in the header: where that latency was.
+    pub cpu: Option<CpuId>,
+    /// `task: ls-64` in the header: who had the section, or who was woken.
+    pub task: Option<FactTask>,
+    /// `=> started at:`, a function without its offset.
+    pub started_at: Option<String>,
+    /// `=> ended at:`.
+    pub ended_at: Option<String>,
+    /// Preemption of the kernel: `desktop`, `preempt`, `preempt_rt`, `server`.
+    pub preemption: Option<String>,
+    /// What the file says of the tracer's threshold (`tracing_thresh`, a report's command line), nanoseconds.
+    pub threshold_ns: Option<u64>,
+    /// Analyses that the file itself prints (`## CPU 23 hit stop tracing, analyzing it ##` of rtla).
+    pub analyses: Vec<Analysis>,
+    /// Lines that are not empty, of a text.
+    pub lines: u64,
+    /// Those of them that are not trace lines.
+    pub lines_skipped: u64,
+}
+
+/// The task in a header.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FactTask {
+    /// Its command.
+    pub command: String,
+    /// Its thread id.
+    pub pid: u32,
+    /// Its real-time priority as tools print it (1 to 99); 0 for an ordinary task.
+    pub rt_priority: u32,
+}
+
+/// The analysis of one latency that a tool printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Analysis {
+    /// Where.
+    pub cpu: CpuId,
+    /// The whole latency (`Thread latency:`, or `IRQ latency:` where the tool stopped there), nanoseconds.
+    pub latency_ns: u64,
+    /// Whether it is that of the thread; otherwise it ends in the timer's interrupt.
+    pub of_thread: bool,
+    /// What it consists of, in the order of the text.
+    pub parts: Vec<AnalysisPart>,
+}
+
+/// A part of an [`Analysis`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnalysisPart {
+    /// What took the time.
+    pub what: AnalysisKind,
+    /// How long; absent where it is only named (`Blocking thread: swapper/0:189`).
+    pub duration_ns: Option<u64>,
+    /// Functions of the stack that is printed with it, innermost first.
+    pub stack: Vec<String>,
+}
+
+/// What took a part of an analysed latency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnalysisKind {
+    /// `IRQ handler delay`; with `(exit from idle)` where the tool says so.
+    TimerDelay {
+        /// The CPU had to leave an idle state.
+        from_idle: bool,
+    },
+    /// `Timerlat IRQ duration`.
+    TimerHandler,
+    /// `Blocking thread`: a sum, or a thread with its command and id.
+    BlockingThread(Option<(String, u32)>),
+    /// `Previous IRQ interference`, `IRQ interference`; with the handler's name where it is a line of its own.
+    Irq(Option<String>),
+    /// `Softirq interference`.
+    Softirq(Option<String>),
+    /// `NMI interference`.
+    Nmi,
+    /// `Thread interference`.
+    Thread(Option<(String, u32)>),
+}
