@@ -190,6 +190,10 @@ fn check(path: &Path, stat: &Stat, is_on_the_way: bool) -> Result<(), PrivateErr
     let shared = |problem: String| Err(PrivateError::Shared { path: path.to_owned(), problem });
     let user = rustix::process::geteuid().as_raw();
     let owner = stat.st_uid;
+    if owner == 0 && user != 0 && !is_on_the_way {
+        let source = Errno::ACCESS.into();
+        return Err(PrivateError::Io { path: path.to_owned(), source });
+    }
     if owner != user && !(is_on_the_way && owner == 0) {
         return shared(format!("belongs to user {owner}, not to user {user}"));
     }

@@ -3,7 +3,7 @@
 //! 3 that they did not; afterwards `restore` brings every path back to its exact former value. `WHYLATE_CRASHES` says how
 //! many times.
 
-use crate::tool::{alone, command, finish, signal, skipped, start, text};
+use crate::tool::{alone, command, finish, signal, skipped, start, text, until};
 use crate::treat::Fake;
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -251,7 +251,11 @@ fn on_terminal(command: &Command) -> (Child, OwnedFd) {
     session.arg("--ctty").arg(command.get_program()).args(command.get_args());
     session.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let stream = || Stdio::from(screen.try_clone().unwrap());
-    (session.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap(), terminal)
+    let child = session.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
+    // Without a terminal `setsid` would not start it.
+    let name = format!("/proc/{}/comm", child.id());
+    assert!(until(|| fs::read_to_string(&name).is_ok_and(|name| name != "setsid\n")));
+    (child, terminal)
 }
 
 struct Crashes<'a> {

@@ -110,7 +110,7 @@ impl JournalPlace {
     /// The folder, made for this user alone; so is the one around it, when it is whylate's own.
     fn make_folder(&self) -> Result<PrivateFolder, TreatError> {
         let state = Path::new(STATE_FOLDER);
-        if self.folder.starts_with(state) {
+        if self.folder.starts_with(state) && rustix::process::geteuid().is_root() {
             PrivateFolder::make(state).map_err(refused("create"))?;
         }
         PrivateFolder::make(&self.folder).map_err(refused("create"))
