@@ -223,8 +223,11 @@ fn has_tracepoint(btf: &Btf, tracepoint: &str) -> bool {
 }
 
 /// Whether the process ids of this process are the kernel's, by which programs tell tasks apart.
-pub(crate) fn check_process_ids() -> Result<(), BpfError> {
-    if whylate_sys::process::sees_kernel_ids() { Ok(()) } else { Err(BpfError::Namespace) }
+pub(crate) fn check_namespaces() -> Result<(), BpfError> {
+    if !whylate_sys::process::sees_kernel_ids() {
+        return Err(BpfError::Namespace);
+    }
+    if whylate_sys::process::sees_kernel_clock() { Ok(()) } else { Err(BpfError::OtherClock) }
 }
 
 /// Number of possible CPUs.

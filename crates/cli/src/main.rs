@@ -17,9 +17,9 @@ use whylate_core::text;
 use whylate_host::HostRoot;
 
 fn main() -> ExitCode {
-    // The only place that says which machine this is.
+    // The only use of the real root: everything else is passed one.
     let host = machine::host(HostRoot::real());
-    // The hidden commands come first: a measuring process has no use for an argument parser.
+    // Hidden commands first: a measuring process skips the argument parser.
     let mut words = std::env::args_os().skip(1);
     if let Some(word) = words.next()
         && let Some(ended) = whylate_runner::hidden_command(&word, &host.running, words)

@@ -3,11 +3,11 @@
 //! Nothing here is a figure to quote: the table holds those. Buckets are joined into bins of equal width on the
 //! logarithmic axis, and neighbouring intervals are joined by their maximum, so that no outlier disappears.
 
-use crate::figure::rate_unit;
 use crate::words::{cell_probe, measured_cpus, series_names};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::figure::rate_unit;
 use whylate_core::record::RateRecord;
 use whylate_core::result::{CellResult, CpuResult, RateResult, RunResult, TimelinePoint};
 use whylate_core::{CpuId, SeriesName};
@@ -208,7 +208,7 @@ fn histogram(cells: &[PanelCell<'_>]) -> Value {
                 *sum = Some(sum.unwrap_or(0u64).saturating_add(*count));
             }
         }
-        // Null where there is none, since a logarithmic axis has no zero.
+        // Null instead of 0: a logarithmic axis has no zero.
         cell.series("counts", counts)
     });
     json!({ "kind": "histogram", "series": series.collect::<Vec<_>>(), "edges": edges })
@@ -230,7 +230,7 @@ fn percentiles(cells: &[PanelCell<'_>]) -> Value {
         .map(|step| 10f64.powf(f64::from(step) / PERCENTILES_PER_DECADE))
         .take_while(|position| *position < most as f64)
         .collect();
-    // Where a curve ends is its largest sample: each end is a point of the axis.
+    // A curve ends at its largest sample, so each end is a point of the axis.
     x.extend(cells.iter().map(|cell| cell.samples() as f64));
     x.sort_by(f64::total_cmp);
     x.dedup();

@@ -8,7 +8,6 @@
 //! in the result, and histograms and time series are only thinned to what a picture can show.
 
 mod charts;
-mod figure;
 pub mod osadl;
 mod pages;
 mod section;

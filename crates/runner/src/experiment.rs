@@ -10,10 +10,11 @@ use crate::tracing::Tracing;
 use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{RunEnd, RunState};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Plan, Warning, WarningCode};
-use whylate_stats::{format_ns, order};
+use whylate_stats::order;
 use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo, Sink as _, StoreError};
 
 /// What is not part of the plan.
@@ -65,7 +66,7 @@ pub fn resume(
     machine: &dyn Machine,
     audience: &mut dyn Audience,
 ) -> Result<RunInfo, RunError> {
-    let (directory, mut info) = RunDirectory::reopen(path)?;
+    let (mut directory, mut info) = RunDirectory::reopen(path)?;
     // One that was killed after its last repeat still lacks the word that it is complete.
     if info.is_complete() && info.state != RunState::Running {
         return Err(RunError::AlreadyComplete(path.display().to_string()));
@@ -117,8 +118,8 @@ fn error_of(end: &RunEnd) -> Option<String> {
         RunEnd::Completed => return None,
         RunEnd::Interrupted => "stopped by the user".to_owned(),
         RunEnd::BrokeAbove { probe, latency_ns, break_ns } => {
-            let latency = format_ns(*latency_ns);
-            let limit = break_ns.map(|limit| format!(" of {}", format_ns(limit))).unwrap_or_default();
+            let latency = nanoseconds(*latency_ns);
+            let limit = break_ns.map(|limit| format!(" of {}", nanoseconds(limit))).unwrap_or_default();
             format!("stopped: {probe} latency {latency} exceeded the break{limit}")
         }
         RunEnd::Failed { reason } => reason.clone(),
@@ -152,14 +153,14 @@ impl<'a> RunInProgress<'a> {
             Err(error) => {
                 self.end(RunEnd::Failed { reason: error.to_string() });
                 // Most likely the disk is full, and this cannot be written either; the error is what matters.
-                let _ = self.directory.update_info(&self.info);
+                let _ = self.directory.seal(&self.info);
                 return Err(error);
             }
         };
         push_all_once(&mut self.info.warnings, self.causing.losses());
         self.verify();
         self.end(end);
-        self.directory.update_info(&self.info)?;
+        self.directory.seal(&self.info)?;
         match assemble(self.directory.path()) {
             Ok(result) => self.directory.write_result(&result)?,
             // Nothing to write; whoever asks for the result is told so.
@@ -239,6 +240,7 @@ impl<'a> RunInProgress<'a> {
             block,
             state: ExecutionState::Running,
             error: None,
+            void: false,
         });
         self.directory.update_info(&self.info)?;
         let mut attempted = Repeat {
@@ -261,6 +263,7 @@ impl<'a> RunInProgress<'a> {
         // Whatever it brought is kept, also of a repeat that failed.
         let flushed = self.directory.flush();
         self.tracing.explain(&self.directory, &mut self.info.warnings);
+        let void = matches!(&outcome, Err(RepeatError::Probe { source, .. }) if source.is_void());
         let (state, error, end) = match outcome {
             Ok(RunEnd::Interrupted) => {
                 (ExecutionState::Failed, error_of(&RunEnd::Interrupted), RunEnd::Interrupted)
@@ -274,7 +277,7 @@ impl<'a> RunInProgress<'a> {
         };
         flushed?;
         if let Some(execution) = self.info.executions.last_mut() {
-            (execution.state, execution.error) = (state, error);
+            (execution.state, execution.error, execution.void) = (state, error, void);
         }
         self.directory.update_info(&self.info)?;
         Ok(end)

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use whylate_core::result::{RunEnd, TreatChange};
 use whylate_core::warning::{not_restored, push_all_once, push_once};
 use whylate_core::{Nanos, Warning, WarningCode};
-use whylate_probe::{Batch, Elsewhere, Outcome, ProbeSpec, Progress};
+use whylate_probe::{Batch, Elsewhere, Outcome, ProbeError, ProbeSpec, Progress};
 use whylate_store::{NOISE_FLOOR, RateKey, RowKey, Sink, Span};
 
 /// How often loads, the clock and the user are looked at.
@@ -106,9 +106,11 @@ impl Repeat<'_> {
         if let Some(noise_floor) = &self.experiment.noise_floor {
             self.stage("noise floor");
             // It is not traced: what it sees is there without the recording too.
-            match self.group(std::slice::from_ref(noise_floor), NOISE_FLOOR, &mut [], deadline)? {
-                RunEnd::Completed => {}
-                other => return Ok(other),
+            match self.group(std::slice::from_ref(noise_floor), NOISE_FLOOR, &mut [], deadline) {
+                // What keeps the check from running will keep the probes from running too, where it counts.
+                Ok(RunEnd::Completed)
+                | Err(RepeatError::Probe { source: ProbeError::Starved { .. }, .. }) => {}
+                other => return other,
             }
         }
         let mut loads = Vec::new();

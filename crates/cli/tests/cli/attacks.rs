@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
-use whylate_host::archive;
+use whylate_lab::archive;
 
 const NOBODY: u32 = 65_534;
 const SWAPPINESS: &str = "root/proc/sys/vm/swappiness";

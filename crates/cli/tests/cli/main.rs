@@ -5,6 +5,7 @@
 mod attacks;
 mod bad_input;
 mod causes;
+mod condition;
 mod experiment;
 mod explain;
 mod fields;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
-use whylate_host::archive;
+use whylate_lab::archive;
 
 const FILES: &str = "\
 == proc/sys/kernel/random/boot_id := one

@@ -146,8 +146,14 @@ codes! {
     CausesIncomplete = "causes-incomplete";
     /// The CPUs' time-stamp counters disagree: some ways of round trips have no time of their own.
     CountersDisagree = "counters-disagree";
+    /// A file of the run directory was altered or removed after the run.
+    AlteredFile = "altered-file";
+    /// Rows of the run directory contradict each other and are left out.
+    ContradictoryRows = "contradictory-rows";
     /// CPU 0 is shielded, where the kernel does work that cannot be moved.
     Cpu0Shielded = "cpu-0-shielded", "shield another CPU";
+    /// The manifest of the run directory is missing or altered: what else is, may not be noticed.
+    DamagedManifest = "damaged-manifest";
     /// A part of a table of the run directory cannot be read and is left out.
     DamagedSegment = "damaged-segment";
     /// Dispatch latencies are not divided into their parts.
@@ -246,6 +252,8 @@ codes! {
     NoTask = "no-task", "name the task with --task, and record sched:sched_switch";
     /// A measuring tracer of the kernel cannot be used.
     NoTracer = "no-tracer";
+    /// The run directory has no manifest: what is missing from it is not noticed.
+    NotSealed = "not-sealed";
     /// Spikes are not traced.
     NoTraces = "no-traces";
     /// No wake-up was counted.
@@ -272,6 +280,8 @@ codes! {
     SmtOffAlready = "smt-off-already";
     /// Spinning is done as an ordinary task.
     SpinWithoutPriority = "spin-without-priority";
+    /// Another whylate measures on the same CPU.
+    OtherWhylate = "other-whylate";
     /// The stall probe runs as an ordinary task: the time of other tasks shows as gaps.
     StallWithoutPriority = "stall-without-priority";
     /// The end of a context switch is not seen.

@@ -179,6 +179,7 @@ impl Stall<'_> {
             }
             if now >= check_at {
                 check_at = now + check_every;
+                add(self.lane.alive(), 1);
                 if now >= end || self.header.stop().load(Relaxed) != 0 {
                     break;
                 }

@@ -1,8 +1,8 @@
 //! What each load achieved while the probes ran.
 
 use crate::charts;
-use crate::figure::rate;
 use crate::section::{Column, Depth, Row, Section, Table};
+use whylate_core::figure::rate;
 use whylate_core::result::RunResult;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {

@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::info::RunInfo;
 use crate::reader::Segment;
 use crate::tables::{RateKey, Rows, Sink};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use whylate_core::Warning;
 use whylate_core::record::CounterRecord;
@@ -65,6 +65,7 @@ impl Memory {
     fn take_pending(&mut self) {
         let Some(cell) = self.info.cells.first() else { return };
         let mut collector = Collector {
+            void: HashSet::new(),
             cells: HashMap::from([(cell.name.as_str(), std::mem::take(&mut self.data))]),
             newest: HashMap::new(),
             shapes: &self.shapes,
@@ -72,9 +73,9 @@ impl Memory {
             problems: Vec::new(),
         };
         let rows = std::mem::take(&mut self.pending);
-        let warnings = collector.add_segment(Segment { rows, ..Segment::default() });
+        let damages = collector.add_segment(Segment { rows, ..Segment::default() });
         self.data = collector.cells.remove(cell.name.as_str()).unwrap_or_default();
-        push_all_once(&mut self.info.warnings, warnings);
+        push_all_once(&mut self.info.warnings, damages.into_iter().map(|damage| damage.warning));
     }
 }
 

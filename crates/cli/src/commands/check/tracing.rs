@@ -164,7 +164,7 @@ fn described(facility: Facility) -> TracingFacility {
 fn tracefs(host: &HostRoot, online: &CpuSet) -> Vec<TracingFacility> {
     let config =
         HistogramsConfig { kinds: vec![HistogramKind::Wakeup], ..HistogramsConfig::new(online.clone()) };
-    // This mounts tracefs where it is not, for the moment: what it offers is looked at meanwhile.
+    // Mounts tracefs for the moment if it is not mounted; it is examined meanwhile.
     let started = LatencyHistograms::start(host, &config, Some(HistogramSource::Tracefs), false);
     let found = Tracefs::find(host).map(|tracefs| tracefs.tracers()).map_err(|error| error.to_string());
     let tried = started.and_then(|(running, _)| running.finish()).map_err(|error| error.to_string());

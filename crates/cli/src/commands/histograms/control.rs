@@ -62,7 +62,7 @@ pub(super) struct Answer {
 impl Answer {
     pub(super) fn send(mut self, outcome: std::result::Result<String, String>) {
         let reply = outcome.map_or_else(Reply::Error, Reply::Done);
-        // Whoever does not wait for the answer does not want it.
+        // The other side may have gone; it then does not need the answer.
         if let Ok(line) = serde_json::to_string(&reply) {
             let _ = self.stream.write_all(format!("{line}\n").as_bytes());
         }
@@ -99,7 +99,7 @@ impl Server {
             for stream in listener.incoming() {
                 match stream {
                     Ok(stream) => accept(stream, &sender),
-                    // Mostly for want of file descriptors: the next attempt would fail as fast.
+                    // Usually out of file descriptors: wait before the next attempt.
                     Err(_) => std::thread::sleep(REST),
                 }
             }
@@ -115,7 +115,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that stays is recognised as left over.
+        // A leftover socket is recognised and removed by the next process.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -128,7 +128,7 @@ fn accept(stream: UnixStream, requests: &Sender<(Request, Answer)>) {
     let answer = Answer { stream };
     match read.map_err(anyhow::Error::from).and_then(|_| Ok(serde_json::from_str(&line)?)) {
         Ok(request) => {
-            // Nobody listens any more only while the process ends.
+            // The receiver is gone only while the process is ending.
             let _ = requests.send((request, answer));
         }
         Err(error) => answer.send(Err(format!("the request is not understood: {error}"))),

@@ -1,5 +1,7 @@
 //! What the samples of a probe are, for all that computes with them or shows them.
 
+use crate::warning::WarningCode;
+
 /// What a sample is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Samples {
@@ -51,6 +53,8 @@ pub struct ProbeFacts {
     pub series_title: &'static str,
     /// Whose samples they are.
     pub task: MeasuringTask,
+    /// The warning that says that it had to do without its real-time priority, where the machine would have allowed it.
+    pub without_priority: Option<WarningCode>,
 }
 
 /// The task whose latency a probe measures.
@@ -80,6 +84,7 @@ impl ProbeFacts {
             in_rows: false,
             series_title: "source",
             task: MeasuringTask::Own,
+            without_priority: None,
         }
     }
 
