@@ -90,7 +90,7 @@ impl Repeat<'_> {
         }
     }
 
-    /// A copy of the journal's changes, for whoever reads the run.
+    /// A copy of the journal's changes, kept with the run.
     fn keep_changes(&self, changes: &[TreatChange]) -> Result<(), RepeatError> {
         let line = serde_json::json!({
             "cell": self.name,

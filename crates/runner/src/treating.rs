@@ -36,7 +36,7 @@ pub trait Treating {
 pub struct Held {
     /// `None` where the run has no treatments.
     pub treating: Option<Box<dyn Treating>>,
-    /// What a killed run had left, and what is in force by somebody else.
+    /// What a killed run had left, and what others have in force.
     pub warnings: Vec<Warning>,
 }
 

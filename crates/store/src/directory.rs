@@ -27,7 +27,7 @@ const TREATMENTS_FILE: &str = "treatments.jsonl";
 const RESULT_FILE: &str = "result.json";
 
 /// A run directory that is being written. One process at a time can have it: the folder is held as long as it is open, so
-/// that nobody else writes to it and readers see that it is alive.
+/// that no other process writes to it and readers see that it is alive.
 #[derive(Debug)]
 pub struct RunDirectory {
     folder: Folder,

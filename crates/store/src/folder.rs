@@ -1,5 +1,5 @@
 //! A folder of a run directory, held open: every file in it is written below that open folder, and no link is followed,
-//! so that nobody who may write there can lead a run of root to another file.
+//! so that another user with write access cannot redirect a run of root to another file.
 //!
 //! A file is written under a temporary name (`NAME.tmp`), brought to the disk, renamed, and then its folder is
 //! brought to the disk: a killed process or a power cut leaves either the old file or the whole new one. Readers ignore
@@ -47,7 +47,7 @@ impl Folder {
         Ok(Self { opened, path })
     }
 
-    /// Refuses a folder in which somebody else could exchange what root writes.
+    /// Refuses a folder in which another user could replace what root writes.
     pub(crate) fn check_owner(&self) -> Result<(), StoreError> {
         let metadata = self.opened.metadata().at("read", &self.path)?;
         if !rustix::process::geteuid().is_root() {

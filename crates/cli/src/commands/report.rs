@@ -59,7 +59,7 @@ fn imported(path: &Path) -> Result<MeasureResult> {
     }
 }
 
-/// What to do with a file that is no trace, when it is a result of another tool.
+/// The remedy for a file that is not a trace but a result of another tool.
 pub(super) fn advice(path: &Path) -> Option<String> {
     let tool = whylate_import::tool(&std::fs::read(path).ok()?)?;
     let path = path.display();

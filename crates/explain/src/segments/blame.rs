@@ -1,4 +1,4 @@
-//! Whom to blame for one piece of a spike's window, and what speaks for it.
+//! The cause of one piece of a spike's window, and the evidence for it.
 
 use super::decompose::{Slice, Surroundings, Window};
 use super::{Activity, Recording, Segment, Thread};

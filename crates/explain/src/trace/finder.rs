@@ -31,7 +31,7 @@ pub(super) struct TaskTrack {
     pub(super) command: Option<Name>,
     pub(super) priority: Option<i32>,
     pub(super) rhythm: Rhythm,
-    /// Late moments above the threshold.
+    /// Spikes above the threshold.
     pub(super) late: Largest,
     /// Times that it blocked in the middle of its work.
     pub(super) blocked: Largest,

@@ -335,7 +335,7 @@ fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
     Label { blame: Blame::new(CauseKind::IdleExit, LIKELY, reason), ..Label::needed("leaving idle") }
 }
 
-/// What is no thread had the CPU.
+/// Something other than a thread had the CPU.
 fn plain(kind: CauseKind, actor: String, reason: &'static str) -> Label {
     Label { what: actor.clone(), blame: Blame::new(kind, SHOWN, reason).actor(actor), need: None }
 }

@@ -73,7 +73,7 @@ fn is_open(piece: &Piece) -> bool {
     kind && piece.length() >= LEAST_NS
 }
 
-/// Whether a thread of lower priority kept the CPU: it was not preempted, or nobody asked it to make room.
+/// Whether a thread of lower priority kept the CPU: it was not preempted, or no reschedule was requested.
 fn is_held_back(piece: &Piece) -> bool {
     let kind = matches!(piece.blame.kind, Some(CauseKind::PreemptOff | CauseKind::Throttled));
     kind && piece.length() >= LEAST_NS

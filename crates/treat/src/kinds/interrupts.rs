@@ -45,7 +45,7 @@ pub struct Interrupt {
     pub is_msi: bool,
     /// Where it may be handled.
     pub cpus: CpuSet,
-    /// Whether nobody may move it, as far as this kernel tells.
+    /// Whether it cannot be moved, as far as this kernel tells.
     pub is_fixed: bool,
 }
 
