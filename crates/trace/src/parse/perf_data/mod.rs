@@ -169,9 +169,7 @@ impl PerfDataReader {
             return layout;
         }
         let common = self.common_layout();
-        let id = self.header.order.u64(body, 0);
-        let attribute =
-            id.and_then(|id| self.header.by_id.get(&id)).and_then(|at| self.header.attributes.get(*at));
+        let attribute = self.header.order.u64(body, 0).and_then(|id| self.header.attribute(id));
         attribute.map_or(common, |attribute| attribute.layout)
     }
 
