@@ -37,7 +37,7 @@ pub(crate) fn json(document: &impl Serialize) -> Result<String> {
     Ok(text::json(&serde_json::to_string_pretty(document)?))
 }
 
-/// Writes one line to standard error; there is nobody to tell when that fails.
+/// Writes one line to standard error; a failure is ignored.
 pub(crate) fn message(line: &str) {
     draw_message(&text::lines(line));
 }

@@ -36,7 +36,7 @@ pub trait Treating {
 pub struct Held {
     /// `None` where the run has no treatments.
     pub treating: Option<Box<dyn Treating>>,
-    /// What a killed run had left, and what is in force by somebody else.
+    /// What a killed run had left, and what others have in force.
     pub warnings: Vec<Warning>,
 }
 
@@ -86,7 +86,7 @@ pub fn recover_treatments(root: &HostRoot) -> Option<Warning> {
         Err(error @ TreatError::Untrusted { .. }) => {
             return Some(Warning::new(WarningCode::Journal, format!("the journal is not read: {error}")));
         }
-        // A journal that cannot be read, as by other users, says nothing about the machine.
+        // A journal that this user cannot read tells nothing about the machine.
         Err(_) => return None,
     };
     if contents.damage.is_empty() && contents.open().next().is_none() {

@@ -22,7 +22,7 @@ pub(super) struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing is not enough: a child that another thread is just starting has the file until it runs its program.
+        // Closing is not enough: a child that is just being started holds the file until it calls exec.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }

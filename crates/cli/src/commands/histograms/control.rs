@@ -1,8 +1,8 @@
 //! The local socket by which a running `whylate histograms` is told what to do.
 //!
 //! Each process has a socket of its own, named by its process id, in a folder that only its user can enter; the socket
-//! has mode 0600. A request is one line of JSON, and so is the answer. Sockets that nobody answers at are left over from
-//! processes that were killed, and are removed by whoever meets them.
+//! has mode 0600. A request is one line of JSON, and so is the answer. Sockets without a listener are left over from
+//! processes that were killed, and are removed by the next process.
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::geteuid;
@@ -172,7 +172,7 @@ fn connect(folder: &Path, pid: Option<u32>) -> Result<(u32, UnixStream)> {
     }
 }
 
-/// The processes that listen; sockets that nobody listens at are removed.
+/// The processes that listen; sockets without a listener are removed.
 fn remove_stale(folder: &Path) -> Vec<(u32, UnixStream)> {
     let mut running = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
