@@ -156,7 +156,7 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
 fn preview(experiment: &Experiment, warnings: &[Warning], json: bool) -> Result<()> {
     let preview = Preview::of(experiment);
     if json {
-        return output::print_json(&preview);
+        return output::print_json(&preview.0);
     }
     let warnings: Vec<Warning> = warnings.iter().chain(&experiment.warnings).cloned().collect();
     let warnings = whylate_report::warnings(&warnings).terminal(output::style());
