@@ -267,7 +267,7 @@ fn program_error(error: &ProgramError, event: Event) -> BpfError {
     refusal.and_then(refused).unwrap_or_else(unfit)
 }
 
-/// Why a program was not loaded: the last line of the verifier's log that is no statistics.
+/// Why a program was not loaded: the last line of the verifier's log before its statistics.
 fn program_reason(error: &ProgramError) -> String {
     let ProgramError::LoadError { io_error, verifier_log } = error else { return one_line(error) };
     let log = verifier_log.to_string();

@@ -38,7 +38,7 @@ pub fn nanoseconds_f64(value: f64) -> String {
     if value >= 1e3 { nanoseconds(value.round() as u64) } else { format!("{} ns", three_digits(value)) }
 }
 
-/// `300,000`; from ten million on `41.2 M`, since nobody reads more digits of it.
+/// `300,000`; from ten million on `41.2 M`.
 pub fn count(value: u64) -> String {
     if value >= 10_000_000 {
         return scaled(value as f64, &[(1e6, "M"), (1e9, "G"), (1e12, "T")]);

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use whylate_core::cpus::CpuSet;
 use whylate_core::units::CpuId;
 
-/// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`: 2000 s, which is what the file holds while nobody asks for less.
+/// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`: 2000 s, the content of the file without a request.
 const NO_LIMIT_US: i32 = 2_000_000_000;
 
 /// The frequency of each CPU as cpufreq states it, else `cpu MHz` of /proc/cpuinfo (where the kernel cannot measure it,

@@ -71,7 +71,7 @@ impl Context {
         MonoTime(self.duration.map_or(u64::MAX, |duration| begin.0.saturating_add(duration.0)))
     }
 
-    /// Tells the parent; `false` when nobody listens any more, which means stop.
+    /// Tells the parent; `false` when the parent is gone, which means stop.
     pub(crate) fn tell(&mut self, message: &Message) -> bool {
         self.reporter.send(message).is_ok()
     }

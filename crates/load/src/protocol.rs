@@ -53,7 +53,7 @@ impl Reporter {
         Self { output: Arc::new(Mutex::new(output)) }
     }
 
-    /// Sends one line at once. An error means that nobody listens any more.
+    /// Sends one line at once. An error means that the parent is gone.
     pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');

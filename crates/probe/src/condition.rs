@@ -23,7 +23,7 @@ use whylate_sys::{clock, process};
 const OVERDUE_NS: u64 = 1_000_000_000;
 /// A thread that wants to run and has used no processor time for this long is starved.
 const LOOK_TWICE: Duration = Duration::from_millis(100);
-/// A pause of this process that long is no matter of scheduling.
+/// A pause of this process that long is not due to scheduling.
 const STANDSTILL_NS: u64 = 1_000_000_000;
 /// The CPUs that are online.
 const ONLINE: &str = "/sys/devices/system/cpu/online";

@@ -44,7 +44,7 @@ impl<'a> Header<'a> {
     pub(crate) fn of(words: &'a [AtomicU64]) -> Option<Self> {
         words.first_chunk().map(Self)
     }
-    /// Set by whoever wants the measurement to end: the reader, the watchdog, or a thread that broke.
+    /// Set to end the measurement: by the reader, the watchdog, or a thread whose latency exceeded the break.
     pub(crate) fn stop(&self) -> &'a AtomicU64 {
         &self.0[0]
     }

@@ -231,7 +231,7 @@ impl<'s> Session<'s> {
             (interval.start_ns, interval.end_ns) = (start_ns, end_ns);
             (interval.peer_cpu, interval.counter_hz) = (self.spec.peer_cpu(), counter_hz);
             spikes.append(&mut reader.new_spikes());
-            // A part of which nothing is known is no part that took no time.
+            // A part that was not measured is missing, not zero.
             if interval.samples > 0 || !reader.is_part() {
                 intervals.push(interval);
             }
@@ -303,7 +303,7 @@ impl<'s> Session<'s> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            // It measures into memory that nobody reads any more.
+            // Its shared memory is no longer read.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

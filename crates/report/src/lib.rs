@@ -15,7 +15,9 @@ mod sections;
 mod words;
 mod write;
 
-pub use pages::{check, cpus, explain, histograms, measure, recording, run, tracing, warnings};
+pub use pages::{
+    check, cpus, explain, histograms, measure, recording, run, run_with_charts, tracing, warnings,
+};
 pub use section::Page;
 pub use write::Style;
 

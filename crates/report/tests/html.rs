@@ -6,7 +6,7 @@ use whylate_core::result::RunResult;
 use whylate_report::ReportError;
 
 fn page(run: &RunResult) -> String {
-    whylate_report::run(run).unwrap().html()
+    whylate_report::run_with_charts(run).unwrap().html()
 }
 
 /// Everything outside of script and style elements.

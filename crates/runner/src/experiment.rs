@@ -67,7 +67,7 @@ pub fn resume(
     audience: &mut dyn Audience,
 ) -> Result<RunInfo, RunError> {
     let (mut directory, mut info) = RunDirectory::reopen(path)?;
-    // One that was killed after its last repeat still lacks the word that it is complete.
+    // A run killed after its last repeat is not yet marked complete.
     if info.is_complete() && info.state != RunState::Running {
         return Err(RunError::AlreadyComplete(path.display().to_string()));
     }
@@ -163,7 +163,7 @@ impl<'a> RunInProgress<'a> {
         self.directory.seal(&self.info)?;
         match assemble(self.directory.path()) {
             Ok(result) => self.directory.write_result(&result)?,
-            // Nothing to write; whoever asks for the result is told so.
+            // Nothing to write; reading the result reports it.
             Err(StoreError::NoSamples { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -268,7 +268,7 @@ impl<'a> RunInProgress<'a> {
             Ok(RunEnd::Interrupted) => {
                 (ExecutionState::Failed, error_of(&RunEnd::Interrupted), RunEnd::Interrupted)
             }
-            // What was cut short is no repeat to compare, whatever it has shown.
+            // A repeat that was cut short is not compared.
             Ok(end @ RunEnd::BrokeAbove { .. }) => (ExecutionState::Failed, error_of(&end), end),
             Ok(end) => (ExecutionState::Done, None, end),
             Err(RepeatError::Store(error)) => return Err(error.into()),

@@ -283,7 +283,7 @@ mod tests {
             experiment.probes[0].iter().map(|spec| spec.other_cpus.to_string()).collect()
         };
         assert_eq!(other_cpus("0-3"), ["0,3", "0,3", "3"]);
-        // Nothing is left for the histograms: rather beside a probe than nowhere.
+        // No CPU is left for the histograms: run them beside a probe.
         assert_eq!(other_cpus("0-2"), ["0", "0", "2"]);
     }
 

@@ -90,7 +90,7 @@ impl Repeat<'_> {
         }
     }
 
-    /// A copy of the journal's changes, for whoever reads the run.
+    /// A copy of the journal's changes, kept with the run.
     fn keep_changes(&self, changes: &[TreatChange]) -> Result<(), RepeatError> {
         let line = serde_json::json!({
             "cell": self.name,
@@ -107,7 +107,7 @@ impl Repeat<'_> {
             self.stage("noise floor");
             // It is not traced: what it sees is there without the recording too.
             match self.group(std::slice::from_ref(noise_floor), NOISE_FLOOR, &mut [], deadline) {
-                // What keeps the check from running will keep the probes from running too, where it counts.
+                // An error here will also occur with the probes, where it is reported.
                 Ok(RunEnd::Completed)
                 | Err(RepeatError::Probe { source: ProbeError::Starved { .. }, .. }) => {}
                 other => return other,
@@ -126,7 +126,7 @@ impl Repeat<'_> {
             self.stage("starting loads");
             loads.push(self.start_load(load)?);
         }
-        // Without loads too: what the cell before has left behind fades.
+        // Also without loads: effects of the previous cell decay.
         if self.settle(deadline) {
             return Ok(RunEnd::Interrupted);
         }
@@ -209,7 +209,7 @@ impl Repeat<'_> {
         };
         let keys: Vec<Arc<RowKey>> = specs.iter().map(|spec| Arc::new(key(spec))).collect();
         self.causing.begin(specs, self.warnings);
-        // This thread looks for causes, keeps traces and stores: nothing of that shall be measured.
+        // Keep this thread (causes, traces, storage) off the measured CPUs.
         let _elsewhere =
             specs.first().map(|spec| Elsewhere::move_to(self.machine.running(), &spec.other_cpus));
         let companions = specs.iter().filter(|spec| spec.is_companion()).count();

@@ -31,7 +31,7 @@ pub struct RunInfo {
     pub manifest: bool,
     /// When it began: RFC 3339, UTC.
     pub started_at: String,
-    /// How far it came. `running` in a directory that nobody writes to means that the run was killed.
+    /// How far it came. `running` without a process that writes means that the run was killed.
     pub state: RunState,
     /// Why it did not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,7 +105,7 @@ pub struct Execution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {
-    /// Begun; in a directory that nobody writes to: cut off.
+    /// Begun; without a process that writes: cut off.
     Running,
     /// Complete.
     Done,

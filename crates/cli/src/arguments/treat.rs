@@ -67,7 +67,7 @@ Examples:
         TreatmentKind::key_schema(kind)
     }
 
-    /// There is no target by hand.
+    /// `target` has no meaning here: the CPUs must be named.
     fn cpus(_key: &str, _has_victims: bool) -> CpusFlag {
         CpusFlag::Required
     }

@@ -1,6 +1,5 @@
 //! The figures: for each probe a table with a line per cell and CPU, and its charts.
 
-use crate::charts;
 use crate::section::{ALWAYS, Block, Cell, Column, Row, Section, Table, Tone};
 use crate::words::{cell_probe, probe_meaning, probe_names};
 use whylate_core::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
@@ -177,7 +176,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
                 result.cpus.iter().flat_map(|cpu| lines(Some(cell), &result.rates, cpu))
             });
             let rows = lines.map(|line| line.row(run.plan.limit)).collect();
-            group(probe, CELL, is_noted(index), rows).with(charts::of_probe(run, probe))
+            group(probe, CELL, is_noted(index), rows)
         })
         .collect();
     let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);

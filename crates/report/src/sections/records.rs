@@ -48,7 +48,8 @@ pub(crate) fn record(record: &LatencyRecord) -> String {
     )
 }
 
-/// The largest latency of a CPU among records of several histograms. Waiting for an equal is no latency of the kernel.
+/// The largest latency of a CPU among records of several histograms. Waiting for a task of equal priority is not a
+/// latency of the kernel.
 pub(crate) fn largest<'r>(
     records: impl Iterator<Item = (HistogramKind, Option<&'r LatencyRecord>)>,
 ) -> Option<(HistogramKind, &'r LatencyRecord)> {

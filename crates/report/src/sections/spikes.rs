@@ -69,7 +69,7 @@ fn table(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Table {
     Table::new(columns, rows.collect())
 }
 
-/// What speaks for the cause, who called its function, and who else contributed.
+/// The evidence for the cause, the callers of its function, and the other contributors.
 fn evidence(spike: &Spike) -> Vec<String> {
     let mut lines = spike.cause.evidence.clone();
     if !spike.cause.callers.is_empty() {

@@ -206,7 +206,7 @@ pub fn join_parts(results: impl IntoIterator<Item = (String, CpuResult)>) -> Vec
             continue;
         };
         let whole = |of: &&mut CpuResult| of.cpu == result.cpu && of.series.as_deref() == name.series;
-        // A part without its whole cannot be shown as what it is, and one without samples is not known.
+        // A part is left out without its whole, or without samples.
         if let (Some(whole), true) = (joined.iter_mut().find(whole), result.samples > 0) {
             let CpuResult { samples, quantiles, histogram, .. } = result;
             whole.parts.push(PartResult { part: part.to_owned(), samples, quantiles, histogram });

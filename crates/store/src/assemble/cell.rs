@@ -131,7 +131,7 @@ impl CellData {
             true => &mut self.noise.counters,
             false => self.counters.entry((key.probe.clone(), record.cpu)).or_insert_with(new),
         };
-        // Missing everywhere stays missing.
+        // Missing in every repeat: missing in the cell.
         let add = |total: &mut Option<u64>, count: Option<u64>| {
             if let Some(count) = count {
                 *total = Some(total.unwrap_or(0).saturating_add(count));

@@ -56,7 +56,7 @@ impl Memory {
             probe.spikes.iter_mut().for_each(|spike| spike.repeat = None);
             let points = probe.cpus.iter_mut().flat_map(|cpu| &mut cpu.timeline);
             points.for_each(|point| point.repeat = None);
-            // They are those of the cell.
+            // The same as those of the cell.
             probe.rates.clear();
         }
         MeasuredCell { cell, counters, warnings: self.info.warnings }

@@ -30,7 +30,7 @@ use whylate_record::histograms::LatencyHistograms;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Shortest time between two tables: what the terminal and the eye can follow.
 const INTERVAL_MIN: Nanos = Nanos::from_millis(100);
-/// When it is said that nobody was counted: by then a machine with real-time tasks has woken one.
+/// After this time without a wake-up a warning is given: a machine with real-time tasks has woken one by then.
 const NOBODY_AFTER: Duration = Duration::from_secs(1);
 /// What counts more tasks.
 const ORDINARY_TOO: &str = "add --priority all, which counts ordinary tasks, too";
@@ -84,7 +84,7 @@ fn run(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
     if arguments.printing.json {
         output::print_json(&result)?;
     } else if arguments.format == HistogramsFormat::Terminal {
-        output::print(&whylate_report::histograms(&result).terminal(output::style()))?;
+        output::drawn(&whylate_report::histograms(&result).terminal(output::style()))?;
     }
     Ok(Ending::Pass)
 }
@@ -189,7 +189,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Does one thing; what to tell whoever asked for it.
+    /// Carries out a request; gives the answer.
     fn perform(&mut self, request: &Request) -> Result<String> {
         let kinds =
             if request.kinds.is_empty() { HistogramKind::ALL.to_vec() } else { request.kinds.clone() };

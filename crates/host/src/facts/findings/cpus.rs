@@ -43,7 +43,7 @@ pub(super) fn isolation(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
 }
 
 /// Documentation/timers/no_hz.rst: CPUs outside `nohz_full` take the tick HZ times a second while they are busy.
-/// Before a measurement this is worth a word only where somebody took care to isolate the CPU.
+/// Before a measurement this is reported only for CPUs that were isolated.
 pub(super) fn tick(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let sets = &inquiry.facts.cpu_sets;
     let asked = if inquiry.live.is_some() {

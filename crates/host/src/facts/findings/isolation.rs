@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use whylate_core::cpus::CpuSet;
 use whylate_core::result::{Finding, ThreadKind};
 
-/// Threads that the kernel pinned there, and those that somebody bound there.
+/// Threads that the kernel pinned there, and those whose affinity was set to it.
 pub(super) fn pinned_threads(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
     let on = |kind| -> Vec<String> {

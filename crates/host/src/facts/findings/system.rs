@@ -84,7 +84,7 @@ pub(super) fn preemption(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
     })
 }
 
-/// Options of the command line that somebody set for real time, so that one sees at a glance what was done.
+/// Boot options for real time that are set.
 pub(super) fn boot_options(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const NAMES: [&str; 22] = [
         "isolcpus",

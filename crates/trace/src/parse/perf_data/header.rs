@@ -173,7 +173,7 @@ impl Attribute {
     fn read(entry: &[u8], order: ByteOrder) -> Option<Self> {
         let size = order.u32(entry, 4)?;
         let flags = order.u64(entry, 40)?;
-        // Bit fields begin at the other end on big-endian machines.
+        // Big-endian machines number bit fields from the other end.
         let flag = |bit: u32| {
             let place = if order == ByteOrder::Little { bit } else { 63 - bit };
             flags >> place & 1 == 1

@@ -176,7 +176,7 @@ impl PerfDataReader {
     /// Takes a record; `false` when there is none.
     fn advance(&mut self) -> Result<bool, ParseError> {
         let Some(place) = self.records.next(&self.input)? else { return Ok(false) };
-        // Borrowed apart from the rest, so that texts can be learned while the record is looked at.
+        // Borrowed separately, so that strings can be added while the record is borrowed.
         let records = std::mem::take(&mut self.records);
         let record = records.record(place);
         let taken = match record.kind {
@@ -316,7 +316,7 @@ impl Reader for PerfDataReader {
                     self.order.end();
                 }
                 Err(error) => {
-                    // What was read before the damage still comes.
+                    // Events that were read before the damage are still returned.
                     self.ended = true;
                     self.order.end();
                     return Err(error);

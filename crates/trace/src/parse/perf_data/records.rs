@@ -130,7 +130,7 @@ impl Records {
             self.position += size as u64;
             match kind {
                 kind::PACKED | kind::PACKED_WITH_LENGTH => self.pack(input, kind, begin, end, offset)?,
-                // What processors trace stands behind the record.
+                // AUX data (processor traces) follows the record.
                 kind::AUXILIARY_TRACE => {
                     let behind = self.order.u64(&self.block[begin..end], 0).unwrap_or(0);
                     self.position = self.position.saturating_add(behind);

@@ -205,7 +205,7 @@ impl Machine {
             None => self.recorded.other(name, &mut self.texts, &mut self.info),
         }
         let known = found.map(|(_, row)| row);
-        // The tracers say so themselves, in the name of their function.
+        // The name of the function tells which tracer wrote it.
         if known.is_none() && memchr::memmem::find(fields, b"stop tracing").is_some() {
             let text = self.texts.intern(scan::trim(fields));
             return self.push(place, flags, EventKind::Print { text });
