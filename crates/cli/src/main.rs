@@ -15,6 +15,9 @@ use clap::error::ErrorKind;
 use std::process::ExitCode;
 use whylate_host::HostRoot;
 
+#[global_allocator]
+static ALLOCATOR: whylate_runner::ReservingAllocator = whylate_runner::ReservingAllocator;
+
 fn main() -> ExitCode {
     // The only place that says which machine this is.
     let host = machine::host(HostRoot::real());

@@ -1,5 +1,6 @@
 //! `whylate run`.
 
+use super::foreign;
 use crate::arguments::RunArguments;
 use crate::exit::Ending;
 use crate::screen::Screen;
@@ -25,6 +26,7 @@ use whylate_store::{Reader, RunInfo, StoreError, default_path};
 const DEFAULT_PLAN: &str = "quick";
 
 pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
+    whylate_runner::hold_reserve();
     let machine = machine::real(host)?;
     let recovered = recover_treatments(&host.settings);
     if let Some(warning) = &recovered {
@@ -58,7 +60,8 @@ fn begin(
     asked_to_stop: Arc<AtomicBool>,
     recovered: Option<Warning>,
 ) -> Result<(PathBuf, RunInfo)> {
-    let plan = read_plan(arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN), &arguments.overrides)?;
+    let plan =
+        read_plan(arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN), &arguments.overrides, arguments.yes)?;
     let (facts, mut warnings) = facts::collect(&host.running);
     let experiment = prepare(plan, facts, arguments.strict)?;
     let experiment = check_treatments(experiment, &host.settings)?;
@@ -92,7 +95,7 @@ fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc
     Screen::of_run(quiet, total, arguments.on_threshold.clone(), asked_to_stop)
 }
 
-fn read_plan(name: &str, overrides: &[String]) -> Result<Plan> {
+fn read_plan(name: &str, overrides: &[String], yes: bool) -> Result<Plan> {
     if let Some(builtin) = builtin::find(name) {
         return Ok(Plan::parse(&Source { name, text: builtin.text }, overrides)?);
     }
@@ -105,7 +108,9 @@ fn read_plan(name: &str, overrides: &[String]) -> Result<Plan> {
         );
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the plan {name}"))?;
-    Ok(Plan::parse(&Source { name, text: &text }, overrides)?)
+    let plan = Plan::parse(&Source { name, text: &text }, overrides)?;
+    foreign::check(&plan, path, yes)?;
+    Ok(plan)
 }
 
 fn default_run_path(plan: &str, started_at: SystemTime) -> Result<PathBuf> {
