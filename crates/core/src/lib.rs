@@ -5,6 +5,7 @@
 
 pub mod cpus;
 pub mod facts;
+pub mod figure;
 mod frequency;
 pub mod moment;
 pub mod plan;
@@ -12,6 +13,7 @@ pub mod record;
 pub mod result;
 pub mod schema;
 pub mod series;
+pub mod text;
 pub mod units;
 pub mod warning;
 mod words;

@@ -1,19 +1,20 @@
 //! JSON Schemas of the plan and of every JSON output.
 
-use crate::plan::Plan;
+use crate::plan::{Plan, without_flags};
 use crate::result::{
     CheckResult, CpuTable, ExplainResult, HistogramsResult, LoadResult, MeasureResult, PlanList,
-    RecordingResult, RunResult, TracingResult, TreatResult,
+    PreviewResult, RecordingResult, RunResult, TracingResult, TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     "plan",
     "measure",
     "run",
     "load",
     "plans",
+    "preview",
     "treat",
     "explain",
     "cpus",
@@ -25,11 +26,18 @@ pub const NAMES: [&str; 12] = [
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
 pub fn schema(name: &str) -> Option<Schema> {
+    let mut schema = of_name(name)?;
+    without_flags(&mut schema);
+    Some(schema)
+}
+
+fn of_name(name: &str) -> Option<Schema> {
     match name {
         "plan" => Some(schema_for!(Plan)),
         "measure" => Some(schema_for!(MeasureResult)),
         "run" => Some(schema_for!(RunResult)),
         "plans" => Some(schema_for!(PlanList)),
+        "preview" => Some(schema_for!(PreviewResult)),
         "treat" => Some(schema_for!(TreatResult)),
         "load" => Some(schema_for!(LoadResult)),
         "explain" => Some(schema_for!(ExplainResult)),

@@ -3,12 +3,12 @@
 //! Everything is read under a [`HostRoot`], a folder that tests can replace. Nothing here changes a machine, but for a
 //! thread that enters a shield by itself ([`shield`]).
 
-pub mod archive;
 pub mod cgroup;
 pub mod cpu_frequency;
 pub mod cpu_stat;
 pub mod cpu_table;
 pub mod cpuinfo;
+pub mod environment;
 pub mod facts;
 pub mod interrupts;
 pub mod irq_lines;

@@ -22,7 +22,7 @@ pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending>
         CpuSelector::List(facts.cpu_sets.isolated.intersection(&facts.cpu_sets.online))
     };
     let selector = arguments.cpus.as_ref().unwrap_or(&default);
-    // A target may be kept away from this process: it only looks.
+    // This process need not be allowed on the targets: it only reads.
     let mut context = facts.cpu_context();
     if matches!(selector, CpuSelector::List(_)) {
         context.allowed = context.online.clone();
@@ -35,7 +35,7 @@ pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending>
     if arguments.json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::check(&result, arguments.verbose).terminal(output::style()))?;
+        output::drawn(&whylate_report::check(&result, arguments.verbose).terminal(output::style()))?;
     }
     Ok(if result.fit { Ending::Pass } else { Ending::Exceeded })
 }

@@ -30,7 +30,7 @@ pub(super) fn execute(arguments: &CpusArguments, host: &Host) -> Result<Ending> 
         if stopped && arguments.watch {
             return Ok(Ending::Pass);
         }
-        // CPUs come and go, settings change: the facts are read anew each time.
+        // CPUs may go offline and settings may change: read the facts each time.
         let (facts, unread) = facts::collect(&host.settings);
         let mut table = sampler.table(&facts).context("reading what runs on the CPUs")?;
         table
@@ -70,9 +70,9 @@ fn print(table: &CpuTable, arguments: &CpusArguments) -> Result<()> {
     }
     let text = whylate_report::cpus(table, arguments.verbose).terminal(output::style());
     match (arguments.watch, std::io::stdout().is_terminal()) {
-        (true, true) => output::print(&format!("{CLEAR}{text}")),
-        (true, false) => output::print(&format!("{text}\n")),
-        (false, _) => output::print(&text),
+        (true, true) => output::drawn(&format!("{CLEAR}{text}")),
+        (true, false) => output::drawn(&format!("{text}\n")),
+        (false, _) => output::drawn(&text),
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult};
-use whylate_core::{Warning, WarningCode};
+use whylate_core::{Warning, WarningCode, text};
 use whylate_explain::{Export, Options, combine_run, explain_kept};
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
@@ -29,7 +29,7 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
         named(whylate_explain::explain(reader.as_mut(), &options)?, &arguments.input)
     };
     let text = if arguments.json {
-        format!("{}\n", serde_json::to_string_pretty(&result)?)
+        format!("{}\n", output::json(&result)?)
     } else {
         let format = report::format_of(arguments.format, arguments.output.as_deref());
         let width = arguments.output.is_some().then_some(FILE_WIDTH);
@@ -79,7 +79,7 @@ fn of_run(directory: &Path, options: &Options) -> Result<ExplainResult> {
     let mut all =
         ExplainResult { format: EXPLAIN_FORMAT.to_owned(), run: Some(run.run), ..ExplainResult::default() };
     let paths = traces(directory)?;
-    // What to look for was not said: the spikes that the traces were kept for.
+    // Without flags of its own: explain the spikes that the traces were kept for.
     let as_kept = *options == Options { top: options.top, ..Options::default() };
     if paths.is_empty() {
         let text = "the run kept no traces: its spikes have the causes that its probes saw";
@@ -150,7 +150,7 @@ fn traces(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
-        // Beside them are notes of what they are of.
+        // The JSON files beside the traces describe them.
         if path.is_file() && path.extension().is_none_or(|ending| ending != "json") {
             paths.push(path);
         }
@@ -173,7 +173,8 @@ fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -
         ExportFormat::Perfetto => Export::Perfetto,
         ExportFormat::Text => Export::Text,
     };
-    Ok(whylate_explain::export(reader.as_mut(), &result.spikes, form)?)
+    let text = whylate_explain::export(reader.as_mut(), &result.spikes, form)?;
+    Ok(if form == Export::Perfetto { text::json(&text) } else { text::lines(&text) })
 }
 
 fn write(arguments: &ExplainArguments, text: &str) -> Result<Ending> {
@@ -182,7 +183,7 @@ fn write(arguments: &ExplainArguments, text: &str) -> Result<Ending> {
             output::write_new(path, text)?;
             output::message(&format!("wrote {}", path.display()));
         }
-        None => output::print(text)?,
+        None => output::drawn(text)?,
     }
     Ok(Ending::Pass)
 }

@@ -1,6 +1,7 @@
 //! `whylate run`.
 
 use super::foreign;
+use super::preview::Preview;
 use crate::arguments::RunArguments;
 use crate::exit::Ending;
 use crate::screen::Screen;
@@ -28,11 +29,11 @@ const DEFAULT_PLAN: &str = "quick";
 pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
     whylate_runner::hold_reserve();
     let machine = machine::real(host)?;
+    let asked_to_stop = signals::watch()?;
     let recovered = recover_treatments(&host.settings);
     if let Some(warning) = &recovered {
         output::message(&format!("note: {}", warning.text));
     }
-    let asked_to_stop = signals::watch()?;
     let quiet = arguments.printing.quiet || arguments.printing.json;
     let (path, info) = match &arguments.resume {
         Some(path) => {
@@ -46,12 +47,15 @@ pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
             screen.finish();
             (path.clone(), info)
         }
-        None => begin(arguments, host, &machine, quiet, asked_to_stop, recovered)?,
+        None => match begin(arguments, host, &machine, quiet, asked_to_stop, recovered)? {
+            Some(done) => done,
+            None => return Ok(Ending::Pass),
+        },
     };
     conclude(&path, &info, arguments.printing.json)
 }
 
-/// Runs a plan into a new directory.
+/// Runs a plan into a new directory; `None` where it was only to be checked.
 fn begin(
     arguments: &RunArguments,
     host: &Host,
@@ -59,9 +63,10 @@ fn begin(
     quiet: bool,
     asked_to_stop: Arc<AtomicBool>,
     recovered: Option<Warning>,
-) -> Result<(PathBuf, RunInfo)> {
-    let plan =
-        read_plan(arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN), &arguments.overrides, arguments.yes)?;
+) -> Result<Option<(PathBuf, RunInfo)>> {
+    // A preview runs nothing.
+    let yes = arguments.yes || arguments.dry_run;
+    let plan = read_plan(arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN), &arguments.overrides, yes)?;
     let (facts, mut warnings) = facts::collect(&host.running);
     let experiment = prepare(plan, facts, arguments.strict)?;
     let experiment = check_treatments(experiment, &host.settings)?;
@@ -72,6 +77,10 @@ fn begin(
         bail!(
             "--strict: this user may not set a real-time priority; run as root, or grant `rtprio 99` in /etc/security/limits.d"
         );
+    }
+    if arguments.dry_run {
+        preview(&experiment, &warnings, arguments.printing.json)?;
+        return Ok(None);
     }
     let started_at = SystemTime::now();
     let path = match &arguments.output {
@@ -86,7 +95,7 @@ fn begin(
     let info = whylate_runner::run(&experiment, &path, &options, machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;
     screen.finish();
-    Ok((path, info))
+    Ok(Some((path, info)))
 }
 
 fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc<AtomicBool>) -> Screen {
@@ -135,30 +144,36 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
         facts.kernel.release,
         facts.kernel.preemption
     ));
-    let repeats =
-        u64::from(plan.repeats) * experiment.cells.iter().filter(|cell| cell.loads.is_ok()).count() as u64;
-    let seconds = Nanos(plan.repeat_duration().0 * repeats).as_secs_f64();
+    let preview = Preview::of(experiment);
     output::message(&format!(
-        "measuring CPU {} for about {seconds:.0} s, into {}",
+        "measuring CPU {} for {}, into {}",
         experiment.target,
+        preview.length(),
         path.display()
     ));
-    for cell in &experiment.cells {
-        if let Err(reason) = &cell.loads {
-            output::message(&format!("skipped: cell `{}`: {reason}", cell.plan.name()));
-        }
-    }
+    preview.power().iter().chain(&preview.skipped()).for_each(|line| output::message(line));
     if !warnings.is_empty() {
         output::message("what this machine lacks for real time (what to do about it stands at the end):");
-        output::message(whylate_report::warnings(warnings).terminal(output::error_style()).trim_end());
+        output::draw_message(whylate_report::warnings(warnings).terminal(output::error_style()).trim_end());
     }
+}
+
+/// Prints what a run would do.
+fn preview(experiment: &Experiment, warnings: &[Warning], json: bool) -> Result<()> {
+    let preview = Preview::of(experiment);
+    if json {
+        return output::print_json(&preview.0);
+    }
+    let warnings: Vec<Warning> = warnings.iter().chain(&experiment.warnings).cloned().collect();
+    let warnings = whylate_report::warnings(&warnings).terminal(output::style());
+    output::print(&format!("{}\n{warnings}", preview.text()))
 }
 
 /// Prints the result, and turns it into an exit code.
 fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
     let result = match whylate_runner::assemble(path) {
         Ok(result) => result,
-        // Why there are no samples says more than that there are none.
+        // Report why there are no samples, not only that there are none.
         Err(StoreError::NoSamples { .. }) if is_restored(info) => bail!("{}", why_nothing(info)),
         Err(StoreError::NoSamples { .. }) => {
             output::message(&format!("whylate: {}", why_nothing(info)));
@@ -169,7 +184,7 @@ fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
     if json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::run(&result)?.terminal(output::style()))?;
+        output::drawn(&whylate_report::run(&result)?.terminal(output::style()))?;
         output::message(&format!(
             "\nkept in {0}\na picture: whylate report {0} -o report.html",
             path.display()
@@ -207,7 +222,7 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
         return Ending::Exceeded;
     }
     if result.state == RunState::Complete {
-        // With a limit, what was skipped or not judged is no pass.
+        // With a limit, a cell that was skipped or not judged is not a pass.
         let is_judged = result.verdict != Verdict::Incomplete;
         return if is_judged { Ending::Pass } else { Ending::Incomplete };
     }

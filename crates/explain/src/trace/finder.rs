@@ -31,7 +31,7 @@ pub(super) struct TaskTrack {
     pub(super) command: Option<Name>,
     pub(super) priority: Option<i32>,
     pub(super) rhythm: Rhythm,
-    /// Late moments above the threshold.
+    /// Spikes above the threshold.
     pub(super) late: Largest,
     /// Times that it blocked in the middle of its work.
     pub(super) blocked: Largest,
@@ -120,9 +120,9 @@ impl<'o> Finder<'o> {
             }
             EventKind::Waking { task, .. } | EventKind::Wakeup { task, .. } => {
                 self.seen.wakeups += 1;
-                // It holds no lock for whose sake another lends it a priority: this is its own.
+                // It holds no lock, so no priority is inherited: this is its own.
                 let track = self.task(task.pid, Some(task.command), Some(task.priority));
-                // One that never ran so far slept since before the trace.
+                // A task that has not run yet was asleep since before the trace.
                 if track.out.is_some() || track.last_in.is_none() {
                     track.wake.get_or_insert(event.at_ns);
                 }
@@ -325,7 +325,7 @@ impl TaskTrack {
         };
         let realtime = self.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
         if state == TaskState::Runnable {
-            // Others share their CPU with whoever there is.
+            // Other tasks share their CPU.
             return realtime.then(|| {
                 late(
                     out_ns,
@@ -344,7 +344,7 @@ impl TaskTrack {
             let expected = expected.clamp(out_ns, actual_ns);
             return Some(late(expected, ExpectedFrom::Timer, error, LateKind::Wakeup));
         }
-        // It sleeps by a timer elsewhere: this sleep is part of its work.
+        // Its timer is on another CPU: this sleep is part of its work.
         if blocked && realtime {
             return Some(late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Blocked));
         }

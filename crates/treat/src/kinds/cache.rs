@@ -18,9 +18,9 @@ use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_host::cpuinfo::CpuInfo;
 
-const MOUNT: &str = "/sys/fs/resctrl";
+pub(crate) const MOUNT: &str = "/sys/fs/resctrl";
 /// Name of the group of the targets.
-const GROUP: &str = "whylate";
+pub(crate) const GROUP: &str = "whylate";
 
 /// What the kernel says of one cache resource.
 struct Cache {
@@ -163,7 +163,7 @@ fn cache(root: &HostRoot) -> Result<Cache, Impossible> {
     )))
 }
 
-/// Groups that somebody made.
+/// Groups that others made.
 fn groups(root: &HostRoot) -> Result<Vec<String>, Impossible> {
     let names = root.list(MOUNT)?.into_iter();
     let fixed = ["info", "mon_data", "mon_groups"];

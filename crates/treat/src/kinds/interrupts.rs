@@ -15,6 +15,9 @@ use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::threads::Threads;
 use whylate_host::{HostError, HostRoot, irq_lines};
 
+/// The program that moves interrupts, which is stopped for the time.
+pub(crate) const BALANCER: &str = "irqbalance";
+
 /// The mask of interrupts that are set up later.
 pub(super) const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 
@@ -45,7 +48,7 @@ pub struct Interrupt {
     pub is_msi: bool,
     /// Where it may be handled.
     pub cpus: CpuSet,
-    /// Whether nobody may move it, as far as this kernel tells.
+    /// Whether it cannot be moved, as far as this kernel tells.
     pub is_fixed: bool,
 }
 
@@ -145,7 +148,7 @@ impl Planner for IrqAffinityPlan {
         if let Some(change) = moved.values().next() {
             writable(surroundings, &change.target.to_string())?;
         }
-        // Stopped first, and going on only when everything is back.
+        // irqbalance is stopped first and continued last.
         planned.changes.extend(stop_irqbalance(surroundings)?);
         planned.changes.extend(moved.into_values());
         if self.new_interrupts && surroundings.root.exists(DEFAULT) {
@@ -198,7 +201,7 @@ fn named(
 /// [`HostError`] when /proc cannot be listed.
 pub fn stop_irqbalance(surroundings: &Surroundings) -> Result<Vec<Change>, HostError> {
     let threads = Threads::read(&surroundings.root)?;
-    let running = threads.named("irqbalance").filter(|thread| thread.pid == thread.tid);
+    let running = threads.named(BALANCER).filter(|thread| thread.pid == thread.tid);
     let running = running.filter_map(|thread| Task::of(&surroundings.root, thread));
     let effect = "irqbalance stops, so that it does not move interrupts back";
     let stop = |task| Change::required(Target::Stopped { task }, Target::STOPPED, effect);
