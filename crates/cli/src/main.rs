@@ -13,6 +13,7 @@ mod signals;
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
+use whylate_core::text;
 use whylate_host::HostRoot;
 
 fn main() -> ExitCode {
@@ -25,11 +26,20 @@ fn main() -> ExitCode {
     {
         return ended;
     }
+    for variable in whylate_host::environment::ignored_variables() {
+        output::message(&format!(
+            "warning: {variable} is ignored: the environment is that of the user who ran sudo; use a shell of root (`sudo -i`) to set it"
+        ));
+    }
     match arguments::Arguments::try_parse() {
         Ok(arguments) => exit::finish(commands::execute(arguments.command, &host)),
         Err(error) => {
-            // A closed pipe while printing is not an error.
-            let _ = error.print();
+            if std::env::args_os().any(|word| word.to_string_lossy().chars().any(text::is_hidden)) {
+                output::message(&error.render().to_string());
+            } else {
+                // Printing may meet a closed pipe, which is no error of ours.
+                let _ = error.print();
+            }
             match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
                 _ => ExitCode::from(exit::ERROR),

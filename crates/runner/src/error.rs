@@ -114,6 +114,12 @@ pub enum RepeatError {
     Store(#[from] StoreError),
 }
 
+/// Whether an error says that settings may not be what they were: the journal is damaged.
+pub fn is_not_restored(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(TreatError::Damaged { .. }))
+        || matches!(error.downcast_ref(), Some(RunError::Treat(TreatError::Damaged { .. })))
+}
+
 /// Whether an error, or what led to it, is a facility that this machine or kernel lacks.
 pub fn is_unavailable(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(ProbeError::Unavailable(_)))

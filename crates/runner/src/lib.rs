@@ -19,7 +19,7 @@ mod treating;
 pub use alone::{LoadAlone, ProbeAlone, load, measure};
 pub use audience::{Audience, Stage};
 pub use causes::assemble;
-pub use error::{RepeatError, RunError, is_unavailable};
+pub use error::{RepeatError, RunError, is_not_restored, is_unavailable};
 pub use experiment::{RunOptions, resume, run};
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad, hidden_command};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, check_tracers, prepare};

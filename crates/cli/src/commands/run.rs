@@ -27,11 +27,11 @@ const DEFAULT_PLAN: &str = "quick";
 
 pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
     let machine = machine::real(host)?;
+    let asked_to_stop = signals::watch()?;
     let recovered = recover_treatments(&host.settings);
     if let Some(warning) = &recovered {
         output::message(&format!("note: {}", warning.text));
     }
-    let asked_to_stop = signals::watch()?;
     let quiet = arguments.printing.quiet || arguments.printing.json;
     let (path, info) = match &arguments.resume {
         Some(path) => {
@@ -148,7 +148,7 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
     preview.power().iter().chain(&preview.skipped()).for_each(|line| output::message(line));
     if !warnings.is_empty() {
         output::message("what this machine lacks for real time (what to do about it stands at the end):");
-        output::message(whylate_report::warnings(warnings).terminal(output::error_style()).trim_end());
+        output::draw_message(whylate_report::warnings(warnings).terminal(output::error_style()).trim_end());
     }
 }
 
@@ -156,7 +156,7 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
 fn preview(experiment: &Experiment, warnings: &[Warning], json: bool) -> Result<()> {
     let preview = Preview::of(experiment);
     if json {
-        return output::print_json(&preview);
+        return output::print_json(&preview.0);
     }
     let warnings: Vec<Warning> = warnings.iter().chain(&experiment.warnings).cloned().collect();
     let warnings = whylate_report::warnings(&warnings).terminal(output::style());
@@ -178,7 +178,7 @@ fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
     if json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::run(&result)?.terminal(output::style()))?;
+        output::drawn(&whylate_report::run(&result)?.terminal(output::style()))?;
         output::message(&format!(
             "\nkept in {0}\na picture: whylate report {0} -o report.html",
             path.display()
