@@ -36,7 +36,9 @@ pub(crate) fn below_interrupt<S: AsRef<str>>(stack: &[S]) -> Option<&[S]> {
 /// The function that gave the CPU up when it had to, and its callers, from the stack of the thread that was preempted.
 /// `None` for a thread that went to sleep: where it sleeps is not what it did before.
 pub(crate) fn preempted(stack: &[String]) -> Option<Named> {
-    let is_own = |name: &&String| words::leads_to_scheduler(name) || words::is_release(name);
+    let is_own = |name: &&String| {
+        words::leads_to_scheduler(name) || words::is_release(name) || words::is_of_tracer(name)
+    };
     let own = stack.iter().take_while(is_own).count();
     let is_forced = |name: &String| name.starts_with("preempt_schedule") || name.contains("cond_resched");
     stack[..own].iter().any(is_forced).then(|| innermost(&stack[own..])).flatten()

@@ -54,6 +54,11 @@ impl Accountant<'_> {
     pub(super) fn run(&mut self) {
         let who = Who { pid: self.late.pid, priority: self.late.priority };
         let (from, to) = (self.late.expected_ns, self.late.actual_ns);
+        if let LateKind::Timerlat { irq } = self.late.kind
+            && self.by_noises(irq)
+        {
+            return;
+        }
         match self.late.kind {
             LateKind::Preempted { cpu, .. } => {
                 let out = Wake { at_ns: from, cpu, target: cpu, index: 0 };
@@ -158,7 +163,7 @@ impl Accountant<'_> {
             name.starts_with("ktimers/") || name.starts_with("ksoftirqd/") || name.starts_with("ktimersoftd/")
         };
         let thread = waker.filter(|pid| !in_interrupt && (!event.context.softirq || serves_softirqs(*pid)));
-        let owner = self.late.kind == LateKind::Blocked && depth == 0;
+        let owner = self.late.kind == LateKind::Blocked && depth == 0 && self.waited_for_lock(from);
         match thread {
             Some(pid) => self.behind_waker(who, pid, owner, wake, from, woken, depth),
             None => {
@@ -230,7 +235,7 @@ impl Accountant<'_> {
     }
 
     /// The spans of a CPU in `[from, to]`, each with what it is to the task.
-    fn walk(&mut self, phase: Phase, who: Who, cpu: CpuId, from: u64, to: u64) {
+    pub(super) fn walk(&mut self, phase: Phase, who: Who, cpu: CpuId, from: u64, to: u64) {
         let mut at = from;
         let spans = self.states.spans.get(&cpu).map_or(&[][..], Vec::as_slice);
         let first = spans.partition_point(|span| span.to <= from);

@@ -21,6 +21,8 @@ const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
 const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
 /// A time this short in which no thread is known is a context switch.
 const SWITCH_MAX_NS: u64 = 50_000;
+/// A switch that takes longer is worth naming.
+const SWITCH_LONG_NS: u64 = 20_000;
 /// A real-time task that can run and for which no thread is asked to make room, for longer than this, is throttled.
 const THROTTLED_LEAST_NS: u64 = 1_000_000;
 
@@ -97,6 +99,8 @@ pub(super) struct Labeller<'a> {
     pub(super) commands: &'a HashMap<u32, String>,
     pub(super) priorities: &'a Priorities,
     pub(super) late: LateKind,
+    /// The traced machine is the guest of a hypervisor.
+    pub(super) is_virtual: bool,
 }
 
 /// The task that waits.
@@ -147,6 +151,13 @@ impl Labeller<'_> {
         if state.pid.is_none() && phase == Phase::Runnable && length_ns <= SWITCH_MAX_NS {
             return Label::needed("context switch");
         }
+        if state.switching && !matches!(phase, Phase::Waker { .. } | Phase::Fault) {
+            let long = length_ns > SWITCH_LONG_NS;
+            let reason = "the scheduler had chosen the next thread, and that did not run yet";
+            let blame = Blame::new(CauseKind::ContextSwitch, CONCLUDED, reason);
+            let blame = if long { blame } else { Blame::default() };
+            return Label { blame, ..Label::needed("context switch") };
+        }
         if state.pid == who.pid && state.pid.is_some() && !matches!(phase, Phase::Waker { .. } | Phase::Fault)
         {
             return Label::needed(format!("{} gets the CPU", self.thread(state.pid)));
@@ -194,8 +205,16 @@ impl Labeller<'_> {
             let reason = "the CPU was in user mode, where interrupts are on";
             return by(TimerLate, "user mode, the timer interrupt does not come", LIKELY, reason);
         }
+        let found = self.interrupted(span);
+        let innermost = crate::stack::innermost(&found).map(|(function, _)| function);
+        if state.irqs_off != Knowledge::ByEvent
+            && innermost.is_some_and(|name| vocabulary::goes_to_sleep(&name))
+        {
+            let reason = "the timer interrupt came late into a thread that was on its way to sleep";
+            return by(TimerLate, "on its way to sleep, the timer interrupt does not come", POSSIBLE, reason);
+        }
         let traced = self.states.has_functions && state.path != super::stacks::PathId::ROOT;
-        let in_kernel = traced || !self.interrupted(span).is_empty();
+        let in_kernel = traced || !found.is_empty();
         let off = "interrupts off";
         match state.irqs_off {
             Knowledge::ByEvent => by(IrqsOff, off, STATED, "events say when interrupts went off and on"),
@@ -223,6 +242,13 @@ impl Labeller<'_> {
     fn timer_due_in_idle(&self, state: &State, length_ns: u64) -> Label {
         let longest = if state.idle_state == Some(1) { IDLE_EXIT_FIRST_MAX_NS } else { IDLE_EXIT_MAX_NS };
         let leaving = state.idle_state.is_some_and(|index| index > 0) && length_ns <= longest;
+        let sampled = matches!(self.late, LateKind::Timerlat { .. });
+        if sampled && state.idle_state.is_none() && length_ns <= IDLE_EXIT_FIRST_MAX_NS {
+            let reason =
+                "the CPU was idle: leaving idle took the time, or a hypervisor; the trace does not tell";
+            let blame = Blame::new(CauseKind::IdleExit, POSSIBLE, reason);
+            return Label { blame, need: Some(Need::IdleStates), ..Label::needed("leaving idle") };
+        }
         let (blame, what) = if leaving {
             let reason = "the CPU was in an idle state that takes time to leave";
             (Blame::new(CauseKind::IdleExit, LIKELY, reason), "leaving an idle state")
@@ -237,7 +263,7 @@ impl Labeller<'_> {
     /// The task could run.
     fn runnable(&self, who: Who, span: &Span, length_ns: u64) -> Label {
         let state = &span.state;
-        if state.scheduling && !state.user {
+        if state.scheduling && !state.user && !(state.switched && length_ns > SWITCH_MAX_NS) {
             return Label::needed("context switch");
         }
         let asked = state.need_resched || state.need_resched_lazy;

@@ -55,6 +55,10 @@ pub(super) struct State {
     pub(super) user: bool,
     /// The last function that was seen belongs to the scheduler.
     pub(super) scheduling: bool,
+    /// The last function that was seen ends a switch: what follows is the thread's own.
+    pub(super) switched: bool,
+    /// The scheduler has chosen the thread, and the one before it still has the CPU: the switch itself.
+    pub(super) switching: bool,
     /// Functions of the level.
     pub(super) path: PathId,
     /// Begin of a section of interrupts off that an event told, and who began it.

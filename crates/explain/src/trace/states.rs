@@ -125,6 +125,8 @@ impl States {
             need_resched_lazy: before.context.need_resched_lazy,
             user: cpu.user || (enters_user && level == Level::Thread),
             scheduling: cpu.scheduling,
+            switched: cpu.switched,
+            switching: cpu.is_switching(after),
             path: cpu.stacks.get(&cpu.stack_key()).copied().unwrap_or(PathId::ROOT),
             irqs_section: cpu.irqs_section,
             preempt_section: cpu.preempt_section,
@@ -138,11 +140,16 @@ impl States {
     /// What the CPU does after an event.
     fn update(&mut self, cpu: &mut Cpu, index: usize, event: &Event, class: Class, reader: &dyn Reader) {
         cpu.last = index;
-        if let Some(pid) = event.pid
+        if cpu.is_switching(event) {
+            // The switch is under way: the thread that was chosen is the next one.
+        } else if let Some(pid) = event.pid
             && cpu.pid != Some(pid)
         {
             cpu.pid = Some(pid);
             cpu.scheduling = false;
+        }
+        if !cpu.is_switching(event) {
+            cpu.leaving_pid = None;
         }
         let level = cpu.level();
         self.enter_or_leave_interrupt(cpu, index, event, class, reader);
@@ -160,6 +167,7 @@ impl States {
             EventKind::Switch { next, state, previous } => {
                 cpu.pid = Some(next.pid);
                 cpu.scheduling = false;
+                cpu.leaving_pid = Some(previous.pid).filter(|pid| *pid != next.pid);
                 if matches!(state, TaskState::Blocked('X' | 'Z')) {
                     cpu.stacks.remove(&(Some(previous.pid), 0));
                 }
@@ -306,7 +314,11 @@ impl States {
         };
         cpu.stacks.insert(key, path);
         cpu.scheduling = match class {
-            Class::Scheduler | Class::Preemption => true,
+            Class::Scheduler | Class::Preemption => {
+                let function = self.paths.split(path).map(|(_, function)| self.functions.name(function));
+                cpu.switched = function.is_some_and(|name| name.starts_with("finish_task_switch"));
+                true
+            }
             // The scheduler holds a lock all along; a function of an unknown caller does not end it.
             _ => {
                 let flags = event.context;
