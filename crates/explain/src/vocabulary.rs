@@ -316,6 +316,11 @@ pub(crate) fn is_kernel_housekeeping(command: &str) -> bool {
     starts_with_any(command, STARTS)
 }
 
+/// Names of threads that serve softirqs and timers.
+pub(crate) fn serves_softirqs(command: &str) -> bool {
+    starts_with_any(command, &["ktimers/", "ksoftirqd/", "ktimersoftd/"])
+}
+
 /// Names of threads that measure latency.
 pub(crate) fn is_measuring(command: &str) -> bool {
     const STARTS: &[&str] =

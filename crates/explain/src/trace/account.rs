@@ -8,6 +8,7 @@ use super::late::{Late, LateKind};
 use super::state::{Level, Span, State};
 use super::states::States;
 use super::window::Window;
+use crate::vocabulary;
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
 use whylate_trace::event::{Event, EventKind};
@@ -158,10 +159,7 @@ impl Accountant<'_> {
         let state = self.state_at(wake.cpu, wake.index);
         let in_interrupt =
             event.context.hard_irq || state.is_some_and(|state| matches!(state.level, Level::HardIrq(_)));
-        let serves_softirqs = |pid: u32| {
-            let name = self.labeller.thread(Some(pid));
-            name.starts_with("ktimers/") || name.starts_with("ksoftirqd/") || name.starts_with("ktimersoftd/")
-        };
+        let serves_softirqs = |pid: u32| vocabulary::serves_softirqs(&self.labeller.thread(Some(pid)));
         let thread = waker.filter(|pid| !in_interrupt && (!event.context.softirq || serves_softirqs(*pid)));
         let owner = self.late.kind == LateKind::Blocked && depth == 0 && self.waited_for_lock(from);
         match thread {

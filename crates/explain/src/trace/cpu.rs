@@ -31,6 +31,9 @@ pub(super) struct Cpu {
     pub(super) announced: Option<FunctionId>,
     pub(super) idle_state: Option<u32>,
     pub(super) stacks: HashMap<(Option<u32>, u8), PathId>,
+    /// Number of spans at the entry of the interrupt and of the softirq that events told.
+    pub(super) hard_from: Option<usize>,
+    pub(super) softirq_from: Option<usize>,
     pub(super) last_entry: bool,
     /// On the way out of an interrupt, interrupts still off: what is called there is not the thread's.
     pub(super) leaving: bool,

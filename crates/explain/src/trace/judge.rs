@@ -2,8 +2,9 @@
 
 use super::account::{Accountant, Piece, Place};
 use super::describe;
-use super::label::Need;
+use super::label::{self, Need};
 use super::stacks::{self, FunctionId, PathId};
+use crate::confidence::CONCLUDED;
 use crate::divide;
 use crate::stack::{self, Named};
 use crate::vocabulary::Class;
@@ -37,7 +38,12 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
         .iter()
         .map(|group| {
             let (function, callers) = function(group, accountant);
-            Cause { function, callers, ..group.cause(latency_ns) }
+            let cause = group.cause(latency_ns);
+            // Many short parts of a handler are as much as one long one.
+            let handler = matches!(cause.kind, CauseKind::Irq | CauseKind::Ipi | CauseKind::Softirq);
+            let most = if handler && group.time > label::STOPPED_LEAST_NS { CONCLUDED } else { 1.0 };
+            let confidence = cause.confidence.map(|confidence| confidence.min(most));
+            Cause { function, callers, confidence, ..cause }
         })
         .collect();
     let main = divide::main_of(&causes);

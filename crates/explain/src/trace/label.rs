@@ -8,7 +8,7 @@ use super::priorities::Priorities;
 use super::state::{Knowledge, Level, Span, State};
 use super::states::States;
 use super::window::Window;
-use crate::confidence::{CONCLUDED, LEFT_OVER, LIKELY, POSSIBLE, SHOWN, STATED};
+use crate::confidence::{CONCLUDED, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED};
 use crate::divide::Blame;
 use crate::vocabulary;
 use std::collections::HashMap;
@@ -21,6 +21,8 @@ const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
 const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
 /// A time this short in which no thread is known is a context switch.
 const SWITCH_MAX_NS: u64 = 50_000;
+/// A handler that is silent for longer may have been stopped itself.
+pub(super) const STOPPED_LEAST_NS: u64 = 50_000;
 /// A switch that takes longer is worth naming.
 const SWITCH_LONG_NS: u64 = 20_000;
 /// A real-time task that can run and for which no thread is asked to make room, for longer than this, is throttled.
@@ -125,16 +127,19 @@ impl Labeller<'_> {
         let state = &span.state;
         match state.level {
             Level::Nmi => {
-                plain(CauseKind::Nmi, vocabulary::NMI.to_owned(), "flags say that the CPU was in an NMI")
+                let reason = "flags say that the CPU was in an NMI";
+                plain(CauseKind::Nmi, vocabulary::NMI.to_owned(), SEEN, reason)
             }
             Level::HardIrq(label) => {
                 let label = &self.states.labels[label];
-                plain(label.interrupt.kind(), label.text.clone(), "the CPU was in the interrupt's handler")
+                let (confidence, reason) = in_handler(span, length_ns);
+                plain(label.interrupt.kind(), label.text.clone(), confidence, reason)
             }
             Level::Softirq(vector) if phase != Phase::TimerDue => {
                 let name = vocabulary::softirq(vector);
                 let what = format!("{name} in {}", self.thread(state.pid));
-                plain(CauseKind::Softirq, name, "the CPU was in a softirq").what(what)
+                let (confidence, reason) = in_handler(span, length_ns);
+                plain(CauseKind::Softirq, name, confidence, reason).what(what)
             }
             _ => self.in_thread(phase, who, span, length_ns),
         }
@@ -219,7 +224,7 @@ impl Labeller<'_> {
         match state.irqs_off {
             Knowledge::ByEvent => by(IrqsOff, off, STATED, "events say when interrupts went off and on"),
             Knowledge::ByFlags => {
-                by(IrqsOff, off, SHOWN, "flags of the events around say interrupts were off")
+                by(IrqsOff, off, SEEN, "flags of the functions around say interrupts were off")
             }
             Knowledge::Not if self.states.irq_events => {
                 by(TimerLate, "interrupts on", CONCLUDED, "events say that interrupts were on")
@@ -255,7 +260,7 @@ impl Labeller<'_> {
         } else {
             let reason = "the CPU was idle, where an interrupt is taken as soon as it comes";
             let what = "idle, the timer interrupt does not come";
-            (Blame::new(CauseKind::TimerLate, POSSIBLE, reason), what)
+            (Blame::new(CauseKind::TimerLate, SEEN, reason), what)
         };
         Label { blame, need: state.idle_state.is_none().then_some(Need::IdleStates), ..Label::needed(what) }
     }
@@ -273,7 +278,7 @@ impl Labeller<'_> {
         }
         // What was chosen while the task was throttled did not keep it from running.
         if state.irqs_off.holds() && !taken_off {
-            let confidence = if state.irqs_off == Knowledge::ByEvent { STATED } else { SHOWN };
+            let confidence = if state.irqs_off == Knowledge::ByEvent { STATED } else { SEEN };
             let reason = "interrupts were off while the task could run";
             return self.by(CauseKind::IrqsOff, state, "interrupts off", confidence, reason);
         }
@@ -292,10 +297,19 @@ impl Labeller<'_> {
         match (priority, who.priority) {
             (Some(other), Some(own)) if other <= own => {
                 let what = format!("priority {other}, not below {own}");
-                by(Thread, &what, SHOWN, "a thread ran that the task may not preempt")
+                let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));
+                if lent {
+                    let reason =
+                        "a thread ran with a priority that it was lent: somebody waits for what it holds";
+                    return by(Thread, &what, CONCLUDED, reason);
+                }
+                // Without its events a softirq looks like the thread that serves it.
+                let serves = vocabulary::serves_softirqs(&self.thread(state.pid));
+                let confidence = if serves { CONCLUDED } else { SHOWN };
+                by(Thread, &what, confidence, "a thread ran that the task may not preempt")
             }
             _ if state.preempt_off.holds() && !taken_off => {
-                let confidence = if state.preempt_off == Knowledge::ByEvent { STATED } else { SHOWN };
+                let confidence = if state.preempt_off == Knowledge::ByEvent { STATED } else { SEEN };
                 let reason = "the task could run and the running thread had preemption off";
                 by(PreemptOff, "preemption off", confidence, reason)
             }
@@ -310,13 +324,13 @@ impl Labeller<'_> {
             {
                 let reason =
                     "a thread of lower priority ran, and nobody asked it to make room: real-time throttling";
-                by(Throttled, "runs; the task is throttled", POSSIBLE, reason)
+                by(Throttled, "runs; the task is throttled", LEFT_OVER, reason)
             }
             (Some(_), Some(_)) => {
                 let reason = "the task could run and the running thread of lower priority was not preempted";
                 by(PreemptOff, "not preempted", LEFT_OVER, reason).need(Need::Sections)
             }
-            _ => by(Thread, "", POSSIBLE, "another thread ran; the trace does not tell all priorities"),
+            _ => by(Thread, "", LEFT_OVER, "another thread ran; the trace does not tell all priorities"),
         }
     }
 
@@ -334,7 +348,8 @@ impl Labeller<'_> {
             }
         };
         if state.pid == Some(pid) {
-            return self.by(kind, state, what, CONCLUDED, reason);
+            let confidence = if owner { CONCLUDED } else { LEFT_OVER };
+            return self.by(kind, state, what, confidence, reason);
         }
         let priority = self.priorities.at(pid, span.events.0);
         let inner = self.label(Phase::Runnable, Who { pid: Some(pid), priority }, span, length_ns);
@@ -358,10 +373,23 @@ fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
         return Label::unattributed("idle, asked to make room for the task").need(Need::Functions);
     }
     let reason = "the task could run and the CPU had not left idle";
-    Label { blame: Blame::new(CauseKind::IdleExit, LIKELY, reason), ..Label::needed("leaving idle") }
+    Label { blame: Blame::new(CauseKind::IdleExit, POSSIBLE, reason), ..Label::needed("leaving idle") }
+}
+
+/// How sure it is that an interrupt or a softirq took a time: a handler whose end is not in the trace may have ended long
+/// before the next event, and one that is silent for long may have been stopped itself.
+fn in_handler(span: &Span, length_ns: u64) -> (f64, &'static str) {
+    match span.closed {
+        true if length_ns <= STOPPED_LEAST_NS => (SHOWN, "events tell the begin and the end of its handler"),
+        true => (
+            CONCLUDED,
+            "events tell the begin and the end of its handler; a CPU that stops in it looks the same",
+        ),
+        false => (LIKELY, "the CPU was in its handler; no event tells its end"),
+    }
 }
 
 /// What is no thread had the CPU.
-fn plain(kind: CauseKind, actor: String, reason: &'static str) -> Label {
-    Label { what: actor.clone(), blame: Blame::new(kind, SHOWN, reason).actor(actor), need: None }
+fn plain(kind: CauseKind, actor: String, confidence: f64, reason: &'static str) -> Label {
+    Label { what: actor.clone(), blame: Blame::new(kind, confidence, reason).actor(actor), need: None }
 }

@@ -7,7 +7,7 @@
 use super::account::{Accountant, Piece, Place};
 use super::label::{Phase, Who};
 use super::sampled;
-use crate::confidence::{CONCLUDED, POSSIBLE, SHOWN, STATED};
+use crate::confidence::{CONCLUDED, LEFT_OVER, SEEN, SHOWN, STATED};
 use crate::divide::Blame;
 use whylate_core::result::CauseKind;
 use whylate_trace::event::{Event, EventKind, NoiseSource};
@@ -141,8 +141,8 @@ impl Accountant<'_> {
             _ if preempts => {
                 (CauseKind::Thread, SHOWN, "it ran at a priority that the tracer's thread may not preempt")
             }
-            Some(1..) => (CauseKind::PreemptOff, SHOWN, "interrupts that came into it found preemption off"),
-            _ => (CauseKind::Thread, POSSIBLE, "another thread ran; the trace does not tell all priorities"),
+            Some(1..) => (CauseKind::PreemptOff, SEEN, "interrupts that came into it found preemption off"),
+            _ => (CauseKind::Thread, LEFT_OVER, "another thread ran; the trace does not tell all priorities"),
         };
         let first = noises.iter().find(|other| matches!(other.source, NoiseSource::Thread { .. }));
         // The tracer prints the stack that the timer's interrupt found.

@@ -107,6 +107,15 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, as_asked: bool) -> 
     accountant.run();
     standstill::relabel(&mut accountant.pieces, &labeller);
     let mut judgement = judge::judge(&accountant, reader);
+    let timeline = &judgement.timeline;
+    let is_inside = |(cpu, at_ns): &(whylate_core::CpuId, u64)| {
+        let (from, to) = (late.expected_ns, late.actual_ns);
+        (from..=to).contains(at_ns) && timeline.iter().any(|segment| segment.cpu == *cpu)
+    };
+    if states.breaks.iter().any(is_inside) {
+        let reason = "less sure: events of the window contradict each other, so some are missing";
+        lower(&mut judgement.cause, confidence::OF_BREAKS, reason.to_owned());
+    }
     if let LateKind::NoiseGap { interference: 0 } = late.kind {
         sampled::provably_hardware(&mut judgement, late);
     }

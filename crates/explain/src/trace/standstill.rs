@@ -14,7 +14,7 @@ use super::label::Labeller;
 use super::stacks::PathId;
 use super::state::{Knowledge, Level, Span};
 use super::window::Window;
-use crate::confidence::{LIKELY, POSSIBLE};
+use crate::confidence::{CONCLUDED, LIKELY};
 use crate::divide::Blame;
 use crate::vocabulary;
 use whylate_core::CpuId;
@@ -63,7 +63,7 @@ pub(super) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
         if stood_still(piece, &timers, labeller) {
             let reason =
                 "no CPU did anything, and timers of several CPUs were late by it: firmware, or a hypervisor";
-            let blame = Blame::new(CauseKind::Hardware, LIKELY, reason);
+            let blame = Blame::new(CauseKind::Hardware, CONCLUDED, reason);
             relabel_one(piece, blame, "the whole machine stood still".to_owned());
         }
     }
@@ -99,7 +99,7 @@ fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
     let reason = "no CPU did anything, in a virtual machine: its hypervisor, which the trace does not show";
     relabel_one(
         piece,
-        Blame::new(CauseKind::Hardware, POSSIBLE, reason),
+        Blame::new(CauseKind::Hardware, LIKELY, reason),
         "nothing happened on any CPU".to_owned(),
     );
 }

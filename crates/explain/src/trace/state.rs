@@ -80,4 +80,6 @@ pub(super) struct Span {
     pub(super) events: (usize, usize),
     /// The event at its end is the entry of an interrupt.
     pub(super) ends_in_interrupt: bool,
+    /// Events told the begin and the end of the interrupt or softirq that it is in.
+    pub(super) closed: bool,
 }

@@ -50,7 +50,7 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
         let depth = if index < DRAWN_MAX { Depth::Main } else { Depth::Brief(line) };
         self::spike(heading(spike), spike, result.traces.get(spike.trace)).depth(depth)
     });
-    let also = Section::new("also-late", "Also late").with(also_late(result)).unless_empty();
+    let also = Section::new("also-late", "Also late").with_all(also_late(result)).unless_empty();
     measured.into_iter().chain(spikes).chain(also).chain(warnings::section(&result.warnings)).collect()
 }
 
