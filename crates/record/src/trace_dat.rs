@@ -69,6 +69,8 @@ impl Prologue {
     /// Writes the file of what `instance` has recorded on `cpus`, which is emptied by it.
     pub(super) fn save(&self, instance: &Path, cpus: &[CpuId], path: &Path) -> Result<Saved, RecordError> {
         let unfinished = path.with_extension("dat.part");
+        // What a killed process left; a link in its place is not followed.
+        let _ = fs::remove_file(&unfinished);
         let failed = RecordError::save(path);
         let outcome = self.write(instance, cpus, &unfinished, path);
         let (bytes, lost) = outcome.inspect_err(|_| {
@@ -107,7 +109,7 @@ impl Prologue {
         head.resize(head.len() + 16 * cpu_count, 0);
         push_sized(&mut head, self.clock.as_bytes());
 
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(unfinished).map_err(&failed)?);
+        let mut file = BufWriter::with_capacity(1 << 20, File::create_new(unfinished).map_err(&failed)?);
         file.write_all(&head).map_err(&failed)?;
         let (mut at, mut bytes, mut lost) = (head.len() as u64, 0, Vec::new());
         let mut table = vec![0; 16 * cpu_count];

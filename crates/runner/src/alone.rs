@@ -106,6 +106,7 @@ pub fn measure(
         once(&experiment, memory, causes, warnings, machine, audience)?;
     let nothing = || ProbeResult { probe: asked.plan.kind().to_owned(), ..ProbeResult::default() };
     Ok(MeasureResult {
+        tool: None,
         format: MEASURE_FORMAT.to_owned(),
         facts: experiment.facts,
         probe: cell.probes.into_iter().next().unwrap_or_else(nothing),

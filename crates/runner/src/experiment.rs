@@ -65,7 +65,7 @@ pub fn resume(
     machine: &dyn Machine,
     audience: &mut dyn Audience,
 ) -> Result<RunInfo, RunError> {
-    let (directory, mut info) = RunDirectory::reopen(path)?;
+    let (mut directory, mut info) = RunDirectory::reopen(path)?;
     // One that was killed after its last repeat still lacks the word that it is complete.
     if info.is_complete() && info.state != RunState::Running {
         return Err(RunError::AlreadyComplete(path.display().to_string()));
@@ -152,14 +152,14 @@ impl<'a> RunInProgress<'a> {
             Err(error) => {
                 self.end(RunEnd::Failed { reason: error.to_string() });
                 // Most likely the disk is full, and this cannot be written either; the error is what matters.
-                let _ = self.directory.update_info(&self.info);
+                let _ = self.directory.seal(&self.info);
                 return Err(error);
             }
         };
         push_all_once(&mut self.info.warnings, self.causing.losses());
         self.verify();
         self.end(end);
-        self.directory.update_info(&self.info)?;
+        self.directory.seal(&self.info)?;
         match assemble(self.directory.path()) {
             Ok(result) => self.directory.write_result(&result)?,
             // Nothing to write; whoever asks for the result is told so.

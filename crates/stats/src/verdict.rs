@@ -1,12 +1,17 @@
 //! Pass or fail against the plan's limit.
 //!
-//! The limit is about the largest value of the probes that it judges (`ProbeFacts::judged`): a lateness or a gap. A pass
-//! says that nothing was above the limit while it was measured, not that nothing ever will be.
+//! The limit is about the largest value of each series (`ProbeFacts::judged`). A pass says that nothing was above the
+//! limit in the time that was measured, and how often it may come all the same; it needs that every cell was measured
+//! whole, each long enough. A value above the limit is a failure whatever else is missing.
 
+use crate::exposure::{self, JudgedSeries, judged};
 use crate::format::{format_apart, format_ns};
-use whylate_core::plan::ProbeFacts;
-use whylate_core::result::{CellResult, Verdict};
+use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan};
+use whylate_core::result::{CellResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
+
+/// How many reasons an incomplete verdict names.
+const REASONS_NAMED: usize = 3;
 
 /// The largest value of a series in an attempt that a later one replaced: a violation that was seen stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,139 +26,340 @@ pub struct EarlierMaximum {
     pub value_ns: u64,
 }
 
+/// A verdict, and what it rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// Pass or fail.
+    pub verdict: Verdict,
+    /// The worst cell, probe, CPU and value, or what is missing for a pass, in one sentence.
+    pub reason: String,
+    /// How long was looked, over all cells; `None` without a limit.
+    pub exposure: Option<Exposure>,
+}
+
 /// The largest value of one probe on one CPU in one cell.
 struct Worst<'a> {
     cell: &'a str,
-    probe: ProbeFacts,
+    facts: ProbeFacts,
     cpu: CpuId,
     value_ns: u64,
 }
 
-/// Judges the cells by `limit`; `all_ran` tells whether every cell of the plan has run to its end.
-///
-/// The second part says in one sentence what the verdict rests on: the worst cell, probe, CPU and value. A run in
-/// which nothing was measured is [`Verdict::Incomplete`], whatever `all_ran` says, unless there is no limit.
-pub fn verdict(
-    cells: &[CellResult],
+/// Judges the cells by the limit of `plan`, and writes into each how long it was looked at. `missing` says what of the
+/// run was not measured, was lost or is damaged: with any of it there is no pass.
+pub fn judge(
+    cells: &mut [CellResult],
     earlier: &[EarlierMaximum],
-    limit: Option<Nanos>,
-    all_ran: bool,
-) -> (Verdict, String) {
-    let suffix = if all_ran { "" } else { "; not every cell ran" };
-    let (verdict, reason) = match (worst(cells, earlier), limit) {
-        (None, None) => (Verdict::NoLimit, "the plan has no limit, and there are no samples".to_owned()),
-        (None, Some(_)) => (Verdict::Incomplete, "there are no samples".to_owned()),
-        (Some(worst), None) => {
-            let value = format_ns(worst.value_ns);
-            (Verdict::NoLimit, format!("the plan has no limit; the largest {}", worst.sentence(&value)))
+    plan: &Plan,
+    missing: &[String],
+) -> Judgement {
+    let Some(limit) = plan.limit else { return without_limit(cells, earlier, missing) };
+    for cell in cells.iter_mut() {
+        cell.exposure = exposure::exposure(cell, limit);
+    }
+    let total = exposure::total(cells);
+    let worst = worst(cells, earlier);
+    let (verdict, reason) = match (&worst, total) {
+        (Some(worst), _) if worst.value_ns > limit.0 => (Verdict::Fail, failure(worst, limit, total)),
+        (_, Some(total)) => {
+            let missing: Vec<String> =
+                missing.iter().cloned().chain(cells.iter().flat_map(|cell| too_little(cell, plan))).collect();
+            let worst = worst.as_ref();
+            match missing.is_empty() {
+                true => (Verdict::Pass, pass(cells, worst, limit, total)),
+                false => (Verdict::Incomplete, incomplete(worst, limit, &missing)),
+            }
         }
-        (Some(worst), Some(limit)) => {
-            let (value, limit_text) = format_apart(worst.value_ns, limit.0);
-            let (verdict, relation) = match worst.value_ns > limit.0 {
-                true => (Verdict::Fail, "above"),
-                false if all_ran => (Verdict::Pass, "not above"),
-                false => (Verdict::Incomplete, "not above"),
-            };
-            (verdict, format!("the largest {}, {relation} the limit of {limit_text}", worst.sentence(&value)))
+        (_, None) => (Verdict::Incomplete, list(&with("there are no samples", missing))),
+    };
+    Judgement { verdict, reason, exposure: total }
+}
+
+fn without_limit(cells: &[CellResult], earlier: &[EarlierMaximum], missing: &[String]) -> Judgement {
+    let reason = worst(cells, earlier).map_or_else(
+        || "the plan has no limit, and there are no samples".to_owned(),
+        |worst| format!("the plan has no limit; the largest {}", worst.sentence(&format_ns(worst.value_ns))),
+    );
+    let reason = if missing.is_empty() { reason } else { format!("{reason}; {}", list(missing)) };
+    Judgement { verdict: Verdict::NoLimit, reason, exposure: None }
+}
+
+fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>) -> String {
+    let (value, limit_text) = format_apart(worst.value_ns, limit.0);
+    let often = match total {
+        Some(Exposure { events, watched_ns, .. }) if events > 1 => {
+            format!(" ({events} times in {})", format_ns(watched_ns))
+        }
+        _ => String::new(),
+    };
+    format!("the largest {}, above the limit of {limit_text}{often}", worst.sentence(&value))
+}
+
+fn pass(cells: &[CellResult], worst: Option<&Worst<'_>>, limit: Nanos, total: Exposure) -> String {
+    let Exposure { watched_ns, cpus, events_per_hour_max, .. } = total;
+    let (limit, largest) = match worst {
+        None => (format_ns(limit.0), "nothing was seen".to_owned()),
+        Some(worst) => {
+            let (value, limit) = format_apart(worst.value_ns, limit.0);
+            (limit, format!("the largest {}", worst.sentence(&value)))
         }
     };
-    (verdict, format!("{reason}{suffix}"))
+    let cells_text = match (cells.len(), cells.iter().map(|cell| cell.repeats.len()).max().unwrap_or(0)) {
+        (1, repeats) => format!("1 cell × {repeats} repeats"),
+        (count, repeats) => format!("{count} cells × {repeats} repeats"),
+    };
+    let cpus = if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
+    let rarer = rarer(events_per_hour_max);
+    format!(
+        "no latency above {limit} in {} on {cpus} ({cells_text}): at 95 % fewer than {} per hour under these \
+         conditions; {largest}; for fewer than {} per hour measure {}",
+        format_ns(watched_ns),
+        rate(events_per_hour_max),
+        rate(rarer),
+        format_ns(exposure::needed_ns(rarer)),
+    )
+}
+
+/// The next power of ten below a rate.
+fn rarer(per_hour: f64) -> f64 {
+    10f64.powf((per_hour * 0.999).log10().floor())
+}
+
+/// Two digits, rounded up: fewer than that is true.
+fn rate(per_hour: f64) -> String {
+    let unit = 10f64.powf(per_hour.log10().floor() - 1.0);
+    let value = (per_hour / unit - 1e-6).ceil() * unit;
+    let decimals = (-unit.log10()).ceil().clamp(0.0, 9.0) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn incomplete(worst: Option<&Worst<'_>>, limit: Nanos, missing: &[String]) -> String {
+    let missing = list(missing);
+    let Some(worst) = worst else { return missing };
+    let (value, limit) = format_apart(worst.value_ns, limit.0);
+    format!("{missing}; the largest {}, not above the limit of {limit}", worst.sentence(&value))
+}
+
+fn with(first: &str, missing: &[String]) -> Vec<String> {
+    std::iter::once(first.to_owned()).chain(missing.iter().cloned()).collect()
+}
+
+fn list(reasons: &[String]) -> String {
+    let named = reasons.iter().take(REASONS_NAMED).cloned().collect::<Vec<_>>().join("; ");
+    match reasons.len().saturating_sub(REASONS_NAMED) {
+        0 => named,
+        more => format!("{named}; and {more} more"),
+    }
+}
+
+/// What a cell that ran lacks for a pass: a probe of the plan without data, a CPU that was looked at too little.
+fn too_little(cell: &CellResult, plan: &Plan) -> Vec<String> {
+    if cell.skipped.is_some() {
+        return Vec::new();
+    }
+    let name = &cell.name;
+    let has_data = |probe: &ProbePlan| {
+        cell.probes.iter().any(|result| result.probe == probe.kind() && ProbeResult::has_data(result))
+    };
+    let silent = plan.probe.iter().filter(|probe| !has_data(probe));
+    let silent = silent.map(|probe| format!("probe {} measured nothing in cell `{name}`", probe.kind()));
+    let short = |series: JudgedSeries<'_>| {
+        let text = series.too_little()?;
+        let probe = SeriesName::in_probe(series.facts.name, series.cpu.series.as_deref());
+        Some(format!("too little in cell `{name}` (probe {probe}, CPU {}): {text}", series.cpu.cpu))
+    };
+    silent.chain(judged(cell).filter_map(short)).collect()
 }
 
 impl Worst<'_> {
     fn sentence(&self, value: &str) -> String {
-        let ProbeFacts { name, .. } = self.probe;
-        let noun = self.probe.noun();
-        format!("{noun} was {value}, in cell `{}` (probe {name}, CPU {})", self.cell, self.cpu)
+        let ProbeFacts { name, .. } = self.facts;
+        let place = format!("in cell `{}` (probe {name}, CPU {})", self.cell, self.cpu);
+        match self.facts.judged {
+            Judged::ExcessOverMedian => format!("round trip was {value} above the median, {place}"),
+            _ => format!("{} was {value}, {place}", self.facts.noun()),
+        }
     }
 }
 
 /// The largest value of all cells; of several equal ones the first.
 fn worst<'a>(cells: &'a [CellResult], earlier: &'a [EarlierMaximum]) -> Option<Worst<'a>> {
-    let mut worst: Option<Worst<'_>> = None;
-    for maximum in earlier {
-        let Some(probe) = SeriesName::of(&maximum.probe).facts().filter(|facts| facts.judged) else {
-            continue;
-        };
-        if worst.as_ref().is_none_or(|worst| worst.value_ns < maximum.value_ns) {
-            let EarlierMaximum { cell, cpu, value_ns, .. } = maximum;
-            worst = Some(Worst { cell, probe, cpu: *cpu, value_ns: *value_ns });
-        }
-    }
-    for cell in cells {
-        for result in &cell.probes {
-            let Some(probe) = result.facts().filter(|facts| facts.judged) else { continue };
-            for cpu in &result.cpus {
-                let Some(quantiles) = cpu.quantiles else { continue };
-                if worst.as_ref().is_none_or(|worst| worst.value_ns < quantiles.max_ns) {
-                    let value_ns = quantiles.max_ns;
-                    worst = Some(Worst { cell: &cell.name, probe, cpu: cpu.cpu, value_ns });
-                }
-            }
+    let replaced = earlier.iter().filter_map(|maximum| of_earlier(maximum, cells));
+    let of_cell = |cell: &'a CellResult| {
+        judged(cell).filter_map(|series| {
+            let JudgedSeries { cpu, facts, .. } = series;
+            Some(Worst { cell: &cell.name, facts, cpu: cpu.cpu, value_ns: series.value_ns()? })
+        })
+    };
+    let mut worst: Option<Worst<'a>> = None;
+    for next in replaced.chain(cells.iter().flat_map(of_cell)) {
+        if worst.as_ref().is_none_or(|worst| worst.value_ns < next.value_ns) {
+            worst = Some(next);
         }
     }
     worst
 }
 
+/// What the method itself takes is taken from what the cell has measured since.
+fn of_earlier<'a>(maximum: &'a EarlierMaximum, cells: &[CellResult]) -> Option<Worst<'a>> {
+    let name = SeriesName::of(&maximum.probe);
+    let facts = name.facts().filter(|facts| facts.judged != Judged::Nothing)?;
+    let same = |series: &JudgedSeries<'_>| {
+        series.facts.name == name.probe
+            && series.cpu.series.as_deref() == name.series
+            && series.cpu.cpu == maximum.cpu
+    };
+    let cell = cells.iter().find(|cell| cell.name == maximum.cell);
+    let own_ns = cell.and_then(|cell| judged(cell).find(same)).map_or(0, |series| series.own_ns());
+    let value_ns = maximum.value_ns.saturating_sub(own_ns);
+    Some(Worst { cell: &maximum.cell, facts, cpu: maximum.cpu, value_ns })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use whylate_core::result::{CpuResult, ProbeResult, Quantiles};
+    use whylate_core::plan::{Source, builtin};
+    use whylate_core::result::{CpuResult, Quantiles, Spike};
 
+    const MINUTE: u64 = 60_000_000_000;
+
+    /// A minute of 10,000 samples.
     fn cell(name: &str, probe: &str, max_ns: Option<u64>) -> CellResult {
-        let quantiles = max_ns.map(|max_ns| Quantiles { max_ns, ..Quantiles::default() });
-        let cpu = CpuResult { cpu: CpuId(3), quantiles, ..CpuResult::default() };
-        let probe = ProbeResult { probe: probe.to_owned(), cpus: vec![cpu], ..ProbeResult::default() };
+        let quantiles = max_ns.map(|max_ns| Quantiles { max_ns, p50_ns: 2_000, ..Quantiles::default() });
+        let samples = if max_ns.is_some() { 10_000 } else { 0 };
+        let name_of = SeriesName::of(probe);
+        let series = name_of.series.map(str::to_owned);
+        let cpu = CpuResult {
+            cpu: CpuId(3),
+            quantiles,
+            samples,
+            series,
+            measured_ns: MINUTE,
+            ..CpuResult::default()
+        };
+        let probe =
+            ProbeResult { probe: name_of.probe.to_owned(), cpus: vec![cpu], ..ProbeResult::default() };
         CellResult { name: name.to_owned(), probes: vec![probe], ..CellResult::default() }
     }
 
-    fn cells() -> [CellResult; 3] {
-        [
-            cell("idle", "timer", Some(20_000)),
-            cell("l3", "stall", Some(123_456)),
-            cell("skipped", "timer", None),
-        ]
+    fn cells() -> [CellResult; 2] {
+        [cell("idle", "timer", Some(20_000)), cell("l3", "stall", Some(123_456))]
+    }
+
+    /// The plan that would have measured these cells.
+    fn plan_of(cells: &[CellResult], limit: Option<Nanos>) -> Plan {
+        let text = builtin::find("quick").unwrap().text;
+        let mut plan = Plan::parse(&Source { name: "quick", text }, &[]).unwrap();
+        plan.probe.retain(|probe| {
+            cells.iter().all(|cell| cell.probes.iter().any(|result| result.probe == probe.kind()))
+        });
+        plan.limit = limit;
+        plan
+    }
+
+    fn judged_by(cells: &[CellResult], earlier: &[EarlierMaximum], limit: Option<Nanos>) -> Judgement {
+        judge(&mut cells.to_vec(), earlier, &plan_of(cells, limit), &[])
     }
 
     #[test]
     fn a_value_above_the_limit_fails_and_is_named() {
-        let (result, reason) = verdict(&cells(), &[], Some(Nanos::from_micros(100)), true);
-        assert_eq!(result, Verdict::Fail);
+        let limit = Some(Nanos::from_micros(100));
+        let Judgement { verdict, reason, .. } = judged_by(&cells(), &[], limit);
+        assert_eq!(verdict, Verdict::Fail);
         assert_eq!(
             reason,
             "the largest gap was 123 us, in cell `l3` (probe stall, CPU 3), above the limit of 100 us"
         );
-        assert_eq!(verdict(&cells(), &[], Some(Nanos::from_micros(100)), false).0, Verdict::Fail);
+        let missing = ["cell `x` was skipped".to_owned()];
+        assert_eq!(judge(&mut cells(), &[], &plan_of(&cells(), limit), &missing).verdict, Verdict::Fail);
     }
 
     #[test]
-    fn the_limit_itself_passes() {
-        let (result, reason) = verdict(&cells(), &[], Some(Nanos(123_456)), true);
-        assert_eq!(result, Verdict::Pass, "{reason}");
-        let (result, reason) = verdict(&cells(), &[], Some(Nanos(123_455)), true);
-        assert_eq!(result, Verdict::Fail);
+    fn the_limit_itself_passes_with_exposure_and_bound() {
+        let Judgement { verdict, reason, exposure } = judged_by(&cells(), &[], Some(Nanos(123_456)));
+        assert_eq!(verdict, Verdict::Pass, "{reason}");
+        assert_eq!(
+            reason,
+            "no latency above 123 us in 120 s on 1 CPU (2 cells × 0 repeats): at 95 % fewer than 90 per hour under \
+             these conditions; the largest gap was 123 us, in cell `l3` (probe stall, CPU 3); for fewer than 10 per \
+             hour measure 18.0 min"
+        );
+        let exposure = exposure.unwrap();
+        assert_eq!((exposure.watched_ns, exposure.cpus, exposure.events), (2 * MINUTE, 1, 0));
+        let Judgement { verdict, reason, .. } = judged_by(&cells(), &[], Some(Nanos(123_455)));
+        assert_eq!(verdict, Verdict::Fail);
         assert!(reason.contains("123456 ns") && reason.contains("limit of 123455 ns"), "{reason}");
     }
 
     #[test]
-    fn what_did_not_run_cannot_pass() {
-        let (result, reason) = verdict(&cells()[..1], &[], Some(Nanos::from_micros(100)), false);
-        assert_eq!(result, Verdict::Incomplete);
+    fn what_was_not_measured_cannot_pass() {
+        let one = &cells()[..1];
+        let plan = plan_of(one, Some(Nanos::from_micros(100)));
+        let missing = ["cell `l3` was skipped: no memory".to_owned()];
+        let Judgement { verdict, reason, .. } = judge(&mut one.to_vec(), &[], &plan, &missing);
+        assert_eq!(verdict, Verdict::Incomplete);
         assert_eq!(
             reason,
-            "the largest latency was 20.0 us, in cell `idle` (probe timer, CPU 3), not above the limit of 100 us; \
-             not every cell ran"
+            "cell `l3` was skipped: no memory; the largest latency was 20.0 us, in cell `idle` (probe timer, CPU 3), \
+             not above the limit of 100 us"
         );
-        assert_eq!(verdict(&cells()[2..], &[], Some(Nanos(1)), true).0, Verdict::Incomplete);
-        assert_eq!(verdict(&[], &[], Some(Nanos(1)), true).1, "there are no samples");
+        let nothing = judge(&mut [], &[], &plan, &[]);
+        assert_eq!((nothing.verdict, nothing.reason.as_str()), (Verdict::Incomplete, "there are no samples"));
+        let mut silent = one.to_vec();
+        silent[0].probes[0].probe = "stall".to_owned();
+        let silent = judge(&mut silent, &[], &plan, &[]);
+        assert_eq!(silent.verdict, Verdict::Incomplete);
+        assert!(
+            silent.reason.starts_with("probe timer measured nothing in cell `idle`"),
+            "{}",
+            silent.reason
+        );
+    }
+
+    #[test]
+    fn too_little_is_no_pass() {
+        for (samples, measured_ns, word) in [(1, MINUTE, "1 samples"), (10_000, 900_000_000, "900 ms")] {
+            let mut few = cell("idle", "timer", Some(20_000));
+            (few.probes[0].cpus[0].samples, few.probes[0].cpus[0].measured_ns) = (samples, measured_ns);
+            let Judgement { verdict, reason, .. } = judged_by(&[few], &[], Some(Nanos::from_micros(100)));
+            assert_eq!(verdict, Verdict::Incomplete);
+            assert!(reason.contains("too little in cell `idle`") && reason.contains(word), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_tracer_that_looked_and_saw_nothing_passes() {
+        let mut nothing = cell("idle", "tracer/hwlat", None);
+        let cpu = &mut nothing.probes[0].cpus[0];
+        (cpu.gaps, cpu.watched_ns, cpu.timeline) = (Some(0), Some(MINUTE / 2), vec![Default::default()]);
+        let plan = plan_of(&[], Some(Nanos::from_micros(100)));
+        let plan = Plan { probe: Vec::new(), ..plan };
+        let Judgement { verdict, reason, exposure } = judge(&mut [nothing], &[], &plan, &[]);
+        assert_eq!(verdict, Verdict::Pass, "{reason}");
+        assert!(reason.contains("in 30.0 s") && reason.contains("nothing was seen"), "{reason}");
+        assert_eq!(exposure.unwrap().watched_ns, MINUTE / 2);
+    }
+
+    #[test]
+    fn events_are_counted_once_a_second() {
+        let mut bad = cell("idle", "timer", Some(200_000));
+        let spike = |second: u64| Spike {
+            probe: Some("timer".to_owned()),
+            ..Spike::unexplained(CpuId(3), second * 1_000_000_000, 200_000)
+        };
+        bad.probes[0].spikes = vec![spike(1), spike(1), spike(7)];
+        let Judgement { reason, exposure, .. } = judged_by(&[bad], &[], Some(Nanos::from_micros(100)));
+        assert_eq!(exposure.unwrap().events, 2);
+        assert!(reason.ends_with("above the limit of 100 us (2 times in 60.0 s)"), "{reason}");
     }
 
     #[test]
     fn without_a_limit_there_is_no_judgement() {
-        let (result, reason) = verdict(&cells(), &[], None, true);
-        assert_eq!(result, Verdict::NoLimit);
+        let Judgement { verdict, reason, exposure } = judged_by(&cells(), &[], None);
+        assert_eq!((verdict, exposure), (Verdict::NoLimit, None));
         assert!(reason.contains("no limit") && reason.contains("123 us"), "{reason}");
-        assert_eq!(verdict(&[], &[], None, true).0, Verdict::NoLimit);
+        assert_eq!(judged_by(&[], &[], None).verdict, Verdict::NoLimit);
     }
 
     #[test]
@@ -164,16 +370,30 @@ mod tests {
             cpu: CpuId(3),
             value_ns: 10_000_000,
         };
-        let (result, reason) = verdict(&cells(), &[earlier("timer")], Some(Nanos::from_millis(1)), true);
-        assert_eq!(result, Verdict::Fail);
+        let limit = Some(Nanos::from_millis(1));
+        let Judgement { verdict, reason, .. } = judged_by(&cells(), &[earlier("timer")], limit);
+        assert_eq!(verdict, Verdict::Fail);
         assert!(reason.contains("latency was 10.0 ms, in cell `l3`"), "{reason}");
-        let (result, _) = verdict(&cells(), &[earlier("roundtrip/futex")], Some(Nanos::from_millis(1)), true);
-        assert_eq!(result, Verdict::Pass);
+        let part = judged_by(&cells(), &[earlier("roundtrip/futex/there")], limit);
+        assert_eq!(part.verdict, Verdict::Pass);
     }
 
     #[test]
-    fn other_probes_are_not_judged() {
-        let foreign = [cell("idle", "roundtrip", Some(1_000_000)), cell("l3", "timer", Some(10))];
-        assert_eq!(verdict(&foreign, &[], Some(Nanos(100)), true).0, Verdict::Pass);
+    fn a_round_trip_is_judged_by_what_exceeds_its_median() {
+        let trips = [cell("idle", "roundtrip/futex", Some(101_000))];
+        let plan = |limit| Plan { probe: Vec::new(), ..plan_of(&[], Some(Nanos(limit))) };
+        assert_eq!(judge(&mut trips.clone(), &[], &plan(99_000), &[]).verdict, Verdict::Pass);
+        let failed = judge(&mut trips.clone(), &[], &plan(98_999), &[]);
+        assert_eq!(failed.verdict, Verdict::Fail);
+        assert!(failed.reason.contains("round trip was 99000 ns above the median"), "{}", failed.reason);
+    }
+
+    #[test]
+    fn rates_are_rounded_up() {
+        for (rate_of, text) in [(14.98, "15"), (15.0, "15"), (748.9, "750"), (2.9957, "3"), (0.0123, "0.013")]
+        {
+            assert_eq!(rate(rate_of), text);
+        }
+        assert_eq!((rarer(15.0), rarer(10.0), rarer(0.5)), (10.0, 1.0, 0.1));
     }
 }

@@ -1,17 +1,20 @@
 //! Writing a run directory.
 //!
-//! Rows are kept in memory until [`Sink::flush`], which is called after each stored interval and at the end of
-//! each cell; a flush writes one segment per table that has rows, all under the same number. What a killed process
-//! loses is what came after the last flush.
+//! Rows are kept in memory until [`Sink::flush`], which is called after each stored interval, when there are many, and at
+//! the end of each cell; a flush writes one segment per table that has rows, all under the same number, and then lists
+//! them in the manifest. What a killed process loses is what came after the last flush.
 
-use crate::disk::{append_line, end_last_line, if_present, sync_folder, write_atomically};
 use crate::error::{At, StoreError};
-use crate::info::{RunInfo, write_json};
+use crate::folder::{Folder, add_line, if_present};
+use crate::info::{INFO_FILE, RunInfo, to_json};
 use crate::latency_records;
+use crate::manifest::{Flush, Listed, Manifest, ManifestWriter, parts_of, sha256};
 use crate::segment;
 use crate::tables::{Keyed, NAMES, RateKey, Rows, Sink, Table};
 use crate::traces::TRACES_FOLDER;
-use std::fs::{self, File, TryLockError};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use whylate_core::result::RunResult;
@@ -23,15 +26,16 @@ const TREATMENTS_FILE: &str = "treatments.jsonl";
 /// Name of the file with the finished result.
 const RESULT_FILE: &str = "result.json";
 
-/// A run directory that is being written. One process at a time can have it.
+/// A run directory that is being written. One process at a time can have it: the folder is held as long as it is open, so
+/// that nobody else writes to it and readers see that it is alive.
 #[derive(Debug)]
 pub struct RunDirectory {
-    path: PathBuf,
+    folder: Folder,
+    folders: BTreeMap<&'static str, Folder>,
     run: String,
     pending: Rows,
     next_segment: u32,
-    /// Held while the run is written, so that nobody else writes to it and readers see that it is alive.
-    _lock: File,
+    manifest: ManifestWriter,
 }
 
 impl RunDirectory {
@@ -39,20 +43,21 @@ impl RunDirectory {
     ///
     /// # Errors
     /// [`StoreError::Occupied`] when `path` exists and is not an empty directory (nothing is changed then);
-    /// [`StoreError::DiskFull`] or [`StoreError::Io`] when it cannot be made.
+    /// [`StoreError::Foreign`] when it belongs to somebody else; [`StoreError::DiskFull`] or [`StoreError::Io`] when it
+    /// cannot be made.
     pub fn create(path: &Path, info: &RunInfo) -> Result<Self, StoreError> {
         make_empty_folder(path)?;
-        let lock = lock(path)?;
-        info.write(path)?;
-        for folder in NAMES.iter().chain(&[TRACES_FOLDER, LOADS_FOLDER]) {
-            let folder = path.join(folder);
-            fs::create_dir(&folder).at("create", &folder)?;
-        }
-        sync_folder(path)?;
+        let folder = Folder::open(path)?;
+        folder.check_owner()?;
+        folder.lock()?;
+        let mut directory = Self::begin(folder, &info.run, None, 1)?;
+        directory.update_info(info)?;
         if let Some(parent) = path.parent() {
-            sync_folder(parent)?;
+            // The parent of a relative path of one component is the empty path.
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            Folder::open(parent)?.sync()?;
         }
-        Ok(Self::new(path, info, 1, lock))
+        Ok(directory)
     }
 
     /// Opens the directory of a run that did not complete, to continue it. Nothing that is there is changed, but that a
@@ -60,40 +65,95 @@ impl RunDirectory {
     ///
     /// # Errors
     /// [`StoreError::NotARun`], [`StoreError::BadInfo`], [`StoreError::UnknownFormat`]; [`StoreError::Busy`] while
-    /// another process writes to it; [`StoreError::Io`] when it cannot be read or written.
+    /// another process writes to it; [`StoreError::Foreign`] or [`StoreError::OpenToAll`] where root could be led to other
+    /// files; [`StoreError::Damaged`]; [`StoreError::Io`] when it cannot be read or written.
     pub fn reopen(path: &Path) -> Result<(Self, RunInfo), StoreError> {
         // First whether it is a run at all: a lock on something else would be a strange thing to complain about.
         RunInfo::read(path)?;
-        let lock = lock(path)?;
-        let info = RunInfo::read(path)?;
-        let mut last = 0;
+        let folder = Folder::open(path)?;
+        folder.check_owner()?;
+        folder.lock()?;
+        let (mut info, hash) = RunInfo::read(path)?;
+        let manifest = Manifest::read(path, &info.run).at("read", path)?;
+        let problem = match &manifest {
+            None => info.manifest.then(|| "its manifest is missing".to_owned()),
+            Some(known) if known.is_empty() => Some("its manifest is empty".to_owned()),
+            Some(known) if !known.is_info(&hash, info.state) => Some("`run.json` was altered".to_owned()),
+            Some(known) => known.problems.first().map(|first| format!("its manifest {first}")),
+        };
+        if let Some(problem) = problem {
+            return Err(StoreError::Damaged(path.to_owned(), problem));
+        }
+        let mut last = manifest.iter().flat_map(Manifest::numbers).max().unwrap_or(0);
         for table in NAMES {
-            let folder = path.join(table);
-            fs::create_dir_all(&folder).at("create", &folder)?;
-            last = segment_numbers(&folder)?.into_iter().fold(last, u32::max);
+            last = segment_numbers(&path.join(table))?.into_iter().fold(last, u32::max);
         }
+        info.manifest = true;
+        let mut directory = Self::begin(folder, &info.run, manifest.as_ref(), last + 1)?;
         for name in [TREATMENTS_FILE, latency_records::FILE] {
-            end_last_line(&path.join(name))?;
+            directory.end_last_line(name)?;
         }
-        Ok((Self::new(path, &info, last + 1, lock), info))
+        directory.update_info(&info)?;
+        Ok((directory, info))
     }
 
-    fn new(path: &Path, info: &RunInfo, next_segment: u32, lock: File) -> Self {
-        let (path, run) = (path.to_owned(), info.run.clone());
-        Self { path, run, pending: Rows::default(), next_segment, _lock: lock }
+    fn begin(
+        folder: Folder,
+        run: &str,
+        known: Option<&Manifest>,
+        next_segment: u32,
+    ) -> Result<Self, StoreError> {
+        let mut folders = BTreeMap::new();
+        for name in NAMES.iter().copied().chain([TRACES_FOLDER, LOADS_FOLDER]) {
+            let subfolder = folder.subfolder(name)?;
+            subfolder.check_owner()?;
+            folders.insert(name, subfolder);
+        }
+        let manifest = ManifestWriter::begin(&folder, run, known, next_segment)?;
+        folder.sync()?;
+        Ok(Self { folder, folders, run: run.to_owned(), pending: Rows::default(), next_segment, manifest })
     }
 
     /// The directory.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
     }
 
     /// Replaces `run.json`.
     ///
     /// # Errors
     /// [`StoreError::DiskFull`] or [`StoreError::Io`]; the old one stays then.
-    pub fn update_info(&self, info: &RunInfo) -> Result<(), StoreError> {
-        info.write(&self.path)
+    pub fn update_info(&mut self, info: &RunInfo) -> Result<(), StoreError> {
+        self.replace_info(info, None)
+    }
+
+    /// Replaces `run.json` for the last time: the manifest says that the run has ended, and what its other files hold. What
+    /// is written later breaks the seal.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
+    pub fn seal(&mut self, info: &RunInfo) -> Result<(), StoreError> {
+        let mut names = vec![TREATMENTS_FILE.to_owned(), latency_records::FILE.to_owned()];
+        names.extend(crate::traces::notes(self.path()));
+        let mut files = Vec::new();
+        for name in names {
+            let path = self.path().join(&name);
+            let bytes = crate::folder::read(&path).at("read", &path)?;
+            files.extend(bytes.map(|bytes| Listed::of(&name, &bytes)));
+        }
+        self.replace_info(info, Some(files))
+    }
+
+    /// The manifest comes first, so that no `run.json` is in place that is not listed.
+    fn replace_info(&mut self, info: &RunInfo, sealed: Option<Vec<Listed>>) -> Result<(), StoreError> {
+        let text = to_json(&self.path().join(INFO_FILE), info)?;
+        self.folder.stage(INFO_FILE, &text)?;
+        let listed = self.manifest.info(sha256(&[&text]));
+        if let Err(error) = listed.and_then(|()| sealed.map_or(Ok(()), |files| self.manifest.seal(files))) {
+            self.folder.discard(INFO_FILE);
+            return Err(error);
+        }
+        self.folder.publish(INFO_FILE)
     }
 
     /// Writes `result.json`.
@@ -101,7 +161,8 @@ impl RunDirectory {
     /// # Errors
     /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn write_result(&self, result: &RunResult) -> Result<(), StoreError> {
-        write_json(&self.path.join(RESULT_FILE), result)
+        let text = to_json(&self.path().join(RESULT_FILE), result)?;
+        self.folder.write_atomically(RESULT_FILE, &text)
     }
 
     /// Adds a line of JSON to `treatments.jsonl`, the run's own copy of what treatments changed and undid.
@@ -109,12 +170,28 @@ impl RunDirectory {
     /// # Errors
     /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn add_treatments(&self, line: &str) -> Result<(), StoreError> {
-        append_line(&self.path.join(TREATMENTS_FILE), line)
+        self.add_line_to(TREATMENTS_FILE, line)
+    }
+
+    pub(crate) fn add_line_to(&self, name: &str, line: &str) -> Result<(), StoreError> {
+        add_line(&self.folder.append(name)?, &self.path().join(name), line)
+    }
+
+    /// Ends the last line of a file, so that what is added to it begins a new one.
+    fn end_last_line(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.path().join(name);
+        let text = crate::folder::read(&path).at("read", &path)?.unwrap_or_default();
+        if matches!(text.last(), None | Some(b'\n')) { Ok(()) } else { self.add_line_to(name, "") }
     }
 
     /// The folder for recorded traces.
     pub fn traces_path(&self) -> PathBuf {
-        self.path.join(TRACES_FOLDER)
+        self.path().join(TRACES_FOLDER)
+    }
+
+    /// An open folder of the run.
+    pub(crate) fn folder(&self, name: &str) -> &Folder {
+        self.folders.get(name).unwrap_or(&self.folder)
     }
 }
 
@@ -131,8 +208,11 @@ impl Sink for RunDirectory {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let writer = FlushWriter { path: &self.path, run: &self.run, segment: self.next_segment };
+        let writer = FlushWriter { directory: self, tables: RefCell::default() };
         self.pending.write(&writer)?;
+        let tables = writer.tables.into_inner();
+        let flush = Flush { segment: self.next_segment, of: parts_of(&self.pending), tables };
+        self.manifest.flushed(flush)?;
         self.pending = Rows::default();
         self.next_segment += 1;
         Ok(())
@@ -141,7 +221,7 @@ impl Sink for RunDirectory {
     /// `loads/<cell>-<repeat>-<attempt>-<load>.txt`; characters of names that do not belong in a file name become `_`.
     fn load_output_path(&self, key: &RateKey) -> PathBuf {
         let RateKey { cell, repeat, attempt, load, .. } = key;
-        self.path.join(LOADS_FOLDER).join(file_name(&format!("{cell}-{repeat}-{attempt}-{load}.txt")))
+        self.path().join(LOADS_FOLDER).join(file_name(&format!("{cell}-{repeat}-{attempt}-{load}.txt")))
     }
 }
 
@@ -152,11 +232,10 @@ pub(crate) fn file_name(text: &str) -> String {
 }
 
 /// Writes the segments of one flush.
-pub(crate) struct FlushWriter<'p> {
-    path: &'p Path,
-    /// The name of the run.
-    run: &'p str,
-    segment: u32,
+pub(crate) struct FlushWriter<'d> {
+    directory: &'d RunDirectory,
+    /// What was written.
+    tables: RefCell<Vec<Listed>>,
 }
 
 impl FlushWriter<'_> {
@@ -165,11 +244,14 @@ impl FlushWriter<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        let path = self.path.join(R::NAME).join(segment::file_name(self.segment));
-        match segment::encode(self.run, rows) {
-            Ok(bytes) => write_atomically(&path, &bytes),
-            Err(error) => Err(StoreError::Encode(path, error.to_string())),
-        }
+        let RunDirectory { run, next_segment, .. } = self.directory;
+        let (folder, name) = (self.directory.folder(R::NAME), segment::file_name(*next_segment));
+        let bytes = segment::encode(run, rows)
+            .map_err(|error| StoreError::Encode(folder.path().join(&name), error.to_string()))?;
+        folder.write_atomically(&name, &bytes)?;
+        let rows = Some(rows.len() as u64);
+        self.tables.borrow_mut().push(Listed { rows, ..Listed::of(R::NAME, &bytes) });
+        Ok(())
     }
 }
 
@@ -187,18 +269,9 @@ fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn lock(path: &Path) -> Result<File, StoreError> {
-    let folder = File::open(path).at("open", path)?;
-    match folder.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(StoreError::Busy(path.to_owned())),
-        // Some network file systems know no locks: better a run without one than no run.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(folder),
-    }
-}
-
 /// Whether another process is writing to the run.
 pub(crate) fn is_being_written(path: &Path) -> bool {
-    File::open(path).is_ok_and(|folder| matches!(folder.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    Folder::open(path).is_ok_and(|folder| folder.is_held())
 }
 
 /// Numbers of the closed segments in a table's folder; none when there is no such folder.

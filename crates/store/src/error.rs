@@ -24,6 +24,19 @@ pub enum StoreError {
     /// Another process is writing to this run.
     #[error("{0}: another whylate is still writing to this run; wait for it, or stop it")]
     Busy(PathBuf),
+    /// Root is asked to write where another user could exchange what is written.
+    #[error(
+        "{0}: belongs to user {1}; as root, whylate writes only to directories of root: run it as that user"
+    )]
+    Foreign(PathBuf, u32),
+    /// The same, since everybody may write there.
+    #[error(
+        "{0}: every user may write there; as root, whylate writes only where others cannot: `chmod o-w` it"
+    )]
+    OpenToAll(PathBuf),
+    /// A run that cannot be continued.
+    #[error("{0}: the run is damaged and cannot be continued: {1}; begin a new one")]
+    Damaged(PathBuf, String),
     /// No space is left (or the quota is used up). What was written before stays readable.
     #[error(
         "{0}: the disk is full ({1}); what was stored before is kept: free some space, then continue with `--resume`"
@@ -35,6 +48,9 @@ pub enum StoreError {
     /// A value could not be turned into its file's form.
     #[error("{0}: cannot be encoded: {1}")]
     Encode(PathBuf, String),
+    /// The run is damaged, and no sample can be read.
+    #[error("{0}: the run is damaged, and no samples are left: {1}")]
+    NothingLeft(PathBuf, String),
     /// The run holds no sample: there is nothing to report. The command line maps it to exit code 1.
     #[error("{0}: no samples")]
     NoSamples(PathBuf),

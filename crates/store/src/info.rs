@@ -1,9 +1,9 @@
 //! `run.json`: what a run is, and how far it came.
 
-use crate::disk::write_atomically;
 use crate::error::StoreError;
+use crate::folder;
+use crate::manifest::sha256;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -26,6 +26,9 @@ pub struct RunInfo {
     pub run: String,
     /// Version of whylate that began the run.
     pub whylate_version: String,
+    /// Whether the run has a manifest; runs of earlier versions have none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub manifest: bool,
     /// When it began: RFC 3339, UTC.
     pub started_at: String,
     /// How far it came. `running` in a directory that nobody writes to means that the run was killed.
@@ -119,6 +122,7 @@ impl RunInfo {
             format: RUN_DIRECTORY_FORMAT.to_owned(),
             run: run.into(),
             whylate_version: env!("CARGO_PKG_VERSION").to_owned(),
+            manifest: true,
             started_at: utc_text(started_at),
             state: RunState::Running,
             error: None,
@@ -149,24 +153,22 @@ impl RunInfo {
         cells.all(|cell| (1..=self.plan.repeats).all(|repeat| done(&cell.name, repeat)))
     }
 
-    /// Reads `run.json` of the directory `path`.
-    pub(crate) fn read(path: &Path) -> Result<Self, StoreError> {
+    /// Reads `run.json` of the directory `path`; with it, the file's SHA-256.
+    pub(crate) fn read(path: &Path) -> Result<(Self, String), StoreError> {
         let file = path.join(INFO_FILE);
-        let text = fs::read(&file).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StoreError::NotARun(path.to_owned()),
+        let not_a_run = || StoreError::NotARun(path.to_owned());
+        let text = folder::read(&file).map_err(|error| match error.kind() {
+            io::ErrorKind::NotADirectory => not_a_run(),
             _ => StoreError::Io("read", file.clone(), error),
         })?;
+        let text = text.ok_or_else(not_a_run)?;
         let bad = |source| StoreError::BadInfo(file.clone(), source);
         // The format comes first: another one may well have other fields.
         let Format { format } = serde_json::from_slice(&text).map_err(bad)?;
         if format != RUN_DIRECTORY_FORMAT {
             return Err(StoreError::UnknownFormat(file, format));
         }
-        serde_json::from_slice(&text).map_err(bad)
-    }
-
-    pub(crate) fn write(&self, path: &Path) -> Result<(), StoreError> {
-        write_json(&path.join(INFO_FILE), self)
+        Ok((serde_json::from_slice(&text).map_err(bad)?, sha256(&[&text])))
     }
 }
 
@@ -175,12 +177,12 @@ struct Format {
     format: String,
 }
 
-/// Writes a JSON document for human eyes too, all or nothing.
-pub(crate) fn write_json(path: &Path, document: &impl Serialize) -> Result<(), StoreError> {
+/// A JSON document for human eyes too; `path` is where it goes.
+pub(crate) fn to_json(path: &Path, document: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     let mut text = serde_json::to_vec_pretty(document)
         .map_err(|error| StoreError::Encode(path.to_owned(), error.to_string()))?;
     text.push(b'\n');
-    write_atomically(path, &text)
+    Ok(text)
 }
 
 /// Where a run goes without `-o`: `whylate/runs/<time>-<plan>` in `data_home` (`$XDG_DATA_HOME`), else in

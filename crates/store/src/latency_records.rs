@@ -1,11 +1,10 @@
 //! `latency-records.jsonl`: which task had each new maximum of the kernel's histograms, a line for each.
 
 use crate::directory::RunDirectory;
-use crate::disk::{append_line, if_present};
 use crate::error::StoreError;
+use crate::folder;
 use crate::tables::RowKey;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::Path;
 use whylate_core::result::{HistogramKind, LatencyRecord};
 use whylate_core::{CpuId, Warning, WarningCode};
@@ -44,7 +43,7 @@ impl RunDirectory {
     ) -> Result<(), StoreError> {
         let RowKey { cell, repeat, attempt, .. } = key.clone();
         let line = Line { cell, repeat, attempt, cpu, kind, record: record.clone() };
-        append_line(&self.path().join(FILE), &line.to_json())
+        self.add_line_to(FILE, &line.to_json())
     }
 }
 
@@ -55,7 +54,7 @@ pub(crate) fn read(run: &Path) -> (Vec<Line>, Vec<Warning>) {
     let warning = |text: String| {
         Warning::new(WarningCode::UnreadableLatencyRecord, format!("{}: {text}", path.display()))
     };
-    let text = match if_present(fs::read(&path)) {
+    let text = match folder::read(&path) {
         Ok(text) => text.unwrap_or_default(),
         Err(error) => {
             return (Vec::new(), vec![warning(format!("cannot read the latency records: {error}"))]);
@@ -78,6 +77,7 @@ pub(crate) fn read(run: &Path) -> (Vec<Line>, Vec<Warning>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn line(repeat: u32) -> String {
         let (cell, kind, record) = ("idle".to_owned(), HistogramKind::Wakeup, LatencyRecord::default());

@@ -8,19 +8,24 @@
 //! measures, computes statistics or looks at the machine.
 
 mod assemble;
+mod check;
+mod damage;
 mod directory;
-mod disk;
 mod error;
+mod folder;
 mod info;
 mod latency_records;
+mod manifest;
 mod reader;
 mod segment;
 mod tables;
 mod traces;
 
 pub use assemble::{MeasuredCell, Memory, assemble};
+pub use damage::Damage;
 pub use directory::RunDirectory;
 pub use error::StoreError;
 pub use info::{CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path};
+pub use manifest::Part;
 pub use reader::{Reader, Segment};
 pub use tables::{NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span, Spanned};

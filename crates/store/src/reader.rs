@@ -1,17 +1,21 @@
-//! Reading a run directory, also one whose run was killed at any moment.
+//! Reading a run directory, also one whose run was killed at any moment, or that was damaged since.
 //!
 //! Segments are read one number at a time, so that the memory needed does not grow with the length of the run.
-//! Temporary files are ignored. A damaged file is skipped with a warning; nothing else is lost by it.
+//! Temporary files are ignored. What the manifest does not list, or lists otherwise, is not read; what is lost by that
+//! is said, with whose data it is.
 
+use crate::damage::Damage;
 use crate::directory::{is_being_written, segment_numbers};
-use crate::disk::if_present;
 use crate::error::StoreError;
-use crate::info::RunInfo;
+use crate::folder;
+use crate::info::{ExecutionState, RunInfo};
+use crate::latency_records;
+use crate::manifest::{self, Flush, Listed, Manifest, Origin, Part, parts_of};
 use crate::segment;
-use crate::tables::{Keyed, NAMES, Rows, Table};
+use crate::tables::{Apart, Keyed, NAMES, Rows, Table};
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
+use whylate_core::result::RunState;
 use whylate_core::{Warning, WarningCode};
 
 /// A run directory that is being read.
@@ -20,7 +24,10 @@ pub struct Reader {
     path: PathBuf,
     info: RunInfo,
     in_progress: bool,
+    manifest: Option<Manifest>,
     numbers: Vec<u32>,
+    warnings: Vec<Warning>,
+    damages: Vec<Damage>,
 }
 
 /// What one flush wrote.
@@ -30,8 +37,10 @@ pub struct Segment {
     pub number: u32,
     /// Its rows.
     pub rows: Rows,
-    /// What of it could not be read.
+    /// What a killed process did not end.
     pub warnings: Vec<Warning>,
+    /// What of it is lost.
+    pub damages: Vec<Damage>,
 }
 
 impl Reader {
@@ -43,12 +52,124 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         // The lock is looked at first: a run that ends in between is then read as ended.
         let in_progress = is_being_written(path);
-        let info = RunInfo::read(path)?;
-        let mut numbers = BTreeSet::new();
-        for table in NAMES {
-            numbers.extend(segment_numbers(&path.join(table))?);
+        let (info, hash) = RunInfo::read(path)?;
+        let mut reader = Self {
+            path: path.to_owned(),
+            info,
+            in_progress,
+            manifest: None,
+            numbers: Vec::new(),
+            warnings: Vec::new(),
+            damages: Vec::new(),
+        };
+        reader.read_manifest(&hash);
+        reader.check_files();
+        reader.find_segments()?;
+        Ok(reader)
+    }
+
+    fn read_manifest(&mut self, hash: &str) {
+        let file = self.path.join(manifest::FILE);
+        let damage = |problem: &String| {
+            Damage::of_run(WarningCode::DamagedManifest, format!("{} {problem}", file.display()))
+        };
+        let (mut problems, mut unlisted) = (Vec::new(), None);
+        match Manifest::read(&self.path, &self.info.run) {
+            // What it lists is not known: the segments are read as far as they can be.
+            Ok(Some(found)) if found.is_empty() => {
+                problems.push("does not begin as a manifest does".to_owned())
+            }
+            Ok(Some(found)) => {
+                problems.extend(found.problems.iter().cloned());
+                // While a run goes on, its files may change between two looks.
+                if !self.in_progress && !found.is_info(hash, self.info.state) {
+                    problems.push("lists another `run.json`: that was altered".to_owned());
+                }
+                if !self.in_progress && found.sealed.is_none() && self.info.state != RunState::Running {
+                    problems
+                        .push("does not say that the run has ended: its last lines are missing".to_owned());
+                }
+                if !found.is_whole() {
+                    unlisted = Some("some segments are of an earlier version, which kept no manifest");
+                }
+                self.manifest = Some(found);
+            }
+            Ok(None) if self.info.manifest => problems.push("is missing".to_owned()),
+            Ok(None) => unlisted = Some("an earlier version wrote this run, without a manifest"),
+            Err(error) => problems.push(format!("cannot be read: {error}")),
         }
-        Ok(Self { path: path.to_owned(), info, in_progress, numbers: numbers.into_iter().collect() })
+        self.damages.extend(problems.iter().map(damage));
+        if let Some(what) = unlisted {
+            let text =
+                format!("not sealed: {what}: whether all that was measured is still there cannot be told");
+            self.warnings.push(Warning::new(WarningCode::NotSealed, text));
+        }
+    }
+
+    /// Compares the files beside the tables with what the seal says of them.
+    fn check_files(&mut self) {
+        let Some(sealed) = self.manifest.as_ref().and_then(|manifest| manifest.sealed.as_ref()) else {
+            return;
+        };
+        if self.in_progress {
+            return;
+        }
+        let mut names: BTreeSet<String> = sealed.iter().map(|listed| listed.name.clone()).collect();
+        names.extend(crate::traces::notes(&self.path));
+        names.extend([latency_records::FILE.to_owned()]);
+        for name in names {
+            let listed = sealed.iter().find(|listed| listed.name == name);
+            let problem = match (folder::read(&self.path.join(&name)), listed) {
+                (Ok(None), None) => continue,
+                (Ok(Some(bytes)), Some(listed)) if listed.is(&bytes) => continue,
+                (Ok(None), Some(_)) => "is missing".to_owned(),
+                (Ok(Some(_)), _) => "was altered after the run".to_owned(),
+                (Err(error), _) => format!("cannot be read: {error}"),
+            };
+            let text = format!("{} {problem}", self.path.join(&name).display());
+            // Traces may be removed to save room, and treatments are a copy: no figure rests on them.
+            match name == latency_records::FILE {
+                true => self.damages.push(Damage::of_run(WarningCode::AlteredFile, text)),
+                false => self.warnings.push(Warning::new(WarningCode::AlteredFile, text)),
+            }
+        }
+    }
+
+    fn find_segments(&mut self) -> Result<(), StoreError> {
+        let mut numbers: BTreeSet<u32> = BTreeSet::new();
+        for table in NAMES {
+            numbers.extend(segment_numbers(&self.path.join(table))?);
+        }
+        let unlisted_to = match &self.manifest {
+            // Earlier versions gave every number.
+            None => numbers.last().copied().unwrap_or(0),
+            Some(manifest) => {
+                numbers.extend(manifest.numbers());
+                manifest.first_segment().saturating_sub(1)
+            }
+        };
+        for missing in (1..=unlisted_to).filter(|number| !numbers.contains(number)).take(100) {
+            let text = format!("segment {missing} is missing from every table");
+            self.damages.push(Damage::of_run(WarningCode::DamagedSegment, text));
+        }
+        for number in numbers {
+            let origin = self.manifest.as_ref().map_or(Origin::Unlisted, |manifest| manifest.origin(number));
+            match origin {
+                Origin::Listed(_) | Origin::Unlisted => self.numbers.push(number),
+                // It is about to be listed.
+                Origin::CutOff | Origin::Extra if self.in_progress => {}
+                Origin::CutOff => {
+                    let text =
+                        format!("segment {number} is left out: the run was killed while it was written");
+                    self.warnings.push(Warning::new(WarningCode::IncompleteInterval, text));
+                }
+                Origin::Extra => {
+                    let text = format!("segment {number} is left out: the manifest does not list it");
+                    self.damages.push(Damage::of_run(WarningCode::DamagedSegment, text));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The directory.
@@ -66,47 +187,153 @@ impl Reader {
         self.in_progress
     }
 
+    /// Whether the run has said its end: only then it is known that nothing was to follow.
+    pub fn has_ended(&self) -> bool {
+        self.manifest.as_ref().is_none_or(|manifest| manifest.sealed.is_some())
+    }
+
+    /// What was found when it was opened, and what a killed process did not end.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// What is lost or altered as far as that is seen without reading the segments.
+    pub fn damages(&self) -> &[Damage] {
+        &self.damages
+    }
+
     /// The segments, oldest first; each is read when it is asked for.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
         self.numbers.iter().map(|number| self.segment(*number))
     }
 
     fn segment(&self, number: u32) -> Segment {
-        let mut reader = SegmentReader { path: &self.path, number, warnings: Vec::new() };
+        let flush = self.manifest.as_ref().and_then(|manifest| match manifest.origin(number) {
+            Origin::Listed(flush) => Some(flush),
+            _ => None,
+        });
+        let mut reader =
+            SegmentReader { path: &self.path, number, flush, unread: Vec::new(), apart: Apart::default() };
         let rows = Rows::read(&mut reader);
-        Segment { number, rows, warnings: reader.warnings }
+        reader.into_segment(rows, &self.info)
     }
 }
 
 /// Reads the files of one flush.
-pub(crate) struct SegmentReader<'p> {
-    path: &'p Path,
+pub(crate) struct SegmentReader<'r> {
+    path: &'r Path,
     number: u32,
-    warnings: Vec<Warning>,
+    /// What the manifest says of it; `None` in runs without one.
+    flush: Option<&'r Flush>,
+    /// Tables that cannot be read, and why.
+    unread: Vec<(&'static str, String)>,
+    apart: Apart,
 }
 
 impl SegmentReader<'_> {
-    /// The rows of one table; none, and a warning, when its file cannot be read.
+    /// The rows of one table; none when its file cannot be read.
     pub(crate) fn read<R: Table>(&mut self) -> Vec<Keyed<R, R::Key>> {
+        let listed = self.flush.map(|flush| flush.tables.iter().find(|listed| listed.name == R::NAME));
         let path = self.path.join(R::NAME).join(segment::file_name(self.number));
-        let rows = match if_present(fs::read(&path)) {
-            Ok(Some(bytes)) => segment::decode::<R>(bytes.into()).map_err(|damage| damage.to_string()),
+        let rows = match (folder::read(&path), listed) {
+            (Err(error), _) => Err(error.to_string()),
             // A flush writes no segment for a table without rows.
-            Ok(None) => Ok(Vec::new()),
-            Err(error) => Err(error.to_string()),
+            (Ok(None), None | Some(None)) => Ok(Vec::new()),
+            (Ok(None), Some(Some(_))) => Err("it is missing".to_owned()),
+            (Ok(Some(_)), Some(None)) => Err("the manifest does not list it".to_owned()),
+            (Ok(Some(bytes)), Some(Some(listed))) => read_listed::<R>(bytes, listed),
+            (Ok(Some(bytes)), None) => decode::<R>(bytes),
         };
         rows.unwrap_or_else(|reason| {
-            let text = format!("{}: skipped: {reason}; the other segments are not affected", path.display());
-            self.warnings.push(Warning::new(WarningCode::DamagedSegment, text));
+            self.unread.push((R::NAME, reason));
             Vec::new()
         })
     }
 
-    /// Adds warnings about intervals of which a part is missing.
-    pub(crate) fn warn_incomplete(&mut self, problems: Vec<String>) {
-        for problem in problems {
-            let text = format!("segment {}: {problem}", self.number);
-            self.warnings.push(Warning::new(WarningCode::IncompleteInterval, text));
+    /// Notes intervals and histograms that were found without each other.
+    pub(crate) fn note_apart(&mut self, apart: Apart) {
+        self.apart = apart;
+    }
+
+    fn into_segment(self, rows: Rows, info: &RunInfo) -> Segment {
+        let Self { number, flush, unread, apart, .. } = self;
+        let of = flush.map_or_else(|| parts_of(&rows), |flush| flush.of.clone());
+        let mut segment = Segment { number, rows, ..Segment::default() };
+        let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+        for (table, reason) in unread {
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, tables)) => tables.push(table),
+                None => reasons.push((reason, vec![table])),
+            }
         }
+        let lost =
+            of.first().map_or_else(|| "the other segments are not affected".to_owned(), ToString::to_string);
+        for (reason, tables) in reasons {
+            let file = |table: &&str| format!("{table}/{}", segment::file_name(number));
+            let files: Vec<String> = tables.iter().map(file).collect();
+            let text = format!("{}: skipped: {reason}; {lost}", files.join(", "));
+            let warning = Warning::new(WarningCode::DamagedSegment, text);
+            let loses_samples = tables.iter().any(|table| ["intervals", "histograms"].contains(table));
+            segment.damages.push(Damage { warning, of: of.clone(), loses_samples });
+        }
+        segment.add_apart(apart, flush.is_some(), info);
+        segment
+    }
+}
+
+fn read_listed<R: Table>(bytes: Vec<u8>, listed: &Listed) -> Result<Vec<Keyed<R, R::Key>>, String> {
+    if !listed.is(&bytes) {
+        // What it says of itself is the better reason.
+        segment::verify(&bytes).map_err(|damage| damage.to_string())?;
+        return Err("it is not the file that the manifest lists".to_owned());
+    }
+    let rows = decode::<R>(bytes)?;
+    match listed.rows {
+        Some(count) if count != rows.len() as u64 => Err(format!("it has {} rows, not {count}", rows.len())),
+        _ => Ok(rows),
+    }
+}
+
+fn decode<R: Table>(bytes: Vec<u8>) -> Result<Vec<Keyed<R, R::Key>>, String> {
+    segment::decode::<R>(bytes.into()).map_err(|damage| damage.to_string())
+}
+
+impl Segment {
+    /// Says which intervals and histograms were found without each other. Of runs without a manifest, histograms without an
+    /// interval are what a killed process left, unless their repeat is done.
+    fn add_apart(&mut self, apart: Apart, is_listed: bool, info: &RunInfo) {
+        let (number, Apart { intervals, histograms }) = (self.number, apart);
+        if let Some(max_ns) = intervals.iter().map(|(_, interval)| interval.max_ns.unwrap_or(0)).max() {
+            let samples = intervals.iter().fold(0u64, |sum, (_, it)| sum.saturating_add(it.samples));
+            let text = format!(
+                "segment {number}: skipped {} intervals with {samples} samples (the largest {max_ns} ns): their \
+                 histograms are missing",
+                intervals.len()
+            );
+            let of = parts_of(&Rows { intervals, ..Rows::default() });
+            self.damages.push(Damage {
+                loses_samples: true,
+                of,
+                ..Damage::of_run(WarningCode::IncompleteInterval, text)
+            });
+        }
+        let Some(first) = histograms.first() else { return };
+        let text =
+            format!("segment {number}: skipped {} histograms: their intervals are missing", histograms.len());
+        let is_done = |cell: &str, repeat, attempt| {
+            let newest = info.newest_execution(cell, repeat);
+            newest.is_some_and(|it| it.attempt == attempt && it.state == ExecutionState::Done)
+        };
+        if !is_listed && !histograms.iter().any(|key| is_done(&key.cell, key.repeat, key.attempt)) {
+            self.warnings.push(Warning::new(WarningCode::IncompleteInterval, text));
+            return;
+        }
+        let (cell, probes) = (first.cell.clone(), vec![first.probe.clone()]);
+        let of = vec![Part { cell, repeat: first.repeat, attempt: first.attempt, probes, ..Part::default() }];
+        self.damages.push(Damage {
+            loses_samples: true,
+            of,
+            ..Damage::of_run(WarningCode::IncompleteInterval, text)
+        });
     }
 }

@@ -27,6 +27,9 @@ const TAIL_LEN: usize = 8;
 /// In the simulated day (`examples/simulate_day.rs`) level 9 makes the files less than 0.1 % smaller.
 const GZIP_LEVEL: u32 = 6;
 
+/// Far more rows than a flush can have.
+const ROWS_MAX: i64 = 50_000_000;
+
 /// File name of a segment: `000001.parquet`.
 pub(crate) fn file_name(number: u32) -> String {
     format!("{number:06}.parquet")
@@ -126,7 +129,8 @@ fn checksum(file: &[u8], mark_at: usize) -> u32 {
     hasher.finalize()
 }
 
-fn verify(file: &[u8]) -> Result<(), Damage> {
+/// Whether a file is a whole segment, by its own checksum.
+pub(crate) fn verify(file: &[u8]) -> Result<(), Damage> {
     if file.len() < MARK_LEN + TAIL_LEN {
         return Err(Damage::TooShort(file.len()));
     }
@@ -146,6 +150,11 @@ pub(crate) fn decode<R: Table>(file: Bytes) -> Result<Vec<Keyed<R, R::Key>>, Dam
     let mut decoded: Vec<Keyed<R, R::Key>> = Vec::new();
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index)?;
+        // Before anything is made room for.
+        let rows = group.metadata().num_rows();
+        if !(0..=ROWS_MAX).contains(&rows) {
+            return Err(Damage::Rows(rows));
+        }
         let keys = read_columns(group.as_ref(), R::Key::COLUMNS)?;
         let mut rows = vec![R::default(); row_count(group.as_ref())];
         for values in read_columns(group.as_ref(), R::COLUMNS)? {

@@ -4,9 +4,9 @@
 //! its place in the run is not known.
 
 use crate::directory::{RunDirectory, file_name};
-use crate::disk::if_present;
-use crate::error::{At, StoreError};
-use crate::info::write_json;
+use crate::error::StoreError;
+use crate::folder;
+use crate::info::to_json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use whylate_core::result::SpikeTrace;
@@ -32,7 +32,9 @@ impl RunDirectory {
     /// # Errors
     /// [`StoreError::DiskFull`] or [`StoreError::Io`]; older metadata stays then.
     pub fn keep_trace_note(&self, trace: &SpikeTrace) -> Result<(), StoreError> {
-        write_json(&self.path().join(&trace.path).with_extension(METADATA), trace)
+        let name = note_name(Path::new(&trace.path));
+        let text = to_json(&self.traces_path().join(&name), trace)?;
+        self.folder(TRACES_FOLDER).write_atomically(&name, &text)
     }
 
     /// Removes the metadata of a trace that was removed.
@@ -40,23 +42,35 @@ impl RunDirectory {
     /// # Errors
     /// [`StoreError::Io`].
     pub fn remove_trace_note(&self, trace: &Path) -> Result<(), StoreError> {
-        let path = trace.with_extension(METADATA);
-        if_present(fs::remove_file(&path)).at("remove", &path)?;
-        Ok(())
+        self.folder(TRACES_FOLDER).remove(&note_name(trace))
     }
+}
+
+/// Name of the file with the metadata of a trace.
+fn note_name(trace: &Path) -> String {
+    let path = trace.with_extension(METADATA);
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The files with metadata, as paths below the run in `path`, sorted.
+pub(crate) fn notes(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path.join(TRACES_FOLDER)).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_note = |name: &String| Path::new(name).extension().is_some_and(|ending| ending == METADATA);
+    let mut notes: Vec<String> =
+        names.filter(is_note).map(|name| format!("{TRACES_FOLDER}/{name}")).collect();
+    notes.sort();
+    notes
 }
 
 /// What is known of the traces of the run in `path`, largest latency first, and what could not be read. Metadata without
 /// its trace does not count.
 pub(crate) fn read(path: &Path) -> (Vec<SpikeTrace>, Vec<Warning>) {
-    let entries = fs::read_dir(path.join(TRACES_FOLDER)).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    files.retain(|file| file.extension().is_some_and(|ending| ending == METADATA));
-    files.sort();
     let (mut traces, mut warnings) = (Vec::new(), Vec::new());
-    for file in files {
-        let read = fs::read(&file).map_err(serde_json::Error::io);
-        match read.and_then(|text| serde_json::from_slice::<SpikeTrace>(&text)) {
+    for file in notes(path) {
+        let file = path.join(file);
+        let read = folder::read(&file).map_err(serde_json::Error::io);
+        match read.and_then(|text| serde_json::from_slice::<SpikeTrace>(&text.unwrap_or_default())) {
             // The path in the metadata may come from anywhere.
             Ok(trace) if file.with_extension("dat").is_file() => traces.push(trace),
             Ok(_) => {}

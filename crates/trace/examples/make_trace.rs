@@ -29,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes = copies * template.len() as u64;
     let instances = vec![("", "local", vec![Vec::new(); cpus as usize])];
     let options = vec![(5, b"Linux made 6.1.0 x86_64\0".to_vec())];
-    let mut head = File { machine: MACHINE, algorithm: Algorithm::None, instances, options }.version6();
+    let mut head =
+        File { machine: MACHINE, algorithm: Algorithm::None, instances, options, text: None }.version6();
     let list = head.windows(10).position(|window| window == b"flyrecord\0").ok_or("no list of CPUs")? + 10;
     for cpu in 0..cpus {
         let at = list + 16 * cpu as usize;

@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-stats", &["whylate-core"]),
     ("whylate-trace", &["whylate-core"]),
     ("whylate-explain", &["whylate-core", "whylate-stats", "whylate-trace"]),
+    ("whylate-import", &["whylate-core", "whylate-stats"]),
     ("whylate-report", &["whylate-core"]),
     ("whylate-store", &["whylate-core", "whylate-stats"]),
     ("whylate-load", &["whylate-core", "whylate-sys", "whylate-host"]),
@@ -78,6 +79,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "whylate-core",
             "whylate-host",
+            "whylate-import",
             "whylate-stats",
             "whylate-store",
             "whylate-treat",

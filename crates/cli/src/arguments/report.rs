@@ -9,9 +9,10 @@ use std::path::PathBuf;
 Examples:
   whylate report RUN                        on this terminal
   whylate report RUN -o report.html         one file, opens anywhere
-  whylate report RUN --format markdown      for a pull request")]
+  whylate report RUN --format markdown      for a pull request
+  whylate report cyclictest.json            a result of cyclictest, oslat, rtla, jitterdebugger, hwlatdetect, sysjitter")]
 pub(crate) struct ReportArguments {
-    /// Directory of a run, also of one that was killed
+    /// Directory of a run, also of one that was killed; or a file with a result of another tool
     pub(crate) run: PathBuf,
     /// terminal, markdown or html [default: by the ending of FILE, else terminal]
     #[arg(long, hide_possible_values = true)]

@@ -4,7 +4,7 @@ use super::report;
 use crate::arguments::{ExplainArguments, ExportFormat};
 use crate::exit::Ending;
 use crate::output;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainAnswer, ExplainResult};
@@ -72,7 +72,10 @@ fn open(path: &Path) -> Result<Box<dyn Reader>> {
         std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
         return Ok(parse::from_source(Source::memory("standard input", bytes)?)?);
     }
-    Ok(parse::open(path)?)
+    parse::open(path).map_err(|error| match report::advice(path) {
+        Some(advice) if matches!(error, ParseError::Foreign { .. }) => anyhow!("{advice}"),
+        _ => error.into(),
+    })
 }
 
 /// The result with the file's name in it.

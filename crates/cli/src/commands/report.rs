@@ -3,20 +3,22 @@
 use crate::arguments::{ReportArguments, ReportFormat};
 use crate::exit::Ending;
 use crate::output;
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde::Serialize;
 use std::path::Path;
-use whylate_report::{Page, Style};
+use whylate_core::result::MeasureResult;
+use whylate_report::{Page, ReportError, Style};
 
 /// Width of a text report that goes into a file.
 const FILE_WIDTH: usize = 120;
 
 pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
-    let result = whylate_runner::assemble(&arguments.run)?;
-    let text = match (arguments.json, format_of(arguments.format, arguments.output.as_deref())) {
-        (true, _) => format!("{}\n", serde_json::to_string_pretty(&result)?),
-        (false, format) => {
-            draw(&whylate_report::run(&result)?, format, arguments.output.is_some().then_some(FILE_WIDTH))
-        }
+    let text = if arguments.run.is_file() {
+        let result = imported(&arguments.run)?;
+        text_of(arguments, &result, || whylate_report::measure(&result))?
+    } else {
+        let result = whylate_runner::assemble(&arguments.run)?;
+        text_of(arguments, &result, || whylate_report::run(&result))?
     };
     match &arguments.output {
         Some(path) => {
@@ -26,6 +28,39 @@ pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
         None => output::print(&text)?,
     }
     Ok(Ending::Pass)
+}
+
+fn text_of<R: Serialize>(
+    arguments: &ReportArguments,
+    result: &R,
+    page: impl FnOnce() -> Result<Page, ReportError>,
+) -> Result<String> {
+    if arguments.json {
+        return Ok(format!("{}\n", serde_json::to_string_pretty(result)?));
+    }
+    let format = format_of(arguments.format, arguments.output.as_deref());
+    Ok(draw(&page()?, format, arguments.output.is_some().then_some(FILE_WIDTH)))
+}
+
+/// The result of another tool in a file.
+fn imported(path: &Path) -> Result<MeasureResult> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    match whylate_import::read(path, &bytes) {
+        Err(error @ whylate_import::ImportError::Foreign { .. })
+            if whylate_trace::parse::open(path).is_ok() =>
+        {
+            let advice = format!("it is a trace: `whylate explain {}` explains it", path.display());
+            Err(anyhow::Error::new(error).context(advice))
+        }
+        read => Ok(read?),
+    }
+}
+
+/// What to do with a file that is no trace, when it is a result of another tool.
+pub(super) fn advice(path: &Path) -> Option<String> {
+    let tool = whylate_import::tool(&std::fs::read(path).ok()?)?;
+    let path = path.display();
+    Some(format!("{path} is a result of {tool}, not a trace: `whylate report {path}` shows it"))
 }
 
 /// The form that was asked for, or the one that the file's name ends in.

@@ -16,6 +16,7 @@ mod looks;
 mod measure;
 mod measure_series;
 mod tool;
+mod tools;
 mod trace;
 mod treat;
 mod treat_crashes;

@@ -23,9 +23,9 @@ pub use load::{
     MemoryPlan, Pace, PageattrPlan, SoftirqPlan, TlbPlan,
 };
 pub use probe::{
-    CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, MeasuringTask, Policy, ProbeFacts, ProbePlan,
-    ProbeWords, RoundtripMethod, RoundtripMethods, RoundtripPlan, Samples, StallPlan, Threshold, TimerMethod,
-    TimerPlan, Tracer, TracerPlan, check_period,
+    CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, Judged, MeasuringTask, Policy, ProbeFacts,
+    ProbePlan, ProbeWords, RoundtripMethod, RoundtripMethods, RoundtripPlan, Samples, StallPlan, Threshold,
+    TimerMethod, TimerPlan, Tracer, TracerPlan, check_period,
 };
 pub use question::{AnswerPlan, CellReference, Expected, Order, SeriesStatistic, Share, Statistic};
 pub use size::{Size, SizeError};

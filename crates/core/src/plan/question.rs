@@ -1,6 +1,6 @@
 //! What a plan asks: the statistic that decides, the order of the slots, and the questions with their contrasts.
 
-use super::CellPlan;
+use super::{CellPlan, Judged, ProbeFacts};
 use crate::plan::Plan;
 use crate::units::as_text;
 use crate::words::words;
@@ -193,8 +193,9 @@ impl Plan {
         }
         let facts = |series: &String| crate::SeriesName::of(series).facts();
         let series: Vec<String> = self.probe.iter().flat_map(super::ProbePlan::series_names).collect();
-        let judged = |series: &&String| facts(series).is_some_and(|facts| facts.judged);
-        let series = series.iter().find(judged).or(series.first())?.clone();
+        let is_latency = |facts: ProbeFacts| facts.judged == Judged::Largest && !facts.companion;
+        let decides = |series: &&String| facts(series).is_some_and(is_latency);
+        let series = series.iter().find(decides).or(series.first())?.clone();
         let counts_turns = facts(&series).is_some_and(|facts| facts.counts_turns);
         let without_limit = if counts_turns { Statistic::LostShare } else { Statistic::P999 };
         let statistic = if self.limit.is_some() { Statistic::Max } else { without_limit };

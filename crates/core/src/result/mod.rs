@@ -30,7 +30,7 @@ pub use histograms::{
 };
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
-    Answer, AnswerOutcome, CellResult, Comparison, NoiseFloor, Outcome, RateResult, RepeatProbe,
+    Answer, AnswerOutcome, CellResult, Comparison, Exposure, NoiseFloor, Outcome, RateResult, RepeatProbe,
     RepeatResult, RunEnd, RunResult, RunState, Verdict,
 };
 pub use spike_trace::SpikeTrace;
@@ -56,11 +56,14 @@ pub const TREAT_FORMAT: &str = "whylate.treat/1";
 /// `format` of [`LoadResult`].
 pub const LOAD_FORMAT: &str = "whylate.load/1";
 
-/// What `whylate measure` prints.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// What `whylate measure` prints, and what a result of another tool becomes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasureResult {
     /// [`MEASURE_FORMAT`].
     pub format: String,
+    /// The tool that measured, with its version, where it was not whylate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// The machine.
     pub facts: Facts,
     /// The probe's figures.
@@ -107,7 +110,7 @@ impl ProbeResult {
         let looked = |cpu: &CpuResult| {
             let facts = SeriesName::in_probe(&self.probe, cpu.series.as_deref()).facts();
             let only_gaps = facts.is_some_and(|facts| facts.samples == Samples::Gap && !facts.counts_turns);
-            only_gaps && cpu.gaps.is_some() && !cpu.timeline.is_empty()
+            only_gaps && cpu.gaps.is_some() && (!cpu.timeline.is_empty() || cpu.measured_ns > 0)
         };
         self.cpus.iter().any(|cpu| cpu.samples > 0 || looked(cpu))
     }
@@ -132,6 +135,20 @@ pub struct Quantiles {
     pub max_ns: u64,
 }
 
+/// The extremes of a latency distribution, and its mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Extremes {
+    /// Smallest sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_ns: Option<u64>,
+    /// Mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_ns: Option<f64>,
+    /// Largest sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_ns: Option<u64>,
+}
+
 /// What one probe measured on one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuResult {
@@ -150,6 +167,9 @@ pub struct CpuResult {
     /// Absent without samples.
     #[serde(flatten)]
     pub quantiles: Option<Quantiles>,
+    /// What is known of the samples where quantiles are not: of results of other tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extremes: Option<Extremes>,
     /// Who was late in the largest sample (histograms only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_record: Option<LatencyRecord>,
@@ -178,6 +198,9 @@ pub struct CpuResult {
     /// How long was measured; 0 where it is not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub measured_ns: u64,
+    /// In how much of that time it looked (tracers that look for a part of each window); absent where it is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched_ns: Option<u64>,
     /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<CycleFigures>,

@@ -39,6 +39,9 @@ pub struct RunResult {
     pub verdict: Verdict,
     /// What the verdict rests on, in one sentence.
     pub verdict_reason: String,
+    /// How long was looked for latencies above the limit, over all cells; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exposure: Option<Exposure>,
     /// Whether the machine's settings after the run are those before it; absent when the run did not get there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
@@ -134,6 +137,23 @@ pub struct CellResult {
     /// The stall check without load beside the cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_floor: Option<NoiseFloor>,
+    /// How long was looked for latencies above the limit; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exposure: Option<Exposure>,
+}
+
+/// How long was looked for latencies above the limit, and how often they can come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Exposure {
+    /// Time in which the limit's probes looked at every measured CPU: of several probes and CPUs the least.
+    pub watched_ns: u64,
+    /// CPUs that were looked at.
+    pub cpus: u32,
+    /// Latencies above the limit; those less than 1 s apart are one. Where not each of them is kept, they are counted
+    /// one by one.
+    pub events: u64,
+    /// Upper limit of the rate of such events under these conditions, at 95 % confidence (exact Poisson bound).
+    pub events_per_hour_max: f64,
 }
 
 /// One repeat of a cell.

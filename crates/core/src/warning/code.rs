@@ -146,8 +146,14 @@ codes! {
     CausesIncomplete = "causes-incomplete";
     /// The CPUs' time-stamp counters disagree: some ways of round trips have no time of their own.
     CountersDisagree = "counters-disagree";
+    /// A file of the run directory was altered or removed after the run.
+    AlteredFile = "altered-file";
+    /// Rows of the run directory contradict each other and are left out.
+    ContradictoryRows = "contradictory-rows";
     /// CPU 0 is shielded, where the kernel does work that cannot be moved.
     Cpu0Shielded = "cpu-0-shielded", "shield another CPU";
+    /// The manifest of the run directory is missing or altered: what else is, may not be noticed.
+    DamagedManifest = "damaged-manifest";
     /// A part of a table of the run directory cannot be read and is left out.
     DamagedSegment = "damaged-segment";
     /// Dispatch latencies are not divided into their parts.
@@ -246,6 +252,8 @@ codes! {
     NoTask = "no-task", "name the task with --task, and record sched:sched_switch";
     /// A measuring tracer of the kernel cannot be used.
     NoTracer = "no-tracer";
+    /// The run directory has no manifest: what is missing from it is not noticed.
+    NotSealed = "not-sealed";
     /// Spikes are not traced.
     NoTraces = "no-traces";
     /// No wake-up was counted.
@@ -312,6 +320,8 @@ codes! {
     UnreadableTraceNote = "unreadable-trace-note";
     /// Spikes have no trace because another one was being saved.
     UntracedSpikes = "untraced-spikes";
+    /// A result of another tool does not say all that ours do.
+    ForeignResult = "foreign-result";
     /// A row of the run directory cannot be used and is left out.
     UnusableRow = "unusable-row";
 }

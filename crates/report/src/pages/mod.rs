@@ -42,8 +42,8 @@ pub fn measure(measure: &MeasureResult) -> Result<Page, ReportError> {
     require_samples(&measure.probe, &measure.warnings)?;
     let cpus = measure.probe.cpus.iter().map(|cpu| cpu.cpu).collect();
     Ok(Page {
-        origin: format!("whylate measure {}", measure.probe.probe),
-        about: vec![words::machine(&measure.facts, &cpus)],
+        origin: measure.tool.clone().unwrap_or_else(|| format!("whylate measure {}", measure.probe.probe)),
+        about: vec![measure.tool.iter().cloned().chain(words::machine(&measure.facts, &cpus)).collect()],
         sections: sections::of_measure(measure),
         ..Page::default()
     })
@@ -57,7 +57,7 @@ pub fn warnings(warnings: &[Warning]) -> Page {
 }
 
 fn require_samples(probe: &ProbeResult, warnings: &[Warning]) -> Result<(), ReportError> {
-    if probe.cpus.iter().any(|cpu| cpu.samples > 0) {
+    if probe.has_data() {
         return Ok(());
     }
     Err(ReportError::NoSamples { reasons: warnings.iter().map(|warning| warning.text.clone()).collect() })

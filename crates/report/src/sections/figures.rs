@@ -7,7 +7,7 @@ use crate::words::{cell_probe, probe_meaning, probe_names};
 use whylate_core::plan::Samples;
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{
-    CellResult, CpuResult, MeasureResult, PartResult, ProbeResult, Quantiles, RateResult, RunResult,
+    CellResult, CpuResult, Extremes, MeasureResult, PartResult, ProbeResult, Quantiles, RateResult, RunResult,
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
 
@@ -48,6 +48,11 @@ impl<'r> Line<'r> {
 
     fn time(&self, figure: fn(&Quantiles) -> u64) -> Option<String> {
         self.quantiles().map(|figures| nanoseconds(figure(figures)))
+    }
+
+    /// What is known where quantiles are not.
+    fn extremes(&self) -> Option<&'r Extremes> {
+        self.recorded()?.extremes.as_ref()
     }
 
     /// The CPU's result, of a line of recorded figures.
@@ -110,13 +115,20 @@ static FIELDS: [Field; 17] = [
         Of::Corrected(_) => None,
         Of::Part(part) => Some(count(part.samples)),
     }),
-    field("min", 5, |line| line.time(|figures| figures.min_ns)),
-    field("mean", 0, |line| line.quantiles().map(|figures| nanoseconds_f64(figures.mean_ns))),
+    field("min", 5, |line| {
+        line.time(|figures| figures.min_ns).or_else(|| line.extremes()?.min_ns.map(nanoseconds))
+    }),
+    field("mean", 0, |line| {
+        let figures = line.quantiles().map(|figures| figures.mean_ns);
+        figures.or_else(|| line.extremes()?.mean_ns).map(nanoseconds_f64)
+    }),
     field("median", ALWAYS, |line| line.time(|figures| figures.p50_ns)),
     field("p99", ALWAYS, |line| line.time(|figures| figures.p99_ns)),
     field("p99.9", 8, |line| line.time(|figures| figures.p999_ns)),
     field("p99.99", 0, |line| line.time(|figures| figures.p9999_ns)),
-    field(MAX, ALWAYS, |line| line.time(|figures| figures.max_ns)),
+    field(MAX, ALWAYS, |line| {
+        line.time(|figures| figures.max_ns).or_else(|| line.extremes()?.max_ns.map(nanoseconds))
+    }),
     field("median cycles", 8, |line| line.recorded()?.cycles.as_ref().map(|cycles| count(cycles.p50))),
     field(MISSED, 7, |line| line.recorded().and_then(|cpu| cpu.overruns.or(cpu.gaps)).map(count)),
     field("lost", 1, |line| line.recorded()?.lost_share.map(share)),

@@ -497,7 +497,7 @@ struct MockLoad {
 
 impl MockLoad {
     fn rate(value: f64) -> RateRecord {
-        RateRecord { at_ns: 1_600, interval_ns: 100, value }
+        RateRecord { at_ns: 1_600 + value as u64, interval_ns: 100, value }
     }
 }
 

@@ -167,6 +167,7 @@ impl Summary {
             result.gaps = Some(self.gaps);
             result.lost_ns = Some(self.lost_ns);
             let watched_ns = self.measured_ns as f64 * watched_share;
+            result.watched_ns = (watched_share < 1.0).then_some(watched_ns as u64);
             // A gap that lasts beyond the end of its interval is counted whole where it ended.
             result.lost_share = (watched_ns > 0.0).then(|| (self.lost_ns as f64 / watched_ns).min(1.0));
         }

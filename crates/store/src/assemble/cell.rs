@@ -259,7 +259,7 @@ fn rates_within(rates: &[RateResult], spans: &[(u64, u64)]) -> Vec<RateResult> {
     let overlap = |rate: &RateRecord| -> u64 {
         let start_ns = rate.at_ns.saturating_sub(rate.interval_ns);
         let inside = |&(from, to): &(u64, u64)| to.min(rate.at_ns).saturating_sub(from.max(start_ns));
-        spans.iter().map(inside).sum()
+        spans.iter().map(inside).fold(0, u64::saturating_add)
     };
     let within = |rate: &RateResult| {
         let (load, unit) = (rate.load.clone(), rate.unit.clone());

@@ -72,9 +72,9 @@ impl Memory {
             problems: Vec::new(),
         };
         let rows = std::mem::take(&mut self.pending);
-        let warnings = collector.add_segment(Segment { rows, ..Segment::default() });
+        let damages = collector.add_segment(Segment { rows, ..Segment::default() });
         self.data = collector.cells.remove(cell.name.as_str()).unwrap_or_default();
-        push_all_once(&mut self.info.warnings, warnings);
+        push_all_once(&mut self.info.warnings, damages.into_iter().map(|damage| damage.warning));
     }
 }
 

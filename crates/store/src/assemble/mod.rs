@@ -12,9 +12,12 @@ mod shape;
 
 pub use memory::{MeasuredCell, Memory};
 
+use crate::check::Check;
+use crate::damage::{Damage, Damages};
 use crate::error::StoreError;
 use crate::info::{CellInfo, Execution, ExecutionState, RunInfo};
 use crate::latency_records;
+use crate::manifest::Part;
 use crate::reader::{Reader, Segment};
 use crate::tables::{Key, Keyed, NOISE_FLOOR, RowKey};
 use cell::CellData;
@@ -26,8 +29,8 @@ use whylate_core::result::{
 };
 use whylate_core::warning::push_all_once;
 use whylate_core::{Warning, WarningCode};
-use whylate_stats::EarlierMaximum;
 use whylate_stats::summary::SPIKES_KEPT;
+use whylate_stats::{EarlierMaximum, Judgement};
 
 /// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
 /// `error` then says how it ended. What could not be read is among its warnings. Its spikes have the causes that were
@@ -35,11 +38,15 @@ use whylate_stats::summary::SPIKES_KEPT;
 /// `combine_run`).
 ///
 /// # Errors
-/// [`StoreError::NoSamples`] when no probe has a sample in any cell.
+/// [`StoreError::NoSamples`] when no probe has a sample in any cell; [`StoreError::NothingLeft`] when that is since they
+/// are damaged.
 pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let info = reader.info();
     let shapes = Shapes::of(info, SPIKES_KEPT);
     let mut warnings = info.warnings.clone();
+    push_all_once(&mut warnings, reader.warnings().iter().cloned());
+    let (mut damages, mut check) = (Damages::default(), Check::new(info));
+    damages.extend(reader.damages().iter().cloned());
     let mut collector = Collector {
         cells: info.cells.iter().map(|cell| (cell.name.as_str(), CellData::default())).collect(),
         newest: newest_attempts(info),
@@ -47,14 +54,19 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         earlier: Vec::new(),
         problems: Vec::new(),
     };
-    for segment in reader.segments() {
-        push_all_once(&mut warnings, collector.add_segment(segment));
+    for mut segment in reader.segments() {
+        check.segment(&mut segment);
+        push_all_once(&mut warnings, segment.warnings.drain(..));
+        damages.extend(collector.add_segment(segment));
     }
+    damages.extend(check.finish());
     let (lines, unreadable) = latency_records::read(reader.path());
     warnings.extend(unreadable);
     for line in lines {
         collector.add((&line.cell.clone(), line.repeat, line.attempt), |cell| cell.add_latency_record(line));
     }
+    let unusable = collector.take_problems(latency_records::FILE).map(|damage| damage.warning.text);
+    warnings.extend(unusable.map(|text| Warning::new(WarningCode::UnreadableLatencyRecord, text)));
     let (mut traces, unreadable) = crate::traces::read(reader.path());
     push_all_once(&mut warnings, unreadable);
     let is_newest = |trace: &SpikeTrace| {
@@ -69,13 +81,28 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let mut results: Vec<CellResult> = info.cells.iter().map(finish).collect();
     for cell in &mut results {
         cell.traces = traces.extract_if(.., |trace| trace.cell == cell.name).collect();
+        note_damages(cell, info, &damages);
+    }
+    if let Some(trace) = traces.first() {
+        let text = format!("{}: left out: the run has no cell `{}`", trace.path, trace.cell);
+        warnings.push(Warning::new(WarningCode::UnreadableTraceNote, text));
     }
     let has_samples = |cell: &CellResult| cell.probes.iter().any(ProbeResult::has_data);
     if !results.iter().any(has_samples) {
-        return Err(StoreError::NoSamples(reader.path().to_owned()));
+        return Err(match damages.warnings().into_iter().next() {
+            None => StoreError::NoSamples(reader.path().to_owned()),
+            Some(first) => StoreError::NothingLeft(reader.path().to_owned(), first.text),
+        });
     }
-    let all_ran = info.is_complete() && info.cells.iter().all(|cell| cell.skipped.is_none());
-    let (verdict, verdict_reason) = whylate_stats::verdict(&results, &earlier, info.plan.limit, all_ran);
+    push_all_once(&mut warnings, damages.warnings());
+    let mut missing: Vec<String> = damages.named().into_iter().collect();
+    missing.extend(missing_in(&results, info.plan.repeats));
+    if !reader.has_ended() {
+        missing.push("nothing recorded the end of the run".to_owned());
+    }
+    let Judgement { verdict, reason, exposure } =
+        whylate_stats::judge(&mut results, &earlier, &info.plan, &missing);
+    let verdict = damages.judge(verdict);
     let comparisons = whylate_stats::comparisons(&results, &info.plan);
     let answers = whylate_stats::answers(&results, &info.plan, &comparisons);
     Ok(RunResult {
@@ -90,10 +117,28 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         comparisons,
         cells: results,
         verdict,
-        verdict_reason,
+        verdict_reason: reason,
+        exposure,
         restored: info.restored,
         warnings,
     })
+}
+
+/// What of the plan was not measured, or not to its end.
+fn missing_in(cells: &[CellResult], repeats: u32) -> Vec<String> {
+    let of_cell = |cell: &CellResult| {
+        let name = &cell.name;
+        let skipped = cell.skipped.iter().map(|reason| format!("cell `{name}` was skipped: {reason}"));
+        let cut = cell.repeats.iter().filter_map(|repeat| {
+            let error = repeat.error.as_ref()?;
+            Some(format!("repeat {} of cell `{name}` is not complete: {error}", repeat.repeat))
+        });
+        let begun = cell.repeats.len() as u32;
+        let left = (cell.skipped.is_none() && begun < repeats)
+            .then(|| format!("{} of {repeats} repeats of cell `{name}` did not run", repeats - begun));
+        skipped.chain(cut).chain(left).collect::<Vec<String>>()
+    };
+    cells.iter().flat_map(of_cell).collect()
 }
 
 /// What to say of a run that did not record its end.
@@ -119,13 +164,13 @@ struct Collector<'i> {
     shapes: &'i Shapes,
     /// What attempts that were replaced have seen.
     earlier: Vec<EarlierMaximum>,
-    /// Why rows of the current segment were skipped.
-    problems: Vec<String>,
+    /// Whose rows of the current segment were skipped, and why.
+    problems: Vec<(Part, String)>,
 }
 
 impl Collector<'_> {
-    fn add_segment(&mut self, segment: Segment) -> Vec<Warning> {
-        let Segment { number, rows, mut warnings } = segment;
+    fn add_segment(&mut self, segment: Segment) -> Vec<Damage> {
+        let Segment { number, rows, mut damages, .. } = segment;
         let shapes = self.shapes;
         self.keep_maxima_of_replaced(&rows.intervals);
         self.take(rows.intervals, |cell, key, interval| cell.add_interval(key, &interval, shapes));
@@ -135,13 +180,18 @@ impl Collector<'_> {
         self.take(rows.rates, CellData::add_rate);
         self.take(rows.interrupts, |cell, key, row| cell.add_interrupt(key, row.record));
         self.take(rows.counters, |cell, key, row| cell.add_counters(key, &row.record));
+        damages.extend(self.take_problems(&format!("segment {number}")));
+        damages
+    }
+
+    /// What was skipped of `place` since the last call.
+    fn take_problems(&mut self, place: &str) -> Option<Damage> {
         let problems = std::mem::take(&mut self.problems);
-        if let Some(first) = problems.first() {
-            let count = problems.len();
-            let text = format!("segment {number}: skipped {count} rows; the first because {first}");
-            warnings.push(Warning::new(WarningCode::UnusableRow, text));
-        }
-        warnings
+        let (_, first) = problems.first()?;
+        let text = format!("{place}: skipped {} rows; the first because {first}", problems.len());
+        let mut of: Vec<Part> = problems.iter().map(|(part, _)| part.clone()).collect();
+        of.dedup();
+        Some(Damage { of, loses_samples: true, ..Damage::of_run(WarningCode::UnusableRow, text) })
     }
 
     /// Of attempts that a later one replaced only the maxima count, and only against the limit.
@@ -168,10 +218,12 @@ impl Collector<'_> {
         if self.newest.get(&(cell, repeat)).is_some_and(|newest| *newest != attempt) {
             return;
         }
-        self.problems.extend(match self.cells.get_mut(cell) {
+        let problem = match self.cells.get_mut(cell) {
             Some(data) => take(data).err(),
             None => Some(format!("the run has no cell `{cell}`")),
-        });
+        };
+        let part = || Part { cell: cell.to_owned(), repeat, attempt, ..Part::default() };
+        self.problems.extend(problem.map(|problem| (part(), problem)));
     }
 }
 
@@ -212,6 +264,14 @@ fn finish_cell(
     result.treatments.clone_from(&cell.treatments);
     result.skipped = skipped;
     result
+}
+
+/// Marks the repeats of which samples are lost: they are not compared.
+fn note_damages(cell: &mut CellResult, info: &RunInfo, damages: &Damages) {
+    for repeat in cell.repeats.iter_mut().filter(|repeat| repeat.error.is_none()) {
+        let attempt = info.newest_execution(&cell.name, repeat.repeat).map_or(1, |it| it.attempt);
+        repeat.error = damages.error_of((&cell.name, repeat.repeat, attempt));
+    }
 }
 
 /// Why an execution is not complete; `None` when it is.

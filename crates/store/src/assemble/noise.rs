@@ -18,9 +18,10 @@ pub(super) struct NoiseData {
 
 impl NoiseData {
     pub(super) fn add_interval(&mut self, interval: &Interval) {
-        *self.durations.entry(interval.cpu).or_default() += interval.end_ns.saturating_sub(interval.start_ns);
+        let duration_ns = self.durations.entry(interval.cpu).or_default();
+        *duration_ns = duration_ns.saturating_add(interval.end_ns.saturating_sub(interval.start_ns));
         if let Some(gaps) = interval.gaps.filter(|gaps| *gaps > 0) {
-            self.gaps += gaps;
+            self.gaps = self.gaps.saturating_add(gaps);
             self.max_ns = self.max_ns.max(interval.max_ns);
         }
     }

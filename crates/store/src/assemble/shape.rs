@@ -68,12 +68,10 @@ impl Shapes {
 
     /// Whether the probe's thread ran as SCHED_FIFO or SCHED_RR there.
     pub(super) fn is_realtime(&self, name: SeriesName<'_>, cpu: CpuId, info: &RunInfo) -> bool {
-        // The machine may refuse it to all probes, or a probe may have to do without (`stall-without-priority`).
-        let own = format!("{}-without-priority", name.probe);
-        let refused = info
-            .warnings
-            .iter()
-            .any(|warning| warning.code == WarningCode::NoRealtimePriority || warning.code == own);
+        // The machine may refuse it to all probes, or a probe may have to do without.
+        let own = name.facts().and_then(|facts| facts.without_priority);
+        let mut refusals = own.into_iter().chain([WarningCode::NoRealtimePriority]);
+        let refused = refusals.any(|code| info.warnings.iter().any(|warning| warning.code == code));
         !refused && self.known(name, cpu).is_some_and(|known| !known.ordinary)
     }
 

@@ -78,6 +78,8 @@ pub(crate) enum Damage {
     NoMark,
     #[error("its checksum is wrong: it was changed or is incomplete")]
     Checksum,
+    #[error("it says that it has {0} rows")]
+    Rows(i64),
     #[error("the column `{0}` {1}")]
     Column(&'static str, &'static str),
     #[error("{0}")]

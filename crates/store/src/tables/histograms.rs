@@ -43,12 +43,20 @@ pub(super) fn buckets(intervals: &[Keyed<Interval, RowKey>]) -> Vec<Keyed<Bucket
 /// What tells intervals apart: key, CPU and begin.
 type Place = (Arc<RowKey>, CpuId, u64);
 
-/// Gives each interval its histogram, and says what was skipped: an interval whose histogram was lost would be in no
-/// quantile; a histogram without interval comes from a flush that was cut off.
+/// What belongs together and was found apart.
+#[derive(Default)]
+pub(crate) struct Apart {
+    /// Intervals with samples that have no histogram: they would be in no quantile.
+    pub(crate) intervals: Vec<Keyed<Interval, RowKey>>,
+    /// Whose histograms have no interval.
+    pub(crate) histograms: Vec<Arc<RowKey>>,
+}
+
+/// Gives each interval its histogram; those without one are taken out.
 pub(super) fn join(
     intervals: &mut Vec<Keyed<Interval, RowKey>>,
     buckets: Vec<Keyed<Bucket, RowKey>>,
-) -> Vec<String> {
+) -> Apart {
     let mut histograms: HashMap<Place, Vec<(u64, u64)>> = HashMap::new();
     for (key, Bucket { cpu, start_ns, lower_ns, count }) in buckets {
         histograms.entry((key, cpu, start_ns)).or_default().push((lower_ns, count));
@@ -59,21 +67,6 @@ pub(super) fn join(
         interval.histogram.sort_unstable();
     }
     let is_whole = |interval: &Interval| interval.samples == 0 || !interval.histogram.is_empty();
-    let lost: Vec<Keyed<Interval, RowKey>> =
-        intervals.extract_if(.., |(_, interval)| !is_whole(interval)).collect();
-    let mut problems = Vec::new();
-    if let Some(max_ns) = lost.iter().map(|(_, interval)| interval.max_ns.unwrap_or(0)).max() {
-        let samples: u64 = lost.iter().map(|(_, interval)| interval.samples).sum();
-        problems.push(format!(
-            "skipped {} intervals with {samples} samples (the largest {max_ns} ns): their histograms are missing",
-            lost.len()
-        ));
-    }
-    if !histograms.is_empty() {
-        problems.push(format!(
-            "skipped {} histograms without interval: the run was killed while it wrote them",
-            histograms.len()
-        ));
-    }
-    problems
+    let intervals = intervals.extract_if(.., |(_, interval)| !is_whole(interval)).collect();
+    Apart { intervals, histograms: histograms.into_keys().map(|(key, ..)| key).collect() }
 }

@@ -15,6 +15,7 @@ mod keys;
 mod rates;
 mod spikes;
 
+pub(crate) use histograms::Apart;
 pub use keys::{NOISE_FLOOR, RateKey, RowKey, Span, Spanned};
 
 use crate::directory::{FlushWriter, RunDirectory};
@@ -89,6 +90,23 @@ macro_rules! tables {
                 $(self.$field.is_empty())&&+
             }
 
+            /// Cell, repeat and attempt of each run of rows that belong together.
+            pub(crate) fn attempts(&self) -> Vec<(&str, u32, u32)> {
+                let mut attempts = Vec::new();
+                $(attempts.extend(self.$field.chunk_by(|a, b| Arc::ptr_eq(&a.0, &b.0)).map(|rows| rows[0].0.attempt()));)+
+                attempts
+            }
+
+            /// Takes out the rows of attempts that do not satisfy `keep`, and says of which.
+            pub(crate) fn retain_attempts(&mut self, keep: impl Fn((&str, u32, u32)) -> bool) -> Vec<RowKey> {
+                let mut removed = Vec::new();
+                $(removed.extend(self.$field.extract_if(.., |(key, _)| !keep(key.attempt())).map(|(key, _)| {
+                    let (cell, repeat, attempt) = key.attempt();
+                    RowKey { cell: cell.to_owned(), repeat, attempt, probe: String::new() }
+                }));)+
+                removed
+            }
+
             /// Writes a segment for each table that has rows, in the order of [`NAMES`].
             pub(crate) fn write(&self, to: &FlushWriter<'_>) -> Result<(), StoreError> {
                 to.write(&histograms::buckets(&self.intervals))?;
@@ -100,7 +118,7 @@ macro_rules! tables {
             pub(crate) fn read(from: &mut SegmentReader<'_>) -> Self {
                 let buckets = from.read::<Bucket>();
                 let mut rows = Self { $($field: Record::from_rows(from.read())),+ };
-                from.warn_incomplete(histograms::join(&mut rows.intervals, buckets));
+                from.note_apart(histograms::join(&mut rows.intervals, buckets));
                 rows
             }
         }

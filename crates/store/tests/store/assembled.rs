@@ -17,6 +17,7 @@ fn result_of(info: &RunInfo, fill: impl FnOnce(&mut RunDirectory)) -> RunResult 
     let mut directory = RunDirectory::create(&path, info).unwrap();
     fill(&mut directory);
     directory.flush().unwrap();
+    directory.seal(info).unwrap();
     drop(directory);
     assembled(&path)
 }
@@ -44,6 +45,19 @@ fn fill_complete(directory: &mut RunDirectory) {
     }
 }
 
+/// As much of every probe as a pass needs.
+fn fill_enough(directory: &mut RunDirectory) {
+    fill_cells(directory, &["idle", "l3"], &[25; 100]);
+}
+
+fn fill_cells(directory: &mut RunDirectory, cells: &[&str], timer: &[u64]) {
+    for (repeat, cell) in [1, 2].into_iter().flat_map(|repeat| cells.iter().map(move |cell| (repeat, cell))) {
+        let second = u64::from(repeat) * 2;
+        directory.rows().add_intervals(&key(cell, repeat, 1, "timer"), [interval(0, second, timer)]);
+        directory.rows().add_intervals(&key(cell, repeat, 1, "stall"), [interval(0, second + 1, &[9; 100])]);
+    }
+}
+
 fn samples(cell: &CellResult, probe: &str) -> Vec<(u32, u64)> {
     let probe = cell.probes.iter().find(|result| result.probe == probe).unwrap();
     probe.cpus.iter().map(|cpu| (cpu.cpu.0, cpu.samples)).collect()
@@ -58,7 +72,9 @@ fn a_complete_run_adds_up() {
     );
     assert_eq!(result.started_at, "2026-11-21T09:02:29Z");
     assert_eq!(result.warnings, []);
-    assert_eq!(result.verdict, Verdict::Pass);
+    assert_eq!(result.verdict, Verdict::Incomplete);
+    let reason = "too little in cell `idle` (probe timer, CPU 0): 8 samples, and a pass needs 100";
+    assert!(result.verdict_reason.starts_with(reason), "{}", result.verdict_reason);
     let names: Vec<&str> = result.cells.iter().map(|cell| cell.name.as_str()).collect();
     assert_eq!(names, ["idle", "l3"]);
     let cell = &result.cells[1];
@@ -200,31 +216,51 @@ fn a_violation_stays_when_its_repeat_is_run_again() {
     info.plan.limit = Some(Nanos(240));
     info.executions[0].state = ExecutionState::Failed;
     info.executions.push(execution("idle", 1, 2, ExecutionState::Done));
-    let result = result_of(&info, |directory| {
+    let fill = |directory: &mut RunDirectory| {
         directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[250; 5])]);
-        directory.rows().add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 8, &[7; 3])]);
-    });
+        directory.rows().add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 8, &[7; 100])]);
+        directory.rows().add_intervals(&key("idle", 1, 2, "stall"), [interval(0, 9, &[9; 100])]);
+        fill_enough(directory);
+    };
+    let result = result_of(&info, fill);
     assert_eq!(result.verdict, Verdict::Fail);
     assert!(result.verdict_reason.contains("250 ns, in cell `idle`"), "{}", result.verdict_reason);
     info.plan.limit = Some(Nanos(250));
-    let result = result_of(&info, |directory| {
-        directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[250; 5])]);
-        directory.rows().add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 8, &[7; 3])]);
-    });
-    assert_eq!(result.verdict, Verdict::Pass);
+    let result = result_of(&info, fill);
+    assert_eq!(result.verdict, Verdict::Pass, "{}", result.verdict_reason);
 }
 
 #[test]
 fn a_skipped_cell_is_no_pass() {
     let mut info = complete_info();
     info.plan.limit = Some(Nanos(1_000_000));
-    assert_eq!(result_of(&info, fill_complete).verdict, Verdict::Pass);
+    let result = result_of(&info, fill_enough);
+    assert_eq!(result.verdict, Verdict::Pass);
+    let exposure = result.exposure.unwrap();
+    assert_eq!((exposure.watched_ns, exposure.cpus, exposure.events), (4 * SECOND, 1, 0));
+    assert_eq!(result.cells[0].exposure.unwrap().watched_ns, 2 * SECOND);
     info.cells[1].skipped = Some("needs a GPU".to_owned());
     info.executions.retain(|execution| execution.cell == "idle");
-    let result = result_of(&info, |directory| {
-        directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[25; 5])]);
-    });
+    let result = result_of(&info, |directory| fill_cells(directory, &["idle"], &[25; 100]));
     assert_eq!(result.verdict, Verdict::Incomplete, "{}", result.verdict_reason);
+    assert!(
+        result.verdict_reason.starts_with("cell `l3` was skipped: needs a GPU"),
+        "{}",
+        result.verdict_reason
+    );
+}
+
+#[test]
+fn a_repeat_that_did_not_run_is_no_pass() {
+    let mut info = complete_info();
+    info.executions.retain(|execution| (execution.cell.as_str(), execution.repeat) != ("l3", 2));
+    let result = result_of(&info, |directory| {
+        fill_enough(directory);
+        directory.rows().intervals.retain(|(key, _)| (key.cell.as_str(), key.repeat) != ("l3", 2));
+    });
+    assert_eq!(result.verdict, Verdict::Incomplete);
+    let reason = "1 of 2 repeats of cell `l3` did not run";
+    assert!(result.verdict_reason.starts_with(reason), "{}", result.verdict_reason);
 }
 
 #[test]
@@ -232,8 +268,8 @@ fn spikes_of_two_cpus_at_one_moment_are_one_event() {
     let result = result_of(&complete_info(), |directory| {
         let stall = key("idle", 1, 1, "stall");
         let gap =
-            |cpu, at_ns| SpikeRecord { series: None, cpu: CpuId(cpu), at_ns, latency_ns: 90_000, sample: 0 };
-        directory.rows().add_intervals(&stall, [interval(0, 1, &[20, 30]), interval(1, 1, &[20, 30])]);
+            |cpu, at_ns| SpikeRecord { series: None, cpu: CpuId(cpu), at_ns, latency_ns: 90_112, sample: 0 };
+        directory.rows().add_intervals(&stall, [0, 1].map(|cpu| interval(cpu, 1, &[20, 90_112])));
         directory.rows().add_spikes(&stall, [gap(0, SECOND), gap(1, SECOND + 10_000), gap(1, 2 * SECOND)]);
     });
     let events: Vec<Option<u64>> = result.cells[0].spikes.iter().map(|spike| spike.event).collect();
@@ -256,7 +292,10 @@ fn throttling_is_labelled_from_the_stored_counters() {
             latency_ns: 50_000_000,
             sample: second,
         };
-        directory.rows().add_intervals(&stall, (1..6).map(|second| interval(0, second, &[20, 30])));
+        // The gap lies in the bucket from 49,807,360 ns.
+        let with_gap =
+            |second| Interval { max_ns: Some(50_000_000), ..interval(0, second, &[20, 49_807_360]) };
+        directory.rows().add_intervals(&stall, (1..6).map(with_gap));
         directory.rows().add_spikes(&stall, (1..6).map(gap));
         let counters =
             CounterRecord { cpu: CpuId(0), involuntary_switches: Some(5), ..CounterRecord::default() };
@@ -278,19 +317,27 @@ fn rows_that_cannot_be_right_are_left_out_with_a_warning() {
         add(directory, &rows("idle", 1, 1));
         let foreign = Interval { histogram: vec![(257, 1)], ..interval(0, 2, &[7]) };
         directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [foreign]);
+        directory.flush().unwrap();
         directory.rows().add_intervals(&key("unheard-of", 1, 1, "timer"), [interval(0, 3, &[7])]);
     });
     assert_eq!(samples(&result.cells[0], "timer"), [(0, 4), (1, 2)]);
-    let [warning] = &result.warnings[..] else { panic!("{:?}", result.warnings) };
-    assert!(warning.text.starts_with("segment 1: skipped 2 rows"), "{}", warning.text);
-    assert!(warning.text.contains("257 ns is not the lower edge"), "{}", warning.text);
+    let [first, second] = &result.warnings[..] else { panic!("{:?}", result.warnings) };
+    assert!(first.text.starts_with("segment 1: 1 rows cannot be true"), "{}", first.text);
+    assert!(first.text.contains("257 ns is not the lower edge"), "{}", first.text);
+    assert!(second.text.contains("knows no attempt 1 of cell `unheard-of`"), "{}", second.text);
+    assert_eq!(result.verdict, Verdict::Incomplete);
+    assert!(
+        result.verdict_reason.contains("cell `idle`, repeat 1: timer and 1 more"),
+        "{}",
+        result.verdict_reason
+    );
 }
 
 #[test]
 fn a_run_without_samples_is_an_error_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
-    let mut directory = RunDirectory::create(&path, &info()).unwrap();
+    let mut directory = RunDirectory::create(&path, &complete_info()).unwrap();
     let no_samples = || assemble(&Reader::open(&path).unwrap()).unwrap_err();
     assert!(matches!(no_samples(), StoreError::NoSamples { .. }));
     directory.rows().add_intervals(&key("idle", 1, 1, "timer"), [interval(0, 1, &[])]);

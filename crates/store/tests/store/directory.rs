@@ -28,7 +28,15 @@ fn what_is_written_is_read_again() {
 #[test]
 fn runs_of_earlier_versions_are_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/runs/format-1");
-    assert_eq!(read(&path), (vec![rows("idle", 1, 1)], Vec::new()));
+    let mut expected = rows("idle", 1, 1);
+    expected.spikes[0].1.latency_ns = 120_000;
+    expected.causes.iter_mut().for_each(|(_, spike)| spike.latency_ns = 120_000);
+    let (found, warnings) = read(&path);
+    assert_eq!(found, [expected]);
+    assert!(
+        matches!(&warnings[..], [one] if one.starts_with("not sealed: an earlier version")),
+        "{warnings:?}"
+    );
     assert_eq!(Reader::open(&path).unwrap().info().run, "test-run");
 }
 
@@ -75,7 +83,7 @@ fn info_survives_the_disk_for_every_built_in_plan() {
         let plan = Plan::parse(&source, &[]).unwrap();
         let mut info = RunInfo::new(builtin.name, SystemTime::now(), plan, Facts::default());
         let path = folder.path().join(builtin.name);
-        let directory = RunDirectory::create(&path, &info).unwrap();
+        let mut directory = RunDirectory::create(&path, &info).unwrap();
         info.state = RunState::Complete;
         info.restored = Some(true);
         directory.update_info(&info).unwrap();
@@ -97,9 +105,10 @@ fn a_continued_run_never_overwrites_a_segment() {
     add(&mut directory, &more);
     directory.flush().unwrap();
     assert!(path.join("histograms/000005.parquet").exists());
-    let spikes_only = whylate_store::Rows { spikes: expected[2].spikes.clone(), ..Default::default() };
-    expected.extend([spikes_only, more]);
-    assert_eq!(read(&path), (expected, Vec::new()));
+    expected.push(more);
+    drop(directory);
+    let left_out = "segment 4 is left out: the run was killed while it was written".to_owned();
+    assert_eq!(read(&path), (expected, vec![left_out]));
 }
 
 #[test]
@@ -144,26 +153,71 @@ fn a_damaged_run_json_is_a_clear_error() {
 }
 
 #[test]
-fn a_full_disk_stops_the_flush_and_loses_nothing_that_was_stored() {
+fn a_flush_that_fails_loses_nothing_that_was_stored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let mut stored = three_segments(&path);
     let (mut directory, _) = RunDirectory::reopen(&path).unwrap();
     let more = rows("l3", 2, 9);
     add(&mut directory, &more);
-    // The kernel itself answers "no space left" for this table, after others were written.
-    symlink("/dev/full", path.join("rates/000004.parquet.tmp")).unwrap();
+    // This table cannot be written, after others were.
+    let planted = path.join("rates/000004.parquet.tmp");
+    fs::create_dir(&planted).unwrap();
+    fs::write(planted.join("full"), "").unwrap();
     let error = directory.flush().unwrap_err();
-    assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
     assert!(error.to_string().contains("rates/000004.parquet"), "{error}");
-    let (rows, warnings) = read(&path);
-    assert_eq!(rows[..3], stored[..]);
-    assert_eq!(rows[3].intervals, []);
-    assert!(warnings.iter().all(|text| text.contains("while it wrote them")), "{warnings:?}");
+    assert_eq!(read(&path), (stored.clone(), Vec::new()));
     // There is space again: the same flush now succeeds, with all its rows.
+    fs::remove_dir_all(&planted).unwrap();
     directory.flush().unwrap();
     stored.push(more);
     assert_eq!(read(&path), (stored, Vec::new()));
+}
+
+#[test]
+fn a_run_is_written_and_continued_without_following_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, victim) = (folder.path().join("run"), folder.path().join("victim"));
+    fs::write(&victim, "untouched").unwrap();
+    three_segments(&path);
+    let planted = ["run.json.tmp", "intervals/000004.parquet", "intervals/000004.parquet.tmp"];
+    planted.iter().for_each(|name| symlink(&victim, path.join(name)).unwrap());
+    let (mut directory, mut info) = RunDirectory::reopen(&path).unwrap();
+    add(&mut directory, &rows("l3", 2, 9));
+    directory.flush().unwrap();
+    info.error = Some("other".to_owned());
+    directory.update_info(&info).unwrap();
+    symlink(&victim, path.join("treatments.jsonl")).unwrap();
+    assert!(directory.add_treatments("{}").is_err());
+    drop(directory);
+    fs::remove_file(path.join("manifest.jsonl")).unwrap();
+    symlink(&victim, path.join("manifest.jsonl")).unwrap();
+    assert!(RunDirectory::reopen(&path).is_err());
+    assert_eq!(fs::read(&victim).unwrap(), b"untouched");
+}
+
+/// Only root can make such a directory, and only root is refused.
+#[test]
+fn root_writes_only_where_others_cannot() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: not root");
+        return;
+    }
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    three_segments(&path);
+    let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o777);
+    assert!(matches!(RunDirectory::reopen(&path), Err(StoreError::OpenToAll(_))));
+    mode(0o755);
+    chown(path.join("spikes"), Some(12_345), None).unwrap();
+    let error = RunDirectory::reopen(&path).unwrap_err().to_string();
+    assert!(error.contains("run/spikes: belongs to user 12345"), "{error}");
+    chown(path.join("spikes"), Some(0), None).unwrap();
+    chown(&path, Some(12_345), None).unwrap();
+    assert!(matches!(RunDirectory::reopen(&path), Err(StoreError::Foreign(_, 12_345))));
+    Reader::open(&path).unwrap();
 }
 
 #[test]

@@ -14,6 +14,8 @@ use whylate_store::{
 };
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
+/// Latency of the spikes of [`rows`].
+pub(crate) const SPIKE_NS: u64 = 21;
 
 const PLAN: &str = r#"
 name = "two-cells"
@@ -97,7 +99,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         cpu: CpuId(1),
         series: None,
         at_ns: second * SECOND + 7,
-        latency_ns: 120_000,
+        latency_ns: SPIKE_NS,
         sample: 3,
     };
     let rate = RateRecord { at_ns: (second + 1) * SECOND, interval_ns: SECOND, value: 1.25e9 };
@@ -131,7 +133,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         cpu: CpuId(1),
         series: None,
         at_ns,
-        latency_ns: 120_000,
+        latency_ns: SPIKE_NS,
         causes,
         lost: 2,
     };
@@ -180,6 +182,17 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
     }
 }
 
+/// As [`rows`], and so many samples that a verdict can rest on them; three seconds.
+pub(crate) fn enough(cell: &str, repeat: u32, second: u64) -> Rows {
+    let mut rows = rows(cell, repeat, second);
+    let series = [("timer", 0), ("timer", 1), ("stall", 0), ("stall", 1)];
+    rows.intervals.extend(series.map(|(probe, cpu)| {
+        let many = Interval { end_ns: (second + 3) * SECOND, ..interval(cpu, second + 1, &[12; 200]) };
+        (key(cell, repeat, 1, probe), many)
+    }));
+    rows
+}
+
 /// Adds rows as a runner does.
 pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     for (key, interval) in &rows.intervals {
@@ -223,9 +236,12 @@ pub(crate) fn three_segments(path: &Path) -> Vec<Rows> {
 pub(crate) fn read(path: &Path) -> (Vec<Rows>, Vec<String>) {
     let reader = Reader::open(path).unwrap();
     let (mut rows, mut warnings) = (Vec::new(), Vec::new());
+    let found = reader.warnings().iter().chain(reader.damages().iter().map(|damage| &damage.warning));
+    warnings.extend(found.map(|warning| warning.text.clone()));
     for segment in reader.segments() {
         rows.push(segment.rows);
-        warnings.extend(segment.warnings.into_iter().map(|warning| warning.text));
+        let found = segment.damages.into_iter().map(|damage| damage.warning).chain(segment.warnings);
+        warnings.extend(found.map(|warning| warning.text));
     }
     (rows, warnings)
 }

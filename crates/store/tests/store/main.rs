@@ -4,4 +4,6 @@ mod assembled;
 mod damage;
 mod directory;
 mod made;
+mod mutations;
+mod sealed;
 mod size;

@@ -14,7 +14,7 @@ pub enum ParseError {
         source: std::io::Error,
     },
     /// Nothing that this version reads.
-    #[error("{}: is not a trace that whylate reads ({found}); it reads tracefs text, trace.dat, perf.data and trace_pipe_raw pages", path.display())]
+    #[error("{}: is not a trace that whylate reads ({found}); it reads tracefs text (also of trace-cmd report, perf script, perf sched timehist, rtla, atrace, systrace), trace.dat, perf.data, Perfetto traces with ftrace events and trace_pipe_raw pages", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,

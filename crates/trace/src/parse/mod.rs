@@ -4,9 +4,12 @@
 //! |---|---|
 //! | an event of the kernel | a row in `events/table.rs` |
 //! | a style of text | what cuts its lines, in a file of its own in `text/`, and an entry in `STYLES` of `text/machine.rs` |
+//! | something that has text inside, or can be made into it | a file in `convert/`, and a row in `convert/mod.rs` |
 //! | a binary format | a [`Reader`](crate::reader::Reader) in a folder of its own, and its first bytes in `open.rs`; records of tracepoints are decoded by `tracepoint/` |
 
+mod archive;
 pub(crate) mod bytes;
+mod convert;
 mod error;
 mod events;
 pub(crate) mod format;

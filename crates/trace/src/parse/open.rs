@@ -3,7 +3,7 @@
 use super::input::Input;
 use super::ring_buffer::directory;
 use super::text::TextReader;
-use super::{ParseError, Source, metadata, perf_data, trace_dat};
+use super::{ParseError, Source, archive, convert, metadata, perf_data, trace_dat};
 use crate::reader::Reader;
 use std::io::Read;
 use std::path::Path;
@@ -11,8 +11,18 @@ use std::path::Path;
 /// Bytes that are looked at.
 const SNIFFED_BYTES: u64 = 4096;
 
-/// A reader for the trace at `path`, by its content: text, trace.dat, perf.data, or a folder of pages of the ring buffer;
-/// gzip, Zstandard and xz are unpacked.
+/// Files that are something else, by how they begin, and what to do with them.
+const REFUSED: [(&[u8], &str); 4] = [
+    (b"\xc1\x1f\xfc\xc1", CTF),
+    (b"\xc1\xfc\x1f\xc1", CTF),
+    (b"PK\x03\x04", "a zip archive: unpack it and give the trace that is in it"),
+    (b"{", "JSON; of a Perfetto or Chrome trace, give the original file, not an export"),
+];
+const CTF: &str = "a stream of CTF, as LTTng writes: no reader for it is built in; record the same events with \
+    `trace-cmd record -e sched -e irq -e timer`";
+
+/// A reader for the trace at `path`, by its content: text, trace.dat, perf.data, Perfetto, or pages of the ring buffer in a
+/// folder or an archive; gzip, Zstandard and xz are unpacked.
 ///
 /// # Errors
 /// [`ParseError::Read`] when it cannot be read, [`ParseError::Foreign`] when it is not a trace, [`ParseError::Damaged`] when
@@ -20,6 +30,13 @@ const SNIFFED_BYTES: u64 = 4096;
 pub fn open(path: &Path) -> Result<Box<dyn Reader>, ParseError> {
     if directory::is(path) {
         return Ok(Box::new(directory::open(path)?));
+    }
+    if path.is_dir() {
+        // LTTng's streams lie beside a description, one or two folders down.
+        let ctf =
+            [path.to_owned(), path.join("kernel")].iter().any(|folder| folder.join("metadata").is_file());
+        let found = if ctf { CTF } else { directory::LAYOUT };
+        return Err(ParseError::Foreign { path: path.to_owned(), found: found.to_owned() });
     }
     from_source(Source::open(path)?)
 }
@@ -41,10 +58,19 @@ pub fn from_source(source: Source) -> Result<Box<dyn Reader>, ParseError> {
     }
     let binary = || Input::file(source.unpacked()?, source.path());
     if head.starts_with(&metadata::MAGIC) {
-        return Ok(Box::new(trace_dat::open(&binary()?)?));
+        return trace_dat::open_any(&binary()?);
     }
     if head.starts_with(&perf_data::MAGIC) || head.starts_with(&perf_data::MAGIC_SWAPPED) {
         return Ok(Box::new(perf_data::open(binary()?)?));
+    }
+    if archive::is(&head) {
+        return archive::open_archive(&source);
+    }
+    if let Some((_, found)) = REFUSED.iter().find(|(begin, _)| head.starts_with(begin)) {
+        return Err(foreign((*found).to_owned()));
+    }
+    if let Some((text, name)) = convert::converted(&source, &head)? {
+        return Ok(Box::new(TextReader::new(text)?.named(name)));
     }
     if head.contains(&0) {
         return Err(foreign(format!("binary data that begins with {}", begin(&head))));

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tempfile::NamedTempFile;
 
 /// Largest memory that unpacking xz may take: a hostile file must not take all (for zstd, the crate's limit of 128 MiB
 /// holds; gzip needs little).
@@ -47,6 +48,8 @@ impl Compression {
 enum Origin {
     File,
     Memory(Arc<[u8]>),
+    /// What another form was made into.
+    Temporary(Arc<NamedTempFile>),
 }
 
 /// Reads and seeks: a file or memory.
@@ -78,6 +81,12 @@ impl Source {
         Self::new(Path::new(name), Origin::Memory(bytes.into()))
     }
 
+    /// A temporary file that stands for the one at `path`.
+    pub(super) fn temporary(path: &Path, file: NamedTempFile) -> Self {
+        let origin = Origin::Temporary(Arc::new(file));
+        Self { path: path.to_owned(), origin, compression: Compression::None }
+    }
+
     fn new(path: &Path, origin: Origin) -> Result<Self, ParseError> {
         let mut source = Self { path: path.to_owned(), origin, compression: Compression::None };
         let mut magic = Vec::with_capacity(MAGIC_BYTES);
@@ -105,18 +114,19 @@ impl Source {
         if self.compression != Compression::None {
             return None;
         }
-        match &self.origin {
-            Origin::Memory(bytes) => Some(bytes.len() as u64),
-            Origin::File => {
-                std::fs::metadata(&self.path).ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
-            }
-        }
+        let file = match &self.origin {
+            Origin::Memory(bytes) => return Some(bytes.len() as u64),
+            Origin::File => &self.path,
+            Origin::Temporary(file) => file.path(),
+        };
+        std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
     }
 
     fn raw(&self) -> io::Result<Box<dyn ReadSeek>> {
         Ok(match &self.origin {
             Origin::Memory(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
             Origin::File => Box::new(File::open(&self.path)?),
+            Origin::Temporary(file) => Box::new(File::open(file.path())?),
         })
     }
 

@@ -290,6 +290,8 @@ pub(crate) struct File<'a> {
     pub(crate) instances: Vec<Instance<'a>>,
     /// More options: number and data.
     pub(crate) options: Vec<(u16, Vec<u8>)>,
+    /// What stands in place of records.
+    pub(crate) text: Option<&'static str>,
 }
 
 pub(crate) const KALLSYMS: &str =
@@ -360,6 +362,11 @@ impl File<'_> {
         let cpus = self.instances[0].2.len();
         file.extend_from_slice(&self.machine.u32(cpus as u32));
         file.extend_from_slice(b"options  \0");
+        if let Some(text) = self.text {
+            file.extend(self.options(&self.options));
+            file.extend_from_slice(&[&self.machine.u16(0)[..], b"latency  \0", text.as_bytes()].concat());
+            return file;
+        }
         file.extend(self.options(&self.options));
         // Options of instances have the place of their lists, which come behind all.
         let lists = 10 + 16 * cpus;
@@ -411,14 +418,21 @@ impl File<'_> {
         let mut head = Vec::new();
         self.plain_section(&mut head, 0, &self.options(&options));
         file.extend_from_slice(&head);
+        let texts = self.text.map(|text| {
+            let option = [&self.machine.u64(file.len() as u64)[..], b"\0"].concat();
+            self.section(&mut file, 22, text.as_bytes());
+            (22, option)
+        });
+        let instances = if texts.is_some() { &[][..] } else { &self.instances[..] };
         let buffers: Vec<_> =
-            self.instances.iter().map(|instance| (3, self.buffer(&mut file, instance))).collect();
+            instances.iter().map(|instance| (3, self.buffer(&mut file, instance))).collect();
         let next = self.machine.u64(file.len() as u64).to_vec();
         *options.last_mut().unwrap() = (0, next);
         head.clear();
         self.plain_section(&mut head, 0, &self.options(&options));
         file[first_options..first_options + head.len()].copy_from_slice(&head);
-        let buffers = [buffers, vec![(0, self.machine.u64(0).to_vec())]].concat();
+        let buffers =
+            [texts.into_iter().collect(), buffers, vec![(0, self.machine.u64(0).to_vec())]].concat();
         self.section(&mut file, 0, &self.options(&buffers));
         file
     }

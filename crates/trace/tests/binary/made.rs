@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::path::Path;
 use whylate_trace::event::{Event, EventKind, Symbol, TaskState};
 use whylate_trace::internal::{Algorithm, Input, open_trace_dat};
-use whylate_trace::parse::{BufferReader, ByteOrder, ParseError};
+use whylate_trace::parse::{BufferReader, ByteOrder, ParseError, Source};
 use whylate_trace::reader::{Reader, Selection};
 
 pub(crate) const LITTLE: Machine = Machine { order: ByteOrder::Little, long_bytes: 8, page_bytes: 4096 };
@@ -40,7 +40,7 @@ pub(crate) fn file(machine: Machine, algorithm: Algorithm) -> File<'static> {
         (4711, b"an option of the future".to_vec()),
     ];
     let cpus = vec![sample(machine, 1000), Vec::new(), sample(machine, 1005)];
-    File { machine, algorithm, instances: vec![("", "mono", cpus)], options }
+    File { machine, algorithm, instances: vec![("", "mono", cpus)], options, text: None }
 }
 
 fn all_files() -> Vec<(String, Vec<u8>)> {
@@ -52,6 +52,24 @@ fn all_files() -> Vec<(String, Vec<u8>)> {
         }
     }
     files
+}
+
+#[test]
+fn a_file_with_text_is_read_as_that_text() {
+    const TEXT: &str = "# tracer: irqsoff\n# latency: 999 us, #4/4, CPU#1 | (M:preempt VP:0, KP:0, SP:0 HP:0 #P:2)\n\
+        \x20     ls-64        1d..1.  993us : _raw_spin_unlock_irqrestore <-uart_write\n";
+    let mut files = vec![File { text: Some(TEXT), ..file(BIG, Algorithm::None) }.version6()];
+    for algorithm in [Algorithm::None, Algorithm::Zlib, Algorithm::Zstandard] {
+        files.push(File { text: Some(TEXT), ..file(LITTLE, algorithm) }.version7());
+    }
+    for bytes in files {
+        let mut reader =
+            whylate_trace::parse::from_source(Source::memory("made.dat", bytes).unwrap()).unwrap();
+        let event = reader.next().unwrap().unwrap();
+        assert!(matches!(event.kind, EventKind::Function { .. }), "{event:?}");
+        assert_eq!(reader.info().facts.latency_ns, Some(999_000));
+        assert_eq!(reader.info().format, "trace.dat with text");
+    }
 }
 
 #[test]
@@ -123,20 +141,6 @@ fn instances_with_the_same_clock_are_merged() {
 }
 
 #[test]
-fn a_trace_kept_as_text_says_what_to_do() {
-    let mut made = file(LITTLE, Algorithm::None);
-    let mut bytes = made.version6();
-    let at = bytes.windows(9).position(|window| window == b"flyrecord").unwrap();
-    bytes[at..at + 9].copy_from_slice(b"latency  ");
-    let error = read(bytes).unwrap_err().to_string();
-    assert!(error.contains("as text") && error.contains("trace-cmd report"), "{error}");
-    made.instances.clear();
-    made.options.push((22, LITTLE.u64(0).to_vec()));
-    let error = read(made.version7()).unwrap_err().to_string();
-    assert!(error.contains("as text"), "{error}");
-}
-
-#[test]
 fn offsets_and_cycles_move_the_times() {
     let mut made = file(LITTLE, Algorithm::None);
     made.options.push((7, b"-600\0".to_vec()));
@@ -186,7 +190,7 @@ proptest! {
             data.push(pages.finish());
         }
         expected.sort_by_key(|(time, cpu, _)| (*time, *cpu));
-        let made = File { machine, algorithm: if big { Algorithm::None } else { Algorithm::Zlib }, instances: vec![("", "local", data)], options: Vec::new() };
+        let made = File { machine, algorithm: if big { Algorithm::None } else { Algorithm::Zlib }, instances: vec![("", "local", data)], options: Vec::new(), text: None };
         let mut reader = read(if seven { made.version7() } else { made.version6() }).unwrap();
         let seen = |events: &[Event]| events.iter().map(|event| (event.at_ns, event.cpu.0)).collect::<Vec<_>>();
         let all = events(&mut reader);

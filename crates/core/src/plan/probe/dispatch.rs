@@ -96,7 +96,7 @@ impl DispatchPlan {
 impl ProbeWords for DispatchPlan {
     fn facts(_: Option<&str>) -> ProbeFacts {
         let lateness = ProbeFacts::of(Samples::Lateness);
-        ProbeFacts { judged: true, misses_periods: true, in_rows: true, ..lateness }
+        ProbeFacts { misses_periods: true, in_rows: true, ..lateness }
     }
 
     fn check(&self) -> Result<(), KeyError> {

@@ -1,5 +1,7 @@
 //! What the samples of a probe are, for all that computes with them or shows them.
 
+use crate::warning::WarningCode;
+
 /// What a sample is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Samples {
@@ -13,6 +15,17 @@ pub enum Samples {
     Access,
 }
 
+/// What of a series a limit judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// Its largest sample.
+    Largest,
+    /// By how much its largest sample exceeds its median: the rest is the time that the method itself takes.
+    ExcessOverMedian,
+    /// Nothing: it is part of a sample that is judged as a whole.
+    Nothing,
+}
+
 /// What is true of every sample of a series, whatever the plan says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeFacts {
@@ -22,9 +35,8 @@ pub struct ProbeFacts {
     pub meaning: &'static str,
     /// What its samples are.
     pub samples: Samples,
-    /// Whether a limit judges it: its values are latencies of the machine. A round trip takes the time that its method
-    /// takes, and says nothing about a limit.
-    pub judged: bool,
+    /// What of it a limit judges.
+    pub judged: Judged,
     /// Whether it runs beside every other probe of a cell, and ends with them.
     pub companion: bool,
     /// Whether it has periods that are missed when the task is late, which are counted and corrected for.
@@ -41,6 +53,8 @@ pub struct ProbeFacts {
     pub series_title: &'static str,
     /// Whose samples they are.
     pub task: MeasuringTask,
+    /// The warning that says that it had to do without its real-time priority, where the machine would have allowed it.
+    pub without_priority: Option<WarningCode>,
 }
 
 /// The task whose latency a probe measures.
@@ -61,7 +75,7 @@ impl ProbeFacts {
             name: "",
             meaning: "",
             samples,
-            judged: false,
+            judged: Judged::Largest,
             companion: false,
             misses_periods: false,
             counts_turns: false,
@@ -70,6 +84,7 @@ impl ProbeFacts {
             in_rows: false,
             series_title: "source",
             task: MeasuringTask::Own,
+            without_priority: None,
         }
     }
 
@@ -77,7 +92,7 @@ impl ProbeFacts {
     pub(super) const fn of_part(self) -> Self {
         Self {
             samples: Samples::Duration,
-            judged: false,
+            judged: Judged::Nothing,
             misses_periods: false,
             counts_turns: false,
             in_rows: false,

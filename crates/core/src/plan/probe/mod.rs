@@ -9,7 +9,7 @@ mod timer;
 mod tracer;
 
 pub use dispatch::{DispatchPlan, DispatchSource};
-pub use facts::{MeasuringTask, ProbeFacts, Samples};
+pub use facts::{Judged, MeasuringTask, ProbeFacts, Samples};
 pub use histograms::HistogramsPlan;
 pub use roundtrip::{CpuPair, RoundtripMethod, RoundtripMethods, RoundtripPlan};
 pub use stall::{StallPlan, Threshold};

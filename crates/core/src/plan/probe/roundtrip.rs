@@ -1,9 +1,10 @@
 //! The round-trip probe: a message from one CPU to another and back.
 
-use super::{Policy, ProbeFacts, ProbeWords, Samples, check_samples, refuse_deadline};
+use super::{Judged, Policy, ProbeFacts, ProbeWords, Samples, check_samples, refuse_deadline};
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
 use crate::plan::kinds::KeyError;
 use crate::units::{CpuId, as_text};
+use crate::warning::WarningCode;
 use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,13 @@ impl RoundtripPlan {
 impl ProbeWords for RoundtripPlan {
     fn facts(_: Option<&str>) -> ProbeFacts {
         let duration = ProbeFacts::of(Samples::Duration);
-        ProbeFacts { between_cpus: true, series_title: "method", ..duration }
+        ProbeFacts {
+            judged: Judged::ExcessOverMedian,
+            between_cpus: true,
+            series_title: "method",
+            without_priority: Some(WarningCode::RoundtripWithoutPriority),
+            ..duration
+        }
     }
 
     fn check(&self) -> Result<(), KeyError> {

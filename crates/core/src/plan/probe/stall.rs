@@ -5,6 +5,7 @@ use crate::cpus::CpuSelector;
 use crate::plan::Size;
 use crate::plan::kinds::KeyError;
 use crate::units::{Cycles, Nanos, UnitError, as_text};
+use crate::warning::WarningCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -46,7 +47,8 @@ impl Default for StallPlan {
 
 impl ProbeWords for StallPlan {
     fn facts(_: Option<&str>) -> ProbeFacts {
-        ProbeFacts { judged: true, counts_turns: true, ..ProbeFacts::of(Samples::Gap) }
+        let without_priority = Some(WarningCode::StallWithoutPriority);
+        ProbeFacts { counts_turns: true, without_priority, ..ProbeFacts::of(Samples::Gap) }
     }
 
     fn check(&self) -> Result<(), KeyError> {

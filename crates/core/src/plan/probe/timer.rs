@@ -49,7 +49,7 @@ impl Default for TimerPlan {
 
 impl ProbeWords for TimerPlan {
     fn facts(_: Option<&str>) -> ProbeFacts {
-        ProbeFacts { judged: true, misses_periods: true, ..ProbeFacts::of(Samples::Lateness) }
+        ProbeFacts { misses_periods: true, ..ProbeFacts::of(Samples::Lateness) }
     }
 
     fn check(&self) -> Result<(), KeyError> {

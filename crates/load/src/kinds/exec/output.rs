@@ -7,6 +7,7 @@ use regex::Regex;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use whylate_sys::clock;
@@ -48,7 +49,9 @@ pub(super) struct Tail(Arc<Mutex<VecDeque<String>>>);
 impl Output {
     /// Opens the file; what is in it already stays.
     pub(super) fn open(spec: &ExecSpec) -> Result<Self, LoadError> {
-        let file = OpenOptions::new().create(true).append(true).open(&spec.output);
+        // Where others may write too, a link in its place leads nowhere.
+        let no_link = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        let file = OpenOptions::new().create(true).append(true).custom_flags(no_link).open(&spec.output);
         let file = file.map_err(|source| LoadError::Output { path: spec.output.clone(), source })?;
         Ok(Self { file, regex: spec.rate_pattern.as_deref().map(pattern).transpose()? })
     }

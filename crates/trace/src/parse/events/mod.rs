@@ -133,6 +133,15 @@ pub(super) trait Fields<'a> {
     }
 }
 
+/// The kernel's letters for the states in which a task sleeps or ends, by bit.
+pub(super) const STATE_LETTERS: [char; 8] = ['S', 'D', 'T', 't', 'X', 'Z', 'P', 'I'];
+
+/// The state of a task by the bits of `prev_state`; above the lowest eight is what says that it was preempted.
+pub(super) fn state_of_bits(bits: u64) -> TaskState {
+    let letter = STATE_LETTERS.get((bits as u8).trailing_zeros() as usize);
+    letter.map_or(TaskState::Runnable, |letter| TaskState::Blocked(*letter))
+}
+
 /// The vector of an interrupt between CPUs on arm64, by the text that is its reason.
 pub(super) fn vector_of_reason(reason: &[u8], intern: impl FnOnce(&[u8]) -> Name) -> Vector {
     match reason {

@@ -180,16 +180,16 @@ events! { fields:
         }, text Some(text::lock_wait_end);
     }
     "osnoise" {
-        "irq_noise" => noise(fields, |fields| {
+        "irq_noise" [!] => noise(fields, |fields| {
             let (name, vector) = fields.labelled(Some("desc"), "vector")?;
             Some(NoiseSource::Irq { vector: vector as i32, name })
         })?;
-        "softirq_noise" => noise(fields, |fields| {
+        "softirq_noise" [!] => noise(fields, |fields| {
             let (_, vector) = fields.labelled(None, "vector")?;
             Some(NoiseSource::Softirq { vector: vector as u32 })
         })?;
-        "nmi_noise" => noise(fields, |_| Some(NoiseSource::Nmi))?;
-        "thread_noise" => noise(fields, |fields| {
+        "nmi_noise" [!] => noise(fields, |_| Some(NoiseSource::Nmi))?;
+        "thread_noise" [!] => noise(fields, |fields| {
             let (command, pid) = fields.labelled(Some("comm"), "pid")?;
             Some(NoiseSource::Thread { pid: pid as u32, command })
         })?;

@@ -218,6 +218,7 @@ impl PerfDataReader {
         let sample = self.layout(body).sample(body, order).ok_or_else(short)?;
         let (at_ns, cpu) = (sample.at_ns.ok_or_else(short)?, CpuId(sample.cpu.ok_or_else(short)?));
         self.latest_ns = self.latest_ns.max(at_ns);
+        self.info.records += 1;
         if at_ns < self.from_ns {
             return Ok(());
         }
@@ -225,15 +226,17 @@ impl PerfDataReader {
         if self.selection == Selection::Wakeups && !id.is_some_and(|id| self.wakeups.has(id)) {
             return Ok(());
         }
+        // −1 is a thread that had ended.
+        let thread = sample.thread.filter(|thread| *thread != u32::MAX);
         let (pid, context, kind) = match sample.raw {
             Some(raw) => {
                 let decoded = self.decoder.decode(raw, &mut self.texts);
                 let decoded = decoded.map_err(|message| self.input.damaged(offset, message))?;
-                (sample.thread.or(decoded.pid), decoded.context, decoded.kind)
+                (thread.or(decoded.pid), decoded.context, decoded.kind)
             }
             None => {
                 let name = self.texts.names.intern("sample of no tracepoint");
-                (sample.thread, Context::default(), EventKind::Other { system: None, name })
+                (thread, Context::default(), EventKind::Other { system: None, name })
             }
         };
         let command = pid.and_then(|pid| {
@@ -295,6 +298,7 @@ impl Reader for PerfDataReader {
         self.records.go_to(begin);
         self.latest_ns = latest_ns;
         self.order = Order::default();
+        self.info.records = 0;
         self.ended = false;
         Ok(())
     }

@@ -45,12 +45,14 @@ pub struct Cursor {
     next_page: u64,
     walk: Walk,
     item: Option<Item>,
+    /// Records that were passed since the last seek.
+    pub(super) records: u64,
 }
 
 impl Cursor {
     /// Before the first event.
     pub fn new(cpu: CpuId, layout: PageLayout, pages: Pages) -> Self {
-        Self { cpu, layout, pages, page: 0, next_page: 0, walk: Walk::default(), item: None }
+        Self { cpu, layout, pages, page: 0, next_page: 0, walk: Walk::default(), item: None, records: 0 }
     }
 
     /// What it stands at; `None` before the first [`Cursor::advance`] and at the end.
@@ -91,6 +93,7 @@ impl Cursor {
                 loop {
                     match self.walk.next(page, self.layout.order) {
                         Ok(Some(record)) => {
+                            self.records += 1;
                             if wanted.wants(page, &record, self.layout.order) {
                                 self.item = Some(Item::Record(record));
                                 return Ok(());
@@ -151,7 +154,7 @@ impl Cursor {
                 high = middle;
             }
         }
-        self.item = None;
+        (self.item, self.records) = (None, 0);
         self.walk = Walk::default();
         self.next_page = low.saturating_sub(1);
         self.page = self.next_page;

@@ -2,9 +2,9 @@
 //!
 //! | in the folder | copied from tracefs | |
 //! |---|---|---|
-//! | `cpuN.raw`, or `per_cpu/cpuN/trace_pipe_raw` | `per_cpu/cpuN/trace_pipe_raw`, any number of pages | at least one |
-//! | `events/header_page` | the same | required |
-//! | `events/SYSTEM/EVENT/format` | the same | required for events to be known |
+//! | `cpuN.raw`, or `per_cpu/cpuN/trace_pipe_raw`, or `traces/cpuN` | `per_cpu/cpuN/trace_pipe_raw`, any number of pages | at least one |
+//! | `events/header_page` (or `formats/header_page`, as SchedViz has it) | the same | required |
+//! | `events/SYSTEM/EVENT/format` (or in `formats`) | the same | required for events to be known |
 //! | `kallsyms` | `/proc/kallsyms` | names of functions |
 //! | `saved_cmdlines`, `printk_formats`, `trace_clock` | the same | commands, texts, clock |
 //! | `osrelease` | `/proc/sys/kernel/osrelease` | which flags mean what |
@@ -30,19 +30,29 @@ const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// Pages that are looked at for the byte order.
 const PAGES_TRIED: u64 = 16;
 
+/// What is expected, for messages.
+pub(in crate::parse) const LAYOUT: &str = "a folder or an archive without raw pages of the ring buffer: `events/header_page` (or `formats/header_page`), \
+     `events/SYSTEM/EVENT/format`, and `cpuN.raw`, `traces/cpuN` or `per_cpu/cpuN/trace_pipe_raw`";
+
 /// Whether `path` is such a folder.
 pub fn is(path: &Path) -> bool {
-    path.join("events/header_page").is_file()
+    formats_folder(path).is_some()
+}
+
+/// Where the formats are.
+fn formats_folder(path: &Path) -> Option<PathBuf> {
+    let folders = ["events", "formats"].map(|name| path.join(name));
+    folders.into_iter().find(|folder| folder.join("header_page").is_file())
 }
 
 /// Opens a folder of raw pages.
 pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
-    let header = path.join("events/header_page");
-    let header_page =
-        optional(&header)?.ok_or_else(|| foreign(path, "a folder without `events/header_page`"))?;
+    let events = formats_folder(path).ok_or_else(|| foreign(path, LAYOUT))?;
+    let header = events.join("header_page");
+    let header_page = optional(&header)?.ok_or_else(|| foreign(path, LAYOUT))?;
     let files = raw_files(path)?;
     if files.is_empty() {
-        return Err(foreign(path, "a folder without raw pages (`cpuN.raw`)"));
+        return Err(foreign(path, LAYOUT));
     }
     let mut inputs = Vec::new();
     for (_, file) in &files {
@@ -58,7 +68,7 @@ pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
     }
     let file = |name: &str| optional(&path.join(name)).map(Option::unwrap_or_default);
     let metadata = Metadata {
-        formats: formats(path)?,
+        formats: formats(&events)?,
         symbols: Symbols::parse(file("kallsyms")?),
         printk: PrintkFormats::parse(&file("printk_formats")?),
         commands: file("saved_cmdlines")?,
@@ -124,6 +134,11 @@ fn raw_files(path: &Path) -> Result<Vec<(CpuId, PathBuf)>, ParseError> {
             files.push((cpu, path.join(name)));
         }
     }
+    for name in names(&path.join("traces"))? {
+        if let Some(cpu) = number(&name) {
+            files.push((cpu, path.join("traces").join(name)));
+        }
+    }
     for name in names(&path.join("per_cpu"))? {
         let file = path.join("per_cpu").join(&name).join("trace_pipe_raw");
         if let Some(cpu) = number(&name).filter(|_| file.is_file()) {
@@ -151,10 +166,9 @@ fn filled_pages(inputs: &[Input], layout: &PageLayout) -> usize {
 }
 
 /// The formats of all events.
-fn formats(path: &Path) -> Result<Vec<EventFormat>, ParseError> {
-    let events = path.join("events");
+fn formats(events: &Path) -> Result<Vec<EventFormat>, ParseError> {
     let mut formats = Vec::new();
-    for system in names(&events)? {
+    for system in names(events)? {
         for event in names(&events.join(&system))? {
             let file = events.join(&system).join(&event).join("format");
             if let Some(text) = optional(&file)? {

@@ -68,6 +68,11 @@ impl Merge {
         &self.cursors[cursor]
     }
 
+    /// Records that were passed since the last seek.
+    pub(super) fn records(&self) -> u64 {
+        self.cursors.iter().map(|cursor| cursor.records).sum()
+    }
+
     fn advance(&mut self, cursor: usize) -> Result<(), ParseError> {
         self.cursors[cursor].advance(&self.wanted, &mut self.unpacker)
     }

@@ -132,7 +132,10 @@ impl Reader for BufferReader {
 
     fn next(&mut self) -> Result<Option<Event>, ParseError> {
         loop {
-            let Some((index, item)) = self.merge.take()? else { return Ok(None) };
+            let Some((index, item)) = self.merge.take()? else {
+                self.info.records = self.merge.records();
+                return Ok(None);
+            };
             let at_ns = self.clock.nanos(item.time());
             if at_ns < self.from_ns {
                 continue;

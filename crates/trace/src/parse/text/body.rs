@@ -1,11 +1,11 @@
 //! Lines with a prefix: what stands behind it.
 
-use super::fields::Text;
+use super::fields::{Text, symbol};
 use super::machine::{Machine, Place};
-use super::prefix::Prefix;
+use super::prefix::{Prefix, Style};
 use super::stack::Pending;
 use super::{scan, tracer};
-use crate::event::{EventKind, Frames, Name};
+use crate::event::{EventKind, Frames, Name, Symbol};
 use crate::parse::events::{self, Row};
 use crate::parse::texts::Texts;
 use crate::reader::{Selection, TraceInfo};
@@ -13,6 +13,9 @@ use std::collections::BTreeSet;
 
 /// Names of events beyond which they are not listed: what looks like a name can be a text.
 const NAMES_MAX: usize = 4096;
+
+/// CPUs whose functions are followed.
+const CPUS_MAX: usize = 8192;
 
 /// Which events were seen, for [`TraceInfo::recorded`].
 #[derive(Default)]
@@ -51,6 +54,21 @@ impl Recorded {
     }
 }
 
+/// Latency traces cut commands to this.
+const CUT_BYTES: usize = 8;
+
+/// An event of `perf script` without its period and its system: `1 sched:sched_switch: …`.
+fn perf_event(body: &[u8]) -> &[u8] {
+    let body = match scan::number(body) {
+        Some((_, rest)) if rest.starts_with(b" ") => scan::skip_spaces(rest),
+        _ => body,
+    };
+    let end = body.iter().position(|byte| !(byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')));
+    let name = end.filter(|end| body[*end] == b':').map(|end| &body[end + 1..]);
+    name.filter(|name| name.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_'))
+        .unwrap_or(body)
+}
+
 impl Machine {
     /// Takes a line by its prefix; `false` when it has none.
     pub(super) fn prefixed(&mut self, prefix: Option<Prefix<'_>>, offset: u64) -> bool {
@@ -64,21 +82,46 @@ impl Machine {
         if !self.losses.is_empty() {
             self.emit_losses(prefix.at_ns);
         }
+        self.info.records += 1;
         if prefix.at_ns < self.from_ns {
             return true;
         }
-        let body = scan::skip_spaces(prefix.rest);
+        let mut body = scan::skip_spaces(prefix.rest);
+        // `report --ts-diff` has the time since the line before.
+        if let Some(rest) = body.strip_prefix(b"(+")
+            && let Some((_, rest)) = scan::number(rest)
+            && let Some(rest) = rest.strip_prefix(b")")
+        {
+            body = scan::skip_spaces(rest);
+        }
         if self.selection == Selection::Wakeups && memchr::memmem::find(body, b" <-").is_some() {
             self.recorded.mark("ftrace:function", &mut self.info);
             return true;
         }
-        let command = match prefix.command {
-            b"" | b"<...>" => None,
-            command => Some(self.texts.intern(command)),
-        };
-        let place = Place { at_ns: prefix.at_ns, cpu: prefix.cpu, pid: Some(prefix.pid), command, offset };
+        let command = self.command(&prefix);
+        let place = Place { at_ns: prefix.at_ns, cpu: prefix.cpu, pid: prefix.pid, command, offset };
+        if prefix.style == Style::Perf {
+            self.perf = Some(place);
+            body = perf_event(body);
+        }
         self.body(body, place, prefix.flags);
         true
+    }
+
+    /// The command of a line's thread. One that is not known, or that is cut, may be in an event.
+    fn command(&mut self, prefix: &Prefix<'_>) -> Option<Name> {
+        let known = || {
+            let name = self.texts.of_pid(prefix.pid?)?;
+            Some((name, self.texts.names.text(name).as_bytes()))
+        };
+        match prefix.command {
+            b"" | b"<...>" => known().map(|(name, _)| name),
+            cut if prefix.style == Style::Latency && cut.len() >= CUT_BYTES => match known() {
+                Some((name, whole)) if whole.starts_with(cut) => Some(name),
+                _ => Some(self.texts.intern(cut)),
+            },
+            command => Some(self.texts.intern(command)),
+        }
     }
 
     /// The event of a line, behind its prefix.
@@ -104,6 +147,7 @@ impl Machine {
         match name {
             b"kernel_stack" => return self.begin_stack(place, flags),
             b"funcgraph_entry" | b"funcgraph_exit" => return self.graph_event(fields, place, flags),
+            b"function" => return self.report_function(fields, place, flags),
             _ => {}
         }
         let found = events::by_name(name);
@@ -112,10 +156,22 @@ impl Machine {
             None => self.recorded.other(name, &mut self.texts, &mut self.info),
         }
         let known = found.map(|(_, row)| row);
+        // The tracers say so themselves, in the name of their function.
+        if known.is_none() && memchr::memmem::find(fields, b"stop tracing").is_some() {
+            let text = self.texts.intern(scan::trim(fields));
+            return self.push(place, flags, EventKind::Print { text });
+        }
         if self.selection == Selection::Wakeups && !known.is_some_and(|row| row.of_wakeups) {
             return;
         }
-        let mut text = Text { name, fields: scan::trim(fields), texts: &mut self.texts };
+        let mut fields = scan::trim(fields);
+        // What `report -w` adds to a switch.
+        if fields.ends_with(b" usecs")
+            && let Some(end) = memchr::memmem::rfind(fields, b" Latency: ")
+        {
+            fields = &fields[..end];
+        }
+        let mut text = Text { name, fields, texts: &mut self.texts };
         let row = known.or_else(|| events::by_pattern(None, name));
         let kind = row.and_then(|row| row.text).and_then(|decode| decode(&mut text));
         let kind = kind.unwrap_or_else(|| EventKind::Other {
@@ -123,6 +179,43 @@ impl Machine {
             name: self.texts.intern(name),
         });
         self.push(place, flags, kind);
+    }
+
+    /// `function:             schedule <-- worker_thread`; newer versions of trace-cmd leave the caller out and indent a
+    /// function that is called by the one above it; `-R` has `ip=schedule parent_ip=worker_thread`.
+    fn report_function(&mut self, fields: &[u8], place: Place, flags: &[u8]) {
+        self.recorded.mark("ftrace:function", &mut self.info);
+        if self.selection == Selection::Wakeups {
+            return;
+        }
+        let body = scan::skip_spaces(fields);
+        let kind = match tracer::function(body, &mut self.texts) {
+            Some(kind) => Some(kind),
+            None if body.starts_with(b"ip=") => {
+                let mut value = |key| symbol(scan::value(body, key)?, &mut self.texts);
+                value(b"ip")
+                    .zip(value(b"parent_ip"))
+                    .map(|(function, caller)| EventKind::Function { function, caller })
+            }
+            None => self.indented(fields.len() - body.len(), body, place.cpu),
+        };
+        if let Some(kind) = kind {
+            self.push(place, flags, kind);
+        }
+    }
+
+    /// A function whose caller is above it, less indented.
+    fn indented(&mut self, indentation: usize, name: &[u8], cpu: u32) -> Option<EventKind> {
+        let function = symbol(name, &mut self.texts)?;
+        let unknown = Symbol::Address(0);
+        if self.calls.len() >= CPUS_MAX && !self.calls.contains_key(&cpu) {
+            return None;
+        }
+        let calls = self.calls.entry(cpu).or_default();
+        calls.retain(|(other, _)| *other < indentation);
+        let caller = calls.last().map_or(unknown, |(_, caller)| *caller);
+        calls.push((indentation, function));
+        Some(EventKind::Function { function, caller })
     }
 
     fn begin_stack(&mut self, place: Place, flags: &[u8]) {

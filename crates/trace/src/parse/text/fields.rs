@@ -5,7 +5,7 @@
 
 use super::scan;
 use crate::event::{EventKind, Name, Symbol, Task, TaskState, Vector};
-use crate::parse::events::{Fields, vector_of_reason};
+use crate::parse::events::{Fields, state_of_bits, vector_of_reason};
 use crate::parse::texts::Texts;
 use memchr::memmem;
 use whylate_core::CpuId;
@@ -128,7 +128,15 @@ impl<'a> Fields<'a> for Text<'a> {
 
     /// What was written, without what names the function that wrote it.
     fn marker(&mut self, _: &str) -> Option<Name> {
-        let text = self.fields.strip_prefix(b"tracing_mark_write:").map_or(self.fields, scan::skip_spaces);
+        let fields = self.fields;
+        // `report -R` has the fields of the record: `ip=tracing_mark_write buf=…`.
+        let raw = fields
+            .strip_prefix(b"ip=")
+            .and_then(|fields| scan::split(fields, b" buf="))
+            .map(|(_, text)| text);
+        let text = raw
+            .or_else(|| fields.strip_prefix(b"tracing_mark_write:").map(scan::skip_spaces))
+            .unwrap_or(fields);
         Some(self.texts.intern(text))
     }
 
@@ -166,12 +174,19 @@ impl<'a> Fields<'a> for Text<'a> {
         (digits > 0 && rest.is_empty()).then_some(at_ns)
     }
 
-    /// `S`, `R+`, `D|K`, …
+    fn learn(&mut self, task: &Task) {
+        self.texts.learn(task.pid, task.command);
+    }
+
+    /// `S`, `R+`, `D|K`, …; with `report -R` a number, as in the record.
     fn state(&mut self, key: &str) -> Option<TaskState> {
         let word = self.word()?;
         let state =
             word.strip_prefix(key.as_bytes()).and_then(|rest| rest.strip_prefix(b"=")).unwrap_or(word);
         let first = *state.first()?;
+        if let Some(bits) = scan::whole(state) {
+            return Some(state_of_bits(bits));
+        }
         if first == b'R' || state.ends_with(b"+") {
             return Some(TaskState::Runnable);
         }
@@ -189,8 +204,10 @@ impl<'a> Fields<'a> for Text<'a> {
             |at: usize| Some((at, fields[at..].strip_prefix(command_key.as_bytes())?.strip_prefix(b"=")?));
         // An arrow with the key behind it is longer than what can stand behind it in a command.
         let arrow = || memmem::find_iter(fields, ARROW).find_map(|at| from(at + ARROW.len()));
-        let (at, command) = from(0).or_else(arrow)?;
-        self.fields = &fields[..at.saturating_sub(ARROW.len())];
+        // `report -R` has none.
+        let bare = || memmem::rfind(fields, b" next_comm=").and_then(|at| from(at + 1));
+        let (at, command) = from(0).or_else(arrow).or_else(bare)?;
+        self.fields = fields[..at].strip_suffix(ARROW).unwrap_or(&fields[..at]);
         Some(Task { pid, command: self.texts.intern(command), priority })
     }
 

@@ -190,6 +190,7 @@ impl Machine {
         cpu.task = task.or(cpu.task);
         let at_ns = columns.at_ns.unwrap_or(cpu.at_ns);
         self.recognised = true;
+        self.info.records += 1;
         self.summed_times |= columns.at_ns.is_none();
         if self.info.resolution_ns == 0 {
             self.info.resolution_ns = 1000;

@@ -2,6 +2,7 @@
 
 use super::columns::{self, Columns};
 use super::scan;
+use crate::facts::FactTask;
 use crate::reader::TraceInfo;
 use whylate_core::CpuId;
 
@@ -33,10 +34,7 @@ pub(super) fn comment(line: &[u8], info: &mut TraceInfo, columns: &mut Columns) 
     }
     if let Some(rest) = comment.strip_prefix(b"entries-in-buffer/entries-written: ") {
         entries(rest, info);
-    } else if let Some(rest) = comment.strip_prefix(b"latency: ") {
-        let (latency_us, _) = scan::number(rest)?;
-        info.facts.latency_ns = latency_us.checked_mul(1000);
-        processors(rest, info);
+    } else if latency_fact(comment, info) {
     } else if let Some((_, kernel)) = scan::split(comment, b" latency trace v")
         && let Some((_, kernel)) = scan::split(kernel, b" on ")
     {
@@ -45,6 +43,55 @@ pub(super) fn comment(line: &[u8], info: &mut TraceInfo, columns: &mut Columns) 
         columns.extend(columns::named(comment));
     }
     None
+}
+
+/// A line of a head that old kernels, and people, write without its `#`; whether it is one.
+pub(super) fn bare(line: &[u8], info: &mut TraceInfo) -> bool {
+    let kernel = scan::split(line, b" latency trace v").is_some();
+    if kernel {
+        comment(&[b"#", line].concat(), info, &mut Columns::new());
+    }
+    kernel || latency_fact(line, info)
+}
+
+/// What the head of a latency tracer says: `latency: 999 us, #4/4, CPU#1 | (M:preempt VP:0, …)`,
+/// `| task: ls-64 (uid:0 nice:0 policy:0 rt_prio:0)`, `=> started at: function`.
+fn latency_fact(comment: &[u8], info: &mut TraceInfo) -> bool {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let function = |bytes: &[u8]| {
+        text(scan::trim(bytes).split(|byte| matches!(byte, b'+' | b' ')).next().unwrap_or_default())
+    };
+    if let Some(rest) = comment.strip_prefix(b"latency: ") {
+        let number = |mark: &[u8]| scan::split(rest, mark).and_then(|(_, rest)| scan::number(rest));
+        let facts = &mut info.facts;
+        facts.latency_ns = scan::number(rest).and_then(|(latency_us, _)| latency_us.checked_mul(1000));
+        facts.cpu = number(b"CPU#").and_then(|(cpu, _)| cpu.try_into().ok()).map(CpuId);
+        facts.preemption = scan::split(rest, b"(M:").map(|(_, mode)| text(scan::token(mode).0));
+        processors(rest, info);
+    } else if let Some(rest) =
+        scan::skip_spaces(comment.strip_prefix(b"|").unwrap_or(comment)).strip_prefix(b"task: ")
+    {
+        info.facts.task = fact_task(rest);
+    } else if let Some(rest) = comment.strip_prefix(b"=> started at:") {
+        info.facts.started_at = Some(function(rest)).filter(|name| !name.is_empty());
+    } else if let Some(rest) = comment.strip_prefix(b"=> ended at:") {
+        info.facts.ended_at = Some(function(rest)).filter(|name| !name.is_empty());
+    } else {
+        return false;
+    }
+    true
+}
+
+/// `ls-64 (uid:0 nice:0 policy:0 rt_prio:0)`.
+fn fact_task(rest: &[u8]) -> Option<FactTask> {
+    let (task, rest) = scan::split(rest, b" (uid:").unwrap_or((rest, b""));
+    let (command, pid) = scan::split_last(scan::trim(task), b'-')?;
+    let rt_priority = scan::split(rest, b"rt_prio:").and_then(|(_, rest)| scan::number(rest));
+    Some(FactTask {
+        command: String::from_utf8_lossy(command).into_owned(),
+        pid: scan::whole_u32(pid)?,
+        rt_priority: rt_priority.and_then(|(priority, _)| priority.try_into().ok()).unwrap_or(0),
+    })
 }
 
 /// `210179/215000   #P:1`: in the buffer, and written; the kernel overwrote the difference.
@@ -85,6 +132,12 @@ pub(super) fn lost(line: &[u8]) -> Option<Remark> {
 pub(super) fn report(line: &[u8], info: &mut TraceInfo) -> bool {
     if let Some(count) = line.strip_prefix(b"cpus=").and_then(scan::whole_u32) {
         info.cpus = Some(count);
+        return true;
+    }
+    // What `report -w` counts behind the last event.
+    const STATISTICS: [&[u8]; 4] =
+        [b"Average wakeup latency:", b"Maximum Latency:", b"Minimum Latency:", b"RT task timings:"];
+    if STATISTICS.iter().any(|start| line.starts_with(start)) {
         return true;
     }
     line.starts_with(b"version = ") || (line.starts_with(b"CPU ") && line.ends_with(b" is empty"))

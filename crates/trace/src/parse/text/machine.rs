@@ -2,6 +2,7 @@
 //!
 //! In: lines with their offsets. Out: events in a queue. It reads no file.
 
+use super::analysis::Analyser;
 use super::body::Recorded;
 use super::columns::{self, Columns};
 use super::graph;
@@ -9,7 +10,7 @@ use super::header::{self, Remark};
 use super::prefix::{self, Prefixes};
 use super::scan;
 use super::stack::{self, Pending};
-use crate::event::{Event, EventKind, Name};
+use crate::event::{Event, EventKind, Frames, Name, Symbol};
 use crate::parse::texts::Texts;
 use crate::reader::{Selection, TraceInfo, lose};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,7 +34,7 @@ struct Style {
 type Time = fn(&mut Machine, &[u8]) -> Option<u64>;
 
 /// All styles. A line is tried as the style of the line before it, then as the others in this order.
-const STYLES: [Style; 3] = [
+const STYLES: [Style; 4] = [
     // `trace`, `trace_pipe`, reports.
     Style {
         take: |machine, line, offset| {
@@ -47,9 +48,22 @@ const STYLES: [Style; 3] = [
         take: |machine, line, offset| machine.prefixed(prefix::latency(line), offset),
         time: Some(|_, line| Some(prefix::latency(line)?.at_ns)),
     },
+    // Latency traces with the option `verbose`.
+    Style {
+        take: |machine, line, offset| machine.prefixed(prefix::verbose(line), offset),
+        time: Some(|_, line| Some(prefix::verbose(line)?.at_ns)),
+    },
     // The function-graph tracer.
     Style { take: Machine::graph, time: None },
 ];
+
+/// A line of a mail without the marks of its quotation: `> > `. No line of a trace begins so.
+fn unquoted(mut line: &[u8]) -> &[u8] {
+    while let Some(rest) = line.strip_prefix(b">") {
+        line = rest.strip_prefix(b" ").unwrap_or(rest);
+    }
+    line
+}
 
 /// Lines that were not understood.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,6 +105,12 @@ pub(super) struct Machine {
     pub(super) graph: graph::Cpus,
     pub(super) recorded: Recorded,
     pub(super) stack: Option<Pending>,
+    /// The event that lines of a stack of `perf script` belong to.
+    pub(super) perf: Option<Place>,
+    /// The functions of each CPU that a report shows by indentation.
+    pub(super) calls: BTreeMap<u32, Vec<(usize, Symbol)>>,
+    analyser: Analyser,
+    lines: u64,
     pub(super) losses: Vec<(CpuId, Option<u64>, u64)>,
     pub(super) losses_counted: BTreeSet<u64>,
     pub(super) last_ns: u64,
@@ -121,6 +141,9 @@ impl Machine {
         self.selection = selection;
         self.from_ns = from_ns;
         self.last_ns = 0;
+        (self.perf, self.lines, self.info.records) = (None, 0, 0);
+        self.calls.clear();
+        self.analyser = Analyser::default();
     }
 
     /// The next event that is ready.
@@ -135,6 +158,7 @@ impl Machine {
 
     /// The time in a line, when it has one.
     pub(super) fn time(&mut self, line: &[u8]) -> Option<u64> {
+        let line = unquoted(line);
         self.styles().find_map(|style| STYLES[style].time?(self, line))
     }
 
@@ -157,13 +181,28 @@ impl Machine {
 
     /// Takes a line; an error says what is wrong with it.
     pub(super) fn line(&mut self, line: &[u8], offset: u64) -> Result<(), String> {
+        let line = unquoted(line);
+        self.lines += u64::from(!line.is_empty());
         if let Some(frame) = stack::frame(line) {
             if let Some(stack) = &mut self.stack {
                 stack.push(frame, &mut self.texts);
             }
             return Ok(());
         }
+        if let Some(place) = self.perf
+            && let Some((address, name)) = stack::perf_frame(line)
+        {
+            if self.selection == Selection::All {
+                let known = self.stack.take();
+                let begin = || Pending::new(self.make(place, b"", EventKind::Stack { frames: Frames(0) }));
+                let mut stack = known.unwrap_or_else(begin);
+                stack.push_perf(address, name, &mut self.texts);
+                self.stack = Some(stack);
+            }
+            return Ok(());
+        }
         self.end_stack();
+        self.perf = None;
         let understood = match line.first() {
             None => true,
             Some(b'#') => {
@@ -200,6 +239,14 @@ impl Machine {
     /// The end of the file: what waits comes out.
     pub(super) fn end(&mut self) {
         self.end_stack();
+        let facts = &mut self.info.facts;
+        if self.lines > facts.lines {
+            (facts.lines, facts.lines_skipped) = (self.lines, self.strange.count);
+        }
+        let analyses = self.analyser.end();
+        if facts.analyses.len() < analyses.len() {
+            facts.analyses = analyses;
+        }
         self.emit_losses(self.last_ns.max(self.from_ns));
         while let Some((_, event)) = self.later.pop_first() {
             self.ready.push_back(event);
@@ -224,6 +271,10 @@ impl Machine {
             return true;
         }
         let line = scan::trim(line);
+        if self.analyser.take(line) || header::bare(line, &mut self.info) {
+            self.recognised = true;
+            return true;
+        }
         line.iter().all(|byte| *byte == b'-')
     }
 

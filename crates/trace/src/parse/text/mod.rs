@@ -7,6 +7,7 @@
 //! the middle of a number. Times of latency traces are relative to the start of the trace. Stacks of user space
 //! are not read.
 
+mod analysis;
 mod body;
 mod columns;
 mod fields;
@@ -14,7 +15,7 @@ mod graph;
 mod header;
 mod machine;
 mod prefix;
-mod scan;
+pub(super) mod scan;
 mod seek;
 mod stack;
 mod tracer;
@@ -60,6 +61,12 @@ impl TextReader {
         }
         reader.seek(None, Selection::All)?;
         Ok(reader)
+    }
+
+    /// The same, of a trace that has another form.
+    pub(super) fn named(mut self, format: &str) -> Self {
+        self.machine.info.format = format.to_owned();
+        self
     }
 
     /// Takes a line; `false` when there was none.

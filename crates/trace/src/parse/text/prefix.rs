@@ -1,8 +1,9 @@
 //! What comes before the event in a line: task, CPU, flags, time.
 //!
-//! Two shapes: `trace`, `trace_pipe` and reports (`          <idle>-0       [000] dn.h3..   492.292582: …`), and latency
-//! traces (`irq/25-v-120       1D..h.12  155us : …`). Commands can contain anything, also what looks like a part of
-//! the prefix; a place counts only when everything fits there.
+//! Four shapes: `trace`, `trace_pipe` and reports (`          <idle>-0       [000] dn.h3..   492.292582: …`), `perf script`
+//! (`perf 16883 [000] 14995.576815: …`), latency traces (`irq/25-v-120       1D..h.12  155us : …`) and those with the option
+//! `verbose`. Commands can contain anything, also what looks like a part of the prefix; a place counts only when
+//! everything fits there.
 
 use super::{columns, scan};
 
@@ -16,7 +17,8 @@ const COMMAND_WIDTH: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prefix<'a> {
     pub(super) command: &'a [u8],
-    pub(super) pid: u32,
+    /// `None` where the tool does not know it.
+    pub(super) pid: Option<u32>,
     pub(super) cpu: u32,
     /// Empty where there are none.
     pub(super) flags: &'a [u8],
@@ -25,6 +27,19 @@ pub(super) struct Prefix<'a> {
     pub(super) resolution_ns: Option<u64>,
     /// The event.
     pub(super) rest: &'a [u8],
+    pub(super) style: Style,
+}
+
+/// Which tool writes such lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Style {
+    /// tracefs, or trace-cmd.
+    #[default]
+    Usual,
+    /// `perf script`: the system stands before the name of an event, and stacks have lines of their own.
+    Perf,
+    /// A latency trace: commands are cut to eight bytes.
+    Latency,
 }
 
 /// Reads prefixes, and remembers where the last one was: its columns are mostly the next one's.
@@ -59,7 +74,11 @@ fn usual_at(line: &[u8], bracket: usize) -> Option<Prefix<'_>> {
     }
     let (cpu, rest) = scan::number(&line[bracket + 1..])?;
     let rest = scan::skip_spaces(rest.strip_prefix(b"]")?);
-    let (command, pid) = task(without_group(scan::trim_end(&line[..bracket])))?;
+    let before = scan::trim_end(&line[..bracket]);
+    let (style, (command, pid)) = match task(without_group(before)).filter(|_| !before.starts_with(b":")) {
+        Some(task) => (Style::Usual, task),
+        None => (Style::Perf, perf_task(before)?),
+    };
     let (flags, rest) = match rest.first()? {
         b'0'..=b'9' => (&rest[..0], rest),
         _ => {
@@ -72,7 +91,17 @@ fn usual_at(line: &[u8], bracket: usize) -> Option<Prefix<'_>> {
     };
     let (at_ns, resolution_ns, rest) = time(rest)?;
     let rest = rest.strip_prefix(b":")?;
-    Some(Prefix { command, pid, cpu: cpu.try_into().ok()?, flags, at_ns, resolution_ns, rest })
+    Some(Prefix { command, pid, cpu: cpu.try_into().ok()?, flags, at_ns, resolution_ns, rest, style })
+}
+
+/// `perf 16883`, `perf 16883/16884` (process and thread); a command that perf does not know is `:16883`.
+fn perf_task(task: &[u8]) -> Option<(&[u8], Option<u32>)> {
+    let (command, ids) = scan::split_last(task, b' ')?;
+    let thread = scan::split_last(ids, b'/').map_or(ids, |(_, thread)| thread);
+    let pid = if thread == b"-1" { None } else { Some(scan::whole_u32(thread)?) };
+    let command = scan::trim(command);
+    let unknown = command.strip_prefix(b":").is_some_and(|number| scan::signed(number).is_some());
+    Some((if unknown { b"" } else { command }, pid))
 }
 
 /// Without the thread group id at the end: `(1234)` or `(-------)`.
@@ -85,9 +114,9 @@ fn without_group(task: &[u8]) -> &[u8] {
 }
 
 /// `command-pid`.
-fn task(task: &[u8]) -> Option<(&[u8], u32)> {
+fn task(task: &[u8]) -> Option<(&[u8], Option<u32>)> {
     let (command, pid) = scan::split_last(task, b'-')?;
-    Some((scan::trim(command), scan::whole_u32(pid)?))
+    Some((scan::trim(command), Some(scan::whole_u32(pid)?)))
 }
 
 /// A time in seconds with a fraction, or a raw counter.
@@ -124,12 +153,79 @@ fn latency_at(line: &[u8], dash: usize) -> Option<Prefix<'_>> {
     };
     Some(Prefix {
         command: scan::trim(&line[..dash]),
-        pid: pid.try_into().ok()?,
+        pid: Some(pid.try_into().ok()?),
         cpu: cpu.try_into().ok()?,
         flags,
         at_ns,
         resolution_ns,
         rest: rest.strip_prefix(b":")?,
+        style: Style::Latency,
+    })
+}
+
+/// The letters of four columns of flags, by their bits: interrupts off, asked to reschedule, hard interrupt, softirq, and
+/// four of the depth of disabled preemption.
+const LETTERS: [[u8; 4]; 256] = {
+    let mut all = [[b'.'; 4]; 256];
+    let mut index = 0;
+    while index < 256 {
+        all[index] = [
+            if index & 1 != 0 { b'd' } else { b'.' },
+            if index & 2 != 0 { b'n' } else { b'.' },
+            match index >> 2 & 3 {
+                0 => b'.',
+                1 => b'h',
+                2 => b's',
+                _ => b'H',
+            },
+            match index >> 4 {
+                0 => b'.',
+                depth @ 1..10 => b'0' + depth as u8,
+                depth => b'a' + depth as u8 - 10,
+            },
+        ];
+        index += 1;
+    }
+    all
+};
+
+/// The prefix of a line of a latency trace with the option `verbose`: command, thread, CPU, flags as a number, depth of
+/// disabled preemption, in old kernels the number of the line, the time in hexadecimal microseconds, and since the start:
+/// `bash  4251 1 0 00000000 00000000 [58127d26] 1720.415ms (+0.000ms): …`.
+pub(super) fn verbose(line: &[u8]) -> Option<Prefix<'_>> {
+    let bracket = memchr::memchr(b'[', line)?;
+    let (hexadecimal, rest) = scan::split(&line[bracket + 1..], b"]")?;
+    scan::hexadecimal(hexadecimal)?;
+    let (at_ns, digits, rest) = scan::seconds(scan::skip_spaces(rest))?;
+    let (_, rest) = scan::split(rest.strip_prefix(b"ms (+")?, b"ms)")?;
+    let mut head = scan::trim(&line[..bracket]);
+    let mut words = [&head[..0]; 6];
+    let mut count = 0;
+    while count < words.len()
+        && let Some((before, word)) = scan::split_last(head, b' ')
+    {
+        (head, words[count]) = (scan::trim_end(before), word);
+        count += 1;
+        // Flags are a number without zeros before it, behind the CPU; depths have eight digits.
+        if count >= 2 && words[count - 1].len() != 8 && words[count - 2].len() != 8 {
+            break;
+        }
+    }
+    let depth = scan::hexadecimal(words[count.checked_sub(3)?])? & 15;
+    let (flags, cpu) = (scan::whole(words[count - 2])?, scan::whole_u32(words[count - 1])?);
+    let (command, pid) = scan::split_last(head, b' ')?;
+    let kernel =
+        usize::from(flags & 1 != 0) | usize::from(flags & 4 != 0) << 1 | (flags as usize >> 3 & 3) << 2;
+    Some(Prefix {
+        command: scan::trim(command),
+        pid: Some(scan::whole_u32(pid)?),
+        cpu,
+        flags: &LETTERS[kernel | (depth as usize) << 4],
+        // It was read as seconds.
+        at_ns: (digits == 3).then_some(at_ns / 1000)?,
+        resolution_ns: Some(1000),
+        rest: rest.strip_prefix(b":")?,
+        style: Style::Latency,
     })
 }
 
@@ -140,7 +236,7 @@ mod tests {
     fn command<'a>(found: Option<Prefix<'a>>) -> (&'a str, u32, u32, &'a str, u64) {
         let prefix = found.expect("it is a prefix");
         let text = |bytes| std::str::from_utf8(bytes).expect("ASCII");
-        (text(prefix.command), prefix.pid, prefix.cpu, text(prefix.flags), prefix.at_ns)
+        (text(prefix.command), prefix.pid.expect("it is known"), prefix.cpu, text(prefix.flags), prefix.at_ns)
     }
 
     #[test]
@@ -197,6 +293,35 @@ mod tests {
     }
 
     #[test]
+    fn perf_script_and_verbose_latency_traces() {
+        let mut prefixes = Prefixes::default();
+        for (line, expected) in [
+            (
+                "irq/25-virtio0-   120 [001] 14995.576815:  sched:sched_waking: x",
+                ("irq/25-virtio0-", 120, 1, "", 14_995_576_815_000),
+            ),
+            (":16883 16883 [000] 14995.576815379: x", ("", 16883, 0, "", 14_995_576_815_379)),
+            ("my app  7/9   [012]     1.000001: x", ("my app", 9, 12, "", 1_000_001_000)),
+        ] {
+            assert_eq!(command(prefixes.usual(line.as_bytes())), expected, "{line}");
+        }
+        for (line, expected) in [
+            (
+                "            bash  4251 1 0 00000000 00000000 [58127d26] 1720.415ms (+0.000ms): f <-g",
+                ("bash", 4251, 1, "....", 1_720_415_000),
+            ),
+            (
+                "        my bash    4251 131 9 00000002 [0000000058127d26] 0.007ms (+0.001ms): f <-g",
+                ("my bash", 4251, 131, "d.h2", 7_000),
+            ),
+        ] {
+            assert_eq!(command(verbose(line.as_bytes())), expected, "{line}");
+        }
+        assert_eq!(verbose(b"bash 1 [xyz] 1.0ms (+0.0ms): f"), None);
+        assert_eq!(verbose(b"[58127d26] 1720.415ms (+0.000ms): f"), None);
+    }
+
+    #[test]
     fn what_is_no_prefix() {
         for line in [
             "",
@@ -206,6 +331,7 @@ mod tests {
             "a-1 [000] d..1. 1.0 x",
             "a-1 [000] hello 1.0: x",
             "a-1 [000",
+            "a 1 [000] 1.0 x",
         ] {
             assert_eq!(Prefixes::default().usual(line.as_bytes()), None, "{line}");
             assert_eq!(latency(line.as_bytes()), None, "{line}");

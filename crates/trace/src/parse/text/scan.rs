@@ -51,7 +51,7 @@ pub(super) fn hexadecimal(bytes: &[u8]) -> Option<u64> {
 
 /// `12.000345678`, `12.000345` or (a raw counter, or microseconds) `12` in nanoseconds, the number of digits after the
 /// dot, and what follows.
-pub(super) fn seconds(bytes: &[u8]) -> Option<(u64, usize, &[u8])> {
+pub(in crate::parse) fn seconds(bytes: &[u8]) -> Option<(u64, usize, &[u8])> {
     let (whole, rest) = number(bytes)?;
     let Some(rest) = rest.strip_prefix(b".") else { return Some((whole, 0, rest)) };
     let (fraction, after) = number(rest)?;

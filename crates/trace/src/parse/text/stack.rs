@@ -19,7 +19,17 @@ pub(super) struct Pending {
 
 /// The frame of a line: ` => schedule`, ` => schedule+0x10/0x20`, `=> schedule (ffffffff81…)`, ` =>  <ffffffff81…>`.
 pub(super) fn frame(line: &[u8]) -> Option<&[u8]> {
-    scan::skip_spaces(line).strip_prefix(b"=>").map(scan::skip_spaces)
+    let frame = scan::skip_spaces(line).strip_prefix(b"=>").map(scan::skip_spaces)?;
+    let header = frame.starts_with(b"started at:") || frame.starts_with(b"ended at:");
+    (!header).then_some(frame)
+}
+
+/// The frame of a line of `perf script`: its address and its name, `	ffffffff813a89c4 try_to_wake_up+0x64 ([kernel.kallsyms])`.
+pub(super) fn perf_frame(line: &[u8]) -> Option<(u64, &[u8])> {
+    let (address, name) = scan::token(scan::skip_spaces(line));
+    let begins = line.starts_with(b"\t") || (line.starts_with(b" ") && address.len() >= 6);
+    let begins = begins && !name.is_empty();
+    Some((scan::hexadecimal(address).filter(|_| begins)?, name))
 }
 
 impl Pending {
@@ -39,6 +49,18 @@ impl Pending {
             Some(Symbol::Address(address)) if address < KERNEL_FIRST => self.ended = true,
             Some(symbol) => self.frames.push(symbol),
             None => self.ended = true,
+        }
+    }
+
+    /// Adds a frame of `perf script`, which prints those of user space behind those of the kernel.
+    pub(super) fn push_perf(&mut self, address: u64, name: &[u8], texts: &mut Texts) {
+        self.ended |= address < KERNEL_FIRST;
+        if name.starts_with(b"[unknown]") {
+            if !self.ended && self.frames.len() < FRAMES_MAX {
+                self.frames.push(Symbol::Address(address));
+            }
+        } else {
+            self.push(name, texts);
         }
     }
 

@@ -13,13 +13,13 @@ mod options;
 mod version6;
 mod version7;
 
-use super::ParseError;
 use super::bytes::ByteOrder;
 use super::input::Input;
 use super::metadata::{Head, MAGIC, Metadata, plausible};
 use super::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages};
 use super::unpack::{Algorithm, Unpacker};
-use crate::reader::TraceInfo;
+use super::{ParseError, Source, TextReader};
+use crate::reader::{Reader, TraceInfo};
 use options::Options;
 use whylate_core::CpuId;
 
@@ -53,23 +53,36 @@ struct Contents {
     metadata: Metadata,
     options: Options,
     buffers: Vec<Buffer>,
-    /// The trace is kept as text.
-    text: bool,
+    /// The trace is kept as text, as trace-cmd does for latency tracers.
+    text: Option<Vec<u8>>,
 }
 
-/// Opens a trace.dat.
+/// Opens a trace.dat, also one that keeps its trace as text.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_any(input: &Input) -> Result<Box<dyn Reader>, ParseError> {
+    let (version, contents) = contents(input)?;
+    match contents.text {
+        Some(text) => {
+            let source = Source::memory(&input.path().display().to_string(), text)?;
+            Ok(Box::new(TextReader::new(source)?.named("trace.dat with text")))
+        }
+        None => Ok(Box::new(of_contents(input, version, contents)?)),
+    }
+}
+
+/// Opens a trace.dat that has records.
 ///
 /// # Errors
 /// [`ParseError::Foreign`] when it is not one, or of another version; [`ParseError::Damaged`] when it is damaged or
 /// truncated; [`ParseError::Read`] when it cannot be read.
 pub fn open(input: &Input) -> Result<BufferReader, ParseError> {
     let (version, contents) = contents(input)?;
-    if contents.text {
-        return Err(foreign(
-            input,
-            "a trace.dat that keeps the trace as text, as trace-cmd does for latency tracers: give the output of `trace-cmd report` instead",
-        ));
-    }
+    of_contents(input, version, contents)
+}
+
+fn of_contents(input: &Input, version: u32, contents: Contents) -> Result<BufferReader, ParseError> {
     if contents.buffers.is_empty() {
         let message = "the file has no buffer with events: trace-cmd was stopped before it wrote them";
         return Err(input.damaged(input.length(), message));

@@ -25,8 +25,11 @@ pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, Pars
     }
     options.cpus.get_or_insert(cpus);
     let mut buffers = Vec::new();
-    let text = kind == "latency";
-    if !text {
+    let mut text = None;
+    if kind == "latency" {
+        let left = scan.input().length().saturating_sub(scan.position);
+        text = Some(scan.bytes(left)?);
+    } else {
         buffers.push(buffer(&mut scan, &kind, String::new(), cpus)?);
         if options.clock_follows {
             options.clock = clock(&mut scan);

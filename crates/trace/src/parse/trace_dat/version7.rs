@@ -38,7 +38,7 @@ pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, Pars
     let mut next = scan.u64()?;
     for _ in 0..OPTION_SECTIONS_MAX {
         if next == 0 {
-            file.contents.text &= file.contents.buffers.is_empty();
+            file.contents.text.take_if(|_| !file.contents.buffers.is_empty());
             return Ok(file.contents);
         }
         next = file.options(next)?;
@@ -91,7 +91,10 @@ impl File<'_> {
                     let buffer = self.buffer(&mut scan, end)?;
                     self.contents.buffers.push(buffer);
                 }
-                id::BUFFER_TEXT => self.contents.text = true,
+                id::BUFFER_TEXT => {
+                    let at = scan.u64()?;
+                    self.contents.text = Some(self.place(at, id::BUFFER_TEXT)?.unpacked()?);
+                }
                 id::HEADER..=id::COMMANDS => {
                     let at = scan.u64()?;
                     self.metadata(option, at)?;

@@ -3,13 +3,11 @@
 
 use super::Machine;
 use crate::event::{EventKind, Frames, Name, Symbol, Task, TaskState, Vector};
-use crate::parse::events::{self, DecodeRecord, Fields, vector_of_reason};
+use crate::parse::events::{self, DecodeRecord, Fields, STATE_LETTERS, state_of_bits, vector_of_reason};
 use crate::parse::format::{self, EventFormat, Field, Place, Record, Slot};
 use crate::parse::printk;
 use crate::parse::texts::Texts;
 
-/// Letters of the state bits that `sched_switch` gives, lowest bit first.
-const STATE_LETTERS: [char; 8] = ['S', 'D', 'T', 't', 'X', 'Z', 'P', 'I'];
 /// Frames that a stack has at most.
 const DEPTH_MAX: usize = 1024;
 /// Fields of an event that are used.
@@ -251,10 +249,7 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
     /// No bit of the lower eight is set for a task that wanted to go on; the one above them says that it was preempted.
     #[inline(always)]
     fn state(&mut self, key: &str) -> Option<TaskState> {
-        Some(match (self.number(key)? as u8).trailing_zeros() {
-            bit @ 0..8 => TaskState::Blocked(STATE_LETTERS[bit as usize]),
-            _ => TaskState::Runnable,
-        })
+        self.number(key).map(state_of_bits)
     }
 
     #[inline(always)]

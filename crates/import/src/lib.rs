@@ -1,0 +1,145 @@
+//! Results of other tools (cyclictest, oslat, rtla, jitterdebugger, hwlatdetect, sysjitter) in the form of our own.
+//!
+//! In: the bytes of a file that such a tool wrote, or of its output that was saved. Out: a [`MeasureResult`] with one
+//! [`CpuResult`](whylate_core::result::CpuResult) per CPU. What the tool did not write is left out: quantiles where it
+//! wrote extremes alone, the machine where it does not name it. What it wrote without enough detail is a warning. A
+//! damaged file is refused with the line and column of the damage; nothing is guessed.
+//!
+//! | to add a tool | |
+//! |---|---|
+//! | its file | a function from [`Lines`](lines::Lines) (text) or a field of the document (`json.rs`) to [`Series`](series::Series) |
+//! | its mark | a row in [`TEXTS`] |
+
+mod cyclictest;
+mod hwlatdetect;
+mod json;
+mod lines;
+mod rtla;
+mod series;
+mod sysjitter;
+
+use lines::Lines;
+use series::Series;
+use std::path::{Path, PathBuf};
+use whylate_core::result::{MEASURE_FORMAT, MeasureResult, ProbeResult};
+use whylate_core::{Facts, Warning, WarningCode};
+
+/// Why a file is not imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// None of the tools writes such a file.
+    #[error("{}: is no result that whylate reads; it reads those of cyclictest (-h, --histfile, --json), oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect and sysjitter", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is of that tool, and is damaged or cut off.
+    #[error("{}: line {line}, column {column}: {message} (a result of {tool})", path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// The tool that wrote it.
+        tool: &'static str,
+        /// The line, from 1.
+        line: usize,
+        /// The byte in the line, from 1.
+        column: usize,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// What is wrong in a file, and where.
+#[derive(Debug)]
+struct Problem {
+    line: usize,
+    column: usize,
+    message: String,
+}
+
+/// What a file holds.
+#[derive(Debug, Default)]
+struct Imported {
+    /// The probe of ours that measures the same.
+    probe: &'static str,
+    /// Version of the tool, where the file says.
+    version: Option<String>,
+    facts: Facts,
+    series: Vec<Series>,
+    /// What the file does not say and the figures depend on.
+    remarks: Vec<String>,
+}
+
+/// Reads the lines of a tool's text.
+type ReadText = fn(&Lines<'_>) -> Result<Imported, Problem>;
+
+/// A tool whose output is text: its name, what stands at the start of a line of it, and what reads it.
+const TEXTS: &[(&str, &[&str], ReadText)] = &[
+    ("rtla", &["# RTLA "], rtla::histogram),
+    ("rtla", &["Timer Latency", "Operating System Noise"], rtla::top),
+    ("cyclictest", &["# Histogram", "# /dev/cpu_dma_latency", "T: 0 ("], cyclictest::read),
+    ("hwlatdetect", &["hwlatdetect:"], hwlatdetect::read),
+    ("oslat", &["Core:"], sysjitter::read),
+    ("sysjitter", &["core_i:"], sysjitter::read),
+];
+
+/// Lines that are looked at to recognise a text.
+const LINES_TRIED: usize = 200;
+
+/// The tool that wrote a file, by its content; `None` for a file of none.
+pub fn tool(bytes: &[u8]) -> Option<&'static str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    if text.trim_start().starts_with('{') {
+        return json::tool(text);
+    }
+    text_tool(&Lines::new(text)).map(|(tool, _)| tool)
+}
+
+fn text_tool(lines: &Lines<'_>) -> Option<(&'static str, ReadText)> {
+    let begins = |mark: &&str| lines.iter().take(LINES_TRIED).any(|line| line.text.starts_with(*mark));
+    let found = TEXTS.iter().find(|(_, marks, _)| marks.iter().any(|mark| begins(mark)));
+    found.map(|(tool, _, read)| (*tool, *read))
+}
+
+/// The result in `bytes`; `path` is for messages.
+///
+/// # Errors
+/// [`ImportError::Foreign`] for a file of no tool that is known, [`ImportError::Broken`] for a damaged one.
+pub fn read(path: &Path, bytes: &[u8]) -> Result<MeasureResult, ImportError> {
+    let foreign = || ImportError::Foreign { path: path.to_owned() };
+    let text = std::str::from_utf8(bytes).map_err(|_| foreign())?;
+    let (tool, imported) = if text.trim_start().starts_with('{') {
+        (json::tool(text).ok_or_else(foreign)?, json::read(text))
+    } else {
+        let lines = Lines::new(text);
+        let (tool, read) = text_tool(&lines).ok_or_else(foreign)?;
+        (tool, read(&lines))
+    };
+    let broken = |Problem { line, column, message }: Problem| ImportError::Broken {
+        path: path.to_owned(),
+        tool,
+        line,
+        column,
+        message,
+    };
+    imported.and_then(|imported| result(tool, imported)).map_err(broken)
+}
+
+fn result(tool: &str, imported: Imported) -> Result<MeasureResult, Problem> {
+    let Imported { probe, version, facts, series, remarks } = imported;
+    let mut result = MeasureResult {
+        format: MEASURE_FORMAT.to_owned(),
+        tool: Some([tool].into_iter().chain(version.as_deref()).collect::<Vec<_>>().join(" ")),
+        facts,
+        probe: ProbeResult { probe: probe.to_owned(), ..ProbeResult::default() },
+        ..MeasureResult::default()
+    };
+    let warning = |text: String| Warning::new(WarningCode::ForeignResult, text);
+    result.warnings.extend(remarks.into_iter().map(warning));
+    for series in series {
+        let (cpu, remark) = series.finish()?;
+        result.warnings.extend(remark.map(warning));
+        result.probe.cpus.push(cpu);
+    }
+    Ok(result)
+}

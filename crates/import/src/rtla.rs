@@ -1,0 +1,150 @@
+//! `rtla timerlat` and `rtla osnoise`: their histograms, and the last table of `top`.
+
+use crate::lines::{Line, Lines, Word};
+use crate::series::Series;
+use crate::{Imported, Problem};
+
+/// The series of a column of a histogram, by how its title begins.
+const COLUMNS: [(&str, &str); 4] =
+    [("IRQ-", "timerlat/irq"), ("Thr-", "timerlat/thread"), ("Usr-", "timerlat/user"), ("CPU-", "osnoise")];
+
+/// `rtla timerlat hist`, `rtla osnoise hist`.
+pub(crate) fn histogram(lines: &Lines<'_>) -> Result<Imported, Problem> {
+    let unit_ns = match lines.behind("# Time unit is ") {
+        Some(unit) if unit.text.starts_with("nano") => 1,
+        _ => 1000,
+    };
+    let measured_ns = lines.behind("# Duration:").map(duration).transpose()?.unwrap_or(0);
+    let header = lines
+        .behind("Index")
+        .ok_or_else(|| lines.ends("the table (`Index …`) is missing: the file is cut off"))?;
+    let mut series = header.words().map(column).collect::<Result<Vec<Series>, Problem>>()?;
+    let mut complete = false;
+    for line in lines.iter() {
+        let Some(first) = line.words().next() else { continue };
+        // Newer versions put the sums of all CPUs behind the table.
+        if complete && first.text.starts_with("ALL") {
+            break;
+        }
+        let key = first.text.strip_suffix(':');
+        if key.is_some_and(|key| matches!(key, "over" | "count" | "min" | "avg" | "max"))
+            || first.text.starts_with(|letter: char| letter.is_ascii_digit())
+        {
+            row(line, key, unit_ns, &mut series)?;
+            complete |= key == Some("max");
+        }
+    }
+    if !complete {
+        return Err(
+            lines.ends("the summary (`count:`, `min:`, `avg:`, `max:`) is missing: the file is cut off")
+        );
+    }
+    series.iter_mut().for_each(|series| series.measured_ns = measured_ns);
+    let series = series.into_iter().filter(|series| series.count != Some(0)).collect();
+    Ok(Imported { probe: "tracer", series, ..Imported::default() })
+}
+
+/// `IRQ-000`.
+fn column(title: Word<'_>) -> Result<Series, Problem> {
+    let found = COLUMNS.iter().find_map(|(start, series)| Some((title.text.strip_prefix(start)?, *series)));
+    let (cpu, series) =
+        found.ok_or_else(|| title.problem(format!("`{}` is not a column of rtla", title.text)))?;
+    let cpu = cpu.parse().map_err(|_| title.problem(format!("`{cpu}` is not a CPU")))?;
+    Ok(Series { series: Some(series), ..Series::of(cpu) })
+}
+
+/// A row of the table: a value with its counts, or a figure of each column. A column without samples has `-` there.
+fn row(line: Line<'_>, key: Option<&str>, unit_ns: u64, series: &mut [Series]) -> Result<(), Problem> {
+    let mut words = line.words();
+    let Some(first) = words.next() else { return Ok(()) };
+    let value_ns = if key.is_none() { first.number::<u64>()?.saturating_mul(unit_ns) } else { 0 };
+    for series in series.iter_mut() {
+        let word =
+            words.next().ok_or_else(|| line.problem("a column has no number here: is the line cut off?"))?;
+        let number = if word.text == "-" { None } else { Some(word.number::<u64>()?) };
+        let time_ns = number.map(|number| number.saturating_mul(unit_ns));
+        match key {
+            None => {
+                series.buckets.extend(number.filter(|count| *count > 0).map(|count| (value_ns, count)));
+                series.limit_ns = value_ns.saturating_add(unit_ns);
+            }
+            Some("over") => series.over = number.unwrap_or(0),
+            Some("count") => series.count = Some(number.unwrap_or(0)),
+            Some("min") => series.min_ns = time_ns,
+            Some("avg") => series.mean_ns = time_ns.map(|time_ns| time_ns as f64),
+            Some(_) => series.max_ns = time_ns,
+        }
+        let end = line.problem("");
+        series.at = (end.line, end.column);
+    }
+    Ok(())
+}
+
+/// `0 00:00:05`: days, hours, minutes and seconds, in nanoseconds.
+fn duration(line: Line<'_>) -> Result<u64, Problem> {
+    let mut seconds = 0u64;
+    for (word, factor) in line.words().flat_map(|word| word.parts(':')).zip([24, 60, 60, 1]) {
+        seconds = seconds.saturating_add(word.number()?).saturating_mul(factor);
+    }
+    Ok(seconds.saturating_mul(1_000_000_000))
+}
+
+/// `rtla timerlat top`, `rtla osnoise top`: the last row of each CPU counts.
+pub(crate) fn top(lines: &Lines<'_>) -> Result<Imported, Problem> {
+    let osnoise = lines.iter().any(|line| line.text.starts_with("Operating System Noise"));
+    let mut series: Vec<Series> = Vec::new();
+    for line in lines.iter() {
+        let mut words = line.words();
+        let (Some(cpu), Some(count)) = (words.next(), words.next()) else { continue };
+        if cpu.text.parse::<u32>().is_err() || !count.text.starts_with('#') {
+            continue;
+        }
+        let cpu: u32 = cpu.number()?;
+        let count: u64 = count.behind("#").number()?;
+        let rest: Vec<Word<'_>> = words.collect();
+        let rows = if osnoise { osnoise_row(line, &rest)? } else { timerlat_rows(line, &rest)? };
+        series.retain(|series| series.cpu != cpu);
+        series.extend(rows.into_iter().map(|row| Series { cpu, count: Some(count), ..row }));
+    }
+    if series.is_empty() {
+        return Err(lines.ends("the table has no CPU: the file is cut off"));
+    }
+    let remark = "`top` has extremes and means alone: quantiles are not known; `hist` has them";
+    Ok(Imported { probe: "tracer", series, remarks: vec![remark.to_owned()], ..Imported::default() })
+}
+
+/// `cur min avg max`, in the interrupt, in the thread and, in newer versions, in user space.
+fn timerlat_rows(line: Line<'_>, words: &[Word<'_>]) -> Result<Vec<Series>, Problem> {
+    if words.is_empty() || !words.len().is_multiple_of(4) {
+        return Err(line.problem(format!("{} numbers, where 4 of each context are expected", words.len())));
+    }
+    let names = COLUMNS.iter().map(|(_, name)| *name);
+    let contexts = words.chunks(4).zip(names).filter(|(context, _)| context[3].text != "-");
+    let series = contexts.map(|(context, name)| {
+        let time = |place: usize| context[place].number::<u64>().map(|time| time.saturating_mul(1000));
+        Ok(Series {
+            series: Some(name),
+            min_ns: Some(time(1)?),
+            mean_ns: Some(time(2)? as f64),
+            max_ns: Some(time(3)?),
+            ..Series::default()
+        })
+    });
+    series.collect()
+}
+
+/// `runtime noise %available max-noise max-single hw nmi irq softirq thread`.
+fn osnoise_row(line: Line<'_>, words: &[Word<'_>]) -> Result<Vec<Series>, Problem> {
+    let [runtime, noise, _, _, single, counts @ ..] = words else {
+        return Err(line.problem(format!("{} numbers, where 10 are expected", words.len())));
+    };
+    let gaps = counts.iter().map(|count| count.number::<u64>()).sum::<Result<u64, Problem>>()?;
+    Ok(vec![Series {
+        series: Some("osnoise"),
+        max_ns: Some(single.number::<u64>()?.saturating_mul(1000)),
+        lost_ns: Some(noise.number::<u64>()?.saturating_mul(1000)),
+        measured_ns: runtime.number::<u64>()?.saturating_mul(1000),
+        gaps: Some(gaps),
+        ..Series::default()
+    }])
+}

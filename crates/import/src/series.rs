@@ -1,0 +1,115 @@
+//! What a tool wrote of one CPU, and the result that it makes.
+
+use crate::Problem;
+use whylate_core::CpuId;
+use whylate_core::result::{CpuResult, Extremes, Quantiles};
+use whylate_stats::Histogram;
+
+/// What a tool wrote of one CPU (or thread, or context of one).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Series {
+    pub(crate) cpu: u32,
+    pub(crate) series: Option<&'static str>,
+    /// Each value with its count, in nanoseconds.
+    pub(crate) buckets: Vec<(u64, u64)>,
+    /// Samples that the histogram does not have, since they are at or above `limit_ns`.
+    pub(crate) over: u64,
+    /// Where the histogram ends.
+    pub(crate) limit_ns: u64,
+    /// Number of samples, where the tool counts them itself.
+    pub(crate) count: Option<u64>,
+    pub(crate) min_ns: Option<u64>,
+    pub(crate) mean_ns: Option<f64>,
+    pub(crate) max_ns: Option<u64>,
+    /// Where the tool has quantiles and no histogram.
+    pub(crate) quantiles: Option<Quantiles>,
+    pub(crate) gaps: Option<u64>,
+    pub(crate) lost_ns: Option<u64>,
+    pub(crate) measured_ns: u64,
+    /// Where in the file it ends, for what does not fit together.
+    pub(crate) at: (usize, usize),
+}
+
+impl Series {
+    pub(crate) fn of(cpu: u32) -> Self {
+        Self { cpu, ..Self::default() }
+    }
+
+    /// The result, and what it does not say.
+    pub(crate) fn finish(self) -> Result<(CpuResult, Option<String>), Problem> {
+        let problem = |message| Problem { line: self.at.0, column: self.at.1, message };
+        let counted = self.counted().map_err(problem)?;
+        let histogram = self.histogram(counted);
+        let remark = (counted > 0).then(|| self.remark(counted)).flatten();
+        let exact = |figures: Quantiles| Quantiles {
+            min_ns: self.min_ns.unwrap_or(figures.min_ns),
+            mean_ns: self.mean_ns.unwrap_or(figures.mean_ns),
+            max_ns: self.max_ns.unwrap_or(figures.max_ns),
+            ..figures
+        };
+        let quantiles = self.quantiles.or_else(|| histogram.quantiles().map(exact));
+        let samples = self.count.unwrap_or(histogram.count());
+        let extremes = Extremes { min_ns: self.min_ns, mean_ns: self.mean_ns, max_ns: self.max_ns };
+        let result = CpuResult {
+            cpu: CpuId(self.cpu),
+            series: self.series.map(str::to_owned),
+            samples,
+            quantiles,
+            extremes: Some(extremes).filter(|it| quantiles.is_none() && *it != Extremes::default()),
+            gaps: self.gaps,
+            lost_ns: self.lost_ns,
+            lost_share: self
+                .lost_ns
+                .filter(|_| self.measured_ns > 0)
+                .map(|lost_ns| (lost_ns as f64 / self.measured_ns as f64).min(1.0)),
+            measured_ns: self.measured_ns,
+            histogram: histogram.buckets().collect(),
+            ..CpuResult::default()
+        };
+        Ok((result, remark))
+    }
+
+    /// How many samples are above the histogram.
+    fn counted(&self) -> Result<u64, String> {
+        let inside = self.buckets.iter().try_fold(0u64, |sum, (_, count)| sum.checked_add(*count));
+        let inside = inside.ok_or("the counts of the histogram are impossibly large")?;
+        if let (Some(min), Some(max)) = (self.min_ns, self.max_ns)
+            && min > max
+        {
+            return Err(format!("the smallest value ({min} ns) is above the largest ({max} ns)"));
+        }
+        match self.count {
+            Some(count) if inside > count => {
+                Err(format!("the histogram has {inside} samples, but {count} were counted"))
+            }
+            Some(count) if inside > 0 && self.over == 0 => Ok(count - inside),
+            _ => Ok(self.over),
+        }
+    }
+
+    fn histogram(&self, over: u64) -> Histogram {
+        let mut histogram = Histogram::new();
+        for (value_ns, count) in &self.buckets {
+            histogram.record_n(*value_ns, *count);
+        }
+        if over > 0 {
+            let max_ns = self.max_ns.unwrap_or(self.limit_ns).max(self.limit_ns);
+            histogram.record_n(self.limit_ns, over - 1);
+            histogram.record(max_ns);
+        }
+        histogram
+    }
+
+    /// Of samples above the histogram the largest alone is known.
+    fn remark(&self, over: u64) -> Option<String> {
+        (over > 1).then(|| {
+            let name = self.series.map(|series| format!(" ({series})")).unwrap_or_default();
+            format!(
+                "CPU {}{name}: {over} samples are above the histogram, which ends at {} us; but for the largest, each \
+                 is counted there: quantiles that fall among them are too low",
+                self.cpu,
+                self.limit_ns / 1000
+            )
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! Files that the tools wrote, or that their documentation shows, and the figures that are to be read from them.
+
+use std::path::{Path, PathBuf};
+use whylate_core::result::MeasureResult;
+use whylate_import::{ImportError, read, tool};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files").join(name)
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(path(name)).expect("a file of this test")
+}
+
+fn imported(name: &str) -> MeasureResult {
+    read(&path(name), text(name).as_bytes()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// CPU, series, samples, min, p50, max: 0 where it is not known.
+fn figures(result: &MeasureResult) -> Vec<(u32, &str, u64, u64, u64, u64)> {
+    let cpus = result.probe.cpus.iter();
+    let figures = cpus.map(|cpu| {
+        let extremes = cpu.extremes.unwrap_or_default();
+        let known = cpu.quantiles.map(|it| (it.min_ns, (it.p50_ns + 500) / 1000 * 1000, it.max_ns));
+        // The median is that of a bucket.
+        let (min, p50, max) =
+            known.unwrap_or((extremes.min_ns.unwrap_or(0), 0, extremes.max_ns.unwrap_or(0)));
+        (cpu.cpu.0, cpu.series.as_deref().unwrap_or(""), cpu.samples, min, p50, max)
+    });
+    figures.collect()
+}
+
+#[test]
+fn cyclictest_json_names_the_machine_and_the_cpu() {
+    let result = imported("cyclictest.json");
+    assert_eq!(result.tool.as_deref(), Some("cyclictest 2.40"));
+    assert_eq!(result.facts.kernel.release, "6.18.44-fc-v657");
+    assert_eq!(figures(&result), [(0, "", 200, 21_000, 32_000, 441_000)]);
+    let cpu = &result.probe.cpus[0];
+    assert_eq!(cpu.quantiles.map(|figures| figures.mean_ns), Some(35_730.0));
+    assert_eq!(cpu.histogram.iter().map(|(_, count)| count).sum::<u64>(), 200, "the one above its end, too");
+    assert!(
+        result.warnings.is_empty(),
+        "one sample above the histogram is the largest: {:?}",
+        result.warnings
+    );
+}
+
+#[test]
+fn cyclictest_text_with_and_without_a_histogram() {
+    let result = imported("cyclictest.hist");
+    assert_eq!(figures(&result), [(0, "", 200, 21_000, 32_000, 441_000)]);
+    let result = imported("cyclictest_threads.txt");
+    assert_eq!(figures(&result), [(0, "", 5000, 27_000, 0, 51_000)]);
+    assert_eq!(result.probe.cpus[0].quantiles, None, "quantiles are not in it");
+}
+
+#[test]
+fn samples_above_the_histogram_are_told() {
+    let file = text("cyclictest.hist").replace("Overflows: 00001", "Overflows: 00003");
+    let result = read(Path::new("h"), file.as_bytes()).unwrap();
+    assert_eq!(result.probe.cpus[0].samples, 202);
+    assert!(
+        result.warnings.iter().any(|it| it.text.contains("3 samples are above")),
+        "{:?}",
+        result.warnings
+    );
+}
+
+#[test]
+fn oslat_json_and_text_agree() {
+    let (json, text) = (imported("oslat.json"), imported("oslat.txt"));
+    assert_eq!((json.probe.probe.as_str(), json.tool.as_deref()), ("stall", Some("oslat 2.40")));
+    assert_eq!(figures(&json), figures(&text));
+    assert_eq!(json.probe.cpus[0].histogram, text.probe.cpus[0].histogram);
+    assert_eq!(figures(&json)[0].5, 4_067_000);
+    assert_eq!(json.probe.cpus[0].measured_ns, 998_000_000);
+}
+
+#[test]
+fn rtla_histograms_and_tables() {
+    let result = imported("rtla_timerlat_hist.txt");
+    let found = figures(&result);
+    let names: Vec<_> = found.iter().map(|it| (it.0, it.1, it.2, it.5)).collect();
+    assert_eq!(
+        names,
+        [
+            (0, "timerlat/irq", 3719, 111_944_000),
+            (0, "timerlat/thread", 3719, 112_190_000),
+            (1, "timerlat/irq", 3674, 111_861_000),
+            (1, "timerlat/thread", 3674, 111_934_000),
+        ]
+    );
+    let result = imported("rtla_osnoise_hist.txt");
+    assert_eq!((figures(&result)[1].1, figures(&result)[1].5), ("osnoise", 418_164_000));
+    let result = imported("rtla_timerlat_top.txt");
+    assert_eq!(figures(&result)[2], (1, "timerlat/irq", 4078, 23_000, 0, 79_108_000));
+    let result = imported("rtla_osnoise_top.txt");
+    assert_eq!(figures(&result)[0], (0, "osnoise", 4, 0, 0, 44_321_000));
+    let cpu = &result.probe.cpus[0];
+    assert_eq!((cpu.gaps, cpu.lost_ns, cpu.measured_ns), (Some(1265), Some(2_395_488_000), 4_032_480_000));
+}
+
+#[test]
+fn jitterdebugger_hwlatdetect_and_sysjitter() {
+    let found = imported("jitterdebugger.json");
+    assert_eq!(figures(&found)[1], (1, "", 3886, 3_000, 3_000, 18_000));
+    let found = imported("hwlatdetect.txt");
+    assert_eq!(figures(&found), [(0, "hwlat", 3, 9_000, 45_000, 46_000)]);
+    assert_eq!(found.probe.cpus[0].measured_ns, 450_000_000_000);
+    let found = imported("hwlatdetect_none.txt");
+    assert_eq!((figures(&found)[0].2, found.probe.has_data()), (0, true));
+    let found = imported("sysjitter.txt");
+    assert_eq!(figures(&found)[1], (2, "", 721, 1_002, 2_000, 17_529));
+    assert_eq!(found.probe.cpus[0].lost_ns, Some(117_753_408));
+    let found = imported("sysjitter2.txt");
+    assert_eq!(figures(&found)[1], (3, "", 93_068_541_305, 1_000, 1_000, 40_000));
+}
+
+/// Where a damaged file is refused.
+fn refused(text: &str) -> (usize, usize, String) {
+    match read(Path::new("f"), text.as_bytes()) {
+        Err(ImportError::Broken { line, column, message, .. }) => (line, column, message),
+        other => panic!("it is refused with its place: {other:?}"),
+    }
+}
+
+#[test]
+fn damaged_files_are_refused_where_they_are_damaged() {
+    let json = text("cyclictest.json");
+    let (line, column, message) = refused(&json.replace("\"24\": 4,", "\"24\": -4,"));
+    assert_eq!((line, column), (24, 16), "{message}");
+    let (_, _, message) = refused(&json.replace("\"cycles\": 200", "\"cycles\": 20"));
+    assert!(message.contains("199 samples, but 20"), "{message}");
+    let (line, ..) = refused(&json[..json.len() / 2]);
+    assert!(line > 10, "{line}");
+    let (line, column, message) = refused(&text("cyclictest.hist").replace("000024 000004", "000024 0x0004"));
+    assert_eq!((line, column), (26, 8), "{message}");
+    let half = text("rtla_timerlat_hist.txt");
+    let (line, _, message) = refused(&half[..half.len() / 2]);
+    assert!(line > 50 && message.contains("cut off"), "{line} {message}");
+    let (line, _, message) = refused(&text("sysjitter.txt").replace("1002        702", "1002"));
+    assert_eq!(line, 8, "{message}");
+}
+
+#[test]
+fn what_no_tool_wrote_is_foreign() {
+    for text in ["", "{}", "{\"format\": \"whylate.measure/1\"}", "hello\n", "# tracer: nop\n#\n"] {
+        assert_eq!(tool(text.as_bytes()), None, "{text}");
+        assert!(matches!(read(Path::new("f"), text.as_bytes()), Err(ImportError::Foreign { .. })), "{text}");
+    }
+    assert_eq!(tool(&[0xff, 0xfe]), None);
+}
+
+/// Any byte may be missing or another one: an answer or a refusal, and no panic.
+#[test]
+fn no_damage_ends_the_program() {
+    for entry in std::fs::read_dir(path("")).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        for at in (0..bytes.len()).step_by(bytes.len() / 400 + 1) {
+            let _ = read(Path::new("f"), &bytes[..at]);
+            for byte in [b'9', b' ', b'\n', b'{', 0] {
+                let mut changed = bytes.clone();
+                changed[at] = byte;
+                let _ = read(Path::new("f"), &changed);
+            }
+        }
+    }
+}

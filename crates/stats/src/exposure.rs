@@ -1,0 +1,160 @@
+//! How long was looked for latencies above a limit, and what may be said of their rate.
+//!
+//! That none was seen in a time T says that they come fewer than 3/T times, at 95 % confidence, where one does not bring
+//! the next: what comes within a second is therefore one event. The bound for k events is the rate at which k or fewer
+//! have a probability of 5 % (the exact one of a Poisson process; Garwood, Biometrika 28 (1936)).
+
+use whylate_core::plan::{Judged, MeasuringTask, ProbeFacts, Samples};
+use whylate_core::result::{CellResult, CpuResult, Exposure, ProbeResult, Spike};
+use whylate_core::{CpuId, Nanos, SeriesName};
+
+/// Latencies above the limit that are less than this apart are one event.
+const APART_NS: u64 = 1_000_000_000;
+/// What a pass takes at least in each cell: time,
+const WATCHED_MIN_NS: u64 = 1_000_000_000;
+/// and samples of a probe that has a task of its own.
+const SAMPLES_MIN: u64 = 100;
+const NS_PER_HOUR: f64 = 3.6e12;
+
+/// One series on one CPU that a limit judges.
+#[derive(Clone, Copy)]
+pub(crate) struct JudgedSeries<'a> {
+    pub(crate) probe: &'a ProbeResult,
+    pub(crate) cpu: &'a CpuResult,
+    pub(crate) facts: ProbeFacts,
+}
+
+impl JudgedSeries<'_> {
+    /// The value that the limit judges; `None` where nothing was seen.
+    pub(crate) fn value_ns(&self) -> Option<u64> {
+        self.cpu.quantiles.map(|quantiles| quantiles.max_ns.saturating_sub(self.own_ns()))
+    }
+
+    /// What the method itself takes: no latency.
+    pub(crate) fn own_ns(&self) -> u64 {
+        let median = self.cpu.quantiles.map_or(0, |quantiles| quantiles.p50_ns);
+        if self.facts.judged == Judged::ExcessOverMedian { median } else { 0 }
+    }
+
+    fn watched_ns(&self) -> u64 {
+        self.cpu.watched_ns.unwrap_or(self.cpu.measured_ns)
+    }
+
+    fn spikes_above(&self, limit: Nanos) -> impl Iterator<Item = &Spike> {
+        let above = limit.0.saturating_add(self.own_ns());
+        let is_own = move |spike: &&Spike| {
+            let series = spike.probe.as_deref().and_then(|name| SeriesName::of(name).series);
+            spike.cpu == self.cpu.cpu && series == self.cpu.series.as_deref() && spike.latency_ns > above
+        };
+        self.probe.spikes.iter().filter(is_own)
+    }
+
+    /// At least so many samples were above the limit.
+    fn samples_above(&self, limit: Nanos) -> u64 {
+        let above = limit.0.saturating_add(self.own_ns());
+        let counts = self.cpu.histogram.iter().filter(|(edge, _)| *edge > above);
+        let largest = u64::from(self.cpu.quantiles.is_some_and(|quantiles| quantiles.max_ns > above));
+        counts.map(|(_, count)| *count).sum::<u64>().max(largest)
+    }
+
+    /// Why it is too little for a pass.
+    pub(crate) fn too_little(&self) -> Option<String> {
+        let has_task = self.facts.task == MeasuringTask::Own && !self.facts.companion;
+        if has_task && self.facts.samples != Samples::Gap && self.cpu.samples < SAMPLES_MIN {
+            return Some(format!("{} samples, and a pass needs {SAMPLES_MIN}", self.cpu.samples));
+        }
+        (self.watched_ns() < WATCHED_MIN_NS).then(|| {
+            let watched = crate::format_ns(self.watched_ns());
+            format!("{watched}, and a pass needs {}", crate::format_ns(WATCHED_MIN_NS))
+        })
+    }
+}
+
+/// The series of a cell that a limit judges.
+pub(crate) fn judged(cell: &CellResult) -> impl Iterator<Item = JudgedSeries<'_>> {
+    let series = cell.probes.iter().flat_map(|probe| probe.cpus.iter().map(move |cpu| (probe, cpu)));
+    series.filter_map(|(probe, cpu)| {
+        let facts = SeriesName::in_probe(&probe.probe, cpu.series.as_deref()).facts()?;
+        (facts.judged != Judged::Nothing).then_some(JudgedSeries { probe, cpu, facts })
+    })
+}
+
+/// How long a cell was looked at, and what was above the limit; `None` where no probe looked.
+pub(crate) fn exposure(cell: &CellResult, limit: Nanos) -> Option<Exposure> {
+    let series: Vec<JudgedSeries<'_>> = judged(cell).collect();
+    let watched_ns = series.iter().map(JudgedSeries::watched_ns).min()?;
+    let mut cpus: Vec<CpuId> = series.iter().map(|series| series.cpu.cpu).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let above: Vec<u64> =
+        series.iter().flat_map(|series| series.spikes_above(limit)).map(|spike| spike.at_ns).collect();
+    let samples: u64 = series.iter().map(|series| series.samples_above(limit)).sum();
+    let events = if samples > above.len() as u64 { samples } else { clusters(above) };
+    Some(of_events(watched_ns, cpus.len() as u32, events))
+}
+
+/// The exposure of all cells together.
+pub(crate) fn total(cells: &[CellResult]) -> Option<Exposure> {
+    let exposures = || cells.iter().filter_map(|cell| cell.exposure);
+    let cpus = exposures().map(|it| it.cpus).max()?;
+    let watched_ns = exposures().fold(0u64, |sum, it| sum.saturating_add(it.watched_ns));
+    Some(of_events(watched_ns, cpus, exposures().map(|it| it.events).sum()))
+}
+
+fn of_events(watched_ns: u64, cpus: u32, events: u64) -> Exposure {
+    let hours = watched_ns.max(1) as f64 / NS_PER_HOUR;
+    Exposure { watched_ns, cpus, events, events_per_hour_max: poisson_upper_bound(events) / hours }
+}
+
+/// How long to watch for a bound of `per_hour` with no event.
+pub(crate) fn needed_ns(per_hour: f64) -> u64 {
+    (poisson_upper_bound(0) / per_hour * NS_PER_HOUR) as u64
+}
+
+/// Moments that are less than [`APART_NS`] from the one before are one event.
+fn clusters(mut moments: Vec<u64>) -> u64 {
+    moments.sort_unstable();
+    let begins = moments.windows(2).filter(|pair| pair[1] - pair[0] >= APART_NS).count();
+    begins as u64 + u64::from(!moments.is_empty())
+}
+
+/// The mean at which `events` or fewer have a probability of 5 %.
+fn poisson_upper_bound(events: u64) -> f64 {
+    const CONFIDENCE: f64 = 0.95;
+    let probability = |mean: f64| {
+        let mut term = -mean;
+        let mut sum = term.exp();
+        for event in 1..=events {
+            term += (mean / event as f64).ln();
+            sum += term.exp();
+        }
+        sum
+    };
+    let (mut low, mut high) = (0.0, 10.0 + 2.0 * events as f64);
+    // Halving fifty times leaves less than the last digit of the sum.
+    for _ in 0..50 {
+        let middle = f64::midpoint(low, high);
+        if probability(middle) > 1.0 - CONFIDENCE { low = middle } else { high = middle }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_that_of_the_tables() {
+        // Garwood's one-sided 95 % limits.
+        for (events, bound) in [(0, 2.9957), (1, 4.7439), (5, 10.5130), (20, 29.0620), (50, 63.2871)] {
+            assert!((poisson_upper_bound(events) - bound).abs() < 0.001, "{events}");
+        }
+    }
+
+    #[test]
+    fn what_comes_within_a_second_is_one_event() {
+        let second = 1_000_000_000;
+        assert_eq!(clusters(Vec::new()), 0);
+        assert_eq!(clusters(vec![5 * second, 0, second / 2, 5 * second + 1, 9 * second]), 3);
+    }
+}
