@@ -220,7 +220,7 @@ fn a_hypervisor_may_have_stopped_a_long_handler() {
         causes[0].confidence
     };
     assert_eq!(confidence(true, 400_000_000), Some(0.89));
-    assert_eq!(confidence(true, 60_000), Some(1.0));
+    assert_eq!(confidence(true, 60_000), Some(0.97));
     assert_eq!(confidence(false, 400_000_000), Some(1.0));
 }
 
