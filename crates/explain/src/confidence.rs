@@ -27,7 +27,7 @@ pub(crate) const LEFT_OVER: f64 = 0.25;
 /// What is left of a grade where records or events of the window were lost.
 pub(crate) const OF_LOSSES: f64 = 0.5;
 /// What is left of a grade where events of the window contradict each other: some are missing that nobody counted.
-pub(crate) const OF_BREAKS: f64 = 0.85;
+pub(crate) const OF_BREAKS: f64 = 0.9;
 /// What is left of a grade where the window's begin was left out, or the expected moment is not known well.
 pub(crate) const OF_UNSURE_WINDOW: f64 = 0.8;
 /// What is left of a grade where other evidence of the same spike says something else.

@@ -373,7 +373,7 @@ fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
         return Label::unattributed("idle, asked to make room for the task").need(Need::Functions);
     }
     let reason = "the task could run and the CPU had not left idle";
-    Label { blame: Blame::new(CauseKind::IdleExit, POSSIBLE, reason), ..Label::needed("leaving idle") }
+    Label { blame: Blame::new(CauseKind::IdleExit, LEFT_OVER, reason), ..Label::needed("leaving idle") }
 }
 
 /// How sure it is that an interrupt or a softirq took a time: a handler whose end is not in the trace may have ended long
@@ -385,7 +385,7 @@ fn in_handler(span: &Span, length_ns: u64) -> (f64, &'static str) {
             CONCLUDED,
             "events tell the begin and the end of its handler; a CPU that stops in it looks the same",
         ),
-        false => (LIKELY, "the CPU was in its handler; no event tells its end"),
+        false => (POSSIBLE, "the CPU was in its handler; no event tells its end"),
     }
 }
 

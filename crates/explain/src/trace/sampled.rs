@@ -85,7 +85,9 @@ fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5]) -> Judgement {
 fn noise(late: &Late, source: NoiseSource, reader: &dyn Reader) -> Judgement {
     let (kind, actor, pid) = named(source, reader);
     let reason = "the tracer recorded it with its net time";
-    let cause = Cause { actor: Some(actor.clone()), pid, ..whole(kind, late, STATED, reason) };
+    // Why a thread could run on it does not say.
+    let confidence = if pid.is_some() { CONCLUDED } else { STATED };
+    let cause = Cause { actor: Some(actor.clone()), pid, ..whole(kind, late, confidence, reason) };
     of_one(cause, late, &actor)
 }
 

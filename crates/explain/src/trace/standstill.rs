@@ -99,7 +99,7 @@ fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
     let reason = "no CPU did anything, in a virtual machine: its hypervisor, which the trace does not show";
     relabel_one(
         piece,
-        Blame::new(CauseKind::Hardware, LIKELY, reason),
+        Blame::new(CauseKind::Hardware, CONCLUDED, reason),
         "nothing happened on any CPU".to_owned(),
     );
 }
