@@ -12,7 +12,8 @@ pub(crate) type Named = (String, Vec<String>);
 /// The innermost function that is no mere helper, and its callers. A stack of helpers alone names nobody: where an
 /// interrupt meets the code that calls through a pointer, the kernel cannot follow the stack.
 pub(crate) fn innermost(frames: &[String]) -> Option<Named> {
-    let helpers = frames.iter().take_while(|name| words::is_helper(name)).count();
+    let nobody = |name: &&String| words::is_helper(name) || words::is_of_tracer(name);
+    let helpers = frames.iter().take_while(nobody).count();
     let (function, callers) = frames[helpers..].split_first()?;
     Some((function.clone(), trimmed(callers.to_vec())))
 }
@@ -71,6 +72,14 @@ mod tests {
         let alone = "asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irqrestore";
         assert_eq!(interrupted(alone), Some(None));
         assert_eq!(below_interrupt(&stack(alone)).unwrap().len(), 1, "it was in the kernel");
+    }
+
+    #[test]
+    fn the_tracing_itself_is_nobody() {
+        let found = innermost(&stack(
+            "__traceiter_irq_disable trace_hardirqs_off _raw_spin_lock_irqsave driver_wait",
+        ));
+        assert_eq!(found, Some(("driver_wait".to_owned(), Vec::new())));
     }
 
     #[test]

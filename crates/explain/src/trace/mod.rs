@@ -221,9 +221,13 @@ impl Found {
 
 /// The first pass: of scheduler events, or of all events where there are none.
 fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, ParseError> {
-    let mut finder = pass(reader, options, Selection::Wakeups)?;
+    let mut finder = pass(reader, options, Selection::Wakeups, false)?;
     if finder.seen.switches == 0 && finder.seen.samples == 0 {
-        finder = pass(reader, options, Selection::All)?;
+        finder = pass(reader, options, Selection::All, true)?;
+        // Without functions lines are far apart: a thread ran long before its first one.
+        if finder.seen.functions == 0 {
+            finder = pass(reader, options, Selection::All, false)?;
+        }
     }
     let subject = subject::choose(&finder, options, reader);
     let threshold = answer::threshold(options, &finder, reader.info());
@@ -244,13 +248,15 @@ fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, ParseError>
     Ok(Found { lates, seen: finder.seen, period_ns, threshold, spikes, worst, also_late, otherwise, subject })
 }
 
+/// `by_lines`: a change of the thread between two lines of a CPU is a switch.
 fn pass<'o>(
     reader: &mut dyn Reader,
     options: &'o Options,
     selection: Selection,
+    by_lines: bool,
 ) -> Result<Finder<'o>, ParseError> {
     reader.seek(None, selection)?;
-    let mut finder = Finder::new(options, reader, selection == Selection::All);
+    let mut finder = Finder::new(options, reader, by_lines);
     while let Some(event) = reader.next()? {
         finder.event(&event, reader);
     }

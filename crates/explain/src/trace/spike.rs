@@ -26,7 +26,11 @@ pub(super) fn explain(
     late: &Late,
     as_asked: bool,
 ) -> Result<Option<(ExplainedSpike, BTreeSet<Need>)>, ParseError> {
-    let window = window::read(reader, late)?;
+    let mut window = window::read(reader, late)?;
+    if late.kind == LateKind::Header {
+        // The rest of it was cut off: what the last line shows is not what went on until the end.
+        window.to = window.events.last().map_or(window.from, |event| event.at_ns);
+    }
     let reader: &dyn Reader = reader;
     let late = &at_its_clock(late, &window);
     let judgement = sampled::judge(late, &window, reader).or_else(|| judged(late, &window, reader, as_asked));
