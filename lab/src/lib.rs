@@ -5,8 +5,11 @@
 //! software, so that it works wherever QEMU does; the profile `icount` counts instructions as time, so that lengths can
 //! be asserted there.
 //!
+//! [`archive`] makes fake roots of machines for tests that need no kernel.
+//!
 //! It does not measure performance: an emulated CPU has no caches, no speculation and no firmware.
 
+pub mod archive;
 mod boot_folder;
 mod bzimage;
 mod cache;

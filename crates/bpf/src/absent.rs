@@ -57,7 +57,7 @@ impl Object {
 }
 
 /// Says that this build has no programs.
-pub(crate) fn check_process_ids() -> Result<(), BpfError> {
+pub(crate) fn check_namespaces() -> Result<(), BpfError> {
     Err(BpfError::NotBuilt)
 }
 

@@ -112,7 +112,7 @@ impl Causes {
             match self.histograms.object_mut().attach(*event) {
                 Ok(None) => {}
                 Ok(Some(reason)) => missing = Some(reason),
-                // The other events are used without the one that does not fit.
+                // Go on without the event that the kernel refuses.
                 Err(BpfError::Program { event, reason }) => missing = Some(format!("{event}: {reason}")),
                 Err(other) => return Err(other),
             }
@@ -168,22 +168,6 @@ impl Causes {
     /// Interrupts from other CPUs for which the table had no room.
     pub(crate) fn ipis_lost(&self) -> u64 {
         (0..).map_while(|cpu| Some(self.histograms.cpu_state(cpu).ok()?.counters.ipis_lost)).sum()
-    }
-
-    /// The process that is measured on these CPUs from now on: its page faults and migrations are recorded.
-    ///
-    /// # Errors
-    /// When the kernel does not take the change.
-    pub fn watch_process(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
-        self.histograms.watch_process(cpus, process)
-    }
-
-    /// The latency above which a stack is recorded on each of these CPUs from now on; 0: never, as at the start.
-    ///
-    /// # Errors
-    /// When the kernel does not take the change.
-    pub(crate) fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) -> Result<(), BpfError> {
-        self.histograms.keep_stacks(from_ns)
     }
 
     /// What took a CPU since `from_ns` and has ended by now. Call it soon: at most the last 65,536 segments of the CPU

@@ -7,7 +7,7 @@
 
 use crate::error::BpfError;
 use crate::events::{Event, Sizes, event};
-use crate::object::{DISPATCH, Object, check_process_ids, possible_cpus};
+use crate::object::{DISPATCH, Object, check_namespaces, possible_cpus};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -87,7 +87,7 @@ impl DispatchSteps {
     /// [`BpfError`] when the kernel refuses them, or lacks their events; [`BpfError::Namespace`] in a container,
     /// where the ids by which threads take their places are not the kernel's.
     pub fn start() -> Result<Self, BpfError> {
-        check_process_ids()?;
+        check_namespaces()?;
         let maps = vec![("dispatch_cpus", possible_cpus()? as u32)];
         let mut object = Object::load(DISPATCH, &Sizes { maps, ..Sizes::default() })?;
         for event in NEEDED {

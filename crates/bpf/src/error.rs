@@ -56,6 +56,12 @@ pub enum BpfError {
          told apart by process: run whylate on the host"
     )]
     Namespace,
+    /// CLOCK_MONOTONIC of this process is not the kernel's.
+    #[error(
+        "this process is in a time namespace whose clock differs from the kernel's: what the kernel records cannot be \
+         matched with what a probe measures; run whylate outside of it"
+    )]
+    OtherClock,
     /// Nothing was asked for.
     #[error("no CPU and no histogram is left to measure: name at least one of each")]
     Nothing,
@@ -80,6 +86,7 @@ impl BpfError {
                 | Self::Object(_)
                 | Self::Program { .. }
                 | Self::Namespace
+                | Self::OtherClock
         )
     }
 }

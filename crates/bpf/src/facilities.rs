@@ -6,6 +6,7 @@ use crate::snapshot::Facility;
 use whylate_core::CpuSet;
 use whylate_core::result::HistogramKind;
 use whylate_host::HostRoot;
+use whylate_host::cpuinfo::CpuInfo;
 use whylate_sys::schedule;
 
 /// The programs as such: without them there are no other facilities.
@@ -58,9 +59,7 @@ fn missing_names(causes: &Causes) -> Option<String> {
 
 /// Why flushes of other CPUs' TLBs are not counted, where the processor does them without an interrupt.
 pub(crate) fn broadcast_flushes(host: &HostRoot) -> Option<String> {
-    let text = host.read("/proc/cpuinfo").ok().flatten()?;
-    let flags = text.lines().find(|line| line.starts_with("flags"))?;
     let reason =
         "the processor broadcasts some of them (INVLPGB): they interrupt nobody, and are not counted";
-    flags.split_ascii_whitespace().any(|flag| flag == "invlpgb").then(|| reason.to_owned())
+    CpuInfo::read(host).ok()?.has_flag("invlpgb").then(|| reason.to_owned())
 }

@@ -6,7 +6,7 @@ use crate::causes::{Causes, FUNCTIONS, SENDERS};
 use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
 use crate::missed::Missed;
-use crate::object::check_process_ids;
+use crate::object::check_namespaces;
 use crate::settings::{FindsCauses, HistogramsConfig, Measured};
 use crate::snapshot::Facility;
 use crate::stack_threshold::StackThresholds;
@@ -76,7 +76,7 @@ pub fn find_causes(
     probes: &[Measured],
     facts: &Facts,
 ) -> Result<Box<dyn FindsCauses>, BpfError> {
-    check_process_ids()?;
+    check_namespaces()?;
     let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
     let mut config = HistogramsConfig::new(cpus.clone());
     config.kinds.clear();
@@ -126,12 +126,12 @@ impl FindsCauses for LiveFinder {
         let kept = timers.flat_map(|probe| probe.cpus.iter().map(|cpu| (cpu, probe.spikes_kept)));
         self.thresholds = StackThresholds::new(kept);
         let none = self.cpus.iter().map(|cpu| (cpu, 0));
-        self.causes.keep_stacks(&none.chain(self.thresholds.current()).collect::<Vec<_>>())?;
+        self.causes.histograms().keep_stacks(&none.chain(self.thresholds.current()).collect::<Vec<_>>())?;
         self.smis = self.cpus.iter().filter_map(|cpu| Some((cpu, smis_of(&self.host, cpu)?))).collect();
         let steal = StealTimes::read(&self.host).unwrap_or_default();
         self.steal = self.cpus.iter().filter_map(|cpu| Some((cpu, steal.of(cpu)?))).collect();
         self.missed = self.causes.missed();
-        // What was sent before, also by attaching the programs, does not belong to the measurement.
+        // Discards interrupts sent before the measurement, also those sent by attaching the programs.
         self.ipis()?;
         Ok(())
     }
@@ -140,13 +140,13 @@ impl FindsCauses for LiveFinder {
         for probe in self.probes.iter_mut().filter(|probe| probe.measured.cpus == *cpus) {
             probe.process = process;
         }
-        self.causes.watch_process(cpus, process)
+        self.causes.histograms().watch_process(cpus, process)
     }
 
     fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
         let risen = self.thresholds.learn(spikes);
         if !risen.is_empty() {
-            self.causes.keep_stacks(&risen)?;
+            self.causes.histograms().keep_stacks(&risen)?;
         }
         let steal = StealTimes::read(&self.host).unwrap_or_default();
         let missed = self.causes.missed();

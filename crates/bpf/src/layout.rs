@@ -68,7 +68,7 @@ impl Config {
     /// Nothing counts anywhere.
     pub(crate) fn nothing() -> Box<Self> {
         let mut config = Box::new(Self::new_zeroed());
-        // A histogram that has never been written has epoch 0, and its extremes mean nothing.
+        // A histogram that was never written has epoch 0 and no valid minimum and maximum.
         config.epochs.fill([1; KINDS_STRIDE]);
         config
     }

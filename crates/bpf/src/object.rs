@@ -223,8 +223,11 @@ fn has_tracepoint(btf: &Btf, tracepoint: &str) -> bool {
 }
 
 /// Whether the process ids of this process are the kernel's, by which programs tell tasks apart.
-pub(crate) fn check_process_ids() -> Result<(), BpfError> {
-    if whylate_sys::process::sees_kernel_ids() { Ok(()) } else { Err(BpfError::Namespace) }
+pub(crate) fn check_namespaces() -> Result<(), BpfError> {
+    if !whylate_sys::process::sees_kernel_ids() {
+        return Err(BpfError::Namespace);
+    }
+    if whylate_sys::process::sees_kernel_clock() { Ok(()) } else { Err(BpfError::OtherClock) }
 }
 
 /// Number of possible CPUs.
@@ -264,7 +267,7 @@ fn program_error(error: &ProgramError, event: Event) -> BpfError {
     refusal.and_then(refused).unwrap_or_else(unfit)
 }
 
-/// Why a program was not loaded: the last line of the verifier's log that is no statistics.
+/// Why a program was not loaded: the last line of the verifier's log before its statistics.
 fn program_reason(error: &ProgramError) -> String {
     let ProgramError::LoadError { io_error, verifier_log } = error else { return one_line(error) };
     let log = verifier_log.to_string();

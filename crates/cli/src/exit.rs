@@ -56,7 +56,7 @@ fn is_unavailable(error: &anyhow::Error) -> bool {
     error.chain().any(whylate_runner::is_unavailable)
 }
 
-/// Whoever read our output has seen enough.
+/// Whether the reader of our output has closed the pipe.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

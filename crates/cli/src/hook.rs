@@ -24,7 +24,7 @@ impl Hook {
     pub(crate) fn fire(&mut self, latency: Nanos) {
         let Some(command) = self.command.take() else { return };
         let mut shell = Command::new("/bin/sh");
-        // Standard output is the result's; the command's own goes to standard error.
+        // Standard output is for the result; the command's output goes to standard error.
         shell.arg("-c").arg(&command).env("WHYLATE_LATENCY_NS", latency.0.to_string());
         shell.stdin(Stdio::null()).stdout(std::io::stderr());
         match shell.spawn() {

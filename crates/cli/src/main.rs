@@ -16,9 +16,9 @@ use std::process::ExitCode;
 use whylate_host::HostRoot;
 
 fn main() -> ExitCode {
-    // The only place that says which machine this is.
+    // The only use of the real root: everything else is passed one.
     let host = machine::host(HostRoot::real());
-    // The hidden commands come first: a measuring process has no use for an argument parser.
+    // Hidden commands first: a measuring process skips the argument parser.
     let mut words = std::env::args_os().skip(1);
     if let Some(word) = words.next()
         && let Some(ended) = whylate_runner::hidden_command(&word, &host.running, words)
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     match arguments::Arguments::try_parse() {
         Ok(arguments) => exit::finish(commands::execute(arguments.command, &host)),
         Err(error) => {
-            // Printing may meet a closed pipe, which is no error of ours.
+            // A closed pipe while printing is not an error.
             let _ = error.print();
             match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,

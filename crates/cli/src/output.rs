@@ -24,7 +24,7 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<()> {
     print(&serde_json::to_string_pretty(document)?)
 }
 
-/// Writes one line to standard error; there is nobody to tell when that fails.
+/// Writes one line to standard error; a failure is ignored.
 pub(crate) fn message(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -4,9 +4,9 @@ use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use whylate_core::{BytesPerSec, Nanos};
+use whylate_core::Nanos;
+use whylate_core::figure::nanoseconds;
 use whylate_runner::Progress;
-use whylate_stats::format_ns;
 
 /// How often a line is written where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -73,14 +73,9 @@ pub(crate) fn describe(progress: &Progress) -> String {
     let elapsed = format!("{:.0} s", progress.elapsed.as_secs_f64());
     let max = progress.cpus.iter().filter(|(_, samples, _)| *samples > 0).map(|(_, _, max)| *max).max();
     match max {
-        Some(max) => format!("{elapsed}, max {}", format_ns(max)),
+        Some(max) => format!("{elapsed}, max {}", nanoseconds(max)),
         None => elapsed,
     }
-}
-
-/// `1.2 GB/s`, `20000.0 flushes_per_s`.
-pub(crate) fn rate(value: f64, unit: &str) -> String {
-    if unit == "bytes_per_s" { BytesPerSec(value).to_string() } else { format!("{value:.1} {unit}") }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::progress::{self, Meter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use whylate_core::figure;
 use whylate_core::record::RateRecord;
 use whylate_core::{Nanos, Warning};
 use whylate_runner::{Audience, Progress, Stage};
@@ -74,7 +75,7 @@ impl Audience for Screen {
 
     fn rate(&mut self, unit: &str, rate: &RateRecord) {
         if self.run_began.is_none() {
-            self.rate = progress::rate(rate.value, unit);
+            self.rate = figure::rate(rate.value, unit);
         }
     }
 

@@ -5,6 +5,7 @@
 
 pub mod cpus;
 pub mod facts;
+pub mod figure;
 mod frequency;
 pub mod moment;
 pub mod plan;

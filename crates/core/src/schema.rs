@@ -1,6 +1,6 @@
 //! JSON Schemas of the plan and of every JSON output.
 
-use crate::plan::Plan;
+use crate::plan::{Plan, without_flags};
 use crate::result::{
     CheckResult, CpuTable, ExplainResult, HistogramsResult, LoadResult, MeasureResult, PlanList,
     RecordingResult, RunResult, TracingResult, TreatResult,
@@ -25,6 +25,12 @@ pub const NAMES: [&str; 12] = [
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
 pub fn schema(name: &str) -> Option<Schema> {
+    let mut schema = of_name(name)?;
+    without_flags(&mut schema);
+    Some(schema)
+}
+
+fn of_name(name: &str) -> Option<Schema> {
     match name {
         "plan" => Some(schema_for!(Plan)),
         "measure" => Some(schema_for!(MeasureResult)),

@@ -286,7 +286,7 @@ pub(crate) fn scale(number: &str, factor: u64) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let whole: u64 = whole.parse().ok()?;
     let mut total = u128::from(whole).checked_mul(u128::from(factor))?;
-    // Eighteen digits are more than any unit can tell apart, and cannot overflow.
+    // Eighteen digits are more precise than any unit, and cannot overflow.
     let fraction = &fraction[..fraction.len().min(18)];
     if !fraction.is_empty() {
         let digits: u128 = fraction.parse().ok()?;

@@ -74,7 +74,7 @@ enum Side {
 
 /// Whether two causes do not contradict each other, and whose kind is the more exact one.
 fn preferred(run: &Cause, trace: &Cause) -> Option<Side> {
-    // The interrupt came late, nothing of the kernel ran, and who was counted meanwhile: the same, better known.
+    // From vague to exact: the timer was late, nothing of the kernel ran, a counter names the cause.
     let exactness = |kind| match kind {
         CauseKind::TimerLate => Some(1),
         CauseKind::Hardware => Some(2),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use whylate_core::result::{Cause, CauseKind};
 
-/// A cause below this part of the latency is none: something small beside much that nobody is blamed for.
+/// A cause below this part of the latency is dropped: the rest is unattributed.
 const CAUSE_LEAST: f64 = 0.15;
 /// Contributors below this part of the latency are left out.
 const ALSO_LEAST: f64 = 0.01;
@@ -16,7 +16,7 @@ const STRETCH_LEAST: f64 = 0.8;
 /// A cause that has this part of the time from its first to its last moment was merely interrupted.
 const WHOLE_LEAST: f64 = 0.6;
 
-/// Who had the CPU, and what speaks for that.
+/// Who had the CPU, and the evidence for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Blame {
     /// `None` for what every wake-up needs.
@@ -28,7 +28,7 @@ pub(crate) struct Blame {
     pub(crate) callers: Vec<String>,
     /// On the scale of [`crate::confidence`].
     pub(crate) confidence: f64,
-    /// Empty where nothing speaks for it.
+    /// Empty without evidence.
     pub(crate) evidence: Cow<'static, str>,
 }
 

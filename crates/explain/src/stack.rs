@@ -9,7 +9,7 @@ const CALLERS_MAX: usize = 12;
 /// A function that is to be blamed, and who called it, innermost first.
 pub(crate) type Named = (String, Vec<String>);
 
-/// The innermost function that is no mere helper, and its callers. A stack of helpers alone names nobody: where an
+/// The innermost function that is not just a helper, and its callers. A stack of helpers alone gives no function: where an
 /// interrupt meets the code that calls through a pointer, the kernel cannot follow the stack.
 pub(crate) fn innermost(frames: &[String]) -> Option<Named> {
     let nobody = |name: &&String| words::is_helper(name) || words::is_of_tracer(name);
@@ -18,7 +18,7 @@ pub(crate) fn innermost(frames: &[String]) -> Option<Named> {
     Some((function.clone(), trimmed(callers.to_vec())))
 }
 
-/// Without the outer callers that nobody needs.
+/// Without the outermost callers, which say nothing.
 pub(crate) fn trimmed(mut callers: Vec<String>) -> Vec<String> {
     callers.truncate(CALLERS_MAX);
     callers

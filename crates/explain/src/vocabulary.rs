@@ -173,7 +173,7 @@ const HELPERS: &[&str] = &[
     "queued_spin_lock_slowpath", "native_queued_spin_lock_slowpath", "do_raw_spin_lock",
     "do_raw_spin_unlock", "do_raw_spin_trylock", "touch_softlockup_watchdog", "__local_bh_enable_ip",
     "__local_bh_disable_ip", "debug_smp_processor_id",
-    // What calls through pointers go through, and another name of the first function that takes a spinlock.
+    // Thunks of indirect calls, and an alias of the function that takes a spinlock.
     "__static_call_text_end", "__lock_text_start",
 ];
 #[rustfmt::skip]

@@ -53,7 +53,7 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::archive;
+    use whylate_lab::archive;
 
     fn quota(archive: &str) -> Option<(String, String)> {
         let folder = tempfile::tempdir().unwrap();

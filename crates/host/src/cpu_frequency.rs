@@ -7,7 +7,7 @@ use std::io::Read as _;
 use whylate_core::cpus::CpuSet;
 use whylate_core::units::CpuId;
 
-/// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`: 2000 s, which is what the file holds while nobody asks for less.
+/// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`: 2000 s, the content of the file without a request.
 const NO_LIMIT_US: i32 = 2_000_000_000;
 
 /// The frequency of each CPU as cpufreq states it, else `cpu MHz` of /proc/cpuinfo (where the kernel cannot measure it,
@@ -65,7 +65,7 @@ mod tests {
         let text = "== proc/cpuinfo\nprocessor : 0\ncpu MHz : 2445.404\n\nprocessor : 1\ncpu MHz : 0\n\n\
                     == sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq := 1800000\n\
                     == sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq := <unknown>\n";
-        crate::archive::unpack(text, folder.path()).unwrap();
+        whylate_lab::archive::unpack(text, folder.path()).unwrap();
         let root = HostRoot::at(folder.path());
         let read = read(&root, &"0-1".parse().unwrap()).unwrap();
         assert_eq!(read, BTreeMap::from([(CpuId(0), 2_445_404_000), (CpuId(1), 1_800_000_000)]));

@@ -13,7 +13,7 @@ use whylate_core::result::LineRow;
 /// # Errors
 /// As [`all`].
 pub fn read(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
-    // A line without a handler is free: nothing can come from it.
+    // A line without a handler is unused and raises no interrupt.
     Ok(all(root)?.into_iter().filter(|line| !line.description.is_empty()).collect())
 }
 
@@ -49,7 +49,7 @@ fn kernel_shows_which(root: &HostRoot) -> Result<bool, HostError> {
 /// virtio disks and of NVMe disks but the first, timers, and lines that no interrupt controller stands behind. For
 /// kernels that do not show it.
 fn is_managed_by_name(description: &str) -> bool {
-    // Linux has two controllers that can do nothing; lines that a driver raises by itself have one of them.
+    // Linux has two dummy interrupt controllers; lines that a driver raises in software use one of them.
     let has_no_controller =
         ["dummy", "none"].contains(&description.split_whitespace().next().unwrap_or_default());
     let device = description.split_whitespace().last().unwrap_or_default();
@@ -91,7 +91,7 @@ fn descriptions(interrupts: &str) -> BTreeMap<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::archive;
+    use whylate_lab::archive;
 
     #[test]
     fn kernels_that_do_not_show_managed_lines_are_guessed_by_name() {

@@ -3,7 +3,6 @@
 //! Everything is read under a [`HostRoot`], a folder that tests can replace. Nothing here changes a machine, but for a
 //! thread that enters a shield by itself ([`shield`]).
 
-pub mod archive;
 pub mod cgroup;
 pub mod cpu_frequency;
 pub mod cpu_stat;

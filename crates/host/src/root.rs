@@ -54,22 +54,6 @@ pub enum HostError {
         /// What is wrong with it.
         problem: String,
     },
-    /// An archive of a host cannot be unpacked (see [`archive`](crate::archive)).
-    #[error("host archive, line {line}: {problem}")]
-    Archive {
-        /// Line in the archive, from 1.
-        line: usize,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A file of an unpacked archive cannot be written.
-    #[error("{}: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
 }
 
 /// The folder under which `/proc`, `/sys`, `/dev` and `/etc` are looked up.

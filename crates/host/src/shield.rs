@@ -50,7 +50,7 @@ impl Hierarchy {
         }
         for mount in MOUNTS_V2 {
             let controllers = root.read_trimmed(&format!("{mount}/cgroup.controllers"))?.unwrap_or_default();
-            // Only the root group of the machine has no type.
+            // Only the root cgroup has no cgroup.type.
             let is_root = !root.exists(&format!("{mount}/cgroup.type"));
             if is_root && controllers.split_whitespace().any(|name| name == "cpuset") {
                 return Ok(Some(Self { version: 2, mount: mount.to_owned() }));
@@ -121,7 +121,7 @@ pub fn pin_this_thread(root: &HostRoot, cpus: &CpuSet) -> io::Result<()> {
 /// # Errors
 /// What the kernel answers when it refuses the move.
 fn enter(root: &HostRoot, cpus: &CpuSet) -> io::Result<bool> {
-    // Threads of one process enter one after another: moving the process would take those out again that are in.
+    // Threads enter one at a time: moving the whole process would move out threads that are already in.
     static ENTERING: Mutex<()> = Mutex::new(());
     let shielded = by_group(root).unwrap_or_default();
     if shielded.is_empty() || !cpus.difference(&shielded).is_empty() {
@@ -150,7 +150,7 @@ fn write(root: &HostRoot, path: &str, number: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::archive;
+    use whylate_lab::archive;
 
     fn with_root<T>(text: &str, test: impl Fn(&HostRoot) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();

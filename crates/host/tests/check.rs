@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use whylate_core::result::{CheckResult, Finding, Severity};
+use whylate_host::HostRoot;
 use whylate_host::cpu_table::Sampler;
 use whylate_host::facts::{FindingCode, check, collect};
-use whylate_host::{HostRoot, archive};
+use whylate_lab::archive;
 
 fn archive_text(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../fixtures/hosts/{name}.tree"));

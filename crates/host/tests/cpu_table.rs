@@ -4,9 +4,10 @@ use std::path::Path;
 use whylate_core::CpuSet;
 use whylate_core::result::{CpuTable, ThreadCounts, ThreadKind};
 use whylate_core::units::CpuId;
+use whylate_host::HostRoot;
 use whylate_host::cpu_table::Sampler;
 use whylate_host::facts::collect;
-use whylate_host::{HostRoot, archive};
+use whylate_lab::archive;
 
 fn table(name: &str, change: impl Fn(String) -> String) -> (CpuTable, tempfile::TempDir) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../fixtures/hosts/{name}.tree"));

@@ -6,11 +6,12 @@ use whylate_core::cpus::CpuSet;
 use whylate_core::facts::{ClockFacts, CpuFacts, EnvironmentFacts, GpuFacts, PrivilegeFacts};
 use whylate_core::units::{CpuId, Nanos};
 use whylate_core::warning::Warning;
+use whylate_host::HostRoot;
 use whylate_host::cpu_stat::StealTimes;
 use whylate_host::facts::{FindingCode as Finding, collect, preflight};
 use whylate_host::interrupts::Counts;
 use whylate_host::smi::SmiCounter;
-use whylate_host::{HostRoot, archive};
+use whylate_lab::archive;
 
 /// One unpacked machine.
 struct Host {

@@ -60,7 +60,7 @@ struct Problem {
 /// What a file holds.
 #[derive(Debug, Default)]
 struct Imported {
-    /// The probe of ours that measures the same.
+    /// The probe of whylate that measures the same.
     probe: &'static str,
     /// Version of the tool, where the file says.
     version: Option<String>,

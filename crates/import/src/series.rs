@@ -79,8 +79,9 @@ impl Series {
             return Err(format!("the smallest value ({min} ns) is above the largest ({max} ns)"));
         }
         match self.count {
-            Some(count) if inside > count => {
-                Err(format!("the histogram has {inside} samples, but {count} were counted"))
+            Some(count) if inside.saturating_add(self.over) > count => {
+                let all = inside.saturating_add(self.over);
+                Err(format!("the histogram has {all} samples, but {count} were counted"))
             }
             Some(count) if inside > 0 && self.over == 0 => Ok(count - inside),
             _ => Ok(self.over),

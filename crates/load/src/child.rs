@@ -46,7 +46,7 @@ pub(crate) enum Event {
 
 /// Everything a kind of load needs of its process.
 pub(crate) struct Context {
-    pub(crate) reporter: Reporter<'static>,
+    pub(crate) reporter: Reporter,
     pub(crate) sender: Sender<Event>,
     pub(crate) events: Receiver<Event>,
     pub(crate) interval: Nanos,
@@ -61,7 +61,7 @@ impl Context {
         match self.events.recv_timeout(wait) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
-            // Cannot be: this context holds a sender itself.
+            // Cannot happen: this context holds a sender.
             Err(RecvTimeoutError::Disconnected) => Some(Event::Stop),
         }
     }
@@ -71,7 +71,7 @@ impl Context {
         MonoTime(self.duration.map_or(u64::MAX, |duration| begin.0.saturating_add(duration.0)))
     }
 
-    /// Tells the parent; `false` when nobody listens any more, which means stop.
+    /// Tells the parent; `false` when the parent is gone, which means stop.
     pub(crate) fn tell(&mut self, message: &Message) -> bool {
         self.reporter.send(message).is_ok()
     }
@@ -89,26 +89,29 @@ pub(crate) fn after(moment: MonoTime, nanos: u64) -> MonoTime {
 pub fn child_main(
     host: HostRoot,
     stdin: impl Read + Send + 'static,
-    stdout: impl Write + 'static,
+    stdout: impl Write + Send + 'static,
 ) -> ExitCode {
-    let mut reporter = Reporter::new(stdout);
+    let reporter = Reporter::new(stdout);
     let (sender, events) = mpsc::channel();
     let spec = match read_request(stdin, sender.clone()) {
         Ok(spec) => spec,
-        Err(error) => return fail(&mut reporter, &error),
+        Err(error) => return fail(&reporter, &error),
     };
     if let Err(error) = spec.validate() {
-        return fail(&mut reporter, &error);
+        return fail(&reporter, &error);
+    }
+    if let Err(error) = reporter.stay_alive().map_err(LoadError::system("starting a thread")) {
+        return fail(&reporter, &error);
     }
     let (interval, duration) = (spec.interval, spec.duration);
     let mut context = Context { reporter, sender, events, interval, duration, host };
     match spec.work.work().run(&mut context) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&mut context.reporter, &error),
+        Err(error) => fail(&context.reporter, &error),
     }
 }
 
-fn fail(reporter: &mut Reporter<'_>, error: &LoadError) -> ExitCode {
+fn fail(reporter: &Reporter, error: &LoadError) -> ExitCode {
     // Without a listener the exit status says enough.
     let message = match error {
         LoadError::Unavailable(what) => Message::Unavailable(what.clone()),

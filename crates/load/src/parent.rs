@@ -2,7 +2,7 @@
 
 use crate::error::LoadError;
 use crate::kinds::exec::describe;
-use crate::protocol::{Message, Ready};
+use crate::protocol::{Message, Ready, SILENT_AFTER};
 use crate::spec::LoadSpec;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
@@ -70,8 +70,24 @@ struct Heard {
     is_unavailable: bool,
     /// Last lines that were no message, and those of standard error.
     words: VecDeque<String>,
+    /// When the last message came.
+    last: Option<Instant>,
     /// Streams that are still open.
     open: u32,
+}
+
+impl Heard {
+    /// How a process that has not ended is doing.
+    fn status(&self) -> LoadStatus {
+        match self.last {
+            _ if self.ready.is_none() => LoadStatus::Starting,
+            Some(last) if last.elapsed() > SILENT_AFTER => LoadStatus::Died(format!(
+                "it gave no sign of life for {} s: stopped (SIGSTOP), frozen, or kept from running",
+                last.elapsed().as_secs()
+            )),
+            _ => LoadStatus::Running,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -136,7 +152,7 @@ impl Load {
         if let Some(stderr) = stderr {
             load.listen(stderr, hear_words)?;
         }
-        // A process that is dead already is found by whoever asks for its status.
+        // A process that has already ended is reported by `status`.
         if let Some(stdin) = &mut load.stdin {
             let _ = stdin.write_all(&line).and_then(|()| stdin.flush());
         }
@@ -202,8 +218,7 @@ impl Load {
     /// How it is doing; never waits, but for the last words of a process that has just died.
     pub fn status(&mut self) -> LoadStatus {
         match self.poll_exit() {
-            None if self.mailbox.lock().ready.is_some() => LoadStatus::Running,
-            None => LoadStatus::Starting,
+            None => self.mailbox.lock().status(),
             Some(status) if status.success() || self.stopped_by.is_some() => LoadStatus::Finished,
             Some(_) => LoadStatus::Died(self.last_words().to_string()),
         }
@@ -263,7 +278,7 @@ impl Load {
 
     fn poll_exit(&mut self) -> Option<ExitStatus> {
         if self.exit.is_none() {
-            // An error cannot be: the process is this one's child and reaped nowhere else.
+            // Cannot fail: the process is a child of this one and is reaped only here.
             self.exit = self.child.try_wait().ok().flatten();
         }
         self.exit
@@ -299,9 +314,11 @@ impl Drop for Load {
 }
 
 fn hear_message(heard: &mut Heard, line: &str) {
+    heard.last = Some(Instant::now());
     match serde_json::from_str(line) {
         Ok(Message::Ready(ready)) => heard.ready = Some(ready),
         Ok(Message::Rate(rate)) => heard.rates.push(rate),
+        Ok(Message::Alive) => {}
         Ok(Message::Warning(warning)) => whylate_core::warning::push_once(&mut heard.warnings, warning),
         Ok(Message::Error(error)) => heard.error = Some(error),
         Ok(Message::Unavailable(error)) => {

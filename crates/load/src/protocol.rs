@@ -2,8 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 use whylate_core::Warning;
 use whylate_core::record::RateRecord;
+
+/// Time between two signs of life.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// A load that has sent nothing for so long is not at work.
+pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(4);
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,6 +21,8 @@ pub enum Message {
     Ready(Ready),
     /// What it achieved over one interval.
     Rate(RateRecord),
+    /// Sent every second whatever else there is to say: a process that is stopped or frozen sends nothing.
+    Alive,
     /// Something is not as asked for; the load runs all the same.
     Warning(Warning),
     /// The load cannot run, or no longer; the process ends with status 1.
@@ -32,22 +42,35 @@ pub struct Ready {
     pub detail: String,
 }
 
-/// The child's end of the line.
-pub(crate) struct Reporter<'w> {
-    output: Box<dyn Write + 'w>,
+/// The child's end of the line, shared by its threads.
+#[derive(Clone)]
+pub(crate) struct Reporter {
+    output: Arc<Mutex<dyn Write + Send>>,
 }
 
-impl<'w> Reporter<'w> {
-    pub(crate) fn new(output: impl Write + 'w) -> Self {
-        Self { output: Box::new(output) }
+impl Reporter {
+    pub(crate) fn new(output: impl Write + Send + 'static) -> Self {
+        Self { output: Arc::new(Mutex::new(output)) }
     }
 
-    /// Sends one line at once. An error means that nobody listens any more.
-    pub(crate) fn send(&mut self, message: &Message) -> io::Result<()> {
+    /// Sends one line at once. An error means that the parent is gone.
+    pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        self.output.write_all(&line)?;
-        self.output.flush()
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.write_all(&line)?;
+        output.flush()
+    }
+
+    /// Sends a sign of life every second from a thread of its own.
+    pub(crate) fn stay_alive(&self) -> io::Result<()> {
+        let reporter = self.clone();
+        let beat = move || {
+            while reporter.send(&Message::Alive).is_ok() {
+                thread::sleep(HEARTBEAT);
+            }
+        };
+        thread::Builder::new().name("heartbeat".to_owned()).spawn(beat).map(drop)
     }
 }
 
@@ -55,15 +78,25 @@ impl<'w> Reporter<'w> {
 mod tests {
     use super::*;
 
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
     fn one_line_per_message() {
-        let mut output = Vec::new();
-        let mut reporter = Reporter::new(&mut output);
+        let output = Shared::default();
+        let reporter = Reporter::new(output.clone());
         let rate = RateRecord { at_ns: 5, interval_ns: 2, value: 1.5 };
         reporter.send(&Message::Rate(rate)).unwrap();
         reporter.send(&Message::Error("a\nb".to_owned())).unwrap();
-        drop(reporter);
-        let text = String::from_utf8(output).unwrap();
+        let text = String::from_utf8(output.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text, "{\"rate\":{\"at_ns\":5,\"interval_ns\":2,\"value\":1.5}}\n{\"error\":\"a\\nb\"}\n");
     }
 }

@@ -66,7 +66,7 @@ impl Accounting {
 
     /// What was counted since the last call, without what would interrupt the CPUs.
     pub(crate) fn take(&mut self) -> (Vec<InterruptRecord>, Vec<CounterRecord>) {
-        // What a read that failed has not told, the next one tells.
+        // Counts missed by a failed read are in the next one.
         let now = read_interrupts(&self.root);
         let interrupts = match (&self.interrupts, &now) {
             (Some(before), Some(now)) => Counts::delta(before, now, &self.cpus),

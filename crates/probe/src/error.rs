@@ -5,6 +5,13 @@ use whylate_core::cpus::CpuError;
 use whylate_core::plan::{DispatchSource, SizeError};
 use whylate_core::{CpuId, CpuSet};
 
+impl ProbeError {
+    /// Whether what was measured until then says nothing about the CPU.
+    pub fn is_void(&self) -> bool {
+        matches!(self, Self::Void(_))
+    }
+}
+
 /// Why a probe could not measure.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
@@ -85,6 +92,22 @@ pub enum ProbeError {
         /// How long was waited.
         seconds: u64,
     },
+    /// A measuring thread wanted to run and did not, up to the end.
+    #[error("CPU {cpu}: the measuring thread never ran for {waited}, up to the end{by}")]
+    Starved {
+        /// Its CPU.
+        cpu: CpuId,
+        /// How long.
+        waited: String,
+        /// Who had the CPU, where that is known.
+        by: String,
+    },
+    /// What was measured says nothing about the CPU.
+    #[error("what was measured does not count: {0}")]
+    Void(
+        /// Why.
+        String,
+    ),
     /// The caller's observer failed (the store, for example).
     #[error("{0}")]
     Observer(

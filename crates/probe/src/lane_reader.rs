@@ -88,6 +88,16 @@ impl LaneReader {
         self.is_part
     }
 
+    /// Whether a spike of at least that length ended at `from` or later.
+    pub(crate) fn has_spike_since(&self, from: u64, length: u64) -> bool {
+        self.largest.largest().is_some_and(|(latency, at, _)| *latency >= length && *at >= from)
+    }
+
+    /// The series.
+    pub(crate) fn series(&self) -> Option<&str> {
+        self.series.as_deref()
+    }
+
     /// The largest spike so far.
     pub(crate) fn largest_ns(&self) -> Option<u64> {
         self.largest.largest().map(|(latency, ..)| *latency)

@@ -44,7 +44,7 @@ impl<'a> Header<'a> {
     pub(crate) fn of(words: &'a [AtomicU64]) -> Option<Self> {
         words.first_chunk().map(Self)
     }
-    /// Set by whoever wants the measurement to end: the reader, the watchdog, or a thread that broke.
+    /// Set to end the measurement: by the reader, the watchdog, or a thread whose latency exceeded the break.
     pub(crate) fn stop(&self) -> &'a AtomicU64 {
         &self.0[0]
     }
@@ -121,6 +121,8 @@ impl<'a> Lane<'a> {
         ring_head = 5;
         /// Records that found the ring full.
         ring_dropped = 6;
+        /// Grows while the thread runs (stall only; the samples of the others tell).
+        alive = 7;
         /// Written by the reader: samples below it need no record (not stall).
         floor = 8;
         /// Written by the reader: records taken from the ring so far.
@@ -147,6 +149,16 @@ impl<'a> Lane<'a> {
         peer_involuntary_switches = 25;
         /// As `allocations`, of the thread that answers (roundtrip only).
         peer_allocations = 26;
+        /// Number of the thread, written before it moves to its CPU.
+        tid = 27;
+        /// When that was, CLOCK_MONOTONIC.
+        born_ns = 28;
+        /// As `tid`, of the thread that answers (roundtrip only).
+        peer_tid = 29;
+        /// As `born_ns`, of the thread that answers (roundtrip only).
+        peer_born_ns = 30;
+        /// 1 once the thread has measured to its end.
+        done = 31;
     }
 
     /// Makes an untouched lane ready for its first sample.

@@ -6,7 +6,8 @@
 
 mod accounting;
 pub mod child;
-pub mod error;
+mod condition;
+mod error;
 mod kinds;
 mod lane_reader;
 mod layout;

@@ -2,6 +2,7 @@
 //! interval, and stops it in order.
 
 use crate::accounting::Accounting;
+use crate::condition::{self, Condition, Starved, add_open_latencies};
 use crate::error::ProbeError;
 use crate::session::Session;
 use crate::spec::ProbeSpec;
@@ -113,29 +114,33 @@ pub(crate) fn measure_in_process(
     let host = &of.host.running;
     let _elsewhere = Elsewhere::move_to(host, &spec.other_cpus);
     let mut session = Session::start(launcher, spec)?;
+    if let Err(error) = session.wait_until_armed() {
+        return Err(kept_from_starting(of, session, error, observer));
+    }
     observer.armed(session.process());
     let mut warnings = std::mem::take(&mut session.warnings);
+    warnings.extend(condition::other_whylate(host, &spec.cpus));
     let mut accounting = Accounting::start(host, &spec.cpus, &mut warnings);
     let end_ns = session.start_ns.saturating_add(spec.duration.0);
-    let mut follow =
-        Follow { next_ns: session.start_ns + stored.0, stored, seen_spike: false, stopped: false };
-    while !session.is_finished() {
-        std::thread::sleep(POLL);
-        session.check_alive()?;
-        session.drain();
-        follow.look(&mut session, &mut accounting, observer, end_ns)?;
-        if clock::now().0 > end_ns.saturating_add(OVERDUE_NS) {
-            return Err(ProbeError::Died("overdue, ended by the runner".to_owned()));
-        }
-    }
-    session.finish()?;
+    let mut follow = Follow {
+        next_ns: session.start_ns + stored.0,
+        end_ns,
+        stored,
+        seen_spike: false,
+        stopped: false,
+        condition: Condition::new(host, &spec.cpus),
+        starved: Vec::new(),
+    };
+    let ended = follow.to_the_end(&mut session, &mut accounting, observer);
     session.drain();
     follow.notice_spike(&session, observer);
     follow.hand_over_spikes(&mut session, observer);
     let counted = accounting.finish();
     let mut batch = batch(&mut session, counted, clock::now().0.min(end_ns));
     batch.counters.extend(session.usage());
+    add_open_latencies(&mut batch, &session, &follow.starved);
     observer.batch(batch).map_err(ProbeError::Observer)?;
+    ended?;
     let broke = session.broke_ns().map(Nanos);
     if broke.is_some() && spec.trace_folder.is_none() && BreakTracing::open(None).is_some() {
         warnings.push(Warning::new(
@@ -153,23 +158,71 @@ pub(crate) fn measure_in_process(
     Ok(Outcome { warnings, broke, stopped: follow.stopped })
 }
 
+/// The error of a process that did not get ready. Threads that never ran have a latency, which is handed over.
+fn kept_from_starting(
+    of: &Measuring<'_>,
+    mut session: Session<'_>,
+    error: ProbeError,
+    observer: &mut dyn Observer,
+) -> ProbeError {
+    if !matches!(error, ProbeError::NotReady { .. }) {
+        return error;
+    }
+    let host = &of.host.running;
+    let starved = condition::starved(host, &session);
+    let Some(why) = condition::error(host, &session, &starved) else { return error };
+    let now = clock::now().0;
+    session.begin_interval_at(starved.iter().map(|thread| now - thread.waited.0).min().unwrap_or(now));
+    let mut batch = batch(&mut session, (Vec::new(), Vec::new()), now);
+    add_open_latencies(&mut batch, &session, &starved);
+    observer.batch(batch).map_or_else(ProbeError::Observer, |()| why)
+}
+
 /// Where the following of a measurement stands.
-struct Follow {
+struct Follow<'h> {
     next_ns: u64,
+    end_ns: u64,
     stored: Nanos,
     seen_spike: bool,
     stopped: bool,
+    condition: Condition<'h>,
+    starved: Vec<Starved>,
 }
 
-impl Follow {
+impl Follow<'_> {
+    /// Looks at everything until all threads have ended.
+    fn to_the_end(
+        &mut self,
+        session: &mut Session<'_>,
+        accounting: &mut Accounting,
+        observer: &mut dyn Observer,
+    ) -> Result<(), ProbeError> {
+        while !session.is_finished() {
+            std::thread::sleep(POLL);
+            session.check_alive()?;
+            session.drain();
+            self.condition.check(session)?;
+            self.look(session, accounting, observer)?;
+            self.starved = self.condition.starved(session, self.end_ns);
+            if let Some(error) = self.condition.error(session, &self.starved) {
+                return Err(error);
+            }
+            if clock::now().0 > self.end_ns.saturating_add(OVERDUE_NS) {
+                return Err(ProbeError::Died("overdue, ended by the runner".to_owned()));
+            }
+        }
+        session.finish()?;
+        session.drain();
+        self.condition.check(session)
+    }
+
     fn look(
         &mut self,
         session: &mut Session<'_>,
         accounting: &mut Accounting,
         observer: &mut dyn Observer,
-        end_ns: u64,
     ) -> Result<(), ProbeError> {
-        let now = clock::now().0;
+        let (now, end_ns) = (clock::now().0, self.end_ns);
         let elapsed = Nanos(now.saturating_sub(session.start_ns));
         let duration = Nanos(end_ns - session.start_ns);
         observer.progress(&Progress { elapsed, duration, cpus: session.so_far().collect() });
@@ -184,6 +237,7 @@ impl Follow {
         if !self.stopped && observer.should_stop() {
             session.stop();
             self.stopped = true;
+            self.end_ns = now;
         }
         Ok(())
     }

@@ -13,8 +13,6 @@ pub struct Options {
     pub warmup: Nanos,
     /// How long the samples count.
     pub duration: Nanos,
-    /// Ends earlier, after that many samples of a series on a CPU (not stall); goes before the plan's own number.
-    pub samples_max: Option<u64>,
     /// Fail instead of warn when the policy or locked memory is refused.
     pub strict: bool,
     /// Whether memory is locked.
@@ -49,7 +47,7 @@ pub fn resolve(
         priority,
         warmup: options.warmup,
         duration: options.duration,
-        samples_max: options.samples_max.or(samples),
+        samples_max: samples,
         strict: options.strict,
         lock_memory: options.lock_memory,
         spikes_kept: options.spikes_kept,
@@ -88,7 +86,6 @@ mod tests {
         let options = Options {
             warmup: Nanos(0),
             duration: Nanos::from_secs(1),
-            samples_max: None,
             strict: false,
             lock_memory: true,
             spikes_kept: 32,

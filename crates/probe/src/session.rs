@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use whylate_bpf::DispatchSteps;
 use whylate_core::record::{CounterRecord, Interval, SpikeRecord};
 use whylate_core::{CpuId, Warning};
+use whylate_sys::clock;
 use whylate_sys::counter::{Calibration, CounterKind};
 use whylate_sys::process::{self, Launcher};
 use whylate_sys::shared::SharedWords;
@@ -22,6 +23,18 @@ use whylate_sys::shared::SharedWords;
 const GAPS_KEPT: usize = 1_000_000;
 /// How long a measuring process may take to get ready: locking memory and large working sets take time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// A measuring thread that has not ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unfinished {
+    /// The lane that its samples go to.
+    pub(crate) lane: usize,
+    /// The CPU that it is bound to.
+    pub(crate) cpu: CpuId,
+    pub(crate) tid: u32,
+    /// When it was last known to run.
+    pub(crate) ran_ns: u64,
+}
 
 /// A measuring process.
 pub(crate) struct Session<'s> {
@@ -34,12 +47,14 @@ pub(crate) struct Session<'s> {
     pub(crate) start_ns: u64,
     interval_start_ns: u64,
     pub(crate) warnings: Vec<Warning>,
+    /// Per lane: a count that grows while its thread runs, and when it was seen to grow.
+    progress: Vec<(u64, u64)>,
     /// The kernel's programs run as long as it is there.
     _dispatch_steps: Option<DispatchSteps>,
 }
 
 impl<'s> Session<'s> {
-    /// Starts the process and returns when all its threads are ready.
+    /// Starts the process.
     pub(crate) fn start(launcher: &Launcher, spec: &'s ProbeSpec) -> Result<Self, ProbeError> {
         let memory =
             SharedWords::create(layout::words_needed(spec.lanes().len())).map_err(ProbeError::Memory)?;
@@ -67,7 +82,8 @@ impl<'s> Session<'s> {
             LaneReader::new(lane, has_period, spec.spikes_kept, gaps_kept)
         };
         let lanes = spec.lanes().into_iter().map(reader).collect();
-        let mut session = Self {
+        Ok(Self {
+            progress: vec![(0, 0); spec.lanes().len()],
             spec,
             child,
             memory,
@@ -78,18 +94,18 @@ impl<'s> Session<'s> {
             interval_start_ns: 0,
             warnings,
             _dispatch_steps: dispatch.map(|(steps, _)| steps),
-        };
-        session.wait_until_armed()?;
-        Ok(session)
+        })
     }
 
-    fn wait_until_armed(&mut self) -> Result<(), ProbeError> {
+    /// Returns when all its threads are ready.
+    pub(crate) fn wait_until_armed(&mut self) -> Result<(), ProbeError> {
         let deadline = Instant::now() + READY_WITHIN;
         loop {
             match self.messages.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Message::Warning(warning)) => self.warnings.push(warning),
                 Ok(Message::Failed(reason)) => return Err(ProbeError::Failed(reason)),
                 Ok(Message::Unavailable(reason)) => return Err(ProbeError::Unavailable(reason)),
+                Ok(Message::Void(reason)) => return Err(ProbeError::Void(reason)),
                 Ok(Message::Armed { start_ns }) => {
                     (self.start_ns, self.interval_start_ns) = (start_ns, start_ns);
                     return Ok(());
@@ -107,9 +123,46 @@ impl<'s> Session<'s> {
         Header::of(self.memory.words()).expect("the memory was made with room for the header")
     }
 
+    /// Threads that have not measured to their end, of those that were started.
+    pub(crate) fn unfinished(&self) -> Vec<Unfinished> {
+        let of_thread = |(index, cpu): (usize, CpuId)| {
+            let is_peer = index > 0 && self.spec.peer_cpu().is_some();
+            let lane = if is_peer { 0 } else { index * self.spec.lanes_of_thread() };
+            let words = lane_of(&self.memory, lane);
+            let (tid, born_ns) = if is_peer {
+                (words.peer_tid(), words.peer_born_ns())
+            } else {
+                (words.tid(), words.born_ns())
+            };
+            let tid = u32::try_from(tid.load(Acquire)).ok().filter(|tid| *tid > 0)?;
+            let ran_ns = self.progress.get(lane)?.1.max(born_ns.load(Relaxed));
+            (words.done().load(Acquire) == 0).then_some(Unfinished { lane, cpu, tid, ran_ns })
+        };
+        self.spec.threads().into_iter().enumerate().filter_map(of_thread).collect()
+    }
+
+    /// The measured CPU and the series of a lane.
+    pub(crate) fn lane(&self, lane: usize) -> Option<(CpuId, Option<String>)> {
+        let reader = self.lanes.get(lane)?;
+        Some((reader.cpu, reader.series().map(str::to_owned)))
+    }
+
+    /// Whether on every measured CPU a sample is as late as nearly the whole of that time.
+    pub(crate) fn all_late_within(&self, from: u64, to: u64) -> bool {
+        let least = (to - from) / 10 * 8;
+        let is_late =
+            |cpu| move |reader: &LaneReader| reader.cpu == cpu && reader.has_spike_since(from, least);
+        self.lanes.iter().all(|lane| self.lanes.iter().any(is_late(lane.cpu)))
+    }
+
     /// The id of the measuring process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Begins the first stored interval at that moment.
+    pub(crate) fn begin_interval_at(&mut self, start_ns: u64) {
+        self.interval_start_ns = start_ns;
     }
 
     /// Asks every thread to end.
@@ -139,6 +192,10 @@ impl<'s> Session<'s> {
         for (index, reader) in self.lanes.iter_mut().enumerate() {
             let lane = lane_of(&self.memory, index);
             lane.drain(|record| reader.take(record, anchor.as_ref()));
+            let count = lane.samples().load(Relaxed).wrapping_add(lane.alive().load(Relaxed));
+            if self.progress[index].0 != count {
+                self.progress[index] = (count, clock::now().0);
+            }
             if anchor.is_none() {
                 lane.floor().store(reader.floor(), Relaxed);
             }
@@ -174,7 +231,7 @@ impl<'s> Session<'s> {
             (interval.start_ns, interval.end_ns) = (start_ns, end_ns);
             (interval.peer_cpu, interval.counter_hz) = (self.spec.peer_cpu(), counter_hz);
             spikes.append(&mut reader.new_spikes());
-            // A part of which nothing is known is no part that took no time.
+            // A part that was not measured is missing, not zero.
             if interval.samples > 0 || !reader.is_part() {
                 intervals.push(interval);
             }
@@ -222,6 +279,7 @@ impl<'s> Session<'s> {
             match message {
                 Message::Failed(reason) => return ProbeError::Failed(reason),
                 Message::Unavailable(reason) => return ProbeError::Unavailable(reason),
+                Message::Void(reason) => return ProbeError::Void(reason),
                 Message::Warning(_) | Message::Armed { .. } => {}
             }
         }
@@ -245,7 +303,7 @@ impl<'s> Session<'s> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            // It measures into memory that nobody reads any more.
+            // Its shared memory is no longer read.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

@@ -68,7 +68,7 @@ impl Buffer {
     /// Stops everything in the buffer, so that nothing keeps it busy.
     fn stop_all(&self) {
         for (file, value) in [("tracing_on", "0"), ("events/enable", "0"), ("current_tracer", "nop")] {
-            // The buffer is about to be removed, which says what went wrong.
+            // The buffer is removed next; that reports the error.
             let _ = self.set(file, value);
         }
     }

@@ -196,7 +196,7 @@ impl RankedFiles {
         for (index, kept) in traces.iter_mut().enumerate() {
             let path = if index == 0 { self.first.clone() } else { self.beside(&(index + 1).to_string()) };
             if path.exists() {
-                // It has this name already, or another file has: the trace keeps its name.
+                // Already has this name, or the name is taken: keep the old name.
                 continue;
             }
             fs::rename(&kept.path, &path).map_err(RecordError::save(&path))?;

@@ -47,7 +47,7 @@ mod tests {
         let tracefs = Tracefs::find(&HostRoot::at(folder.path())).unwrap();
         let more = ["raw_syscalls/sys_enter".to_owned(), "sched/sched_switch".to_owned()];
         let (events, missing) = events(&tracefs, &more);
-        // Asked for twice is recorded once; what says nothing of delays is left out.
+        // Each event once; events that say nothing about delays are left out.
         let expected = [
             "sched/sched_switch",
             "irq_vectors/local_timer_entry",

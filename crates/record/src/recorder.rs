@@ -7,6 +7,7 @@ use super::profile;
 use super::trace_dat::{Prologue, Saved};
 use rustix::io::Errno;
 use std::path::Path;
+use whylate_bpf::BpfError;
 use whylate_core::plan::TraceProfile as Profile;
 use whylate_core::units::Bytes;
 use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
@@ -42,9 +43,12 @@ impl Recorder {
     /// # Errors
     /// [`RecordError`], saying precisely what the kernel lacks or refuses.
     pub fn start(host: &HostRoot, request: &Request) -> Result<(Self, Vec<Warning>), RecordError> {
+        if !whylate_sys::process::sees_kernel_clock() {
+            return Err(RecordError::Bpf(BpfError::OtherClock));
+        }
         let buffer = Buffer::create(host, "trace")?;
         check_events(&buffer, &request.events)?;
-        // CLOCK_MONOTONIC, on which probes say when a spike was.
+        // CLOCK_MONOTONIC, the clock of the probes.
         buffer.set("trace_clock", CLOCK)?;
         buffer.set("buffer_size_kb", &(request.buffer.0 >> 10).max(64).to_string())?;
         buffer.set("tracing_cpumask", &cpu_mask(&request.cpus))?;

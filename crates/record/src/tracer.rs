@@ -201,7 +201,7 @@ fn samples(text: Vec<u8>) -> Result<(Vec<Sample>, u64), whylate_trace::parse::Pa
 pub fn check_tracer(host: &HostRoot, tracer: Tracer) -> Result<(), RecordError> {
     match Tracefs::find(host) {
         Ok(tracefs) => check(&tracefs, tracer),
-        // It is mounted for the time that it is needed.
+        // Mounted only while it is needed.
         Err(error) if !Tracefs::can_be_mounted(host) => Err(error),
         Err(_) => Ok(()),
     }

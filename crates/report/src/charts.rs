@@ -3,11 +3,12 @@
 //! Nothing here is a figure to quote: the table holds those. Buckets are joined into bins of equal width on the
 //! logarithmic axis, and neighbouring intervals are joined by their maximum, so that no outlier disappears.
 
-use crate::figure::rate_unit;
+use crate::section::{Block, Section};
 use crate::words::{cell_probe, measured_cpus, series_names};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::figure::rate_unit;
 use whylate_core::record::RateRecord;
 use whylate_core::result::{CellResult, CpuResult, RateResult, RunResult, TimelinePoint};
 use whylate_core::{CpuId, SeriesName};
@@ -46,8 +47,25 @@ struct PanelKey<'a> {
     cpu: Option<CpuId>,
 }
 
+/// Adds the charts of a run to the sections that they belong to.
+pub(crate) fn add(sections: &mut [Section], run: &RunResult) {
+    let charts = |charts: Vec<Chart>| (!charts.is_empty()).then_some(Block::Charts(charts));
+    for section in sections {
+        match section.id {
+            "figures" => {
+                for block in &mut section.blocks {
+                    let Block::Part(part) = block else { continue };
+                    part.blocks.extend(charts(of_probe(run, &part.title)));
+                }
+            }
+            "loads" => section.blocks.extend(charts(of_rates(run))),
+            _ => {}
+        }
+    }
+}
+
 /// The charts of a probe, three for each series and CPU, or for all CPUs together.
-pub(crate) fn of_probe(run: &RunResult, probe: &str) -> Vec<Chart> {
+fn of_probe(run: &RunResult, probe: &str) -> Vec<Chart> {
     let cpus = measured_cpus(run);
     let between_cpus = SeriesName::of(probe).facts().is_some_and(|facts| facts.between_cpus);
     let split = (2..=PANEL_CPUS_MAX).contains(&cpus.len()) && !between_cpus;
@@ -59,7 +77,7 @@ pub(crate) fn of_probe(run: &RunResult, probe: &str) -> Vec<Chart> {
 }
 
 /// The rates of the loads over time, one chart per unit in the order of appearance.
-pub(crate) fn of_rates(run: &RunResult) -> Vec<Chart> {
+fn of_rates(run: &RunResult) -> Vec<Chart> {
     let clock = Clock::of(run);
     let mut units: Vec<(&str, Vec<Value>)> = Vec::new();
     for (cell, result) in run.cells.iter().enumerate() {
@@ -208,7 +226,7 @@ fn histogram(cells: &[PanelCell<'_>]) -> Value {
                 *sum = Some(sum.unwrap_or(0u64).saturating_add(*count));
             }
         }
-        // Null where there is none, since a logarithmic axis has no zero.
+        // Null instead of 0: a logarithmic axis has no zero.
         cell.series("counts", counts)
     });
     json!({ "kind": "histogram", "series": series.collect::<Vec<_>>(), "edges": edges })
@@ -230,7 +248,7 @@ fn percentiles(cells: &[PanelCell<'_>]) -> Value {
         .map(|step| 10f64.powf(f64::from(step) / PERCENTILES_PER_DECADE))
         .take_while(|position| *position < most as f64)
         .collect();
-    // Where a curve ends is its largest sample: each end is a point of the axis.
+    // A curve ends at its largest sample, so each end is a point of the axis.
     x.extend(cells.iter().map(|cell| cell.samples() as f64));
     x.sort_by(f64::total_cmp);
     x.dedup();

@@ -8,7 +8,6 @@
 //! in the result, and histograms and time series are only thinned to what a picture can show.
 
 mod charts;
-mod figure;
 pub mod osadl;
 mod pages;
 mod section;
@@ -16,7 +15,9 @@ mod sections;
 mod words;
 mod write;
 
-pub use pages::{check, cpus, explain, histograms, measure, recording, run, tracing, warnings};
+pub use pages::{
+    check, cpus, explain, histograms, measure, recording, run, run_with_charts, tracing, warnings,
+};
 pub use section::Page;
 pub use write::Style;
 

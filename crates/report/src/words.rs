@@ -1,6 +1,6 @@
 //! Words and names that several sections use: probes, CPUs, causes, the machine.
 
-use crate::figure::share;
+use whylate_core::figure::share;
 use whylate_core::result::{Cause, CauseKind, CellResult, ProbeResult, RunResult};
 use whylate_core::{CpuSet, Facts, SeriesName};
 

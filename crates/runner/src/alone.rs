@@ -33,8 +33,6 @@ pub struct ProbeAlone {
     pub interval: Option<Nanos>,
     /// How long it runs before its samples count.
     pub warmup: Nanos,
-    /// Ends earlier, after that many samples of a series on a CPU.
-    pub samples_max: Option<u64>,
     /// How many of the largest spikes are in the result.
     pub spikes_kept: usize,
     /// Fail instead of warn when real-time priority or locked memory is refused.
@@ -77,11 +75,7 @@ pub fn measure(
         probe: vec![asked.plan.clone()],
         ..plan(asked.plan.kind(), &asked.cpus, asked.duration)
     };
-    let options = ProbeOptions {
-        samples_max: asked.samples_max,
-        spikes_kept: asked.spikes_kept.max(SPIKES_KEPT),
-        strict: asked.strict,
-    };
+    let options = ProbeOptions { spikes_kept: asked.spikes_kept.max(SPIKES_KEPT), strict: asked.strict };
     let mut probes = prepare_probes(&plan, &asked.cpus, &facts, options).map_err(|error| match error {
         // There is only one.
         RunError::Probe { source, .. } => RunError::Measure(source),

@@ -10,10 +10,11 @@ use crate::tracing::Tracing;
 use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{RunEnd, RunState};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Plan, Warning, WarningCode};
-use whylate_stats::{format_ns, order};
+use whylate_stats::order;
 use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo, Sink as _, StoreError};
 
 /// What is not part of the plan.
@@ -66,7 +67,7 @@ pub fn resume(
     audience: &mut dyn Audience,
 ) -> Result<RunInfo, RunError> {
     let (mut directory, mut info) = RunDirectory::reopen(path)?;
-    // One that was killed after its last repeat still lacks the word that it is complete.
+    // A run killed after its last repeat is not yet marked complete.
     if info.is_complete() && info.state != RunState::Running {
         return Err(RunError::AlreadyComplete(path.display().to_string()));
     }
@@ -117,8 +118,8 @@ fn error_of(end: &RunEnd) -> Option<String> {
         RunEnd::Completed => return None,
         RunEnd::Interrupted => "stopped by the user".to_owned(),
         RunEnd::BrokeAbove { probe, latency_ns, break_ns } => {
-            let latency = format_ns(*latency_ns);
-            let limit = break_ns.map(|limit| format!(" of {}", format_ns(limit))).unwrap_or_default();
+            let latency = nanoseconds(*latency_ns);
+            let limit = break_ns.map(|limit| format!(" of {}", nanoseconds(limit))).unwrap_or_default();
             format!("stopped: {probe} latency {latency} exceeded the break{limit}")
         }
         RunEnd::Failed { reason } => reason.clone(),
@@ -162,7 +163,7 @@ impl<'a> RunInProgress<'a> {
         self.directory.seal(&self.info)?;
         match assemble(self.directory.path()) {
             Ok(result) => self.directory.write_result(&result)?,
-            // Nothing to write; whoever asks for the result is told so.
+            // Nothing to write; reading the result reports it.
             Err(StoreError::NoSamples { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -239,6 +240,7 @@ impl<'a> RunInProgress<'a> {
             block,
             state: ExecutionState::Running,
             error: None,
+            void: false,
         });
         self.directory.update_info(&self.info)?;
         let mut attempted = Repeat {
@@ -261,11 +263,12 @@ impl<'a> RunInProgress<'a> {
         // Whatever it brought is kept, also of a repeat that failed.
         let flushed = self.directory.flush();
         self.tracing.explain(&self.directory, &mut self.info.warnings);
+        let void = matches!(&outcome, Err(RepeatError::Probe { source, .. }) if source.is_void());
         let (state, error, end) = match outcome {
             Ok(RunEnd::Interrupted) => {
                 (ExecutionState::Failed, error_of(&RunEnd::Interrupted), RunEnd::Interrupted)
             }
-            // What was cut short is no repeat to compare, whatever it has shown.
+            // A repeat that was cut short is not compared.
             Ok(end @ RunEnd::BrokeAbove { .. }) => (ExecutionState::Failed, error_of(&end), end),
             Ok(end) => (ExecutionState::Done, None, end),
             Err(RepeatError::Store(error)) => return Err(error.into()),
@@ -274,7 +277,7 @@ impl<'a> RunInProgress<'a> {
         };
         flushed?;
         if let Some(execution) = self.info.executions.last_mut() {
-            (execution.state, execution.error) = (state, error);
+            (execution.state, execution.error, execution.void) = (state, error, void);
         }
         self.directory.update_info(&self.info)?;
         Ok(end)

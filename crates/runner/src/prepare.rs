@@ -76,7 +76,7 @@ pub struct PreparedLoad {
 /// skips its cells.
 pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, RunError> {
     let target = plan.target.cpus.resolve(&facts.cpu_context(), None).map_err(RunError::Target)?;
-    let options = ProbeOptions { samples_max: None, spikes_kept: SPIKES_KEPT, strict };
+    let options = ProbeOptions { spikes_kept: SPIKES_KEPT, strict };
     let PreparedProbes { groups, mut warnings } = prepare_probes(&plan, &target, &facts, options)?;
     let noise_floor = noise_floor(&plan, &target, &facts, &mut warnings);
     let cells: Vec<PreparedCell> = plan
@@ -90,7 +90,6 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
 /// What is not part of the probes in a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProbeOptions {
-    pub(crate) samples_max: Option<u64>,
     pub(crate) spikes_kept: usize,
     pub(crate) strict: bool,
 }
@@ -114,7 +113,6 @@ pub(crate) fn prepare_probes(
     let options = Options {
         warmup: plan.warmup,
         duration: plan.duration,
-        samples_max: options.samples_max,
         strict: options.strict,
         lock_memory: true,
         spikes_kept: options.spikes_kept,
@@ -149,7 +147,6 @@ fn noise_floor(
     let options = Options {
         warmup: Nanos(0),
         duration: plan.noise_floor,
-        samples_max: None,
         strict: false,
         lock_memory: true,
         spikes_kept: SPIKES_KEPT,
@@ -286,7 +283,7 @@ mod tests {
             experiment.probes[0].iter().map(|spec| spec.other_cpus.to_string()).collect()
         };
         assert_eq!(other_cpus("0-3"), ["0,3", "0,3", "3"]);
-        // Nothing is left for the histograms: rather beside a probe than nowhere.
+        // No CPU is left for the histograms: run them beside a probe.
         assert_eq!(other_cpus("0-2"), ["0", "0", "2"]);
     }
 

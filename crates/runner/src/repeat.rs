@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use whylate_core::result::{RunEnd, TreatChange};
 use whylate_core::warning::{not_restored, push_all_once, push_once};
 use whylate_core::{Nanos, Warning, WarningCode};
-use whylate_probe::{Batch, Elsewhere, Outcome, ProbeSpec, Progress};
+use whylate_probe::{Batch, Elsewhere, Outcome, ProbeError, ProbeSpec, Progress};
 use whylate_store::{NOISE_FLOOR, RateKey, RowKey, Sink, Span};
 
 /// How often loads, the clock and the user are looked at.
@@ -90,7 +90,7 @@ impl Repeat<'_> {
         }
     }
 
-    /// A copy of the journal's changes, for whoever reads the run.
+    /// A copy of the journal's changes, kept with the run.
     fn keep_changes(&self, changes: &[TreatChange]) -> Result<(), RepeatError> {
         let line = serde_json::json!({
             "cell": self.name,
@@ -106,9 +106,11 @@ impl Repeat<'_> {
         if let Some(noise_floor) = &self.experiment.noise_floor {
             self.stage("noise floor");
             // It is not traced: what it sees is there without the recording too.
-            match self.group(std::slice::from_ref(noise_floor), NOISE_FLOOR, &mut [], deadline)? {
-                RunEnd::Completed => {}
-                other => return Ok(other),
+            match self.group(std::slice::from_ref(noise_floor), NOISE_FLOOR, &mut [], deadline) {
+                // An error here will also occur with the probes, where it is reported.
+                Ok(RunEnd::Completed)
+                | Err(RepeatError::Probe { source: ProbeError::Starved { .. }, .. }) => {}
+                other => return other,
             }
         }
         let mut loads = Vec::new();
@@ -124,7 +126,7 @@ impl Repeat<'_> {
             self.stage("starting loads");
             loads.push(self.start_load(load)?);
         }
-        // Without loads too: what the cell before has left behind fades.
+        // Also without loads: effects of the previous cell decay.
         if self.settle(deadline) {
             return Ok(RunEnd::Interrupted);
         }
@@ -207,7 +209,7 @@ impl Repeat<'_> {
         };
         let keys: Vec<Arc<RowKey>> = specs.iter().map(|spec| Arc::new(key(spec))).collect();
         self.causing.begin(specs, self.warnings);
-        // This thread looks for causes, keeps traces and stores: nothing of that shall be measured.
+        // Keep this thread (causes, traces, storage) off the measured CPUs.
         let _elsewhere =
             specs.first().map(|spec| Elsewhere::move_to(self.machine.running(), &spec.other_cpus));
         let companions = specs.iter().filter(|spec| spec.is_companion()).count();

@@ -36,7 +36,7 @@ pub trait Treating {
 pub struct Held {
     /// `None` where the run has no treatments.
     pub treating: Option<Box<dyn Treating>>,
-    /// What a killed run had left, and what is in force by somebody else.
+    /// What a killed run had left, and what others have in force.
     pub warnings: Vec<Warning>,
 }
 
@@ -80,7 +80,7 @@ fn holder(run: Option<&str>, root: &HostRoot) -> Holder {
 /// is in force by hand, or by a run that goes on, stays.
 pub fn recover_treatments(root: &HostRoot) -> Option<Warning> {
     let place = JournalPlace::of_this_machine(TREATMENTS);
-    // A journal that cannot be read, as by other users, says nothing about the machine.
+    // A journal that this user cannot read tells nothing about the machine.
     place.read().ok()?.open().next()?;
     let guard = Guard::begin(&place, root, holder(None, root)).ok()?;
     recovery(guard.recovered())

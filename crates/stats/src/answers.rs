@@ -1,7 +1,7 @@
 //! Answers to the questions of a plan: yes, no, or why neither.
 
 use crate::comparisons::{comparison_between, contrasts};
-use crate::format::format_ns;
+use whylate_core::figure;
 use whylate_core::plan::{AnswerPlan, CellPlan, CellReference, Expected, Plan, SeriesStatistic, Share};
 use whylate_core::result::{Answer, AnswerOutcome, CellResult, Comparison, Outcome};
 
@@ -108,16 +108,12 @@ fn expected(baseline: &CellPlan, cell: &CellPlan) -> Expected {
 
 fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share) -> String {
     let Comparison { probe, statistic, .. } = comparison;
-    let value = |value: f64| match comparison.unit.as_str() {
-        "ns" => format_ns(value as u64),
-        "share" => format!("{:.3} %", value * 100.0),
-        _ => format!("{value:.3} per s"),
-    };
-    let (before, after) = (value(comparison.baseline_value), value(comparison.cell_value));
+    let [before, after] =
+        [comparison.baseline_value, comparison.cell_value].map(|it| figure::value(*statistic, it));
     let ratio = comparison.ratio.map(|ratio| {
         let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
         let (low, high) = (end(comparison.ratio_low), end(comparison.ratio_high));
-        format!(" ({ratio:.2} times, 95 % interval {low} to {high})")
+        format!(" ({ratio:.2} times within blocks, 95 % interval {low} to {high})")
     });
     let change = format!("{probe} {statistic} {before} -> {after}{}", ratio.unwrap_or_default());
     match (outcome, comparison.outcome) {

@@ -192,12 +192,18 @@ fn less_load(baseline: &CellResult, cell: &CellResult) -> Option<String> {
 fn statistics(facts: &ProbeFacts) -> &'static [Statistic] {
     match facts.samples {
         Samples::Gap => &[Statistic::LostShare, Statistic::GapRate, Statistic::Max],
+        Samples::Lateness => {
+            &[Statistic::Median, Statistic::P99, Statistic::P999, Statistic::Max, Statistic::SpikeRate]
+        }
         _ => &[Statistic::Median, Statistic::P99, Statistic::P999, Statistic::Max],
     }
 }
 
-/// The value of a repeat on one CPU; corrected for missed periods where that is known.
-fn value_of(probe: &RepeatProbe, statistic: Statistic) -> Option<f64> {
+/// The value of a repeat on one CPU: corrected for missed periods where that is known, and without the gaps that the
+/// scheduler makes. A tracer that looked and saw nothing has a largest gap of 0.
+fn value_of(probe: &RepeatProbe, facts: &ProbeFacts, statistic: Statistic) -> Option<f64> {
+    let seconds = probe.measured_ns as f64 / 1e9;
+    let of_scheduler = probe.throttled.filter(|_| seconds > 0.0);
     let quantiles = probe.corrected.as_ref().or(probe.quantiles.as_ref());
     let quantile = |of: fn(&whylate_core::result::Quantiles) -> u64| quantiles.map(|it| of(it) as f64);
     match statistic {
@@ -205,9 +211,22 @@ fn value_of(probe: &RepeatProbe, statistic: Statistic) -> Option<f64> {
         Statistic::P99 => quantile(|it| it.p99_ns),
         Statistic::P999 => quantile(|it| it.p999_ns),
         Statistic::P9999 => quantile(|it| it.p9999_ns),
-        Statistic::Max => quantile(|it| it.max_ns),
-        Statistic::LostShare => probe.lost_share,
-        Statistic::GapRate => probe.gaps_per_s,
+        Statistic::Max => match of_scheduler {
+            Some(throttled) => Some(throttled.other_max_ns as f64),
+            None if facts.samples == Samples::Gap && probe.gaps_per_s == Some(0.0) && !facts.counts_turns => {
+                Some(0.0)
+            }
+            None => quantile(|it| it.max_ns),
+        },
+        Statistic::LostShare => {
+            let lost = of_scheduler.map_or(0.0, |it| it.lost_ns as f64 / 1e9 / seconds);
+            probe.lost_share.map(|share| (share - lost).max(0.0))
+        }
+        Statistic::GapRate => {
+            let gaps = of_scheduler.map_or(0.0, |it| it.gaps as f64 / seconds);
+            probe.gaps_per_s.map(|rate| (rate - gaps).max(0.0))
+        }
+        Statistic::SpikeRate => probe.spikes_per_h,
     }
 }
 
@@ -224,7 +243,7 @@ fn values_of<'c>(
             let usual = statistics(&facts);
             let is_wanted = |it: &Statistic| usual.contains(it) || is_primary(&probe.probe, *it);
             for statistic in Statistic::ALL.into_iter().filter(is_wanted) {
-                let Some(value) = value_of(probe, statistic) else { continue };
+                let Some(value) = value_of(probe, &facts, statistic) else { continue };
                 let entry = worst.entry((probe.probe.as_str(), statistic)).or_insert(value);
                 *entry = entry.max(value);
             }

@@ -64,8 +64,8 @@ impl JudgedSeries<'_> {
             return Some(format!("{} samples, and a pass needs {SAMPLES_MIN}", self.cpu.samples));
         }
         (self.watched_ns() < WATCHED_MIN_NS).then(|| {
-            let watched = crate::format_ns(self.watched_ns());
-            format!("{watched}, and a pass needs {}", crate::format_ns(WATCHED_MIN_NS))
+            let watched = whylate_core::figure::nanoseconds(self.watched_ns());
+            format!("{watched}, and a pass needs {}", whylate_core::figure::nanoseconds(WATCHED_MIN_NS))
         })
     }
 }

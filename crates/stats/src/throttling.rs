@@ -7,18 +7,19 @@
 //! A gap is labelled only on evidence: its length, the context switches that the task did not want, and the period
 //! at which such gaps come again. Anything else stays unattributed.
 
-use crate::format_ns;
 use std::collections::BTreeMap;
-use whylate_core::result::{Cause, CauseKind, Spike};
+use whylate_core::figure::nanoseconds;
+use whylate_core::result::{Cause, CauseKind, Spike, ThrottledGaps};
 use whylate_core::{CpuId, Nanos};
 
 /// How far a gap's length may be from what the scheduler takes, as a share of it.
 const LENGTH_TOLERANCE: f64 = 0.2;
-/// How far the distance of two gaps may be from a whole number of periods, as a share of the period.
-const PERIOD_TOLERANCE: f64 = 0.1;
-/// A single gap is believed only in measurements shorter than this many periods: in longer ones it would have come
-/// again.
-const PERIODS_WITH_ONE_GAP: u64 = 3;
+/// Within which part of the period such gaps end.
+const PHASE_WINDOW: f64 = 0.004;
+/// How often gaps at random moments may be taken for throttling.
+const FALSE_LABELS_MAX: f64 = 0.01;
+/// How many gaps of a repeat are looked at.
+const CANDIDATES_KEPT: usize = 100_000;
 /// What the fair server takes of each second unless it was set up differently in debugfs.
 const FAIR_SERVER_RUNTIME: Nanos = Nanos::from_millis(50);
 const FAIR_SERVER_PERIOD: Nanos = Nanos::from_secs(1);
@@ -56,8 +57,8 @@ pub fn fair_server_in(release: &str) -> Option<bool> {
 /// - the thread was a real-time one, and its involuntary context switches were counted;
 /// - the spike's length is within 20 % of what the scheduler takes of each period;
 /// - there are no more such spikes than involuntary context switches, and no more than periods;
-/// - another such spike of the same repeat is a whole number of periods (to 10 % of one) away; a spike that is
-///   the only one of its repeat needs none when the repeats lasted less than three periods on average.
+/// - it ends at the same moment of the period, to 0.4 % of it, as others of its repeat, and as many as gaps at random moments
+///   would do in at most 1 % of measurements.
 pub fn label(spikes: &mut [Spike], circumstances: &Circumstances) -> usize {
     if !circumstances.realtime {
         return 0;
@@ -99,12 +100,16 @@ fn allowances(circumstances: &Circumstances) -> Vec<Allowance> {
     allowances
 }
 
+impl Allowance {
+    /// Whether a gap is as long as what the scheduler takes.
+    fn fits(&self, length_ns: u64) -> bool {
+        length_ns.abs_diff(self.taken.0) as f64 <= LENGTH_TOLERANCE * self.taken.0 as f64
+    }
+}
+
 fn label_by(spikes: &mut [Spike], circumstances: &Circumstances, allowance: &Allowance) -> usize {
-    let is_candidate = |spike: &Spike| {
-        let difference = spike.latency_ns.abs_diff(allowance.taken.0) as f64;
-        spike.cause.kind == CauseKind::Unattributed
-            && difference <= LENGTH_TOLERANCE * allowance.taken.0 as f64
-    };
+    let is_candidate =
+        |spike: &Spike| spike.cause.kind == CauseKind::Unattributed && allowance.fits(spike.latency_ns);
     let mut repeats: BTreeMap<(CpuId, Option<u32>), Vec<usize>> = BTreeMap::new();
     for (position, spike) in spikes.iter().enumerate().filter(|(_, spike)| is_candidate(spike)) {
         repeats.entry((spike.cpu, spike.repeat)).or_default().push(position);
@@ -114,51 +119,101 @@ fn label_by(spikes: &mut [Spike], circumstances: &Circumstances, allowance: &All
     let Some(switches) = circumstances.involuntary_switches.filter(|switches| *switches >= candidates) else {
         return 0;
     };
-    let repeats_count = repeats.len() as u64;
-    if candidates > periods + repeats_count {
+    if candidates > periods + repeats.len() as u64 {
         return 0;
     }
-    let one_is_enough = periods < PERIODS_WITH_ONE_GAP * repeats_count;
     let mut labelled = 0;
     for positions in repeats.values() {
-        for &position in positions {
-            let recurs = recurs(spikes, positions, position, allowance.period);
-            if recurs || (positions.len() == 1 && one_is_enough) {
-                let evidence = evidence(&spikes[position], allowance, candidates, switches, recurs);
-                spikes[position].cause = Cause { evidence, ..Cause::new(CauseKind::Throttled) };
-                labelled += 1;
-            }
+        let moments: Vec<u64> = positions.iter().map(|position| spikes[*position].at_ns).collect();
+        for member in in_phase(&moments, allowance.period, FALSE_LABELS_MAX / repeats.len() as f64) {
+            let spike = &mut spikes[positions[member]];
+            let evidence = evidence(spike, allowance, candidates, switches);
+            spike.cause = Cause { evidence, ..Cause::new(CauseKind::Throttled) };
+            labelled += 1;
         }
     }
     labelled
 }
 
-/// Whether another one of `positions` is a whole number of periods away from the spike at `position`.
-fn recurs(spikes: &[Spike], positions: &[usize], position: usize, period: Nanos) -> bool {
-    positions.iter().filter(|other| **other != position).any(|other| {
-        let periods = spikes[*other].at_ns.abs_diff(spikes[position].at_ns) as f64 / period.0 as f64;
-        periods.round() >= 1.0 && (periods - periods.round()).abs() <= PERIOD_TOLERANCE
-    })
+/// The moments that come at one phase of the period: the largest group within [`PHASE_WINDOW`] of it, or none where moments
+/// drawn at random would have such a group with a probability above `false_max`.
+fn in_phase(moments: &[u64], period: Nanos, false_max: f64) -> Vec<usize> {
+    let period = period.0.max(1);
+    let window = (period as f64 * PHASE_WINDOW) as u64;
+    let within = |first: u64| {
+        let after = move |moment: u64| (moment % period + period - first % period) % period;
+        moments
+            .iter()
+            .enumerate()
+            .filter(move |(_, moment)| after(**moment) <= window)
+            .map(|(index, _)| index)
+    };
+    let groups = moments.iter().map(|first| within(*first).collect::<Vec<usize>>());
+    let largest = groups.max_by_key(Vec::len).unwrap_or_default();
+    let is_believed = largest.len() > 1 && by_chance(moments.len(), largest.len()) <= false_max;
+    if is_believed { largest } else { Vec::new() }
 }
 
-fn evidence(
-    spike: &Spike,
-    allowance: &Allowance,
-    candidates: u64,
-    switches: u64,
-    recurs: bool,
-) -> Vec<String> {
-    let (taken, period) = (format_ns(allowance.taken.0), format_ns(allowance.period.0));
-    let latency = format_ns(spike.latency_ns);
-    let recurrence = if recurs {
-        format!("another one is a whole number of periods of {period} away")
-    } else {
-        "each repeat was too short for a second one".to_owned()
-    };
+/// An upper limit of the probability that of `count` random phases `together` or more are within one window: any of them
+/// is the first, and enough of the others follow it.
+fn by_chance(count: usize, together: usize) -> f64 {
+    let (others, following) = (count - 1, together - 1);
+    let ways = (0..following).map(|k| (others - k) as f64 / (following - k) as f64 * PHASE_WINDOW);
+    count as f64 * ways.product::<f64>()
+}
+
+/// Divides the gaps of one repeat on one CPU into those that the scheduler makes and all others.
+#[derive(Clone, Debug, Default)]
+pub struct GapSplit {
+    /// End and length of those that are as long as what the scheduler takes.
+    candidates: Vec<(u64, u64)>,
+    other_max_ns: u64,
+}
+
+impl GapSplit {
+    /// Adds a gap.
+    pub fn add(&mut self, at_ns: u64, length_ns: u64, circumstances: &Circumstances) {
+        let fits = allowances(circumstances).iter().any(|allowance| allowance.fits(length_ns));
+        if fits && self.candidates.len() < CANDIDATES_KEPT {
+            self.candidates.push((at_ns, length_ns));
+        } else {
+            self.other_max_ns = self.other_max_ns.max(length_ns);
+        }
+    }
+
+    /// What the scheduler took, by the same evidence as [`label`]; `None` where that is nothing.
+    pub fn finish(mut self, circumstances: &Circumstances) -> Option<ThrottledGaps> {
+        let switches = circumstances.involuntary_switches.filter(|_| circumstances.realtime)?;
+        let mut throttled = ThrottledGaps::default();
+        for allowance in allowances(circumstances) {
+            let (fitting, others): (Vec<_>, Vec<_>) =
+                self.candidates.drain(..).partition(|(_, length)| allowance.fits(*length));
+            let moments: Vec<u64> = fitting.iter().map(|(at, _)| *at).collect();
+            let members = in_phase(&moments, allowance.period, FALSE_LABELS_MAX);
+            self.candidates = others;
+            for (index, (at, length)) in fitting.into_iter().enumerate() {
+                if members.contains(&index) {
+                    throttled.gaps += 1;
+                    throttled.lost_ns = throttled.lost_ns.saturating_add(length);
+                } else {
+                    self.candidates.push((at, length));
+                }
+            }
+        }
+        let left = self.candidates.iter().map(|(_, length)| *length).max().unwrap_or(0);
+        throttled.other_max_ns = self.other_max_ns.max(left);
+        (throttled.gaps > 0 && throttled.gaps <= switches).then_some(throttled)
+    }
+}
+
+fn evidence(spike: &Spike, allowance: &Allowance, candidates: u64, switches: u64) -> Vec<String> {
+    let (taken, period) = (nanoseconds(allowance.taken.0), nanoseconds(allowance.period.0));
+    let latency = nanoseconds(spike.latency_ns);
     vec![
         format!("{} takes {taken} of each {period}; the gap is {latency}", allowance.source),
         format!(
-            "{switches} involuntary switches of the measuring thread, {candidates} such gaps; {recurrence}"
+            "{switches} involuntary switches of the measuring thread, {candidates} such gaps; others end at the same \
+             moment of the period"
         ),
     ]
 }
@@ -166,6 +221,7 @@ fn evidence(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::SplitMix;
 
     const MILLISECOND: u64 = 1_000_000;
 
@@ -243,12 +299,44 @@ mod tests {
     }
 
     #[test]
-    fn one_gap_is_believed_only_in_a_short_measurement() {
-        assert_eq!(label(&mut [spike(950, 48, None)], &usual(2, 1)), 1);
-        assert_eq!(label(&mut [spike(950, 48, None)], &usual(60, 1)), 0);
-        let repeats = || [spike(950, 48, Some(1)), spike(9_333, 48, Some(2)), spike(17_555, 48, Some(3))];
-        assert_eq!(label(&mut repeats(), &usual(6, 3)), 3, "one in each of three short repeats");
-        assert_eq!(label(&mut repeats(), &usual(60, 3)), 0);
+    fn one_gap_is_no_evidence() {
+        assert_eq!(label(&mut [spike(950, 48, None)], &usual(2, 1)), 0);
+        let mut repeats = [spike(950, 48, Some(1)), spike(9_333, 48, Some(2)), spike(17_555, 48, Some(3))];
+        assert_eq!(label(&mut repeats, &usual(6, 3)), 0);
+    }
+
+    #[test]
+    fn gaps_at_random_moments_are_hardly_ever_labelled() {
+        let mut random = SplitMix(7);
+        for count in [1, 2, 3, 5, 20] {
+            let measurements = 4_000;
+            let mut labelled = 0;
+            for _ in 0..measurements {
+                let gap = |random: &mut SplitMix| {
+                    let (at, length) = (random.below(60_000), 40 + random.below(21));
+                    spike(at, length, None)
+                };
+                let mut spikes: Vec<Spike> = (0..count).map(|_| gap(&mut random)).collect();
+                labelled += usize::from(label(&mut spikes, &usual(60, 100)) > 0);
+            }
+            // 1 % of 4,000, and three standard deviations.
+            assert!(labelled <= 40 + 19, "{labelled} of {measurements} with {count} gaps");
+        }
+    }
+
+    #[test]
+    fn gaps_of_the_scheduler_are_told_apart_from_others() {
+        let mut split = GapSplit::default();
+        for spike in throttled_each_second(5) {
+            split.add(spike.at_ns, spike.latency_ns, &usual(5, 9));
+        }
+        split.add(2_500 * MILLISECOND, 3 * MILLISECOND, &usual(5, 9));
+        let throttled = split.clone().finish(&usual(5, 9)).unwrap();
+        let expected = ThrottledGaps { gaps: 5, lost_ns: 250 * MILLISECOND, other_max_ns: 3 * MILLISECOND };
+        assert_eq!(throttled, expected);
+        split.add(2_600 * MILLISECOND, 45 * MILLISECOND, &usual(5, 9));
+        assert_eq!(split.clone().finish(&usual(5, 9)).unwrap().other_max_ns, 45 * MILLISECOND);
+        assert_eq!(split.finish(&Circumstances { realtime: false, ..usual(5, 9) }), None);
     }
 
     #[test]

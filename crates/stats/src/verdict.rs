@@ -5,7 +5,7 @@
 //! whole, each long enough. A value above the limit is a failure whatever else is missing.
 
 use crate::exposure::{self, JudgedSeries, judged};
-use crate::format::{format_apart, format_ns};
+use whylate_core::figure::{nanoseconds, nanoseconds_apart};
 use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan};
 use whylate_core::result::{CellResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
@@ -43,6 +43,8 @@ struct Worst<'a> {
     facts: ProbeFacts,
     cpu: CpuId,
     value_ns: u64,
+    /// The largest gap that the scheduler has not made, where it has made the largest.
+    unthrottled_ns: Option<u64>,
 }
 
 /// Judges the cells by the limit of `plan`, and writes into each how long it was looked at. `missing` says what of the
@@ -60,7 +62,9 @@ pub fn judge(
     let total = exposure::total(cells);
     let worst = worst(cells, earlier);
     let (verdict, reason) = match (&worst, total) {
-        (Some(worst), _) if worst.value_ns > limit.0 => (Verdict::Fail, failure(worst, limit, total)),
+        (Some(worst), _) if worst.value_ns > limit.0 => {
+            (Verdict::Fail, failure(worst, limit, total, missing))
+        }
         (_, Some(total)) => {
             let missing: Vec<String> =
                 missing.iter().cloned().chain(cells.iter().flat_map(|cell| too_little(cell, plan))).collect();
@@ -78,29 +82,32 @@ pub fn judge(
 fn without_limit(cells: &[CellResult], earlier: &[EarlierMaximum], missing: &[String]) -> Judgement {
     let reason = worst(cells, earlier).map_or_else(
         || "the plan has no limit, and there are no samples".to_owned(),
-        |worst| format!("the plan has no limit; the largest {}", worst.sentence(&format_ns(worst.value_ns))),
+        |worst| {
+            format!("the plan has no limit; the largest {}", worst.sentence(&nanoseconds(worst.value_ns)))
+        },
     );
     let reason = if missing.is_empty() { reason } else { format!("{reason}; {}", list(missing)) };
     Judgement { verdict: Verdict::NoLimit, reason, exposure: None }
 }
 
-fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>) -> String {
-    let (value, limit_text) = format_apart(worst.value_ns, limit.0);
+fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>, missing: &[String]) -> String {
+    let (value, limit_text) = nanoseconds_apart(worst.value_ns, limit.0);
     let often = match total {
         Some(Exposure { events, watched_ns, .. }) if events > 1 => {
-            format!(" ({events} times in {})", format_ns(watched_ns))
+            format!(" ({events} times in {})", nanoseconds(watched_ns))
         }
         _ => String::new(),
     };
-    format!("the largest {}, above the limit of {limit_text}{often}", worst.sentence(&value))
+    let missing = if missing.is_empty() { String::new() } else { format!("; {}", list(missing)) };
+    format!("the largest {}, above the limit of {limit_text}{often}{missing}", worst.sentence(&value))
 }
 
 fn pass(cells: &[CellResult], worst: Option<&Worst<'_>>, limit: Nanos, total: Exposure) -> String {
     let Exposure { watched_ns, cpus, events_per_hour_max, .. } = total;
     let (limit, largest) = match worst {
-        None => (format_ns(limit.0), "nothing was seen".to_owned()),
+        None => (nanoseconds(limit.0), "nothing was seen".to_owned()),
         Some(worst) => {
-            let (value, limit) = format_apart(worst.value_ns, limit.0);
+            let (value, limit) = nanoseconds_apart(worst.value_ns, limit.0);
             (limit, format!("the largest {}", worst.sentence(&value)))
         }
     };
@@ -113,10 +120,10 @@ fn pass(cells: &[CellResult], worst: Option<&Worst<'_>>, limit: Nanos, total: Ex
     format!(
         "no latency above {limit} in {} on {cpus} ({cells_text}): at 95 % fewer than {} per hour under these \
          conditions; {largest}; for fewer than {} per hour measure {}",
-        format_ns(watched_ns),
+        nanoseconds(watched_ns),
         rate(events_per_hour_max),
         rate(rarer),
-        format_ns(exposure::needed_ns(rarer)),
+        nanoseconds(exposure::needed_ns(rarer)),
     )
 }
 
@@ -137,7 +144,7 @@ fn rate(per_hour: f64) -> String {
 fn incomplete(worst: Option<&Worst<'_>>, limit: Nanos, missing: &[String]) -> String {
     let missing = list(missing);
     let Some(worst) = worst else { return missing };
-    let (value, limit) = format_apart(worst.value_ns, limit.0);
+    let (value, limit) = nanoseconds_apart(worst.value_ns, limit.0);
     format!("{missing}; the largest {}, not above the limit of {limit}", worst.sentence(&value))
 }
 
@@ -178,7 +185,13 @@ impl Worst<'_> {
         let place = format!("in cell `{}` (probe {name}, CPU {})", self.cell, self.cpu);
         match self.facts.judged {
             Judged::ExcessOverMedian => format!("round trip was {value} above the median, {place}"),
-            _ => format!("{} was {value}, {place}", self.facts.noun()),
+            _ => {
+                let other = self.unthrottled_ns.map(|other| {
+                    let other = nanoseconds(other);
+                    format!(" (made by the scheduler: real-time throttling or the fair server; the largest other gap was {other})")
+                });
+                format!("{} was {value}, {place}{}", self.facts.noun(), other.unwrap_or_default())
+            }
         }
     }
 }
@@ -189,7 +202,10 @@ fn worst<'a>(cells: &'a [CellResult], earlier: &'a [EarlierMaximum]) -> Option<W
     let of_cell = |cell: &'a CellResult| {
         judged(cell).filter_map(|series| {
             let JudgedSeries { cpu, facts, .. } = series;
-            Some(Worst { cell: &cell.name, facts, cpu: cpu.cpu, value_ns: series.value_ns()? })
+            let value_ns = series.value_ns()?;
+            let throttled = cpu.throttled.filter(|throttled| throttled.other_max_ns < value_ns);
+            let unthrottled_ns = throttled.map(|throttled| throttled.other_max_ns);
+            Some(Worst { cell: &cell.name, facts, cpu: cpu.cpu, value_ns, unthrottled_ns })
         })
     };
     let mut worst: Option<Worst<'a>> = None;
@@ -213,7 +229,7 @@ fn of_earlier<'a>(maximum: &'a EarlierMaximum, cells: &[CellResult]) -> Option<W
     let cell = cells.iter().find(|cell| cell.name == maximum.cell);
     let own_ns = cell.and_then(|cell| judged(cell).find(same)).map_or(0, |series| series.own_ns());
     let value_ns = maximum.value_ns.saturating_sub(own_ns);
-    Some(Worst { cell: &maximum.cell, facts, cpu: maximum.cpu, value_ns })
+    Some(Worst { cell: &maximum.cell, facts, cpu: maximum.cpu, value_ns, unthrottled_ns: None })
 }
 
 #[cfg(test)]

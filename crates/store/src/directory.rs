@@ -27,7 +27,7 @@ const TREATMENTS_FILE: &str = "treatments.jsonl";
 const RESULT_FILE: &str = "result.json";
 
 /// A run directory that is being written. One process at a time can have it: the folder is held as long as it is open, so
-/// that nobody else writes to it and readers see that it is alive.
+/// that no other process writes to it and readers see that it is alive.
 #[derive(Debug)]
 pub struct RunDirectory {
     folder: Folder,
@@ -68,7 +68,7 @@ impl RunDirectory {
     /// another process writes to it; [`StoreError::Foreign`] or [`StoreError::OpenToAll`] where root could be led to other
     /// files; [`StoreError::Damaged`]; [`StoreError::Io`] when it cannot be read or written.
     pub fn reopen(path: &Path) -> Result<(Self, RunInfo), StoreError> {
-        // First whether it is a run at all: a lock on something else would be a strange thing to complain about.
+        // Check that it is a run before the lock, so that the error fits.
         RunInfo::read(path)?;
         let folder = Folder::open(path)?;
         folder.check_owner()?;

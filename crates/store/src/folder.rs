@@ -1,5 +1,5 @@
 //! A folder of a run directory, held open: every file in it is written below that open folder, and no link is followed,
-//! so that nobody who may write there can lead a run of root to another file.
+//! so that another user with write access cannot redirect a run of root to another file.
 //!
 //! A file is written under a temporary name (`NAME.tmp`), brought to the disk, renamed, and then its folder is
 //! brought to the disk: a killed process or a power cut leaves either the old file or the whole new one. Readers ignore
@@ -47,7 +47,7 @@ impl Folder {
         Ok(Self { opened, path })
     }
 
-    /// Refuses a folder in which somebody else could exchange what root writes.
+    /// Refuses a folder in which another user could replace what root writes.
     pub(crate) fn check_owner(&self) -> Result<(), StoreError> {
         let metadata = self.opened.metadata().at("read", &self.path)?;
         if !rustix::process::geteuid().is_root() {
@@ -64,7 +64,7 @@ impl Folder {
     pub(crate) fn lock(&self) -> Result<(), StoreError> {
         match self.opened.try_lock() {
             Err(TryLockError::WouldBlock) => Err(StoreError::Busy(self.path.clone())),
-            // Some network file systems know no locks: better a run without one than no run.
+            // Some network file systems have no locks: run without one.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
         }
     }
@@ -84,14 +84,14 @@ impl Folder {
     pub(crate) fn stage(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let temporary = temporary(name);
         let path = self.path.join(&temporary);
-        // What a killed process left there, or a link that somebody planted: not what it leads to.
+        // Left by a killed process, or a planted symbolic link: remove it, not its target.
         self.remove(&temporary)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let mut file = self.open_in(&temporary, flags).at("create", &path)?;
         let written =
             file.write_all(bytes).at("write", &path).and_then(|()| file.sync_all().at("sync", &path));
         if written.is_err() {
-            // What did not fit only takes space away from the rest; it is no loss if this fails too.
+            // The incomplete file only takes space; ignore it if the removal fails.
             let _ = self.remove(&temporary);
         }
         written

@@ -31,7 +31,7 @@ pub struct RunInfo {
     pub manifest: bool,
     /// When it began: RFC 3339, UTC.
     pub started_at: String,
-    /// How far it came. `running` in a directory that nobody writes to means that the run was killed.
+    /// How far it came. `running` without a process that writes means that the run was killed.
     pub state: RunState,
     /// Why it did not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,13 +95,17 @@ pub struct Execution {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Whether what it brought says nothing about the machine (a CPU went offline, whylate was stopped): its rows are
+    /// kept and do not count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub void: bool,
 }
 
 /// How far an [`Execution`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {
-    /// Begun; in a directory that nobody writes to: cut off.
+    /// Begun; without a process that writes: cut off.
     Running,
     /// Complete.
     Done,

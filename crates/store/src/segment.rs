@@ -38,7 +38,7 @@ pub(crate) fn file_name(number: u32) -> String {
 /// The number in a segment's file name; `None` for any other file.
 pub(crate) fn number(name: &str) -> Option<u32> {
     let number = name.strip_suffix(".parquet")?.parse().ok()?;
-    // Only the one way of writing it: two names never stand for the same segment.
+    // Accept only the canonical spelling, so that two names never mean the same segment.
     (file_name(number) == name).then_some(number)
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn decode<R: Table>(file: Bytes) -> Result<Vec<Keyed<R, R::Key>>, Dam
     let mut decoded: Vec<Keyed<R, R::Key>> = Vec::new();
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index)?;
-        // Before anything is made room for.
+        // Checked before memory is allocated.
         let rows = group.metadata().num_rows();
         if !(0..=ROWS_MAX).contains(&rows) {
             return Err(Damage::Rows(rows));

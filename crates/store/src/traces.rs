@@ -23,7 +23,7 @@ impl RunDirectory {
     pub fn new_trace_path(&self, cell: &str, repeat: u32, attempt: u32) -> PathBuf {
         let cell = file_name(cell);
         let path = |number: u32| self.traces_path().join(format!("{cell}-{repeat}-{attempt}-{number}.dat"));
-        // Of a number whose trace made room for another one, nothing is left.
+        // The trace of that number was replaced by another one.
         (1..).map(path).find(|path| !path.exists()).unwrap_or_else(|| path(0))
     }
 

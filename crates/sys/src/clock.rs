@@ -25,6 +25,12 @@ pub fn raw_now() -> Nanos {
     Nanos(nanos(clock_gettime(ClockId::MonotonicRaw)))
 }
 
+/// How long the machine was suspended since it was booted: CLOCK_BOOTTIME counts that time, CLOCK_MONOTONIC does not.
+pub fn suspended() -> Nanos {
+    let monotonic = now().0;
+    Nanos(nanos(clock_gettime(ClockId::Boottime)).saturating_sub(monotonic))
+}
+
 /// Processor time that this thread has used.
 pub fn thread_cpu_time() -> Nanos {
     Nanos(nanos(clock_gettime(ClockId::ThreadCPUTime)))

@@ -216,7 +216,7 @@ mod tests {
     fn conversions_agree_with_the_frequency() {
         let calibration = Calibration::new(Hz(2_300_000_000), 0.0);
         assert_eq!(calibration.nanos(Cycles(2_300)), Nanos(1_000));
-        // The multiplier has 32 binary places: an hour is right to a microsecond.
+        // The multiplier has 32 fractional bits: the error is below 1 us per hour.
         let hour = calibration.nanos(Cycles(2_300_000_000 * 3600)).0;
         assert!(hour.abs_diff(3_600_000_000_000) < 1_000, "{hour}");
         assert_eq!(calibration.cycles(Nanos(1_000)), Cycles(2_300));

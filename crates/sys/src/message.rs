@@ -144,7 +144,7 @@ pub struct Direction {
 impl Channel for Direction {
     #[inline(always)]
     fn send(&self, value: u64) {
-        // A full pipe or buffer cannot be: there is one message under way at most, and STOP.
+        // The pipe or buffer is never full: at most one message and STOP are in it.
         while write(&self.write_end, &value.to_ne_bytes()) == Err(Errno::INTR) {}
     }
 

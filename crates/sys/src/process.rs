@@ -69,6 +69,15 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
+/// Whether a child of this process was stopped (SIGSTOP, a debugger) since the last call. Takes no lock that its threads
+/// need while they run.
+pub fn is_stopped(child: u32) -> bool {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    let Some(pid) = i32::try_from(child).ok().and_then(Pid::from_raw) else { return false };
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+    waitid(WaitId::Pid(pid), options).is_ok_and(|status| status.is_some())
+}
+
 /// When a process started, in clock ticks since boot (field 22 of proc_pid_stat(5)): with its number this tells it from
 /// a later one. `None` when there is no such process.
 pub fn started_ticks(pid: u32) -> Option<u64> {
@@ -83,8 +92,33 @@ pub fn sees_kernel_ids() -> bool {
     std::fs::read_link("/proc/self/ns/pid").map_or(true, |name| name.as_os_str() == "pid:[4026531836]")
 }
 
+/// Whether CLOCK_MONOTONIC of this process is that of the kernel's own records: not so in a time namespace with an offset
+/// (`unshare --time --monotonic`, a container that was restored from a checkpoint).
+pub fn sees_kernel_clock() -> bool {
+    // Without the file the kernel has no such namespaces.
+    std::fs::read_to_string("/proc/self/timens_offsets").map_or(true, |text| has_no_offset(&text))
+}
+
+fn has_no_offset(offsets: &str) -> bool {
+    let monotonic = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
+    monotonic.is_none_or(|numbers| numbers.split_ascii_whitespace().all(|number| number == "0"))
+}
+
 /// Ends this process at once, without destructors: for a watchdog that finds a thread spinning past its end.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit takes any status and does not return; nothing of this process is used afterwards.
     unsafe { libc::_exit(status) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_of_the_monotonic_clock_is_seen() {
+        assert!(has_no_offset("monotonic           0         0\nboottime            0         0\n"));
+        assert!(has_no_offset("monotonic           0         0\nboottime           50         0\n"));
+        assert!(!has_no_offset("monotonic       86400         0\nboottime            0         0\n"));
+        assert!(!has_no_offset("monotonic           0       100\n"));
+    }
 }

@@ -30,7 +30,7 @@ impl BreakTracing {
 
     /// Writes `text` into the trace and stops tracing, so that the trace ends with the spike.
     pub fn mark_and_stop(&mut self, text: &str) {
-        // A break is reported whether or not the trace takes the marker; there is nobody to tell in between.
+        // The break is reported in any case; a failed marker cannot be reported from here.
         let _ = self.marker.write_all(text.as_bytes());
         let _ = self.switch.write_all(b"0");
     }

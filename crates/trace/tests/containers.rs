@@ -272,3 +272,32 @@ fn what_is_not_read_is_refused_with_what_to_do() {
     std::fs::write(folder.path().join("metadata"), "/* CTF 1.8 */").expect("it is written");
     assert!(parse::open(folder.path()).err().expect("it is refused").to_string().contains("CTF"));
 }
+
+/// Any byte may be another one, and the file may end anywhere: events or a refusal, and no panic.
+#[test]
+fn no_damage_ends_the_program() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/containers");
+    let mut read = 0;
+    for entry in std::fs::read_dir(seeds).expect("the seeds are there") {
+        let bytes = std::fs::read(entry.expect("a seed").path()).expect("a seed");
+        for at in (0..bytes.len()).step_by(bytes.len() / 60 + 1) {
+            let mut damaged = vec![bytes[..at].to_vec()];
+            for byte in [0, b'=', 0x7f, 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] = byte;
+                damaged.push(changed);
+            }
+            for bytes in damaged {
+                let source = Source::memory("t", bytes).expect("memory can be read");
+                let Ok(mut reader) = parse::from_source(source) else { continue };
+                let mut steps = 0;
+                while steps < 10_000 && !matches!(reader.next(), Ok(None)) {
+                    steps += 1;
+                }
+                assert!(steps < 10_000);
+                read += 1;
+            }
+        }
+    }
+    assert!(read > 100, "{read}");
+}

@@ -4,6 +4,7 @@ mod render;
 
 use std::path::{Path, PathBuf};
 use whylate_trace::event::{Event, EventKind};
+use whylate_trace::facts::AnalysisKind;
 use whylate_trace::parse::{self, Source, TextReader};
 use whylate_trace::reader::{Reader, Selection};
 
@@ -189,4 +190,26 @@ fn the_markers_of_a_stop_are_events_in_every_selection() {
     let found = some(&mut reader, 9);
     assert!(found[0].ends_with(r#"Print { text: "stop tracing hit on cpu 6" }"#), "{found:?}");
     assert!(found[1].contains("Noise"), "{found:?}");
+}
+
+#[test]
+fn an_analysis_of_rtla_is_a_trace_without_events() {
+    let mut reader = reader(
+        "                                     Timer Latency\n  0 00:00:01   |          IRQ Timer Latency (us)\n\
+         rtla timerlat hit stop tracing\n## CPU 0 hit stop tracing, analyzing it ##\n\
+         \x20 IRQ handler delay:                                         0.00 us (0.00 %)\n\
+         \x20 IRQ latency:                                            2979.35 us\n  Blocking thread:\n\
+         \x20                      swapper/0:189      \n    Blocking thread stack trace\n\
+         \x20               -> timerlat_irq\n                -> stall_pci_readback\n----------------\n\
+         \x20    IRQ latency:                                         2979.35 us (100%)\n\n\
+         Max timerlat IRQ latency from idle: 9.20 us in cpu 0\n  Saving trace to timerlat_trace.txt\n",
+    );
+    assert_eq!(some(&mut reader, 9), [] as [String; 0]);
+    let analysis = &reader.info().facts.analyses[0];
+    assert_eq!((analysis.cpu.0, analysis.latency_ns, analysis.of_thread), (0, 2_979_350, false));
+    let blocking = analysis.parts.last().expect("it has parts");
+    assert_eq!(blocking.what, AnalysisKind::BlockingThread(Some(("swapper/0".to_owned(), 189))));
+    assert_eq!(blocking.stack, ["timerlat_irq", "stall_pci_readback"]);
+    reader.seek(None, Selection::Wakeups).expect("it is memory");
+    assert_eq!((some(&mut reader, 9).len(), reader.info().facts.analyses.len()), (0, 1));
 }

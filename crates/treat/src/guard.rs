@@ -256,7 +256,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Whoever wants to know what came of it calls `undo`; what fails stays in the journal.
+            // To see the result call `undo`; failed changes stay in the journal.
             self.undo();
         }
     }

@@ -88,13 +88,13 @@ fn run(root: &HostRoot, arguments: &[&str]) -> Result<String, Failure> {
     let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(Failure::Refused)?;
     let (status, said) = answer(&mut child).map_err(Failure::Unanswered)?;
-    // It calls what a device cannot do a warning, and goes on.
+    // nvidia-smi only warns about what a device cannot do, and goes on.
     if status.success() && !said.contains("not supported") {
         return Ok(said);
     }
     let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("nothing");
     let error = io::Error::other(format!("nvidia-smi {} ({status}) says: {line}", arguments.join(" ")));
-    // One that was killed has not said what it did.
+    // A killed nvidia-smi has not reported what it changed.
     Err(if status.code().is_some() { Failure::Refused(error) } else { Failure::Unanswered(error) })
 }
 

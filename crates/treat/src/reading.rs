@@ -113,7 +113,7 @@ fn domains(text: &str) -> impl Iterator<Item = (&str, &str, &str)> {
 
 fn is_same_schema(resource: &str, wanted: &str, found: &str) -> bool {
     if resource.starts_with("MB") {
-        // The hardware knows steps of bandwidth, and the kernel takes the next one above.
+        // The hardware has bandwidth steps, and the kernel rounds up to the next one.
         matches!((wanted.parse::<u64>(), found.parse::<u64>()), (Ok(wanted), Ok(found)) if found >= wanted)
     } else {
         matches!((u64::from_str_radix(wanted, 16), u64::from_str_radix(found, 16)), (Ok(a), Ok(b)) if a == b)

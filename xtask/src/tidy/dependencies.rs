@@ -118,6 +118,9 @@ const NEVER_REACHED: &[(&str, &str)] = &[
     ("whylate-treat", "whylate-bpf"),
 ];
 
+/// The crate that tests of any crate may use.
+const LAB: &str = "whylate-lab";
+
 /// A crate of the workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Crate {
@@ -238,7 +241,9 @@ fn check_direct(one: &Crate, allowed: &[(&str, &[&str])]) -> Vec<Violation> {
         let message = format!("{} has no rule: say in {TABLE} what it may depend on", one.name);
         return vec![violation(1, message)];
     };
-    let forbidden = one.dependencies.iter().filter(|next| !may_name.contains(&next.name.as_str()));
+    let is_for_tests = |next: &Dependency| next.only_tests && next.name == LAB;
+    let forbidden =
+        one.dependencies.iter().filter(|next| !may_name.contains(&next.name.as_str()) && !is_for_tests(next));
     forbidden
         .map(|next| {
             let message = format!(

@@ -118,7 +118,7 @@ impl FromStr for Priorities {
         if text == "all" {
             return Ok(Self { min: i32::MIN, max: i32::MAX });
         }
-        // A minus before the first number is its sign.
+        // A leading minus is the sign of the first number.
         let split = text.get(1..).and_then(|rest| rest.find('-')).map(|at| at + 1);
         let (min, max) = split.map_or((text, text), |at| (&text[..at], &text[at + 1..]));
         match (min.parse(), max.parse()) {

@@ -4,6 +4,7 @@ mod check;
 mod cpus;
 mod explain;
 mod histograms;
+mod kind;
 mod load;
 mod measure;
 mod parsers;
@@ -21,9 +22,7 @@ pub(crate) use histograms::{
     ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities,
 };
 pub(crate) use load::LoadCommand;
-pub(crate) use measure::{
-    DispatchArguments, MeasureCommand, ProbeArguments, RoundtripArguments, StallArguments, TimerArguments,
-};
+pub(crate) use measure::{MeasureCommand, Threads};
 pub(crate) use parsers::or_endless;
 pub(crate) use plans::PlansArguments;
 pub(crate) use report::{ReportArguments, ReportFormat};

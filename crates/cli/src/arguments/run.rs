@@ -11,6 +11,7 @@ Examples:
   whylate run                                       the plan `quick`
   whylate run memory-load --set duration=30s        another plan, shorter
   whylate run plan.toml -o results/today            a plan of your own
+  whylate run plan.toml --dry-run                   checks everything, and measures nothing
   whylate run --resume results/today                goes on with a run that was stopped or killed
 
 The run is kept in a directory of its own; `whylate report DIR -o report.html` draws it.")]
@@ -26,6 +27,10 @@ pub(crate) struct RunArguments {
     /// Goes on with the run in DIR; what is done is not done again
     #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides"])]
     pub(crate) resume: Option<PathBuf>,
+    /// Checks the plan on this machine and prints what it would do, in which order, how long it takes and what size of effect
+    /// it can show; measures nothing
+    #[arg(long, conflicts_with_all = ["resume", "on_threshold"])]
+    pub(crate) dry_run: bool,
     /// Fails where real-time priority or locked memory is refused, instead of warning
     #[arg(long)]
     pub(crate) strict: bool,

@@ -1,6 +1,8 @@
 //! Flags of `whylate treat`.
 
+use super::kind::{CpusFlag, Family, Key, KindCommand};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use serde_json::Value;
 use whylate_core::plan::TreatmentKind;
 
 /// `whylate treat`.
@@ -17,14 +19,7 @@ Examples:
   whylate treat restore                                  takes everything back")]
 pub(crate) enum TreatCommand {
     /// Changes settings, until `restore`
-    #[command(
-        subcommand,
-        after_help = "\
-Examples:
-  whylate treat apply shield --cpus 1
-  whylate treat apply governor --governor performance --dry-run
-  whylate treat status"
-    )]
+    #[command(subcommand)]
     Apply(ApplyCommand),
     /// Lists what is changed, by which command or run
     #[command(after_help = "Examples:\n  whylate treat status\n  whylate treat status --json")]
@@ -52,49 +47,36 @@ pub(crate) struct Applying {
     pub(crate) printing: TreatPrinting,
 }
 
-/// `whylate treat apply`: the treatment, whose keys in a plan are its flags, and how to go about it.
-#[derive(Debug)]
-pub(crate) struct ApplyCommand {
-    pub(crate) kind: TreatmentKind,
-    pub(crate) applying: Applying,
-}
+/// `whylate treat apply`.
+pub(crate) type ApplyCommand = KindCommand<Applying>;
 
-impl Subcommand for ApplyCommand {
-    fn augment_subcommands(parent: Command) -> Command {
-        TreatmentKind::augment_subcommands(parent).mut_subcommands(|command| {
-            // The flags bring a description of their own.
-            let about = command.get_about().cloned().unwrap_or_default();
-            Applying::augment_args(command).about(about)
-        })
-    }
-    fn augment_subcommands_for_update(parent: Command) -> Command {
-        Self::augment_subcommands(parent)
-    }
-    fn has_subcommand(name: &str) -> bool {
-        TreatmentKind::has_subcommand(name)
-    }
-}
+impl Family for Applying {
+    const COMMAND: &'static str = "treat apply";
+    const SECTION: &'static str = "treatment";
+    const EXAMPLES: &'static str = "\
+Examples:
+  whylate treat apply shield --cpus 1
+  whylate treat apply governor --governor performance --dry-run
+  whylate treat status";
 
-impl FromArgMatches for ApplyCommand {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let kind = TreatmentKind::from_arg_matches(matches)?;
-        let applying = matches.subcommand().map_or(matches, |(_, own)| own);
-        Ok(Self { kind, applying: Applying::from_arg_matches(applying)? })
+    fn kinds() -> Vec<(&'static str, &'static str)> {
+        TreatmentKind::KINDS.into_iter().zip(TreatmentKind::MEANINGS).collect()
     }
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+
+    fn schema(kind: &str) -> Option<Value> {
+        TreatmentKind::key_schema(kind)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// `target` has no meaning here: the CPUs must be named.
+    fn cpus(_key: &str, _has_victims: bool) -> CpusFlag {
+        CpusFlag::Required
+    }
 
-    #[test]
-    fn every_treatment_is_a_command() {
-        let command = ApplyCommand::augment_subcommands(Command::new("apply"));
-        let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
-        assert_eq!(names, TreatmentKind::KINDS);
+    fn augment(_kind: &str, _keys: &[Key], command: Command) -> Command {
+        Self::augment_args(command)
+    }
+
+    fn read(_kind: &str, matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Self::from_arg_matches(matches)
     }
 }

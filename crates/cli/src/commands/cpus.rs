@@ -30,7 +30,7 @@ pub(super) fn execute(arguments: &CpusArguments, host: &Host) -> Result<Ending> 
         if stopped && arguments.watch {
             return Ok(Ending::Pass);
         }
-        // CPUs come and go, settings change: the facts are read anew each time.
+        // CPUs may go offline and settings may change: read the facts each time.
         let (facts, unread) = facts::collect(&host.settings);
         let mut table = sampler.table(&facts).context("reading what runs on the CPUs")?;
         table

@@ -94,7 +94,7 @@ fn of_run(directory: &Path, options: &Options, only: Option<&Path>) -> Result<Ex
     let name = only.and_then(Path::file_name);
     let mut paths = traces(directory)?;
     paths.retain(|path| name.is_none_or(|name| path.file_name() == Some(name)));
-    // What to look for was not said: the spikes that the traces were kept for.
+    // Without flags of its own: explain the spikes that the traces were kept for.
     let as_kept = *options == Options { top: options.top, ..Options::default() };
     if paths.is_empty() {
         let text = "the run kept no traces: its spikes have the causes that its probes saw";
@@ -170,7 +170,7 @@ fn traces(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
-        // Beside them are notes of what they are of.
+        // The JSON files beside the traces describe them.
         if path.is_file() && path.extension().is_none_or(|ending| ending != "json") {
             paths.push(path);
         }

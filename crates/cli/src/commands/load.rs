@@ -2,29 +2,32 @@
 
 use crate::arguments::{LoadCommand, or_endless};
 use crate::exit::Ending;
-use crate::progress::rate;
 use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::path::PathBuf;
+use whylate_core::figure::rate;
 use whylate_core::result::LoadResult;
 use whylate_core::{Bytes, CpuSelector, Nanos};
 use whylate_host::{Host, facts};
 use whylate_runner::LoadAlone;
 
 pub(super) fn execute(command: &LoadCommand, host: &Host) -> Result<Ending> {
-    let kind = command.kind()?;
+    let kind = command.plan()?.load.into_iter().next().context("no load")?.kind;
     let (facts, _) = facts::collect(&host.running);
-    // What a load is to hit is what a plan calls the target.
-    let target = match command.cpus("victims")? {
+    // The CPUs that a load disturbs are the `target` of a plan.
+    let named = |key| -> Result<Option<(String, CpuSelector)>> {
+        command.text(key).map(|(flag, cpus)| Ok((flag, cpus.parse()?))).transpose()
+    };
+    let target = match named("victims")? {
         Some((flag, victims)) => machine::cpus(&flag, &victims, &facts)?,
         None => machine::cpus("--cpus", &CpuSelector::Last, &facts)?,
     };
-    if let Some((flag, cpus)) = command.cpus("cpus")? {
+    if let Some((flag, cpus)) = named("cpus")? {
         cpus.resolve(&facts.cpu_context(), Some(&target)).with_context(|| format!("{flag} {cpus}"))?;
     }
-    let scratch = command.has_output.then(|| Scratch::new(command.output.clone())).transpose()?;
+    let scratch = command.has("command").then(|| Scratch::new(command.run.output.clone())).transpose()?;
     let output = scratch.as_ref().map(|scratch| scratch.path.clone()).unwrap_or_default();
     let printing = command.run.printing;
     let quiet = printing.quiet || printing.json;
@@ -64,7 +67,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if self.is_ours {
-            // Left behind in the temporary directory at worst.
+            // If this fails, the file stays in the temporary directory.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -86,7 +89,7 @@ fn print(result: &LoadResult) -> Result<()> {
     let seconds = Nanos(result.duration_ns).as_secs_f64();
     let victims = result.victims.as_ref().map(|cpus| format!(", against CPU {cpus}")).unwrap_or_default();
     let how = match result.load.as_str() {
-        // How a command is done is the command itself.
+        // For a command, the command line itself is shown elsewhere.
         "exec" => String::new(),
         _ => format!("\n    {}", result.detail),
     };

@@ -7,6 +7,7 @@ mod histograms;
 mod load;
 mod measure;
 mod plans;
+mod preview;
 mod report;
 mod run;
 mod schema;

@@ -15,10 +15,13 @@ const FILE_WIDTH: usize = 120;
 pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
     let text = if arguments.run.is_file() {
         let result = imported(&arguments.run)?;
-        text_of(arguments, &result, || whylate_report::measure(&result))?
+        text_of(arguments, &result, |_| whylate_report::measure(&result))?
     } else {
         let result = whylate_runner::assemble(&arguments.run)?;
-        text_of(arguments, &result, || whylate_report::run(&result))?
+        text_of(arguments, &result, |format| match format {
+            ReportFormat::Html => whylate_report::run_with_charts(&result),
+            ReportFormat::Terminal | ReportFormat::Markdown => whylate_report::run(&result),
+        })?
     };
     match &arguments.output {
         Some(path) => {
@@ -33,13 +36,13 @@ pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
 fn text_of<R: Serialize>(
     arguments: &ReportArguments,
     result: &R,
-    page: impl FnOnce() -> Result<Page, ReportError>,
+    page: impl FnOnce(ReportFormat) -> Result<Page, ReportError>,
 ) -> Result<String> {
     if arguments.json {
         return Ok(format!("{}\n", serde_json::to_string_pretty(result)?));
     }
     let format = format_of(arguments.format, arguments.output.as_deref());
-    Ok(draw(&page()?, format, arguments.output.is_some().then_some(FILE_WIDTH)))
+    Ok(draw(&page(format)?, format, arguments.output.is_some().then_some(FILE_WIDTH)))
 }
 
 /// The result of another tool in a file.
@@ -56,7 +59,7 @@ fn imported(path: &Path) -> Result<MeasureResult> {
     }
 }
 
-/// What to do with a file that is no trace, when it is a result of another tool.
+/// The remedy for a file that is not a trace but a result of another tool.
 pub(super) fn advice(path: &Path) -> Option<String> {
     let tool = whylate_import::tool(&std::fs::read(path).ok()?)?;
     let path = path.display();

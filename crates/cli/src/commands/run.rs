@@ -1,5 +1,6 @@
 //! `whylate run`.
 
+use super::preview::Preview;
 use crate::arguments::RunArguments;
 use crate::exit::Ending;
 use crate::screen::Screen;
@@ -44,12 +45,15 @@ pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
             screen.finish();
             (path.clone(), info)
         }
-        None => begin(arguments, host, &machine, quiet, asked_to_stop, recovered)?,
+        None => match begin(arguments, host, &machine, quiet, asked_to_stop, recovered)? {
+            Some(done) => done,
+            None => return Ok(Ending::Pass),
+        },
     };
     conclude(&path, &info, arguments.printing.json)
 }
 
-/// Runs a plan into a new directory.
+/// Runs a plan into a new directory; `None` where it was only to be checked.
 fn begin(
     arguments: &RunArguments,
     host: &Host,
@@ -57,7 +61,7 @@ fn begin(
     quiet: bool,
     asked_to_stop: Arc<AtomicBool>,
     recovered: Option<Warning>,
-) -> Result<(PathBuf, RunInfo)> {
+) -> Result<Option<(PathBuf, RunInfo)>> {
     let plan = read_plan(arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN), &arguments.overrides)?;
     let (facts, mut warnings) = facts::collect(&host.running);
     let experiment = prepare(plan, facts, arguments.strict)?;
@@ -69,6 +73,10 @@ fn begin(
         bail!(
             "--strict: this user may not set a real-time priority; run as root, or grant `rtprio 99` in /etc/security/limits.d"
         );
+    }
+    if arguments.dry_run {
+        preview(&experiment, &warnings, arguments.printing.json)?;
+        return Ok(None);
     }
     let started_at = SystemTime::now();
     let path = match &arguments.output {
@@ -83,7 +91,7 @@ fn begin(
     let info = whylate_runner::run(&experiment, &path, &options, machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;
     screen.finish();
-    Ok((path, info))
+    Ok(Some((path, info)))
 }
 
 fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc<AtomicBool>) -> Screen {
@@ -130,30 +138,36 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
         facts.kernel.release,
         facts.kernel.preemption
     ));
-    let repeats =
-        u64::from(plan.repeats) * experiment.cells.iter().filter(|cell| cell.loads.is_ok()).count() as u64;
-    let seconds = Nanos(plan.repeat_duration().0 * repeats).as_secs_f64();
+    let preview = Preview::of(experiment);
     output::message(&format!(
-        "measuring CPU {} for about {seconds:.0} s, into {}",
+        "measuring CPU {} for {}, into {}",
         experiment.target,
+        preview.length(),
         path.display()
     ));
-    for cell in &experiment.cells {
-        if let Err(reason) = &cell.loads {
-            output::message(&format!("skipped: cell `{}`: {reason}", cell.plan.name()));
-        }
-    }
+    preview.power().iter().chain(&preview.skipped()).for_each(|line| output::message(line));
     if !warnings.is_empty() {
         output::message("what this machine lacks for real time (what to do about it stands at the end):");
         output::message(whylate_report::warnings(warnings).terminal(output::error_style()).trim_end());
     }
 }
 
+/// Prints what a run would do.
+fn preview(experiment: &Experiment, warnings: &[Warning], json: bool) -> Result<()> {
+    let preview = Preview::of(experiment);
+    if json {
+        return output::print_json(&preview);
+    }
+    let warnings: Vec<Warning> = warnings.iter().chain(&experiment.warnings).cloned().collect();
+    let warnings = whylate_report::warnings(&warnings).terminal(output::style());
+    output::print(&format!("{}\n{warnings}", preview.text()))
+}
+
 /// Prints the result, and turns it into an exit code.
 fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
     let result = match whylate_runner::assemble(path) {
         Ok(result) => result,
-        // Why there are no samples says more than that there are none.
+        // Report why there are no samples, not only that there are none.
         Err(StoreError::NoSamples { .. }) if is_restored(info) => bail!("{}", why_nothing(info)),
         Err(StoreError::NoSamples { .. }) => {
             output::message(&format!("whylate: {}", why_nothing(info)));
@@ -202,7 +216,7 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
         return Ending::Exceeded;
     }
     if result.state == RunState::Complete {
-        // With a limit, what was skipped or not judged is no pass.
+        // With a limit, a cell that was skipped or not judged is not a pass.
         let is_judged = result.verdict != Verdict::Incomplete;
         return if is_judged { Ending::Pass } else { Ending::Incomplete };
     }

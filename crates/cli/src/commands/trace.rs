@@ -50,7 +50,6 @@ fn record(arguments: &TraceRecordArguments, host: &Host) -> Result<Ending> {
         duration: or_endless(arguments.duration),
         interval: Some(Nanos::from_secs(1)),
         warmup: Nanos::from_millis(50),
-        samples_max: None,
         spikes_kept: KEPT_SPIKES,
         strict: false,
         causes: false,
@@ -73,7 +72,7 @@ fn finish(
     measured: Result<MeasureResult, RunError>,
 ) -> Result<Ending> {
     let Watch { keeper, names, failed, .. } = watch;
-    // Whatever happened, the machine comes first.
+    // Restore the machine first, also after an error.
     let ended = keeper.finish();
     if let Some(error) = failed {
         return Err(error.into());

@@ -3,7 +3,7 @@
 use crate::arguments::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
 use crate::exit::Ending;
 use crate::{output, signals};
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use std::sync::atomic::Ordering;
 use whylate_core::plan::TreatmentKind;
 use whylate_core::result::{ChangeHolder, ChangeState, TREAT_FORMAT, TreatChange, TreatResult};
@@ -14,7 +14,7 @@ use whylate_treat::{Guard, Holder, JournalPlace, Planned, Planner, Surroundings,
 
 pub(super) fn execute(command: TreatCommand, host: &Host) -> Result<Ending> {
     match command {
-        TreatCommand::Apply(command) => apply(command, &host.settings),
+        TreatCommand::Apply(command) => apply(&command, &host.settings),
         TreatCommand::Status(printing) => status(printing),
         TreatCommand::Restore(printing) => take_back(printing, &host.settings),
     }
@@ -24,8 +24,9 @@ fn place() -> JournalPlace {
     JournalPlace::of_this_machine(TREATMENTS)
 }
 
-fn apply(command: ApplyCommand, root: &HostRoot) -> Result<Ending> {
-    let ApplyCommand { kind, applying } = command;
+fn apply(command: &ApplyCommand, root: &HostRoot) -> Result<Ending> {
+    let kind = command.plan()?.treatment.into_iter().next().context("no treatment")?.kind;
+    let applying = command.run;
     // What a killed run left is not what the treatment shall be planned on.
     let recovered = if applying.dry_run { None } else { whylate_runner::recover_treatments(root) };
     let (facts, _) = facts::collect(root);

@@ -5,12 +5,12 @@ use crate::json::validate;
 use crate::tool::{SMALL_PLAN, alone, command, finish, folder, skipped, text, whylate, write};
 use serde_json::Value;
 use std::fs;
-use whylate_stats::format_ns;
+use whylate_core::figure::nanoseconds;
 
 /// The largest latency of each probe in each cell, as reports print it.
 fn largest(result: &Value) -> Vec<String> {
     let probes = list(result, "cells").iter().flat_map(|cell| list(cell, "probes"));
-    probes.map(|probe| format_ns(number(&probe["cpus"][0], "max_ns"))).collect()
+    probes.map(|probe| nanoseconds(number(&probe["cpus"][0], "max_ns"))).collect()
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod causes;
+mod condition;
 mod experiment;
 mod explain;
 mod fields;

@@ -152,6 +152,77 @@ fn a_run_keeps_and_explains_the_traces_of_its_spikes() {
     assert!(fs::read_to_string(&page).unwrap().contains("id=\"traces\""));
 }
 
+/// An ordinary task beside a loop that wants the same CPU: the loop is seen by the BPF programs and in the trace.
+const CROWDED: &str = r#"name = "crowded"
+duration = "1s"
+repeats = 1
+settle = "10ms"
+noise_floor = "0s"
+causes = true
+trace = { above = "20us", worst = 8 }
+[[probe]]
+kind = "timer"
+interval = "1ms"
+policy = "other"
+[[load]]
+name = "loop"
+kind = "exec"
+command = ["sh", "-c", "while :; do :; done"]
+cpus = "target"
+[[cell]]
+loads = ["loop"]
+"#;
+
+/// Runs it, and gives the causes of the spikes that have a trace, which are the same wherever they stand; `None` where
+/// BPF programs are refused.
+fn crowded_causes(folder: &Path, number: u32) -> Option<Vec<serde_json::Value>> {
+    let (plan, run) = (folder.join("crowded.toml"), folder.join(format!("run-{number}")));
+    fs::write(&plan, CROWDED).unwrap();
+    let said = finish_recording(with_state(folder, &["run", text(&plan), "-o", text(&run), "--json", "-q"]));
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    validate("run", &result);
+    if list(&result, "warnings").iter().any(|warning| word(warning, "code") == "no-causes") {
+        return None;
+    }
+    let explained = whylate(&["explain", text(&run), "--json"]).json();
+    let cell = &result["cells"][0];
+    let mut causes = Vec::new();
+    for trace in list(cell, "traces") {
+        let is_it = |spike: &&serde_json::Value| spike["at_ns"] == trace["at_ns"];
+        let Some(spike) = list(cell, "spikes").iter().find(is_it) else { continue };
+        let in_trace = trace["explained"]["spikes"].get(0).map(|explained| &explained["cause"]);
+        assert!(in_trace.is_none_or(|cause| *cause == spike["cause"]), "{spike} is not {in_trace:?}");
+        let again = list(&explained, "measured").iter().find(is_it);
+        assert!(again.is_none_or(|again| again["cause"] == spike["cause"]), "{spike} is not {again:?}");
+        causes.push(spike["cause"].clone());
+    }
+    Some(causes)
+}
+
+#[test]
+fn a_spike_that_was_recorded_and_traced_has_one_answer_from_both() {
+    let _alone = alone();
+    let folder = folder();
+    if recorded(folder.path(), text(&folder.path().join("first.dat"))).is_none() {
+        return;
+    }
+    let mut seen = Vec::new();
+    // On a machine with much else to do the ring of the BPF programs may be full before it is read.
+    for number in 0..5 {
+        let Some(causes) = crowded_causes(folder.path(), number) else {
+            return skipped("BPF programs are refused here, so that a spike has no second kind of evidence");
+        };
+        let both = serde_json::json!(["bpf", "trace"]);
+        if let Some(cause) = causes.iter().find(|cause| cause["sources"] == both) {
+            assert!(list(cause, "evidence").len() > 1, "what each of them saw: {cause}");
+            return;
+        }
+        seen.extend(causes);
+    }
+    panic!("no answer is made of both: {seen:#?}");
+}
+
 #[test]
 fn a_killed_run_leaves_its_traces_and_no_recording() {
     let _alone = alone();

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
-use whylate_host::archive;
+use whylate_lab::archive;
 
 const FILES: &str = "\
 == proc/sys/kernel/random/boot_id := one

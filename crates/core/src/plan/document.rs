@@ -165,7 +165,7 @@ impl<'a> Document<'a> {
         let mut root = self.root.clone();
         let mut sections = SECTIONS.map(|name| root.remove(name));
         let [probes, loads, cells, matrix, treatments, trace] = &mut sections;
-        // A plan is never without this key; its sections are decoded one by one for better errors.
+        // `Plan` requires this key; its sections are decoded one by one below, for better errors.
         root.insert(
             Spanned::new(0..0, "probe".into()),
             Spanned::new(0..0, DeValue::Array(DeArray::default())),

@@ -98,9 +98,9 @@ macro_rules! kinds {
             pub const MEANINGS: [&'static str; Self::KINDS.len()] = [$($meaning.trim_ascii()),+];
 
             /// The JSON Schema of the keys of a kind, `kind` and `name` left out; `None` for no kind.
-            pub fn key_schema(kind: &str) -> Option<schemars::Schema> {
+            pub fn key_schema(kind: &str) -> Option<serde_json::Value> {
                 match kind {
-                    $($name => Some(schemars::schema_for!($plan)),)+
+                    $($name => Some(schemars::schema_for!($plan).to_value()),)+
                     _ => None,
                 }
             }

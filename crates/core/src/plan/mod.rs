@@ -5,6 +5,7 @@
 
 mod check;
 mod document;
+mod flag;
 mod kinds;
 mod load;
 mod overrides;
@@ -17,6 +18,7 @@ mod treatment;
 pub mod builtin;
 
 pub use document::{Place, PlanError, Source};
+pub use flag::{EXAMPLES, FLAG, Flag};
 pub use kinds::{KeyError, Words};
 pub use load::{
     BarrierReach, EventPace, ExecPlan, IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess,
@@ -31,6 +33,8 @@ pub use question::{AnswerPlan, CellReference, Expected, Order, SeriesStatistic, 
 pub use size::{Size, SizeError};
 pub use trace::{TracePlan, TraceProfile, TraceWhen};
 pub use treatment::*;
+
+pub(crate) use flag::without_flags;
 
 use crate::cpus::CpuSelector;
 use crate::units::Nanos;

@@ -26,6 +26,8 @@ words! {
         LostShare = "lost_share" | "lost",
         /// Gaps above the threshold, per second.
         GapRate = "gaps_per_s" | "gaps",
+        /// Samples above the limit (100 us without one), per hour.
+        SpikeRate = "spikes_per_h" | "spikes",
     }
 }
 
@@ -35,6 +37,7 @@ impl Statistic {
         match self {
             Self::LostShare => "share",
             Self::GapRate => "per_s",
+            Self::SpikeRate => "per_h",
             _ => "ns",
         }
     }

@@ -1,4 +1,4 @@
-//! Causes: who took the time, and what speaks for it.
+//! Causes: who took the time, and the evidence for it.
 
 use crate::words::words;
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ pub struct Cause {
     /// Absent where the kind alone says it (`unattributed`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// What speaks for it; empty for `unattributed`.
+    /// The evidence for it; empty for `unattributed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
     /// The evidence that the answer was made from, where a trace of the spike was kept; otherwise empty.

@@ -104,7 +104,7 @@ pub struct Shielding {
 pub struct ThreadCounts {
     /// Those that may also run elsewhere, or anywhere: they are here by chance.
     pub movable: u64,
-    /// Those that somebody confined to this CPU, or to shielded ones.
+    /// Those whose affinity was set to this CPU, or to shielded ones.
     pub bound: u64,
     /// Those that the kernel pinned to this CPU for good.
     pub pinned: u64,
@@ -118,7 +118,7 @@ pub struct ThreadCounts {
 pub enum ThreadKind {
     /// Its CPUs can be changed, and it may use unshielded ones.
     Movable,
-    /// Its CPUs can be changed, and somebody confined it to one CPU or to shielded ones.
+    /// Its affinity can be changed, and was set to one CPU or to shielded ones.
     Bound,
     /// It has one CPU, and the kernel refuses to change that (`PF_NO_SETAFFINITY`).
     Pinned,

@@ -296,7 +296,7 @@ pub struct EvidenceLine {
     pub cpu: CpuId,
     /// Byte offset of the record in the file.
     pub offset: u64,
-    /// The record, as text of ours.
+    /// The record, as text.
     pub text: String,
     /// What it shows.
     pub meaning: String,

@@ -31,7 +31,7 @@ pub use histograms::{
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
     Answer, AnswerOutcome, CellResult, Comparison, Exposure, NoiseFloor, Outcome, RateResult, RepeatProbe,
-    RepeatResult, RunEnd, RunResult, RunState, Verdict,
+    RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
 };
 pub use spike_trace::SpikeTrace;
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
@@ -195,6 +195,9 @@ pub struct CpuResult {
     /// That sum as a share of the time in which it looked, in [0, 1] (stall, and tracers that look for gaps).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_share: Option<f64>,
+    /// Which of the gaps the scheduler makes on purpose (stall); absent where none is known to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<ThrottledGaps>,
     /// How long was measured; 0 where it is not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub measured_ns: u64,

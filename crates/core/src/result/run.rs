@@ -192,6 +192,26 @@ pub struct RepeatProbe {
     /// Share of the time that they took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_share: Option<f64>,
+    /// Which of them the scheduler makes on purpose; absent where none is known to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<ThrottledGaps>,
+    /// Samples above the limit per hour; above 100 us where the plan has no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spikes_per_h: Option<f64>,
+    /// How long was measured; 0 where it is not known.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub measured_ns: u64,
+}
+
+/// Gaps that the scheduler makes on purpose: real-time throttling, or the fair server. They are no latency of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ThrottledGaps {
+    /// How many.
+    pub gaps: u64,
+    /// Sum of them.
+    pub lost_ns: u64,
+    /// The largest other gap; 0 without one above the threshold.
+    pub other_max_ns: u64,
 }
 
 /// What a load achieved.
@@ -248,7 +268,7 @@ pub struct Comparison {
     pub baseline_value: f64,
     /// Median over repeats in the cell.
     pub cell_value: f64,
-    /// Unit of the values: `ns`, `share` or `per_s`.
+    /// Unit of the values: `ns`, `share`, `per_s` or `per_h`.
     pub unit: String,
     /// How many times the baseline's values those of the cell are; absent where values are 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]

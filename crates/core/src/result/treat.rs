@@ -66,7 +66,7 @@ pub enum ChangeState {
     Ended,
     /// The machine was started anew since, which brought the former value back.
     Rebooted,
-    /// Somebody else changed it since; it was not touched.
+    /// Another program has changed it since; it was left as it is.
     LeftAlone,
     /// It could not be undone.
     Failed,

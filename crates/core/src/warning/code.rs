@@ -280,6 +280,8 @@ codes! {
     SmtOffAlready = "smt-off-already";
     /// Spinning is done as an ordinary task.
     SpinWithoutPriority = "spin-without-priority";
+    /// Another whylate measures on the same CPU.
+    OtherWhylate = "other-whylate";
     /// The stall probe runs as an ordinary task: the time of other tasks shows as gaps.
     StallWithoutPriority = "stall-without-priority";
     /// The end of a context switch is not seen.

@@ -1,4 +1,4 @@
-//! Whom to blame for one piece of a spike's window, and what speaks for it.
+//! The cause of one piece of a spike's window, and the evidence for it.
 
 use super::decompose::{Slice, Surroundings, Window};
 use super::{Activity, Recording, Segment, Thread};
@@ -98,11 +98,11 @@ impl<'r> Context<'r> {
     fn throttled(&self) -> Option<u64> {
         let (woken_ns, _) = self.woken.unwrap_or((u64::MAX, &[]));
         let chosen = self.recording.segments.iter().filter_map(|segment| match &segment.what {
-            // It gave way to a lesser one, unwillingly.
+            // It was preempted, and a thread of lower priority ran next.
             Activity::Thread { process, was_runnable, next_priority, .. } if self.is_measured(*process) => {
                 (*was_runnable && *next_priority < self.window.priority).then_some(segment.to_ns)
             }
-            // A lesser one began after the wake-up.
+            // A thread of lower priority began to run after the wake-up.
             Activity::Thread { thread, .. } => {
                 let is_lesser = thread.priority < self.window.priority;
                 (is_lesser && segment.from_ns > woken_ns).then_some(segment.from_ns)

@@ -43,7 +43,7 @@ pub struct Surroundings {
     pub is_virtual: bool,
     /// Time that the hypervisor took of the CPU around the window; absent where it does not tell.
     pub steal_ns: Option<u64>,
-    /// Firmware interrupts counted around the window; absent where nobody counts them.
+    /// Firmware interrupts counted around the window; absent without a counter.
     pub smis: Option<u64>,
     /// The process of this program: the interrupts that it sends to the measured CPUs are the measurement's own doing; 0
     /// when there is none.

@@ -133,10 +133,10 @@ impl Accountant<'_> {
                     if task.pid == pid =>
                 {
                     let new = Wake { at_ns: event.at_ns, cpu: event.cpu, target: target_cpu, index };
-                    // `sched_wakeup` follows `sched_waking`, and knows better where to.
+                    // `sched_wakeup` follows `sched_waking`, and names the CPU that was chosen.
                     wake = Some(wake.map_or(new, |first| Wake { target: target_cpu, ..first }));
                 }
-                // It ran or slept in between: what was before does not count.
+                // The task ran or slept in between: discard what was before.
                 EventKind::Switch { previous, .. } if previous.pid == pid && event.at_ns < to => wake = None,
                 _ => {}
             }
@@ -167,7 +167,7 @@ impl Accountant<'_> {
             None => {
                 let entry = self.timer_entry(wake.cpu, from, woken, true);
                 let running = self.timer_entry(wake.cpu, 0, woken, true).is_some();
-                // Entered before the expected moment: its handler was at work all the time.
+                // Entered before the expected moment: the handler ran all the time.
                 let entry = entry.unwrap_or(if running && in_interrupt { from } else { woken });
                 self.walk(Phase::TimerDue, who, wake.cpu, from, entry);
                 self.walk(Phase::Handling, who, wake.cpu, entry, woken);
@@ -213,7 +213,7 @@ impl Accountant<'_> {
         let moves: Vec<(u64, CpuId)> = moves.filter(|(at, _)| (woken..to).contains(at)).collect();
         let last = moves.last().map_or(wake.target, |(_, cpu)| *cpu);
         if last != cpu {
-            // Moves that were not recorded: where it ran is known.
+            // Migrations that were not recorded: use the CPU on which it ran.
             self.walk(Phase::Runnable, who, cpu, woken, to);
             return;
         }

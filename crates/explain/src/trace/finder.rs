@@ -149,9 +149,9 @@ impl<'o> Finder<'o> {
             }
             EventKind::Waking { task, .. } | EventKind::Wakeup { task, .. } => {
                 self.seen.wakeups += 1;
-                // It holds no lock for whose sake another lends it a priority: this is its own.
+                // It holds no lock, so no priority is inherited: this is its own.
                 let track = self.task(task.pid, Some(task.command), Some(task.priority));
-                // One that never ran so far slept since before the trace.
+                // A task that has not run yet was asleep since before the trace.
                 if track.out.is_some() || track.last_in.is_none() {
                     track.wake.get_or_insert(event.at_ns);
                 }
@@ -438,7 +438,7 @@ impl TaskTrack {
             let expected = expected.clamp(out_ns, actual_ns);
             return Some(late(expected, ExpectedFrom::Timer, error, LateKind::Wakeup));
         }
-        // It sleeps by a timer elsewhere: this sleep is part of its work.
+        // Its timer is on another CPU: this sleep is part of its work.
         if blocked && (realtime || options.what == Some(LateWhat::Blocked)) {
             return Some(late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Blocked));
         }

@@ -37,7 +37,7 @@ impl Labeller<'_> {
         own.find_map(|event| Some((self.below_interrupt(event)?, event)))
     }
 
-    /// Whether every frame of a stack has a name: one that has none ends what is told of it.
+    /// Whether every frame of a stack has a name; the stack is used up to the first one without.
     fn is_named(&self, event: &Event) -> bool {
         let EventKind::Stack { frames } = event.kind else { return false };
         self.reader.frames(frames).iter().all(|symbol| self.reader.symbol(*symbol).is_some())

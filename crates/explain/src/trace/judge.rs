@@ -161,7 +161,7 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
             Some(last)
                 if last.what == segment.what && last.cpu == segment.cpu && last.kind == segment.kind =>
             {
-                // The longer part's function stands for both.
+                // Use the function of the longer part for both.
                 if segment.to_ns - segment.from_ns > last.to_ns - last.from_ns {
                     last.function = segment.function;
                 }

@@ -106,7 +106,7 @@ fn measured(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Option<Late>
                 for_lesser |= next.pid == 0 || next.priority > previous.priority;
             }
         }
-        // Nobody knows better than by name and priority; then who had the CPU at the moment counts.
+        // First by name and priority; without a match, the task that had the CPU at that moment.
         let better = candidate.certainty > subject.certainty;
         if better || (candidate.certainty == subject.certainty && event.at_ns <= at_ns) {
             subject = candidate;

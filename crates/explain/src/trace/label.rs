@@ -276,7 +276,7 @@ impl Labeller<'_> {
         if state.pid == Some(0) {
             return runnable_in_idle(taken_off, asked, length_ns);
         }
-        // What was chosen while the task was throttled did not keep it from running.
+        // A thread that ran while the task was throttled did not delay it.
         if state.irqs_off.holds() && !taken_off {
             let confidence = if state.irqs_off == Knowledge::ByEvent { STATED } else { SEEN };
             let reason = "interrupts were off while the task could run";
@@ -315,7 +315,7 @@ impl Labeller<'_> {
             }
             (Some(_), Some(_)) if taken_off => {
                 let reason = "the task was taken off for one of lower priority: real-time throttling";
-                // Whoever runs meanwhile is not who held it back.
+                // The thread that runs meanwhile is not the one that delayed it.
                 let label = by(Throttled, "runs; the task is throttled", CONCLUDED, reason);
                 label.nobody()
             }
@@ -389,7 +389,7 @@ fn in_handler(span: &Span, length_ns: u64) -> (f64, &'static str) {
     }
 }
 
-/// What is no thread had the CPU.
+/// Something other than a thread had the CPU.
 fn plain(kind: CauseKind, actor: String, confidence: f64, reason: &'static str) -> Label {
     Label { what: actor.clone(), blame: Blame::new(kind, confidence, reason).actor(actor), need: None }
 }

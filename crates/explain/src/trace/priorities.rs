@@ -38,7 +38,7 @@ impl Priorities {
 
     fn tell(&mut self, index: usize, task: Task) {
         let told = self.told.entry(task.pid).or_default();
-        // Most events say the same again.
+        // Most events repeat the known priority.
         if told.last().is_none_or(|(_, last)| *last != task.priority) {
             told.push((index, task.priority));
         }
@@ -93,7 +93,7 @@ mod tests {
         let priorities = Priorities::of(&Window { events, ..Window::default() });
         let at = |index| priorities.at(9, index);
         assert_eq!([at(0), at(1), at(last - 1), at(last)], [Some(98), Some(1), Some(1), Some(98)]);
-        // Before the first word on it, that one counts.
+        // Before the first event with a priority, use that one.
         assert_eq!([priorities.at(4, 0), priorities.first(9)], [Some(120), Some(98)]);
         assert_eq!(priorities.at(8, last), None);
     }

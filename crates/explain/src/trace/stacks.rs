@@ -116,7 +116,9 @@ impl Paths {
             above = Some((at, id));
             at = parent;
         }
-        let root = self.push(PathId::ROOT, caller);
+        // A report that shows calls by indentation does not say who called the outermost function.
+        let root =
+            if functions.name(caller) == "0x0" { PathId::ROOT } else { self.push(PathId::ROOT, caller) };
         self.push(root, function)
     }
 

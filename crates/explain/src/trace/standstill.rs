@@ -124,7 +124,7 @@ fn is_open(piece: &Piece) -> bool {
     kind && piece.length() >= LEAST_NS
 }
 
-/// Whether a thread of lower priority kept the CPU: it was not preempted, or nobody asked it to make room.
+/// Whether a thread of lower priority kept the CPU: it was not preempted, or no reschedule was requested.
 fn is_held_back(piece: &Piece) -> bool {
     let kind = matches!(piece.blame.kind, Some(CauseKind::PreemptOff | CauseKind::Throttled));
     kind && piece.length() >= LEAST_NS
@@ -133,7 +133,7 @@ fn is_held_back(piece: &Piece) -> bool {
 fn interrupts_were_off(piece: &Piece, span: &Span, timers: &[LateTimer], labeller: &Labeller<'_>) -> bool {
     let least = (piece.length() as f64 * PART) as u64;
     let is_late_by_it = |timer: &LateTimer| {
-        // The handler is the first thing that happens after the silence.
+        // The handler is the first event after the pause.
         let within = timer.due_ns > piece.from && timer.due_ns < piece.to && timer.at_ns >= piece.to;
         timer.cpu == piece.detail.cpu && within && piece.to - timer.due_ns >= least
     };

@@ -52,7 +52,7 @@ pub(super) fn sweep(window: &Window, reader: &dyn Reader) -> States {
         states.close(cpu, window, begin, (event, class), index);
         states.update(cpu, index, event, class, reader);
     }
-    // No event is no change, before the first and after the last of a CPU.
+    // Before the first and after the last event of a CPU its state is unchanged.
     for (id, cpu) in &cpus {
         let last = &window.events[cpu.last];
         let end = Event { at_ns: window.to.max(last.at_ns), cpu: *id, context: Context::default(), ..*last };
@@ -116,7 +116,7 @@ impl States {
         let flags = after.context;
         let left = cpu.by_flags && !flags.hard_irq && !flags.softirq && !flags.nmi;
         let level = if left { Level::Thread } else { cpu.level() };
-        // A switch that nothing recorded: the thread that the interrupt found is the one that did not let it in.
+        // A switch that was not recorded: the thread that the interrupt found had interrupts off.
         let found = after.pid.filter(|_| ends_in_interrupt && !self.has_switches);
         let state = State {
             pid: found.or(cpu.pid),
@@ -273,7 +273,7 @@ impl States {
             cpu.by_flags = false;
             match cpu.hard.last() {
                 Some(last) if self.labels[*last] == self.labels[label] => {}
-                // The device's name is more than that there is a device.
+                // Keep the name of the device: a function event only says that an interrupt runs.
                 Some(_) if matches!(event.kind, EventKind::Function { .. }) && flags.hard_irq => {}
                 _ => cpu.hard.push(label),
             }
@@ -343,7 +343,7 @@ impl States {
         self.has_functions = true;
         let helps = matches!(class, Class::Ordinary | Class::Helper);
         if class == Class::InterruptTail || (cpu.leaving && helps && cpu.level() == Level::Thread) {
-            // What the interrupt found goes on.
+            // The interrupted thread continues.
             return;
         }
         let key = cpu.stack_key();

@@ -91,7 +91,7 @@ pub(super) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, Parse
         window.take(event, late);
     }
     window.unfold_noise();
-    // In a text that was put together from several, time may go back.
+    // In a text joined from several traces, time may go backwards.
     window.events.sort_by_key(|event| event.at_ns);
     Ok(window)
 }
@@ -136,7 +136,7 @@ impl Window {
                 }
                 NoiseSource::Nmi => continue,
             };
-            // The flags are those at the end; of a thread's begin nothing is known.
+            // The flags are those at the end; those at the start of the thread are unknown.
             let begins = matches!(kind, EventKind::VectorEntry { .. } | EventKind::SoftirqEntry { .. });
             let context = if begins { event.context } else { Context::default() };
             if start_ns < event.at_ns {

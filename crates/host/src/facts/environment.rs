@@ -76,7 +76,7 @@ fn named_by_firmware(vendor: &str, product: &str) -> Option<&'static str> {
     if vendor.starts_with("microsoft") && product == "virtual machine" {
         return Some("microsoft");
     }
-    // Whole machines are rented under the same vendor; their product ends in `.metal`.
+    // Bare-metal instances have the same vendor; their product name ends in `.metal`.
     if vendor.starts_with("amazon ec2") && !product.ends_with(".metal") {
         return Some("amazon");
     }
@@ -101,7 +101,7 @@ fn container(reader: &Reader, cgroups: &Cgroups) -> Option<String> {
             return Some(name.to_owned());
         }
     }
-    // These files also lie in images that were turned into the disk of a whole machine.
+    // These files also exist on machines whose disk was made from a container image.
     if INITIAL_NAMESPACES.iter().all(|(name, link)| {
         reader.root.read_link(&format!("/proc/self/ns/{name}")).is_some_and(|target| target == *link)
     }) {
@@ -201,7 +201,7 @@ mod tests {
 
     fn with_machine<T>(archive: &str, test: impl Fn(&Reader) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
-        crate::archive::unpack(archive, folder.path()).unwrap();
+        whylate_lab::archive::unpack(archive, folder.path()).unwrap();
         test(&Reader { root: &HostRoot::at(folder.path()), warnings: Default::default() })
     }
 

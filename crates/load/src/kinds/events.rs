@@ -40,20 +40,24 @@ pub trait Acts: Clone + Send + 'static {
     const NAME: &'static str;
     /// What its rate counts.
     const UNIT: &'static str;
-    /// Where the acts are done.
-    fn cpus(&self) -> &CpuSelector;
-    /// Where threads of the load's process run so that the acts reach them; `None` for kinds that need none.
-    fn victims(&self) -> Option<&CpuSelector> {
-        None
-    }
-    /// How many.
-    fn pace(&self) -> EventPace;
+    /// The keys that all of them have.
+    fn keys(&self) -> Keys<'_>;
     /// Prepares the acts of one of `workers` threads, in that thread.
     fn act(&self, workers: usize) -> Result<Box<dyn Act>, LoadError>;
     /// Whether the machine has what it needs.
     fn check(&self) -> Result<(), LoadError> {
         Ok(())
     }
+}
+
+/// What a plan of such a load says beside what it does.
+pub struct Keys<'p> {
+    /// Where the acts are done.
+    pub cpus: &'p CpuSelector,
+    /// Where threads of the load's process run so that the acts reach them; `None` for kinds that need none.
+    pub victims: Option<&'p CpuSelector>,
+    /// How many.
+    pub rate: EventPace,
 }
 
 /// Single acts that interrupt CPUs, done by one thread on each of `cpus`.
@@ -69,8 +73,9 @@ pub struct Events<P> {
 
 impl<P: Acts> Events<P> {
     pub(crate) fn resolve(plan: &P, place: &Place<'_>) -> Result<Self, LoadError> {
-        let victims = plan.victims().map(|victims| place.cpus("victims", victims)).transpose()?;
-        Ok(Self { cpus: place.cpus("cpus", plan.cpus())?, victims, plan: plan.clone() })
+        let keys = plan.keys();
+        let victims = keys.victims.map(|victims| place.cpus("victims", victims)).transpose()?;
+        Ok(Self { cpus: place.cpus("cpus", keys.cpus)?, victims, plan: plan.clone() })
     }
 }
 
@@ -91,7 +96,7 @@ impl<P: Acts> Work for Events<P> {
         if self.cpus.is_empty() || self.victims.as_ref().is_some_and(CpuSet::is_empty) {
             return Err(LoadError::NoCpus);
         }
-        check_pace(self.plan.pace().as_pace())?;
+        check_pace(self.plan.keys().rate.as_pace())?;
         self.plan.check()
     }
 
@@ -121,7 +126,7 @@ fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError
             return Ok(());
         }
         for start in crew.starts.drain(..) {
-            // A thread that is gone is found by the reporting loop.
+            // The reporting loop notices a thread that has ended.
             let _ = start.send(());
         }
         work(&crew, spec, &details.recv().unwrap_or_default(), context)
@@ -239,7 +244,7 @@ impl<P: Acts> Worker<P> {
         if !self.is_started() {
             return Ok(());
         }
-        let mut pacer = Pacer::new(self.spec.plan.pace().as_pace(), workers, clock::now());
+        let mut pacer = Pacer::new(self.spec.plan.keys().rate.as_pace(), workers, clock::now());
         while !self.shared.stop.load(Relaxed) {
             let what = || format!("{} on CPU {}", P::NAME, self.cpu);
             let done = act.turn().map_err(|error| LoadError::System { what: what(), source: error })?;

@@ -1,10 +1,9 @@
 //! The ipi load: memory barriers, for which the kernel interrupts other CPUs.
 
-use super::events::{Act, Acts};
+use super::events::{Act, Acts, Keys};
 use crate::error::LoadError;
 use std::io;
-use whylate_core::CpuSelector;
-use whylate_core::plan::{BarrierReach, EventPace, IpiPlan};
+use whylate_core::plan::{BarrierReach, IpiPlan};
 use whylate_sys::disturb::barrier::{Barrier, Reach};
 
 struct Barriers(Barrier, BarrierReach);
@@ -25,14 +24,8 @@ impl Act for Barriers {
 impl Acts for IpiPlan {
     const NAME: &'static str = "ipi";
     const UNIT: &'static str = "barriers_per_s";
-    fn cpus(&self) -> &CpuSelector {
-        &self.cpus
-    }
-    fn victims(&self) -> Option<&CpuSelector> {
-        Some(&self.victims)
-    }
-    fn pace(&self) -> EventPace {
-        self.rate
+    fn keys(&self) -> Keys<'_> {
+        Keys { cpus: &self.cpus, victims: Some(&self.victims), rate: self.rate }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         let reach = match self.reach {

@@ -1,14 +1,14 @@
 //! The irq-thread load: real interrupts, of the disk that this program lies on, the real-time clock, or timers.
 
-use super::events::{Act, Acts};
+use super::events::{Act, Acts, Keys};
 use crate::error::LoadError;
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use whylate_core::Nanos;
 use whylate_core::plan::{EventPace, IrqSource, IrqThreadPlan};
-use whylate_core::{CpuSelector, Nanos};
 use whylate_sys::interrupt_source::InterruptSource;
 use whylate_sys::{clock, timer_file};
 
@@ -62,7 +62,7 @@ impl Act for DiskReads {
     }
     fn turn(&mut self) -> io::Result<u64> {
         self.file.read_at(&mut self.block.0, self.next * BLOCK as u64)?;
-        // A stride that is no neighbour: nothing is merged or read ahead.
+        // Not adjacent blocks, so that requests are neither merged nor read ahead.
         self.next = (self.next + 37) % self.blocks.max(1);
         Ok(1)
     }
@@ -133,11 +133,8 @@ fn make(source: IrqSource, pace: EventPace, workers: usize) -> Result<Box<dyn Ac
 impl Acts for IrqThreadPlan {
     const NAME: &'static str = "irq-thread";
     const UNIT: &'static str = "interrupts_per_s";
-    fn cpus(&self) -> &CpuSelector {
-        &self.cpus
-    }
-    fn pace(&self) -> EventPace {
-        self.rate
+    fn keys(&self) -> Keys<'_> {
+        Keys { cpus: &self.cpus, victims: None, rate: self.rate }
     }
     fn act(&self, workers: usize) -> Result<Box<dyn Act>, LoadError> {
         make(self.source, self.rate, workers)

@@ -1,10 +1,9 @@
 //! The pageattr load: write-combining buffers, for which the kernel changes page attributes and flushes every CPU.
 
-use super::events::{Act, Acts};
+use super::events::{Act, Acts, Keys};
 use crate::error::LoadError;
 use std::io;
-use whylate_core::CpuSelector;
-use whylate_core::plan::{EventPace, PageattrPlan};
+use whylate_core::plan::PageattrPlan;
 use whylate_sys::disturb::buffer::BufferDevice;
 
 struct Buffers(BufferDevice);
@@ -32,11 +31,8 @@ impl Act for Buffers {
 impl Acts for PageattrPlan {
     const NAME: &'static str = "pageattr";
     const UNIT: &'static str = "buffers_per_s";
-    fn cpus(&self) -> &CpuSelector {
-        &self.cpus
-    }
-    fn pace(&self) -> EventPace {
-        self.rate
+    fn keys(&self) -> Keys<'_> {
+        Keys { cpus: &self.cpus, victims: None, rate: self.rate }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         Ok(Box::new(Buffers::new()?))

@@ -1,11 +1,10 @@
 //! The softirq load: packets on the loopback interface, which are received in softirqs.
 
-use super::events::{Act, Acts};
+use super::events::{Act, Acts, Keys};
 use crate::error::LoadError;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use whylate_core::CpuSelector;
-use whylate_core::plan::{EventPace, SoftirqPlan};
+use whylate_core::plan::SoftirqPlan;
 
 /// Packets sent before they are received.
 const BURST: u64 = 8;
@@ -41,11 +40,8 @@ impl Act for Packets {
 impl Acts for SoftirqPlan {
     const NAME: &'static str = "softirq";
     const UNIT: &'static str = "packets_per_s";
-    fn cpus(&self) -> &CpuSelector {
-        &self.cpus
-    }
-    fn pace(&self) -> EventPace {
-        self.rate
+    fn keys(&self) -> Keys<'_> {
+        Keys { cpus: &self.cpus, victims: None, rate: self.rate }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         let packets = Packets::new().map_err(|error| {

@@ -1,10 +1,9 @@
 //! The tlb load: mappings are changed, and every CPU that runs the same process flushes its translations.
 
-use super::events::{Act, Acts};
+use super::events::{Act, Acts, Keys};
 use crate::error::LoadError;
 use std::io;
-use whylate_core::CpuSelector;
-use whylate_core::plan::{EventPace, TlbPlan};
+use whylate_core::plan::TlbPlan;
 use whylate_sys::disturb::mapping::ChangingPage;
 
 struct Flushes(ChangingPage);
@@ -22,14 +21,8 @@ impl Act for Flushes {
 impl Acts for TlbPlan {
     const NAME: &'static str = "tlb";
     const UNIT: &'static str = "flushes_per_s";
-    fn cpus(&self) -> &CpuSelector {
-        &self.cpus
-    }
-    fn victims(&self) -> Option<&CpuSelector> {
-        Some(&self.victims)
-    }
-    fn pace(&self) -> EventPace {
-        self.rate
+    fn keys(&self) -> Keys<'_> {
+        Keys { cpus: &self.cpus, victims: Some(&self.victims), rate: self.rate }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         Ok(Box::new(Flushes(ChangingPage::new().map_err(LoadError::system("mapping pages"))?)))

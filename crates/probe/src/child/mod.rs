@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Barrier, Mutex};
-use whylate_core::{CpuId, MonoTime, Nanos, Warning};
+use whylate_core::{CpuId, CpuSet, MonoTime, Nanos, Warning};
 use whylate_host::HostRoot;
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{allocation, clock, process, schedule};
@@ -37,6 +37,8 @@ pub enum Message {
     Failed(String),
     /// It cannot measure because the kernel refuses what was asked for explicitly.
     Unavailable(String),
+    /// It has measured, but what was measured says nothing about the CPU.
+    Void(String),
     /// Every thread is ready; samples count from this moment on.
     Armed {
         /// CLOCK_MONOTONIC.
@@ -53,6 +55,7 @@ pub fn main(host: &HostRoot, arguments: impl Iterator<Item = OsString>) -> ExitC
             send(&match failure {
                 Failure::Failed(reason) => Message::Failed(reason),
                 Failure::Unavailable(reason) => Message::Unavailable(reason),
+                Failure::Void(reason) => Message::Void(reason),
             });
             ExitCode::FAILURE
         }
@@ -65,6 +68,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// The kernel refuses what was asked for explicitly.
     Unavailable(String),
+    /// What was measured says nothing about the CPU.
+    Void(String),
 }
 
 impl From<String> for Failure {
@@ -198,12 +203,19 @@ fn lanes_of<'a>(spec: &ProbeSpec, lanes: &'a [Lane<'a>], index: usize) -> &'a [L
 /// One measuring thread, from set-up to end.
 fn thread(cpu: CpuId, station: &Station<'_>) {
     let team = station.team;
+    let is_peer = station.index > 0 && station.exchange.is_some();
+    if let Some(lane) = station.lanes.first() {
+        let (tid, born_ns) =
+            if is_peer { (lane.peer_tid(), lane.peer_born_ns()) } else { (lane.tid(), lane.born_ns()) };
+        born_ns.store(clock::now().0, Relaxed);
+        tid.store(schedule::id_of_this_thread().into(), Release);
+    }
     let prepared = prepare::thread(team, cpu);
     if let Err(reason) = &prepared {
         team.fail(reason.clone());
     }
     // The first of two CPUs takes the times.
-    if station.index == 0 || station.exchange.is_none() {
+    if !is_peer {
         station.lanes.iter().for_each(Lane::reset);
     }
     let worker = team.spec.kind.as_kind().worker(station);
@@ -219,6 +231,17 @@ fn thread(cpu: CpuId, station: &Station<'_>) {
     {
         team.fail(reason);
         team.header.stop().store(1, Relaxed);
+    }
+    if let Some(lane) = station.lanes.first().filter(|_| !is_peer) {
+        lane.done().store(1, Release);
+    }
+    let allowed = schedule::allowed_of_this_thread().ok();
+    if prepared.is_ok() && allowed.as_ref().is_some_and(|allowed| *allowed != CpuSet::single(cpu)) {
+        team.fail(Failure::Void(format!(
+            "the thread of CPU {cpu} was moved while it measured, and may run on CPU {} now: the CPU was offline, or somebody \
+             changed the thread's affinity",
+            allowed.unwrap_or_default()
+        )));
     }
     // Back to an ordinary task, so that the end of the process disturbs nobody at real-time priority.
     let _ = schedule::schedule_this_thread(schedule::Scheduling::Other);

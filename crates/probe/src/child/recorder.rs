@@ -52,7 +52,7 @@ impl<'a> Recorder<'a> {
         add(self.lane.overruns(), periods);
     }
 
-    /// Whether somebody wants the measurement to end.
+    /// Whether the measurement shall end.
     #[inline(always)]
     pub(crate) fn is_stopped(&self) -> bool {
         self.header.stop().load(Relaxed) != 0

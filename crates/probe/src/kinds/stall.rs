@@ -101,7 +101,7 @@ impl Kind for StallSpec {
             threshold: self.threshold_cycles,
             warmup: spec.warmup,
             duration: spec.duration,
-            // Ones, so that every page is there before the loop begins.
+            // Filled with ones, so that every page is present before the loop begins.
             working_set: vec![[1; 8]; (self.working_set_bytes / 64) as usize],
         }))
     }
@@ -179,6 +179,7 @@ impl Stall<'_> {
             }
             if now >= check_at {
                 check_at = now + check_every;
+                add(self.lane.alive(), 1);
                 if now >= end || self.header.stop().load(Relaxed) != 0 {
                     break;
                 }
@@ -190,7 +191,7 @@ impl Stall<'_> {
     #[cold]
     #[inline(never)]
     fn long_turn(&self, now: u64, cycles: u64, gap: &mut u64) {
-        // A counter that went backwards (a CPU that was not in step) is no gap of centuries.
+        // A counter that went backwards (CPUs out of sync) must not show as a huge gap.
         let cycles = if cycles > u64::MAX / 2 { 0 } else { cycles };
         match self.lane.cycles.get(cycles as usize) {
             Some(bucket) => add(bucket, 1),

@@ -32,7 +32,7 @@ pub struct TimerSpec {
 
 impl Resolve<TimerPlan> for TimerSpec {
     fn resolve(plan: &TimerPlan, place: &mut Place<'_>) -> Result<Self, ProbeError> {
-        place.hold_cpu_dma_latency = plan.hold_cpu_dma_latency;
+        (place.samples, place.hold_cpu_dma_latency) = (plan.samples, plan.hold_cpu_dma_latency);
         let TimerPlan { interval, distance, method, break_above, .. } = *plan;
         Ok(Self { interval, distance, method, break_above })
     }

@@ -1,8 +1,8 @@
 //! The CPU table, and below it what remains on the CPUs that are shielded.
 
-use crate::figure;
 use crate::section::{ALWAYS, Block, Cell, Page, Row, Section, Table, Tone};
 use crate::sections::warnings;
+use whylate_core::figure;
 use whylate_core::result::{CpuRow, CpuTable, IdleLimit, L3Domain, Shielding, ThreadKind};
 
 /// Names of a list are cut after so many, with the number of the others, unless all are asked for.
@@ -72,7 +72,7 @@ fn row(row: &CpuRow, table: &CpuTable) -> Row {
             "state" if !row.online => Tone::Warn,
             _ => Tone::Plain,
         };
-        // What is unknown of every CPU leaves its column out only where that is optional.
+        // A column without any value is left out, unless it is required.
         let unknown = || (column.importance == ALWAYS).then(|| "-".to_owned());
         Cell { tone, ..(column.value)(row, table).or_else(unknown).into() }
     };
@@ -82,7 +82,7 @@ fn row(row: &CpuRow, table: &CpuTable) -> Row {
 
 fn is_shielded(row: &CpuRow) -> bool {
     let Shielding { processes, interrupts, local_timer } = row.shielding;
-    // A machine without device interrupts shields every CPU from them; that alone is no shield.
+    // Without device interrupts every CPU counts as shielded from them; that alone is no shield.
     processes == Some(true)
         || local_timer == Some(true)
         || (interrupts == Some(true) && row.threads.is_none())

@@ -2,12 +2,12 @@
 //! moment as a picture, then the records that speak for it. Nothing here decides about causes.
 
 use super::finding;
-use crate::figure::{nanoseconds, share};
 use crate::section::{
     Block, Cell, Column, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, sentences,
 };
 use crate::sections::warnings;
 use crate::words;
+use whylate_core::figure::{nanoseconds, share};
 use whylate_core::result::{
     CauseKind, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace,
     HwlatSample, LateTask, Spike, ThresholdFrom, TimelineSegment,

@@ -1,6 +1,6 @@
 //! Causes as sentences.
 
-use crate::figure::{nanoseconds, share};
+use whylate_core::figure::{nanoseconds, share};
 use whylate_core::result::{Cause, CauseKind, ExplainedSpike};
 
 /// The whole finding in one sentence: who was late where by how much, and who did it.

@@ -1,9 +1,9 @@
 //! The in-kernel latency histograms as a table, with who was late in each maximum.
 
-use crate::figure::{count, nanoseconds};
 use crate::section::{Block, Cell, Column, Page, Row, Section, Table, Tone, sentences};
 use crate::sections::{records, warnings};
 use crate::words;
+use whylate_core::figure::{count, nanoseconds};
 use whylate_core::record::IpiRecord;
 use whylate_core::result::{HistogramsResult, KernelHistogram, Quantiles};
 use whylate_core::{CpuId, CpuSet};

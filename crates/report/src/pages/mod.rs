@@ -16,6 +16,7 @@ pub use recording::recording;
 pub use tracing::tracing;
 
 use crate::ReportError;
+use crate::charts;
 use crate::section::{Item, Page, Section};
 use crate::sections;
 use crate::words;
@@ -32,6 +33,16 @@ pub fn run(run: &RunResult) -> Result<Page, ReportError> {
         return Err(ReportError::NoSamples { reasons: page.failures });
     }
     Ok(Page { sections: sections::of_run(run), ..page })
+}
+
+/// The same with its charts, which only HTML shows.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with_charts(run: &RunResult) -> Result<Page, ReportError> {
+    let mut page = self::run(run)?;
+    charts::add(&mut page.sections, run);
+    Ok(page)
 }
 
 /// The report of `whylate measure`: one line per CPU, a histogram of each, and causes.

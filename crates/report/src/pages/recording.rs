@@ -2,10 +2,10 @@
 
 use super::{explain, require_samples};
 use crate::ReportError;
-use crate::figure::nanoseconds;
 use crate::section::{Block, Item, Page, Section, Tone};
 use crate::sections::{figures, warnings};
 use whylate_core::Nanos;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::RecordingResult;
 
 /// The report; `until` was the limit.

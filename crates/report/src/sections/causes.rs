@@ -1,10 +1,10 @@
 //! The first causes of the largest spikes, and spikes of several CPUs that are one event.
 
-use crate::figure::{count, nanoseconds};
 use crate::section::{Column, Row, Section, Table, sentences};
 use crate::words;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{CauseKind, MeasureResult, RunResult, Spike};
 
 /// So many first causes of one cell and probe are told.

@@ -1,7 +1,7 @@
 //! Cells that differ in one thing: first the comparisons that decide, then the exploratory ones.
 
-use crate::figure::{nanoseconds_f64, probability, share};
 use crate::section::{Depth, Item, Section, Tone};
+use whylate_core::figure::{probability, value};
 use whylate_core::plan::Statistic;
 use whylate_core::result::{Comparison, Outcome, RunResult};
 
@@ -12,7 +12,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let title = format!("Comparisons by {statistic}, which decides");
     let mut deciding = Section::new("comparisons", title).depth(Depth::Lead);
     if !run.plan.answer.is_empty() {
-        // Without questions of its own, the plan's answers say the same already.
+        // Without questions in the plan, the answers already list these comparisons.
         deciding = deciding.with(items(&primary));
     }
     let others = Section::new("exploratory", "Other comparisons (exploratory)").with(items(&exploratory));
@@ -55,7 +55,11 @@ fn sentence(comparison: &Comparison) -> String {
     };
     let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
     let ratio = comparison.ratio.map(|ratio| {
-        format!(", {ratio:.2} times ({} to {})", end(comparison.ratio_low), end(comparison.ratio_high))
+        format!(
+            "; within blocks {ratio:.2} times ({} to {})",
+            end(comparison.ratio_low),
+            end(comparison.ratio_high)
+        )
     });
     let more = comparison.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
     let refused = comparison.refused.as_ref().map(|reason| format!("; {reason}"));
@@ -72,12 +76,8 @@ fn sentence(comparison: &Comparison) -> String {
 
 /// `4.10 -> 6.30 us`: the unit once where both have the same.
 fn change(comparison: &Comparison) -> String {
-    let value = |value: f64| match comparison.statistic {
-        Statistic::LostShare => share(value),
-        Statistic::GapRate => format!("{value:.2} per s"),
-        _ => nanoseconds_f64(value),
-    };
-    let (before, after) = (value(comparison.baseline_value), value(comparison.cell_value));
+    let [before, after] =
+        [comparison.baseline_value, comparison.cell_value].map(|it| value(comparison.statistic, it));
     match (before.split_once(' '), after.split_once(' ')) {
         (Some((number, unit)), Some((_, after_unit))) if unit == after_unit => format!("{number} -> {after}"),
         _ => format!("{before} -> {after}"),
@@ -89,6 +89,7 @@ fn statistic(statistic: Statistic) -> &'static str {
         Statistic::Median => "median",
         Statistic::LostShare => "time lost",
         Statistic::GapRate => "gaps",
+        Statistic::SpikeRate => "spikes",
         other => other.name(),
     }
 }

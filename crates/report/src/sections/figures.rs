@@ -1,13 +1,13 @@
 //! The figures: for each probe a table with a line per cell and CPU, and its charts.
 
-use crate::charts;
-use crate::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
 use crate::section::{ALWAYS, Block, Cell, Column, Row, Section, Table, Tone};
 use crate::words::{cell_probe, probe_meaning, probe_names};
+use whylate_core::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
 use whylate_core::plan::Samples;
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{
-    CellResult, CpuResult, Extremes, MeasureResult, PartResult, ProbeResult, Quantiles, RateResult, RunResult,
+    CellResult, CpuResult, Extremes, MeasureResult, PartResult, ProbeResult, Quantiles, RateResult,
+    RunResult, ThrottledGaps,
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
 
@@ -15,6 +15,9 @@ use whylate_core::{CpuId, Nanos, SeriesName};
 const CORRECTED_NOTE: &str = "Lines marked corrected count each missed period as late as it would have been \
     (coordinated omission undone); the others are as recorded: a task that is still late when its next period begins \
     misses that period and records nothing for it.";
+/// What unthrottled figures are.
+const UNTHROTTLED_NOTE: &str = "Lines marked unthrottled leave out the gaps that the scheduler makes on purpose in a real-time task \
+    that never sleeps (real-time throttling, or the fair server): they are no latency of the machine.";
 /// Why some columns are the same for every probe of a cell.
 const WHOLE_CELL_NOTE: &str = "Steal and interrupts are of the whole cell: all its probes and repeats.";
 
@@ -33,6 +36,8 @@ enum Of<'r> {
     Recorded,
     /// Coordinated omission undone.
     Corrected(&'r Quantiles),
+    /// Without the gaps that the scheduler makes.
+    Unthrottled(&'r ThrottledGaps),
     /// A part of the samples of the line before.
     Part(&'r PartResult),
 }
@@ -42,7 +47,31 @@ impl<'r> Line<'r> {
         match self.of {
             Of::Recorded => self.cpu.quantiles.as_ref(),
             Of::Corrected(figures) => Some(figures),
+            Of::Unthrottled(_) => None,
             Of::Part(part) => part.quantiles.as_ref(),
+        }
+    }
+
+    fn max_ns(&self) -> Option<u64> {
+        match self.of {
+            Of::Unthrottled(throttled) => Some(throttled.other_max_ns),
+            _ => self.quantiles().map(|figures| figures.max_ns).or_else(|| self.extremes()?.max_ns),
+        }
+    }
+
+    /// Gaps, and their share of the time; of both only what the scheduler did not make.
+    fn gaps(&self) -> (Option<u64>, Option<f64>) {
+        let CpuResult { gaps, lost_ns, lost_share, .. } = *self.cpu;
+        match self.of {
+            Of::Recorded => (gaps, lost_share),
+            Of::Unthrottled(throttled) => {
+                let kept = 1.0 - throttled.lost_ns as f64 / lost_ns.unwrap_or(0).max(1) as f64;
+                (
+                    gaps.map(|all| all.saturating_sub(throttled.gaps)),
+                    lost_share.map(|share| share * kept.max(0.0)),
+                )
+            }
+            _ => (None, None),
         }
     }
 
@@ -61,10 +90,8 @@ impl<'r> Line<'r> {
     }
 
     fn row(&self, limit: Option<Nanos>) -> Row {
-        let is_over = match (self.quantiles(), limit, self.of) {
-            (Some(figures), Some(limit), Of::Recorded | Of::Corrected(_)) => figures.max_ns > limit.0,
-            _ => false,
-        };
+        let is_judged = !matches!(self.of, Of::Part(_));
+        let is_over = self.max_ns().zip(limit).is_some_and(|(max, limit)| is_judged && max > limit.0);
         let cell = |field: &Field| Cell {
             tone: if field.title == MAX && is_over { Tone::Bad } else { Tone::Plain },
             ..Cell::from((field.value)(self))
@@ -99,11 +126,12 @@ static FIELDS: [Field; 17] = [
     field(CELL, ALWAYS, |line| match line.of {
         Of::Recorded => line.cell.map(|cell| cell.name.clone()),
         Of::Corrected(_) => Some("corrected".to_owned()),
+        Of::Unthrottled(_) => Some("unthrottled".to_owned()),
         Of::Part(_) => None,
     }),
     field(SERIES, ALWAYS, |line| match line.of {
         Of::Recorded => line.cpu.series.clone(),
-        Of::Corrected(_) => None,
+        Of::Corrected(_) | Of::Unthrottled(_) => None,
         Of::Part(part) => Some(part.part.clone()),
     }),
     field("CPU", ALWAYS, |line| {
@@ -112,7 +140,7 @@ static FIELDS: [Field; 17] = [
     }),
     field("samples", 6, |line| match line.of {
         Of::Recorded => Some(count(line.cpu.samples)),
-        Of::Corrected(_) => None,
+        Of::Corrected(_) | Of::Unthrottled(_) => None,
         Of::Part(part) => Some(count(part.samples)),
     }),
     field("min", 5, |line| {
@@ -126,12 +154,10 @@ static FIELDS: [Field; 17] = [
     field("p99", ALWAYS, |line| line.time(|figures| figures.p99_ns)),
     field("p99.9", 8, |line| line.time(|figures| figures.p999_ns)),
     field("p99.99", 0, |line| line.time(|figures| figures.p9999_ns)),
-    field(MAX, ALWAYS, |line| {
-        line.time(|figures| figures.max_ns).or_else(|| line.extremes()?.max_ns.map(nanoseconds))
-    }),
+    field(MAX, ALWAYS, |line| line.max_ns().map(nanoseconds)),
     field("median cycles", 8, |line| line.recorded()?.cycles.as_ref().map(|cycles| count(cycles.p50))),
-    field(MISSED, 7, |line| line.recorded().and_then(|cpu| cpu.overruns.or(cpu.gaps)).map(count)),
-    field("lost", 1, |line| line.recorded()?.lost_share.map(share)),
+    field(MISSED, 7, |line| line.recorded().and_then(|cpu| cpu.overruns).or(line.gaps().0).map(count)),
+    field("lost", 1, |line| line.gaps().1.map(share)),
     field("load rate", 4, |line| line.recorded().and_then(|_| load_rates(line.rates))),
     field("steal", 3, |line| line.recorded().and(line.cell)?.steal_ns.map(nanoseconds)),
     field("interrupts", 2, |line| hard_interrupts(line.recorded().and(line.cell)?, line.cpu.cpu).map(count)),
@@ -150,7 +176,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
                 result.cpus.iter().flat_map(|cpu| lines(Some(cell), &result.rates, cpu))
             });
             let rows = lines.map(|line| line.row(run.plan.limit)).collect();
-            group(probe, CELL, is_noted(index), rows).with(charts::of_probe(run, probe))
+            group(probe, CELL, is_noted(index), rows)
         })
         .collect();
     let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
@@ -173,9 +199,11 @@ pub(crate) fn of_result(probe: &ProbeResult) -> Vec<Section> {
     section(vec![group(&probe.probe, "figures", false, rows)], probe.cpus.iter())
 }
 
-fn section<'r>(parts: Vec<Section>, mut cpus: impl Iterator<Item = &'r CpuResult>) -> Vec<Section> {
-    let note = cpus.any(|cpu| corrected(cpu).is_some()).then(|| Block::note(CORRECTED_NOTE));
-    vec![Section::new("figures", "").with_all(parts).with_all(note)]
+fn section<'r>(parts: Vec<Section>, cpus: impl Iterator<Item = &'r CpuResult>) -> Vec<Section> {
+    let cpus: Vec<&CpuResult> = cpus.collect();
+    let corrected = cpus.iter().any(|cpu| corrected(cpu).is_some()).then(|| Block::note(CORRECTED_NOTE));
+    let throttled = cpus.iter().any(|cpu| cpu.throttled.is_some()).then(|| Block::note(UNTHROTTLED_NOTE));
+    vec![Section::new("figures", "").with_all(parts).with_all(corrected).with_all(throttled)]
 }
 
 /// The table of a probe; `first` stands above the first column. The last one of several has the notes.
@@ -208,6 +236,7 @@ fn corrected(cpu: &CpuResult) -> Option<&Quantiles> {
 fn lines<'r>(cell: Option<&'r CellResult>, rates: &'r [RateResult], cpu: &'r CpuResult) -> Vec<Line<'r>> {
     let of = std::iter::once(Of::Recorded)
         .chain(corrected(cpu).map(Of::Corrected))
+        .chain(cpu.throttled.as_ref().map(Of::Unthrottled))
         .chain(cpu.parts.iter().map(Of::Part));
     of.map(|of| Line { cell, rates, cpu, of }).collect()
 }

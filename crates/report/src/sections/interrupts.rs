@@ -1,8 +1,8 @@
 //! Interrupts on the target CPUs, by line and cell.
 
-use crate::figure::count;
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table};
 use std::cmp::Reverse;
+use whylate_core::figure::count;
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{CellResult, RunResult};
 

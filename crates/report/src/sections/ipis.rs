@@ -1,10 +1,10 @@
 //! Interrupts from other CPUs, by interrupted CPU, function and who asked for it.
 
-use crate::figure::count;
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::CpuId;
+use whylate_core::figure::count;
 use whylate_core::record::IpiRecord;
 use whylate_core::result::{CellResult, MeasureResult, RunResult};
 
@@ -65,7 +65,7 @@ fn row(((cpu, function, caller), (senders, counts)): &(Way<'_>, Sent)) -> Row {
     let more = senders.len().saturating_sub(SENDERS_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let senders = format!("{}{more}", named.join(", "));
-    // Where the kernel does not tell, there is nothing.
+    // Empty where the kernel does not report it.
     let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let texts = [Some(cpu.to_string()), known(function), known(caller), known(&senders)].map(Cell::from);
     Row::of(texts.into_iter().chain(counts.iter().map(|number| count(*number).into())))

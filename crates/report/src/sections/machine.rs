@@ -1,10 +1,10 @@
 //! The machine and the plan: how to run it again, and everything known of the machine as names and values.
 
-use crate::figure::{bytes, frequency, nanoseconds};
 use crate::section::{Block, Depth, Section, Span, Text, Tone};
 use crate::words::measured_cpus;
 use whylate_core::CpuSet;
 use whylate_core::facts::{CpuFacts, Facts};
+use whylate_core::figure::{bytes, frequency, nanoseconds};
 use whylate_core::result::RunResult;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
@@ -35,7 +35,7 @@ fn reproduce(run: &RunResult) -> (String, Option<String>) {
     if same.as_ref() == Some(&run.plan) {
         return (format!("whylate run {name}"), None);
     }
-    // A result from elsewhere may hold any name; the command must stay one word.
+    // A result from another machine may hold any name: quote it, so that the command stays one word.
     let word: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
     let file = format!("{word}.toml");

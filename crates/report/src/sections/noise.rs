@@ -1,8 +1,8 @@
 //! The noise floor: what a short stall check without load saw beside each cell.
 
-use crate::figure::{count, nanoseconds};
 use crate::section::{Cell, Column, Depth, Row, Section, Table, sentences};
 use whylate_core::Facts;
+use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{CellResult, NoiseFloor, RunResult};
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {

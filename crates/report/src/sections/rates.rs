@@ -1,8 +1,7 @@
 //! What each load achieved while the probes ran.
 
-use crate::charts;
-use crate::figure::rate;
 use crate::section::{Column, Depth, Row, Section, Table};
+use whylate_core::figure::rate;
 use whylate_core::result::RunResult;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
@@ -13,6 +12,5 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     };
     let columns = vec![Column::text("cell"), Column::text("load"), Column::number("mean rate")];
     let section = Section::new("loads", "Loads").meaning("what each achieved while the probes ran");
-    let section = section.depth(Depth::Detail).with(Table::new(columns, rates.map(row).collect()));
-    section.with(charts::of_rates(run)).unless_empty()
+    section.depth(Depth::Detail).with(Table::new(columns, rates.map(row).collect())).unless_empty()
 }

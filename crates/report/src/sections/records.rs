@@ -1,8 +1,8 @@
 //! Who was late in the largest latencies of the kernel's histograms.
 
-use crate::figure::nanoseconds;
 use crate::section::{Section, sentences};
 use whylate_core::CpuSet;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{CellResult, HistogramKind, LatencyRecord, ProbeResult, RunResult};
 
 /// For each cell and CPU with the probe `histograms`, who was late most.
@@ -48,7 +48,8 @@ pub(crate) fn record(record: &LatencyRecord) -> String {
     )
 }
 
-/// The largest latency of a CPU among records of several histograms. Waiting for an equal is no latency of the kernel.
+/// The largest latency of a CPU among records of several histograms. Waiting for a task of equal priority is not a
+/// latency of the kernel.
 pub(crate) fn largest<'r>(
     records: impl Iterator<Item = (HistogramKind, Option<&'r LatencyRecord>)>,
 ) -> Option<(HistogramKind, &'r LatencyRecord)> {
@@ -75,7 +76,7 @@ mod tests {
             max_record: Some(max_record),
             ..CpuResult::default()
         };
-        // As a probe has them: kind by kind, each of all CPUs.
+        // In the order of the probe: by kind, then by CPU.
         let cpus = vec![
             series(1, HistogramKind::Wakeup, late(3_000, "short\u{1b}[2J")),
             series(2, HistogramKind::Wakeup, late(4_000, "other")),

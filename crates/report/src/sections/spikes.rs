@@ -1,10 +1,10 @@
 //! The largest spikes: a sentence for each probe, and a table.
 
 use crate::charts::Clock;
-use crate::figure::{count, nanoseconds};
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
 use crate::words::{cause, cause_and_share, probe_names};
 use whylate_core::SeriesName;
+use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{CellResult, MeasureResult, ProbeResult, RunResult, Spike};
 
 /// Rows of the table.
@@ -69,7 +69,7 @@ fn table(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Table {
     Table::new(columns, rows.collect())
 }
 
-/// What speaks for the cause, who called its function, and who else contributed.
+/// The evidence for the cause, the callers of its function, and the other contributors.
 fn evidence(spike: &Spike) -> Vec<String> {
     let mut lines = spike.cause.evidence.clone();
     if !spike.cause.callers.is_empty() {

@@ -1,8 +1,8 @@
 //! The traces of a run: who made each of the traced spikes late.
 
-use crate::figure::nanoseconds;
 use crate::pages::{explain, finding};
 use crate::section::{Block, Depth, Item, Section, Span, Text};
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{ExplainedSpike, RunResult, SpikeTrace};
 
 /// Traces that a report shows; the others are in the run directory.

@@ -3,7 +3,7 @@
 
 use super::length;
 use super::table::Line;
-use crate::figure::nanoseconds;
+use whylate_core::figure::nanoseconds;
 
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// More histograms than this have one line each, so that the table stays in sight.
@@ -41,7 +41,7 @@ struct Axis {
 impl Axis {
     fn new(lowest: u64, highest: u64, columns: usize) -> Self {
         let lowest = lowest.max(1) as f64;
-        // At least a third of a decade: a histogram of one bucket still needs an axis.
+        // At least a third of a decade, so that a histogram with one bucket has an axis.
         let decades = (highest.max(1) as f64 / lowest).log10().max(0.3);
         Self { lowest, decades, columns }
     }

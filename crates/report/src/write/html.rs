@@ -6,10 +6,10 @@
 
 use super::{bars, plain, words};
 use crate::charts::Chart;
-use crate::figure::nanoseconds;
 use crate::section::{Block, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, different};
 use serde_json::{Value, json};
 use whylate_core::Warning;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{CauseClass, CauseKind, TimelineSegment};
 
 const STYLE: &str = include_str!("page.css");
@@ -85,7 +85,7 @@ fn script_json(value: &Value) -> String {
     let mut escaped = String::new();
     for c in value.to_string().chars() {
         match c {
-            // The last two end lines in JavaScript, though not in JSON.
+            // U+2028 and U+2029 end a line in JavaScript, but not in JSON.
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
                 escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
             }
@@ -241,7 +241,7 @@ impl<'p> Html<'p> {
         for item in items {
             self.fill("<li class=\"{}\">", &[tone(item.tone)]);
             if has_symbols {
-                // Signs that a terminal cannot be trusted to have.
+                // Characters that a terminal font may lack.
                 let words = item.text.words().replace(" -> ", " → ").replace(">= ", "≥ ");
                 self.fill("<span class=\"symbol\">{}</span> {}", &[item.symbol, &words]);
             } else {

@@ -168,7 +168,7 @@ fn escape(text: &str) -> String {
                 escaped.push('\\');
                 escaped.push(c);
             }
-            // A mention or a link to somebody else's issue is never meant.
+            // Prevents GitHub from reading it as a mention or as a link to an issue.
             '@' => escaped.push_str("@\u{200b}"),
             c => escaped.push(c),
         }

@@ -8,7 +8,7 @@ use super::{bars, length, plain, timeline, wrap};
 use crate::section::{Block, Depth, Item, Page, Section, Table, Tone, Verdict};
 use whylate_core::Warning;
 
-/// Sentences are not set wider than this, however wide the terminal is: nobody reads lines of 200 columns.
+/// Sentences are not set wider than this, however wide the terminal is, so that they stay readable.
 const TEXT_WIDTH_MAX: usize = 120;
 
 /// How the text shall look.

@@ -1,10 +1,10 @@
 //! A timeline as text: a bar for each CPU, proportional to the time, and what its letters mean.
 
 use super::table::Line;
-use crate::figure::{nanoseconds, share};
 use crate::section::Timeline;
 use std::cmp::Reverse;
 use whylate_core::CpuId;
+use whylate_core::figure::{nanoseconds, share};
 use whylate_core::result::{CauseClass, CauseKind, TimelineSegment};
 
 /// Wider bars are not drawn.

@@ -6,9 +6,11 @@
 
 mod adjust;
 mod blocks;
+mod power;
 
 pub use adjust::{benjamini_hochberg, holm};
 pub use blocks::Observation;
+pub use power::detectable;
 
 use blocks::Blocked;
 use whylate_core::result::Outcome;

@@ -206,7 +206,7 @@ pub fn join_parts(results: impl IntoIterator<Item = (String, CpuResult)>) -> Vec
             continue;
         };
         let whole = |of: &&mut CpuResult| of.cpu == result.cpu && of.series.as_deref() == name.series;
-        // A part without its whole cannot be shown as what it is, and one without samples is not known.
+        // A part is left out without its whole, or without samples.
         if let (Some(whole), true) = (joined.iter_mut().find(whole), result.samples > 0) {
             let CpuResult { samples, quantiles, histogram, .. } = result;
             whole.parts.push(PartResult { part: part.to_owned(), samples, quantiles, histogram });
@@ -215,9 +215,15 @@ pub fn join_parts(results: impl IntoIterator<Item = (String, CpuResult)>) -> Vec
     joined
 }
 
-/// What a repeat keeps of one CPU: the figures that cells are compared by.
-pub fn repeat_probe(name: SeriesName<'_>, result: &CpuResult) -> RepeatProbe {
+/// What a repeat keeps of one CPU: the figures that cells are compared by. Samples above `spike` count as spikes.
+pub fn repeat_probe(name: SeriesName<'_>, result: &CpuResult, spike: Nanos) -> RepeatProbe {
+    let is_latency = name.facts().is_some_and(|facts| facts.samples == Samples::Lateness);
+    let spikes = result.histogram.iter().filter(|(edge, _)| *edge > spike.0).map(|(_, count)| *count);
+    let hours = result.measured_ns as f64 / 3.6e12;
     RepeatProbe {
+        throttled: result.throttled,
+        spikes_per_h: (is_latency && hours > 0.0).then(|| spikes.sum::<u64>() as f64 / hours),
+        measured_ns: result.measured_ns,
         probe: name.to_string(),
         cpu: result.cpu,
         samples: result.samples,

@@ -209,11 +209,13 @@ fn a_repeat_keeps_the_figures() {
     let mut summary = timer();
     summary.add_interval(&interval(0, &[5, 6]), None).unwrap();
     let result = summary.finish().0;
-    let kept = repeat_probe(SeriesName::of("timer"), &result);
+    let kept = repeat_probe(SeriesName::of("timer"), &result, Nanos(5));
     assert_eq!(
         (kept.probe.as_str(), kept.cpu, kept.samples, kept.quantiles),
         ("timer", CPU, 2, result.quantiles)
     );
+    // One sample above 5 ns in a second.
+    assert_eq!(kept.spikes_per_h, Some(3600.0));
 }
 
 proptest! {

@@ -11,15 +11,18 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::{
-    CellResult, CpuResult, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult,
+    CellResult, CpuResult, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult, ThrottledGaps,
 };
-use whylate_core::{CpuId, SeriesName};
-use whylate_stats::throttling::{Circumstances, fair_server_in, label};
+use whylate_core::{CpuId, Nanos, SeriesName};
+use whylate_stats::throttling::{Circumstances, GapSplit, label};
 use whylate_stats::{Summary, join_parts, largest_spikes, number_events, repeat_probe};
 
 /// A series on a CPU, in the order in which results list them: position in the plan, and among those of the cell (a part
 /// comes after its whole); name; CPU.
 type Place = (usize, usize, String, CpuId);
+
+/// Samples above this are spikes where the plan has no limit.
+const SPIKE: Nanos = Nanos::from_micros(100);
 
 /// Everything that is known of one cell so far.
 #[derive(Default)]
@@ -28,6 +31,8 @@ pub(super) struct CellData {
     probes: BTreeMap<Place, Summary>,
     /// The same for each repeat on its own.
     repeats: BTreeMap<(u32, Place), Summary>,
+    /// Gaps of each probe that never sleeps, by CPU and repeat.
+    gaps: BTreeMap<(String, CpuId, u32), GapSplit>,
     /// Names of the series, as they came.
     names: Vec<String>,
     /// What the kernel counted beside each probe on each CPU.
@@ -61,6 +66,10 @@ impl CellData {
     pub(super) fn add_spike(&mut self, key: &RowKey, spike: &SpikeRecord, shapes: &Shapes) -> Taken {
         if key.is_noise_floor() {
             return Ok(());
+        }
+        if SeriesName::of(&key.probe).facts().is_some_and(|facts| facts.counts_turns) {
+            let split = self.gaps.entry((key.probe.clone(), spike.cpu, key.repeat)).or_default();
+            split.add(spike.at_ns, spike.latency_ns, &shapes.scheduler);
         }
         let (whole, _) = self.summaries(key, spike.cpu, shapes)?;
         whole.add_spike(spike, Some(key.repeat)).map_err(|error| error.to_string())
@@ -122,7 +131,7 @@ impl CellData {
             true => &mut self.noise.counters,
             false => self.counters.entry((key.probe.clone(), record.cpu)).or_insert_with(new),
         };
-        // Missing everywhere stays missing.
+        // Missing in every repeat: missing in the cell.
         let add = |total: &mut Option<u64>, count: Option<u64>| {
             if let Some(count) = count {
                 *total = Some(total.unwrap_or(0).saturating_add(count));
@@ -154,7 +163,8 @@ impl CellData {
         shapes: &Shapes,
         loads: &[String],
     ) -> CellResult {
-        let mut probes = self.finish_probes(info, shapes);
+        let throttled = self.throttled(info, shapes);
+        let mut probes = self.finish_probes(info, shapes, &throttled);
         let (steal_ns, smis) = (self.counted(|it| it.steal_ns), self.counted(|it| it.smis));
         let rates = finish_rates(self.rates, loads);
         for probe in &mut probes {
@@ -168,7 +178,7 @@ impl CellData {
             spikes,
             ipis: self.causes.into_ipis(),
             probes,
-            repeats: finish_repeats(self.repeats, begun),
+            repeats: finish_repeats(self.repeats, begun, &throttled, info.plan.limit.unwrap_or(SPIKE)),
             rates,
             interrupts: busiest_first(self.interrupts, |it| (it.cpu, it.count)),
             steal_ns,
@@ -178,23 +188,39 @@ impl CellData {
         }
     }
 
-    fn finish_probes(&mut self, info: &RunInfo, shapes: &Shapes) -> Vec<ProbeResult> {
+    /// What the scheduler took from each probe on each CPU in each repeat.
+    fn throttled(&mut self, info: &RunInfo, shapes: &Shapes) -> Throttled {
+        let of_repeat = |((name, cpu, repeat), split): ((String, CpuId, u32), GapSplit)| {
+            let series = SeriesName::of(&name);
+            let circumstances = Circumstances {
+                realtime: shapes.is_realtime(series, cpu, info),
+                involuntary_switches: self
+                    .counters
+                    .get(&(series.probe.to_owned(), cpu))
+                    .and_then(|counters| counters.involuntary_switches),
+                ..shapes.scheduler
+            };
+            Some(((name, cpu, repeat), split.finish(&circumstances)?))
+        };
+        std::mem::take(&mut self.gaps).into_iter().filter_map(of_repeat).collect()
+    }
+
+    fn finish_probes(&mut self, info: &RunInfo, shapes: &Shapes, throttled: &Throttled) -> Vec<ProbeResult> {
         let mut probes: Vec<ProbeResult> = Vec::new();
         let mut results: Vec<(String, CpuResult)> = Vec::new();
         for ((_, _, full_name, cpu), summary) in std::mem::take(&mut self.probes) {
             let name = SeriesName::of(&full_name);
             let circumstances = Circumstances {
-                rt_runtime_us: info.facts.settings.rt_runtime_us,
-                rt_period_us: info.facts.settings.rt_period_us,
-                fair_server: fair_server_in(&info.facts.kernel.release),
                 measured: summary.measured(),
                 realtime: shapes.is_realtime(name, cpu, info),
                 involuntary_switches: self
                     .counters
                     .get(&(name.probe.to_owned(), cpu))
                     .and_then(|counters| counters.involuntary_switches),
+                ..shapes.scheduler
             };
             let (mut result, mut spikes) = summary.finish();
+            result.throttled = all_repeats(throttled, &full_name, cpu, &result);
             if name.facts().is_some_and(|facts| facts.keeps_largest) {
                 let series = result.series.as_deref().unwrap_or_default();
                 result.max_record = self.latency_records.get(&(cpu, series)).cloned();
@@ -220,16 +246,39 @@ impl CellData {
     }
 }
 
+/// By series, CPU and repeat.
+type Throttled = BTreeMap<(String, CpuId, u32), ThrottledGaps>;
+
+/// What the scheduler took from a series on a CPU in all repeats; the largest other gap is that of repeats without any, too.
+fn all_repeats(throttled: &Throttled, name: &str, cpu: CpuId, result: &CpuResult) -> Option<ThrottledGaps> {
+    let own = throttled.iter().filter(|((series, on, _), _)| series == name && *on == cpu);
+    let sum = own.map(|(_, gaps)| *gaps).reduce(|sum, gaps| ThrottledGaps {
+        gaps: sum.gaps + gaps.gaps,
+        lost_ns: sum.lost_ns.saturating_add(gaps.lost_ns),
+        other_max_ns: sum.other_max_ns.max(gaps.other_max_ns),
+    })?;
+    let without = |repeat: Option<u32>| {
+        repeat.is_some_and(|repeat| !throttled.contains_key(&(name.to_owned(), cpu, repeat)))
+    };
+    let others =
+        result.timeline.iter().filter(|point| without(point.repeat)).filter_map(|point| point.max_ns);
+    Some(ThrottledGaps { other_max_ns: others.fold(sum.other_max_ns, u64::max), ..sum })
+}
+
 /// Each repeat that was begun, also one without data.
 fn finish_repeats(
     summaries: BTreeMap<(u32, Place), Summary>,
     begun: impl Iterator<Item = RepeatResult>,
+    throttled: &Throttled,
+    spike: Nanos,
 ) -> Vec<RepeatResult> {
     let mut probes: BTreeMap<u32, Vec<RepeatProbe>> = BTreeMap::new();
-    for ((repeat, (_, _, name, _)), summary) in summaries {
-        let name = SeriesName::of(&name);
+    for ((repeat, (_, _, full_name, cpu)), summary) in summaries {
+        let name = SeriesName::of(&full_name);
         if name.part.is_none() {
-            probes.entry(repeat).or_default().push(repeat_probe(name, &summary.finish().0));
+            let mut result = summary.finish().0;
+            result.throttled = throttled.get(&(full_name.clone(), cpu, repeat)).copied();
+            probes.entry(repeat).or_default().push(repeat_probe(name, &result, spike));
         }
     }
     begun

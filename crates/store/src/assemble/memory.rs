@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::info::RunInfo;
 use crate::reader::Segment;
 use crate::tables::{RateKey, Rows, Sink};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use whylate_core::Warning;
 use whylate_core::record::CounterRecord;
@@ -56,7 +56,7 @@ impl Memory {
             probe.spikes.iter_mut().for_each(|spike| spike.repeat = None);
             let points = probe.cpus.iter_mut().flat_map(|cpu| &mut cpu.timeline);
             points.for_each(|point| point.repeat = None);
-            // They are those of the cell.
+            // The same as those of the cell.
             probe.rates.clear();
         }
         MeasuredCell { cell, counters, warnings: self.info.warnings }
@@ -65,6 +65,7 @@ impl Memory {
     fn take_pending(&mut self) {
         let Some(cell) = self.info.cells.first() else { return };
         let mut collector = Collector {
+            void: HashSet::new(),
             cells: HashMap::from([(cell.name.as_str(), std::mem::take(&mut self.data))]),
             newest: HashMap::new(),
             shapes: &self.shapes,

@@ -22,7 +22,7 @@ use crate::reader::{Reader, Segment};
 use crate::tables::{Key, Keyed, NOISE_FLOOR, RowKey};
 use cell::CellData;
 use shape::Shapes;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use whylate_core::record::Interval;
 use whylate_core::result::{
     CellResult, ProbeResult, RUN_FORMAT, RepeatResult, RunResult, RunState, SpikeTrace,
@@ -50,6 +50,12 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let mut collector = Collector {
         cells: info.cells.iter().map(|cell| (cell.name.as_str(), CellData::default())).collect(),
         newest: newest_attempts(info),
+        void: info
+            .executions
+            .iter()
+            .filter(|it| it.void)
+            .map(|it| (it.cell.as_str(), it.repeat, it.attempt))
+            .collect(),
         shapes: &shapes,
         earlier: Vec::new(),
         problems: Vec::new(),
@@ -161,6 +167,8 @@ struct Collector<'i> {
     cells: HashMap<&'i str, CellData>,
     /// The number of the newest attempt at each repeat of each cell.
     newest: HashMap<(&'i str, u32), u32>,
+    /// Attempts whose rows do not count.
+    void: HashSet<(&'i str, u32, u32)>,
     shapes: &'i Shapes,
     /// What attempts that were replaced have seen.
     earlier: Vec<EarlierMaximum>,
@@ -198,7 +206,9 @@ impl Collector<'_> {
     fn keep_maxima_of_replaced(&mut self, intervals: &[Keyed<Interval, RowKey>]) {
         for (key, interval) in intervals {
             let newest = self.newest.get(&(key.cell.as_str(), key.repeat));
-            let is_replaced = newest.is_some_and(|newest| *newest != key.attempt) && key.probe != NOISE_FLOOR;
+            let is_void = self.void.contains(&key.attempt());
+            let is_replaced =
+                newest.is_some_and(|newest| *newest != key.attempt) && key.probe != NOISE_FLOOR && !is_void;
             if let Some(value_ns) = interval.max_ns.filter(|_| is_replaced) {
                 let (cell, probe) = (key.cell.clone(), key.probe.clone());
                 self.earlier.push(EarlierMaximum { cell, probe, cpu: interval.cpu, value_ns });
@@ -215,7 +225,8 @@ impl Collector<'_> {
 
     /// Lets a cell take a row, unless a newer attempt replaced it.
     fn add(&mut self, (cell, repeat, attempt): (&str, u32, u32), take: impl FnOnce(&mut CellData) -> Taken) {
-        if self.newest.get(&(cell, repeat)).is_some_and(|newest| *newest != attempt) {
+        let is_replaced = self.newest.get(&(cell, repeat)).is_some_and(|newest| *newest != attempt);
+        if is_replaced || self.void.contains(&(cell, repeat, attempt)) {
             return;
         }
         let problem = match self.cells.get_mut(cell) {

@@ -5,11 +5,14 @@ use std::collections::HashMap;
 use whylate_core::plan::{Policy, ProbePlan};
 use whylate_core::{CpuId, CpuSet, Nanos, SeriesName, WarningCode};
 use whylate_stats::SampleShape;
+use whylate_stats::throttling::{Circumstances, fair_server_in};
 
 /// The probes of the plan.
 pub(super) struct Shapes {
     /// How many of the largest spikes of a probe are kept.
     pub(super) spikes_kept: usize,
+    /// What the scheduler takes from real-time tasks here; what is known of one probe is left out.
+    pub(super) scheduler: Circumstances,
     /// Names of their series in the plan's order.
     names: Vec<String>,
     /// By name of the series and CPU: the periods of the probes there, and whether all of them have a real-time
@@ -29,7 +32,13 @@ impl Shapes {
     pub(super) fn of(info: &RunInfo, spikes_kept: usize) -> Self {
         let context = info.facts.cpu_context();
         let target = info.plan.target.cpus.resolve(&context, None).unwrap_or_default();
-        let mut shapes = Self { spikes_kept, names: Vec::new(), known: HashMap::new() };
+        let scheduler = Circumstances {
+            rt_runtime_us: info.facts.settings.rt_runtime_us,
+            rt_period_us: info.facts.settings.rt_period_us,
+            fair_server: fair_server_in(&info.facts.kernel.release),
+            ..Circumstances::default()
+        };
+        let mut shapes = Self { spikes_kept, scheduler, names: Vec::new(), known: HashMap::new() };
         for probe in &info.plan.probe {
             let cpus = probe.cpus(&context, &target).unwrap_or_default();
             for name in probe.series_names() {

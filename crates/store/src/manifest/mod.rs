@@ -15,7 +15,7 @@ use crate::tables::{Rows, Span};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
-use whylate_stats::format_ns;
+use whylate_core::figure::nanoseconds;
 
 /// Its name in the run directory.
 pub(crate) const FILE: &str = "manifest.jsonl";
@@ -98,7 +98,7 @@ impl std::fmt::Display for Part {
             write!(f, ": {}", self.probes.join(", "))?;
         }
         let length_ns = self.end_ns.saturating_sub(self.start_ns);
-        if length_ns == 0 { Ok(()) } else { write!(f, ", {} of it", format_ns(length_ns)) }
+        if length_ns == 0 { Ok(()) } else { write!(f, ", {} of it", nanoseconds(length_ns)) }
     }
 }
 

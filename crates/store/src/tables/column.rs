@@ -225,7 +225,7 @@ values! {
     false Vec<String> as ByteArrayType:
         |it, before| Some(bytes(&it.join(" "), before)),
         |it, stored| set(it, text(required(stored)?).map(|text| text.split_whitespace().map(str::to_owned).collect()));
-    // A kind of a newer version explains nothing to this one.
+    // A kind of a newer version is unknown here.
     false CauseKind as ByteArrayType:
         |it, before| Some(bytes(it.name(), before)),
         |it, stored| set(it, text(required(stored)?).map(|name| Self::from_name(name).unwrap_or(Self::Unattributed)));

@@ -50,7 +50,15 @@ pub(crate) fn info() -> RunInfo {
 }
 
 pub(crate) fn execution(cell: &str, repeat: u32, attempt: u32, state: ExecutionState) -> Execution {
-    Execution { cell: cell.to_owned(), repeat, attempt, block: (repeat - 1) / 2, state, error: None }
+    Execution {
+        cell: cell.to_owned(),
+        repeat,
+        attempt,
+        block: (repeat - 1) / 2,
+        state,
+        error: None,
+        void: false,
+    }
 }
 
 pub(crate) fn key(cell: &str, repeat: u32, attempt: u32, probe: &str) -> Arc<RowKey> {

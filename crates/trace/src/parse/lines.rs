@@ -95,7 +95,7 @@ impl Lines {
                 Ok(read) => self.end += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    // A second try would only repeat it.
+                    // Reading again would give the same error.
                     self.at_end = true;
                     let offset = self.base + self.end as u64;
                     self.start = self.end;

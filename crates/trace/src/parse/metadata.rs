@@ -104,7 +104,7 @@ impl Metadata {
         let count = scan.u32()?;
         for _ in 0..plausible(scan, count, 8)? {
             let length = scan.u64()?;
-            // An event whose format cannot be read does not make the others unreadable: its records become events
+            // Go on after an event whose format cannot be parsed: its records become events
             // without a format.
             self.formats.extend(EventFormat::parse(system, scan.text(length)?));
         }

@@ -27,7 +27,6 @@ pub(crate) mod texts;
 pub(crate) mod trace_dat;
 pub(crate) mod tracepoint;
 pub(crate) mod unpack;
-mod zstandard;
 
 pub use bytes::ByteOrder;
 pub use error::ParseError;

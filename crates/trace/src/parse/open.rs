@@ -32,7 +32,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Reader>, ParseError> {
         return Ok(Box::new(directory::open(path)?));
     }
     if path.is_dir() {
-        // LTTng's streams lie beside a description, one or two folders down.
+        // LTTng keeps its streams beside a metadata file, one or two folders down.
         let ctf =
             [path.to_owned(), path.join("kernel")].iter().any(|folder| folder.join("metadata").is_file());
         let found = if ctf { CTF } else { directory::LAYOUT };

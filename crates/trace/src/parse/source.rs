@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use structured_zstd::decoding::{ContentChecksum, FrameDecoder, StreamingDecoder};
 use tempfile::NamedTempFile;
 
 /// Largest memory that unpacking xz may take: a hostile file must not take all (for zstd, the crate's limit of 128 MiB
@@ -146,7 +147,11 @@ impl Source {
                 return Ok(Box::new(raw));
             }
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::new(raw))),
-            Compression::Zstandard => Box::new(super::zstandard::Frames::new(raw)),
+            Compression::Zstandard => {
+                let mut decoder = FrameDecoder::new();
+                decoder.set_content_checksum(ContentChecksum::Verify);
+                Box::new(StreamingDecoder::new_with_decoder(BufReader::new(raw), decoder))
+            }
             Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(
                 BufReader::new(raw),
                 true,

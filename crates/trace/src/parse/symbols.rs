@@ -4,6 +4,7 @@ use super::ParseError;
 use super::bytes::text;
 use super::input::Input;
 use super::unpack::{Algorithm, Unpacker};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -46,8 +47,8 @@ const RECENT: usize = 1 << 12;
 struct Functions {
     /// Where they begin, each address once.
     begins: Vec<u64>,
-    /// Where the name of each is in the file; of several with the same begin, the first in the file.
-    names: Vec<u32>,
+    /// Where the name of each is in the file, and its bytes; of several with the same begin, the first in the file.
+    names: Vec<(u32, u32)>,
     /// For some bits of an address, which function it was in the last time: traces ask for the same few thousand over and over.
     recent: Vec<AtomicU32>,
 }
@@ -140,15 +141,15 @@ impl Table {
     }
 
     fn of(&self, address: u64) -> Option<(&str, u64)> {
-        let (name, distance) = self.functions.get_or_init(|| Functions::of(&self.file)).find(address)?;
-        let rest = self.file.get(name..)?;
-        Some((&rest[..word_bytes(rest.as_bytes())], distance))
+        let functions = self.functions.get_or_init(|| Functions::of(&self.file));
+        let (name, distance) = functions.find(address)?;
+        Some((self.file.get(name)?, distance))
     }
 
     fn of_module(&self, address: u64) -> Option<(&str, Option<&str>, u64)> {
         let (name, distance) = self.of(address)?;
         let (at, _) = self.functions.get()?.find(address)?;
-        let line = self.file.get(at..)?.lines().next()?;
+        let line = self.file.get(at.start..)?.lines().next()?;
         Some((name, line.split_ascii_whitespace().nth(1), distance))
     }
 }
@@ -160,8 +161,12 @@ impl Functions {
         // Names are within the file, which is far below 4 GiB (trace.dat gives its length in 32 bits).
         let bytes = &file.as_bytes()[..file.len().min(u32::MAX as usize)];
         for end in memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]) {
-            functions
-                .extend(function(&bytes[begin..end]).map(|(address, name)| (address, (begin + name) as u32)));
+            let line = &bytes[begin..end];
+            functions.extend(
+                function(line).map(|(address, name)| {
+                    (address, ((begin + name) as u32, word_bytes(&line[name..]) as u32))
+                }),
+            );
             begin = end + 1;
         }
         functions.sort_by_key(|(address, _)| *address);
@@ -172,7 +177,7 @@ impl Functions {
     }
 
     /// Where the name of the function is in the file that has `address`, and the distance from its start.
-    fn find(&self, address: u64) -> Option<(usize, u64)> {
+    fn find(&self, address: u64) -> Option<(Range<usize>, u64)> {
         let recent = &self.recent[(address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % RECENT];
         let mut place = recent.load(Ordering::Relaxed) as usize;
         let behind = |place: usize| self.begins.get(place).is_some_and(|begin| *begin <= address);
@@ -181,7 +186,9 @@ impl Functions {
             recent.store(place as u32, Ordering::Relaxed);
         }
         let distance = address - self.begins.get(place)?;
-        (distance < DISTANCE_MAX).then_some((*self.names.get(place)? as usize, distance))
+        let (name, bytes) = *self.names.get(place)?;
+        let name = name as usize..name as usize + bytes as usize;
+        (distance < DISTANCE_MAX).then_some((name, distance))
     }
 }
 

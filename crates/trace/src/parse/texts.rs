@@ -136,7 +136,7 @@ impl Texts {
             return None;
         }
         let name = self.intern(&function[..length]);
-        // Few different functions fault: a search is quick enough, and bounded.
+        // Few different functions fault, so a linear search is fast enough, and bounded.
         let position = self.addressed.iter().position(|known| *known == name).unwrap_or(self.addressed.len());
         if position == ADDRESSES_MAX {
             return None;

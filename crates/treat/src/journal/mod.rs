@@ -173,7 +173,7 @@ pub(crate) struct Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Closing is not enough: a child that another thread is just starting has the file until it runs its program.
+        // Closing is not enough: a child that is just being started holds the file until it calls exec.
         let _ = flock(&self.lock, FlockOperation::Unlock);
     }
 }

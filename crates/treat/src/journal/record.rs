@@ -62,7 +62,7 @@ pub(crate) enum Record {
 pub enum Fate {
     /// The former value was written and read back.
     Restored,
-    /// The former value was there already: the change was never made, or somebody undid it.
+    /// The former value was there already: the change was never made, or was undone by others.
     Unchanged,
     /// The task ended.
     Ended,

@@ -163,7 +163,7 @@ fn cache(root: &HostRoot) -> Result<Cache, Impossible> {
     )))
 }
 
-/// Groups that somebody made.
+/// Groups that others made.
 fn groups(root: &HostRoot) -> Result<Vec<String>, Impossible> {
     let names = root.list(MOUNT)?.into_iter();
     let fixed = ["info", "mon_data", "mon_groups"];

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use whylate_core::plan::TreatmentKind;
 use whylate_core::{CpuSelector, Facts};
-use whylate_host::archive;
+use whylate_lab::archive;
 
 const MACHINE: &str = "\
 == sys/fs/resctrl/schemata

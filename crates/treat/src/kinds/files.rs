@@ -26,7 +26,7 @@ impl Planner for SysfsPlan {
             Ok(Change::required(Target::File { path, reading }, reading.normal(&self.value), effect))
         };
         let written: Vec<Change> = paths.into_iter().map(change).collect::<Result<_, Impossible>>()?;
-        // A CPU is not switched off like any other setting: much goes with it that does not come back by itself.
+        // Taking a CPU offline changes more than this file: those changes are planned, too.
         let off = offline::switched_off(&written).intersection(&surroundings.cpus.online);
         let mut changes = Vec::new();
         if !off.is_empty() {

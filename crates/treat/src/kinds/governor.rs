@@ -98,7 +98,7 @@ fn plan_policy(
             limits.push(limit_change(surroundings, policy, name, limit)?);
         }
     }
-    // The kernel refuses a lower limit above the upper one: what makes room comes first.
+    // The kernel refuses a minimum above the maximum: write them in the order that avoids it.
     let highest: Option<u64> = surroundings.root.read_number(&format!("{folder}/scaling_max_freq"))?;
     if plan.min.is_some_and(|min| highest.is_some_and(|highest| min.0 / 1_000 > highest)) {
         limits.reverse();
@@ -141,7 +141,7 @@ fn one_of(surroundings: &Surroundings, path: &str, list: &str, value: &str) -> R
 }
 
 fn turbo_change(surroundings: &Surroundings, turbo: bool) -> Result<Change, Impossible> {
-    // Intel's own driver says it the other way round.
+    // intel_pstate has the inverse switch, no_turbo.
     let files =
         [("/sys/devices/system/cpu/intel_pstate/no_turbo", !turbo), (&format!("{FOLDER}/boost"), turbo)];
     for (path, value) in files {

@@ -181,7 +181,7 @@ fn locked_clock(root: &HostRoot, device: &Device) -> Result<Change, String> {
 mod tests {
     use super::*;
     use whylate_core::Facts;
-    use whylate_host::archive;
+    use whylate_lab::archive;
 
     fn plan(text: &str, devices: &[&str]) -> Result<Planned, Impossible> {
         let folder = tempfile::tempdir().unwrap();

@@ -45,7 +45,7 @@ pub struct Interrupt {
     pub is_msi: bool,
     /// Where it may be handled.
     pub cpus: CpuSet,
-    /// Whether nobody may move it, as far as this kernel tells.
+    /// Whether it cannot be moved, as far as this kernel tells.
     pub is_fixed: bool,
 }
 
@@ -145,7 +145,7 @@ impl Planner for IrqAffinityPlan {
         if let Some(change) = moved.values().next() {
             writable(surroundings, &change.target.to_string())?;
         }
-        // Stopped first, and going on only when everything is back.
+        // irqbalance is stopped first and continued last.
         planned.changes.extend(stop_irqbalance(surroundings)?);
         planned.changes.extend(moved.into_values());
         if self.new_interrupts && surroundings.root.exists(DEFAULT) {

@@ -41,7 +41,7 @@ impl Planner for SmtOffPlan {
     }
 }
 
-/// There is no second thread: because there never is one, or because it is off already.
+/// There is no second thread: the core has only one, or it is off already.
 fn nothing_to_do(surroundings: &Surroundings, keep: &CpuSet) -> Result<Planned, Impossible> {
     match surroundings.root.read_trimmed(CONTROL)?.as_deref() {
         Some("off" | "forceoff") => {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use whylate_core::CpuSet;
+use whylate_host::HostRoot;
 use whylate_host::facts;
-use whylate_host::{HostRoot, archive};
+use whylate_lab::archive;
 use whylate_treat::{Change, Guard, Holder, JournalPlace, Surroundings, Target, TreatError};
 
 /// The files of a machine, and the folder with its journal.

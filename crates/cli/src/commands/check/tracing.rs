@@ -164,7 +164,7 @@ fn described(facility: Facility) -> TracingFacility {
 fn tracefs(host: &HostRoot, online: &CpuSet) -> Vec<TracingFacility> {
     let config =
         HistogramsConfig { kinds: vec![HistogramKind::Wakeup], ..HistogramsConfig::new(online.clone()) };
-    // This mounts tracefs where it is not, for the moment: what it offers is looked at meanwhile.
+    // Mounts tracefs for the moment if it is not mounted; it is examined meanwhile.
     let started = LatencyHistograms::start(host, &config, Some(HistogramSource::Tracefs), false);
     let found = Tracefs::find(host).map(|tracefs| tracefs.tracers()).map_err(|error| error.to_string());
     let tried = started.and_then(|(running, _)| running.finish()).map_err(|error| error.to_string());
@@ -177,7 +177,7 @@ fn tracefs(host: &HostRoot, online: &CpuSet) -> Vec<TracingFacility> {
     .collect()
 }
 
-/// One line for each tracer: the names of those that the kernel was built with, or why nobody can tell.
+/// One line for each tracer: whether the kernel was built with it, or why that is unknown.
 fn tracers(found: &Result<Vec<String>, String>) -> impl Iterator<Item = TracingFacility> {
     TRACERS.into_iter().map(|(name, option, effect)| {
         let works = found.as_ref().is_ok_and(|known| known.iter().any(|known| known == name));

@@ -1,8 +1,8 @@
 //! The local socket by which a running `whylate histograms` is told what to do.
 //!
 //! Each process has a socket of its own, named by its process id, in a folder that only its user can enter; the socket
-//! has mode 0600. A request is one line of JSON, and so is the answer. Sockets that nobody answers at are left over from
-//! processes that were killed, and are removed by whoever meets them.
+//! has mode 0600. A request is one line of JSON, and so is the answer. Sockets without a listener are left over from
+//! processes that were killed, and are removed by the next process.
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::geteuid;
@@ -61,7 +61,7 @@ pub(super) struct Answer {
 impl Answer {
     pub(super) fn send(mut self, outcome: std::result::Result<String, String>) {
         let reply = outcome.map_or_else(Reply::Error, Reply::Done);
-        // Whoever does not wait for the answer does not want it.
+        // The other side may have gone; it then does not need the answer.
         if let Ok(line) = serde_json::to_string(&reply) {
             let _ = self.stream.write_all(format!("{line}\n").as_bytes());
         }
@@ -98,7 +98,7 @@ impl Server {
             for stream in listener.incoming() {
                 match stream {
                     Ok(stream) => accept(stream, &sender),
-                    // Mostly for want of file descriptors: the next attempt would fail as fast.
+                    // Usually out of file descriptors: wait before the next attempt.
                     Err(_) => std::thread::sleep(REST),
                 }
             }
@@ -114,7 +114,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that stays is recognised as left over.
+        // A leftover socket is recognised and removed by the next process.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -127,7 +127,7 @@ fn accept(stream: UnixStream, requests: &Sender<(Request, Answer)>) {
     let answer = Answer { stream };
     match read.map_err(anyhow::Error::from).and_then(|_| Ok(serde_json::from_str(&line)?)) {
         Ok(request) => {
-            // Nobody listens any more only while the process ends.
+            // The receiver is gone only while the process is ending.
             let _ = requests.send((request, answer));
         }
         Err(error) => answer.send(Err(format!("the request is not understood: {error}"))),
@@ -171,7 +171,7 @@ fn connect(folder: &Path, pid: Option<u32>) -> Result<(u32, UnixStream)> {
     }
 }
 
-/// The processes that listen; sockets that nobody listens at are removed.
+/// The processes that listen; sockets without a listener are removed.
 fn remove_stale(folder: &Path) -> Vec<(u32, UnixStream)> {
     let mut running = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -19,18 +19,18 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tree::Tree;
 use whylate_bpf::{HistogramsChange, HistogramsConfig, TaskFilter};
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{HISTOGRAMS_FORMAT, HistogramKind, HistogramsResult, WakeupTotals};
 use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
 use whylate_record::RecordError;
 use whylate_record::histograms::LatencyHistograms;
-use whylate_stats::format_ns;
 
 /// How often signals, requests and the trace buffer are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Shortest time between two tables: what the terminal and the eye can follow.
 const INTERVAL_MIN: Nanos = Nanos::from_millis(100);
-/// When it is said that nobody was counted: by then a machine with real-time tasks has woken one.
+/// After this time without a wake-up a warning is given: a machine with real-time tasks has woken one by then.
 const NOBODY_AFTER: Duration = Duration::from_secs(1);
 /// What counts more tasks.
 const ORDINARY_TOO: &str = "add --priority all, which counts ordinary tasks, too";
@@ -76,7 +76,7 @@ fn run(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
     let started = Instant::now();
     let mut session = Session { arguments, duration, facts, warnings, histograms, server, tree, started };
     let outcome = session.count(&|| asked_to_stop.load(Ordering::Relaxed));
-    // Whatever happened, the machine is given back first.
+    // Stop counting first, also after an error.
     let Session { histograms, .. } = session;
     let ended = histograms.finish();
     let result = outcome?;
@@ -125,7 +125,7 @@ impl Session<'_> {
         let mut screen = is_live.then(Screen::default);
         let mut meter = Meter::new(arguments.printing.quiet || is_live, arguments.duration);
         meter.label("histograms");
-        // To read every histogram costs the CPUs that are measured.
+        // Reading every histogram takes time on the measured CPUs.
         let is_watched = is_live || self.tree.is_some() || !arguments.printing.quiet;
         if let Some(tree) = &mut self.tree {
             tree.show_switches(&mut self.histograms)?;
@@ -168,7 +168,7 @@ impl Session<'_> {
         let figures = result.cpus.iter().flat_map(|cpu| &cpu.histograms);
         let max_ns = figures.filter_map(|one| one.quantiles.as_ref().map(|figures| figures.max_ns)).max();
         let max =
-            max_ns.map_or_else(|| "nothing yet".to_owned(), |max_ns| format!("max {}", format_ns(max_ns)));
+            max_ns.map_or_else(|| "nothing yet".to_owned(), |max_ns| format!("max {}", nanoseconds(max_ns)));
         meter.advance(
             Nanos(result.duration_ns),
             &format!("{:.0} s, {} wake-ups, {max}", result.duration_ns as f64 / 1e9, result.wakeups.seen),
@@ -189,7 +189,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Does one thing; what to tell whoever asked for it.
+    /// Carries out a request; gives the answer.
     fn perform(&mut self, request: &Request) -> Result<String> {
         let kinds =
             if request.kinds.is_empty() { HistogramKind::ALL.to_vec() } else { request.kinds.clone() };

@@ -24,12 +24,12 @@ impl Screen {
 
     /// What replaces the lines that are there by the first ones of `text`.
     fn frame(&mut self, text: &str, lines_max: usize) -> String {
-        // What is longer than the terminal is wide is cut off, and not wrapped.
+        // Lines longer than the terminal are cut off, not wrapped.
         let mut frame = format!("\u{1b}[?7l{}", self.back());
         self.lines = 0;
         for line in text.lines().take(lines_max) {
             frame.push_str(line);
-            // Whatever was longer before is wiped; a colour whose end was cut off ends here.
+            // Clears the rest of a longer old line, and resets a colour whose end was cut off.
             frame.push_str("\u{1b}[0m\u{1b}[K\n");
             self.lines += 1;
         }

@@ -79,7 +79,7 @@ impl Tree {
             let value = fs::read_to_string(self.switch(kind)).ok().and_then(|text| text.trim().parse().ok());
             let wanted = value.map(|value: i64| value != 0);
             let kinds = [kind, HistogramKind::SharedPriority];
-            // The histogram of waiting for equals goes with that of wake-ups.
+            // sharedprio is switched together with wakeup.
             let kinds = if kind == HistogramKind::Wakeup { &kinds[..] } else { &kinds[..1] };
             let act = match wanted {
                 Some(true) if self.switches.get(&kind) == Some(&false) => Act::Enable,
@@ -87,13 +87,13 @@ impl Tree {
                 _ => continue,
             };
             ask(act, kinds);
-            // What has become of it is written again, also when it is not possible.
+            // Write back the state that is in force, also where the request was refused.
             self.switches.remove(&kind);
         }
         for kind in HistogramKind::ALL {
             let path = self.top.join(folder(kind)).join("reset");
             let is_asked = fs::metadata(&path).is_ok_and(|file| file.len() > 0);
-            // Emptied first: a script that writes again in between asks again.
+            // Clear the file first: a write that comes meanwhile is a new request.
             if is_asked && fs::write(&path, "").is_ok() {
                 ask(Act::Reset, &[kind]);
             }

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+use whylate_core::figure::nanoseconds;
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
-use whylate_stats::format_ns;
 
 /// How long is looked at most: the command fails all the same.
 const LOOK_MAX: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ fn differences(before: &Waits, after: &Waits, cpus: &CpuSet, looked: Duration) -
             "CPU {cpu}: in {:.1} s tasks of all priorities waited {} for it on average, {times} times \
              (/proc/schedstat; it knows no maximum)",
             looked.as_secs_f64(),
-            format_ns(mean_ns)
+            nanoseconds(mean_ns)
         ))
     };
     cpus.iter().filter_map(line).collect()

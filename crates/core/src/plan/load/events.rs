@@ -10,6 +10,13 @@ use serde::{Deserialize, Serialize};
 /// Changes of mappings, each of which flushes translations on every CPU that runs the same address space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate load tlb --victims 1
+  whylate load tlb --cpus 0,2 --victims 1 --rate 10000/s --duration 1m --json
+
+A flush reaches only CPUs that run the same process: the load hosts a busy thread, of ordinary
+priority, on each victim."))]
 pub struct TlbPlan {
     /// Where mappings are changed, one thread on each CPU.
     pub cpus: CpuSelector,
@@ -22,6 +29,13 @@ pub struct TlbPlan {
 /// Memory barriers for which the kernel interrupts other CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate load ipi --victims 1
+  whylate load ipi --reach global --rate 1000/s --json
+
+A barrier reaches only CPUs that run the same process (private), or one that has registered for it
+(global): the load hosts a busy thread, of ordinary priority, on each victim."))]
 pub struct IpiPlan {
     /// Where barriers are asked for, one thread on each CPU.
     pub cpus: CpuSelector,
@@ -36,6 +50,12 @@ pub struct IpiPlan {
 /// Write-combining buffers made and given back, for which the kernel changes page attributes and flushes every CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate load pageattr --cpus 0
+  whylate load pageattr --rate 100/s --json
+
+Needs a graphics device whose driver maps buffers write-combining; `modprobe vgem` makes one."))]
 pub struct PageattrPlan {
     /// Where buffers are made, one thread on each CPU.
     pub cpus: CpuSelector,
@@ -46,6 +66,10 @@ pub struct PageattrPlan {
 /// Packets on the loopback interface, which are received in softirqs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate load softirq --cpus 1
+  whylate load softirq --cpus 1 --rate 20000/s --json"))]
 pub struct SoftirqPlan {
     /// Where packets are sent and received, one thread on each CPU.
     pub cpus: CpuSelector,
@@ -56,6 +80,13 @@ pub struct SoftirqPlan {
 /// Real interrupts, whose handlers run in threads on PREEMPT_RT kernels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate load irq-thread --cpus 1
+  whylate load irq-thread --source rtc --rate 1000/s
+  whylate load irq-thread --source disk --json
+
+Which CPU handles a disk's interrupts is up to its queues; /proc/interrupts shows it."))]
 pub struct IrqThreadPlan {
     /// Where interrupts are asked for, one thread on each CPU.
     pub cpus: CpuSelector,

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 /// Any command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate load exec --cpus 1 --duration 30s -- stress-ng --cpu 1
+  whylate load exec --rate-pattern '([0-9.]+)/sec' --rate-unit rect_per_s -- x11perf -rect500"))]
 pub struct ExecPlan {
     /// Program and arguments; no shell is involved.
     pub command: Vec<String>,

@@ -3,6 +3,7 @@
 use super::Pace;
 use crate::cpus::CpuSelector;
 use crate::plan::Size;
+use crate::plan::flag::Flag;
 use crate::plan::kinds::Words;
 use crate::words::words;
 use schemars::JsonSchema;
@@ -11,14 +12,21 @@ use serde::{Deserialize, Serialize};
 /// Memory traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate load memory --working-set l3/2 --duration 10s
+  whylate load memory --cpus 0,1 --working-set 64MiB --kind read --rate 500MB/s
+  whylate load memory --working-set l3*4 --kind random-chase --json"))]
 pub struct MemoryPlan {
     /// Where it runs: one thread, with a buffer of its own, on each CPU.
     #[serde(default = "CpuSelector::target")]
     pub cpus: CpuSelector,
     /// Size of each thread's buffer (`copy`: source and destination together).
+    #[schemars(extend("x-flag" = Flag::by_default("llc/2")))]
     pub working_set: Size,
     /// Kind of traffic.
     #[serde(default)]
+    #[schemars(extend("x-flag" = Flag::named("kind")))]
     pub access: MemoryAccess,
     /// NUMA node of the buffers; by default the node of the CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]

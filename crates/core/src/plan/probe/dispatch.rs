@@ -3,6 +3,7 @@
 
 use super::{Policy, ProbeFacts, ProbeWords, Samples, check_period, check_samples, refuse_deadline};
 use crate::cpus::CpuSelector;
+use crate::plan::flag::Flag;
 use crate::plan::kinds::KeyError;
 use crate::units::{Nanos, as_text};
 use schemars::JsonSchema;
@@ -18,6 +19,16 @@ const RTC_HZ_MAX: u64 = 8192;
 /// The dispatch probe: from an interrupt to the process that waits for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate measure dispatch --cpu 1
+  whylate measure dispatch --cpu isolated --source nanosleep --samples 10000
+  whylate measure dispatch --cpu 3 --source rtc --interval 500us --duration 1m --json
+  whylate measure dispatch --cpu 3 --source uio0 --interval 1ms
+
+The table is followed by rows of 10 us with bars of stars. timerfd, nanosleep and rtc tell for which
+moment they were programmed; the latency of the others is counted from the earliest of their last
+interrupts."))]
 pub struct DispatchPlan {
     /// Where to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,17 +40,21 @@ pub struct DispatchPlan {
     pub interval: Option<Nanos>,
     /// Ends earlier, after that many samples on a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-flag" = Flag::by_default("60000")))]
     pub samples: Option<u64>,
     /// Real-time priority, 1 to 99 (`fifo` and `rr` only).
     pub priority: u32,
-    /// Scheduling policy: `fifo`, `rr` or `other`.
+    /// Scheduling policy (not `deadline`).
     pub policy: Policy,
     /// A latency above it stops the measurement (and tracing), and the exit code is 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
     /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.
+    #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
     /// Whether each latency is also divided into its parts, for which BPF programs run beside it (root, BPF and BTF).
+    #[schemars(extend("x-flag" =
+        Flag::off("no-parts", "Measures the whole only, without the BPF programs that tell its parts")))]
     pub parts: bool,
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Judged, Policy, ProbeFacts, ProbeWords, Samples, check_samples, refuse_deadline};
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
+use crate::plan::flag::Flag;
 use crate::plan::kinds::KeyError;
 use crate::units::{CpuId, as_text};
 use crate::warning::WarningCode;
@@ -14,6 +15,14 @@ use std::str::FromStr;
 /// The round-trip probe: a message from one CPU to another and back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate measure roundtrip --cpus 1,2
+  whylate measure roundtrip --cpus 1,2 --method futex --samples 100000
+  whylate measure roundtrip --cpus 2,2 --method pipe,unix --json
+
+The methods share the duration. Where both CPUs have the same clock, each way is measured too (there
+and back). Both CPUs may be the same for methods that sleep."))]
 pub struct RoundtripPlan {
     /// The two CPUs, the asking one first: `"1,2"`; by default the first target CPU and another usable one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,9 +34,10 @@ pub struct RoundtripPlan {
     pub samples: Option<u64>,
     /// Real-time priority of both threads, 1 to 99 (`fifo` and `rr` only).
     pub priority: u32,
-    /// Scheduling policy: `fifo`, `rr` or `other`.
+    /// Scheduling policy (not `deadline`).
     pub policy: Policy,
     /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.
+    #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
 }
 

@@ -3,6 +3,7 @@
 use super::{Policy, ProbeFacts, ProbeWords, Samples};
 use crate::cpus::CpuSelector;
 use crate::plan::Size;
+use crate::plan::flag::Flag;
 use crate::plan::kinds::KeyError;
 use crate::units::{Cycles, Nanos, UnitError, as_text};
 use crate::warning::WarningCode;
@@ -14,6 +15,14 @@ use std::str::FromStr;
 /// The stall probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate measure stall --cpu 1 --threshold 1us --duration 10s
+  whylate measure stall --cpu isolated --duration 1h --json > gaps.json
+  whylate measure stall --cpu 1 --threshold 3100cycles --working-set l2/2
+
+The loop never sleeps: the CPU belongs to it for the time, but for what the kernel takes. At
+real-time priority it is refused on the last CPU that the rest of the system has."))]
 pub struct StallPlan {
     /// Where to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -22,13 +31,14 @@ pub struct StallPlan {
     pub threshold: Threshold,
     /// Real-time priority, 1 to 99 (`fifo` and `rr` only).
     pub priority: u32,
-    /// Scheduling policy.
+    /// Scheduling policy (not `deadline`).
     pub policy: Policy,
     /// Each turn of the loop also reads one cache line of a buffer of this size: disturbed caches show as longer
     /// turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_set: Option<Size>,
     /// Whether `/dev/cpu_dma_latency` is held at 0.
+    #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
 }
 

@@ -1,7 +1,8 @@
 //! The timer probe: a periodic task that sleeps until its next period and measures how late it runs.
 
-use super::{Policy, ProbeFacts, ProbeWords, Samples, check_period};
+use super::{Policy, ProbeFacts, ProbeWords, Samples, check_period, check_samples};
 use crate::cpus::CpuSelector;
+use crate::plan::flag::Flag;
 use crate::plan::kinds::KeyError;
 use crate::units::Nanos;
 use crate::words::words;
@@ -11,17 +12,30 @@ use serde::{Deserialize, Serialize};
 /// The timer probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate measure timer -a 1 -p 95 -i 200us -D 10s
+  whylate measure timer --cpu 2-3 --duration 1h --json > night.json
+  whylate measure timer -a 1 -b 100us --on-threshold 'cat /proc/interrupts'
+
+The short flags are cyclictest's (-a -i -D -p -b -l -d -t -S -m -q), with its units for bare
+numbers; -h is help.
+A latency above --break writes a trace marker, stops tracing, ends the measurement and gives exit
+code 2."))]
 pub struct TimerPlan {
     /// Where to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
-    /// The period.
+    /// Period of the task.
     pub interval: Nanos,
     /// By how much each further CPU's periods begin later than those of the one before; `0s` is an aligned start.
     pub distance: Nanos,
+    /// Ends earlier, after that many samples on a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
     /// Real-time priority, 1 to 99 (`fifo` and `rr` only).
     pub priority: u32,
-    /// Scheduling policy.
+    /// Scheduling policy of the task.
     pub policy: Policy,
     /// What wakes the task.
     pub method: TimerMethod,
@@ -29,6 +43,7 @@ pub struct TimerPlan {
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
     /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.
+    #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
 }
 
@@ -38,6 +53,7 @@ impl Default for TimerPlan {
             cpus: None,
             interval: Nanos::from_micros(200),
             distance: Nanos(0),
+            samples: None,
             priority: 95,
             policy: Policy::Fifo,
             method: TimerMethod::Nanosleep,
@@ -53,7 +69,8 @@ impl ProbeWords for TimerPlan {
     }
 
     fn check(&self) -> Result<(), KeyError> {
-        check_period(self.interval).map_err(|message| KeyError::new("interval", message))
+        check_period(self.interval).map_err(|message| KeyError::new("interval", message))?;
+        check_samples(self.samples)
     }
 
     fn scheduling(&self) -> (Policy, u32) {

@@ -14,6 +14,10 @@ const PERIOD_US: std::ops::RangeInclusive<u64> = 100..=1_000_000;
 /// A measuring tracer of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate measure tracer --tracer osnoise --cpu 1
+  whylate measure tracer --tracer timerlat --period 1ms --duration 1m --json"))]
 pub struct TracerPlan {
     /// Where to measure; by default the plan's target CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,7 +95,7 @@ impl ProbeWords for TracerPlan {
             Tracer::Timerlat if !PERIOD_US.contains(&(self.period().0 / 1_000)) => {
                 Err(KeyError::new("period", "must be 100us to 1s"))
             }
-            // It looks with interrupts off, so that the rest of the window belongs to everybody else.
+            // hwlat runs with interrupts off: other work gets only the rest of the window.
             Tracer::Hwlat if width >= window => {
                 let message = format!("must be below the window ({window}), in whose rest interrupts are on");
                 Err(KeyError::new("width", message))
@@ -118,7 +122,7 @@ impl ProbeWords for TracerPlan {
 
     fn watched_share(&self, cpus: usize) -> f64 {
         let share = self.width().0 as f64 / self.window().0.max(1) as f64;
-        // On one CPU after the other.
+        // hwlat samples one CPU at a time, in turn.
         if self.tracer == Tracer::Hwlat { share / cpus.max(1) as f64 } else { share }
     }
 }

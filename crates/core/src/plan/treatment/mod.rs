@@ -1,6 +1,6 @@
 //! The treatments of a plan: changes to the machine that are undone afterwards.
 //!
-//! The type of a kind holds its keys in a plan, and is what its command line (`whylate treat apply KIND`) is parsed to.
+//! The type of a kind holds its keys in a plan, which are its flags in `whylate treat apply KIND`.
 
 mod cpus;
 mod settings;
@@ -8,10 +8,8 @@ mod settings;
 pub use cpus::*;
 pub use settings::*;
 
+use super::flag::Flag;
 use super::kinds::{KeyError, Words, kinds};
-use crate::units::{Nanos, UnitError};
-use clap::Subcommand;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +25,6 @@ pub struct TreatmentPlan {
 
 kinds! {
     /// What a treatment changes.
-    #[derive(Subcommand)]
     pub enum TreatmentKind: Words {
         /// Keeps processes, interrupts and timers of others away from CPUs.
         "shield" => Shield(ShieldPlan),
@@ -62,16 +59,6 @@ kinds! {
         /// Sets a parameter of a kernel module.
         "module-parameter" => ModuleParameter(ModuleParameterPlan),
     }
-}
-
-/// `on` or `off` on the command line.
-fn on_off() -> impl TypedValueParser<Value = bool> {
-    PossibleValuesParser::new(["on", "off"]).map(|word| word == "on")
-}
-
-/// A time on the command line, where a bare number is microseconds.
-fn microseconds(text: &str) -> Result<Nanos, UnitError> {
-    Nanos::parse_with_default(text, "us")
 }
 
 fn all() -> Vec<String> {

@@ -1,68 +1,64 @@
 //! Treatments of the cache, of graphics devices, and of settings that live in a file.
 
-use super::{KeyError, Words, all, microseconds, on_off, yes};
+use super::{Flag, KeyError, Words, all, yes};
 use crate::cpus::CpuSelector;
 use crate::units::Nanos;
-use clap::{ArgAction, Args, value_parser};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Gives CPUs a part of the last-level cache to themselves (resctrl).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Args)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[command(after_help = "\
+#[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply cache-partition --cpus 1
-  whylate treat apply cache-partition --cpus 1 --share 25 --others-bandwidth 50")]
+  whylate treat apply cache-partition --cpus 1 --share 25 --others-bandwidth 50"))]
 pub struct CachePartitionPlan {
     /// CPUs that get a part of the cache to themselves.
     #[serde(default = "CpuSelector::target")]
-    #[arg(short = 'a', long, alias = "cpu", value_name = "LIST")]
     pub cpus: CpuSelector,
     /// How large it is, in percent of the cache, rounded to whole ways.
     #[serde(default = "half")]
-    #[arg(long = "share", value_name = "PERCENT", default_value_t = 50, value_parser = value_parser!(u32).range(1..=99))]
-    #[arg(help = "How large it is, in percent of the cache")]
+    #[schemars(extend("x-flag" = Flag::named("share")))]
     pub share_percent: u32,
-    /// What the others may use of the memory bandwidth, in percent [default: as it is].
+    /// What the others may use of the memory bandwidth, in percent; by default as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[arg(long = "others-bandwidth", value_name = "PERCENT", value_parser = value_parser!(u32).range(1..=99))]
+    #[schemars(extend("x-flag" = Flag::named("others-bandwidth")))]
     pub others_bandwidth_percent: Option<u32>,
 }
 
 /// Keeps graphics devices powered, and at one clock.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Args)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[command(after_help = "\
+#[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply gpu-power                        every device stays powered
-  whylate treat apply gpu-power card0 --leave-clock")]
+  whylate treat apply gpu-power card0 --leave-clock"))]
 pub struct GpuPowerPlan {
     /// Names (card0), PCI addresses, drivers, or all.
     #[serde(default = "all")]
-    #[arg(default_value = "all", value_name = "DEVICE")]
+    #[schemars(extend("x-flag" = Flag::positional("device")))]
     pub devices: Vec<String>,
     /// Whether the clock is fixed to the highest that the driver offers.
     #[serde(default = "yes")]
-    #[arg(long = "leave-clock", action = ArgAction::SetFalse, help = "Leaves the clock as it is")]
+    #[schemars(extend("x-flag" = Flag::off("leave-clock", "Leaves the clock as it is")))]
     pub fixed_clock: bool,
 }
 
 /// Sets transparent huge pages.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Args)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[command(after_help = "\
+#[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply thp never
-  whylate treat apply thp madvise --defrag never")]
+  whylate treat apply thp madvise --defrag never"))]
 pub struct ThpPlan {
     /// always, madvise or never.
     #[serde(default = "never")]
-    #[arg(default_value = "never", value_name = "MODE")]
+    #[schemars(extend("x-flag" = Flag::positional("mode")))]
     pub enabled: String,
     /// When memory is compacted for them: always, defer, defer+madvise, madvise, never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[arg(long, value_name = "MODE")]
     pub defrag: Option<String>,
 }
 
@@ -70,14 +66,13 @@ pub struct ThpPlan {
 macro_rules! switches {
     ($(#[doc = $doc:literal] $name:ident, $example:literal;)+) => {$(
         #[doc = $doc]
-        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Args)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
-        #[command(after_help = concat!("Examples:\n  whylate treat apply ", $example))]
+        #[schemars(extend("x-examples" = concat!("Examples:\n  whylate treat apply ", $example)))]
         pub struct $name {
             /// Whether it is on.
             #[serde(default)]
-            #[arg(value_name = "STATE", default_value = "off", value_parser = on_off(), action = ArgAction::Set)]
-            #[arg(help = "The state to set")]
+            #[schemars(extend("x-flag" = Flag::positional("state")))]
             pub enabled: bool,
         }
 
@@ -95,66 +90,70 @@ switches! {
 }
 
 /// Sets what real-time tasks may use of each period.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[command(after_help = "\
+#[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply rt-throttling            no limit: a real-time loop may take all of a CPU
-  whylate treat apply rt-throttling 980ms      of each period")]
+  whylate treat apply rt-throttling 980ms      of each period"))]
 pub struct RtThrottlingPlan {
     /// Time in each period (`kernel.sched_rt_period_us`); by default without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[arg(value_name = "TIME", value_parser = microseconds)]
-    #[arg(help = "Time in each period [default: no limit]")]
+    #[schemars(extend("x-flag" = Flag::positional("runtime")))]
     pub runtime: Option<Nanos>,
 }
 
 /// Writes any file below /sys or /proc.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Args)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[command(after_help = "\
+#[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply sysfs /sys/kernel/mm/ksm/run 0
-  whylate treat apply sysfs '/sys/devices/system/machinecheck/machinecheck{cpu}/check_interval' 0")]
+  whylate treat apply sysfs '/sys/devices/system/machinecheck/machinecheck{cpu}/check_interval' 0"))]
 pub struct SysfsPlan {
     /// File below /sys or /proc; `{cpu}` in it stands for each of --cpus.
+    #[schemars(extend("x-flag" = Flag::positional("path")))]
     pub path: String,
     /// What to write.
+    #[schemars(extend("x-flag" = Flag::text("value")))]
     pub value: String,
     /// CPUs that `{cpu}` stands for.
     #[serde(default = "CpuSelector::target")]
-    #[arg(short = 'a', long, alias = "cpu", value_name = "LIST", default_value = "all")]
+    #[schemars(extend("x-flag" = Flag::by_default("all")))]
     pub cpus: CpuSelector,
 }
 
 /// Sets any sysctl.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Args)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[command(after_help = "\
+#[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply sysctl vm.stat_interval 120
-  whylate treat apply sysctl kernel.sched_rt_runtime_us -1")]
+  whylate treat apply sysctl kernel.sched_rt_runtime_us -1"))]
 pub struct SysctlPlan {
     /// Name: vm.swappiness.
+    #[schemars(extend("x-flag" = Flag::positional("key")))]
     pub key: String,
     /// What to set it to.
-    #[arg(allow_hyphen_values = true)]
+    #[schemars(extend("x-flag" = Flag::text("value")))]
     pub value: String,
 }
 
 /// Sets a parameter of a kernel module.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Args)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[command(after_help = "\
+#[schemars(extend("x-examples" = "\
 Examples:
-  whylate treat apply module-parameter kvm halt_poll_ns 0")]
+  whylate treat apply module-parameter kvm halt_poll_ns 0"))]
 pub struct ModuleParameterPlan {
     /// Module: i915.
+    #[schemars(extend("x-flag" = Flag::positional("module")))]
     pub module: String,
     /// Parameter.
+    #[schemars(extend("x-flag" = Flag::positional("parameter")))]
     pub parameter: String,
     /// What to set it to.
-    #[arg(allow_hyphen_values = true)]
+    #[schemars(extend("x-flag" = Flag::text("value")))]
     pub value: String,
 }
 

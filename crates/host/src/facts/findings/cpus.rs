@@ -6,9 +6,9 @@ use whylate_core::cpus::CpuSet;
 use whylate_core::result::Finding;
 use whylate_core::units::CpuId;
 
-pub(super) fn isolation(inquiry: &Inquiry) -> Option<Finding> {
-    let (facts, code) = (inquiry.facts, FindingCode::NotIsolated);
-    // What runs where says more than what was asked for at boot: a shield may be made by hand.
+pub(super) fn isolation(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    let facts = inquiry.facts;
+    // Check what runs on the CPU, not only the boot options: a shield may be made at run time.
     let open: CpuSet = inquiry.targets.difference(&facts.cpu_sets.isolated);
     let is_open = |cpu: &CpuId| {
         let row = inquiry.live.as_ref().and_then(|live| live.table.row(*cpu));
@@ -43,9 +43,9 @@ pub(super) fn isolation(inquiry: &Inquiry) -> Option<Finding> {
 }
 
 /// Documentation/timers/no_hz.rst: CPUs outside `nohz_full` take the tick HZ times a second while they are busy.
-/// Before a measurement this is worth a word only where somebody took care to isolate the CPU.
-pub(super) fn tick(inquiry: &Inquiry) -> Option<Finding> {
-    let (sets, code) = (&inquiry.facts.cpu_sets, FindingCode::TickOnTarget);
+/// Before a measurement this is reported only for CPUs that were isolated.
+pub(super) fn tick(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    let sets = &inquiry.facts.cpu_sets;
     let asked = if inquiry.live.is_some() {
         inquiry.targets.clone()
     } else {
@@ -67,11 +67,11 @@ pub(super) fn tick(inquiry: &Inquiry) -> Option<Finding> {
         .into()
 }
 
-pub(super) fn first_cpu(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn first_cpu(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     if !inquiry.targets.contains(CpuId(0)) {
         return None;
     }
-    let finding = FindingCode::CpuZeroTarget.advice("CPU 0 is a target");
+    let finding = code.advice("CPU 0 is a target");
     let effect =
         "unless told otherwise it keeps the time and handles many of the interrupts for the whole machine";
     Some(if inquiry.facts.cpu_sets.online.len() > 1 {
@@ -81,8 +81,8 @@ pub(super) fn first_cpu(inquiry: &Inquiry) -> Option<Finding> {
     })
 }
 
-pub(super) fn siblings(inquiry: &Inquiry) -> Option<Finding> {
-    let (facts, targets, code) = (inquiry.facts, inquiry.targets, FindingCode::SmtSiblingOnline);
+pub(super) fn siblings(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    let (facts, targets) = (inquiry.facts, inquiry.targets);
     let mut shared = BTreeSet::new();
     let mut siblings = BTreeSet::new();
     for cpu in targets.iter() {
@@ -122,12 +122,11 @@ pub(super) fn siblings(inquiry: &Inquiry) -> Option<Finding> {
     Some(finding.boot("boot with `nosmt`"))
 }
 
-pub(super) fn kinds(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn kinds(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let kinds: BTreeSet<&str> =
         inquiry.targets.iter().filter_map(|cpu| inquiry.facts.cpu(cpu)?.kind.as_deref()).collect();
     (kinds.len() > 1).then(|| {
-        FindingCode::MixedCoreKinds
-            .info("the targets are performance and efficiency cores")
+        code.info("the targets are performance and efficiency cores")
             .effect("figures of one kind do not hold for the other")
             .now("read the figures per CPU, or measure each kind by itself")
     })

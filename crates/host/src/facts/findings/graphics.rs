@@ -8,9 +8,8 @@ use whylate_core::units::Nanos;
 
 /// With i915, runtime power management was seen to delay real-time tasks by about 1 ms until it was switched off
 /// (github.com/redhat-performance/tuned, issue 719).
-pub(super) fn runtime_power(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn runtime_power(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/sys/class/drm/cardN/device/power/control";
-    let code = FindingCode::GpuRuntimePower;
     let of = |state: &str| -> Vec<&str> {
         let gpus = inquiry.facts.gpus.iter();
         gpus.filter(|gpu| gpu.runtime_power.as_deref() == Some(state)).map(|gpu| gpu.name.as_str()).collect()
@@ -57,8 +56,7 @@ fn clock(inquiry: &Inquiry, gpu: &GpuFacts) -> Option<(String, String, bool)> {
     }
 }
 
-pub(super) fn frequency(inquiry: &Inquiry) -> Option<Finding> {
-    let code = FindingCode::GpuFrequency;
+pub(super) fn frequency(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let clocks: Vec<_> =
         inquiry.facts.gpus.iter().filter_map(|gpu| Some((gpu.name.as_str(), clock(inquiry, gpu)?))).collect();
     let (name, (path, value, is_fixed)) = clocks.iter().min_by_key(|(_, (_, _, is_fixed))| *is_fixed)?;
@@ -102,9 +100,8 @@ fn options(live: &Live) -> Vec<(String, String, &'static str)> {
 }
 
 /// The drivers' own power saving; parameters of i915 and amdgpu are described by `modinfo`, that of NVIDIA in its README.
-pub(super) fn driver_options(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn driver_options(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let all = options(inquiry.live.as_ref()?);
-    let code = FindingCode::GpuDriverOptions;
     let on: Vec<_> = all.iter().filter(|(_, value, _)| value != "0").collect();
     let see = |finding: Finding, (path, value, _): &(String, String, &str)| {
         finding.seen(path.clone(), value.clone())
@@ -127,12 +124,11 @@ pub(super) fn driver_options(inquiry: &Inquiry) -> Option<Finding> {
 
 /// Matrox G200 chips of servers: a write-combining frame buffer on their slow bus stalls every CPU that touches the
 /// bus; since Linux 6.8 it can be switched off when the kernel is built.
-pub(super) fn matrox(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn matrox(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
     if !live.root.exists("/sys/module/mgag200") {
         return None;
     }
-    let code = FindingCode::MatroxWriteCombining;
     let path = format!("/boot/config-{}", inquiry.facts.kernel.release);
     let config = live.root.read(&path).ok().flatten().unwrap_or_default();
     if config.lines().any(|line| line == "CONFIG_DRM_MGAG200_DISABLE_WRITECOMBINE=y") {
@@ -152,13 +148,12 @@ pub(super) fn matrox(inquiry: &Inquiry) -> Option<Finding> {
         .into()
 }
 
-pub(super) fn nvidia(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn nvidia(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
     if !live.root.exists("/sys/module/nvidia") {
         return None;
     }
     let version = live.text("/sys/module/nvidia/version").unwrap_or_else(|| "unknown version".to_owned());
-    let code = FindingCode::NvidiaOnRealtime;
     let seen = "/sys/module/nvidia/version";
     Some(if inquiry.facts.kernel.realtime {
         code.serious(format!("the NVIDIA module ({version}) runs on a PREEMPT_RT kernel"))

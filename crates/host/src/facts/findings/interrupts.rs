@@ -27,9 +27,8 @@ fn names(lines: &[LineRow]) -> String {
     listed(&lines.iter().map(name).collect::<Vec<_>>())
 }
 
-pub(super) fn movable(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn movable(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let lines = lines(inquiry, true)?;
-    let code = FindingCode::InterruptsOnTarget;
     let seen = "/proc/irq/N/smp_affinity_list";
     if lines.is_empty() {
         return code.well("no interrupt that could be moved may reach the targets", seen, "none");
@@ -53,9 +52,8 @@ pub(super) fn movable(inquiry: &Inquiry) -> Option<Finding> {
     })
 }
 
-pub(super) fn managed(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn managed(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let lines = lines(inquiry, false)?;
-    let code = FindingCode::ManagedInterrupts;
     if lines.is_empty() {
         return Some(code.fine("no managed or per-CPU interrupt line is sent to the targets"));
     }
@@ -72,11 +70,10 @@ pub(super) fn managed(inquiry: &Inquiry) -> Option<Finding> {
     })
 }
 
-pub(super) fn later(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn later(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/proc/irq/default_smp_affinity";
     let mask = inquiry.live.as_ref()?.mask(PATH)?;
     let open = mask.intersection(inquiry.targets);
-    let code = FindingCode::DefaultIrqAffinity;
     if open.is_empty() {
         return code.well("interrupts that are set up later stay off the targets", PATH, mask.to_string());
     }
@@ -95,9 +92,8 @@ pub(super) fn later(inquiry: &Inquiry) -> Option<Finding> {
 }
 
 /// irqbalance leaves isolated and `nohz_full` CPUs alone unless told otherwise (irqbalance(1)).
-pub(super) fn irqbalance(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn irqbalance(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
-    let code = FindingCode::IrqBalance;
     let mut running = live.table.threads.iter().filter(|thread| thread.name == "irqbalance");
     let Some(daemon) = running.next() else {
         return (!live.table.threads.is_empty()).then(|| code.fine("irqbalance does not run"));

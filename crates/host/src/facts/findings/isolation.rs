@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use whylate_core::cpus::CpuSet;
 use whylate_core::result::{Finding, ThreadKind};
 
-/// Threads that the kernel pinned there, and those that somebody bound there.
-pub(super) fn pinned_threads(inquiry: &Inquiry) -> Option<Finding> {
+/// Threads that the kernel pinned there, and those whose affinity was set to it.
+pub(super) fn pinned_threads(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
     let on = |kind| -> Vec<String> {
         let all = inquiry.targets.iter().flat_map(|cpu| live.table.threads_on(cpu, kind));
@@ -25,14 +25,20 @@ pub(super) fn pinned_threads(inquiry: &Inquiry) -> Option<Finding> {
     } else {
         format!("; bound there by somebody: {}", listed(&bound))
     };
-    FindingCode::PinnedThreads
-            .info(format!("{} threads of the kernel are pinned to {}{beside}", pinned.len(), named(inquiry.targets)))
-            .effect("they run when something is queued for that CPU; a task above their priority is not delayed by them")
-            .seen("/proc/PID/status, Cpus_allowed_list", listed(&pinned)).into()
+    code.info(format!(
+        "{} threads of the kernel are pinned to {}{beside}",
+        pinned.len(),
+        named(inquiry.targets)
+    ))
+    .effect(
+        "they run when something is queued for that CPU; a task above their priority is not delayed by them",
+    )
+    .seen("/proc/PID/status, Cpus_allowed_list", listed(&pinned))
+    .into()
 }
 
 /// CPUs of `rcu_nocbs` and `nohz_full` hand their callbacks to threads that can run elsewhere.
-pub(super) fn rcu_callbacks(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn rcu_callbacks(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
     let line = &inquiry.facts.kernel.command_line;
     let asked = kernel_options(line).filter_map(|option| option.strip_prefix("rcu_nocbs="));
@@ -44,7 +50,6 @@ pub(super) fn rcu_callbacks(inquiry: &Inquiry) -> Option<Finding> {
         offloaded = offloaded.union(&cpus.unwrap_or_default());
     }
     let own = inquiry.targets.difference(&offloaded);
-    let code = FindingCode::RcuCallbacks;
     if !own.is_empty() {
         return Some(Finding {
             treatment: None,
@@ -73,11 +78,10 @@ pub(super) fn rcu_callbacks(inquiry: &Inquiry) -> Option<Finding> {
         .into()
 }
 
-pub(super) fn workqueues(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn workqueues(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/sys/devices/virtual/workqueue/cpumask";
     let live = inquiry.live.as_ref()?;
     let mask = live.mask(PATH)?;
-    let code = FindingCode::WorkqueueMask;
     let open = mask.intersection(inquiry.targets);
     if open.is_empty() {
         return code.well("work without a CPU of its own runs elsewhere", PATH, mask.to_string());
@@ -97,10 +101,9 @@ pub(super) fn workqueues(inquiry: &Inquiry) -> Option<Finding> {
 }
 
 /// Documentation/admin-guide/sysctl/vm.rst: `stat_interval`.
-pub(super) fn vmstat(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn vmstat(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/proc/sys/vm/stat_interval";
     let seconds = inquiry.live.as_ref()?.number(PATH)?;
-    let code = FindingCode::VmstatInterval;
     let quiet = inquiry.targets.difference(&inquiry.facts.cpu_sets.isolated).is_empty();
     if seconds >= 10 || quiet {
         return code.well(
@@ -118,7 +121,7 @@ pub(super) fn vmstat(inquiry: &Inquiry) -> Option<Finding> {
 }
 
 /// High-resolution timers that are armed on the targets now, but for the tick.
-pub(super) fn timers(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn timers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const TICKS: [&str; 3] = ["tick_nohz_handler", "tick_sched_timer", "tick_nohz_highres_handler"];
     let live = inquiry.live.as_ref()?;
     let timers = tick::read(live.root).ok()??;
@@ -129,7 +132,6 @@ pub(super) fn timers(inquiry: &Inquiry) -> Option<Finding> {
         .filter(|name| !TICKS.contains(name))
         .collect();
     let names: Vec<String> = functions.into_iter().map(str::to_owned).collect();
-    let code = FindingCode::TimersOnTarget;
     if names.is_empty() {
         return code.well("no timer but the tick is armed on the targets", "/proc/timer_list", "none");
     }

@@ -39,7 +39,7 @@ impl<'a> Live<'a> {
     fn note_refusal(&self, path: &str) {
         let Err(error) = File::open(self.root.path(path)) else { return };
         if error.kind() == ErrorKind::PermissionDenied {
-            // Root is refused by a kernel in lockdown, or in a container.
+            // Even root is refused in kernel lockdown or in a container.
             let fix = if rustix::process::geteuid().is_root() {
                 "run it outside of containers, on a kernel without lockdown (`cat /sys/kernel/security/lockdown`)"
             } else {

@@ -5,13 +5,12 @@ use whylate_core::cpus::CpuSet;
 use whylate_core::result::Finding;
 use whylate_core::units::Bytes;
 
-pub(super) fn cache_sizes(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn cache_sizes(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let facts = inquiry.facts;
     let is_silent = |cpu: &_| facts.cpu(*cpu).is_some_and(|cpu| cpu.online && cpu.caches.is_empty());
     let silent: CpuSet = inquiry.targets.iter().filter(is_silent).collect();
     (!silent.is_empty()).then(|| {
-        FindingCode::NoCacheSizes
-            .info(format!("{} {} no cache sizes", named(&silent), verb(&silent, "reports", "report")))
+        code.info(format!("{} {} no cache sizes", named(&silent), verb(&silent, "reports", "report")))
             .effect("loads with sizes relative to a cache (`l3/2`) cannot be resolved")
             .seen("/sys/devices/system/cpu/cpuN/cache", "nothing")
             .now("give such sizes in bytes (`8MiB`); for a virtual machine, have the host pass its caches on")
@@ -19,9 +18,8 @@ pub(super) fn cache_sizes(inquiry: &Inquiry) -> Option<Finding> {
 }
 
 /// Documentation/admin-guide/mm/transhuge.rst.
-pub(super) fn huge_pages(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn huge_pages(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-    let code = FindingCode::HugePagesAlways;
     let mode = inquiry.facts.settings.transparent_huge_pages.as_deref()?;
     if mode != "always" {
         return code.well(format!("transparent huge pages are `{mode}`"), PATH, mode);
@@ -37,8 +35,7 @@ pub(super) fn huge_pages(inquiry: &Inquiry) -> Option<Finding> {
     Some(inquiry.boot(finding, "boot with `transparent_hugepage=madvise`"))
 }
 
-pub(super) fn swap(inquiry: &Inquiry) -> Option<Finding> {
-    let code = FindingCode::SwapOn;
+pub(super) fn swap(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let bytes = inquiry.facts.memory.swap_bytes?;
     if bytes == 0 {
         return code.well("swap is off", "/proc/meminfo", "SwapTotal 0");
@@ -51,9 +48,8 @@ pub(super) fn swap(inquiry: &Inquiry) -> Option<Finding> {
     Some(inquiry.boot(finding, "take it out of /etc/fstab"))
 }
 
-pub(super) fn numa_balancing(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn numa_balancing(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/proc/sys/kernel/numa_balancing";
-    let code = FindingCode::NumaBalancing;
     if !inquiry.facts.settings.numa_balancing? {
         return code.well("NUMA balancing is off", PATH, "0");
     }
@@ -68,10 +64,9 @@ pub(super) fn numa_balancing(inquiry: &Inquiry) -> Option<Finding> {
     Some(inquiry.boot(finding, "boot with `numa_balancing=disable`"))
 }
 
-pub(super) fn page_merging(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn page_merging(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/sys/kernel/mm/ksm/run";
     let run = inquiry.live.as_ref()?.number(PATH)?;
-    let code = FindingCode::PageMerging;
     if run != 1 {
         return code.well("equal pages are not merged", PATH, run.to_string());
     }
@@ -83,10 +78,9 @@ pub(super) fn page_merging(inquiry: &Inquiry) -> Option<Finding> {
 }
 
 /// Whether the last-level cache of the targets can be parted (resctrl), and is.
-pub(super) fn shared_cache(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn shared_cache(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/sys/fs/resctrl";
     let live = inquiry.live.as_ref()?;
-    let code = FindingCode::CacheShared;
     let shared = inquiry.targets.iter().filter_map(|cpu| live.table.row(cpu)?.l3.as_ref());
     let others = shared.fold(CpuSet::default(), |all, l3| all.union(&l3.cpus)).difference(inquiry.targets);
     if others.is_empty() {

@@ -1,8 +1,8 @@
 //! What a machine lacks for real-time work: each finding with its evidence, its effect on latency and its remedy.
 //!
-//! One list of questions serves two: [`preflight`] asks those that the facts alone can answer, so that they can be
-//! redone from a result on any machine, and gives what is wrong as warnings; [`check`] asks all, of the running
-//! machine, and says what is well too. They are statements about settings, not measurements: a machine with many
+//! One list of questions serves two: [`preflight`] asks them of the facts alone, so that they can be redone from a result
+//! on any machine (questions that need the running machine have no answer then), and gives what is wrong as warnings;
+//! [`check`] asks them of the running machine, and says what is well too. They are statements about settings, not measurements: a machine with many
 //! findings may still be fast enough, and only a run shows it. Numbers in the texts are the machine's own, or have
 //! their source beside the code.
 
@@ -21,6 +21,7 @@ mod system;
 pub use code::FindingCode;
 
 use crate::{HostError, HostRoot};
+use code::QUESTIONS;
 use live::Live;
 use whylate_core::Facts;
 use whylate_core::cpus::CpuSet;
@@ -42,72 +43,12 @@ impl Inquiry<'_> {
     }
 }
 
-/// One question. `None` is "cannot be told", or "does not exist here".
-type Question = fn(&Inquiry) -> Option<Finding>;
-
-/// Every question that the facts can answer, the ones that change the figures most first.
-const OF_FACTS: &[Question] = &[
-    rights::realtime_priority,
-    rights::group_budget,
-    rights::memory_lock,
-    platform::virtual_machine,
-    platform::container,
-    system::throttling,
-    system::preemption,
-    cpus::isolation,
-    cpus::tick,
-    cpus::first_cpu,
-    cpus::siblings,
-    power::governor,
-    power::idle_states,
-    rights::latency_request,
-    platform::clock_source,
-    platform::counter,
-    cpus::kinds,
-    memory::cache_sizes,
-    rights::tracing,
-    memory::huge_pages,
-    memory::swap,
-    memory::numa_balancing,
-    system::watchdog,
-    system::debug_options,
-    system::mitigations,
-    system::taint,
-    graphics::runtime_power,
-];
-
-/// Every question that needs the running machine.
-const OF_THE_MACHINE: &[Question] = &[
-    platform::steal,
-    platform::quota,
-    platform::firmware,
-    platform::microcode,
-    system::boot_options,
-    isolation::pinned_threads,
-    isolation::rcu_callbacks,
-    isolation::workqueues,
-    isolation::vmstat,
-    isolation::timers,
-    interrupts::movable,
-    interrupts::managed,
-    interrupts::later,
-    interrupts::irqbalance,
-    power::frequency_range,
-    power::turbo,
-    memory::shared_cache,
-    memory::page_merging,
-    graphics::frequency,
-    graphics::driver_options,
-    graphics::matrox,
-    graphics::nvidia,
-];
-
 /// What the machine of `facts` lacks for measuring a real-time task on `targets`, the most important first.
 ///
 /// Each code occurs at most once. Nothing is found for a fact that is absent.
 pub fn preflight(facts: &Facts, targets: &CpuSet) -> Vec<Warning> {
     let inquiry = Inquiry { facts, targets, live: None };
-    let findings = OF_FACTS.iter().filter_map(|question| question(&inquiry));
+    let findings = QUESTIONS.iter().filter_map(|(code, question)| question(&inquiry, *code));
     findings.filter(|finding| finding.severity != Severity::Ok).map(|finding| finding.warning()).collect()
 }
 
@@ -124,8 +65,7 @@ pub fn check(
     mut warnings: Vec<Warning>,
 ) -> Result<CheckResult, HostError> {
     let inquiry = Inquiry { facts, targets, live: Some(Live::new(root, table)) };
-    let questions = OF_FACTS.iter().chain(OF_THE_MACHINE);
-    let findings = questions.filter_map(|question| question(&inquiry)).collect();
+    let findings = QUESTIONS.iter().filter_map(|(code, question)| question(&inquiry, *code)).collect();
     let unread = inquiry.live.map(Live::into_unread).unwrap_or_default();
     for warning in table.warnings.iter().cloned().chain(unread) {
         push_once(&mut warnings, warning);

@@ -9,8 +9,7 @@ use whylate_core::units::Nanos;
 
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-pub(super) fn virtual_machine(inquiry: &Inquiry) -> Option<Finding> {
-    let code = FindingCode::VirtualMachine;
+pub(super) fn virtual_machine(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let Some(hypervisor) = inquiry.facts.environment.hypervisor.as_deref() else {
         let known = !inquiry.facts.processor.model.is_empty();
         return known
@@ -25,8 +24,7 @@ pub(super) fn virtual_machine(inquiry: &Inquiry) -> Option<Finding> {
             .now("measure on the bare machine, or pin the virtual CPUs to isolated CPUs of the host").into()
 }
 
-pub(super) fn container(inquiry: &Inquiry) -> Option<Finding> {
-    let code = FindingCode::Container;
+pub(super) fn container(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let Some(container) = inquiry.facts.environment.container.as_deref() else {
         let known = !inquiry.facts.kernel.version.is_empty();
         return known
@@ -42,13 +40,12 @@ pub(super) fn container(inquiry: &Inquiry) -> Option<Finding> {
 }
 
 /// Steal time since boot; a hypervisor that reports none leaves it zero.
-pub(super) fn steal(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn steal(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
     let times = StealTimes::read(live.root).ok()?;
     let stolen = inquiry.targets.iter().filter_map(|cpu| Some((cpu, times.of(cpu)?)));
     let stolen: Vec<_> = stolen.collect();
     let most = stolen.iter().map(|(_, time)| *time).max()?;
-    let code = FindingCode::StealTime;
     let seen = format!("steal {most} at most");
     if most == Nanos(0) {
         return code.well("no steal time on the targets since boot", "/proc/stat", seen);
@@ -63,10 +60,9 @@ pub(super) fn steal(inquiry: &Inquiry) -> Option<Finding> {
 
 /// cgroup v2 `cpu.max`, v1 `cpu.cfs_quota_us`, of this process's group (the ones above it are not visible in a
 /// container).
-pub(super) fn quota(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn quota(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
     let (path, text) = crate::cgroup::cpu_quota(live.root)?;
-    let code = FindingCode::CpuQuota;
     if text.starts_with("max") || text.starts_with('-') {
         return code.well("the control group of this process has no CPU quota", path, text);
     }
@@ -77,10 +73,9 @@ pub(super) fn quota(inquiry: &Inquiry) -> Option<Finding> {
         .into()
 }
 
-pub(super) fn firmware(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn firmware(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
     let cpu = inquiry.targets.first()?;
-    let code = FindingCode::FirmwareInterrupts;
     if inquiry.facts.environment.hypervisor.is_some() {
         return Some(
             code.info(
@@ -106,10 +101,9 @@ pub(super) fn firmware(inquiry: &Inquiry) -> Option<Finding> {
     })
 }
 
-pub(super) fn microcode(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn microcode(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     inquiry.live.as_ref()?;
     let revision = inquiry.facts.processor.microcode.as_deref()?;
-    let code = FindingCode::Microcode;
     code.fine(format!("microcode {revision}: compare runs only at the same revision"))
         .seen("/proc/cpuinfo", revision)
         .into()
@@ -117,10 +111,9 @@ pub(super) fn microcode(inquiry: &Inquiry) -> Option<Finding> {
 
 /// Which clock sources can be read without a system call is decided by their `vdso_clock_mode` in the kernel: those
 /// of the hypervisors can while the host vouches for them, HPET, ACPI timer and jiffies cannot.
-pub(super) fn clock_source(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn clock_source(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let clock = &inquiry.facts.clock;
     let source = clock.source.as_deref()?;
-    let code = FindingCode::SlowClock;
     let text = format!("the clock source is {source}");
     let (is_slow, effect) = match source {
         "tsc" | "tsc-early" | "arch_sys_counter" | "timebase" | "riscv_clocksource" => {
@@ -148,11 +141,10 @@ pub(super) fn clock_source(inquiry: &Inquiry) -> Option<Finding> {
     })
 }
 
-pub(super) fn counter(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn counter(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     if inquiry.facts.kernel.architecture.is_empty() {
         return None;
     }
-    let code = FindingCode::CounterNotInvariant;
     if inquiry.facts.clock.counter_invariant {
         return Some(code.fine("the time-stamp counter runs at a constant rate in every state"));
     }

@@ -16,8 +16,7 @@ fn targets_where(inquiry: &Inquiry, wanted: impl Fn(&CpuFacts) -> bool) -> CpuSe
     inquiry.targets.iter().filter(|&cpu| inquiry.facts.cpu(cpu).is_some_and(&wanted)).collect()
 }
 
-pub(super) fn governor(inquiry: &Inquiry) -> Option<Finding> {
-    let code = FindingCode::GovernorNotPerformance;
+pub(super) fn governor(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let seen = "/sys/devices/system/cpu/cpuN/cpufreq/scaling_governor";
     let governor = |cpu| inquiry.facts.cpu(cpu)?.governor.as_deref();
     let other = |cpu: &CpuFacts| cpu.governor.as_deref().is_some_and(|governor| governor != "performance");
@@ -41,7 +40,7 @@ pub(super) fn governor(inquiry: &Inquiry) -> Option<Finding> {
 
 /// Before a measurement silent where `/dev/cpu_dma_latency` can be written: the probes then keep deep states off while
 /// they measure. A real-time task has to do that for itself, so `check` looks at what is allowed now.
-pub(super) fn idle_states(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn idle_states(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let deepest = |cpu: &CpuFacts| match &inquiry.live {
         None => cpu.idle_states.iter().filter_map(|state| state.exit_latency_ns).max(),
         Some(live) => live.table.row(cpu.cpu)?.idle_limit.as_ref()?.exit_latency_ns,
@@ -49,7 +48,6 @@ pub(super) fn idle_states(inquiry: &Inquiry) -> Option<Finding> {
     if inquiry.live.is_none() && inquiry.facts.privileges.cpu_dma_latency {
         return None;
     }
-    let code = FindingCode::DeepIdleStates;
     let seen = "/sys/devices/system/cpu/cpuN/cpuidle";
     let sleepy = targets_where(inquiry, |cpu| deepest(cpu).is_some_and(|ns| ns > EXIT_LATENCY_SHALLOW_NS));
     let Some(worst) = sleepy.iter().filter_map(|cpu| deepest(inquiry.facts.cpu(cpu)?)).max() else {
@@ -79,9 +77,8 @@ pub(super) fn idle_states(inquiry: &Inquiry) -> Option<Finding> {
     Some(inquiry.boot(finding, boot))
 }
 
-pub(super) fn frequency_range(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn frequency_range(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     inquiry.live.as_ref()?;
-    let code = FindingCode::FrequencyRange;
     let seen = "/sys/devices/system/cpu/cpuN/cpufreq/scaling_{min,max}_freq";
     let limits = |cpu: &CpuFacts| cpu.frequency_min_hz.zip(cpu.frequency_max_hz);
     let known = targets_where(inquiry, |cpu| limits(cpu).is_some());
@@ -100,9 +97,8 @@ pub(super) fn frequency_range(inquiry: &Inquiry) -> Option<Finding> {
         .into()
 }
 
-pub(super) fn turbo(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn turbo(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
-    let code = FindingCode::Turbo;
     let files = [
         ("/sys/devices/system/cpu/intel_pstate/no_turbo", 0, "1"),
         ("/sys/devices/system/cpu/cpufreq/boost", 1, "0"),

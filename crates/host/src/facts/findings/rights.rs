@@ -25,16 +25,16 @@ fn fix_rights(facts: &Facts) -> &'static str {
     if facts.environment.container.is_some() { FIX_RIGHTS_CONTAINER } else { FIX_RIGHTS }
 }
 
-pub(super) fn realtime_priority(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn realtime_priority(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let max = inquiry.facts.privileges.realtime_priority_max;
     let finding = match max {
-        0 => FindingCode::NoRealtimePriority.serious("this process may not use real-time priorities").effect(
+        0 => code.serious("this process may not use real-time priorities").effect(
             "probes run as ordinary tasks (SCHED_OTHER), and their latencies include waiting for every other task",
         ),
         max if max < PRIORITY_DEFAULT => FindingCode::RealtimePriorityLimited
             .advice(format!("this process may use real-time priorities up to {max} only"))
             .effect("tasks above that priority delay the probes"),
-        _ => FindingCode::NoRealtimePriority.fine(format!("real-time priorities up to {max} may be used")),
+        _ => code.fine(format!("real-time priorities up to {max} may be used")),
     };
     let finding = finding.seen(LIMITS, format!("highest real-time priority {max}"));
     Some(if max < PRIORITY_DEFAULT { finding.now(fix_rights(inquiry.facts)) } else { finding })
@@ -42,7 +42,7 @@ pub(super) fn realtime_priority(inquiry: &Inquiry) -> Option<Finding> {
 
 /// Documentation/scheduler/sched-rt-group.rst: a group without budget cannot hold real-time tasks, not even of root;
 /// the check is skipped while `sched_rt_runtime_us` is -1.
-pub(super) fn group_budget(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn group_budget(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let facts = inquiry.facts;
     let budget = facts.privileges.cgroup_rt_runtime_us?;
     let unlimited = facts.settings.rt_runtime_us == Some(-1);
@@ -52,7 +52,6 @@ pub(super) fn group_budget(inquiry: &Inquiry) -> Option<Finding> {
     } else {
         "move this shell to the root group (`echo $$ | sudo tee /sys/fs/cgroup/cgroup.procs`) and start again from it"
     };
-    let code = FindingCode::RtGroupBudget;
     let finding = match budget {
         0 if !unlimited => code
             .serious(
@@ -74,9 +73,8 @@ pub(super) fn group_budget(inquiry: &Inquiry) -> Option<Finding> {
     Some(finding.seen("cpu.rt_runtime_us of this process's group", budget.to_string()))
 }
 
-pub(super) fn memory_lock(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn memory_lock(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let facts = inquiry.facts;
-    let code = FindingCode::NoMemoryLock;
     let Some(bytes) = facts.privileges.lockable_bytes.filter(|&bytes| bytes < LOCKED_BYTES_ENOUGH) else {
         let known = !facts.kernel.version.is_empty();
         return known.then(|| code.fine("memory may be locked").seen(LIMITS, "enough"));
@@ -96,10 +94,9 @@ pub(super) fn memory_lock(inquiry: &Inquiry) -> Option<Finding> {
 }
 
 /// Documentation/power/pm_qos_interface.rst: holding the file open with 0 keeps idle states with an exit latency off.
-pub(super) fn latency_request(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn latency_request(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/dev/cpu_dma_latency";
     let facts = inquiry.facts;
-    let code = FindingCode::NoCpuDmaLatency;
     if facts.privileges.cpu_dma_latency {
         return code.well("deep idle states can be kept off while measuring", PATH, "can be written");
     }
@@ -115,10 +112,9 @@ pub(super) fn latency_request(inquiry: &Inquiry) -> Option<Finding> {
         .into()
 }
 
-pub(super) fn tracing(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn tracing(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/sys/kernel/tracing/tracing_on";
     let privileges = &inquiry.facts.privileges;
-    let code = FindingCode::NoTracefs;
     if privileges.tracefs {
         return code.well("spikes can be traced", PATH, "can be written");
     }

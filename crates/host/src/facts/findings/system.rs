@@ -9,13 +9,12 @@ use whylate_core::units::CpuId;
 /// Before Linux 6.12, `sched_rt_runtime_us` bounds real-time tasks (Documentation/scheduler/sched-rt-group.rst). Since
 /// 6.12 the fair server replaces that ("sched/rt: Remove default bandwidth control"): it runs only while ordinary
 /// tasks starve, 50 ms of each second by default, set per CPU in debugfs.
-pub(super) fn throttling(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn throttling(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     if release(&inquiry.facts.kernel.release).is_some_and(|release| release >= (6, 12)) {
-        return Some(fair_server(inquiry));
+        return Some(fair_server(inquiry, code));
     }
     const PATH: &str = "/proc/sys/kernel/sched_rt_runtime_us";
     let settings = &inquiry.facts.settings;
-    let code = FindingCode::RtThrottling;
     let Ok(runtime) = u64::try_from(settings.rt_runtime_us?) else {
         return code.well("real-time tasks are not throttled", PATH, "-1");
     };
@@ -40,8 +39,7 @@ pub(super) fn throttling(inquiry: &Inquiry) -> Option<Finding> {
     Some(inquiry.boot(finding, boot))
 }
 
-fn fair_server(inquiry: &Inquiry) -> Finding {
-    let code = FindingCode::RtThrottling;
+fn fair_server(inquiry: &Inquiry, code: FindingCode) -> Finding {
     let path = |cpu: CpuId| format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime");
     let runtimes: BTreeMap<CpuId, i64> = inquiry.live.as_ref().map_or_else(BTreeMap::new, |live| {
         inquiry.targets.iter().filter_map(|cpu| Some((cpu, live.number(&path(cpu))?))).collect()
@@ -69,10 +67,9 @@ fn release(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-pub(super) fn preemption(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn preemption(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/proc/sys/kernel/version";
     let kernel = &inquiry.facts.kernel;
-    let code = FindingCode::KernelNotRealtime;
     if kernel.realtime {
         return code.well("the kernel is PREEMPT_RT", PATH, kernel.version.clone());
     }
@@ -87,8 +84,8 @@ pub(super) fn preemption(inquiry: &Inquiry) -> Option<Finding> {
     })
 }
 
-/// Options of the command line that somebody set for real time, so that one sees at a glance what was done.
-pub(super) fn boot_options(inquiry: &Inquiry) -> Option<Finding> {
+/// Boot options for real time that are set.
+pub(super) fn boot_options(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const NAMES: [&str; 22] = [
         "isolcpus",
         "nohz_full",
@@ -120,7 +117,6 @@ pub(super) fn boot_options(inquiry: &Inquiry) -> Option<Finding> {
     }
     let of_interest = |word: &&str| NAMES.contains(&word.split('=').next().unwrap_or(word));
     let set: Vec<&str> = kernel_options(line).filter(of_interest).collect();
-    let code = FindingCode::BootOptions;
     Some(if set.is_empty() {
         let targets = inquiry.targets;
         code.info("the command line sets nothing for real time")
@@ -135,9 +131,8 @@ pub(super) fn boot_options(inquiry: &Inquiry) -> Option<Finding> {
 
 /// Documentation/admin-guide/lockup-watchdogs.rst: a timer on each CPU every 2/5 of `watchdog_thresh` (4 s by default);
 /// CPUs of `nohz_full` are left out by default.
-pub(super) fn watchdog(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn watchdog(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/proc/sys/kernel/watchdog";
-    let code = FindingCode::WatchdogOn;
     let facts = inquiry.facts;
     let mask =
         inquiry.live.as_ref().and_then(|live| live.text("/proc/sys/kernel/watchdog_cpumask")?.parse().ok());
@@ -164,7 +159,7 @@ pub(super) fn watchdog(inquiry: &Inquiry) -> Option<Finding> {
 }
 
 /// Options of Documentation/admin-guide/kernel-parameters.txt that make every allocation, lock or function slower.
-pub(super) fn debug_options(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn debug_options(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const NAMES: [&str; 9] = [
         "slub_debug",
         "slab_debug",
@@ -182,7 +177,6 @@ pub(super) fn debug_options(inquiry: &Inquiry) -> Option<Finding> {
     };
     let line = &inquiry.facts.kernel.command_line;
     let options: Vec<&str> = kernel_options(line).filter(is_debug).collect();
-    let code = FindingCode::DebugOptions;
     if options.is_empty() {
         let known = !line.is_empty();
         return known
@@ -196,9 +190,8 @@ pub(super) fn debug_options(inquiry: &Inquiry) -> Option<Finding> {
 }
 
 /// Documentation/admin-guide/hw-vuln: mitigations act on kernel entries, context switches and indirect branches.
-pub(super) fn mitigations(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn mitigations(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/sys/devices/system/cpu/vulnerabilities";
-    let code = FindingCode::Mitigations;
     let all = &inquiry.facts.kernel.mitigations;
     let active = all.iter().filter(|(_, state)| state.starts_with("Mitigation"));
     let names: Vec<&str> = active.map(|(name, _)| name.as_str()).collect();
@@ -215,7 +208,7 @@ pub(super) fn mitigations(inquiry: &Inquiry) -> Option<Finding> {
 
 /// Bits of Documentation/admin-guide/tainted-kernels.rst that say something about timing or health; the others
 /// (licence, staging, test builds) are left out.
-pub(super) fn taint(inquiry: &Inquiry) -> Option<Finding> {
+pub(super) fn taint(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const BITS: [(u32, &str); 8] = [
         (0, "proprietary module"),
         (4, "machine check"),
@@ -227,14 +220,13 @@ pub(super) fn taint(inquiry: &Inquiry) -> Option<Finding> {
         (15, "live patch"),
     ];
     const PATH: &str = "/proc/sys/kernel/tainted";
-    let code = FindingCode::KernelTainted;
     let bits = inquiry.facts.kernel.tainted?;
     let is_set = |(bit, _): &&(u32, &str)| bits >> bit & 1 == 1;
     let reasons: Vec<&str> = BITS.iter().filter(is_set).map(|(_, reason)| *reason).collect();
     if reasons.is_empty() {
         return code.well("the kernel is not tainted in a way that matters here", PATH, bits.to_string());
     }
-    // A lock-up or an oops says that the kernel is broken; a module says only that it is another one.
+    // A lockup or an oops means that the kernel is broken; a foreign module only that it was changed.
     let severity =
         if [4, 5, 7, 14].iter().any(|bit| bits >> bit & 1 == 1) { Severity::Serious } else { Severity::Info };
     code.found(severity, format!("the kernel is tainted ({})", reasons.join(", ")))
@@ -246,12 +238,13 @@ pub(super) fn taint(inquiry: &Inquiry) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::code::Question;
     use super::*;
     use whylate_core::cpus::CpuSet;
     use whylate_core::facts::Facts;
 
-    fn ask(facts: &Facts, question: fn(&Inquiry) -> Option<Finding>) -> Option<Finding> {
-        question(&Inquiry { facts, targets: &CpuSet::default(), live: None })
+    fn ask(facts: &Facts, question: Question) -> Option<Finding> {
+        question(&Inquiry { facts, targets: &CpuSet::default(), live: None }, FindingCode::RtThrottling)
     }
 
     #[test]

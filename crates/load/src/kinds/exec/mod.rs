@@ -29,6 +29,7 @@ use std::time::Duration;
 use whylate_core::plan::ExecPlan;
 use whylate_core::record::RateRecord;
 use whylate_core::{CpuSet, MonoTime, Warning, WarningCode};
+use whylate_host::threads::Stat;
 use whylate_sys::clock;
 use whylate_sys::process::Launcher;
 
@@ -54,7 +55,7 @@ impl ExecSpec {
         Ok(Self {
             command: plan.command.clone(),
             cpus: plan.cpus.as_ref().map(|cpus| place.cpus("cpus", cpus)).transpose()?,
-            // Set where it is started.
+            // Set when the load is started.
             output: PathBuf::new(),
             rate_pattern: plan.rate_pattern.clone(),
             rate_unit: plan.rate_unit.clone(),
@@ -91,12 +92,16 @@ impl Work for ExecSpec {
         if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
             return Err(LoadError::NoCpus);
         }
+        let name = self.command.first().map(String::as_str).unwrap_or_default();
+        path::find(name, std::env::var_os("PATH").as_deref())?;
         self.rate_pattern.as_deref().map_or(Ok(()), |text| pattern(text).map(drop))
     }
 }
 
 /// How long a command is watched before it counts as running: one that cannot start ends within that.
 const START_NS: u64 = 50_000_000;
+/// How often it is looked whether the command was stopped.
+const LOOK_NS: u64 = 1_000_000_000;
 /// How long the rest of an ended command's output is waited for.
 const OUTPUT_END_NS: u64 = 500_000_000;
 
@@ -156,10 +161,17 @@ fn start(spec: &ExecSpec, output: Output, sender: &Sender<Event>) -> Result<(Pid
 fn supervise(spec: &ExecSpec, pid: Pid, rates: &mut Rates, context: &mut Context) -> Option<String> {
     let begin = clock::now();
     let end = context.end(begin);
-    let mut announced = false;
+    let (mut announced, mut looked) = (false, begin);
     let raw = pid.as_raw_nonzero().get() as u32;
     loop {
         let wake = if announced { rates.due() } else { after(begin, START_NS) };
+        if announced && clock::now() >= after(looked, LOOK_NS) {
+            looked = clock::now();
+            if is_stopped(raw) {
+                return Some("it was stopped (SIGSTOP, or a debugger)".to_owned());
+            }
+        }
+        let wake = wake.min(after(looked, LOOK_NS));
         match context.event_until(wake.min(end)) {
             Some(Event::Stop) => return None,
             Some(Event::Exited { pid, how }) if pid == raw => return Some(how),
@@ -189,6 +201,11 @@ fn supervise(spec: &ExecSpec, pid: Pid, rates: &mut Rates, context: &mut Context
             return None;
         }
     }
+}
+
+fn is_stopped(pid: u32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    Stat::parse(&text).is_some_and(|stat| matches!(stat.field(3), Some("T" | "t")))
 }
 
 /// Takes what was still in the pipe when the last process ended.
@@ -227,7 +244,7 @@ fn watch_children(sender: Sender<Event>) -> Result<(), LoadError> {
                 Ok(None) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => {
                     let _ = sender.send(Event::Childless);
-                    // A process that is just being handed over may still come.
+                    // A process that is being reparented may still appear.
                     thread::sleep(Duration::from_millis(20));
                     if rustix::process::wait(WaitOptions::NOHANG).is_err() {
                         return;

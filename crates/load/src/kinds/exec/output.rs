@@ -3,7 +3,7 @@
 use super::ExecSpec;
 use crate::child::Event;
 use crate::error::LoadError;
-use regex::Regex;
+use regex_lite::Regex;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, Read, Write};
@@ -24,12 +24,8 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// # Errors
 /// [`LoadError::Pattern`], [`LoadError::PatternGroups`].
 pub(crate) fn pattern(text: &str) -> Result<Regex, LoadError> {
-    let regex = Regex::new(text).map_err(|error| {
-        // The last line of the error says what; the others draw the place.
-        let full = error.to_string();
-        let reason = full.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned();
-        LoadError::Pattern { pattern: text.to_owned(), reason }
-    })?;
+    let regex = Regex::new(text)
+        .map_err(|error| LoadError::Pattern { pattern: text.to_owned(), reason: error.to_string() })?;
     match regex.captures_len() - 1 {
         1 => Ok(regex),
         groups => Err(LoadError::PatternGroups { pattern: text.to_owned(), groups }),
@@ -72,7 +68,7 @@ fn read_all(mut reader: PipeReader, mut file: File, mut lines: Lines) {
         match reader.read(&mut bytes) {
             Ok(0) => break,
             Ok(length) => {
-                // A full disk must not stop the command by a full pipe: reading goes on without keeping.
+                // On a full disk go on reading without storing, so that the command does not block on the pipe.
                 if lost.is_none() {
                     lost = file.write_all(&bytes[..length]).err();
                 }

@@ -4,6 +4,7 @@ use crate::child::{Context, Event, after};
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 use std::collections::BTreeMap;
 use whylate_core::MonoTime;
+use whylate_host::threads::Stat;
 use whylate_sys::clock;
 
 /// Time between SIGTERM and SIGKILL.
@@ -15,7 +16,7 @@ const LOOK_NS: u64 = 20_000_000;
 
 /// Ends the group of `leader` and all descendants of this process; returns those that survive even SIGKILL.
 pub(super) fn end(leader: Pid, context: &Context) -> Vec<Pid> {
-    // Errors mean that it is gone already, which is what is wanted.
+    // An error means that the process has already ended.
     let _ = kill_process_group(leader, Signal::TERM);
     signal_each(Signal::TERM);
     let grace = after(clock::now(), GRACE_NS);
@@ -67,7 +68,7 @@ fn descendants() -> Vec<Pid> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        // A process that ended since is no longer wanted.
+        // A process that has ended meanwhile is left out.
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
             continue;
         };
@@ -80,19 +81,16 @@ fn descendants() -> Vec<Pid> {
 
 /// The parent in a line of /proc/PID/stat; `None` for a zombie, which only waits to be reaped.
 fn living_parent(stat: &str) -> Option<i32> {
-    // The command's name may hold anything, also parentheses: what counts comes after the last one.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(parent)
+    let stat = Stat::parse(stat)?;
+    let parent = stat.field(4)?.parse().ok()?;
+    (!matches!(stat.field(3)?, "Z" | "X")).then_some(parent)
 }
 
 /// Those whose chain of parents leads to `root`.
 fn below(root: i32, parents: &BTreeMap<i32, i32>) -> Vec<i32> {
     let leads_to_root = |pid: &i32| {
         let mut at = *pid;
-        // Bounded, since the picture of /proc may be torn while processes come and go.
+        // Bounded, since /proc may be inconsistent while processes start and end.
         for _ in 0..parents.len() {
             match parents.get(&at) {
                 Some(parent) if *parent == root => return true,

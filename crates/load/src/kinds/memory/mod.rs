@@ -112,7 +112,7 @@ fn run(spec: &MemorySpec, context: &mut Context) -> Result<(), LoadError> {
     };
     move_aside(spec, &context.host);
     for start in crew.starts.drain(..) {
-        // A worker that is gone is found by the reporting loop.
+        // The reporting loop notices a worker that has ended.
         let _ = start.send(());
     }
     let done = work(&crew, spec, &pages, context);
@@ -235,7 +235,7 @@ fn move_aside(spec: &MemorySpec, host: &HostRoot) {
 /// Compares the ways, says ready, and reports rates until the end.
 fn work(crew: &Crew, spec: &MemorySpec, pages: &HugePages, context: &mut Context) -> Result<(), LoadError> {
     let shared = &crew.shared;
-    // A paced load is not there to be fast, and a trial at full pace would break its promise.
+    // A paced load need not be fast, and a trial at full speed would exceed its rate.
     if spec.pace == Pace::Full && !choose_fastest(shared, context)? {
         return Ok(());
     }

@@ -116,7 +116,7 @@ fn steps(warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
             BpfError::Object(_) | BpfError::Program { .. } | BpfError::Map { .. } => {
                 Warning::with_fix(code, text, "use a kernel with BPF and BTF (Linux 5.8)")
             }
-            // The others say themselves what to do.
+            // The other errors name their remedy.
             _ => Warning::new(code, text),
         });
     };

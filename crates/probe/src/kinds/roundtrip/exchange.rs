@@ -109,7 +109,7 @@ impl Exchange {
         usage.end_of_peer(lane);
     }
 
-    /// Answers with the moment at which the question had come, or with the question where nobody can compare it.
+    /// Answers with the moment at which the question had come, or with the question where the clocks cannot be compared.
     #[inline(never)]
     fn serve<C: Counter, L: Link>(&self, link: &L) {
         let mut question = 0;

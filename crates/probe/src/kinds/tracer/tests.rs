@@ -17,7 +17,6 @@ fn collector_keeping(tracer: &str, spikes_kept: usize) -> Collector {
     let options = Options {
         warmup: Nanos(0),
         duration: Nanos::from_secs(1),
-        samples_max: None,
         strict: false,
         lock_memory: true,
         spikes_kept,

@@ -5,7 +5,6 @@ use super::sample::Layout;
 use crate::parse::ParseError;
 use crate::parse::bytes::ByteOrder;
 use crate::parse::input::Input;
-use std::collections::HashMap;
 
 /// First bytes of a file of a little-endian machine.
 pub(in crate::parse) const MAGIC: [u8; 8] = *b"PERFILE2";
@@ -51,8 +50,8 @@ pub(super) struct Header {
     pub(super) order: ByteOrder,
     pub(super) data: Section,
     pub(super) attributes: Vec<Attribute>,
-    /// The attribute of each id that samples carry.
-    pub(super) by_id: HashMap<u64, usize>,
+    /// The place of the attribute of each id that samples carry, sorted by id.
+    by_id: Vec<(u64, usize)>,
     pub(super) tracing: Option<Section>,
     pub(super) release: Option<String>,
     /// The build id of the kernel.
@@ -84,7 +83,7 @@ impl Header {
             order,
             data,
             attributes: Vec::new(),
-            by_id: HashMap::new(),
+            by_id: Vec::new(),
             tracing: None,
             release: None,
             build_id: None,
@@ -114,11 +113,20 @@ impl Header {
                 return Err(input.damaged(at, format!("an event cannot have {} ids", ids.bytes / 8)));
             }
             for id in input.bytes(ids.offset, ids.bytes)?.chunks_exact(8) {
-                self.by_id.insert(self.order.u64(id, 0).unwrap_or(0), self.attributes.len());
+                self.by_id.push((self.order.u64(id, 0).unwrap_or(0), self.attributes.len()));
             }
             self.attributes.push(attribute);
         }
+        self.by_id.sort_by_key(|(id, _)| *id);
         Ok(())
+    }
+
+    /// The attribute of an id that samples carry.
+    #[inline]
+    pub(super) fn attribute(&self, id: u64) -> Option<&Attribute> {
+        let after = self.by_id.partition_point(|(known, _)| *known <= id);
+        let (known, at) = self.by_id.get(after.checked_sub(1)?)?;
+        self.attributes.get(*at).filter(|_| *known == id)
     }
 
     /// The sections behind the data, one for each bit that is set.
@@ -165,7 +173,7 @@ impl Attribute {
     fn read(entry: &[u8], order: ByteOrder) -> Option<Self> {
         let size = order.u32(entry, 4)?;
         let flags = order.u64(entry, 40)?;
-        // Bit fields begin at the other end on big-endian machines.
+        // Big-endian machines number bit fields from the other end.
         let flag = |bit: u32| {
             let place = if order == ByteOrder::Little { bit } else { 63 - bit };
             flags >> place & 1 == 1

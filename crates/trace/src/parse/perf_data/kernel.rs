@@ -117,7 +117,7 @@ impl KernelSymbols {
     /// The function that has `address`, or the module, and the distance from its start.
     pub(super) fn of(&self, address: u64) -> Option<(&str, u64)> {
         let found = self.symbols.of_module(address.wrapping_sub(self.moved));
-        // The latest that was mapped there counts.
+        // The latest mapping at an address counts.
         let module = self.modules.iter().rev().find(|module| (module.begin..module.end).contains(&address));
         match (module, found) {
             (None, found) => found.map(|(name, _, distance)| (name, distance)),
@@ -249,7 +249,7 @@ mod tests {
         let mut symbols = known();
         map(&mut symbols, 0xffff_ffff_a000_0000, 0x90_0000, 0xffff_ffff_a000_0000, "[kernel.kallsyms]_text");
         assert_eq!(symbols.of(0xffff_ffff_a000_0123), Some(("do_it", 0x23)));
-        // Modules do not move with it: only where they are is known.
+        // Modules are not relocated with the kernel: only their own addresses are known.
         map(&mut symbols, 0xffff_ffff_c000_0000, 0x5000, 0, "/lib/modules/6.1/extra/plant.ko.xz");
         assert_eq!(symbols.of(0xffff_ffff_c000_0010), Some(("[plant]", 0x10)));
     }

@@ -169,16 +169,14 @@ impl PerfDataReader {
             return layout;
         }
         let common = self.common_layout();
-        let id = self.header.order.u64(body, 0);
-        let attribute =
-            id.and_then(|id| self.header.by_id.get(&id)).and_then(|at| self.header.attributes.get(*at));
+        let attribute = self.header.order.u64(body, 0).and_then(|id| self.header.attribute(id));
         attribute.map_or(common, |attribute| attribute.layout)
     }
 
     /// Takes a record; `false` when there is none.
     fn advance(&mut self) -> Result<bool, ParseError> {
         let Some(place) = self.records.next(&self.input)? else { return Ok(false) };
-        // Borrowed apart from the rest, so that texts can be learned while the record is looked at.
+        // Borrowed separately, so that strings can be added while the record is borrowed.
         let records = std::mem::take(&mut self.records);
         let record = records.record(place);
         let taken = match record.kind {
@@ -318,7 +316,7 @@ impl Reader for PerfDataReader {
                     self.order.end();
                 }
                 Err(error) => {
-                    // What was read before the damage still comes.
+                    // Events that were read before the damage are still returned.
                     self.ended = true;
                     self.order.end();
                     return Err(error);

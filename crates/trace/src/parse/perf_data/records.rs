@@ -63,7 +63,8 @@ pub(super) struct Records {
 /// What is packed and not yet read.
 #[derive(Default)]
 struct Packed {
-    decoder: Option<FrameDecoder>,
+    /// Large, and the whole is moved for each record.
+    decoder: Option<Box<FrameDecoder>>,
     source: Vec<u8>,
     source_read: usize,
     /// Offset of the record that it is from.
@@ -129,7 +130,7 @@ impl Records {
             self.position += size as u64;
             match kind {
                 kind::PACKED | kind::PACKED_WITH_LENGTH => self.pack(input, kind, begin, end, offset)?,
-                // What processors trace stands behind the record.
+                // AUX data (processor traces) follows the record.
                 kind::AUXILIARY_TRACE => {
                     let behind = self.order.u64(&self.block[begin..end], 0).unwrap_or(0);
                     self.position = self.position.saturating_add(behind);
@@ -248,7 +249,7 @@ impl Packed {
                 let mut decoder = FrameDecoder::new();
                 decoder.reset(&mut source).map_err(damaged)?;
                 self.source_read += before - source.len();
-                self.decoder.insert(decoder)
+                self.decoder.insert(Box::new(decoder))
             }
         };
         let filled = self.unpacked.len();

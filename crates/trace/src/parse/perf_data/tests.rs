@@ -199,7 +199,7 @@ fn files_that_are_cut_or_changed_are_errors() {
             reader(whole[..length].to_vec()).err().unwrap_or_else(|| panic!("{length} bytes are no file"));
         assert!(at_byte(error) <= whole.len() as u64);
     }
-    // Any byte can be wrong: an error or other events, but it ends.
+    // With any byte changed it must end: with an error, or with other events.
     for position in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[position] ^= 0xff;

@@ -122,7 +122,7 @@ impl Cursor {
         self.next_page += 1;
         self.walk = Walk::default();
         if let Err(error) = self.pages.load(self.page, true, unpacker) {
-            // Reading the rest of a file that cannot be read would fail page by page.
+            // After a read error stop: every further page would fail, too.
             self.next_page = self.pages.count();
             return Err(error);
         }

@@ -76,7 +76,7 @@ impl Walk {
                 }
                 PADDING if delta == 0 => self.position = self.end,
                 PADDING => {
-                    // A discarded event: it keeps its time.
+                    // A discarded event: only its time counts.
                     let length = self.word(page, at + 4, order)? as usize;
                     self.time = self.time.wrapping_add(u64::from(delta));
                     let next = (at + 4).saturating_add(length.next_multiple_of(4));

@@ -54,6 +54,35 @@ impl Recorded {
     }
 }
 
+/// The rows of events that came last: a search among all names takes longer than the rest of a short line.
+pub(super) struct Rows {
+    recent: [Option<(usize, &'static Row)>; ROWS],
+}
+
+const ROWS: usize = 256;
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self { recent: [None; ROWS] }
+    }
+}
+
+impl Rows {
+    /// As [`events::by_name`].
+    fn of(&mut self, name: &[u8]) -> Option<(usize, &'static Row)> {
+        let (first, last) = (name.get(name.len() / 2)?, name.last()?);
+        let place = (name.len() * 37 + usize::from(*first) * 11 + usize::from(*last) * 5) % ROWS;
+        if let Some(found) = self.recent[place]
+            && found.1.name.as_bytes() == name
+        {
+            return Some(found);
+        }
+        let found = events::by_name(name);
+        self.recent[place] = found.or(self.recent[place]);
+        found
+    }
+}
+
 /// Latency traces cut commands to this.
 const CUT_BYTES: usize = 8;
 
@@ -94,15 +123,16 @@ impl Machine {
         {
             body = scan::skip_spaces(rest);
         }
-        if self.selection == Selection::Wakeups && memchr::memmem::find(body, b" <-").is_some() {
-            self.recorded.mark("ftrace:function", &mut self.info);
+        if prefix.style == Style::Perf {
+            body = perf_event(body);
+        }
+        if self.selection == Selection::Wakeups && self.passed_over(body) {
             return true;
         }
         let command = self.command(&prefix);
         let place = Place { at_ns: prefix.at_ns, cpu: prefix.cpu, pid: prefix.pid, command, offset };
         if prefix.style == Style::Perf {
             self.perf = Some(place);
-            body = perf_event(body);
         }
         self.body(body, place, prefix.flags);
         true
@@ -120,8 +150,27 @@ impl Machine {
                 Some((name, whole)) if whole.starts_with(cut) => Some(name),
                 _ => Some(self.texts.intern(cut)),
             },
-            command => Some(self.texts.intern(command)),
+            command => Some(self.texts.command(command)),
         }
+    }
+
+    /// Whether an event is known to say nothing of wake-ups: by its name, before anything else of it is read.
+    fn passed_over(&mut self, body: &[u8]) -> bool {
+        let Some(end) = body.iter().position(|byte| matches!(byte, b':' | b' ' | b'(' | b'[')) else {
+            return false;
+        };
+        if body[end] == b':' {
+            let Some((position, row)) = self.rows.of(&body[..end]).filter(|(_, row)| !row.of_wakeups) else {
+                return false;
+            };
+            self.recorded.known(position, row, &mut self.info);
+            return true;
+        }
+        let function = body[end..].starts_with(b" <-");
+        if function {
+            self.recorded.mark("ftrace:function", &mut self.info);
+        }
+        function
     }
 
     /// The event of a line, behind its prefix.
@@ -150,13 +199,13 @@ impl Machine {
             b"function" => return self.report_function(fields, place, flags),
             _ => {}
         }
-        let found = events::by_name(name);
+        let found = self.rows.of(name);
         match found {
             Some((position, row)) => self.recorded.known(position, row, &mut self.info),
             None => self.recorded.other(name, &mut self.texts, &mut self.info),
         }
         let known = found.map(|(_, row)| row);
-        // The tracers say so themselves, in the name of their function.
+        // The name of the function tells which tracer wrote it.
         if known.is_none() && memchr::memmem::find(fields, b"stop tracing").is_some() {
             let text = self.texts.intern(scan::trim(fields));
             return self.push(place, flags, EventKind::Print { text });
@@ -249,12 +298,12 @@ impl Machine {
 
     /// A line without a name before a colon: a call, or a system call.
     fn function_or_call(&mut self, body: &[u8], word: &[u8]) -> Option<EventKind> {
+        if self.selection == Selection::Wakeups {
+            return None;
+        }
         if let Some(kind) = tracer::function(body, &mut self.texts) {
             self.recorded.mark("ftrace:function", &mut self.info);
             return Some(kind);
-        }
-        if self.selection == Selection::Wakeups {
-            return None;
         }
         if let Some(kind) = tracer::syscall_line(body, &mut self.texts) {
             self.recorded.mark("syscalls", &mut self.info);

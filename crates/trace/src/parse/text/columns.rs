@@ -67,16 +67,22 @@ pub(super) fn of_count(count: usize) -> &'static [Column] {
     }
 }
 
+/// The letters of flags.
+const LETTERS: [bool; 256] = {
+    let letters = b".0123456789abcdefDXnNplLBhsHzZ";
+    let mut known = [false; 256];
+    let mut index = 0;
+    while index < letters.len() {
+        known[letters[index] as usize] = true;
+        index += 1;
+    }
+    known
+};
+
 /// Whether `flags` can be the letters of flags at all.
+#[inline]
 pub(super) fn are_flags(flags: &[u8]) -> bool {
-    (3..=8).contains(&flags.len())
-        && flags.iter().all(|letter| {
-            matches!(
-                letter,
-                b'.' | b'0'..=b'9' | b'a'..=b'f' | b'D' | b'X' | b'n' | b'N' | b'p' | b'l' | b'L' | b'B'
-                    | b'h' | b's' | b'H' | b'z' | b'Z'
-            )
-        })
+    (3..=8).contains(&flags.len()) && flags.iter().all(|letter| LETTERS[usize::from(*letter)])
 }
 
 /// The depth that a digit stands for; `.` is none.

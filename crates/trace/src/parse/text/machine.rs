@@ -3,7 +3,7 @@
 //! In: lines with their offsets. Out: events in a queue. It reads no file.
 
 use super::analysis::Analyser;
-use super::body::Recorded;
+use super::body::{Recorded, Rows};
 use super::columns::{self, Columns};
 use super::graph;
 use super::header::{self, Remark};
@@ -104,6 +104,7 @@ pub(super) struct Machine {
     pub(super) prefixes: Prefixes,
     pub(super) graph: graph::Cpus,
     pub(super) recorded: Recorded,
+    pub(super) rows: Rows,
     pub(super) stack: Option<Pending>,
     /// The event that lines of a stack of `perf script` belong to.
     pub(super) perf: Option<Place>,
@@ -205,6 +206,10 @@ impl Machine {
         self.perf = None;
         let understood = match line.first() {
             None => true,
+            Some(b'#') if self.analyser.take(line) => {
+                self.recognised = true;
+                true
+            }
             Some(b'#') => {
                 let remark = header::comment(line, &mut self.info, &mut self.columns);
                 self.recognised |= self.info.tracer.is_some() || remark.is_some();

@@ -56,7 +56,7 @@ impl TextReader {
             return Err(ParseError::Foreign { path, found: "a text without a single trace line".to_owned() });
         }
         if reader.machine.info.resolution_ns == 0 {
-            // No event: what the kernel writes is microseconds.
+            // Not an event line: the kernel writes microseconds here.
             reader.machine.info.resolution_ns = 1000;
         }
         reader.seek(None, Selection::All)?;

@@ -60,7 +60,7 @@ impl Prefixes {
                 .filter(|bracket| (*bracket >= COMMAND_WIDTH) == outside)
                 .find_map(|bracket| Some((bracket, usual_at(line, bracket)?)))
         };
-        // Commands are padded, unless somebody has taken the spaces at the start of lines away.
+        // Commands are padded with spaces, which may have been stripped at the start of lines.
         let (bracket, prefix) = found(true).or_else(|| found(false))?;
         self.bracket = bracket;
         Some(prefix)
@@ -221,7 +221,7 @@ pub(super) fn verbose(line: &[u8]) -> Option<Prefix<'_>> {
         pid: Some(scan::whole_u32(pid)?),
         cpu,
         flags: &LETTERS[kernel | (depth as usize) << 4],
-        // It was read as seconds.
+        // The number was parsed as seconds.
         at_ns: (digits == 3).then_some(at_ns / 1000)?,
         resolution_ns: Some(1000),
         rest: rest.strip_prefix(b":")?,

@@ -2,13 +2,25 @@
 
 use memchr::{memchr, memchr2, memmem, memrchr};
 
+/// So many digits fit into 64 bits whatever they are.
+const DIGITS_SAFE: usize = 19;
+/// Nanoseconds of the last digit of a fraction of a second, by the number of its digits.
+const FRACTIONS: [u64; 10] =
+    [1_000_000_000, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1000, 100, 10, 1];
+
 /// A decimal number and what follows it; `None` without a digit, or when it does not fit.
+#[inline]
 pub(super) fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0u64;
     let mut length = 0;
     while let Some(digit) = bytes.get(length).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10)
     {
-        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+        // The longest numbers alone can be too large.
+        value = if length < DIGITS_SAFE {
+            value * 10 + u64::from(digit)
+        } else {
+            value.checked_mul(10)?.checked_add(u64::from(digit))?
+        };
         length += 1;
     }
     (length > 0).then(|| (value, &bytes[length..]))
@@ -56,18 +68,20 @@ pub(in crate::parse) fn seconds(bytes: &[u8]) -> Option<(u64, usize, &[u8])> {
     let Some(rest) = rest.strip_prefix(b".") else { return Some((whole, 0, rest)) };
     let (fraction, after) = number(rest)?;
     let digits = rest.len() - after.len();
-    let scale = 10u64.pow(9u32.checked_sub(u32::try_from(digits).ok()?)?);
+    let scale = *FRACTIONS.get(digits)?;
     let nanoseconds = whole.checked_mul(1_000_000_000)?.checked_add(fraction.checked_mul(scale)?)?;
     Some((nanoseconds, digits, after))
 }
 
 /// What follows the spaces (and tabs) at the start.
+#[inline]
 pub(super) fn skip_spaces(bytes: &[u8]) -> &[u8] {
     let length = bytes.iter().position(|byte| !matches!(byte, b' ' | b'\t')).unwrap_or(bytes.len());
     &bytes[length..]
 }
 
 /// What comes before the spaces (and tabs) at the end.
+#[inline]
 pub(super) fn trim_end(bytes: &[u8]) -> &[u8] {
     let length = bytes.iter().rposition(|byte| !matches!(byte, b' ' | b'\t')).map_or(0, |last| last + 1);
     &bytes[..length]

@@ -21,7 +21,7 @@ pub(super) fn find(source: &Source, machine: &mut Machine, from_ns: u64) -> Resu
         match first_time(source, machine, middle)? {
             Some(at_ns) if at_ns < from_ns => low = middle,
             Some(_) => high = middle,
-            // No line with a time here: stop at what is known so far.
+            // No line with a time here: stop, and use the last known one.
             None => break,
         }
     }

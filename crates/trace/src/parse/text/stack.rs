@@ -24,7 +24,7 @@ pub(super) fn frame(line: &[u8]) -> Option<&[u8]> {
     (!header).then_some(frame)
 }
 
-/// The frame of a line of `perf script`: its address and its name, `	ffffffff813a89c4 try_to_wake_up+0x64 ([kernel.kallsyms])`.
+/// The frame of a line of `perf script`: its address and its name, `ffffffff813a89c4 try_to_wake_up+0x64 ([kernel.kallsyms])`.
 pub(super) fn perf_frame(line: &[u8]) -> Option<(u64, &[u8])> {
     let (address, name) = scan::token(scan::skip_spaces(line));
     let begins = line.starts_with(b"\t") || (line.starts_with(b" ") && address.len() >= 6);

@@ -9,7 +9,9 @@ use whylate_core::CpuId;
 
 /// `function <-caller`, with trace-cmd `function <-- caller`.
 pub(super) fn function(line: &[u8], texts: &mut Texts) -> Option<EventKind> {
-    let (function, caller) = scan::split(line, b" <-")?;
+    let mark = |at: &usize| *at > 0 && line[at - 1] == b' ' && line[at + 1..].starts_with(b"-");
+    let at = memchr::memchr_iter(b'<', line).find(mark)?;
+    let (function, caller) = (&line[..at - 1], &line[at + 2..]);
     let caller = scan::trim(caller.strip_prefix(b"-").unwrap_or(caller));
     Some(EventKind::Function {
         function: symbol(scan::trim(function), texts)?,

@@ -16,7 +16,7 @@ pub(super) fn plan(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
     let hits = |line: &&&LineRow| sides.shielded.iter().any(|cpu| line.reaches(cpu));
     let moves: Vec<Change> = movable.iter().filter(hits).map(|line| away(line, sides)).collect();
     if !moves.is_empty() {
-        // Stopped first, and going on only when everything is back.
+        // irqbalance is stopped first and continued last.
         planned.changes.extend(stop_irqbalance(surroundings)?);
     }
     planned.changes.extend(moves);

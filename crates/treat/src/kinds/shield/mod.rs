@@ -66,7 +66,7 @@ impl Planner for ShieldPlan {
 fn sides(plan: &ShieldPlan, surroundings: &Surroundings) -> Result<Sides, Impossible> {
     let shielded = surroundings.resolve("cpus", &plan.cpus)?;
     let online = &surroundings.cpus.online;
-    // CPUs that were set apart before are no place for what has to leave.
+    // Tasks are not moved to CPUs that were isolated before.
     let others = online.difference(&surroundings.cpus.isolated).difference(&shielded);
     let others = if others.is_empty() { online.difference(&shielded) } else { others };
     if others.is_empty() {

@@ -63,7 +63,7 @@ pub(super) fn stragglers(
     })
 }
 
-/// Whether somebody put a task on the shielded CPUs alone: it belongs there.
+/// Whether the affinity of a task is the shielded CPUs alone: it belongs there.
 fn belongs(thread: &ThreadRow, sides: &Sides) -> bool {
     !thread.kernel && !thread.cpus.is_empty() && thread.cpus.difference(&sides.shielded).is_empty()
 }

@@ -5,8 +5,9 @@ use crate::change::{Change, Target, Undoing};
 use whylate_core::WarningCode;
 use whylate_core::plan::ShieldMethod;
 use whylate_core::{CpuSelector, Facts};
+use whylate_host::HostRoot;
 use whylate_host::facts;
-use whylate_host::{HostRoot, archive};
+use whylate_lab::archive;
 
 /// Two CPUs; a task anywhere, one on CPU 1, kthreadd, a pinned thread of the kernel; one line anywhere, one managed.
 const MACHINE: &str = "\

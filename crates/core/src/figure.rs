@@ -1,25 +1,45 @@
 //! Numbers as text: three significant digits with a unit that fits, and nothing else.
 //!
-//! Latencies are printed as `ns`, `us`, `ms`, `s` everywhere, so that a figure can be searched for in every
-//! format of the report.
+//! Latencies are printed as `ns`, `us`, `ms`, `s` everywhere (durations above 1000 s as `min`, `h`), so that a figure can
+//! be searched for in every format of the report.
 
-use whylate_core::BytesPerSec;
+use crate::plan::Statistic;
+use crate::units::BytesPerSec;
 
-/// `830 ns`, `12.3 us`, `1.20 ms`, `75.0 s`.
-pub(crate) fn nanoseconds(value: u64) -> String {
-    match value {
-        0..1_000 => format!("{value} ns"),
-        _ => scaled(value as f64, &[(1e3, "us"), (1e6, "ms"), (1e9, "s")]),
+/// `830 ns`, `12.3 us`, `1.20 ms`, `75.0 s`, `16.7 min`.
+pub fn nanoseconds(value: u64) -> String {
+    let units: &[(f64, &str)] = match value {
+        0..1_000 => return format!("{value} ns"),
+        1_000..999_500_000_000 => &[(1e3, "us"), (1e6, "ms"), (1e9, "s")],
+        999_500_000_000..59_970_000_000_000 => &[(6e10, "min")],
+        _ => &[(3.6e12, "h")],
+    };
+    scaled(value as f64, units)
+}
+
+/// Two different values as two different texts: exact nanoseconds where three digits would make them look equal.
+pub fn nanoseconds_apart(a: u64, b: u64) -> (String, String) {
+    let (first, second) = (nanoseconds(a), nanoseconds(b));
+    if a != b && first == second { (format!("{a} ns"), format!("{b} ns")) } else { (first, second) }
+}
+
+/// A value of a statistic: `12.3 us`, `0.31 %`, `4.00 per s`.
+pub fn value(statistic: Statistic, value: f64) -> String {
+    match statistic {
+        Statistic::LostShare => share(value),
+        Statistic::GapRate => format!("{} per s", three_digits(value)),
+        Statistic::SpikeRate => format!("{} per hour", three_digits(value)),
+        _ => nanoseconds_f64(value),
     }
 }
 
 /// As [`nanoseconds`], for means and other values between whole nanoseconds.
-pub(crate) fn nanoseconds_f64(value: f64) -> String {
+pub fn nanoseconds_f64(value: f64) -> String {
     if value >= 1e3 { nanoseconds(value.round() as u64) } else { format!("{} ns", three_digits(value)) }
 }
 
-/// `300,000`; from ten million on `41.2 M`, since nobody reads more digits of it.
-pub(crate) fn count(value: u64) -> String {
+/// `300,000`; from ten million on `41.2 M`.
+pub fn count(value: u64) -> String {
     if value >= 10_000_000 {
         return scaled(value as f64, &[(1e6, "M"), (1e9, "G"), (1e12, "T")]);
     }
@@ -35,7 +55,7 @@ pub(crate) fn count(value: u64) -> String {
 }
 
 /// A rate in the unit of its load: bytes as bandwidths are quoted, everything else with the unit's own name.
-pub(crate) fn rate(value: f64, unit: &str) -> String {
+pub fn rate(value: f64, unit: &str) -> String {
     match unit {
         "bytes_per_s" => BytesPerSec(value).to_string(),
         _ if value.abs() >= 1e4 => {
@@ -47,7 +67,7 @@ pub(crate) fn rate(value: f64, unit: &str) -> String {
 }
 
 /// `frames_per_s` as `frames/s`; any other name as it stands.
-pub(crate) fn rate_unit(unit: &str) -> String {
+pub fn rate_unit(unit: &str) -> String {
     match unit.strip_suffix("_per_s") {
         Some(what) => format!("{what}/s"),
         None => unit.to_owned(),
@@ -55,7 +75,7 @@ pub(crate) fn rate_unit(unit: &str) -> String {
 }
 
 /// `p = 0.03`, `p < 0.001`.
-pub(crate) fn probability(p_value: f64) -> String {
+pub fn probability(p_value: f64) -> String {
     match p_value {
         p if p < 0.001 => "p < 0.001".to_owned(),
         p if p < 0.01 => format!("p = {p:.3}"),
@@ -64,7 +84,7 @@ pub(crate) fn probability(p_value: f64) -> String {
 }
 
 /// A share in [0, 1] as `0.31 %`.
-pub(crate) fn share(value: f64) -> String {
+pub fn share(value: f64) -> String {
     match value * 100.0 {
         0.0 => "0 %".to_owned(),
         percent if percent < 0.001 => "< 0.001 %".to_owned(),
@@ -74,7 +94,7 @@ pub(crate) fn share(value: f64) -> String {
 }
 
 /// `3 MiB`, `512 B`: a size in binary units.
-pub(crate) fn bytes(value: u64) -> String {
+pub fn bytes(value: u64) -> String {
     let text = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
         .into_iter()
         .find(|(factor, _)| value >= *factor)
@@ -87,7 +107,7 @@ pub(crate) fn bytes(value: u64) -> String {
 }
 
 /// `3.20 GHz`.
-pub(crate) fn frequency(hertz: u64) -> String {
+pub fn frequency(hertz: u64) -> String {
     scaled(hertz as f64, &[(1.0, "Hz"), (1e3, "kHz"), (1e6, "MHz"), (1e9, "GHz")])
 }
 
@@ -123,12 +143,21 @@ mod tests {
             (999_600, "1.00 ms"),
             (1_204_000, "1.20 ms"),
             (75_000_000_000, "75.0 s"),
-            (7_200_000_000_000, "7200 s"),
+            (1_002_000_000_000, "16.7 min"),
+            (86_400_000_000_000, "24.0 h"),
         ] {
             assert_eq!(nanoseconds(value), text);
         }
         assert_eq!(nanoseconds_f64(14.62), "14.6 ns");
         assert_eq!(nanoseconds_f64(3_412.4), "3.41 us");
+    }
+
+    #[test]
+    fn different_values_look_different() {
+        let apart = |a, b| nanoseconds_apart(a, b);
+        assert_eq!(apart(100_040, 100_000), ("100040 ns".to_owned(), "100000 ns".to_owned()));
+        assert_eq!(apart(120_000, 100_000), ("120 us".to_owned(), "100 us".to_owned()));
+        assert_eq!(apart(100_000, 100_000), ("100 us".to_owned(), "100 us".to_owned()));
     }
 
     #[test]

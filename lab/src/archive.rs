@@ -14,9 +14,30 @@
 //! same line after `:=`, or the target of a symbolic link after `->`. A CPU list in braces stands for several
 //! files with the same text. `\0` in a text stands for a NUL byte.
 
-use crate::HostError;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use whylate_core::cpus::CpuSet;
+
+/// An archive that cannot be unpacked.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// A line is not in the form above.
+    #[error("host archive, line {line}: {problem}")]
+    Line {
+        /// Line in the archive, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A file cannot be written.
+    #[error("{}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
 
 /// What an archive holds at one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,13 +51,13 @@ pub enum Entry {
 /// Reads an archive into `(path, entry)`, in the order of the text; paths are relative.
 ///
 /// # Errors
-/// [`HostError::Archive`] with the line: text before the first header, a path that is empty or leaves the root,
+/// [`ArchiveError::Line`] with the line: text before the first header, a path that is empty or leaves the root,
 /// or braces that hold no CPU list.
-pub fn parse(text: &str) -> Result<Vec<(String, Entry)>, HostError> {
+pub fn parse(text: &str) -> Result<Vec<(String, Entry)>, ArchiveError> {
     let mut entries = Vec::new();
     let mut open: Option<(Vec<String>, String)> = None;
     for (index, line) in text.lines().enumerate() {
-        let fail = |problem: String| HostError::Archive { line: index + 1, problem };
+        let fail = |problem: String| ArchiveError::Line { line: index + 1, problem };
         if let Some(header) = line.strip_prefix("== ") {
             close(&mut entries, open.take());
             if let Some((path, value)) = header.split_once(" :=") {
@@ -62,11 +83,11 @@ pub fn parse(text: &str) -> Result<Vec<(String, Entry)>, HostError> {
 /// Unpacks an archive below `folder`.
 ///
 /// # Errors
-/// As [`parse`], and [`HostError::Write`].
-pub fn unpack(text: &str, folder: &Path) -> Result<(), HostError> {
+/// As [`parse`], and [`ArchiveError::Write`].
+pub fn unpack(text: &str, folder: &Path) -> Result<(), ArchiveError> {
     for (path, entry) in parse(text)? {
         let path = folder.join(path);
-        let fail = |source| HostError::Write { path: path.clone(), source };
+        let fail = |source| ArchiveError::Write { path: path.clone(), source };
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(fail)?;
         }
@@ -133,7 +154,7 @@ mod tests {
         let cases = [("x\n", 1), ("== a := 1\n== ../b := 1\n", 2), ("== /etc/passwd\n", 1), ("== a{0-\n", 1)];
         for (text, expected) in cases {
             match parse(text) {
-                Err(HostError::Archive { line, .. }) => assert_eq!(line, expected, "{text}"),
+                Err(ArchiveError::Line { line, .. }) => assert_eq!(line, expected, "{text}"),
                 other => panic!("{text}: {other:?}"),
             }
         }

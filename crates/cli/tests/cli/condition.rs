@@ -1,0 +1,115 @@
+//! Measurements that are none: a thread that never runs, a process that is stopped, a load that stands still.
+
+use crate::fields::word;
+use crate::tool::{
+    SMALL_PLAN, alone, command, folder, mark, marked, skipped, start, text, until, wait, whylate, write,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+
+/// The process of a hidden command, of those with the mark.
+fn hidden(mark: &str, name: &str) -> Option<Pid> {
+    let is_it = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).nth(1) == Some(name.as_bytes())
+    };
+    let pid = marked(mark).into_iter().find(is_it)?;
+    Pid::from_raw(i32::try_from(pid).ok()?)
+}
+
+/// Runs one cell of the small plan, sends SIGSTOP to one of its processes, and gives the result.
+fn stopped(name: &str, process: &str, plan: &str) -> (Value, Option<i32>) {
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", plan);
+    let path = folder.path().join("run");
+    let (mark, variable, value) = mark(name);
+    let mut command = command(&["run", &plan, "-o", text(&path), "--json", "--set", "limit=10s"]);
+    command.env(variable, value);
+    let child = start(command);
+    assert!(until(|| fs::read_dir(path.join("rates")).is_ok() && hidden(&mark, process).is_some()));
+    // Long enough for it to be at work.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    kill_process(hidden(&mark, process).unwrap(), Signal::STOP).unwrap();
+    let said = wait(child);
+    (said.document(), said.code)
+}
+
+#[test]
+fn a_probe_that_is_stopped_has_measured_nothing() {
+    let _alone = alone();
+    let plan = SMALL_PLAN
+        .replace("duration = \"500ms\"", "duration = \"3s\"")
+        .replace("noise_floor = \"100ms\"", "noise_floor = \"0s\"")
+        .replace("[[probe]]\nkind = \"stall\"\n", "")
+        .replace("[[cell]]\nloads = [\"cache\"]\n", "");
+    let (result, code) = stopped("stopped-probe", "internal-probe", &plan);
+    assert_eq!((word(&result, "verdict"), code), ("incomplete", Some(1)), "{result}");
+    let repeat = &result["cells"][0]["repeats"][0];
+    assert!(word(repeat, "error").contains("the measuring process was stopped"), "{repeat}");
+    assert_eq!(repeat["probes"].as_array().map(Vec::len), Some(0), "its samples do not count: {repeat}");
+    assert!(word(&result, "verdict_reason").contains("the measuring process was stopped"), "{result}");
+}
+
+#[test]
+fn a_load_that_stands_still_fails_its_repeat() {
+    let _alone = alone();
+    let plan = SMALL_PLAN
+        .replace("duration = \"500ms\"", "duration = \"20s\"")
+        .replace("repeats = 2", "repeats = 1")
+        .replace("noise_floor = \"100ms\"", "noise_floor = \"0s\"")
+        .replace("[[probe]]\nkind = \"stall\"\n", "")
+        .replace("[[cell]]\n[[cell]]", "[[cell]]");
+    let (result, code) = stopped("stopped-load", "internal-load", &plan);
+    assert_eq!(code, Some(1));
+    let repeat = &result["cells"][0]["repeats"][0];
+    assert!(word(repeat, "error").contains("it gave no sign of life for"), "{repeat}");
+}
+
+#[test]
+fn a_thread_that_never_runs_fails_the_limit() {
+    let _alone = alone();
+    let cpus = whylate(&["check", "--json"]).document();
+    if cpus["facts"]["cpu_sets"]["online"].as_str() == Some("0") {
+        return skipped("with one CPU a busy real-time loop would stop everything");
+    }
+    let folder = folder();
+    let hog_path = folder.path().join("hog");
+    let hog = start(command(&[
+        "measure",
+        "stall",
+        "--cpu",
+        "1",
+        "--priority",
+        "99",
+        "--duration",
+        "60s",
+        "--json",
+        "--threshold",
+        "1ms",
+    ]));
+    drop(hog_path);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let plan = SMALL_PLAN
+        .replace("repeats = 2", "repeats = 1")
+        .replace("noise_floor = \"100ms\"", "noise_floor = \"0s\"")
+        .replace("[[probe]]\nkind = \"stall\"\n", "")
+        .replace("[[cell]]\nloads = [\"cache\"]\n", "");
+    let plan = write(&folder, "plan.toml", &plan);
+    let path = folder.path().join("run");
+    let arguments =
+        ["run", &plan, "-o", text(&path), "--json", "--set", "limit=100ms", "--set", "target.cpus=1"];
+    let said = whylate(&arguments);
+    kill_process(Pid::from_child(&hog), Signal::INT).unwrap();
+    let hog = wait(hog);
+    if hog.stderr.contains("no-realtime-priority")
+        || hog.document().to_string().contains("no-realtime-priority")
+    {
+        return skipped("a real-time priority is refused here");
+    }
+    let result = said.document();
+    assert_eq!((word(&result, "verdict"), said.code), ("fail", Some(2)), "{result}");
+    let reason = word(&result, "verdict_reason");
+    assert!(reason.contains("the measuring thread never ran for"), "{reason}");
+    assert!(reason.contains("another whylate"), "who it was: {reason}");
+}
