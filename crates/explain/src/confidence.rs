@@ -28,6 +28,8 @@ pub(crate) const LEFT_OVER: f64 = 0.25;
 pub(crate) const OF_LOSSES: f64 = 0.5;
 /// What is left of a grade where events of the window contradict each other: some are missing that nobody counted.
 pub(crate) const OF_BREAKS: f64 = 0.9;
+/// The same of a grade that was not good before.
+pub(crate) const OF_BREAKS_UNSURE: f64 = 0.75;
 /// What is left of a grade where the window's begin was left out, or the expected moment is not known well.
 pub(crate) const OF_UNSURE_WINDOW: f64 = 0.8;
 /// What is left of a grade where other evidence of the same spike says something else.

@@ -4,7 +4,7 @@ use super::account::{Accountant, Piece, Place};
 use super::describe;
 use super::label::{self, Need};
 use super::stacks::{self, FunctionId, PathId};
-use crate::confidence::CONCLUDED;
+use crate::confidence::{CONCLUDED, POSSIBLE};
 use crate::divide;
 use crate::stack::{self, Named};
 use crate::vocabulary::Class;
@@ -39,9 +39,13 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
         .map(|group| {
             let (function, callers) = function(group, accountant);
             let cause = group.cause(latency_ns);
-            // Many short parts of a handler are as much as one long one.
-            let handler = matches!(cause.kind, CauseKind::Irq | CauseKind::Ipi | CauseKind::Softirq);
-            let most = if handler && group.time > label::STOPPED_LEAST_NS { CONCLUDED } else { 1.0 };
+            // An interrupt that comes often takes little each time: what it delays has another reason, too.
+            let longest_ns = group.longest().length();
+            let most = match cause.kind {
+                CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS => CONCLUDED,
+                CauseKind::Irq if group.time > label::STOPPED_LEAST_NS => POSSIBLE,
+                _ => 1.0,
+            };
             let confidence = cause.confidence.map(|confidence| confidence.min(most));
             Cause { function, callers, confidence, ..cause }
         })

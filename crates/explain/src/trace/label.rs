@@ -132,13 +132,14 @@ impl Labeller<'_> {
             }
             Level::HardIrq(label) => {
                 let label = &self.states.labels[label];
-                let (confidence, reason) = in_handler(span, length_ns);
-                plain(label.interrupt.kind(), label.text.clone(), confidence, reason)
+                let kind = label.interrupt.kind();
+                let (confidence, reason) = in_handler(kind, span, length_ns);
+                plain(kind, label.text.clone(), confidence, reason)
             }
             Level::Softirq(vector) if phase != Phase::TimerDue => {
                 let name = vocabulary::softirq(vector);
                 let what = format!("{name} in {}", self.thread(state.pid));
-                let (confidence, reason) = in_handler(span, length_ns);
+                let (confidence, reason) = in_handler(CauseKind::Softirq, span, length_ns);
                 plain(CauseKind::Softirq, name, confidence, reason).what(what)
             }
             _ => self.in_thread(phase, who, span, length_ns),
@@ -173,7 +174,7 @@ impl Labeller<'_> {
             Phase::Waker { pid, owner } => self.waker(pid, owner, span, length_ns),
             Phase::Fault => {
                 let reason = "the task had a page fault and slept on it";
-                let blame = Blame::new(CauseKind::PageFault, CONCLUDED, reason);
+                let blame = Blame::new(CauseKind::PageFault, SHOWN, reason);
                 let what = format!("page fault; meanwhile {}", self.thread(state.pid));
                 Label { blame, ..Label::needed(what) }
             }
@@ -378,9 +379,11 @@ fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
 
 /// How sure it is that an interrupt or a softirq took a time: a handler whose end is not in the trace may have ended long
 /// before the next event, and one that is silent for long may have been stopped itself.
-fn in_handler(span: &Span, length_ns: u64) -> (f64, &'static str) {
+fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static str) {
     match span.closed {
-        true if length_ns <= STOPPED_LEAST_NS => (SHOWN, "events tell the begin and the end of its handler"),
+        true if length_ns <= STOPPED_LEAST_NS || kind != CauseKind::Irq => {
+            (SHOWN, "events tell the begin and the end of its handler")
+        }
         true => (
             CONCLUDED,
             "events tell the begin and the end of its handler; a CPU that stops in it looks the same",

@@ -160,6 +160,8 @@ impl Section {
         match tracer {
             "irqsoff" => CauseKind::IrqsOff,
             "preemptoff" => CauseKind::PreemptOff,
+            // Without a header the tracer's own function at the end says it.
+            "" | "nop" => self.ended_by.unwrap_or(CauseKind::PreemptOff),
             // A section of both kinds counts as what keeps more out only where it did so all along.
             _ if self.irqs_off && !self.irqs_on => CauseKind::IrqsOff,
             _ if self.irqs_on => CauseKind::PreemptOff,
@@ -201,6 +203,9 @@ fn spike(
         None => (command, line.and_then(|event| event.pid)),
     };
     let (named, confidence, reason) = section.function(facts);
+    // Of the tracer of both kinds of section only flags tell the kind, where its own function at the end is missing.
+    let by_flags = tracer == "preemptirqsoff" && section.ended_by.is_none();
+    let confidence = if by_flags { confidence.min(CONCLUDED) } else { confidence };
     let (function, callers) = named.unzip();
     // The lines' times count from the section's begin, unless the file was made with absolute ones.
     let first_ns = section.first.map_or(0, |event| event.at_ns);

@@ -118,7 +118,9 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, as_asked: bool) -> 
     };
     if states.breaks.iter().any(is_inside) {
         let reason = "less sure: events of the window contradict each other, so some are missing";
-        lower(&mut judgement.cause, confidence::OF_BREAKS, reason.to_owned());
+        let sure = judgement.cause.confidence.is_some_and(|grade| grade >= confidence::CONCLUDED);
+        let factor = if sure { confidence::OF_BREAKS } else { confidence::OF_BREAKS_UNSURE };
+        lower(&mut judgement.cause, factor, reason.to_owned());
     }
     if let LateKind::NoiseGap { interference: 0 } = late.kind {
         sampled::provably_hardware(&mut judgement, late);
