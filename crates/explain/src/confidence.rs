@@ -13,7 +13,7 @@ pub(crate) const STATED: f64 = 0.97;
 /// after the wake-up; or a counter went up.
 pub(crate) const SHOWN: f64 = 0.95;
 /// Flags show it, which say what held at a function and not what held since.
-pub(crate) const SEEN: f64 = 0.88;
+pub(crate) const SEEN: f64 = 0.89;
 /// It follows from a stack, or from the order of events: what a late interrupt interrupted, who woke the task.
 pub(crate) const CONCLUDED: f64 = 0.89;
 /// It fits, and something else could look the same: an idle state before the wake-up, a hypervisor that sends a timer's
@@ -22,12 +22,14 @@ pub(crate) const LIKELY: f64 = 0.75;
 /// Nothing contradicts it, and a part of what would show it is not known: priorities, what is below a hypervisor.
 pub(crate) const POSSIBLE: f64 = 0.6;
 /// Only that nothing else explains it.
-pub(crate) const LEFT_OVER: f64 = 0.25;
+pub(crate) const LEFT_OVER: f64 = 0.45;
+/// Only that nothing else explains it, and on damaged traces it was something else: a name for what is open.
+pub(crate) const FAINT: f64 = 0.05;
 
 /// What is left of a grade where records or events of the window were lost.
 pub(crate) const OF_LOSSES: f64 = 0.5;
 /// What is left of a grade where events of the window contradict each other: some are missing that nobody counted.
-pub(crate) const OF_BREAKS: f64 = 0.9;
+pub(crate) const OF_BREAKS: f64 = 0.93;
 /// The same of a grade that was not good before.
 pub(crate) const OF_BREAKS_UNSURE: f64 = 0.75;
 /// What is left of a grade where the window's begin was left out, or the expected moment is not known well.

@@ -59,6 +59,17 @@ impl Cpu {
         self.leaving_pid.is_some() && event.pid == self.leaving_pid && !event.context.hard_irq && !switch
     }
 
+    /// The thread of the next event is on the CPU, unless a switch is under way: then the one that was chosen is next.
+    pub(super) fn follow(&mut self, event: &Event) {
+        if self.is_switching(event) {
+            return;
+        }
+        self.leaving_pid = None;
+        if event.pid.is_some() && self.pid != event.pid {
+            (self.pid, self.scheduling) = (event.pid, false);
+        }
+    }
+
     pub(super) fn stack_key(&self) -> (Option<u32>, u8) {
         match self.level() {
             Level::Nmi => (None, 3),

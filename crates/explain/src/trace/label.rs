@@ -8,7 +8,7 @@ use super::priorities::Priorities;
 use super::state::{Knowledge, Level, Span, State};
 use super::states::States;
 use super::window::Window;
-use crate::confidence::{CONCLUDED, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED};
+use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED};
 use crate::divide::Blame;
 use crate::vocabulary;
 use std::collections::HashMap;
@@ -232,7 +232,7 @@ impl Labeller<'_> {
             }
             Knowledge::Not => {
                 let reason = "flags of the events around say that interrupts were on";
-                by(TimerLate, "interrupts on", LEFT_OVER, reason)
+                by(TimerLate, "interrupts on", FAINT, reason)
             }
             Knowledge::Unknown if in_kernel => {
                 let reason = "the timer interrupt was due and could not come while this kernel code ran";
@@ -325,7 +325,7 @@ impl Labeller<'_> {
             {
                 let reason =
                     "a thread of lower priority ran, and nobody asked it to make room: real-time throttling";
-                by(Throttled, "runs; the task is throttled", LEFT_OVER, reason)
+                by(Throttled, "runs; the task is throttled", FAINT, reason)
             }
             (Some(_), Some(_)) => {
                 let reason = "the task could run and the running thread of lower priority was not preempted";
@@ -349,7 +349,7 @@ impl Labeller<'_> {
             }
         };
         if state.pid == Some(pid) {
-            let confidence = if owner { CONCLUDED } else { LEFT_OVER };
+            let confidence = if owner { CONCLUDED } else { FAINT };
             return self.by(kind, state, what, confidence, reason);
         }
         let priority = self.priorities.at(pid, span.events.0);
@@ -374,7 +374,7 @@ fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
         return Label::unattributed("idle, asked to make room for the task").need(Need::Functions);
     }
     let reason = "the task could run and the CPU had not left idle";
-    Label { blame: Blame::new(CauseKind::IdleExit, LEFT_OVER, reason), ..Label::needed("leaving idle") }
+    Label { blame: Blame::new(CauseKind::IdleExit, FAINT, reason), ..Label::needed("leaving idle") }
 }
 
 /// How sure it is that an interrupt or a softirq took a time: a handler whose end is not in the trace may have ended long

@@ -28,7 +28,7 @@ pub(super) struct States {
     /// Whether functions were traced.
     pub(super) has_functions: bool,
     /// Whether the scheduler's switches were traced.
-    has_switches: bool,
+    pub(super) has_switches: bool,
     /// Moments at which events of a CPU contradict each other: some between them are not in the trace.
     pub(super) breaks: Vec<(CpuId, u64)>,
 }
@@ -147,17 +147,7 @@ impl States {
             self.breaks.push((event.cpu, event.at_ns));
         }
         let spans = self.spans.get(&event.cpu).map_or(0, Vec::len);
-        if cpu.is_switching(event) {
-            // The switch is under way: the thread that was chosen is the next one.
-        } else if let Some(pid) = event.pid
-            && cpu.pid != Some(pid)
-        {
-            cpu.pid = Some(pid);
-            cpu.scheduling = false;
-        }
-        if !cpu.is_switching(event) {
-            cpu.leaving_pid = None;
-        }
+        cpu.follow(event);
         let level = cpu.level();
         self.close_interrupt(cpu, event, class);
         self.enter_or_leave_interrupt(cpu, index, event, class, reader);
@@ -213,43 +203,6 @@ impl States {
             _ => cpu.scheduling &= !matches!(event.kind, EventKind::SyscallEnter { .. }),
         }
         remember_flags(cpu, event, class, reader);
-    }
-
-    /// Marks the spans of an interrupt or a softirq whose end an event tells.
-    fn close_interrupt(&mut self, cpu: &mut Cpu, event: &Event, class: Class) {
-        let from = match event.kind {
-            EventKind::VectorExit { .. } | EventKind::IrqExit { .. } => cpu.hard_from,
-            EventKind::Noise { source: whylate_trace::event::NoiseSource::Irq { .. }, .. } => cpu.hard_from,
-            EventKind::SoftirqExit { .. } => cpu.softirq_from.take(),
-            _ if class == Class::InterruptTail => cpu.hard_from,
-            _ => None,
-        };
-        let Some((from, spans)) = from.zip(self.spans.get_mut(&event.cpu)) else { return };
-        let is_softirq = matches!(event.kind, EventKind::SoftirqExit { .. });
-        for span in spans.iter_mut().skip(from) {
-            span.closed |= match span.state.level {
-                Level::HardIrq(_) => !is_softirq,
-                Level::Softirq(_) => is_softirq,
-                _ => false,
-            };
-        }
-    }
-
-    /// Whether an event cannot follow what is known of its CPU: a switch from another thread, a line of another thread
-    /// without a switch, the end of an interrupt that did not begin, flags of a thread within an interrupt.
-    fn contradicts(&self, cpu: &Cpu, event: &Event, class: Class) -> bool {
-        let known = cpu.pid.is_some() && self.has_switches;
-        let flags = event.context;
-        let told = flags.irqs_off.is_some();
-        match event.kind {
-            EventKind::Switch { previous, .. } => known && cpu.pid != Some(previous.pid),
-            EventKind::VectorExit { .. } | EventKind::IrqExit { .. } => cpu.hard.is_empty(),
-            EventKind::SoftirqExit { .. } => cpu.softirq.is_none(),
-            EventKind::Noise { .. } | EventKind::Timerlat { .. } => false,
-            _ if class == Class::InterruptTail || matches!(class, Class::InterruptEntry(_)) => false,
-            _ if known && event.pid.is_some() && cpu.pid != event.pid && !cpu.is_switching(event) => true,
-            _ => told && !flags.hard_irq && !flags.nmi && !cpu.hard.is_empty() && !cpu.by_flags,
-        }
     }
 
     fn enter_or_leave_interrupt(
