@@ -10,6 +10,7 @@
 )]
 
 mod bpf;
+mod deny;
 mod dist;
 mod elf;
 mod fuzz;
@@ -26,8 +27,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask CHORE
 
-  test             everything continuous integration does: fmt, tidy, clippy, docs, tests,
-                   static binaries, the lab's tests where there is a lab
+  test             everything continuous integration does: fmt, tidy, dependencies, clippy, docs,
+                   tests, static binaries, the lab's tests where there is a lab
   tidy             the rules of the source tree: dependencies, unsafe code, sizes, leftovers
   bpf              compiles the BPF programs into crates/bpf/objects; needs clang
   dist             the static binaries for x86_64 and aarch64

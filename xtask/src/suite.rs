@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything continuous integration does, one step after another, until one fails.
 
-use crate::{bpf, dist, lab, process, tidy, toolchain};
+use crate::{bpf, deny, dist, lab, process, tidy, toolchain};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,10 +13,11 @@ const HELP_REPEATS: usize = 20;
 type Step = (&'static str, fn(&Path) -> Result<()>);
 
 /// Cheap steps first, so that most mistakes are found early.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     ("toolchain", toolchain_parts),
     ("fmt", format),
     ("tidy", tidy::run),
+    ("deny", deny::check),
     ("bpf", bpf::check),
     ("clippy", clippy),
     ("docs", documentation),

@@ -25,6 +25,12 @@ pub(crate) enum Ending {
     Incomplete,
 }
 
+/// Ends the process without waiting for anything.
+pub(crate) fn at_once(code: u8) -> ! {
+    #[expect(clippy::exit, reason = "whoever asked for it has said that they do not wait")]
+    std::process::exit(i32::from(code))
+}
+
 /// Prints the error, if any, and gives the exit code.
 pub(crate) fn finish(outcome: anyhow::Result<Ending>) -> ExitCode {
     match outcome {
@@ -35,7 +41,7 @@ pub(crate) fn finish(outcome: anyhow::Result<Ending>) -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             crate::output::message(&format!("whylate: {}", one_line(&error)));
-            ExitCode::from(if is_unavailable(&error) { UNAVAILABLE } else { ERROR })
+            ExitCode::from(code(&error))
         }
     }
 }
@@ -52,8 +58,14 @@ fn one_line(error: &anyhow::Error) -> String {
     })
 }
 
-fn is_unavailable(error: &anyhow::Error) -> bool {
-    error.chain().any(whylate_runner::is_unavailable)
+fn code(error: &anyhow::Error) -> u8 {
+    if error.chain().any(whylate_runner::is_not_restored) {
+        NOT_RESTORED
+    } else if error.chain().any(whylate_runner::is_unavailable) {
+        UNAVAILABLE
+    } else {
+        ERROR
+    }
 }
 
 /// Whether the reader of our output has closed the pipe.

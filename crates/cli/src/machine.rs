@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use whylate_core::{CpuSelector, CpuSet, Facts};
+use whylate_host::environment::folder_variable;
 use whylate_host::{Host, HostRoot};
 use whylate_runner::RealMachine;
 
@@ -10,7 +11,7 @@ const ROOT_VARIABLE: &str = "WHYLATE_HOST_ROOT";
 
 /// The running machine, with the place of its settings.
 pub(crate) fn host(running: HostRoot) -> Host {
-    let folder = std::env::var_os(ROOT_VARIABLE).filter(|path| !path.is_empty());
+    let folder = folder_variable(ROOT_VARIABLE);
     Host { settings: folder.map_or_else(|| running.clone(), HostRoot::at), running }
 }
 

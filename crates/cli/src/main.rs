@@ -13,7 +13,11 @@ mod signals;
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
+use whylate_core::text;
 use whylate_host::HostRoot;
+
+#[global_allocator]
+static ALLOCATOR: whylate_runner::ReservingAllocator = whylate_runner::ReservingAllocator;
 
 fn main() -> ExitCode {
     // The only use of the real root: everything else is passed one.
@@ -25,11 +29,20 @@ fn main() -> ExitCode {
     {
         return ended;
     }
+    for variable in whylate_host::environment::ignored_variables() {
+        output::message(&format!(
+            "warning: {variable} is ignored: the environment is that of the user who ran sudo; use a shell of root (`sudo -i`) to set it"
+        ));
+    }
     match arguments::Arguments::try_parse() {
         Ok(arguments) => exit::finish(commands::execute(arguments.command, &host)),
         Err(error) => {
-            // A closed pipe while printing is not an error.
-            let _ = error.print();
+            if std::env::args_os().any(|word| word.to_string_lossy().chars().any(text::is_hidden)) {
+                output::message(&error.render().to_string());
+            } else {
+                // Printing may meet a closed pipe, which is no error of ours.
+                let _ = error.print();
+            }
             match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
                 _ => ExitCode::from(exit::ERROR),

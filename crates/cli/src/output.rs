@@ -1,4 +1,7 @@
 //! Standard output holds the result and nothing else; standard error everything that is said beside it.
+//!
+//! What is written here has names and paths of others in it, and goes through [`text`] once: here, or in the writer that
+//! drew it ([`drawn`], [`draw_message`]).
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -6,11 +9,16 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
-use whylate_core::Warning;
+use whylate_core::{Warning, text};
 use whylate_report::Style;
 
 /// Writes text to standard output.
 pub(crate) fn print(text: &str) -> Result<()> {
+    drawn(&text::lines(text))
+}
+
+/// Writes what a writer of reports drew, colours and all.
+pub(crate) fn drawn(text: &str) -> Result<()> {
     let mut output = io::stdout().lock();
     output.write_all(text.as_bytes())?;
     if !text.ends_with('\n') {
@@ -21,12 +29,22 @@ pub(crate) fn print(text: &str) -> Result<()> {
 
 /// Writes one JSON document to standard output.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<()> {
-    print(&serde_json::to_string_pretty(document)?)
+    drawn(&json(document)?)
+}
+
+/// The text of a JSON document.
+pub(crate) fn json(document: &impl Serialize) -> Result<String> {
+    Ok(text::json(&serde_json::to_string_pretty(document)?))
 }
 
 /// Writes one line to standard error; a failure is ignored.
 pub(crate) fn message(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    draw_message(&text::lines(line));
+}
+
+/// Writes what a writer of reports drew to standard error.
+pub(crate) fn draw_message(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Says what was not measured, or less well.

@@ -4,8 +4,8 @@ use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use whylate_core::Nanos;
 use whylate_core::figure::nanoseconds;
+use whylate_core::{Nanos, text};
 use whylate_runner::Progress;
 
 /// How often a line is written where there is no terminal.
@@ -37,7 +37,7 @@ impl Meter {
     /// What is being done now.
     pub(crate) fn label(&mut self, text: &str) {
         match self {
-            Self::Bar(bar) => bar.set_prefix(text.to_owned()),
+            Self::Bar(bar) => bar.set_prefix(text::line(text)),
             Self::Lines { label, .. } => text.clone_into(label),
             Self::Quiet => {}
         }
@@ -48,7 +48,7 @@ impl Meter {
         match self {
             Self::Bar(bar) => {
                 bar.set_position(done.0 / 1_000_000);
-                bar.set_message(text.to_owned());
+                bar.set_message(text::line(text));
             }
             Self::Lines { label, next } => {
                 if Instant::now() >= *next {

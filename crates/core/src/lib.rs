@@ -13,6 +13,7 @@ pub mod record;
 pub mod result;
 pub mod schema;
 pub mod series;
+pub mod text;
 pub mod units;
 pub mod warning;
 mod words;

@@ -8,6 +8,7 @@ pub mod cpu_frequency;
 pub mod cpu_stat;
 pub mod cpu_table;
 pub mod cpuinfo;
+pub mod environment;
 pub mod facts;
 pub mod interrupts;
 pub mod irq_lines;

@@ -21,10 +21,9 @@ pub const OTHERS_GROUP: &str = "whylate-others";
 /// Holds the shielded CPUs while a shield by affinity is up: nothing else in the machine shows it.
 pub const MARK: &str = "/run/whylate-shield.cpus";
 
-/// Where the cpuset controller of cgroup v1 is usually mounted.
-const MOUNTS_V1: [&str; 2] = ["/sys/fs/cgroup/cpuset", "/dev/cpuset"];
-/// Where cgroup v2 is usually mounted.
-const MOUNTS_V2: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// Where the cpuset controller of cgroup v1 (the first two) and cgroup v2 are usually mounted.
+pub const MOUNTS: [&str; 4] =
+    ["/sys/fs/cgroup/cpuset", "/dev/cpuset", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// A mounted hierarchy that has the cpuset controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +41,14 @@ impl Hierarchy {
     /// # Errors
     /// As [`HostRoot::read`].
     pub fn find(root: &HostRoot) -> Result<Option<Self>, HostError> {
-        for mount in MOUNTS_V1 {
+        let (v1, v2) = MOUNTS.split_at(2);
+        for &mount in v1 {
             if root.exists(&format!("{mount}/cpuset.cpus")) && root.exists(&format!("{mount}/release_agent"))
             {
                 return Ok(Some(Self { version: 1, mount: mount.to_owned() }));
             }
         }
-        for mount in MOUNTS_V2 {
+        for &mount in v2 {
             let controllers = root.read_trimmed(&format!("{mount}/cgroup.controllers"))?.unwrap_or_default();
             // Only the root cgroup has no cgroup.type.
             let is_root = !root.exists(&format!("{mount}/cgroup.type"));

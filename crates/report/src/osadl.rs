@@ -8,6 +8,7 @@
 use std::fmt::Write as _;
 use whylate_core::CpuId;
 use whylate_core::result::{HistogramKind, KernelHistogram, LatencyRecord};
+use whylate_core::text::is_hidden;
 
 /// Lines of a histogram.
 const MICROSECONDS: usize = 10_240;
@@ -112,7 +113,7 @@ pub fn max_latency(record: &LatencyRecord) -> String {
 
 /// A name cannot break the line.
 fn one_line(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    name.chars().map(|c| if is_hidden(c) { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -112,6 +112,17 @@ pub enum RepeatError {
     /// What was measured cannot be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// There is no memory left.
+    #[error(
+        "out of memory: the run ended; what was measured is kept: raise the limit (`ulimit -v`), then `--resume`"
+    )]
+    OutOfMemory,
+}
+
+/// Whether an error says that settings may not be what they were: the journal is damaged.
+pub fn is_not_restored(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(TreatError::Damaged { .. }))
+        || matches!(error.downcast_ref(), Some(RunError::Treat(TreatError::Damaged { .. })))
 }
 
 /// Whether an error, or what led to it, is a facility that this machine or kernel lacks.

@@ -57,7 +57,8 @@ impl RealTreating {
             let treating = Self { guard, root: root.clone() };
             return Ok(Held { treating: Some(Box::new(treating)), warnings });
         }
-        let contents = place.read().unwrap_or_default();
+        // Who may not read it cannot know.
+        let contents = place.read(root).unwrap_or_default();
         let mut warnings = Vec::new();
         if let Some(of) = contents.open().next().and_then(|entry| contents.holder(entry)) {
             let text = format!(
@@ -77,13 +78,27 @@ fn holder(run: Option<&str>, root: &HostRoot) -> Holder {
 }
 
 /// Undoes what a killed run of this machine left behind, before anything is measured or written down about it. What
-/// is in force by hand, or by a run that goes on, stays.
+/// is in force by hand, or by a run that goes on, stays; so does all that a damaged journal tells, which is a warning.
 pub fn recover_treatments(root: &HostRoot) -> Option<Warning> {
     let place = JournalPlace::of_this_machine(TREATMENTS);
-    // A journal that this user cannot read tells nothing about the machine.
-    place.read().ok()?.open().next()?;
-    let guard = Guard::begin(&place, root, holder(None, root)).ok()?;
-    recovery(guard.recovered())
+    let contents = match place.read(root) {
+        Ok(contents) => contents,
+        Err(error @ TreatError::Untrusted { .. }) => {
+            return Some(Warning::new(WarningCode::Journal, format!("the journal is not read: {error}")));
+        }
+        // A journal that this user cannot read tells nothing about the machine.
+        Err(_) => return None,
+    };
+    if contents.damage.is_empty() && contents.open().next().is_none() {
+        return None;
+    }
+    match Guard::begin(&place, root, holder(None, root)) {
+        Ok(guard) => recovery(guard.recovered()),
+        Err(error @ TreatError::Damaged { .. }) => {
+            Some(Warning::new(WarningCode::JournalDamaged, error.to_string()))
+        }
+        Err(_) => None,
+    }
 }
 
 impl Treating for RealTreating {
@@ -138,7 +153,7 @@ pub fn check_treatments(mut experiment: Experiment, root: &HostRoot) -> Result<E
     if !experiment.has_treatments() {
         return Ok(experiment);
     }
-    let journal = JournalPlace::of_this_machine(TREATMENTS).check();
+    let journal = JournalPlace::of_this_machine(TREATMENTS).check(root);
     let surroundings = Surroundings::new(root.clone(), &experiment.facts, Some(experiment.target.clone()));
     let probe_cpus = experiment.probes.iter().flatten().flat_map(|probe| probe.cpus.iter()).collect();
     let (plan, warnings) = (&experiment.plan, &mut experiment.warnings);

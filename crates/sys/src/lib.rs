@@ -13,6 +13,7 @@ pub mod memory;
 pub mod message;
 pub mod perf_counter;
 pub mod posix_timer;
+pub mod private;
 pub mod process;
 pub mod schedule;
 pub mod shared;

@@ -62,7 +62,7 @@ impl Change {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Target {
-    /// A file with one value: /sys, /proc/sys, cgroupfs, resctrl, or a file on disk.
+    /// A file with one value: /sys, /proc/sys, cgroupfs, resctrl, /run. A reboot undoes all of them.
     File {
         /// Its path.
         path: String,
@@ -138,20 +138,6 @@ impl Target {
     /// A file with a value of the given form.
     pub fn file_with(path: impl Into<String>, reading: Reading) -> Self {
         Self::File { path: path.into(), reading }
-    }
-
-    /// Whether a reboot undoes it: true for everything that the kernel holds, false for files on disk.
-    pub fn is_gone_after_reboot(&self) -> bool {
-        match self {
-            Self::File { path, .. } | Self::Directory { path } => {
-                ["/proc/", "/sys/", "/dev/", "/run/"].iter().any(|start| path.starts_with(start))
-            }
-            Self::Mount { .. }
-            | Self::GpuClock { .. }
-            | Self::Affinity { .. }
-            | Self::Membership { .. }
-            | Self::Stopped { .. } => true,
-        }
     }
 
     /// The task that it is about.

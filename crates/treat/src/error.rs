@@ -20,6 +20,34 @@ pub enum TreatError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// Others could have written the journal, or exchange it.
+    #[error(
+        "{problem}: nobody else may be able to write where root reads what to undo; put it right, or name another folder (WHYLATE_STATE_DIR)"
+    )]
+    Untrusted {
+        /// Which folder or file, and what is wrong with it.
+        problem: String,
+    },
+    /// The journal is damaged: what else it told is not known.
+    #[error(
+        "the journal {} is damaged ({}); to undo what it still tells: whylate treat restore", path.display(), problems.join("; ")
+    )]
+    Damaged {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it, a sentence each.
+        problems: Vec<String>,
+    },
+    /// No treatment of whylate changes this, so it is neither changed nor undone.
+    #[error("{target} is not changed to `{value}`: {reason}")]
+    NotOurs {
+        /// Where.
+        target: String,
+        /// The value.
+        value: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// Another whylate holds treatments.
     #[error(
         "treatments are held by {holder}; wait for its end, or stop it (`whylate treat status` shows what it changed)"

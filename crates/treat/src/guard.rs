@@ -1,8 +1,9 @@
 //! Changes that are undone when their guard is dropped, and by anybody when its process is killed.
 
 use crate::change::{Change, Target, Undoing};
+use crate::claims;
 use crate::error::TreatError;
-use crate::journal::{Entry, Holder, Journal, JournalPlace, Record};
+use crate::journal::{Entry, Holder, IfDamaged, Journal, JournalPlace, Record};
 use crate::place::Found;
 use crate::planner::{Planner, Surroundings};
 use crate::undo::{Report, undo};
@@ -52,9 +53,10 @@ impl Guard {
     /// is refused.
     ///
     /// # Errors
-    /// [`TreatError::Held`], [`TreatError::InForce`], [`TreatError::State`].
+    /// [`TreatError::Held`], [`TreatError::InForce`], [`TreatError::State`], [`TreatError::Untrusted`],
+    /// [`TreatError::Damaged`].
     pub fn begin(place: &JournalPlace, root: &HostRoot, holder: Holder) -> Result<Self, TreatError> {
-        let mut journal = Journal::open(place, &holder)?;
+        let mut journal = Journal::open(place, root, &holder, IfDamaged::Refuse)?;
         let is_kept = |journal: &Journal, entry: &Entry| {
             let holder_of = journal.contents().holder(entry);
             holder_of.is_some_and(|of| of.kept && of.boot_id == holder.boot_id)
@@ -221,7 +223,16 @@ impl Guard {
                 // A value that the kernel may round is compared exactly: whether it rounds shows only by writing.
                 let is_there = normal == change.new
                     || (!matches!(target, Target::File { .. }) && target.is_reached(&change.new, &normal));
-                Ok((!is_there || change.undoing == Undoing::Always).then_some(old))
+                if is_there && change.undoing != Undoing::Always {
+                    return Ok(None);
+                }
+                let (target, value) = (target.to_string(), change.new.clone());
+                claims::check(change, &old, &self.root).map_err(|reason| TreatError::NotOurs {
+                    target,
+                    value,
+                    reason,
+                })?;
+                Ok(Some(old))
             }
         }
     }

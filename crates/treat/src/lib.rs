@@ -6,10 +6,12 @@
 //! takes the journal next. A setting that somebody else has changed since is left alone.
 
 pub mod change;
+mod claims;
 mod error;
 mod guard;
 pub mod journal;
 pub mod kinds;
+pub mod last_words;
 mod nvidia;
 mod place;
 pub mod planner;

@@ -2,6 +2,7 @@
 
 use crate::change::{Hierarchy, Target, Task};
 use crate::error::TreatError;
+use crate::last_words;
 use crate::nvidia;
 use crate::reading::Reading;
 use rustix::io::Errno;
@@ -161,6 +162,7 @@ impl Target {
         if (is_mount || self.task().is_some()) && !root.is_real() {
             return Err(TreatError::NotThisMachine { target: self.to_string() });
         }
+        let _writing = last_words::writing();
         let outcome = match self {
             Self::File { path, .. } if self.is_on_disk(root) => write_whole(root, path, text),
             Self::File { path, .. } => write_file(root, path, text),

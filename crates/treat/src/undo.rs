@@ -2,7 +2,7 @@
 
 use crate::change::{Target, Task, Undoing};
 use crate::error::TreatError;
-use crate::journal::{Entry, Fate, Holder, Journal, JournalPlace, Record, State, boot_id};
+use crate::journal::{Entry, Fate, Holder, IfDamaged, Journal, JournalPlace, Record, State, boot_id};
 use crate::place::{Found, Patience};
 use crate::settle;
 use std::collections::HashSet;
@@ -28,6 +28,8 @@ pub struct Undone {
 pub struct Report {
     /// One for each.
     pub outcomes: Vec<Undone>,
+    /// What a damaged journal does not tell any more, a sentence each; settings that it told of may still be changed.
+    pub unknown: Vec<String>,
     /// What went wrong with the journal itself; the machine is as the outcomes say.
     pub journal_error: Option<String>,
 }
@@ -35,12 +37,12 @@ pub struct Report {
 impl Report {
     /// Whether everything is as it was before.
     pub fn is_complete(&self) -> bool {
-        self.outcomes.iter().all(|outcome| outcome.fate.is_complete())
+        self.unknown.is_empty() && self.outcomes.iter().all(|outcome| outcome.fate.is_complete())
     }
 
-    /// One line for each setting that is not as it was before.
+    /// One line for each setting that is not as it was before, and for what is not known.
     pub fn problems(&self) -> Vec<String> {
-        self.outcomes.iter().filter_map(Undone::problem).collect()
+        self.outcomes.iter().filter_map(Undone::problem).chain(self.unknown.iter().cloned()).collect()
     }
 
     /// What came of it, as the end of a sentence.
@@ -54,6 +56,7 @@ impl Report {
     /// Adds what another undo came to.
     pub fn extend(&mut self, other: Self) {
         self.outcomes.extend(other.outcomes);
+        self.unknown.extend(other.unknown);
         self.journal_error = self.journal_error.take().or(other.journal_error);
     }
 }
@@ -81,17 +84,14 @@ pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&Entr
     let entries: Vec<Entry> =
         journal.contents().open().rev().filter(|entry| chosen(entry)).cloned().collect();
     let mut moved_back = tasks_moved_back(journal);
-    let mut report = Report::default();
+    let mut report = Report { unknown: journal.contents().damage.clone(), ..Report::default() };
     // Closed only when they have settled.
     let mut affinities = Vec::new();
     let mut patience = Patience::default();
     for entry in entries {
         let same_boot = journal.contents().holder(&entry).is_none_or(|holder| holder.boot_id == boot_id);
-        let fate = if same_boot || !entry.change.target.is_gone_after_reboot() {
-            undo_entry(&entry, root, &moved_back, &mut patience)
-        } else {
-            Fate::Rebooted
-        };
+        let fate =
+            if same_boot { undo_entry(&entry, root, &moved_back, &mut patience) } else { Fate::Rebooted };
         if let Target::Membership { task, .. } = &entry.change.target {
             moved_back.insert(task.clone());
         }
@@ -184,14 +184,13 @@ fn try_undo(
 /// Undoes everything that is left in the journals at `place` and beside it, whoever made it.
 ///
 /// # Errors
-/// [`TreatError::Held`] while another whylate holds one of them, [`TreatError::State`].
+/// [`TreatError::Held`] while another whylate holds one of them, [`TreatError::State`], [`TreatError::Untrusted`].
 pub fn restore(place: &JournalPlace, root: &HostRoot) -> Result<Report, TreatError> {
     let holder = Holder::this_process("whylate treat restore", None, false, root);
     let mut report = Report::default();
     for place in place.all()? {
-        // Reading needs no rights; the lock does.
-        if place.path().exists() {
-            let mut journal = Journal::open(&place, &holder)?;
+        if place.exists() {
+            let mut journal = Journal::open(&place, root, &holder, IfDamaged::Keep)?;
             report.extend(undo(&mut journal, root, |_| true));
         }
     }
@@ -210,7 +209,8 @@ mod tests {
         let root = HostRoot::real();
         let folder = tempfile::tempdir().unwrap();
         let holder = Holder::this_process("a test", None, false, &root);
-        let mut journal = Journal::open(&JournalPlace::new(folder.path(), "treatments"), &holder).unwrap();
+        let place = JournalPlace::new(folder.path(), &format!("test-{}", std::process::id()));
+        let mut journal = Journal::open(&place, &root, &holder, IfDamaged::Refuse).unwrap();
         let session = journal.begin_session(&holder).unwrap();
         let tid = schedule::id_of_this_thread();
         let task = Task::find(&root, std::process::id(), tid).unwrap();

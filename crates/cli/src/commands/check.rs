@@ -35,7 +35,7 @@ pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending>
     if arguments.json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::check(&result, arguments.verbose).terminal(output::style()))?;
+        output::drawn(&whylate_report::check(&result, arguments.verbose).terminal(output::style()))?;
     }
     Ok(if result.fit { Ending::Pass } else { Ending::Exceeded })
 }

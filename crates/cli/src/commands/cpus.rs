@@ -70,9 +70,9 @@ fn print(table: &CpuTable, arguments: &CpusArguments) -> Result<()> {
     }
     let text = whylate_report::cpus(table, arguments.verbose).terminal(output::style());
     match (arguments.watch, std::io::stdout().is_terminal()) {
-        (true, true) => output::print(&format!("{CLEAR}{text}")),
-        (true, false) => output::print(&format!("{text}\n")),
-        (false, _) => output::print(&text),
+        (true, true) => output::drawn(&format!("{CLEAR}{text}")),
+        (true, false) => output::drawn(&format!("{text}\n")),
+        (false, _) => output::drawn(&text),
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainAnswer, ExplainResult};
-use whylate_core::{Warning, WarningCode};
+use whylate_core::{Warning, WarningCode, text};
 use whylate_explain::{Export, Options, combine_run, explain_kept};
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
@@ -32,7 +32,7 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
         named(whylate_explain::explain(reader.as_mut(), &options)?, &arguments.input)
     };
     let text = if arguments.json {
-        format!("{}\n", serde_json::to_string_pretty(&result)?)
+        format!("{}\n", output::json(&result)?)
     } else {
         let format = report::format_of(arguments.format, arguments.output.as_deref());
         let width = arguments.output.is_some().then_some(FILE_WIDTH);
@@ -193,7 +193,8 @@ fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -
         ExportFormat::Perfetto => Export::Perfetto,
         ExportFormat::Text => Export::Text,
     };
-    Ok(whylate_explain::export(reader.as_mut(), &result.spikes, form)?)
+    let text = whylate_explain::export(reader.as_mut(), &result.spikes, form)?;
+    Ok(if form == Export::Perfetto { text::json(&text) } else { text::lines(&text) })
 }
 
 fn write(arguments: &ExplainArguments, text: &str, ending: Ending) -> Result<Ending> {
@@ -202,7 +203,7 @@ fn write(arguments: &ExplainArguments, text: &str, ending: Ending) -> Result<End
             output::write_new(path, text)?;
             output::message(&format!("wrote {}", path.display()));
         }
-        None => output::print(text)?,
+        None => output::drawn(text)?,
     }
     Ok(ending)
 }

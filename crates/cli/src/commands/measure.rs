@@ -47,7 +47,7 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
     if arguments.printing.json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::measure(&result)?.terminal(output::style()))?;
+        output::drawn(&whylate_report::measure(&result)?.terminal(output::style()))?;
     }
     Ok(if result.broke { Ending::Exceeded } else { Ending::Pass })
 }

@@ -28,7 +28,7 @@ pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
             output::write_new(path, &text)?;
             output::message(&format!("wrote {}", path.display()));
         }
-        None => output::print(&text)?,
+        None => output::drawn(&text)?,
     }
     Ok(Ending::Pass)
 }
@@ -39,7 +39,7 @@ fn text_of<R: Serialize>(
     page: impl FnOnce(ReportFormat) -> Result<Page, ReportError>,
 ) -> Result<String> {
     if arguments.json {
-        return Ok(format!("{}\n", serde_json::to_string_pretty(result)?));
+        return Ok(format!("{}\n", output::json(result)?));
     }
     let format = format_of(arguments.format, arguments.output.as_deref());
     Ok(draw(&page(format)?, format, arguments.output.is_some().then_some(FILE_WIDTH)))

@@ -93,7 +93,7 @@ fn finish(
     if arguments.printing.json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::recording(&result, arguments.until)?.terminal(output::style()))?;
+        output::drawn(&whylate_report::recording(&result, arguments.until)?.terminal(output::style()))?;
     }
     Ok(if result.traces.is_empty() { Ending::Pass } else { Ending::Exceeded })
 }

@@ -4,10 +4,10 @@ use crate::arguments::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
 use crate::exit::Ending;
 use crate::{output, signals};
 use anyhow::{Context as _, Result, bail};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use whylate_core::plan::TreatmentKind;
 use whylate_core::result::{ChangeHolder, ChangeState, TREAT_FORMAT, TreatChange, TreatResult};
-use whylate_core::{Warning, WarningCode};
+use whylate_core::{Warning, WarningCode, text};
 use whylate_host::{Host, HostRoot, facts};
 use whylate_treat::journal::TREATMENTS;
 use whylate_treat::{Guard, Holder, JournalPlace, Planned, Planner, Surroundings, TreatError, restore};
@@ -15,7 +15,7 @@ use whylate_treat::{Guard, Holder, JournalPlace, Planned, Planner, Surroundings,
 pub(super) fn execute(command: TreatCommand, host: &Host) -> Result<Ending> {
     match command {
         TreatCommand::Apply(command) => apply(&command, &host.settings),
-        TreatCommand::Status(printing) => status(printing),
+        TreatCommand::Status(printing) => status(printing, &host.settings),
         TreatCommand::Restore(printing) => take_back(printing, &host.settings),
     }
 }
@@ -27,6 +27,8 @@ fn place() -> JournalPlace {
 fn apply(command: &ApplyCommand, root: &HostRoot) -> Result<Ending> {
     let kind = command.plan()?.treatment.into_iter().next().context("no treatment")?.kind;
     let applying = command.run;
+    // From here on Ctrl-C ends in order.
+    let asked_to_stop = signals::watch()?;
     // What a killed run left is not what the treatment shall be planned on.
     let recovered = if applying.dry_run { None } else { whylate_runner::recover_treatments(root) };
     let (facts, _) = facts::collect(root);
@@ -41,7 +43,7 @@ fn apply(command: &ApplyCommand, root: &HostRoot) -> Result<Ending> {
         let changes = changes.collect::<Result<_, _>>()?;
         return print(&applying.printing, "dry_run", changes, None, planned.warnings);
     }
-    make(&kind, planned, &surroundings, applying)
+    make(&kind, planned, &surroundings, applying, &asked_to_stop)
 }
 
 fn make(
@@ -49,9 +51,8 @@ fn make(
     planned: Planned,
     surroundings: &Surroundings,
     applying: Applying,
+    asked_to_stop: &AtomicBool,
 ) -> Result<Ending> {
-    // From here on Ctrl-C ends in order.
-    let asked_to_stop = signals::watch()?;
     // As it was typed, so that whoever finds the changes knows what they are.
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let command = format!("whylate {}", words.collect::<Vec<_>>().join(" "));
@@ -70,19 +71,12 @@ fn make(
     print(&applying.printing, "apply", made, None, warnings)
 }
 
-fn status(printing: TreatPrinting) -> Result<Ending> {
+fn status(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
     let mut changes = Vec::new();
     let mut warnings = Vec::new();
     for place in place().all()? {
-        let contents = place.read()?;
-        if contents.damaged_lines > 0 {
-            let text = format!(
-                "{} lines of {} cannot be read: changes that they tell of are not undone",
-                contents.damaged_lines,
-                place.path().display()
-            );
-            warnings.push(Warning::new(WarningCode::JournalDamaged, text));
-        }
+        let contents = place.read(root)?;
+        warnings.extend(damage(&contents.damage));
         changes.extend(contents.open().map(|entry| TreatChange {
             holder: contents.holder(entry).map(ChangeHolder::from),
             ..TreatChange::from(entry)
@@ -92,11 +86,21 @@ fn status(printing: TreatPrinting) -> Result<Ending> {
 }
 
 fn take_back(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
+    // It is brought to its end whatever is asked for: it takes a moment. Only the third signal does not wait for it.
+    let _asked_to_stop = signals::watch()?;
     let report = restore(&place(), root)?;
     let changes = report.outcomes.iter().map(TreatChange::from);
-    let warnings = report.journal_error.iter().map(|error| Warning::new(WarningCode::Journal, error));
+    let mut warnings: Vec<Warning> = damage(&report.unknown).collect();
+    warnings.extend(report.journal_error.iter().map(|error| Warning::new(WarningCode::Journal, error)));
     let restored = report.is_complete();
-    print(&printing, "restore", changes.collect(), Some(restored), warnings.collect())
+    print(&printing, "restore", changes.collect(), Some(restored), warnings)
+}
+
+/// What a damaged journal does not tell any more.
+fn damage(unknown: &[String]) -> impl Iterator<Item = Warning> {
+    unknown
+        .iter()
+        .map(|it| Warning::new(WarningCode::JournalDamaged, format!("the journal is damaged: {it}")))
 }
 
 fn print(
@@ -112,21 +116,21 @@ fn print(
         output::print_json(&result)?;
     } else {
         output::warnings(&result.warnings);
-        output::print(&text(&result))?;
+        output::print(&drawn(&result))?;
     }
     Ok(if restored == Some(false) { Ending::NotRestored } else { Ending::Pass })
 }
 
-fn text(result: &TreatResult) -> String {
+fn drawn(result: &TreatResult) -> String {
     let mut lines = Vec::new();
     let mut above = None;
     for change in &result.changes {
         if change.holder.is_some() && change.holder != above {
             above.clone_from(&change.holder);
-            lines.extend(above.as_ref().map(holder_line));
+            lines.extend(above.as_ref().map(|holder| text::line(&holder_line(holder))));
         }
         let indent = if change.holder.is_some() { "  " } else { "" };
-        lines.push(format!("{indent}{}", line(change)));
+        lines.push(format!("{indent}{}", text::line(&line(change))));
     }
     lines.push(summary(result));
     lines.join("\n")
@@ -147,15 +151,35 @@ fn summary(result: &TreatResult) -> String {
         "apply" => format!("{} changed; to take {them} back: whylate treat restore", settings(all)),
         "status" if all == 0 => "nothing is changed".to_owned(),
         "status" => format!("to take {them} back: whylate treat restore"),
+        _ if is_unknown(result) && all == 0 => {
+            "what was changed is not known: compare the lines above with the machine".to_owned()
+        }
+        _ if is_unknown(result) => format!(
+            "{} of {} {} as before; what else was changed is not known: compare the lines above with the machine",
+            all - left(result),
+            settings(all),
+            if all == 1 { "is" } else { "are" }
+        ),
         _ if all == 0 => "nothing to take back".to_owned(),
         _ if result.restored == Some(true) && all == 1 => "1 setting is as it was before".to_owned(),
         _ if result.restored == Some(true) => format!("{all} settings are as they were before"),
         _ => {
-            let left = count(ChangeState::LeftAlone) + count(ChangeState::Failed);
+            let left = left(result);
             let (is, it_was) = if left == 1 { ("is", "it was") } else { ("are", "they were") };
             format!("{left} of {} {is} not as {it_was} before", settings(all))
         }
     }
+}
+
+/// How many settings are not as they were.
+fn left(result: &TreatResult) -> usize {
+    let is_left = |state| matches!(state, ChangeState::LeftAlone | ChangeState::Failed);
+    result.changes.iter().filter(|change| is_left(change.state)).count()
+}
+
+/// Whether the journal told of more than can be read.
+fn is_unknown(result: &TreatResult) -> bool {
+    result.warnings.iter().any(|warning| warning.code == WarningCode::JournalDamaged)
 }
 
 fn holder_line(holder: &ChangeHolder) -> String {

@@ -2,6 +2,7 @@
 //!
 //! No latency is asserted anywhere: these tests run on whatever machine, under whatever load.
 
+mod attacks;
 mod bad_input;
 mod causes;
 mod condition;

@@ -58,6 +58,10 @@ impl Said {
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(WHYLATE);
     command.args(arguments).env("COLUMNS", "100").env("NO_COLOR", "1").stdin(Stdio::null());
+    // Also under `sudo cargo test` the variables of the tests count.
+    for caller in ["SUDO_UID", "DOAS_USER", "PKEXEC_UID"] {
+        command.env_remove(caller);
+    }
     command
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 use tempfile::TempDir;
 use whylate_lab::archive;
 
@@ -288,4 +289,109 @@ fn a_run_whose_setting_was_changed_by_another_ends_with_3() {
     assert_eq!(info["restored"], false);
     assert_eq!(said.code, Some(3), "{said:?}");
     assert!(said.stderr.contains("somebody else changed it"), "{said:?}");
+}
+
+#[test]
+fn every_wish_to_end_gives_settings_back() {
+    let _alone = alone();
+    for with in [Signal::HUP, Signal::QUIT, Signal::TERM] {
+        let fake = Fake::new(FILES);
+        let folder = folder();
+        let (child, _path) = treated_run(&fake, &folder);
+        signal(&child, with);
+        let said = wait(child);
+        assert_eq!(said.code, Some(1), "{with:?}: {said:?}");
+        assert!(said.stderr.contains("stopped by the user"), "{with:?}: {said:?}");
+        assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n", "{with:?}");
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_still_gives_settings_back() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let (child, _path) = treated_run(&fake, &folder);
+    signal(&child, Signal::INT);
+    std::thread::sleep(Duration::from_millis(20));
+    signal(&child, Signal::INT);
+    let said = wait(child);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stderr.contains("giving settings back first"), "{said:?}");
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
+    assert_eq!(fake.whylate(&["treat", "status"]).stdout, "nothing is changed\n");
+}
+
+#[test]
+fn whoever_does_not_wait_is_told_what_stays_changed() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let (child, _path) = treated_run(&fake, &folder);
+    // A setting whose driver hangs.
+    let setting = fake.path("root").join("proc/sys/vm/swappiness");
+    fs::remove_file(&setting).unwrap();
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &setting, kind, rustix::fs::Mode::RWXU, 0).unwrap();
+    for _ in 0..3 {
+        signal(&child, Signal::INT);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let said = wait(child);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.stderr.contains("still changed: /proc/sys/vm/swappiness: `1` (before: `60`)"), "{said:?}");
+    assert!(said.stderr.ends_with("to give these settings back: whylate treat restore\n"), "{said:?}");
+    fs::remove_file(&setting).unwrap();
+    fs::write(&setting, "1\n").unwrap();
+    assert_eq!(fake.whylate(&["treat", "restore"]).code, Some(0));
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
+}
+
+#[test]
+fn nohup_outlives_its_terminal() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", PLAN);
+    let path = folder.path().join("run");
+    let run = fake.command(&["run", &plan, "-o", text(&path), "-q"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(run.get_program()).args(run.get_args());
+    shell.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let child = start(shell);
+    assert!(until(|| path.join("run.json").exists()), "it never began");
+    signal(&child, Signal::HUP);
+    let said = wait(child);
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn a_damaged_journal_is_exit_3_and_kept() {
+    let fake = Fake::new(FILES);
+    fake.whylate(&["treat", "apply", "sysctl", "vm.swappiness", "1"]);
+    fake.whylate(&["treat", "apply", "idle", "--cpus", "1"]);
+    let journal = fake.path("state/journal/treatments.jsonl");
+    let mut bytes = fs::read(&journal).unwrap();
+    let line = bytes.windows(13).position(|part| part == b"vm/swappiness").unwrap();
+    bytes[line + 20..line + 36].fill(0);
+    fs::write(&journal, &bytes).unwrap();
+    let status = fake.whylate(&["treat", "status"]);
+    assert!(
+        status.stderr.contains("warning: the journal is damaged: line 2 cannot be trusted"),
+        "{status:?}"
+    );
+    let refused = fake.whylate(&["treat", "apply", "rt-throttling", "100ms"]);
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    let said = fake.whylate(&["treat", "restore"]);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.stderr.contains("vm/swappiness"), "what can be read of it is said: {said:?}");
+    assert!(said.stdout.contains("what else was changed is not known"), "{said:?}");
+    assert_eq!(
+        fake.read("sys/devices/system/cpu/cpu1/cpuidle/state1/disable"),
+        "0\n",
+        "the others are undone"
+    );
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
+    assert_eq!(fs::read(journal.with_extension("jsonl.damaged")).unwrap(), bytes);
+    assert_eq!(fake.whylate(&["treat", "restore"]).code, Some(0), "it is said once");
 }

@@ -1,10 +1,11 @@
 //! Without the right to real-time priority and locked memory: a warning, or an error when `--strict` asks for it.
 
-use crate::fields::codes;
+use crate::fields::{codes, list, word};
 use crate::tool::{SMALL_PLAN, Said, WHYLATE, alone, finish, folder, skipped};
+use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -21,7 +22,7 @@ impl Unprivileged {
         let folder = folder();
         let program = folder.path().join("whylate");
         fs::copy(WHYLATE, &program).map_err(|error| error.to_string())?;
-        for (path, mode) in [(folder.path(), 0o777), (&program, 0o755)] {
+        for (path, mode) in [(folder.path(), 0o1777), (&program, 0o755)] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|error| error.to_string())?;
         }
         let it = Self { folder };
@@ -38,11 +39,29 @@ impl Unprivileged {
 
     /// Runs a line of shell as a user who may neither raise priorities nor lock memory.
     fn shell(&self, line: &str) -> Result<Said, String> {
+        self.shell_with(&[], line)
+    }
+
+    /// The same with these capabilities (`bpf`), of which only root can give any.
+    fn shell_with(&self, capabilities: &[&str], line: &str) -> Result<Said, String> {
         let line = format!("ulimit -r 0 2>/dev/null; ulimit -l 0 && {line}");
+        let all: String = capabilities.iter().map(|capability| format!(",+{capability}")).collect();
+        let all = format!("-all{all}");
         let is_root = rustix::process::geteuid().is_root();
         let mut command = if is_root {
             let mut command = Command::new("setpriv");
-            command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "sh", "-c", &line]);
+            command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs"]);
+            command.args([
+                "--inh-caps",
+                &all,
+                "--ambient-caps",
+                &all,
+                "--bounding-set",
+                &all,
+                "sh",
+                "-c",
+                &line,
+            ]);
             command
         } else {
             let mut command = Command::new("sh");
@@ -148,5 +167,82 @@ fn histograms_say_why_they_are_not_possible() {
         assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{source}: {said:?}");
         let last = said.stderr.lines().last().unwrap();
         assert!(last.starts_with("whylate: "), "{source}: {said:?}");
+    }
+}
+
+/// Whether the causes of some spike were found.
+fn names_causes(result: &Value) -> bool {
+    list(result, "spikes").iter().any(|spike| word(&spike["cause"], "kind") != "unattributed")
+}
+
+#[test]
+fn causes_need_two_capabilities_and_nothing_else() {
+    let _alone = alone();
+    let user = match Unprivileged::new() {
+        Ok(user) if rustix::process::geteuid().is_root() => user,
+        Ok(_) => return skipped("only root can give capabilities"),
+        Err(reason) => return skipped(&reason),
+    };
+    let line = "./whylate measure timer -i 500 -D 700ms --policy other --causes --json";
+    let said = user.shell_with(&["bpf", "perfmon"], line).unwrap();
+    if said.code == Some(69) {
+        return skipped(said.stderr.trim());
+    }
+    // On a machine that its host stops all the time a measurement may show nothing but that.
+    let found = names_causes(&said.json())
+        || (0..5).any(|_| names_causes(&user.shell_with(&["bpf", "perfmon"], line).unwrap().json()));
+    assert!(found, "{said:?}");
+    for one in ["bpf", "perfmon"] {
+        let said = user.shell_with(&[one], line).unwrap();
+        assert_eq!(said.code, Some(69), "{one}: {said:?}");
+    }
+}
+
+/// The unit for long runs, in the documentation.
+fn unit() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/systemd/whylate-run@.service")
+}
+
+#[test]
+fn the_unit_gives_the_rights_that_a_measurement_needs() {
+    let _alone = alone();
+    let user = match Unprivileged::new() {
+        Ok(user) if rustix::process::geteuid().is_root() => user,
+        Ok(_) => return skipped("only root can give capabilities"),
+        Err(reason) => return skipped(&reason),
+    };
+    let text = fs::read_to_string(unit()).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("AmbientCapabilities=")).unwrap();
+    let capabilities = line.to_lowercase().replace("cap_", "");
+    let capabilities: Vec<&str> = capabilities.split(' ').collect();
+    let measured = user.shell_with(&capabilities, "./whylate measure timer -D 200ms --json").unwrap();
+    let codes = codes(&measured.json());
+    for lost in ["no-realtime-priority", "no-memory-lock"] {
+        assert!(!codes.iter().any(|code| code == lost), "{codes:?}");
+    }
+}
+
+#[test]
+fn systemd_takes_the_unit_and_finds_it_closed() {
+    // Its name is what systemd knows it by.
+    let folder = folder();
+    let copy = folder.path().join("whylate-run@x.service");
+    fs::copy(unit(), &copy).unwrap();
+    let analyze = |arguments: &[&str]| {
+        let mut command = Command::new("systemd-analyze");
+        command.args(arguments).arg(&copy);
+        finish(command)
+    };
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        return skipped("there is no `systemd-analyze` here");
+    }
+    let verified = analyze(&["verify"]);
+    // The binary is not installed where the unit looks for it.
+    let complaints = verified.stderr.lines().filter(|line| !line.contains("/usr/local/bin/whylate"));
+    assert_eq!(complaints.collect::<Vec<_>>(), Vec::<&str>::new());
+    // Versions before 250 know no such check.
+    let checked = analyze(&["security", "--offline=yes", "--threshold=30"]);
+    if !checked.stderr.contains("offline") {
+        assert_eq!(checked.code, Some(0), "{checked:?}");
     }
 }

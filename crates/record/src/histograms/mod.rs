@@ -214,8 +214,13 @@ fn is_refusal(error: &RecordError) -> bool {
     let source = match error {
         RecordError::Read { source, .. } | RecordError::Write { source, .. } => source,
         RecordError::Journal(TreatError::State { source, .. }) => source,
-        // The other user of the buffer may end.
-        RecordError::Journal(TreatError::Held { .. } | TreatError::InForce { .. }) => return false,
+        // The other user of the buffer may end, and the journal can be put right.
+        RecordError::Journal(
+            TreatError::Held { .. }
+            | TreatError::InForce { .. }
+            | TreatError::Damaged { .. }
+            | TreatError::Untrusted { .. },
+        ) => return false,
         // The change is refused: usually in a container.
         RecordError::Journal(_) => return true,
         _ => return false,

@@ -10,6 +10,7 @@ mod timeline;
 pub use terminal::Style;
 
 use crate::section::Page;
+use whylate_core::text::line as plain;
 
 impl Page {
     /// As text for a terminal.
@@ -30,16 +31,6 @@ impl Page {
 
 /// What stands where a figure is missing.
 const MISSING: &str = "-";
-
-/// One line without control characters, and without those that turn the direction of writing: names and paths from a
-/// result must neither steer a terminal nor show in another order than they have.
-fn plain(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if matches!(c, '\n' | '\t') { ' ' } else { c }).filter(|c| !is_hidden(*c)).collect()
-}
 
 /// A line without its colours.
 fn words(line: &table::Line) -> String {
@@ -71,11 +62,6 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_from_a_result_cannot_steer_the_terminal() {
-        assert_eq!(plain("l3\u{1b}[2Jx\ny\u{202e}z"), "l3[2Jx yz");
-    }
 
     #[test]
     fn paragraphs_break_at_blanks() {

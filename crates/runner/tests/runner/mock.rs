@@ -476,7 +476,7 @@ impl Treating for MockTreating {
         };
         let outcomes = self.in_force.iter().rev().map(outcome).collect();
         self.undo_all("undo");
-        Report { outcomes, journal_error: None }
+        Report { outcomes, ..Report::default() }
     }
 }
 

@@ -1,24 +1,33 @@
 //! The journal: what was changed, on disk before it is changed, so that it can be undone after anything.
 //!
-//! A journal is a file of lines in a folder, with a lock beside it: one process at a time writes. `treatments` is the
-//! journal of treatments; a part of whylate that changes other settings for a while keeps one of another name, and
-//! `whylate treat restore` looks at all of them.
+//! A journal is a file of lines in a folder that nobody else can write to, with a mark beside it (see [`lines`]); one process
+//! at a time writes (see [`lock`]). `treatments` is the journal of treatments; a part of whylate that changes other
+//! settings for a while keeps one of another name, and `whylate treat restore` looks at all of them.
 
+mod lines;
+mod lock;
 mod record;
 
 pub use record::{Contents, Entry, Fate, Holder, JOURNAL_FORMAT, State};
 
 pub(crate) use record::Record;
 
+use crate::claims;
 use crate::error::TreatError;
-use rustix::fs::{FlockOperation, flock};
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use crate::last_words;
+use lines::{Marked, Parsed};
+use lock::Lock;
+use rustix::fs::OFlags;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_core::moment::utc_text;
 use whylate_host::HostRoot;
+use whylate_host::environment::folder_variable;
+use whylate_sys::private::{PrivateError, PrivateFolder};
 use whylate_sys::process;
 
 /// Environment variable with the folder of whylate's state.
@@ -28,9 +37,12 @@ const STATE_FOLDER: &str = "/var/lib/whylate";
 /// Name of the journal of treatments.
 pub const TREATMENTS: &str = "treatments";
 const SUFFIX: &str = ".jsonl";
+const MARK_SUFFIX: &str = ".mark";
+/// How often a journal that looks damaged is read again without its lock: its writer may be at work.
+const READS_MAX: usize = 5;
 
 /// Where a journal is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JournalPlace {
     folder: PathBuf,
     name: String,
@@ -44,31 +56,29 @@ impl JournalPlace {
 
     /// The journal `name` of this machine: in `$WHYLATE_STATE_DIR`, else in /var/lib/whylate.
     pub fn of_this_machine(name: &str) -> Self {
-        let state: Option<OsString> = std::env::var_os(STATE_VARIABLE).filter(|value| !value.is_empty());
-        Self::new(&state.map_or_else(|| PathBuf::from(STATE_FOLDER), PathBuf::from), name)
+        let state = folder_variable(STATE_VARIABLE);
+        Self::new(&state.unwrap_or_else(|| PathBuf::from(STATE_FOLDER)), name)
     }
 
     /// Every journal that there is in the same folder, this one first.
     ///
     /// # Errors
-    /// [`TreatError::State`] when the folder cannot be read.
+    /// [`TreatError::Untrusted`] for a folder that others can write to, [`TreatError::State`] when it cannot be read.
     pub fn all(&self) -> Result<Vec<Self>, TreatError> {
-        let mut names = Vec::new();
-        match fs::read_dir(&self.folder) {
-            Ok(entries) => {
-                for entry in entries {
-                    let entry = entry.map_err(|source| state_error("read", &self.folder, source))?;
-                    let name = entry.file_name().to_string_lossy().into_owned();
-                    names.extend(name.strip_suffix(SUFFIX).map(str::to_owned));
-                }
+        let mut names = BTreeSet::new();
+        if self.open_folder()?.is_some() {
+            let entries =
+                fs::read_dir(&self.folder).map_err(|source| state_error("read", &self.folder, source))?;
+            for entry in entries {
+                let entry = entry.map_err(|source| state_error("read", &self.folder, source))?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let of = |suffix| name.strip_suffix(suffix).map(str::to_owned);
+                names.extend(of(SUFFIX).or_else(|| of(MARK_SUFFIX)));
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(state_error("read", &self.folder, source)),
         }
-        names.retain(|name| *name != self.name);
-        names.sort_unstable();
-        names.insert(0, self.name.clone());
-        Ok(names.into_iter().map(|name| Self { folder: self.folder.clone(), name }).collect())
+        names.remove(&self.name);
+        let others = names.into_iter().map(|name| Self { folder: self.folder.clone(), name });
+        Ok(std::iter::once(self.clone()).chain(others).collect())
     }
 
     /// Its name.
@@ -78,43 +88,88 @@ impl JournalPlace {
 
     /// Its file.
     pub fn path(&self) -> PathBuf {
-        self.folder.join(format!("{}{SUFFIX}", self.name))
+        self.folder.join(self.file_name())
     }
 
-    fn lock_path(&self) -> PathBuf {
-        self.folder.join(format!("{}.lock", self.name))
+    fn file_name(&self) -> String {
+        format!("{}{SUFFIX}", self.name)
     }
 
-    /// What it says now; empty when there is none. Needs no lock, and so may miss the newest line.
-    ///
-    /// # Errors
-    /// [`TreatError::State`] when it cannot be read.
-    pub fn read(&self) -> Result<Contents, TreatError> {
-        match fs::read(self.path()) {
-            Ok(bytes) => Ok(Contents::parse(&bytes).0),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Contents::default()),
-            Err(source) => Err(state_error("read", &self.path(), source)),
+    fn mark_name(&self) -> String {
+        format!("{}{MARK_SUFFIX}", self.name)
+    }
+
+    /// The folder; `None` where there is none.
+    fn open_folder(&self) -> Result<Option<PrivateFolder>, TreatError> {
+        match PrivateFolder::open(&self.folder) {
+            Err(error) if error.is_absence() => Ok(None),
+            other => other.map(Some).map_err(refused("read")),
         }
     }
 
-    /// The process that took its lock last, when it still runs: it may be changing settings.
-    pub fn held_by(&self) -> Option<Holder> {
-        File::open(self.lock_path()).ok().and_then(|file| read_holder(&file)).filter(Holder::is_alive)
+    /// The folder, made for this user alone; so is the one around it, when it is whylate's own.
+    fn make_folder(&self) -> Result<PrivateFolder, TreatError> {
+        let state = Path::new(STATE_FOLDER);
+        if self.folder.starts_with(state) && rustix::process::geteuid().is_root() {
+            PrivateFolder::make(state).map_err(refused("create"))?;
+        }
+        PrivateFolder::make(&self.folder).map_err(refused("create"))
     }
 
-    /// Whether a journal can be kept here; tried without leaving anything behind but the folder.
+    /// Whether there is anything of it.
+    pub(crate) fn exists(&self) -> bool {
+        [self.file_name(), self.mark_name()]
+            .iter()
+            .any(|name| self.folder.join(name).symlink_metadata().is_ok())
+    }
+
+    /// What it says now; empty when there is none. Takes no lock, and so may miss the newest line.
     ///
     /// # Errors
-    /// [`TreatError::State`].
-    pub fn check(&self) -> Result<(), TreatError> {
-        self.open_lock().map(drop)
+    /// [`TreatError::Untrusted`] when others could have written it, [`TreatError::State`] when it cannot be read.
+    pub fn read(&self, root: &HostRoot) -> Result<Contents, TreatError> {
+        let Some(folder) = self.open_folder()? else { return Ok(Contents::default()) };
+        let boot_id = boot_id(root);
+        let mut reads = 1;
+        loop {
+            // In this order: the mark never tells more than there was.
+            let marked = lines::read_mark(self.bytes(&folder, &self.mark_name())?.as_deref(), &boot_id);
+            let bytes = self.bytes(&folder, &self.file_name())?.unwrap_or_default();
+            let mut parsed = lines::parse(&bytes, marked);
+            if parsed.damage.is_empty() || reads == READS_MAX {
+                parsed.contents.damage.append(&mut parsed.damage);
+                return Ok(parsed.contents);
+            }
+            reads += 1;
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
-    fn open_lock(&self) -> Result<File, TreatError> {
-        fs::create_dir_all(&self.folder).map_err(|source| state_error("create", &self.folder, source))?;
-        let path = self.lock_path();
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        open.map_err(|source| state_error("create", &path, source))
+    /// What a file of the folder holds; `None` where there is none.
+    fn bytes(&self, folder: &PrivateFolder, name: &str) -> Result<Option<Vec<u8>>, TreatError> {
+        let mut bytes = Vec::new();
+        match folder.open_file(name, OFlags::RDONLY) {
+            Ok(mut file) => {
+                let path = self.folder.join(name);
+                file.read_to_end(&mut bytes).map_err(|source| state_error("read", &path, source))?;
+                Ok(Some(bytes))
+            }
+            Err(error) if error.is_absence() => Ok(None),
+            Err(error) => Err(refused("read")(error)),
+        }
+    }
+
+    /// The process that holds it, when it still runs: it may be changing settings.
+    pub fn held_by(&self, root: &HostRoot) -> Option<Holder> {
+        lock::holder(self, root)
+    }
+
+    /// Whether a journal can be kept here; tried without leaving anything behind but the folders.
+    ///
+    /// # Errors
+    /// [`TreatError::State`], [`TreatError::Untrusted`].
+    pub fn check(&self, root: &HostRoot) -> Result<(), TreatError> {
+        lock::open(self, &self.make_folder()?, root).map(drop)
     }
 }
 
@@ -122,11 +177,11 @@ fn state_error(action: &'static str, path: &Path, source: io::Error) -> TreatErr
     TreatError::State { action, path: path.to_owned(), source }
 }
 
-fn read_holder(mut file: &File) -> Option<Holder> {
-    let mut text = String::new();
-    file.seek(SeekFrom::Start(0)).ok()?;
-    file.read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
+fn refused(action: &'static str) -> impl Fn(PrivateError) -> TreatError {
+    move |error| match error {
+        PrivateError::Io { path, source } => TreatError::State { action, path, source },
+        shared @ PrivateError::Shared { .. } => TreatError::Untrusted { problem: shared.to_string() },
+    }
 }
 
 impl Holder {
@@ -161,53 +216,143 @@ pub(crate) fn boot_id(root: &HostRoot) -> String {
     root.read_trimmed("/proc/sys/kernel/random/boot_id").ok().flatten().unwrap_or_default()
 }
 
+/// What to do with a journal that is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfDamaged {
+    /// Leave it as it is: `whylate treat restore` looks at it, and says what is not known.
+    Refuse,
+    /// Keep it under another name, and go on with what can be read.
+    Keep,
+}
+
 /// A journal that this process alone writes to.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    path: PathBuf,
+    place: JournalPlace,
+    folder: PrivateFolder,
     file: File,
+    mark: File,
+    boot_id: String,
+    /// Number of its last line.
+    last: u64,
     contents: Contents,
     /// Held until the journal is dropped, whatever ends the process.
-    lock: File,
+    _lock: Lock,
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Closing is not enough: a child that is just being started holds the file until it calls exec.
-        let _ = flock(&self.lock, FlockOperation::Unlock);
+        // What stays changed is told also by a process that ends at once after this.
+        if self.contents.open().next().is_none() {
+            last_words::given_up(&self.place);
+        }
     }
 }
 
 impl Journal {
     /// Takes the lock and reads what is there.
-    pub(crate) fn open(place: &JournalPlace, holder: &Holder) -> Result<Self, TreatError> {
-        let lock = place.open_lock()?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let holder = read_holder(&lock).map_or_else(
-                || "another whylate".to_owned(),
-                |holder| format!("`{}` (pid {}) since {}", holder.command, holder.pid, holder.since()),
-            );
-            return Err(TreatError::Held { holder });
+    pub(crate) fn open(
+        place: &JournalPlace,
+        root: &HostRoot,
+        holder: &Holder,
+        if_damaged: IfDamaged,
+    ) -> Result<Self, TreatError> {
+        let folder = place.make_folder()?;
+        let lock = lock::take(place, &folder, root, holder)?;
+        let boot_id = boot_id(root);
+        let marked = lines::read_mark(place.bytes(&folder, &place.mark_name())?.as_deref(), &boot_id);
+        let bytes = place.bytes(&folder, &place.file_name())?.unwrap_or_default();
+        let mut parsed = lines::parse(&bytes, marked);
+        let unclaimed =
+            parsed.contents.entries.extract_if(.., |it| claims::check(&it.change, &it.old, root).is_err());
+        parsed.damage.extend(unclaimed.map(|it| {
+            let (target, old) = (&it.change.target, it.old.trim_end());
+            format!("no treatment changes {target} from `{old}` to `{}`; it is not touched", it.change.new)
+        }));
+        let known = [&parsed.damage[..], &parsed.contents.damage].concat();
+        if if_damaged == IfDamaged::Refuse && !known.is_empty() {
+            return Err(TreatError::Damaged { path: place.path(), problems: known });
         }
-        let failed = |source| state_error("lock", &place.lock_path(), source);
-        let text = serde_json::to_vec(holder).map_err(|error| failed(error.into()))?;
-        lock.set_len(0).and_then(|()| (&lock).write_all(&text)).map_err(failed)?;
-        let path = place.path();
-        let is_new = !path.exists();
-        let mut options = OpenOptions::new();
-        let open = options.read(true).append(true).create(true).open(&path);
-        let mut file = open.map_err(|source| state_error("create", &path, source))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(|source| state_error("read", &path, source))?;
-        let (contents, good) = Contents::parse(&bytes);
-        if good < bytes.len() {
-            file.set_len(good as u64).map_err(|source| state_error("write", &path, source))?;
+        let open = |name| folder.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::APPEND);
+        let file = open(place.file_name()).map_err(refused("create"))?;
+        let mark =
+            folder.open_file(place.mark_name(), OFlags::RDWR | OFlags::CREATE).map_err(refused("create"))?;
+        let (contents, last) = (std::mem::take(&mut parsed.contents), parsed.last);
+        let mut it = Self { place: place.clone(), folder, file, mark, boot_id, last, contents, _lock: lock };
+        it.begin(&bytes, marked, parsed)?;
+        last_words::held(place, root);
+        Ok(it)
+    }
+
+    /// Makes the files what they are meant to be: whole lines, as many as the mark tells.
+    fn begin(&mut self, bytes: &[u8], marked: Marked, parsed: Parsed) -> Result<(), TreatError> {
+        if parsed.is_old || !parsed.damage.is_empty() {
+            return self.write_anew(bytes, parsed);
         }
-        if is_new {
-            let folder = File::open(&place.folder).and_then(|folder| folder.sync_all());
-            folder.map_err(|source| state_error("write", &place.folder, source))?;
+        if parsed.good < bytes.len() {
+            self.file.set_len(parsed.good as u64).map_err(|source| self.failed(source))?;
         }
-        Ok(Self { path, file, contents, lock })
+        if marked != Marked::Lines(self.last) {
+            self.set_mark(self.last)?;
+        }
+        if bytes.is_empty() {
+            self.folder.sync().map_err(refused("write"))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a journal of what is known, in place of one that is damaged or of an earlier version.
+    fn write_anew(&mut self, bytes: &[u8], parsed: Parsed) -> Result<(), TreatError> {
+        let mut records = self.contents.records();
+        if parsed.damage.is_empty() {
+            // From here on an old journal is known by its mark, too.
+            self.set_mark(0)?;
+        } else {
+            let kept = self.keep(bytes)?.display().to_string();
+            let unknown = [parsed.damage, std::mem::take(&mut self.contents.damage)].concat();
+            records.push(Record::Damaged { unknown, kept });
+        }
+        let name = format!("{}.new", self.place.file_name());
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::APPEND;
+        let new = self.folder.open_file(&name, flags).map_err(refused("create"))?;
+        let text = sealed(&records, 0).map_err(|source| self.failed(source))?;
+        (&new).write_all(&text).and_then(|()| new.sync_all()).map_err(|source| self.failed(source))?;
+        let renamed = self.folder.rename(&name, &self.place.file_name()).and_then(|()| self.folder.sync());
+        renamed.map_err(refused("write"))?;
+        self.file = new;
+        self.last = records.len() as u64;
+        self.contents = Contents::default();
+        records.into_iter().for_each(|record| self.contents.add(record));
+        self.set_mark(self.last)
+    }
+
+    /// Keeps a damaged journal as it is, under a name that is free.
+    fn keep(&self, bytes: &[u8]) -> Result<PathBuf, TreatError> {
+        let mut number = 1;
+        loop {
+            let more = if number == 1 { String::new() } else { format!(".{number}") };
+            let name = format!("{}.damaged{more}", self.place.file_name());
+            match self.folder.open_file(&name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL) {
+                Ok(mut file) => {
+                    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+                    written.map_err(|source| self.failed(source))?;
+                    return Ok(self.place.folder.join(name));
+                }
+                Err(PrivateError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+                    number += 1;
+                }
+                Err(error) => return Err(refused("create")(error)),
+            }
+        }
+    }
+
+    fn failed(&self, source: impl Into<io::Error>) -> TreatError {
+        state_error("write", &self.place.path(), source.into())
+    }
+
+    fn set_mark(&self, lines: u64) -> Result<(), TreatError> {
+        let text = lines::mark(lines, &self.boot_id).map_err(|error| self.failed(error))?;
+        self.mark.write_all_at(&text, 0).map_err(|source| self.failed(source))
     }
 
     pub(crate) fn contents(&self) -> &Contents {
@@ -229,25 +374,22 @@ impl Journal {
 
     /// Adds lines, all or none where the disk allows it.
     pub(crate) fn append(&mut self, records: Vec<Record>) -> Result<(), TreatError> {
-        let mut text = Vec::new();
-        let failed = |source| state_error("write", &self.path, source);
-        for record in &records {
-            serde_json::to_writer(&mut text, record).map_err(|error| failed(error.into()))?;
-            text.push(b'\n');
-        }
-        let before = self.file.metadata().map_err(failed)?.len();
+        let text = sealed(&records, self.last).map_err(|error| self.failed(error))?;
+        let before = self.file.metadata().map_err(|source| self.failed(source))?.len();
         if let Err(source) = self.file.write_all(&text) {
             // Half a line would spoil the next one.
             let _ = self.file.set_len(before);
-            return Err(failed(source));
+            return Err(self.failed(source));
         }
+        self.last += records.len() as u64;
+        self.set_mark(self.last)?;
         records.into_iter().for_each(|record| self.contents.add(record));
         Ok(())
     }
 
-    /// Brings every line to the disk.
+    /// Brings every line to the disk. The mark need not be there: after a reboot nothing is to be undone.
     pub(crate) fn sync(&self) -> Result<(), TreatError> {
-        self.file.sync_data().map_err(|source| state_error("write", &self.path, source))
+        self.file.sync_data().map_err(|source| self.failed(source))
     }
 
     /// Empties the journal when nothing in it is to be undone any more.
@@ -255,9 +397,21 @@ impl Journal {
         if self.contents.open().next().is_some() {
             return self.sync();
         }
+        // In this order: lines that no mark tells of are no damage.
+        self.set_mark(0)?;
         let cleared = self.file.set_len(0).and_then(|()| self.file.sync_data());
-        cleared.map_err(|source| state_error("write", &self.path, source))?;
+        cleared.map_err(|source| self.failed(source))?;
+        self.last = 0;
         self.contents = Contents::default();
         Ok(())
     }
+}
+
+/// Lines from the number after `last` on.
+fn sealed(records: &[Record], last: u64) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    for (seq, record) in (last + 1..).zip(records) {
+        text.extend(lines::seal(seq, record)?);
+    }
+    Ok(text)
 }

@@ -1,14 +1,11 @@
-//! The lines of a journal, and what they add up to.
-//!
-//! Each line is one JSON object. A line that was cut off by a power failure is the last one, and is left out; a
-//! damaged line elsewhere is counted, and the others are read.
+//! What the lines of a journal say, and what they add up to.
 
 use crate::change::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// `format` of the line that begins a session.
-pub const JOURNAL_FORMAT: &str = "whylate.journal/1";
+pub const JOURNAL_FORMAT: &str = "whylate.journal/2";
 
 /// Who makes changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +51,9 @@ pub(crate) enum Record {
     Applied { entry: u64, found: String },
     /// It needs nothing any more; `fate` says why.
     Closed { entry: u64, fate: Fate },
+    /// The journal was damaged, and was written anew from what could be read: what is not known of it, and where it is
+    /// kept as it was found.
+    Damaged { unknown: Vec<String>, kept: String },
 }
 
 /// What became of a change.
@@ -141,32 +141,11 @@ pub struct Contents {
     pub sessions: BTreeMap<u64, Holder>,
     /// Every change, in the order in which they were made.
     pub entries: Vec<Entry>,
-    /// Lines that could not be read, the last one aside.
-    pub damaged_lines: usize,
+    /// What is not known because the journal is damaged, a sentence each.
+    pub damage: Vec<String>,
 }
 
 impl Contents {
-    /// Reads the text of a journal; and how many of its bytes are whole lines.
-    pub fn parse(bytes: &[u8]) -> (Self, usize) {
-        let mut contents = Self::default();
-        let mut good = 0;
-        let mut damaged_since_good = 0;
-        let mut end = 0;
-        for line in bytes.split_inclusive(|&byte| byte == b'\n') {
-            end += line.len();
-            let record = line.strip_suffix(b"\n").and_then(|line| serde_json::from_slice(line).ok());
-            match record {
-                Some(record) => {
-                    contents.add(record);
-                    contents.damaged_lines += damaged_since_good;
-                    (good, damaged_since_good) = (end, 0);
-                }
-                None => damaged_since_good += 1,
-            }
-        }
-        (contents, good)
-    }
-
     /// Changes that are still to be undone, oldest first.
     pub fn open(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.is_open())
@@ -190,104 +169,36 @@ impl Contents {
             // What failed is tried again.
             Record::Closed { fate: Fate::Failed { .. }, .. } => {}
             Record::Closed { entry, fate } => self.set_state(entry, State::Closed(fate)),
+            Record::Damaged { unknown, kept } => {
+                self.damage.extend(unknown);
+                self.damage.push(format!("the damaged journal is kept as {kept}"));
+            }
         }
+    }
+
+    /// What has to be told again in a new journal.
+    pub(super) fn records(&self) -> Vec<Record> {
+        let format = || JOURNAL_FORMAT.to_owned();
+        let session = |(session, holder): (&u64, &Holder)| Record::Session {
+            format: format(),
+            session: *session,
+            holder: holder.clone(),
+        };
+        let mut records: Vec<Record> = self.sessions.iter().map(session).collect();
+        for it in self.open() {
+            let Entry { entry, session, treatment, change, old, state } = it.clone();
+            records.push(Record::Intended { entry, session, treatment, change, old });
+            if let State::Applied { found } = state {
+                records.push(Record::Applied { entry, found });
+            }
+        }
+        records
     }
 
     fn set_state(&mut self, number: u64, state: State) {
         // Searched from the end: the newest entries are those that change.
         if let Some(entry) = self.entries.iter_mut().rev().find(|entry| entry.entry == number) {
             entry.state = state;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::change::Target;
-    use proptest::prelude::*;
-
-    fn lines() -> Vec<Vec<u8>> {
-        let holder = Holder {
-            command: "whylate run".to_owned(),
-            run: None,
-            kept: false,
-            pid: 7,
-            start_ticks: 9,
-            boot_id: "b".to_owned(),
-            since_s: 1,
-        };
-        let change = Change::required(Target::file("/sys/a"), "1", "tries");
-        let records = [
-            Record::Session { format: JOURNAL_FORMAT.to_owned(), session: 1, holder },
-            Record::Intended {
-                entry: 1,
-                session: 1,
-                treatment: "t".to_owned(),
-                change: change.clone(),
-                old: "0\n".to_owned(),
-            },
-            Record::Applied { entry: 1, found: "1".to_owned() },
-            Record::Intended {
-                entry: 2,
-                session: 1,
-                treatment: "t".to_owned(),
-                change,
-                old: "1\n".to_owned(),
-            },
-            Record::Closed { entry: 1, fate: Fate::LeftAlone { found: Some("5".to_owned()) } },
-        ];
-        let line = |record| {
-            let mut line = serde_json::to_vec(record).unwrap();
-            line.push(b'\n');
-            line
-        };
-        records.iter().map(line).collect()
-    }
-
-    #[test]
-    fn lines_add_up() {
-        let bytes = lines().concat();
-        let (contents, good) = Contents::parse(&bytes);
-        assert_eq!(good, bytes.len());
-        assert_eq!(contents.open().map(|entry| entry.entry).collect::<Vec<_>>(), [2]);
-        assert_eq!(contents.entries[0].old_normal(), "0");
-        assert_eq!(contents.holder(&contents.entries[1]).unwrap().pid, 7);
-    }
-
-    #[test]
-    fn wherever_a_power_cut_falls_the_whole_lines_before_it_are_read() {
-        let lines = lines();
-        let bytes = lines.concat();
-        for cut in 0..bytes.len() {
-            let (contents, good) = Contents::parse(&bytes[..cut]);
-            let mut whole = 0;
-            let mut expected = 0;
-            for line in &lines {
-                if whole + line.len() > cut {
-                    break;
-                }
-                whole += line.len();
-                expected += 1;
-            }
-            assert_eq!((good, contents.damaged_lines), (whole, 0), "cut at {cut}");
-            assert_eq!(contents, Contents::parse(&lines[..expected].concat()).0, "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn a_damaged_line_costs_nothing_but_itself() {
-        let mut lines = lines();
-        lines[2] = b"\0\0\0\n".to_vec();
-        let (contents, good) = Contents::parse(&lines.concat());
-        assert_eq!((contents.damaged_lines, contents.entries.len()), (1, 2));
-        assert_eq!(good, lines.concat().len());
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Contents::parse(&bytes);
         }
     }
 }

@@ -18,9 +18,9 @@ use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_host::cpuinfo::CpuInfo;
 
-const MOUNT: &str = "/sys/fs/resctrl";
+pub(crate) const MOUNT: &str = "/sys/fs/resctrl";
 /// Name of the group of the targets.
-const GROUP: &str = "whylate";
+pub(crate) const GROUP: &str = "whylate";
 
 /// What the kernel says of one cache resource.
 struct Cache {

@@ -1,17 +1,20 @@
 //! Treatments that name their file: `sysfs`, `sysctl`, `module-parameter`.
 
 use crate::change::{Change, Target};
-use crate::kinds::{offline, required_file, sysctl_path};
+use crate::kinds::{is_setting, offline, required_file, sysctl_path};
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use whylate_core::plan::{ModuleParameterPlan, SysctlPlan, SysfsPlan};
 
 impl Planner for SysfsPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
-        let is_clean = !self.path.split('/').any(|part| part == "..");
-        let allowed = ["/sys/", "/proc/"].iter().any(|start| self.path.starts_with(start));
-        if !allowed || !is_clean {
-            let reason = format!("path `{}` is not a file below /sys or /proc", self.path);
+        if !is_setting(&self.path) {
+            let what = if self.path.starts_with("/proc/") {
+                "belongs to a process; only settings of the machine are changed"
+            } else {
+                "is not a file below /sys or /proc"
+            };
+            let reason = format!("path `{}` {what}", self.path);
             return Err(Impossible::new(reason));
         }
         let paths = if self.path.contains("{cpu}") {

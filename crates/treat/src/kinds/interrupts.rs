@@ -15,6 +15,9 @@ use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::threads::Threads;
 use whylate_host::{HostError, HostRoot, irq_lines};
 
+/// The program that moves interrupts, which is stopped for the time.
+pub(crate) const BALANCER: &str = "irqbalance";
+
 /// The mask of interrupts that are set up later.
 pub(super) const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 
@@ -198,7 +201,7 @@ fn named(
 /// [`HostError`] when /proc cannot be listed.
 pub fn stop_irqbalance(surroundings: &Surroundings) -> Result<Vec<Change>, HostError> {
     let threads = Threads::read(&surroundings.root)?;
-    let running = threads.named("irqbalance").filter(|thread| thread.pid == thread.tid);
+    let running = threads.named(BALANCER).filter(|thread| thread.pid == thread.tid);
     let running = running.filter_map(|thread| Task::of(&surroundings.root, thread));
     let effect = "irqbalance stops, so that it does not move interrupts back";
     let stop = |task| Change::required(Target::Stopped { task }, Target::STOPPED, effect);

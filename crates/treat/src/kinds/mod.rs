@@ -4,7 +4,7 @@
 //! root.
 
 mod affinity;
-mod cache;
+pub(crate) mod cache;
 mod files;
 mod governor;
 mod gpu;
@@ -84,6 +84,19 @@ pub(crate) fn writable(surroundings: &Surroundings, path: &str) -> Result<(), Im
         _ => "this kernel refuses it",
     };
     Err(Impossible::new(format!("cannot write {path}: {error}; {remedy}")))
+}
+
+/// Whether a path is that of a setting of the kernel, whichever: below /sys or /proc, and not of a process, whose number
+/// another may have later, and through whose links every file can be reached.
+pub(crate) fn is_setting(path: &str) -> bool {
+    let is_clean = !path.split('/').any(|part| part == "..");
+    let of_process = |rest: &str| {
+        let first = rest.split('/').find(|part| !part.is_empty()).unwrap_or_default();
+        first.contains("self") || first.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let is_below =
+        path.starts_with("/sys/") || path.strip_prefix("/proc/").is_some_and(|rest| !of_process(rest));
+    is_clean && is_below
 }
 
 /// `vm.swappiness` as a path below /proc/sys; slashes and dots may be exchanged, as sysctl(8) allows.

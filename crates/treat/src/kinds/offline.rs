@@ -141,7 +141,7 @@ fn cpuset_of<'a>(
 }
 
 /// Where the cpuset controller of cgroup v1 is mounted.
-fn mount_of_cpusets_v1(root: &HostRoot) -> Result<Option<String>, HostError> {
+pub(crate) fn mount_of_cpusets_v1(root: &HostRoot) -> Result<Option<String>, HostError> {
     let mounts = root.read("/proc/mounts")?.unwrap_or_default();
     let mount = mounts.lines().find_map(|line| {
         let mut fields = line.split(' ').skip(1);

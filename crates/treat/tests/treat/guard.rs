@@ -4,6 +4,7 @@ use crate::machine::{Machine, set};
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use whylate_core::Warning;
+use whylate_host::shield::MARK;
 use whylate_treat::journal::State;
 use whylate_treat::{
     Change, Fate, Holder, Impossible, Planned, Planner, Reading, Surroundings, Target, TreatError, restore,
@@ -15,21 +16,22 @@ const MACHINE: &str = "\
 always [madvise] never
 == sys/c := 0-3
 == sys/mask := ff,00000001
-== etc/kept
-one
-two
+== sys/fs/cgroup/cgroup.procs := 1
+== run/utmp := x
 == proc/sys/kernel/random/boot_id := first
 ";
+
+/// A group that a shield makes.
+const GROUP: &str = "/sys/fs/cgroup/whylate-shield";
 
 fn changes() -> Vec<Change> {
     vec![
         set("/sys/a", "2"),
         Change::required(Target::file_with("/sys/b", Reading::Bracketed), "never", "tries"),
         Change::required(Target::file_with("/sys/c", Reading::CpuList), "0", "tries"),
-        Change::required(Target::Directory { path: "/sys/group".to_owned() }, Target::PRESENT, "tries"),
+        Change::required(Target::Directory { path: GROUP.to_owned() }, Target::PRESENT, "tries"),
         Change::required(Target::file_with("/sys/mask", Reading::CpuMask), "0,33", "tries"),
-        Change::required(Target::file_with("/etc/kept", Reading::Text), "three\n", "tries"),
-        Change::required(Target::file_with("/etc/new", Reading::Text), "fresh\n", "tries"),
+        Change::required(Target::file_with(MARK, Reading::Text), "1", "tries"),
     ]
 }
 
@@ -51,17 +53,17 @@ fn what_is_changed_is_undone_to_the_last_byte() {
     assert_eq!(machine.text("/sys/a"), "2\n");
     assert_eq!(machine.text("/sys/b"), "always madvise [never]\n");
     assert_eq!(machine.text("/sys/mask"), "00000002,00000001\n");
-    assert_eq!(machine.text("/etc/new"), "fresh\n");
-    assert!(machine.path("/sys/group").is_dir());
-    assert_eq!(guard.in_force().count(), 7);
+    assert_eq!(machine.text(MARK), "1");
+    assert!(machine.path(GROUP).is_dir());
+    assert_eq!(guard.in_force().count(), 6);
     let report = guard.undo();
     as_the_kernel_prints(&machine);
     assert!(report.is_complete() && report.journal_error.is_none(), "{report:?}");
     let order: Vec<String> = report.outcomes.iter().map(|outcome| outcome.target.to_string()).collect();
-    assert_eq!(order[0], "/etc/new", "the last change is undone first");
-    assert_eq!(order[6], "/sys/a");
+    assert_eq!(order[0], MARK, "the last change is undone first");
+    assert_eq!(order[5], "/sys/a");
     assert_eq!(machine.everything(), before);
-    assert_eq!(machine.place().read().unwrap().entries, [], "nothing is left to be told");
+    assert_eq!(machine.place().read(&machine.root).unwrap().entries, [], "nothing is left to be told");
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn the_intention_is_in_the_journal_before_the_change_is_made() {
         std::fs::write(&pipe, "old\n").unwrap();
         let written = std::fs::read_to_string(&pipe).unwrap();
         assert_eq!(written, "new\n");
-        let contents = place.read().unwrap();
+        let contents = place.read(&machine.root).unwrap();
         let entry = contents.entries.iter().find(|entry| entry.treatment == "piped" && entry.old == "old\n");
         assert_eq!(entry.unwrap().state, State::Intended);
         // Read back another value: the change was not taken, and everything is undone.
@@ -204,30 +206,25 @@ fn a_setting_that_is_gone_is_said() {
 #[test]
 fn what_cannot_be_restored_stays_in_the_journal() {
     let machine = Machine::new(MACHINE);
-    let group = "/sys/group".to_owned();
-    let make = Change::required(Target::Directory { path: group }, Target::PRESENT, "tries");
+    let make = Change::required(Target::Directory { path: GROUP.to_owned() }, Target::PRESENT, "tries");
     let mut guard = machine.guard(true).unwrap();
     guard.apply("t", &[make]).unwrap();
     guard.keep().unwrap();
-    std::fs::create_dir(machine.path("/sys/group/below")).unwrap();
+    let below = machine.path(GROUP).join("below");
+    std::fs::create_dir(&below).unwrap();
     let report = restore(&machine.place(), &machine.root).unwrap();
     assert!(matches!(report.outcomes[0].fate, Fate::Failed { .. }), "{report:?}");
-    std::fs::remove_dir(machine.path("/sys/group/below")).unwrap();
+    std::fs::remove_dir(below).unwrap();
     assert!(restore(&machine.place(), &machine.root).unwrap().is_complete());
-    assert!(!machine.path("/sys/group").exists());
+    assert!(!machine.path(GROUP).exists());
 }
 
 /// Leaves the journal as a process that was killed would, with every change applied.
 fn killed(machine: &Machine, kept: bool) {
-    let mut guard = machine.guard(true).unwrap();
+    let mut guard = machine.guard(kept).unwrap();
     guard.apply("all", &changes()).unwrap();
     as_the_kernel_prints(machine);
     guard.keep().unwrap();
-    if !kept {
-        let path = machine.place().path();
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, text.replace("\"kept\":true", "\"kept\":false")).unwrap();
-    }
 }
 
 #[test]
@@ -237,7 +234,7 @@ fn whoever_begins_next_undoes_what_a_killed_run_left() {
     killed(&machine, false);
     let guard = machine.guard(false).unwrap();
     as_the_kernel_prints(&machine);
-    assert_eq!(guard.recovered().outcomes.len(), 7);
+    assert_eq!(guard.recovered().outcomes.len(), 6);
     assert!(guard.recovered().is_complete());
     assert_eq!(machine.everything(), before);
 }
@@ -247,7 +244,7 @@ fn what_was_applied_by_hand_refuses_a_run_and_is_added_to_by_hand() {
     let machine = Machine::new(MACHINE);
     killed(&machine, true);
     let error = machine.guard(false).unwrap_err();
-    assert!(matches!(error, TreatError::InForce { count: 7, .. }), "{error}");
+    assert!(matches!(error, TreatError::InForce { count: 6, .. }), "{error}");
     assert!(error.to_string().ends_with("take them back first: whylate treat restore"), "{error}");
     assert_eq!(machine.text("/sys/a"), "2\n", "nothing was touched");
     let mut guard = machine.guard(true).unwrap();
@@ -258,7 +255,7 @@ fn what_was_applied_by_hand_refuses_a_run_and_is_added_to_by_hand() {
 }
 
 #[test]
-fn after_a_reboot_only_what_persists_is_undone() {
+fn after_a_reboot_nothing_is_left_to_undo() {
     let machine = Machine::new(MACHINE);
     killed(&machine, true);
     machine.set("/proc/sys/kernel/random/boot_id", "second\n");
@@ -267,21 +264,26 @@ fn after_a_reboot_only_what_persists_is_undone() {
     let report = restore(&machine.place(), &machine.root).unwrap();
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(machine.text("/sys/a"), "77\n");
-    assert_eq!(machine.text("/etc/kept"), "one\ntwo\n");
-    assert!(!machine.path("/etc/new").exists());
-    let fates = |fate: Fate| report.outcomes.iter().filter(|outcome| outcome.fate == fate).count();
-    assert_eq!((fates(Fate::Rebooted), fates(Fate::Restored)), (5, 2));
+    assert!(report.outcomes.iter().all(|outcome| outcome.fate == Fate::Rebooted), "{report:?}");
+}
+
+/// The journal and its mark.
+fn files(machine: &Machine) -> [Vec<u8>; 2] {
+    let path = machine.place().path();
+    [path.clone(), path.with_extension("mark")].map(|path| std::fs::read(path).unwrap_or_default())
 }
 
 #[test]
-fn wherever_the_journal_is_cut_off_what_it_tells_is_undone() {
+fn wherever_the_journal_is_cut_off_by_a_kill_what_it_tells_is_undone() {
     let machine = Machine::new(MACHINE);
     let before = machine.everything();
     let mut guard = machine.guard(true).unwrap();
-    let plain = [set("/sys/a", "2"), set("/sys/c", "7")];
-    guard.apply("t", &plain).unwrap();
+    let [_, first_mark] = files(&machine);
+    guard.apply("t", &[set("/sys/a", "2")]).unwrap();
+    let [first, second_mark] = files(&machine);
+    guard.apply("t", &[set("/sys/c", "7")]).unwrap();
     guard.keep().unwrap();
-    let whole = std::fs::read(machine.place().path()).unwrap();
+    let [whole, _] = files(&machine);
     let applied = machine.everything();
     let ends: Vec<usize> =
         whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
@@ -290,6 +292,8 @@ fn wherever_the_journal_is_cut_off_what_it_tells_is_undone() {
         machine.set("/sys/a", if cut >= ends[1] { "2\n" } else { "1\n" });
         machine.set("/sys/c", if cut >= ends[3] { "7\n" } else { "0-3\n" });
         std::fs::write(machine.place().path(), &whole[..cut]).unwrap();
+        let mark = if cut >= first.len() { &second_mark } else { &first_mark };
+        std::fs::write(machine.place().path().with_extension("mark"), mark).unwrap();
         let report = restore(&machine.place(), &machine.root).unwrap();
         assert!(report.is_complete(), "cut at {cut}: {report:?}");
         assert_eq!(machine.everything(), before, "cut at {cut}");
@@ -310,7 +314,7 @@ fn a_second_holder_is_refused_with_the_name_of_the_first() {
             "{error}"
         );
     }
-    assert_eq!(machine.place().held_by().unwrap().command, "a test");
+    assert_eq!(machine.place().held_by(&machine.root).unwrap().command, "a test");
     assert_eq!(machine.text("/sys/a"), "2\n");
     drop(guard);
     machine.guard(false).unwrap();

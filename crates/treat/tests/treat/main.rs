@@ -1,5 +1,6 @@
 //! Changes on a fake root, through the journal and back; and what planners make of invented machines.
 
+mod damage;
 mod gpu;
 mod guard;
 mod machine;

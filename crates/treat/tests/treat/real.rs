@@ -1,37 +1,53 @@
 //! Real tasks of this machine: affinity and stopping, each of a process that the test starts itself.
 
+use std::path::Path;
 use std::process::{Child, Command};
+use std::time::Duration;
 use whylate_core::CpuSet;
 use whylate_host::HostRoot;
 use whylate_treat::{Change, Fate, Guard, Holder, JournalPlace, Target, Task};
 
-/// A process that sleeps, ended with the test.
-struct Sleeper(Child);
+/// A process that sleeps, ended with the test. It is called as the program that treatments stop.
+struct Sleeper {
+    child: Child,
+    _program: tempfile::TempDir,
+}
 
 impl Sleeper {
     fn start() -> (Self, Task) {
-        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("irqbalance");
+        let sleep = ["/bin/sleep", "/usr/bin/sleep"].into_iter().find(|it| Path::new(it).exists()).unwrap();
+        std::fs::copy(sleep, &program).unwrap();
+        let child = Command::new(program).arg("600").spawn().unwrap();
         let pid = child.id();
-        let task = Task::find(&HostRoot::real(), pid, pid).unwrap();
-        (Self(child), task)
+        // Until it runs its own program it has the name of this one.
+        let task = (0..1000)
+            .find_map(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                Task::find(&HostRoot::real(), pid, pid).filter(|task| task.name == "irqbalance")
+            })
+            .unwrap();
+        (Self { child, _program: folder }, task)
     }
 
     fn end(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 }
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
-fn guard(state: &tempfile::TempDir) -> Guard {
+/// Journals of one name exclude each other on one machine, wherever they are.
+fn guard(state: &tempfile::TempDir, name: &str) -> Guard {
     let root = HostRoot::real();
-    let place = JournalPlace::new(state.path(), "treatments");
+    let place = JournalPlace::new(state.path(), &format!("{name}-{}", std::process::id()));
     Guard::begin(&place, &root, Holder::this_process("a test", None, false, &root)).unwrap()
 }
 
@@ -47,7 +63,7 @@ fn a_task_is_moved_and_moved_back() {
     let root = HostRoot::real();
     let (_sleeper, task) = Sleeper::start();
     let (before, one) = one_cpu(&task);
-    let mut guard = guard(&state);
+    let mut guard = guard(&state, "moved");
     let target = Target::Affinity { task: task.clone() };
     guard.apply("affinity", &[Change::required(target, one.to_string(), "moves")]).unwrap();
     assert_eq!(task.affinity(&root), Some(one));
@@ -61,7 +77,7 @@ fn a_stopped_task_goes_on() {
     let state = tempfile::tempdir().unwrap();
     let root = HostRoot::real();
     let (_sleeper, task) = Sleeper::start();
-    let mut guard = guard(&state);
+    let mut guard = guard(&state, "stopped");
     let target = Target::Stopped { task: task.clone() };
     guard.apply("stop", &[Change::required(target, Target::STOPPED, "stops")]).unwrap();
     assert_eq!(task.state(&root), Some('T'));
@@ -75,7 +91,7 @@ fn a_task_that_ended_needs_nothing_and_another_of_its_number_is_not_touched() {
     let state = tempfile::tempdir().unwrap();
     let (mut sleeper, task) = Sleeper::start();
     let (_, one) = one_cpu(&task);
-    let mut guard = guard(&state);
+    let mut guard = guard(&state, "ended");
     let affinity =
         |task: &Task| Change::required(Target::Affinity { task: task.clone() }, one.to_string(), "moves");
     let other = Task { start_ticks: task.start_ticks + 1, ..task.clone() };

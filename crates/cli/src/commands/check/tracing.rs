@@ -138,7 +138,7 @@ pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending>
     if arguments.json {
         output::print_json(&result)?;
     } else {
-        output::print(&whylate_report::tracing(&result).terminal(output::style()))?;
+        output::drawn(&whylate_report::tracing(&result).terminal(output::style()))?;
     }
     Ok(Ending::Pass)
 }

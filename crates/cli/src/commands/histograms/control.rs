@@ -16,6 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use whylate_core::result::HistogramKind;
 use whylate_core::{CpuSet, Warning, WarningCode};
+use whylate_host::environment::folder_variable;
 
 /// Environment variable with the folder of the sockets: for tests.
 const FOLDER_VARIABLE: &str = "WHYLATE_RUNTIME_DIR";
@@ -206,7 +207,7 @@ fn folder() -> PathBuf {
         let own = set("XDG_RUNTIME_DIR").map(|folder| folder.join("whylate"));
         own.unwrap_or_else(|| PathBuf::from(format!("/tmp/whylate-{}", geteuid().as_raw())))
     };
-    set(FOLDER_VARIABLE)
+    folder_variable(FOLDER_VARIABLE)
         .unwrap_or_else(|| if geteuid().is_root() { PathBuf::from("/run/whylate") } else { user() })
 }
 

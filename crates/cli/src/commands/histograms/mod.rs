@@ -84,7 +84,7 @@ fn run(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
     if arguments.printing.json {
         output::print_json(&result)?;
     } else if arguments.format == HistogramsFormat::Terminal {
-        output::print(&whylate_report::histograms(&result).terminal(output::style()))?;
+        output::drawn(&whylate_report::histograms(&result).terminal(output::style()))?;
     }
     Ok(Ending::Pass)
 }

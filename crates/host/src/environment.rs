@@ -1,0 +1,39 @@
+//! What of a process's environment is believed, and which signals it is to ignore.
+
+use rustix::process::{geteuid, getuid};
+use std::path::PathBuf;
+
+/// Environment variables that name folders which this program writes to, or believes.
+const FOLDER_VARIABLES: [&str; 3] = ["WHYLATE_STATE_DIR", "WHYLATE_HOST_ROOT", "WHYLATE_RUNTIME_DIR"];
+
+/// Variables in which sudo, doas and pkexec say who started the program; `root` and 0 are no ordinary user.
+const CALLERS: [&str; 3] = ["SUDO_UID", "DOAS_USER", "PKEXEC_UID"];
+
+/// Whether this is a process of root that an ordinary user started, with an environment that may be that user's.
+fn is_of_ordinary_user() -> bool {
+    let is_ordinary = |name| std::env::var_os(name).is_some_and(|who| who != "0" && who != "root");
+    geteuid().is_root() && (!getuid().is_root() || CALLERS.into_iter().any(is_ordinary))
+}
+
+/// The folder that an environment variable of this program names; `None` where it is empty, and where root would do what
+/// the environment of an ordinary user says ([`ignored_variables`]).
+pub fn folder_variable(name: &str) -> Option<PathBuf> {
+    let value = std::env::var_os(name).filter(|value| !value.is_empty());
+    value.filter(|_| !is_of_ordinary_user()).map(PathBuf::from)
+}
+
+/// The variables of this program that are set and that [`folder_variable`] does not believe.
+pub fn ignored_variables() -> Vec<&'static str> {
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_of_ordinary_user() { FOLDER_VARIABLES.into_iter().filter(is_set).collect() } else { Vec::new() }
+}
+
+/// Whether the signal of that number was ignored when this process started, as after `nohup` (`SigIgn` in
+/// /proc/self/status, before a handler is set).
+pub fn ignores_signal(number: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let bit = u32::try_from(number - 1).unwrap_or(u32::MAX);
+    1u64.checked_shl(bit).is_some_and(|bit| mask & bit != 0)
+}
