@@ -3,17 +3,18 @@
 use crate::plan::{Plan, without_flags};
 use crate::result::{
     CheckResult, CpuTable, ExplainResult, HistogramsResult, LoadResult, MeasureResult, PlanList,
-    RecordingResult, RunResult, TracingResult, TreatResult,
+    PreviewResult, RecordingResult, RunResult, TracingResult, TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     "plan",
     "measure",
     "run",
     "load",
     "plans",
+    "preview",
     "treat",
     "explain",
     "cpus",
@@ -36,6 +37,7 @@ fn of_name(name: &str) -> Option<Schema> {
         "measure" => Some(schema_for!(MeasureResult)),
         "run" => Some(schema_for!(RunResult)),
         "plans" => Some(schema_for!(PlanList)),
+        "preview" => Some(schema_for!(PreviewResult)),
         "treat" => Some(schema_for!(TreatResult)),
         "load" => Some(schema_for!(LoadResult)),
         "explain" => Some(schema_for!(ExplainResult)),

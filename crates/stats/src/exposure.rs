@@ -118,9 +118,18 @@ fn clusters(mut moments: Vec<u64>) -> u64 {
     begins as u64 + u64::from(!moments.is_empty())
 }
 
+/// Up to so many events the sum of probabilities is taken; above it its limit is exact to six digits.
+const SUMMED_MAX: u64 = 1_000;
+
 /// The mean at which `events` or fewer have a probability of 5 %.
 fn poisson_upper_bound(events: u64) -> f64 {
     const CONFIDENCE: f64 = 0.95;
+    if events > SUMMED_MAX {
+        // Wilson and Hilferty 1931: the cube root of such a bound is nearly normal.
+        const QUANTILE: f64 = 1.644_853_626_951;
+        let next = events as f64 + 1.0;
+        return next * (1.0 - 1.0 / (9.0 * next) + QUANTILE / (3.0 * next.sqrt())).powi(3);
+    }
     let probability = |mean: f64| {
         let mut term = -mean;
         let mut sum = term.exp();
@@ -149,6 +158,8 @@ mod tests {
         for (events, bound) in [(0, 2.9957), (1, 4.7439), (5, 10.5130), (20, 29.0620), (50, 63.2871)] {
             assert!((poisson_upper_bound(events) - bound).abs() < 0.001, "{events}");
         }
+        let (summed, limit) = (poisson_upper_bound(SUMMED_MAX), poisson_upper_bound(SUMMED_MAX + 1));
+        assert!((1.0..1.1).contains(&(limit - summed)), "{summed} and {limit}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! A gap is labelled only on evidence: its length, the context switches that the task did not want, and the period
 //! at which such gaps come again. Anything else stays unattributed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{Cause, CauseKind, Spike, ThrottledGaps};
 use whylate_core::{CpuId, Nanos};
@@ -140,16 +140,23 @@ fn label_by(spikes: &mut [Spike], circumstances: &Circumstances, allowance: &All
 fn in_phase(moments: &[u64], period: Nanos, false_max: f64) -> Vec<usize> {
     let period = period.0.max(1);
     let window = (period as f64 * PHASE_WINDOW) as u64;
-    let within = |first: u64| {
-        let after = move |moment: u64| (moment % period + period - first % period) % period;
-        moments
-            .iter()
-            .enumerate()
-            .filter(move |(_, moment)| after(**moment) <= window)
-            .map(|(index, _)| index)
-    };
-    let groups = moments.iter().map(|first| within(*first).collect::<Vec<usize>>());
-    let largest = groups.max_by_key(Vec::len).unwrap_or_default();
+    let mut phases: Vec<(u64, usize)> =
+        moments.iter().enumerate().map(|(index, moment)| (moment % period, index)).collect();
+    phases.sort_unstable();
+    // Twice around, for groups across the end of the period.
+    let count = phases.len();
+    let around: Vec<(u64, usize)> =
+        phases.iter().copied().chain(phases.iter().map(|(phase, index)| (phase + period, *index))).collect();
+    let (mut end, mut largest) = (0, 0..0);
+    for first in 0..count {
+        while end < first + count && around[end].0 - around[first].0 <= window {
+            end += 1;
+        }
+        if end - first > largest.len() {
+            largest = first..end;
+        }
+    }
+    let largest: Vec<usize> = around[largest].iter().map(|(_, index)| *index).collect();
     let is_believed = largest.len() > 1 && by_chance(moments.len(), largest.len()) <= false_max;
     if is_believed { largest } else { Vec::new() }
 }
@@ -189,7 +196,8 @@ impl GapSplit {
             let (fitting, others): (Vec<_>, Vec<_>) =
                 self.candidates.drain(..).partition(|(_, length)| allowance.fits(*length));
             let moments: Vec<u64> = fitting.iter().map(|(at, _)| *at).collect();
-            let members = in_phase(&moments, allowance.period, FALSE_LABELS_MAX);
+            let members: BTreeSet<usize> =
+                in_phase(&moments, allowance.period, FALSE_LABELS_MAX).into_iter().collect();
             self.candidates = others;
             for (index, (at, length)) in fitting.into_iter().enumerate() {
                 if members.contains(&index) {

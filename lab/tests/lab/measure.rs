@@ -25,6 +25,12 @@ pub(crate) fn tests() -> Vec<LabTest> {
             ),
             LabTest::new("measure_run_quick_measures_all_cells", counted, run_quick),
             LabTest::new("measure_run_quick_measures_all_cells", threads.clone(), run_quick),
+            LabTest::new(
+                "measure_on_a_cpu_that_goes_offline_counts_for_nothing",
+                threads.clone(),
+                goes_offline,
+            ),
+            LabTest::new("measure_that_is_frozen_counts_for_nothing", threads.clone(), frozen),
             LabTest::new("measure_stall_finds_a_stopped_machine", threads, stopped_machine),
         ]);
     }
@@ -46,6 +52,46 @@ fn measure_beside_plants(guest: &mut Guest, command: &str) -> Result<(Vec<Stall>
     let stalls = Stall::read(&output.stdout)?;
     assert_eq!(stalls.len(), STALLS, "{stalls:?}");
     Ok((stalls, output.json("result.json")?))
+}
+
+/// Runs one cell with a limit that nothing exceeds, does `act` meanwhile, and gives the exit status and the result.
+fn run_beside(guest: &mut Guest, act: &str) -> Result<(String, Value), LabError> {
+    let output = guest.run(&format!(
+        "printf 'name = \"x\"\\nduration = \"8s\"\\nrepeats = 1\\nlimit = \"60s\"\\nnoise_floor = \"0s\"\\n[target]\\ncpus = \"1\"\\n\
+         [[probe]]\\nkind = \"timer\"\\n[[cell]]\\n' >/tmp/plan.toml\n\
+         rm -rf /tmp/run\n\
+         (whylate run /tmp/plan.toml -o /tmp/run --json -q >$OUT/result.json; echo $? >/tmp/status) &\n\
+         {act}\nwait\ncat /tmp/status"
+    ))?;
+    assert_eq!(output.status, 0, "{}", output.stderr);
+    Ok((output.stdout.trim().to_owned(), output.json("result.json")?))
+}
+
+fn counts_for_nothing(status: &str, result: &Value, why: &str) {
+    assert_eq!((status, result["verdict"].as_str()), ("1", Some("incomplete")), "{result}");
+    let error = result["cells"][0]["repeats"][0]["error"].as_str().unwrap_or_default();
+    assert!(error.contains(why), "{error}");
+}
+
+fn goes_offline(guest: &mut Guest) -> Result<(), LabError> {
+    let cpu = "/sys/devices/system/cpu/cpu1/online";
+    let (status, result) = run_beside(guest, &format!("sleep 5; echo 0 >{cpu}; sleep 5; echo 1 >{cpu}"))?;
+    counts_for_nothing(&status, &result, "CPU 1 went offline");
+    Ok(())
+}
+
+fn frozen(guest: &mut Guest) -> Result<(), LabError> {
+    let group = "/sys/fs/cgroup/frozen";
+    let (status, result) = run_beside(
+        guest,
+        &format!(
+            "mkdir -p {group}; sleep 3\n\
+             for pid in $(pidof whylate); do echo $pid >{group}/cgroup.procs; done\n\
+             sleep 1; echo 1 >{group}/cgroup.freeze; sleep 3; echo 0 >{group}/cgroup.freeze"
+        ),
+    )?;
+    counts_for_nothing(&status, &result, "ran for 3");
+    Ok(())
 }
 
 /// For each stall, the length of the spike that spans its end.

@@ -35,3 +35,23 @@ fn causes_of(spike: &Value) -> Vec<&Value> {
     let also = spike["also"].as_array().into_iter().flatten();
     std::iter::once(&spike["cause"]).chain(also).collect()
 }
+
+#[test]
+fn causes_are_refused_where_the_clock_is_not_the_kernels() {
+    let _alone = alone();
+    let inside = ["--time", "--monotonic", "100000", "--", crate::tool::WHYLATE];
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(inside).args(arguments).env("NO_COLOR", "1");
+        command.output()
+    };
+    let Some(true) = run(&["--version"]).ok().map(|output| output.status.success()) else {
+        return skipped("no time namespace can be made here (unshare --time, as root)");
+    };
+    let output = run(&["measure", "timer", "--duration", "300ms", "--causes"]).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(69), "{said}");
+    assert!(said.contains("time namespace"), "{said}");
+    // Without causes it measures as anywhere.
+    assert_eq!(run(&["measure", "timer", "--duration", "300ms"]).unwrap().status.code(), Some(0));
+}

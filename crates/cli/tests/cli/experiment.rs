@@ -181,7 +181,7 @@ fn a_run_without_samples_says_so() {
     let place = folder.path().join("run");
     let plan = SMALL_PLAN.replacen(
         "name = \"cache\"\nkind = \"memory\"\nworking_set = \"256KiB\"",
-        "name = \"cache\"\nkind = \"exec\"\ncommand = [\"/no/such/program\"]",
+        "name = \"cache\"\nkind = \"exec\"\ncommand = [\"false\"]",
         1,
     );
     // Only the cell whose load never runs.
@@ -189,7 +189,31 @@ fn a_run_without_samples_says_so() {
     let said =
         whylate(&["run", &plan, "-o", text(&place), "-q", "--set", "repeats=1", "--set", "noise_floor=0s"]);
     let error = said.error();
-    assert!(error.starts_with("no samples: cell `cache`: ") && error.contains("/no/such/program"), "{error}");
+    assert!(error.starts_with("no samples: cell `cache`: ") && error.contains("`false`"), "{error}");
     let error = whylate(&["report", text(&place)]).error().to_owned();
     assert_eq!(error, format!("{}: no samples", text(&place)));
+}
+
+#[test]
+fn a_dry_run_checks_everything_and_measures_nothing() {
+    let folder = folder();
+    let missing = "[[load]]\nname = \"none\"\nkind = \"exec\"\ncommand = [\"no-such-command\"]\n[[cell]]\nloads = [\"none\"]\n";
+    let plan = write(&folder, "plan.toml", &format!("{SMALL_PLAN}{missing}"));
+    let path = folder.path().join("run");
+    let arguments = ["run", &plan, "--dry-run", "-o", text(&path)];
+    let said = whylate(&arguments);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    for part in [
+        "order: idle, cache, idle, cache",
+        "2 repeats and 1 comparison by timer p99.9",
+        "skipped: cell `none`: load `none`: the command `no-such-command` was not found",
+        "nothing was measured or changed",
+    ] {
+        assert!(said.stdout.contains(part), "`{part}` is missing in {}", said.stdout);
+    }
+    assert!(!path.exists());
+    let result = whylate(&[&arguments[..], &["--json", "--set", "repeats=8"]].concat()).json();
+    validate("preview", &result);
+    assert_eq!(result["order"].as_array().map(Vec::len), Some(16));
+    assert!(result["power"][0]["ratio"].as_f64().is_some_and(|ratio| ratio > 1.0), "{result}");
 }

@@ -236,7 +236,7 @@ fn comparisons(result: &Value) {
     assert!(!list(result, "comparisons").is_empty());
     for comparison in list(result, "comparisons") {
         assert_eq!(word(comparison, "baseline"), "idle");
-        let statistics = ["p50", "p99", "p99.9", "max", "lost_share", "gaps_per_s"];
+        let statistics = ["p50", "p99", "p99.9", "max", "lost_share", "gaps_per_s", "spikes_per_h"];
         assert!(statistics.contains(&word(comparison, "statistic")));
         assert!(["better", "worse", "equivalent", "cannot_tell"].contains(&word(comparison, "outcome")));
         for key in ["cell", "probe", "unit"] {

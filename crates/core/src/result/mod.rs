@@ -8,6 +8,7 @@ mod check;
 mod cpu_table;
 mod explain;
 mod histograms;
+mod preview;
 mod recording;
 mod run;
 mod spike_trace;
@@ -28,6 +29,7 @@ pub use histograms::{
     CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,
     LatencyRecord, WakeupTotals,
 };
+pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
     Answer, AnswerOutcome, CellResult, Comparison, Exposure, NoiseFloor, Outcome, RateResult, RepeatProbe,

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# How often a verdict is false, and how often a real difference is found, on the machine that this runs on:
+# 20 runs of two equal cells, and 10 runs of `quick`, whose cell with a memory load differs from the idle one.
+# Usage: benches/verdicts_on_this_machine.sh WHYLATE [NULL_RUNS] [LOADED_RUNS]
+set -euo pipefail
+whylate="${1:?the binary}"; null_runs="${2:-20}"; loaded_runs="${3:-10}"
+here="$(dirname "$0")"
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+
+outcome() { # PLAN RUN: the deciding comparison of the run
+    "$whylate" run "$1" -o "$folder/$2" --json -q 2>/dev/null | python3 -c '
+import json, sys
+run = json.load(sys.stdin)
+primary = [it for it in run["comparisons"] if it["primary"]]
+for it in primary:
+    print(it["cell"], it["statistic"], it["outcome"], "ratio %.3f" % it.get("ratio", float("nan")), "p %.4f" % it["p_value"])
+'
+}
+
+echo "null runs:"
+for n in $(seq "$null_runs"); do outcome "$here/null.toml" "null-$n"; done | sort | awk '{ print; count[$3]++ } END { for (o in count) print "  " o ": " count[o] }'
+echo "memory load against idle on the same CPU:"
+for n in $(seq "$loaded_runs"); do outcome quick "quick-$n"; done | awk '{ print; count[$3]++ } END { for (o in count) print "  " o ": " count[o] }'

@@ -1,0 +1,52 @@
+//! What `whylate run --dry-run --json` prints.
+
+use crate::plan::Plan;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `format` of [`PreviewResult`].
+pub const PREVIEW_FORMAT: &str = "whylate.preview/1";
+
+/// What a plan means on this machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PreviewResult {
+    /// [`PREVIEW_FORMAT`].
+    pub format: String,
+    /// The plan, with every default filled in.
+    pub plan: Plan,
+    /// The measured CPUs.
+    pub target: String,
+    /// About how long it takes.
+    pub duration_ns: u64,
+    /// The cells, in the plan's order.
+    pub cells: Vec<PreviewCell>,
+    /// Names of the cells in the order of their repeats; each run draws its own unless the plan has a seed.
+    pub order: Vec<String>,
+    /// The statistic that decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primary: Option<String>,
+    /// Comparisons by it.
+    pub contrasts: usize,
+    /// Which changes are found, for repeats that differ by so much; empty where nothing is compared.
+    pub power: Vec<PreviewPower>,
+}
+
+/// A cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PreviewCell {
+    /// Its name.
+    pub name: String,
+    /// Why it cannot run here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+}
+
+/// Which ratio 8 of 10 runs find.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PreviewPower {
+    /// Standard deviation of the values of repeats of one cell, as a share.
+    pub spread: f64,
+    /// The ratio; absent where not even ten times is found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+}
