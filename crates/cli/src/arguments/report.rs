@@ -10,7 +10,7 @@ Examples:
   whylate report RUN                        on this terminal
   whylate report RUN -o report.html         one file, opens anywhere
   whylate report RUN --format markdown      for a pull request
-  whylate report cyclictest.json            a result of cyclictest, oslat, rtla, jitterdebugger, hwlatdetect, sysjitter")]
+  whylate report cyclictest.json            a result of cyclictest, oslat, rtla or another tool")]
 pub(crate) struct ReportArguments {
     /// Directory of a run, also of one that was killed; or a file with a result of another tool
     pub(crate) run: PathBuf,
