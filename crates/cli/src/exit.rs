@@ -69,7 +69,7 @@ fn code(error: &anyhow::Error) -> u8 {
 }
 
 /// Whether the reader of our output has closed the pipe.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     })

@@ -16,6 +16,9 @@ use std::process::ExitCode;
 use whylate_core::text;
 use whylate_host::HostRoot;
 
+#[global_allocator]
+static ALLOCATOR: whylate_runner::ReservingAllocator = whylate_runner::ReservingAllocator;
+
 fn main() -> ExitCode {
     // The only use of the real root: everything else is passed one.
     let host = machine::host(HostRoot::real());

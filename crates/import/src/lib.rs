@@ -97,7 +97,7 @@ pub fn tool(bytes: &[u8]) -> Option<&'static str> {
 
 fn text_tool(lines: &Lines<'_>) -> Option<(&'static str, ReadText)> {
     let begins = |mark: &&str| lines.iter().take(LINES_TRIED).any(|line| line.text.starts_with(*mark));
-    let found = TEXTS.iter().find(|(_, marks, _)| marks.iter().any(|mark| begins(mark)));
+    let found = TEXTS.iter().find(|(_, marks, _)| marks.iter().any(&begins));
     found.map(|(tool, _, read)| (*tool, *read))
 }
 

@@ -76,10 +76,10 @@ fn row(line: Line<'_>, series: &mut [Series], figures: &mut Figures) -> Result<(
             (series.gaps, series.count) = (Some(gaps), Some(gaps));
         }),
         "runtime(ns)" => {
-            series.iter_mut().zip(whole(1)?).for_each(|(series, time)| series.measured_ns = time)
+            series.iter_mut().zip(whole(1)?).for_each(|(series, time)| series.measured_ns = time);
         }
         "int_total(ns)" => {
-            series.iter_mut().zip(whole(1)?).for_each(|(series, lost)| series.lost_ns = Some(lost))
+            series.iter_mut().zip(whole(1)?).for_each(|(series, lost)| series.lost_ns = Some(lost));
         }
         "int_min(ns)" => figures.min = whole(1)?,
         "int_mean(ns)" => figures.mean = parts(1.0)?,

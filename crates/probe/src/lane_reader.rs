@@ -108,6 +108,11 @@ impl LaneReader {
         self.largest.least().map_or(0, |(latency, ..)| latency + 1)
     }
 
+    /// How many spikes there are since the last interval.
+    pub(crate) fn pending(&self) -> usize {
+        self.fresh.len()
+    }
+
     /// The spikes since the last call, or since the last interval.
     pub(crate) fn spikes_as_they_come(&mut self) -> &[SpikeRecord] {
         let from = std::mem::replace(&mut self.shown, self.fresh.len());

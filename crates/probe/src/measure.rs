@@ -229,7 +229,7 @@ impl Follow<'_> {
         self.notice_spike(session, observer);
         self.hand_over_spikes(session, observer);
         // The last interval is handed over with the end.
-        if now >= self.next_ns && now < end_ns {
+        if (now >= self.next_ns || session.has_many_spikes()) && now < end_ns {
             let counted = accounting.take();
             observer.batch(batch(session, counted, now)).map_err(ProbeError::Observer)?;
             self.next_ns = now + self.stored.0;

@@ -21,6 +21,8 @@ use whylate_sys::shared::SharedWords;
 
 /// How many gaps of a stall probe are kept one by one, over all its CPUs; after that only those among the largest.
 const GAPS_KEPT: usize = 1_000_000;
+/// More spikes of a CPU than that end the stored interval early: what waits for its end takes memory.
+const PENDING_MAX: usize = 4_096;
 /// How long a measuring process may take to get ready: locking memory and large working sets take time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
@@ -217,6 +219,11 @@ impl<'s> Session<'s> {
         })
     }
 
+    /// Whether so many spikes wait for the end of the interval that it should end.
+    pub(crate) fn has_many_spikes(&self) -> bool {
+        self.lanes.iter().map(LaneReader::pending).sum::<usize>() > PENDING_MAX * self.spec.cpus.len().max(1)
+    }
+
     /// Ends a stored interval at `end_ns`: what every CPU counted since the last one, and its new spikes as far as
     /// they were drained.
     pub(crate) fn interval(&mut self, end_ns: u64) -> (Vec<Interval>, Vec<SpikeRecord>) {
@@ -318,7 +325,7 @@ fn lane_of(memory: &SharedWords, index: usize) -> Lane<'_> {
 fn receive(child: &mut Child) -> Receiver<Message> {
     let (sender, receiver) = channel();
     if let Some(output) = child.stdout.take() {
-        std::thread::spawn(move || {
+        let read = move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if let Ok(message) = serde_json::from_str(&line)
                     && sender.send(message).is_err()
@@ -326,7 +333,9 @@ fn receive(child: &mut Child) -> Receiver<Message> {
                     break;
                 }
             }
-        });
+        };
+        // Without a thread, its messages are as if it had ended.
+        let _ = std::thread::Builder::new().spawn(read);
     }
     receiver
 }

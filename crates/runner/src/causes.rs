@@ -58,6 +58,8 @@ pub(crate) struct CauseSearch {
     /// `None` where causes are not wanted, or this machine cannot find them, or no probe tells when its spikes were.
     finder: Option<Box<dyn FindsCauses>>,
     has_failed: bool,
+    /// Spikes of which it was not told.
+    untold: u64,
     /// Interrupts from other CPUs on the CPUs that the finder does not watch.
     counted: Option<IpisByKind>,
     /// Since when interrupts from other CPUs were not kept.
@@ -178,9 +180,23 @@ impl CauseSearch {
         }
     }
 
+    /// Counts spikes that came while there was no time for them.
+    pub(crate) fn note_untold(&mut self, spikes: u64) {
+        self.untold = self.untold.saturating_add(spikes);
+    }
+
     /// What was lost, as warnings.
     pub(crate) fn losses(&self) -> Vec<Warning> {
-        self.finder.as_ref().map(|finder| finder.losses()).unwrap_or_default()
+        let Some(finder) = &self.finder else { return Vec::new() };
+        let mut losses = finder.losses();
+        if self.untold > 0 {
+            let text = format!(
+                "{} spikes came while others were explained or stored: they have no cause",
+                self.untold
+            );
+            losses.push(Warning::new(WarningCode::UnexplainedSpikes, text));
+        }
+        losses
     }
 }
 

@@ -112,6 +112,11 @@ pub enum RepeatError {
     /// What was measured cannot be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// There is no memory left.
+    #[error(
+        "out of memory: the run ended; what was measured is kept: raise the limit (`ulimit -v`), then `--resume`"
+    )]
+    OutOfMemory,
 }
 
 /// Whether an error says that settings may not be what they were: the journal is damaged.

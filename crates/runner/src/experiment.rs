@@ -272,6 +272,9 @@ impl<'a> RunInProgress<'a> {
             Ok(end @ RunEnd::BrokeAbove { .. }) => (ExecutionState::Failed, error_of(&end), end),
             Ok(end) => (ExecutionState::Done, None, end),
             Err(RepeatError::Store(error)) => return Err(error.into()),
+            Err(error @ RepeatError::OutOfMemory) => {
+                return flushed.map_err(RunError::from).and(Err(RunError::Repeat(error)));
+            }
             // The other repeats go on.
             Err(error) => (ExecutionState::Failed, Some(error.to_string()), RunEnd::Completed),
         };

@@ -1,10 +1,20 @@
 //! Brings what the measuring threads of one group see to the one thread that owns the run directory.
+//!
+//! That thread also looks for causes and writes to the disk, and may be slow. What waits for it is bounded: spikes that
+//! find no room are not told (they are stored all the same, without a cause), so that the threads that read the measuring
+//! processes' memory go on reading it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::Sender;
+use std::cmp::Reverse;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, SyncSender};
 use whylate_core::Nanos;
 use whylate_core::record::SpikeRecord;
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, Progress};
+
+/// So many events wait.
+pub(crate) const EVENTS_MAX: usize = 64;
+/// So many of the largest spikes of 50 ms are told: far more than are explained of one CPU.
+const TOLD_MAX: usize = 4_096;
 
 /// What happened in one probe of the group.
 pub(crate) enum Event {
@@ -21,12 +31,14 @@ pub(crate) enum Event {
 /// The observer of one probe.
 pub(crate) struct Forward<'a> {
     pub(crate) index: usize,
-    pub(crate) events: Sender<Event>,
+    pub(crate) events: SyncSender<Event>,
     pub(crate) stop: &'a AtomicBool,
     /// How many probes that are no companions have not ended; `None` for those that do not end with them.
     pub(crate) others: Option<&'a AtomicUsize>,
     /// Dropped when a companion is ready.
     pub(crate) ready: Option<Sender<()>>,
+    /// Spikes that were not told.
+    pub(crate) untold: &'a AtomicU64,
 }
 
 impl Forward<'_> {
@@ -38,7 +50,8 @@ impl Forward<'_> {
 
 impl Observer for Forward<'_> {
     fn progress(&mut self, progress: &Progress) {
-        self.send(Event::Progress(progress.clone()));
+        // The next one says the same.
+        let _ = self.events.try_send(Event::Progress(progress.clone()));
     }
     fn batch(&mut self, batch: Batch) -> Result<(), String> {
         self.send(Event::Batch(self.index, Box::new(batch)));
@@ -56,7 +69,14 @@ impl Observer for Forward<'_> {
         self.send(Event::FirstSpike(latency));
     }
     fn spikes(&mut self, spikes: &[SpikeRecord]) {
-        self.send(Event::Spikes(self.index, spikes.to_vec()));
+        let mut told = spikes.to_vec();
+        if told.len() > TOLD_MAX {
+            told.sort_unstable_by_key(|spike| Reverse(spike.latency_ns));
+            told.truncate(TOLD_MAX);
+        }
+        if self.events.try_send(Event::Spikes(self.index, told)).is_err() {
+            self.untold.fetch_add(spikes.len() as u64, Ordering::Relaxed);
+        }
     }
     fn should_stop(&self) -> bool {
         let others_ended = self.others.is_some_and(|others| others.load(Ordering::Relaxed) == 0);

@@ -10,6 +10,7 @@ mod causes;
 mod error;
 mod experiment;
 mod follow;
+mod keep;
 mod machine;
 mod prepare;
 mod repeat;
@@ -26,3 +27,4 @@ pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad,
 pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, recover_treatments, recovery};
 pub use whylate_probe::Progress;
+pub use whylate_sys::allocation::{ReservingAllocator, hold_reserve};

@@ -4,20 +4,21 @@
 use crate::audience::{Audience, Stage};
 use crate::causes::CauseSearch;
 use crate::error::RepeatError;
-use crate::follow::{Event, Forward};
+use crate::follow::{EVENTS_MAX, Event, Forward};
 use crate::machine::{LoadEnd, Machine, RunningLoad};
 use crate::prepare::{Experiment, PreparedCell, PreparedLoad};
 use crate::tracing::Tracing;
 use crate::treating::Treating;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use whylate_core::result::{RunEnd, TreatChange};
 use whylate_core::warning::{not_restored, push_all_once, push_once};
 use whylate_core::{Nanos, Warning, WarningCode};
-use whylate_probe::{Batch, Elsewhere, Outcome, ProbeError, ProbeSpec, Progress};
-use whylate_store::{NOISE_FLOOR, RateKey, RowKey, Sink, Span};
+use whylate_probe::{Elsewhere, ProbeError, ProbeSpec, Progress};
+use whylate_store::{NOISE_FLOOR, RateKey, RowKey, Sink};
+use whylate_sys::allocation;
 
 /// How often loads, the clock and the user are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -214,8 +215,8 @@ impl Repeat<'_> {
             specs.first().map(|spec| Elsewhere::move_to(self.machine.running(), &spec.other_cpus));
         let companions = specs.iter().filter(|spec| spec.is_companion()).count();
         let (stop, left) = (AtomicBool::new(false), AtomicUsize::new(specs.len() - companions));
-        let (stop, left) = (&stop, &left);
-        let (sender, events) = channel();
+        let (stop, left, untold) = (&stop, &left, &AtomicU64::new(0));
+        let (sender, events) = sync_channel(EVENTS_MAX);
         let (machine, plan) = (self.machine, &self.experiment.plan);
         let (stored, longest) = (plan.stored_interval(), plan.repeat_timeout());
         std::thread::scope(|scope| {
@@ -225,16 +226,23 @@ impl Repeat<'_> {
                 let others = (is_companion && companions < specs.len()).then_some(left);
                 let duration = if others.is_some() { longest } else { spec.duration };
                 let spec = ProbeSpec { duration, ..spec.clone() };
-                let events = sender.clone();
-                scope.spawn(move || {
-                    let mut forward = Forward { index, events: events.clone(), stop, others, ready };
-                    let outcome = machine.measure(&spec, stored, &mut forward);
-                    drop(forward);
+                let (events, refused) = (sender.clone(), sender.clone());
+                let ended = move |events: &SyncSender<Event>, outcome| {
                     if !is_companion {
                         left.fetch_sub(1, Ordering::Relaxed);
                     }
                     let _ = events.send(Event::Ended(index, Box::new(outcome)));
-                });
+                };
+                let measure = move || {
+                    let mut forward = Forward { index, events: events.clone(), stop, others, ready, untold };
+                    let outcome = machine.measure(&spec, stored, &mut forward);
+                    drop(forward);
+                    ended(&events, outcome);
+                };
+                if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, measure) {
+                    let reason = format!("no thread can be started for it: {error}");
+                    ended(&refused, Err(ProbeError::Failed(reason)));
+                }
             };
             let numbered = || specs.iter().enumerate();
             let (ready, armed) = channel::<()>();
@@ -252,6 +260,7 @@ impl Repeat<'_> {
             let mut watch = Watch { keys: &keys, specs, stop, deadline, end: None, flushed };
             let end = self.follow(&events, &mut watch, loads);
             self.causing.keep_ipis(&keys, specs, self.sink, self.warnings);
+            self.causing.note_untold(untold.load(Ordering::Relaxed));
             end
         })
     }
@@ -279,7 +288,11 @@ impl Repeat<'_> {
                         self.tracing.spikes(&watch.keys[index], &spikes, directory, self.warnings);
                     }
                 }
-                Ok(Event::Batch(index, batch)) => self.keep(&watch.keys[index], *batch),
+                Ok(Event::Batch(index, batch)) => {
+                    if let Err(error) = self.keep(&watch.keys[index], *batch) {
+                        watch.end_with(Err(error.into()));
+                    }
+                }
                 Ok(Event::Ended(index, outcome)) => {
                     let probe = watch.keys[index].probe.clone();
                     match *outcome {
@@ -302,19 +315,6 @@ impl Repeat<'_> {
         self.warnings[told..].iter().for_each(|warning| self.audience.lost(warning));
     }
 
-    fn ended(&mut self, index: usize, outcome: Outcome, watch: &mut Watch<'_>) {
-        for warning in outcome.warnings {
-            if !self.warnings.iter().any(|known| known.code == warning.code) {
-                push_once(self.warnings, warning);
-            }
-        }
-        if let Some(Nanos(latency_ns)) = outcome.broke {
-            let break_ns = watch.specs[index].break_above().map(|it| it.0);
-            let probe = watch.keys[index].probe.clone();
-            watch.end_with(Ok(RunEnd::BrokeAbove { probe, latency_ns, break_ns }));
-        }
-    }
-
     /// Looks at everything that can end a measurement early.
     fn look(&mut self, watch: &mut Watch<'_>, loads: &mut [Running]) {
         for running in loads.iter_mut() {
@@ -330,6 +330,9 @@ impl Repeat<'_> {
         if watch.end.is_none() && self.audience.should_stop() {
             watch.end_with(Ok(RunEnd::Interrupted));
         }
+        if watch.end.is_none() && allocation::is_exhausted() {
+            watch.end_with(Err(RepeatError::OutOfMemory));
+        }
         if watch.end.is_none() && Instant::now() > watch.deadline {
             watch.end_with(Err(RepeatError::Timeout(self.experiment.plan.repeat_timeout())));
         }
@@ -340,24 +343,6 @@ impl Repeat<'_> {
                 watch.end_with(Err(error.into()));
             }
         }
-    }
-
-    fn keep(&mut self, key: &Arc<RowKey>, batch: Batch) {
-        let span = Span { start_ns: batch.start_ns, end_ns: batch.end_ns };
-        for (cpu, kind, record) in &batch.latency_records {
-            let directory = self.sink.directory();
-            if let Some(Err(error)) = directory.map(|it| it.add_latency_record(key, *cpu, *kind, record)) {
-                let text = format!("could not store the latency record: {error}");
-                push_once(self.warnings, Warning::new(WarningCode::LatencyRecordsNotKept, text));
-            }
-        }
-        let causes = self.causing.take(&batch.spikes);
-        let rows = self.sink.rows();
-        rows.add_intervals(key, batch.intervals);
-        rows.add_causes(key, causes);
-        rows.add_spikes(key, batch.spikes);
-        rows.add_interrupts(key, span, batch.interrupts);
-        rows.add_counters(key, span, batch.counters);
     }
 
     /// Stops every load; the first error is returned when all are stopped.
@@ -382,9 +367,9 @@ impl Repeat<'_> {
 }
 
 /// Where the watching of a group stands.
-struct Watch<'a> {
-    keys: &'a [Arc<RowKey>],
-    specs: &'a [ProbeSpec],
+pub(crate) struct Watch<'a> {
+    pub(crate) keys: &'a [Arc<RowKey>],
+    pub(crate) specs: &'a [ProbeSpec],
     stop: &'a AtomicBool,
     deadline: Instant,
     /// Why the group ends early; the first reason counts.
@@ -393,7 +378,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn end_with(&mut self, end: Result<RunEnd, RepeatError>) {
+    pub(crate) fn end_with(&mut self, end: Result<RunEnd, RepeatError>) {
         self.stop.store(true, Ordering::Relaxed);
         self.end.get_or_insert(end);
     }

@@ -28,4 +28,4 @@ pub use error::StoreError;
 pub use info::{CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path};
 pub use manifest::Part;
 pub use reader::{Reader, Segment};
-pub use tables::{NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span, Spanned};
+pub use tables::{FLUSH_BYTES, NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span, Spanned};

@@ -1,7 +1,74 @@
-//! An allocator that counts, for tests that assert that a measuring thread allocates nothing.
+//! Allocators: one that counts, for tests that assert that a measuring thread allocates nothing; and one with a reserve, so
+//! that a process whose memory has ended (`ulimit -v`) can still end in order.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Enough to store what was measured, to undo what was changed, and to say so.
+const RESERVE_LAYOUT: Layout = Layout::new::<[u64; 4 << 20]>();
+/// Null before it is held, and after it was needed.
+static RESERVE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+static IS_EXHAUSTED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// The system's allocator, which gives up its reserve when the system has no more memory.
+#[derive(Debug)]
+pub struct ReservingAllocator;
+
+/// Sets memory aside: address space, no pages.
+pub fn hold_reserve() {
+    // SAFETY: the layout has a size.
+    let reserve = unsafe { System.alloc(RESERVE_LAYOUT) };
+    release(RESERVE.swap(reserve, Relaxed));
+}
+
+/// Whether the reserve was needed: it is time to end.
+pub fn is_exhausted() -> bool {
+    IS_EXHAUSTED.load(Relaxed)
+}
+
+/// Gives the reserve back to the system; whether there was any.
+fn release(reserve: *mut u8) -> bool {
+    if reserve.is_null() {
+        return false;
+    }
+    // SAFETY: it is what `hold_reserve` got with this layout, and `swap` gives it to one caller only.
+    unsafe { System.dealloc(reserve, RESERVE_LAYOUT) };
+    true
+}
+
+/// What `allocate` gives; where that is nothing, what it gives without the reserve.
+fn with_reserve(allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    let memory = allocate();
+    if !memory.is_null() || !release(RESERVE.swap(null_mut(), Relaxed)) {
+        return memory;
+    }
+    IS_EXHAUSTED.store(true, Relaxed);
+    allocate()
+}
+
+// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract of `GlobalAlloc`; one that
+// gave nothing had no effect, and is made once more.
+unsafe impl GlobalAlloc for ReservingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of `alloc`.
+        with_reserve(|| unsafe { System.alloc(layout) })
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
+        with_reserve(|| unsafe { System.alloc_zeroed(layout) })
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of `realloc`; where it gave nothing, `pointer` is as before.
+        with_reserve(|| unsafe { System.realloc(pointer, layout, size) })
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
 
 thread_local! {
     // Const-initialised and without a destructor: reading it never allocates.
@@ -43,5 +110,25 @@ unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_is_given_up_once_when_memory_ends() {
+        hold_reserve();
+        assert!(!is_exhausted());
+        // No machine has so much: the system refuses it, then the reserve is gone, and it is refused again.
+        let layout = Layout::from_size_align(isize::MAX as usize - 4_096, 16).unwrap();
+        // SAFETY: the layout has a size; what comes back is not used.
+        let memory = unsafe { ReservingAllocator.alloc(layout) };
+        assert!(memory.is_null() && is_exhausted());
+        assert!(RESERVE.load(Relaxed).is_null());
+        let small = Layout::new::<u64>();
+        // SAFETY: the layout has a size, and what was allocated is given back with it.
+        unsafe { ReservingAllocator.dealloc(ReservingAllocator.alloc(small), small) };
     }
 }

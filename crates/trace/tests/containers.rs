@@ -166,7 +166,7 @@ impl Message {
     }
 }
 
-fn event(at_ns: i64, pid: i64, field: u64, body: Message) -> Vec<u8> {
+fn event(at_ns: i64, pid: i64, field: u64, body: &Message) -> Vec<u8> {
     Message::default().number(1, at_ns).number(2, pid).bytes(field, &body.0).0
 }
 
@@ -184,9 +184,9 @@ fn perfetto() -> [Vec<u8>; 3] {
     let marker = Message::default().number(1, 5).bytes(2, b"hit latency threshold (72 > 30)\n");
     let first = Message::default()
         .number(1, 1)
-        .bytes(2, &event(492_292_582_000, 0, 20, waking))
-        .bytes(2, &event(492_292_590_000, 0, 4, switch))
-        .bytes(2, &event(492_292_600_000, 192, 3, marker));
+        .bytes(2, &event(492_292_582_000, 0, 20, &waking))
+        .bytes(2, &event(492_292_590_000, 0, 4, &switch))
+        .bytes(2, &event(492_292_600_000, 192, 3, &marker));
     let compact = Message::default()
         .list(1, &[492_292_585_000, 7000])
         .list(2, &[1, 2])

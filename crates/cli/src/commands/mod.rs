@@ -3,6 +3,7 @@
 mod check;
 mod cpus;
 mod explain;
+mod foreign;
 mod histograms;
 mod load;
 mod measure;

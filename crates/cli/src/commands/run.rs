@@ -1,5 +1,6 @@
 //! `whylate run`.
 
+use super::foreign;
 use super::preview::Preview;
 use crate::arguments::RunArguments;
 use crate::exit::Ending;
@@ -26,6 +27,7 @@ use whylate_store::{Reader, RunInfo, StoreError, default_path};
 const DEFAULT_PLAN: &str = "quick";
 
 pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
+    whylate_runner::hold_reserve();
     let machine = machine::real(host)?;
     let asked_to_stop = signals::watch()?;
     let recovered = recover_treatments(&host.settings);
@@ -62,7 +64,9 @@ fn begin(
     asked_to_stop: Arc<AtomicBool>,
     recovered: Option<Warning>,
 ) -> Result<Option<(PathBuf, RunInfo)>> {
-    let plan = read_plan(arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN), &arguments.overrides)?;
+    // A preview runs nothing.
+    let yes = arguments.yes || arguments.dry_run;
+    let plan = read_plan(arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN), &arguments.overrides, yes)?;
     let (facts, mut warnings) = facts::collect(&host.running);
     let experiment = prepare(plan, facts, arguments.strict)?;
     let experiment = check_treatments(experiment, &host.settings)?;
@@ -100,7 +104,7 @@ fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc
     Screen::of_run(quiet, total, arguments.on_threshold.clone(), asked_to_stop)
 }
 
-fn read_plan(name: &str, overrides: &[String]) -> Result<Plan> {
+fn read_plan(name: &str, overrides: &[String], yes: bool) -> Result<Plan> {
     if let Some(builtin) = builtin::find(name) {
         return Ok(Plan::parse(&Source { name, text: builtin.text }, overrides)?);
     }
@@ -113,7 +117,9 @@ fn read_plan(name: &str, overrides: &[String]) -> Result<Plan> {
         );
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the plan {name}"))?;
-    Ok(Plan::parse(&Source { name, text: &text }, overrides)?)
+    let plan = Plan::parse(&Source { name, text: &text }, overrides)?;
+    foreign::check(&plan, path, yes)?;
+    Ok(plan)
 }
 
 fn default_run_path(plan: &str, started_at: SystemTime) -> Result<PathBuf> {

@@ -2,7 +2,7 @@
 
 use crate::arguments::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
 use crate::exit::Ending;
-use crate::{output, signals};
+use crate::{exit, output, signals};
 use anyhow::{Context as _, Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
 use whylate_core::plan::TreatmentKind;
@@ -67,8 +67,15 @@ fn make(
         bail!("stopped by the user; {}", report.aftermath());
     }
     let made: Vec<TreatChange> = guard.in_force().map(TreatChange::from).collect();
+    let printed = print(&applying.printing, "apply", made, None, warnings);
+    // Nothing stays that nobody is told of: a terminal that is gone, a disk that is full. Who has seen enough was told.
+    if let Err(error) = printed.as_ref()
+        && !exit::is_broken_pipe(error)
+    {
+        return printed;
+    }
     guard.keep()?;
-    print(&applying.printing, "apply", made, None, warnings)
+    printed
 }
 
 fn status(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {

@@ -1,7 +1,7 @@
 //! What another user of the machine may try against root's `whylate`, each of it refused: journals and folders of their
 //! own, links, locks, sockets, the environment of sudo, and names with control characters.
 
-use crate::tool::{Said, WHYLATE, finish, folder, skipped};
+use crate::tool::{Said, WHYLATE, copy_program, finish, folder, skipped};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::os::unix::net::UnixListener;
@@ -30,9 +30,9 @@ impl Scene {
         let it = Self { folder: folder() };
         archive::unpack(FILES, &it.path("root")).map_err(|error| error.to_string())?;
         fs::write(it.path("victim"), "untouched\n").unwrap();
-        fs::copy(WHYLATE, it.path("whylate")).unwrap();
+        copy_program(WHYLATE, &it.path("whylate")).unwrap();
         fs::create_dir(it.path("open")).unwrap();
-        for (name, mode) in [("", 0o755), ("whylate", 0o755), ("open", 0o1777)] {
+        for (name, mode) in [("", 0o755), ("open", 0o1777)] {
             it.mode(name, mode);
         }
         let said = it.nobody("true");
@@ -260,8 +260,7 @@ fn names(scene: &Scene) -> Vec<&'static str> {
     for (number, evil) in EVIL.into_iter().enumerate() {
         let name = format!("x{evil}");
         let program = scene.path("open").join(&name);
-        fs::copy("/bin/sleep", &program).unwrap();
-        scene.mode(&format!("open/{name}"), 0o755);
+        copy_program("/bin/sleep", &program).unwrap();
         let mut sleeper = Command::new(&program).arg("60").spawn().unwrap();
         let pid = sleeper.id().to_string();
         let plan = scene.path(&format!("open/plan-{number}.toml"));

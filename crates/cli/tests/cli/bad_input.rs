@@ -189,3 +189,24 @@ fn a_damaged_run_says_where() {
     let said = whylate(&["report", text(folder.path())]);
     assert!(said.error().contains("`whylate.run-directory/99`"), "{said:?}");
 }
+
+/// Only root can make such a plan, and only root is asked.
+#[test]
+fn root_does_not_run_the_commands_of_others_unasked() {
+    let folder = folder();
+    let path = folder.path().join("plan.toml");
+    let load = "kind = \"exec\"\ncommand = [\"touch\", \"made\"]\n";
+    fs::write(&path, PLAN.replace("kind = \"memory\"\nworking_set = \"1MiB\"\n", load)).unwrap();
+    if !rustix::process::geteuid().is_root() || std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
+        skipped("only root can have a plan of another user");
+        return;
+    }
+    let mut asked = command(&["run", path.to_str().unwrap(), "-o", "run"]);
+    let said = finish({
+        asked.current_dir(folder.path()).env_remove("SUDO_UID");
+        asked
+    });
+    let error = said.error();
+    assert!(error.contains("user 12345 can write this plan") && error.contains("touch made"), "{error}");
+    assert!(error.contains("add `--yes`") && !folder.path().join("run").exists(), "{error}");
+}

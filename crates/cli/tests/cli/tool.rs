@@ -113,6 +113,17 @@ pub(crate) fn wait(child: Child) -> Said {
     said(output)
 }
 
+/// Copies a program and makes it one that everybody may run. A child that another test is just starting may hold the copy
+/// open for writing, and nobody can run it for a moment.
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::copy(from, to)?;
+    fs::set_permissions(to, fs::Permissions::from_mode(0o755))?;
+    let is_busy = |error: std::io::Error| error.kind() == std::io::ErrorKind::ExecutableFileBusy;
+    until(|| !Command::new(to).arg("--version").output().is_err_and(is_busy));
+    Ok(())
+}
+
 /// Looks again and again; whether it came to be.
 pub(crate) fn until(mut there: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;

@@ -395,3 +395,19 @@ fn a_damaged_journal_is_exit_3_and_kept() {
     assert_eq!(fs::read(journal.with_extension("jsonl.damaged")).unwrap(), bytes);
     assert_eq!(fake.whylate(&["treat", "restore"]).code, Some(0), "it is said once");
 }
+
+#[test]
+fn what_nobody_can_be_told_of_does_not_stay() {
+    let fake = Fake::new(FILES);
+    let mut apply = fake.command(&["treat", "apply", "sysctl", "vm.swappiness", "1"]);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = apply.stdout(full).stderr(std::process::Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
+    // A reader that has seen enough is no such case.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut apply = fake.command(&["treat", "apply", "sysctl", "vm.swappiness", "1"]);
+    assert_eq!(apply.stdout(writer).status().unwrap().code(), Some(0));
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
+}

@@ -1,7 +1,7 @@
 //! Without the right to real-time priority and locked memory: a warning, or an error when `--strict` asks for it.
 
 use crate::fields::{codes, list, word};
-use crate::tool::{SMALL_PLAN, Said, WHYLATE, alone, finish, folder, skipped};
+use crate::tool::{SMALL_PLAN, Said, WHYLATE, alone, copy_program, finish, folder, skipped};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,10 +21,9 @@ impl Unprivileged {
     fn new() -> Result<Self, String> {
         let folder = folder();
         let program = folder.path().join("whylate");
-        fs::copy(WHYLATE, &program).map_err(|error| error.to_string())?;
-        for (path, mode) in [(folder.path(), 0o1777), (&program, 0o755)] {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|error| error.to_string())?;
-        }
+        copy_program(WHYLATE, &program).map_err(|error| error.to_string())?;
+        let everybody = fs::Permissions::from_mode(0o1777);
+        fs::set_permissions(folder.path(), everybody).map_err(|error| error.to_string())?;
         let it = Self { folder };
         let said = it.shell("true").map_err(|error| format!("cannot run as another user: {error}"))?;
         if said.code != Some(0) {

@@ -314,6 +314,8 @@ codes! {
     TreatmentsNotKept = "treatments-not-kept";
     /// What a killed process left was undone.
     TreatmentsRecovered = "treatments-recovered";
+    /// Spikes came faster than their causes could be looked for.
+    UnexplainedSpikes = "unexplained-spikes", "raise the threshold";
     /// The record of a largest latency cannot be read.
     UnreadableLatencyRecord = "unreadable-latency-record";
     /// A trace cannot be read.

@@ -13,10 +13,12 @@ mod intervals;
 mod ipis;
 mod keys;
 mod rates;
+mod size;
 mod spikes;
 
 pub(crate) use histograms::Apart;
 pub use keys::{NOISE_FLOOR, RateKey, RowKey, Span, Spanned};
+pub use size::FLUSH_BYTES;
 
 use crate::directory::{FlushWriter, RunDirectory};
 use crate::error::StoreError;
@@ -167,6 +169,14 @@ pub trait Sink {
     /// [`StoreError::DiskFull`], [`StoreError::Io`] or [`StoreError::Encode`], naming the segment. The rows are kept, so
     /// that the flush can be tried again; all earlier segments stay readable.
     fn flush(&mut self) -> Result<(), StoreError>;
+
+    /// As [`Sink::flush`] where the rows take much memory; otherwise they stay.
+    ///
+    /// # Errors
+    /// As [`Sink::flush`].
+    fn flush_if_large(&mut self) -> Result<(), StoreError> {
+        if self.rows().bytes() < FLUSH_BYTES { Ok(()) } else { self.flush() }
+    }
 
     /// The run's directory, if there is one.
     fn directory(&self) -> Option<&RunDirectory>;

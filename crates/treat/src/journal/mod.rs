@@ -6,8 +6,10 @@
 
 mod lines;
 mod lock;
+mod place;
 mod record;
 
+pub use place::{JournalPlace, STATE_VARIABLE};
 pub use record::{Contents, Entry, Fate, Holder, JOURNAL_FORMAT, State};
 
 pub(crate) use record::Record;
@@ -18,160 +20,18 @@ use crate::last_words;
 use lines::{Marked, Parsed};
 use lock::Lock;
 use rustix::fs::OFlags;
-use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_core::moment::utc_text;
 use whylate_host::HostRoot;
-use whylate_host::environment::folder_variable;
 use whylate_sys::private::{PrivateError, PrivateFolder};
 use whylate_sys::process;
 
-/// Environment variable with the folder of whylate's state.
-pub const STATE_VARIABLE: &str = "WHYLATE_STATE_DIR";
-/// That folder where the variable is not set.
-const STATE_FOLDER: &str = "/var/lib/whylate";
 /// Name of the journal of treatments.
 pub const TREATMENTS: &str = "treatments";
-const SUFFIX: &str = ".jsonl";
-const MARK_SUFFIX: &str = ".mark";
-/// How often a journal that looks damaged is read again without its lock: its writer may be at work.
-const READS_MAX: usize = 5;
-
-/// Where a journal is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct JournalPlace {
-    folder: PathBuf,
-    name: String,
-}
-
-impl JournalPlace {
-    /// The journal `name` in the folder `journal` of `state`.
-    pub fn new(state: &Path, name: &str) -> Self {
-        Self { folder: state.join("journal"), name: name.to_owned() }
-    }
-
-    /// The journal `name` of this machine: in `$WHYLATE_STATE_DIR`, else in /var/lib/whylate.
-    pub fn of_this_machine(name: &str) -> Self {
-        let state = folder_variable(STATE_VARIABLE);
-        Self::new(&state.unwrap_or_else(|| PathBuf::from(STATE_FOLDER)), name)
-    }
-
-    /// Every journal that there is in the same folder, this one first.
-    ///
-    /// # Errors
-    /// [`TreatError::Untrusted`] for a folder that others can write to, [`TreatError::State`] when it cannot be read.
-    pub fn all(&self) -> Result<Vec<Self>, TreatError> {
-        let mut names = BTreeSet::new();
-        if self.open_folder()?.is_some() {
-            let entries =
-                fs::read_dir(&self.folder).map_err(|source| state_error("read", &self.folder, source))?;
-            for entry in entries {
-                let entry = entry.map_err(|source| state_error("read", &self.folder, source))?;
-                let name = entry.file_name().to_string_lossy().into_owned();
-                let of = |suffix| name.strip_suffix(suffix).map(str::to_owned);
-                names.extend(of(SUFFIX).or_else(|| of(MARK_SUFFIX)));
-            }
-        }
-        names.remove(&self.name);
-        let others = names.into_iter().map(|name| Self { folder: self.folder.clone(), name });
-        Ok(std::iter::once(self.clone()).chain(others).collect())
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its file.
-    pub fn path(&self) -> PathBuf {
-        self.folder.join(self.file_name())
-    }
-
-    fn file_name(&self) -> String {
-        format!("{}{SUFFIX}", self.name)
-    }
-
-    fn mark_name(&self) -> String {
-        format!("{}{MARK_SUFFIX}", self.name)
-    }
-
-    /// The folder; `None` where there is none.
-    fn open_folder(&self) -> Result<Option<PrivateFolder>, TreatError> {
-        match PrivateFolder::open(&self.folder) {
-            Err(error) if error.is_absence() => Ok(None),
-            other => other.map(Some).map_err(refused("read")),
-        }
-    }
-
-    /// The folder, made for this user alone; so is the one around it, when it is whylate's own.
-    fn make_folder(&self) -> Result<PrivateFolder, TreatError> {
-        let state = Path::new(STATE_FOLDER);
-        if self.folder.starts_with(state) && rustix::process::geteuid().is_root() {
-            PrivateFolder::make(state).map_err(refused("create"))?;
-        }
-        PrivateFolder::make(&self.folder).map_err(refused("create"))
-    }
-
-    /// Whether there is anything of it.
-    pub(crate) fn exists(&self) -> bool {
-        [self.file_name(), self.mark_name()]
-            .iter()
-            .any(|name| self.folder.join(name).symlink_metadata().is_ok())
-    }
-
-    /// What it says now; empty when there is none. Takes no lock, and so may miss the newest line.
-    ///
-    /// # Errors
-    /// [`TreatError::Untrusted`] when others could have written it, [`TreatError::State`] when it cannot be read.
-    pub fn read(&self, root: &HostRoot) -> Result<Contents, TreatError> {
-        let Some(folder) = self.open_folder()? else { return Ok(Contents::default()) };
-        let boot_id = boot_id(root);
-        let mut reads = 1;
-        loop {
-            // In this order: the mark never tells more than there was.
-            let marked = lines::read_mark(self.bytes(&folder, &self.mark_name())?.as_deref(), &boot_id);
-            let bytes = self.bytes(&folder, &self.file_name())?.unwrap_or_default();
-            let mut parsed = lines::parse(&bytes, marked);
-            if parsed.damage.is_empty() || reads == READS_MAX {
-                parsed.contents.damage.append(&mut parsed.damage);
-                return Ok(parsed.contents);
-            }
-            reads += 1;
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// What a file of the folder holds; `None` where there is none.
-    fn bytes(&self, folder: &PrivateFolder, name: &str) -> Result<Option<Vec<u8>>, TreatError> {
-        let mut bytes = Vec::new();
-        match folder.open_file(name, OFlags::RDONLY) {
-            Ok(mut file) => {
-                let path = self.folder.join(name);
-                file.read_to_end(&mut bytes).map_err(|source| state_error("read", &path, source))?;
-                Ok(Some(bytes))
-            }
-            Err(error) if error.is_absence() => Ok(None),
-            Err(error) => Err(refused("read")(error)),
-        }
-    }
-
-    /// The process that holds it, when it still runs: it may be changing settings.
-    pub fn held_by(&self, root: &HostRoot) -> Option<Holder> {
-        lock::holder(self, root)
-    }
-
-    /// Whether a journal can be kept here; tried without leaving anything behind but the folders.
-    ///
-    /// # Errors
-    /// [`TreatError::State`], [`TreatError::Untrusted`].
-    pub fn check(&self, root: &HostRoot) -> Result<(), TreatError> {
-        lock::open(self, &self.make_folder()?, root).map(drop)
-    }
-}
 
 fn state_error(action: &'static str, path: &Path, source: io::Error) -> TreatError {
     TreatError::State { action, path: path.to_owned(), source }

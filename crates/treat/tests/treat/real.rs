@@ -19,7 +19,11 @@ impl Sleeper {
         let program = folder.path().join("irqbalance");
         let sleep = ["/bin/sleep", "/usr/bin/sleep"].into_iter().find(|it| Path::new(it).exists()).unwrap();
         std::fs::copy(sleep, &program).unwrap();
-        let child = Command::new(program).arg("600").spawn().unwrap();
+        // A child that another test is just starting may hold the copy open for writing.
+        let start = || Command::new(&program).arg("600").spawn();
+        let child = (0..1000)
+            .find_map(|_| start().inspect_err(|_| std::thread::sleep(Duration::from_millis(1))).ok())
+            .unwrap();
         let pid = child.id();
         // Until it runs its own program it has the name of this one.
         let task = (0..1000)

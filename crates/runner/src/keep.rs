@@ -1,0 +1,51 @@
+//! What a probe brings goes into the sink, piece by piece, so that memory stays bounded however much it is.
+
+use crate::repeat::{Repeat, Watch};
+use std::sync::Arc;
+use whylate_core::result::RunEnd;
+use whylate_core::warning::push_once;
+use whylate_core::{Nanos, Warning, WarningCode};
+use whylate_probe::{Batch, Outcome};
+use whylate_store::{RowKey, Span, StoreError};
+
+/// So many spikes go into the sink before it is looked at how large that is.
+const SPIKES_AT_ONCE: usize = 1_000;
+
+impl Repeat<'_> {
+    /// Keeps a batch; intervals come first: a spike without its interval could not be believed.
+    pub(crate) fn keep(&mut self, key: &Arc<RowKey>, batch: Batch) -> Result<(), StoreError> {
+        let span = Span { start_ns: batch.start_ns, end_ns: batch.end_ns };
+        for (cpu, kind, record) in &batch.latency_records {
+            let directory = self.sink.directory();
+            if let Some(Err(error)) = directory.map(|it| it.add_latency_record(key, *cpu, *kind, record)) {
+                let text = format!("could not store the latency record: {error}");
+                push_once(self.warnings, Warning::new(WarningCode::LatencyRecordsNotKept, text));
+            }
+        }
+        let rows = self.sink.rows();
+        rows.add_intervals(key, batch.intervals);
+        rows.add_interrupts(key, span, batch.interrupts);
+        rows.add_counters(key, span, batch.counters);
+        for spikes in batch.spikes.chunks(SPIKES_AT_ONCE) {
+            let causes = self.causing.take(spikes);
+            self.sink.rows().add_causes(key, causes);
+            self.sink.rows().add_spikes(key, spikes.iter().cloned());
+            self.sink.flush_if_large()?;
+        }
+        self.sink.flush_if_large()
+    }
+
+    /// Notes how a probe ended.
+    pub(crate) fn ended(&mut self, index: usize, outcome: Outcome, watch: &mut Watch<'_>) {
+        for warning in outcome.warnings {
+            if !self.warnings.iter().any(|known| known.code == warning.code) {
+                push_once(self.warnings, warning);
+            }
+        }
+        if let Some(Nanos(latency_ns)) = outcome.broke {
+            let break_ns = watch.specs[index].break_above().map(|it| it.0);
+            let probe = watch.keys[index].probe.clone();
+            watch.end_with(Ok(RunEnd::BrokeAbove { probe, latency_ns, break_ns }));
+        }
+    }
+}

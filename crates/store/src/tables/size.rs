@@ -1,0 +1,37 @@
+//! About how much memory rows take, so that they are stored before they are too many.
+
+use super::Rows;
+use std::mem::size_of_val;
+use whylate_core::record::SpikeCauses;
+use whylate_core::result::Cause;
+
+/// Rows that take more are stored at once. Storing them takes about twice as much again for a moment.
+pub const FLUSH_BYTES: usize = 8 << 20;
+
+impl Rows {
+    /// About how many bytes of memory they take.
+    pub fn bytes(&self) -> usize {
+        let buckets: usize = self.intervals.iter().map(|(_, interval)| interval.histogram.len()).sum();
+        let texts = 64 * (self.ipis.len() + self.interrupts.len());
+        let causes: usize = self.causes.iter().map(|(_, spike)| causes_bytes(spike)).sum();
+        size_of_val(&self.intervals[..])
+            + 16 * buckets
+            + size_of_val(&self.spikes[..])
+            + size_of_val(&self.causes[..])
+            + causes
+            + size_of_val(&self.ipis[..])
+            + size_of_val(&self.interrupts[..])
+            + texts
+            + size_of_val(&self.counters[..])
+            + size_of_val(&self.rates[..])
+    }
+}
+
+fn causes_bytes(spike: &SpikeCauses) -> usize {
+    let text = |text: &String| size_of_val(text) + text.len();
+    let texts = |cause: &Cause| -> usize {
+        let names = cause.actor.iter().chain(&cause.function);
+        names.chain(&cause.callers).chain(&cause.evidence).map(text).sum()
+    };
+    size_of_val(&spike.causes[..]) + spike.causes.iter().map(texts).sum::<usize>()
+}
