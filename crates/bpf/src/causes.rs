@@ -303,10 +303,24 @@ fn sender_name(key: &RawIpiKey) -> Option<String> {
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// The function that asked other CPUs to run one: the first on the stack that is not part of the call mechanism.
+/// The function that asked other CPUs to run one: the first on the stack that is not part of the call mechanism, nor of the
+/// tracing that recorded it.
 fn caller_of(stack: &[String]) -> Option<String> {
-    let mechanism =
-        ["smp_call_", "__smp_call_", "on_each_cpu", "generic_exec_single", "__resched_curr", "resched_c"];
+    let mechanism = [
+        "smp_call_",
+        "__smp_call_",
+        "on_each_cpu",
+        "generic_exec_single",
+        "__resched_curr",
+        "resched_c",
+        "native_smp_send_",
+        "native_send_call_func",
+        "__traceiter_",
+        "trace_",
+        "__bpf_trace_",
+        "bpf_trace_run",
+        "bpf_prog_",
+    ];
     let is_mechanism = |name: &&String| mechanism.iter().any(|start| name.starts_with(start));
     stack.iter().find(|name| !is_mechanism(name)).cloned()
 }
@@ -320,6 +334,9 @@ mod tests {
         let stack =
             ["smp_call_function_many_cond", "on_each_cpu_cond_mask", "flush_tlb_mm_range", "do_madvise"];
         assert_eq!(caller_of(&stack.map(str::to_owned)).as_deref(), Some("flush_tlb_mm_range"));
+        let traced =
+            ["__traceiter_ipi_send_cpu", "generic_exec_single", "smp_call_function_single", "cpufreq_get"];
+        assert_eq!(caller_of(&traced.map(str::to_owned)).as_deref(), Some("cpufreq_get"));
         assert_eq!(caller_of(&[]), None);
     }
 }

@@ -253,6 +253,7 @@ mod tests {
             also: Vec::new(),
             timeline: Vec::new(),
             evidence: Vec::new(),
+            hwlat: None,
             lost: 0,
             trace: 0,
         };

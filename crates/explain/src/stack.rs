@@ -12,7 +12,8 @@ pub(crate) type Named = (String, Vec<String>);
 /// The innermost function that is not just a helper, and its callers. A stack of helpers alone gives no function: where an
 /// interrupt meets the code that calls through a pointer, the kernel cannot follow the stack.
 pub(crate) fn innermost(frames: &[String]) -> Option<Named> {
-    let helpers = frames.iter().take_while(|name| words::is_helper(name)).count();
+    let nobody = |name: &&String| words::is_helper(name) || words::is_of_tracer(name);
+    let helpers = frames.iter().take_while(nobody).count();
     let (function, callers) = frames[helpers..].split_first()?;
     Some((function.clone(), trimmed(callers.to_vec())))
 }
@@ -36,7 +37,9 @@ pub(crate) fn below_interrupt<S: AsRef<str>>(stack: &[S]) -> Option<&[S]> {
 /// The function that gave the CPU up when it had to, and its callers, from the stack of the thread that was preempted.
 /// `None` for a thread that went to sleep: where it sleeps is not what it did before.
 pub(crate) fn preempted(stack: &[String]) -> Option<Named> {
-    let is_own = |name: &&String| words::leads_to_scheduler(name) || words::is_release(name);
+    let is_own = |name: &&String| {
+        words::leads_to_scheduler(name) || words::is_release(name) || words::is_of_tracer(name)
+    };
     let own = stack.iter().take_while(is_own).count();
     let is_forced = |name: &String| name.starts_with("preempt_schedule") || name.contains("cond_resched");
     stack[..own].iter().any(is_forced).then(|| innermost(&stack[own..])).flatten()
@@ -69,6 +72,14 @@ mod tests {
         let alone = "asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irqrestore";
         assert_eq!(interrupted(alone), Some(None));
         assert_eq!(below_interrupt(&stack(alone)).unwrap().len(), 1, "it was in the kernel");
+    }
+
+    #[test]
+    fn the_tracing_itself_is_nobody() {
+        let found = innermost(&stack(
+            "__traceiter_irq_disable trace_hardirqs_off _raw_spin_lock_irqsave driver_wait",
+        ));
+        assert_eq!(found, Some(("driver_wait".to_owned(), Vec::new())));
     }
 
     #[test]

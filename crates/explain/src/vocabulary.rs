@@ -224,6 +224,38 @@ pub(crate) fn is_interrupt_entry(name: &str) -> bool {
     starts_with_any(name, STARTS)
 }
 
+/// What the tracers of the kernel call themselves: it is on stacks and in function traces, and never to be blamed.
+pub(crate) fn is_of_tracer(name: &str) -> bool {
+    #[rustfmt::skip]
+    const STARTS: &[&str] = &[
+        "trace_hardirqs_", "tracer_hardirqs_", "trace_preempt_", "tracer_preempt_", "__traceiter_", "__ftrace_trace_stack",
+        "__trace_stack", "probe_wakeup", "return_to_handler", "ftrace_", "stop_critical_timing", "start_critical_timing",
+        "check_critical_timing", "__bpf_trace_", "bpf_trace_run", "trace_event_raw_event_", "perf_trace_",
+        "trace_event_buffer_commit", "time_hardirqs_", "irqsoff_", "lockdep_hardirqs_",
+    ];
+    starts_with_any(name, STARTS)
+}
+
+/// Code of an architecture by which the kernel is entered and left, and what hands interrupts on: what is to be blamed is
+/// called by it or was interrupted by it.
+pub(crate) fn is_entry(name: &str) -> bool {
+    #[rustfmt::skip]
+    const STARTS: &[&str] = &[
+        "asm_", "entry_SYSCALL", "entry_INT80", "ret_from_", "do_syscall_", "x64_sys_call", "syscall_exit_to_user_mode",
+        "irqentry_", "raw_irqentry_", "exit_to_user_mode",
+        "sysvec_", "__sysvec_", "common_interrupt", "do_IRQ", "apic_timer_interrupt", "smp_apic_timer_interrupt",
+        "el0_", "el1_", "el0t_", "el1h_", "el0t_64", "invoke_syscall", "do_el0_svc", "__irq_svc", "__irq_usr", "vector_",
+        "gic_handle_irq", "call_on_irq_stack", "do_interrupt_handler",
+        "do_trap_", "do_irq", "handle_riscv_irq", "riscv_intc_irq", "riscv_timer_interrupt", "handle_exception",
+        "handle_percpu_devid_irq", "handle_percpu_irq", "generic_handle_domain_irq", "generic_handle_irq",
+        "__handle_domain_irq", "handle_domain_irq", "handle_irq_event", "__handle_irq_event_percpu",
+        "handle_fasteoi_irq", "handle_edge_irq", "handle_level_irq", "handle_simple_irq", "handle_arch_irq",
+        "auto_inthandler", "user_inthandler", "process_int", "auto_irqhandler_fixup", "bad_inthandler", "trap_c",
+        "ret_fast_syscall", "return_to_user",
+    ];
+    starts_with_any(name, STARTS)
+}
+
 /// What switches interrupts or preemption on again on behalf of its caller.
 pub(crate) fn is_release(name: &str) -> bool {
     const STARTS: &[&str] =
@@ -238,6 +270,27 @@ pub(crate) fn leads_to_scheduler(name: &str) -> bool {
         "__schedule", "schedule", "preempt_schedule", "__preempt_schedule", "__cond_resched",
         "irqentry_exit", "raw_irqentry_exit", "sysvec_", "__sysvec_", "asm_", "common_interrupt", "el1_",
         "el1h_", "arm64_preempt_schedule_irq",
+    ];
+    starts_with_any(name, STARTS)
+}
+
+/// Puts its thread to sleep: a thread there has given its work up, and keeps nobody out for long.
+pub(crate) fn goes_to_sleep(name: &str) -> bool {
+    #[rustfmt::skip]
+    const STARTS: &[&str] = &[
+        "do_nanosleep", "hrtimer_nanosleep", "common_nsleep", "schedule", "__schedule", "futex_wait", "do_wait",
+        "do_epoll_wait", "ep_poll", "do_poll", "do_select", "poll_schedule_timeout", "usleep_range", "msleep",
+        "io_schedule", "wait_for_completion", "rcu_gp_fqs_loop", "kthread_worker_fn", "do_sigtimedwait",
+    ];
+    starts_with_any(name, STARTS)
+}
+
+/// Whether a name is of what only the guest of a hypervisor has.
+pub(crate) fn is_of_guest(name: &str) -> bool {
+    #[rustfmt::skip]
+    const STARTS: &[&str] = &[
+        "virtio", "kvm_clock", "kvm_sched_clock", "kvm_guest", "kvm_steal", "kvm_kick_cpu", "pvclock_", "kvm_asyncpf",
+        "xen_hvm", "xen-", "hyperv", "hv_stimer", "hv_sched_clock", "vmbus", "vmxnet",
     ];
     starts_with_any(name, STARTS)
 }
@@ -258,8 +311,14 @@ pub(crate) fn is_kernel_housekeeping(command: &str) -> bool {
     const STARTS: &[&str] = &[
         "migration/", "ksoftirqd/", "ktimers/", "ktimersoftd/", "rcu", "irq/", "irq_work/", "watchdog",
         "cpuhp/", "stopper/", "kworker/", "swapper/", "idle_inject/", "posixcputmr/", "backlog_napi/", "<",
+        "sugov", "kswapd", "kcompactd", "khugepaged", "pr/",
     ];
     starts_with_any(command, STARTS)
+}
+
+/// Names of threads that serve softirqs and timers.
+pub(crate) fn serves_softirqs(command: &str) -> bool {
+    starts_with_any(command, &["ktimers/", "ksoftirqd/", "ktimersoftd/"])
 }
 
 /// Names of threads that measure latency.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use whylate_core::Nanos;
-use whylate_core::result::{Cause, ExplainResult, ExplainedSpike};
+use whylate_core::result::{Cause, ExplainAnswer, ExplainResult, ExplainedSpike};
 use whylate_explain::{Options, explain};
 use whylate_trace::parse;
 
@@ -36,6 +36,15 @@ struct Expected {
     pid: Option<u32>,
     share: Option<[f64; 2]>,
     latency_us: Option<[u64; 2]>,
+    /// The trace does not tell, and the answer has to say so.
+    #[serde(default)]
+    cannot_tell: bool,
+    /// No function may be named: it is not in the trace.
+    #[serde(default)]
+    no_function: bool,
+    /// How late the other tasks were, latest first, in whole microseconds.
+    #[serde(default)]
+    also_late_us: Vec<u64>,
     /// How many spikes there are.
     spikes: Option<u64>,
     /// The largest spike on this CPU, where tasks of several CPUs are measured.
@@ -113,9 +122,20 @@ fn compare(expected: &Expected, result: &ExplainResult) -> Vec<String> {
     if let Some(spikes) = expected.spikes.filter(|spikes| *spikes != found) {
         differences.push(format!("{spikes} spikes expected, {found} found"));
     }
+    let said = result.answer == ExplainAnswer::CannotTell;
+    if said != expected.cannot_tell && (said || expected.cannot_tell) && !expected.none {
+        differences.push(format!("answer {} ({:?})", result.answer, result.answer_reason));
+    }
+    if expected.none && result.answer == ExplainAnswer::Found {
+        differences.push("late moments were found".to_owned());
+    }
+    let also: Vec<u64> = result.traces[0].also_late.iter().map(|late| late.latency_ns / 1000).collect();
+    if !also.starts_with(&expected.also_late_us) {
+        differences.push(format!("also late {also:?}"));
+    }
     let on_cpu = |spike: &&ExplainedSpike| expected.cpu.is_none_or(|cpu| spike.cpu.0 == cpu);
     let Some(spike) = result.spikes.iter().find(on_cpu) else {
-        if !expected.none {
+        if !expected.none && !expected.cannot_tell {
             differences.push(format!("no spike was found (task {:?})", result.traces[0].task));
         }
         return differences;
@@ -135,6 +155,9 @@ fn compare(expected: &Expected, result: &ExplainResult) -> Vec<String> {
         }
     };
     differ("function", &expected.function, &cause.function);
+    if expected.no_function {
+        differ("function", &Some(String::new()), &Some(cause.function.clone().unwrap_or_default()));
+    }
     differ("actor", &expected.actor, &cause.actor);
     if !cause.callers.starts_with(&expected.callers) {
         differences.push(format!("callers {:?}", cause.callers));

@@ -1,6 +1,6 @@
 //! Explanations as text and as a page: they say what the result says, fit their width, and are safe.
 
-use whylate_core::result::ExplainResult;
+use whylate_core::result::{ExplainAnswer, ExplainResult, LateTask, LateWhat, ThresholdFrom};
 use whylate_report::{Style, explain};
 
 fn html(result: &ExplainResult) -> String {
@@ -18,7 +18,7 @@ fn terminal(result: &ExplainResult, style: Style) -> String {
 fn result(name: &str) -> ExplainResult {
     let document = serde_json::json!({
         "format": "whylate.explain/1",
-        "events": 21,
+        "events": 21, "answer": "found",
         "traces": [{
             "path": "trace.txt", "format": "tracefs text", "task": name, "task_reason": "as asked for",
             "period_ns": 200_000, "threshold_ns": 100_000, "wakeups": 1, "spikes_found": 1
@@ -101,7 +101,54 @@ fn nothing_late_is_said_so() {
     let mut quiet = result("task");
     quiet.spikes.clear();
     quiet.traces[0].spikes_found = 0;
+    quiet.answer = ExplainAnswer::None;
     assert!(terminal(&quiet, Style::default()).starts_with("No latency above 100 us was found."));
     assert!(html(&quiet).contains("No latency above 100 us was found."));
     assert!(markdown(&quiet).starts_with("### No latency above 100 us was found."));
+}
+
+#[test]
+fn what_cannot_be_told_is_no_good_news() {
+    let mut open = result("task");
+    open.spikes.clear();
+    open.traces[0].spikes_found = 0;
+    open.answer = ExplainAnswer::CannotTell;
+    open.answer_reason = Some("the trace has no wake-ups: give --period".to_owned());
+    let text = terminal(&open, Style::default());
+    assert!(text.starts_with("The trace does not tell whether anybody was late."), "{text}");
+    assert!(text.contains("no wake-ups: give --period") && !text.contains("No latency"), "{text}");
+}
+
+#[test]
+fn none_says_the_largest_and_who_else_was_late() {
+    let mut quiet = result("task");
+    quiet.spikes.clear();
+    (quiet.traces[0].spikes_found, quiet.answer) = (0, ExplainAnswer::None);
+    let late = |task: &str, latency_ns| LateTask {
+        task: task.to_owned(),
+        pid: Some(3),
+        priority: Some(120),
+        cpu: whylate_core::CpuId(2),
+        what: LateWhat::Preempted,
+        latency_ns,
+        at_ns: 5_000_000_000,
+    };
+    quiet.traces[0].worst = Some(late("task", 37_000));
+    quiet.traces[0].also_late = vec![late("bash", 130_000_000)];
+    let text = terminal(&quiet, Style::default());
+    assert!(text.contains("The largest one is 37.0 us: task-3 on CPU 2 at 5.000000 s."), "{text}");
+    assert!(text.contains("Also late") && text.contains("bash-3") && text.contains("preempted"), "{text}");
+}
+
+#[test]
+fn the_count_never_claims_more_than_there_is() {
+    let mut kept = result("task");
+    kept.traces[0].threshold_from = ThresholdFrom::Kept;
+    kept.traces[0].threshold_ns = 2_140_000;
+    assert!(terminal(&kept, Style::default()).contains("1 latency of 112 us."));
+    kept.traces.push(kept.traces[0].clone());
+    assert!(
+        terminal(&kept, Style::default())
+            .contains("2 latencies, the largest 112 us; the 1 largest are explained.")
+    );
 }

@@ -41,6 +41,7 @@ fn spike() -> ExplainedSpike {
             segment(3_940_000, 4_000_000, "context switch", None),
         ],
         evidence: Vec::new(),
+        hwlat: None,
         lost: 0,
         trace: 0,
     }

@@ -5,6 +5,7 @@ use super::parsers::{count, microseconds};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use whylate_core::Nanos;
+use whylate_core::result::LateWhat;
 
 /// `whylate explain`.
 #[derive(Debug, Args)]
@@ -13,12 +14,14 @@ Examples:
   whylate explain trace.txt                             the measured task is found by itself
   whylate explain trace.dat --task cyclictest --period 200us
   ssh target cat /sys/kernel/tracing/trace | whylate explain -
+  whylate explain trace.dat --what preempted            who had the CPU of tasks that could run
   whylate explain trace.txt -o late.html                one file with timelines that zoom
   whylate explain trace.txt --top 1 --export perfetto -o late.json
   whylate explain RUN                                   the spikes of a run, and its traces
 
 It says of each spike when the task should have run, who had the CPU instead, and which
-records of the trace speak for it. Where the trace does not tell, it says what to record.")]
+records of the trace speak for it. Where the trace does not tell, it says what to record, and the
+exit code is 1.")]
 pub(crate) struct ExplainArguments {
     /// A trace (tracefs text, trace.dat or perf.data, also compressed, or a folder of raw pages), - for standard input, or
     /// the directory of a run
@@ -30,9 +33,13 @@ pub(crate) struct ExplainArguments {
     /// Its period, for traces without timer events [default: by its rhythm]
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) period: Option<Nanos>,
-    /// Only latencies above it [default: that of the task's own break marker, else 100us]
+    /// Only latencies above it [default: that of the task's own break marker or of the tracer, else 100us]
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) threshold: Option<Nanos>,
+    /// How they were late: wakeup, preempted (they could run and another had the CPU) or blocked [default: wakeup, and
+    /// for real-time tasks what took their CPU]
+    #[arg(long, value_name = "WHAT", hide_possible_values = true, value_parser = late_what)]
+    pub(crate) what: Option<LateWhat>,
     /// How many are explained, largest first
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = count)]
     pub(crate) top: u64,
@@ -48,6 +55,14 @@ pub(crate) struct ExplainArguments {
     /// Prints one JSON document
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
+}
+
+/// What a user may ask for; samples are all that there is where a tracer takes them.
+fn late_what(text: &str) -> Result<LateWhat, String> {
+    match text.parse() {
+        Ok(LateWhat::Sample) | Err(_) => Err("choose wakeup, preempted or blocked".to_owned()),
+        what => what,
+    }
 }
 
 /// Forms for other tools.

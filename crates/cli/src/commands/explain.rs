@@ -7,7 +7,7 @@ use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult};
+use whylate_core::result::{EXPLAIN_FORMAT, ExplainAnswer, ExplainResult};
 use whylate_core::{Warning, WarningCode, text};
 use whylate_explain::{Export, Options, combine_run, explain_kept};
 use whylate_trace::parse::{self, ParseError, Source};
@@ -20,10 +20,13 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
     let options = options(arguments);
     if let Some(form) = arguments.export {
         let text = export(arguments, &options, form)?;
-        return write(arguments, &text);
+        return write(arguments, &text, Ending::Pass);
     }
+    let as_kept = options == Options { top: options.top, ..Options::default() };
     let result = if is_run(&arguments.input) {
-        of_run(&arguments.input, &options)?
+        of_run(&arguments.input, &options, None)?
+    } else if let Some(run) = run_of(&arguments.input).filter(|_| as_kept) {
+        of_run(&run, &options, Some(&arguments.input))?
     } else {
         let mut reader = open(&arguments.input)?;
         named(whylate_explain::explain(reader.as_mut(), &options)?, &arguments.input)
@@ -35,7 +38,16 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
         let width = arguments.output.is_some().then_some(FILE_WIDTH);
         report::draw(&whylate_report::explain(&result), format, width)
     };
-    write(arguments, &text)
+    let told = result.answer != ExplainAnswer::CannotTell;
+    write(arguments, &text, if told { Ending::Pass } else { Ending::Incomplete })
+}
+
+/// The run that kept a trace: the file is in its folder `traces`, with a note of the moment beside it.
+fn run_of(trace: &Path) -> Option<PathBuf> {
+    let folder = trace.parent().filter(|_| trace.with_extension("json").is_file() && trace.is_file())?;
+    let run = if folder.as_os_str().is_empty() { Path::new("..").to_owned() } else { folder.join("..") };
+    let run = run.canonicalize().ok()?;
+    (folder.canonicalize().ok()? == run.join("traces") && run.join("run.json").is_file()).then_some(run)
 }
 
 /// Whether it is the directory of a run: a folder of raw pages is a trace.
@@ -49,6 +61,7 @@ fn options(arguments: &ExplainArguments) -> Options {
         task,
         period_ns: arguments.period.map(|period| period.0),
         threshold_ns: arguments.threshold.map(|threshold| threshold.0),
+        what: arguments.what,
         top: usize::try_from(arguments.top).unwrap_or(usize::MAX),
     }
 }
@@ -73,12 +86,14 @@ fn named(mut result: ExplainResult, path: &Path) -> ExplainResult {
     result
 }
 
-/// The spikes of a run, and those of the traces that it kept.
-fn of_run(directory: &Path, options: &Options) -> Result<ExplainResult> {
+/// The spikes of a run, and those of the traces that it kept; `only` is one of the traces alone.
+fn of_run(directory: &Path, options: &Options, only: Option<&Path>) -> Result<ExplainResult> {
     let mut run = whylate_store::assemble(&whylate_store::Reader::open(directory)?)?;
     let mut all =
         ExplainResult { format: EXPLAIN_FORMAT.to_owned(), run: Some(run.run), ..ExplainResult::default() };
-    let paths = traces(directory)?;
+    let name = only.and_then(Path::file_name);
+    let mut paths = traces(directory)?;
+    paths.retain(|path| name.is_none_or(|name| path.file_name() == Some(name)));
     // Without flags of its own: explain the spikes that the traces were kept for.
     let as_kept = *options == Options { top: options.top, ..Options::default() };
     if paths.is_empty() {
@@ -104,18 +119,23 @@ fn of_run(directory: &Path, options: &Options) -> Result<ExplainResult> {
     combine_run(&mut run.cells);
     for cell in run.cells {
         all.measured.extend(cell.spikes);
-        for (path, explained) in
-            cell.traces.into_iter().filter(|_| as_kept).map(|note| (note.path, note.explained))
-        {
+        let notes = cell.traces.into_iter().map(|note| (note.path, note.explained));
+        let wanted =
+            |path: &str| as_kept && name.is_none_or(|name| Path::new(path).file_name() == Some(name));
+        for (path, explained) in notes.filter(|(path, _)| wanted(path)) {
             if let Some(explained) = explained {
                 add(&mut all, Ok(explained), &directory.join(path));
             }
         }
     }
+    if only.is_some() {
+        all.measured.clear();
+    }
     all.measured.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
     all.measured.truncate(options.top);
     all.spikes.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
     all.spikes.truncate(options.top);
+    all.conclude();
     Ok(all)
 }
 
@@ -177,7 +197,7 @@ fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -
     Ok(if form == Export::Perfetto { text::json(&text) } else { text::lines(&text) })
 }
 
-fn write(arguments: &ExplainArguments, text: &str) -> Result<Ending> {
+fn write(arguments: &ExplainArguments, text: &str, ending: Ending) -> Result<Ending> {
     match &arguments.output {
         Some(path) => {
             output::write_new(path, text)?;
@@ -185,5 +205,5 @@ fn write(arguments: &ExplainArguments, text: &str) -> Result<Ending> {
         }
         None => output::drawn(text)?,
     }
-    Ok(Ending::Pass)
+    Ok(ending)
 }

@@ -108,6 +108,7 @@ fn explain(kept: &[Kept]) -> ExplainResult {
         let explained = parse::open(&kept.path).and_then(|mut reader| explain_kept(reader.as_mut(), &moment));
         super::explain::add(&mut all, explained, &kept.path);
     }
+    all.conclude();
     all
 }
 

@@ -155,6 +155,8 @@ causes! {
     Migration = "migration", Thread, ["it was moved to another CPU by {actor|the kernel}"];
     /// Real-time throttling stopped the task for the rest of its period.
     Throttled = "throttled", Thread, ["real-time throttling held it back"];
+    /// The switch from one task to another took the time, with interrupts off.
+    ContextSwitch = "context_switch", Section, ["the switch between two tasks took the time{place}"];
     /// The task waited for a lock that another thread held.
     Lock = "lock", Section, ["it waited for a lock that {actor|another thread} held{place}"];
     /// The hypervisor ran something else.

@@ -5,6 +5,7 @@
 use super::{Cause, CauseKind, Spike};
 use crate::units::CpuId;
 use crate::warning::Warning;
+use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +17,14 @@ pub const EXPLAIN_FORMAT: &str = "whylate.explain/1";
 pub struct ExplainResult {
     /// [`EXPLAIN_FORMAT`].
     pub format: String,
-    /// Events that were looked at to find the spikes; of all traces together.
+    /// Records that were walked, decoded or not; of all traces together.
     pub events: u64,
+    /// Whether there are late moments, there are none, or the traces do not tell.
+    #[serde(default)]
+    pub answer: ExplainAnswer,
+    /// Why the traces do not tell, and what to record; or on what `none` rests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_reason: Option<String>,
     /// The traces: one for a file, those in `RUN/traces` for a run.
     #[serde(default)]
     pub traces: Vec<ExplainedTrace>,
@@ -32,6 +39,77 @@ pub struct ExplainResult {
     /// What the traces do not say, and what to record so that they do.
     #[serde(default)]
     pub warnings: Vec<Warning>,
+}
+
+words! {
+    /// The answer to the question whether somebody was late.
+    #[derive(Default)]
+    pub enum ExplainAnswer: "an answer" {
+        /// Latencies above the threshold were found, or the one that a header states.
+        Found = "found",
+        /// Every wake-up or sample of what was looked at is in the trace, and none is above the threshold.
+        None = "none",
+        /// The trace does not show it.
+        #[default]
+        CannotTell = "cannot_tell",
+    }
+}
+
+words! {
+    /// How a task was late.
+    pub enum LateWhat: "a kind of latency" {
+        /// From its timer or its wake-up to the moment at which it ran.
+        Wakeup = "wakeup",
+        /// It could run, and another one had its CPU.
+        Preempted = "preempted",
+        /// It slept in the middle of its work.
+        Blocked = "blocked",
+        /// A sample that a tracer took.
+        Sample = "sample",
+    }
+}
+
+/// A late moment of a task, not explained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LateTask {
+    /// Its command; the tracer's name for hardware noise.
+    pub task: String,
+    /// Its thread id, when it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Its priority as the kernel counts, when it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// The CPU that it ran on at last.
+    pub cpu: CpuId,
+    /// How it was late.
+    pub what: LateWhat,
+    /// By how much.
+    pub latency_ns: u64,
+    /// When it ran.
+    pub at_ns: u64,
+}
+
+words! {
+    /// What set a threshold.
+    #[derive(Default)]
+    pub enum ThresholdFrom: "what set a threshold" {
+        /// Nothing: 100 us.
+        #[default]
+        Default = "default",
+        /// The user.
+        Given = "given",
+        /// The task's own break marker.
+        Marker = "marker",
+        /// The limit at which a tracer stopped the trace: latencies as long as the one that it stopped at.
+        Stop = "stop",
+        /// The tracer's own threshold: each of its samples is above it.
+        Tracer = "tracer",
+        /// The latency in the header of a latency tracer.
+        Header = "header",
+        /// The moment that the trace was kept for.
+        Kept = "kept",
+    }
 }
 
 /// One trace, and how it was read.
@@ -63,6 +141,21 @@ pub struct ExplainedTrace {
     pub period_inferred: bool,
     /// Latencies at or below it are no spikes.
     pub threshold_ns: u64,
+    /// What set it.
+    #[serde(default)]
+    pub threshold_from: ThresholdFrom,
+    /// The answer of this trace alone.
+    #[serde(default)]
+    pub answer: ExplainAnswer,
+    /// Why the trace does not tell, and what to record; or on what `none` rests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_reason: Option<String>,
+    /// The largest latency of the tasks that were looked for, above the threshold or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst: Option<LateTask>,
+    /// Other tasks that were late by more than the threshold, each with its worst moment, latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also_late: Vec<LateTask>,
     /// How often the tasks that were looked for ran after a sleep.
     pub wakeups: u64,
     /// Spikes above the threshold; those beyond `--top` are counted and not explained.
@@ -106,12 +199,36 @@ pub struct ExplainedSpike {
     /// Records of the trace that the explanation rests on, in the order of time.
     #[serde(default)]
     pub evidence: Vec<EvidenceLine>,
+    /// What the hwlat tracer wrote of its sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hwlat: Option<HwlatSample>,
     /// Events that were lost on the CPUs of the spike within its window.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,
     /// Index of its trace in `traces`.
     #[serde(default)]
     pub trace: usize,
+}
+
+/// A sample of the hwlat tracer, as it recorded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HwlatSample {
+    /// Largest gap between the two reads of one turn of its loop.
+    pub inner_ns: u64,
+    /// Largest gap between two turns.
+    pub outer_ns: u64,
+    /// Gaps above the tracer's threshold in its window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    /// Time in non-maskable interrupts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nmi_ns: Option<u64>,
+    /// Number of non-maskable interrupts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nmi_count: Option<u32>,
+    /// The sample's own time, since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_ns: Option<u64>,
 }
 
 fn is_zero(value: &u64) -> bool {
@@ -155,6 +272,19 @@ pub struct TimelineSegment {
     /// The kernel function that covers it, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
+}
+
+impl ExplainResult {
+    /// One answer of those of the traces: what one shows is there, and `none` needs all of them.
+    pub fn conclude(&mut self) {
+        let found = !self.spikes.is_empty() || !self.measured.is_empty();
+        let open = self.traces.iter().find(|trace| trace.answer == ExplainAnswer::CannotTell);
+        (self.answer, self.answer_reason) = match open {
+            _ if found => (ExplainAnswer::Found, None),
+            Some(trace) => (ExplainAnswer::CannotTell, trace.answer_reason.clone()),
+            None => (ExplainAnswer::None, self.traces.first().and_then(|trace| trace.answer_reason.clone())),
+        };
+    }
 }
 
 /// A record of the trace.

@@ -22,8 +22,8 @@ pub use cpu_table::{
     ThreadKind, ThreadRow, build as cpu_table,
 };
 pub use explain::{
-    EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace,
-    TimelineSegment,
+    EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace,
+    HwlatSample, LateTask, LateWhat, ThresholdFrom, TimelineSegment,
 };
 pub use histograms::{
     CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,

@@ -3,7 +3,7 @@
 use super::blame::Context;
 use super::decompose::Slice;
 use super::{Activity, Segment, Sender};
-use crate::confidence::{RECORDED, SHOWN};
+use crate::confidence::{CONCLUDED, RECORDED, STATED};
 use crate::divide::Blame;
 use crate::vocabulary::{self, Interrupt, OWN};
 use whylate_core::result::CauseKind as Kind;
@@ -54,9 +54,10 @@ impl Context<'_> {
         let is_long = slice.to_ns - slice.from_ns >= STOPPED_MIN_NS;
         if self.surroundings.is_virtual && is_long {
             let evidence = format!("{evidence}; a hypervisor may have stopped the CPU meanwhile");
-            return Blame::new(kind, SHOWN, evidence);
+            return Blame::new(kind, CONCLUDED, evidence);
         }
-        Blame::new(kind, RECORDED, evidence)
+        // A guest's clock goes on while the hypervisor has the CPU: also a short time may be the hypervisor's in part.
+        Blame::new(kind, if self.surroundings.is_virtual { STATED } else { RECORDED }, evidence)
     }
 
     /// Whether this program sent it, as when it reads a counter of the CPU.

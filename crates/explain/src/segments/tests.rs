@@ -74,7 +74,7 @@ fn a_hypervisor_may_have_sent_a_late_interrupt_late() {
         assert_eq!((causes[0].kind, causes[0].function.as_deref()), (CauseKind::IrqsOff, Some("unarm")));
         causes[0].confidence
     };
-    assert_eq!((confidence(false), confidence(true)), (Some(0.95), Some(0.7)));
+    assert_eq!((confidence(false), confidence(true)), (Some(0.97), Some(0.75)));
 }
 
 #[test]
@@ -219,8 +219,8 @@ fn a_hypervisor_may_have_stopped_a_long_handler() {
         assert_eq!(causes[0].kind, CauseKind::Irq, "{causes:?}");
         causes[0].confidence
     };
-    assert_eq!(confidence(true, 400_000_000), Some(0.9));
-    assert_eq!(confidence(true, 60_000), Some(1.0));
+    assert_eq!(confidence(true, 400_000_000), Some(0.89));
+    assert_eq!(confidence(true, 60_000), Some(0.97));
     assert_eq!(confidence(false, 400_000_000), Some(1.0));
 }
 

@@ -8,6 +8,7 @@ use super::late::{Late, LateKind};
 use super::state::{Level, Span, State};
 use super::states::States;
 use super::window::Window;
+use crate::vocabulary;
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
 use whylate_trace::event::{Event, EventKind};
@@ -54,6 +55,11 @@ impl Accountant<'_> {
     pub(super) fn run(&mut self) {
         let who = Who { pid: self.late.pid, priority: self.late.priority };
         let (from, to) = (self.late.expected_ns, self.late.actual_ns);
+        if let LateKind::Timerlat { irq } = self.late.kind
+            && self.by_noises(irq)
+        {
+            return;
+        }
         match self.late.kind {
             LateKind::Preempted { cpu, .. } => {
                 let out = Wake { at_ns: from, cpu, target: cpu, index: 0 };
@@ -153,12 +159,9 @@ impl Accountant<'_> {
         let state = self.state_at(wake.cpu, wake.index);
         let in_interrupt =
             event.context.hard_irq || state.is_some_and(|state| matches!(state.level, Level::HardIrq(_)));
-        let serves_softirqs = |pid: u32| {
-            let name = self.labeller.thread(Some(pid));
-            name.starts_with("ktimers/") || name.starts_with("ksoftirqd/") || name.starts_with("ktimersoftd/")
-        };
+        let serves_softirqs = |pid: u32| vocabulary::serves_softirqs(&self.labeller.thread(Some(pid)));
         let thread = waker.filter(|pid| !in_interrupt && (!event.context.softirq || serves_softirqs(*pid)));
-        let owner = self.late.kind == LateKind::Blocked && depth == 0;
+        let owner = self.late.kind == LateKind::Blocked && depth == 0 && self.waited_for_lock(from);
         match thread {
             Some(pid) => self.behind_waker(who, pid, owner, wake, from, woken, depth),
             None => {
@@ -230,7 +233,7 @@ impl Accountant<'_> {
     }
 
     /// The spans of a CPU in `[from, to]`, each with what it is to the task.
-    fn walk(&mut self, phase: Phase, who: Who, cpu: CpuId, from: u64, to: u64) {
+    pub(super) fn walk(&mut self, phase: Phase, who: Who, cpu: CpuId, from: u64, to: u64) {
         let mut at = from;
         let spans = self.states.spans.get(&cpu).map_or(&[][..], Vec::as_slice);
         let first = spans.partition_point(|span| span.to <= from);

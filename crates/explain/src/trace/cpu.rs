@@ -19,6 +19,9 @@ pub(super) struct Cpu {
     pub(super) by_flags: bool,
     pub(super) user: bool,
     pub(super) scheduling: bool,
+    pub(super) switched: bool,
+    /// The thread that the scheduler has taken off, until another one is seen.
+    pub(super) leaving_pid: Option<u32>,
     /// Interrupts off and depth of disabled preemption in the thread, as the flags tell.
     pub(super) thread_irqs_off: Option<bool>,
     pub(super) thread_depth: Option<u8>,
@@ -28,6 +31,9 @@ pub(super) struct Cpu {
     pub(super) announced: Option<FunctionId>,
     pub(super) idle_state: Option<u32>,
     pub(super) stacks: HashMap<(Option<u32>, u8), PathId>,
+    /// Number of spans at the entry of the interrupt and of the softirq that events told.
+    pub(super) hard_from: Option<usize>,
+    pub(super) softirq_from: Option<usize>,
     pub(super) last_entry: bool,
     /// On the way out of an interrupt, interrupts still off: what is called there is not the thread's.
     pub(super) leaving: bool,
@@ -47,6 +53,23 @@ impl Cpu {
         }
     }
 
+    /// Whether an event is still of the thread that the scheduler has taken off: the switch is not over.
+    pub(super) fn is_switching(&self, event: &Event) -> bool {
+        let switch = matches!(event.kind, EventKind::Switch { .. });
+        self.leaving_pid.is_some() && event.pid == self.leaving_pid && !event.context.hard_irq && !switch
+    }
+
+    /// The thread of the next event is on the CPU, unless a switch is under way: then the one that was chosen is next.
+    pub(super) fn follow(&mut self, event: &Event) {
+        if self.is_switching(event) {
+            return;
+        }
+        self.leaving_pid = None;
+        if event.pid.is_some() && self.pid != event.pid {
+            (self.pid, self.scheduling) = (event.pid, false);
+        }
+    }
+
     pub(super) fn stack_key(&self) -> (Option<u32>, u8) {
         match self.level() {
             Level::Nmi => (None, 3),
@@ -57,8 +80,9 @@ impl Cpu {
     }
 }
 
-/// What the flags say of the thread itself. The scheduler's own events are recorded with interrupts off and in
-/// nested sections: they tell nothing of the code before or after. Neither do those of a page fault.
+/// What the flags say of the thread itself. Functions are traced wherever the thread is; events are recorded within sections
+/// of their own (the scheduler's lock, the timer's, an exception's entry): that interrupts or preemption were off there
+/// tells nothing of the code before or after. That they were on does.
 pub(super) fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, reader: &dyn Reader) {
     let flags = event.context;
     let opens = match event.kind {
@@ -67,31 +91,22 @@ pub(super) fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, reader:
         }),
         _ => false,
     };
-    let of_scheduler = cpu.scheduling
-        || matches!(
-            event.kind,
-            EventKind::Switch { .. }
-                | EventKind::Waking { .. }
-                | EventKind::Wakeup { .. }
-                | EventKind::Noise { .. }
-                | EventKind::NoiseGap { .. }
-                | EventKind::Timerlat { .. }
-                | EventKind::TimerStart { .. }
-                | EventKind::Migrate { .. }
-                // An exception is entered with interrupts off, whatever they were before.
-                | EventKind::PageFault { .. }
-        );
+    let is_function = matches!(
+        event.kind,
+        EventKind::Function { .. } | EventKind::GraphEntry { .. } | EventKind::GraphExit { .. }
+    );
     match cpu.level() {
         Level::Thread if matches!(class, Class::InterruptEntry(_)) => {}
-        Level::Thread | Level::Softirq(_) if of_scheduler || opens => {
+        Level::Thread | Level::Softirq(_) if cpu.scheduling || opens => {
             cpu.thread_irqs_off = None;
             cpu.thread_depth = None;
         }
         Level::Thread | Level::Softirq(_) => {
             let left = class == Class::InterruptTail
                 || matches!(event.kind, EventKind::VectorExit { .. } | EventKind::IrqExit { .. });
-            cpu.thread_irqs_off = if left { None } else { flags.irqs_off };
-            cpu.thread_depth = flags.preempt_depth;
+            let off = flags.irqs_off.filter(|off| is_function || !off);
+            cpu.thread_irqs_off = if left { None } else { off };
+            cpu.thread_depth = flags.preempt_depth.filter(|depth| is_function || left || *depth == 0);
         }
         Level::HardIrq(_) => {
             cpu.thread_irqs_off = None;

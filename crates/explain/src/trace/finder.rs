@@ -12,14 +12,12 @@ use super::rhythm::Rhythm;
 use crate::vocabulary::{self, Class};
 use std::collections::{BTreeMap, HashMap};
 use whylate_core::CpuId;
-use whylate_core::result::ExpectedFrom;
-use whylate_trace::event::{Event, EventKind, Name, Task, TaskState, TimerlatContext};
+use whylate_core::result::{ExpectedFrom, LateWhat};
+use whylate_trace::event::{Event, EventKind, Name, Task, TaskState};
 use whylate_trace::reader::Reader;
 
 /// How much earlier than its timer a task may be woken and still count as woken by it.
 const TIMER_SLACK_NS: u64 = 2_000;
-/// What is read before the gap that a tracer saw.
-const SAMPLE_BEFORE_NS: u64 = 5_000_000;
 /// Tasks with this priority of the kernel's or above it are no real-time tasks.
 pub(super) const PRIORITY_NORMAL: i32 = 100;
 /// An interval this many times the given period says that the task does not run at that period.
@@ -31,11 +29,19 @@ pub(super) struct TaskTrack {
     pub(super) command: Option<Name>,
     pub(super) priority: Option<i32>,
     pub(super) rhythm: Rhythm,
-    /// Spikes above the threshold.
+    /// From its timer or its wake-up to its run.
     pub(super) late: Largest,
+    /// Times that another had its CPU though it could run, as a real-time task.
+    pub(super) preempted: Largest,
+    /// The same as an ordinary task, which shares its CPU with whoever there is.
+    pub(super) shared: Largest,
     /// Times that it blocked in the middle of its work.
     pub(super) blocked: Largest,
     pub(super) wakeups: u64,
+    /// Wake-ups of which nothing tells when they should have been.
+    pub(super) unknown: u64,
+    /// Wake-ups whose moment rests on the task's own rhythm alone.
+    pub(super) inferred: u64,
     out: Option<Out>,
     wake: Option<u64>,
     armed: Option<(u64, u64)>,
@@ -69,22 +75,38 @@ pub(super) struct Seen {
     pub(super) wakeups: u64,
     pub(super) functions: u64,
     pub(super) samples: u64,
+    pub(super) timerlats: u64,
+    pub(super) gaps: u64,
+    pub(super) noises: u64,
     pub(super) lost: u64,
+    pub(super) last_ns: u64,
 }
+
+/// Samples by thread.
+type Samples = BTreeMap<u32, (Option<Name>, Largest)>;
 
 /// The first pass.
 pub(super) struct Finder<'o> {
-    options: &'o Options,
+    pub(super) options: &'o Options,
     clock: Alignment,
     pub(super) tasks: BTreeMap<u32, TaskTrack>,
     cpus: HashMap<CpuId, CpuTrack>,
-    timerlat_irq: HashMap<CpuId, (u32, u64, u64)>,
+    /// The timerlat sample in the interrupt of which the thread's has not come: sequence, moment, latency.
+    pub(super) timerlat_irq: HashMap<CpuId, (u32, u64, u64)>,
+    /// The last sample of each CPU.
+    pub(super) last_sample: HashMap<CpuId, u64>,
     /// Samples of the tracers, by the thread that took them.
-    pub(super) samples: BTreeMap<u32, (Option<Name>, Largest)>,
+    pub(super) samples: Samples,
+    /// Noises that the osnoise tracer attributed itself.
+    pub(super) noises: Samples,
     /// The thread that wrote the break marker.
     pub(super) marked: Option<u32>,
     /// The threshold that it was measured against.
     pub(super) marked_threshold_ns: Option<u64>,
+    /// The latencies at which tracers stopped the trace: the smallest.
+    pub(super) stopped_at_ns: Option<u64>,
+    /// The smallest sample of the hwlat tracer: each is above the tracer's own threshold.
+    pub(super) hwlat_least_ns: Option<u64>,
     pub(super) seen: Seen,
     by_lines: bool,
 }
@@ -99,9 +121,13 @@ impl<'o> Finder<'o> {
             tasks: BTreeMap::new(),
             cpus: HashMap::new(),
             timerlat_irq: HashMap::new(),
-            samples: BTreeMap::new(),
+            last_sample: HashMap::new(),
+            samples: Samples::new(),
+            noises: Samples::new(),
             marked: None,
             marked_threshold_ns: None,
+            stopped_at_ns: None,
+            hwlat_least_ns: None,
             seen: Seen::default(),
             by_lines,
         }
@@ -110,6 +136,7 @@ impl<'o> Finder<'o> {
     /// Takes the next event.
     pub(super) fn event(&mut self, event: &Event, reader: &dyn Reader) {
         self.seen.events += 1;
+        self.seen.last_ns = self.seen.last_ns.max(event.at_ns);
         if self.by_lines {
             self.line(event, reader);
         }
@@ -140,14 +167,10 @@ impl<'o> Finder<'o> {
             EventKind::Timerlat { sequence, context, latency_ns } => {
                 self.timerlat(event, sequence, context, latency_ns);
             }
-            EventKind::Hwlat { inner_ns, outer_ns, nmi_ns, .. } => {
-                let kind = LateKind::Hwlat { nmi_ns: nmi_ns.unwrap_or(0) };
-                self.sample(event, event.at_ns, inner_ns.max(outer_ns), kind);
-            }
-            EventKind::NoiseGap { start_ns, duration_ns, interference } => {
-                let end = start_ns.saturating_add(duration_ns);
-                self.sample(event, end, duration_ns, LateKind::NoiseGap { interference });
-            }
+            EventKind::Hwlat { .. }
+            | EventKind::Osnoise(_)
+            | EventKind::Noise { .. }
+            | EventKind::NoiseGap { .. } => self.noise(event),
             EventKind::Function { .. } | EventKind::GraphEntry { .. } => self.seen.functions += 1,
             EventKind::Lost { events } => self.seen.lost += events.unwrap_or(1),
             _ => {}
@@ -225,11 +248,9 @@ impl<'o> Finder<'o> {
                 track.wakeups += 1;
                 track.rhythm.beat(at_ns);
             }
-            if let Some(late) = track.late(pid, cpu, at_ns, out, &clock, options, timers) {
-                let list = if late.kind == LateKind::Blocked { &mut track.blocked } else { &mut track.late };
-                if late.latency_ns() > options.least_ns() {
-                    list.push(late, options.top);
-                }
+            match track.late(pid, cpu, at_ns, out, &clock, options, timers) {
+                Some(late) => track.add(late, options),
+                None => track.unknown += u64::from(slept),
             }
             if slept {
                 track.armed = None;
@@ -238,8 +259,8 @@ impl<'o> Finder<'o> {
             track.wakeups += 1;
             let woken = Out { at_ns: wake, state: TaskState::Blocked('S'), cpu, for_lesser: false };
             let late = track.late(pid, cpu, at_ns, woken, &clock, options, false);
-            if let Some(late) = late.filter(|late| late.latency_ns() > options.least_ns()) {
-                track.late.push(late, options.top);
+            if let Some(late) = late {
+                track.add(late, options);
             }
         }
         track.last_in = Some((at_ns, cpu, out.map_or(0, |out| out.at_ns)));
@@ -247,16 +268,20 @@ impl<'o> Finder<'o> {
         self.clock = clock;
     }
 
-    /// A break marker says how late its thread was.
+    /// A break marker says how late its thread was; a tracer says that it stopped the trace.
     fn print(&mut self, event: &Event, text: &str) {
+        if marker::is_stop(text) {
+            let latency_ns = self.last_sample.get(&event.cpu).copied();
+            self.stopped_at_ns = latency_ns.into_iter().chain(self.stopped_at_ns).min();
+        }
         let (Some((latency_ns, threshold_ns)), Some(pid)) = (marker::read(text), event.pid) else { return };
         self.marked = Some(pid);
-        self.marked_threshold_ns = threshold_ns;
+        self.marked_threshold_ns = threshold_ns.or(Some(latency_ns.saturating_sub(1)));
         let options = self.options;
         let track = self.task(pid, event.command, None);
         let (actual_ns, cpu, since_ns) = track.last_in.unwrap_or((event.at_ns, event.cpu, 0));
         let expected_ns = actual_ns.saturating_sub(latency_ns);
-        let known = track.late.take_at(actual_ns);
+        let known = track.late.take_at(actual_ns, options.least_ns());
         let better = known.filter(|late| late.from == ExpectedFrom::Timer || options.period_ns.is_some());
         let late = better.unwrap_or(Late {
             pid: Some(pid),
@@ -267,41 +292,29 @@ impl<'o> Finder<'o> {
             since_ns,
             ..Late::new(cpu, expected_ns, actual_ns, ExpectedFrom::Marker, LateKind::Wakeup)
         });
-        if late.latency_ns() > options.least_ns() {
-            track.late.push(late, options.top);
-        }
-    }
-
-    fn timerlat(&mut self, event: &Event, sequence: u32, context: TimerlatContext, latency_ns: u64) {
-        match context {
-            TimerlatContext::Irq => {
-                self.timerlat_irq.insert(event.cpu, (sequence, event.at_ns, latency_ns));
-            }
-            TimerlatContext::Thread | TimerlatContext::User => {
-                let irq = self.timerlat_irq.get(&event.cpu).filter(|irq| irq.0 == sequence);
-                let irq = irq.map(|(_, at_ns, latency_ns)| (*at_ns, *latency_ns));
-                self.sample(event, event.at_ns, latency_ns, LateKind::Timerlat { irq });
-            }
-        }
-    }
-
-    fn sample(&mut self, event: &Event, actual_ns: u64, latency_ns: u64, kind: LateKind) {
-        self.seen.samples += 1;
-        let key = event.pid.unwrap_or(u32::MAX - event.cpu.0);
-        let top = self.options.top;
-        let (command, largest) = self.samples.entry(key).or_default();
-        *command = event.command.or(*command);
-        let expected_ns = actual_ns.saturating_sub(latency_ns);
-        let late = Late::new(event.cpu, expected_ns, actual_ns, ExpectedFrom::Tracer, kind);
-        let since_ns = expected_ns.saturating_sub(SAMPLE_BEFORE_NS);
-        let late = Late { pid: event.pid, command: event.command, since_ns, ..late };
-        if latency_ns > self.options.least_ns() {
-            largest.push(late, top);
-        }
+        track.late.push(late, options.top, options.least_ns());
     }
 }
 
 impl TaskTrack {
+    fn add(&mut self, late: Late, options: &Options) {
+        let list = match late.kind {
+            LateKind::Blocked => &mut self.blocked,
+            LateKind::Preempted { .. } if late.priority.is_some_and(|own| own < PRIORITY_NORMAL) => {
+                &mut self.preempted
+            }
+            LateKind::Preempted { .. } => &mut self.shared,
+            _ => &mut self.late,
+        };
+        list.push(late, options.top, options.least_ns());
+        self.inferred += u64::from(late.from == ExpectedFrom::Period && options.period_ns.is_none());
+    }
+
+    /// When it was woken and has not run since.
+    pub(super) fn waits_since_ns(&self) -> Option<u64> {
+        self.wake.filter(|_| self.out.is_some() || self.last_in.is_none())
+    }
+
     /// How late the task is that runs at `actual_ns` again after it left the CPU; `None` when nothing tells.
     #[allow(clippy::too_many_arguments, reason = "the moment and all that is known of it")]
     fn late(
@@ -325,15 +338,8 @@ impl TaskTrack {
         };
         let realtime = self.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
         if state == TaskState::Runnable {
-            // Other tasks share their CPU.
-            return realtime.then(|| {
-                late(
-                    out_ns,
-                    ExpectedFrom::Interrupted,
-                    0,
-                    LateKind::Preempted { cpu: out.cpu, for_lesser: out.for_lesser },
-                )
-            });
+            let kind = LateKind::Preempted { cpu: out.cpu, for_lesser: out.for_lesser };
+            return Some(late(out_ns, ExpectedFrom::Interrupted, 0, kind));
         }
         let blocked = matches!(state, TaskState::Blocked('D')) || (timers && self.armed.is_none());
         let woken = self.wake.unwrap_or(actual_ns);
@@ -345,7 +351,7 @@ impl TaskTrack {
             return Some(late(expected, ExpectedFrom::Timer, error, LateKind::Wakeup));
         }
         // Its timer is on another CPU: this sleep is part of its work.
-        if blocked && realtime {
+        if blocked && (realtime || options.what == Some(LateWhat::Blocked)) {
             return Some(late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Blocked));
         }
         if self.armed.is_none()

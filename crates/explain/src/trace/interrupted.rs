@@ -5,7 +5,9 @@
 
 use super::label::Labeller;
 use super::state::Span;
-use crate::{stack, vocabulary};
+use crate::stack::{self, Named};
+use crate::vocabulary;
+use whylate_core::CpuId;
 use whylate_trace::event::{Event, EventKind};
 
 /// Events after an interrupt among which its stack is looked for.
@@ -50,6 +52,22 @@ impl Labeller<'_> {
         same.find_map(|event| self.below_interrupt(event)).unwrap_or_default()
     }
 
+    /// The function that the timer's interrupt found at work, by the stack that the timerlat tracer printed after its
+    /// sample.
+    pub(super) fn printed_stack(&self, cpu: CpuId, sample_ns: u64) -> Option<Named> {
+        let after = self.window.events.iter().filter(|event| event.cpu == cpu && event.at_ns >= sample_ns);
+        stack::innermost(&{ after }.find_map(|event| self.below_interrupt(event))?)
+    }
+
+    /// The stack that was recorded with a switch at that moment.
+    pub(super) fn stack_at_switch(&self, cpu: CpuId, at_ns: u64) -> Option<Vec<String>> {
+        let mut after = self.window.events.iter().filter(|event| event.cpu == cpu);
+        after.find(|event| event.at_ns >= at_ns && matches!(event.kind, EventKind::Switch { .. }))?;
+        let EventKind::Stack { frames } = after.next()?.kind else { return None };
+        let names = self.reader.frames(frames).iter().map_while(|symbol| self.reader.symbol(*symbol));
+        Some(names.map(|(name, _)| name.to_owned()).collect())
+    }
+
     /// What a stack that was recorded in an interrupt shows below it.
     fn below_interrupt(&self, event: &Event) -> Option<Vec<String>> {
         let EventKind::Stack { frames } = event.kind else { return None };
@@ -57,9 +75,15 @@ impl Labeller<'_> {
         let names: Vec<&str> =
             symbols.map_while(|symbol| self.reader.symbol(*symbol).map(|(name, _)| name)).collect();
         let of_interrupt = event.context.hard_irq || names.contains(&"timerlat_irq");
-        let outermost = || names.iter().rposition(|name| vocabulary::is_interrupt_frame(name));
-        // Not every kernel's entry code is known by its name.
-        let below = stack::below_interrupt(&names).or_else(|| Some(&names[outermost()? + 1..]))?;
+        // Not every kernel's entry code is known by its name. What hands interrupts on was not interrupted; a stack that
+        // ends in it does not show what was.
+        let other_entry = || {
+            let outermost = names.iter().rposition(|name| vocabulary::is_interrupt_frame(name))?;
+            let below = &names[outermost + 1..];
+            let entry = below.iter().take_while(|name| vocabulary::is_entry(name)).count();
+            Some(&below[entry..]).filter(|below| !below.is_empty())
+        };
+        let below = stack::below_interrupt(&names).or_else(other_entry)?;
         of_interrupt.then(|| below.iter().map(|name| (*name).to_owned()).collect())
     }
 }

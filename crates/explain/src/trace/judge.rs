@@ -2,16 +2,20 @@
 
 use super::account::{Accountant, Piece, Place};
 use super::describe;
-use super::label::Need;
+use super::label::{self, Need};
 use super::stacks::{self, FunctionId, PathId};
+use crate::confidence::{CONCLUDED, POSSIBLE};
 use crate::divide;
 use crate::stack::{self, Named};
+use crate::vocabulary::Class;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::{Cause, CauseKind, EvidenceLine, TimelineSegment};
 use whylate_trace::reader::Reader;
 
 /// A cause's function covers this part of the cause's time at least.
 const FUNCTION_LEAST: f64 = 0.6;
+/// Functions of a stack that a sentence names.
+const CHAIN_MAX: usize = 4;
 /// Segments of a timeline; the shortest are joined to their neighbours beyond that.
 const SEGMENTS_MAX: usize = 400;
 
@@ -34,11 +38,21 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
         .iter()
         .map(|group| {
             let (function, callers) = function(group, accountant);
-            Cause { function, callers, ..group.cause(latency_ns) }
+            let cause = group.cause(latency_ns);
+            // An interrupt that comes often takes little each time: what it delays has another reason, too.
+            let longest_ns = group.longest().length();
+            let most = match cause.kind {
+                CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS => CONCLUDED,
+                CauseKind::Irq if group.time > label::STOPPED_LEAST_NS => POSSIBLE,
+                _ => 1.0,
+            };
+            let confidence = cause.confidence.map(|confidence| confidence.min(most));
+            Cause { function, callers, confidence, ..cause }
         })
         .collect();
     let main = divide::main_of(&causes);
-    let (cause, also) = divide::split(causes, main);
+    let (mut cause, also) = divide::split(causes, main);
+    cause.evidence.extend(gave_up(&cause, accountant));
     let chosen = main.map(|index| &groups[index]);
     let needs = chosen.into_iter().flat_map(|group| &group.pieces).filter_map(|piece| piece.detail.need);
     Judgement {
@@ -48,6 +62,17 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
         needs: needs.chain(function_need(&cause)).collect(),
         cause,
     }
+}
+
+/// Where a thread that was not preempted gave the CPU up at last, by the stack of the switch: the section ended there, and
+/// what took the time in it need not be on that stack.
+fn gave_up(cause: &Cause, accountant: &Accountant<'_>) -> Option<String> {
+    let wanted = cause.kind == CauseKind::PreemptOff && cause.function.is_none();
+    let late = accountant.late;
+    let stack = accountant.labeller.stack_at_switch(late.cpu, late.actual_ns).filter(|_| wanted)?;
+    let (function, callers) = stack::preempted(&stack)?;
+    let chain = std::iter::once(function).chain(callers).take(CHAIN_MAX).collect::<Vec<_>>().join(" <- ");
+    Some(format!("it gave the CPU up in {chain}"))
 }
 
 /// Kinds whose function is worth recording.
@@ -67,7 +92,11 @@ fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
     use CauseKind::{Ipi, Irq, IrqsOff, PreemptOff, Softirq, TimerLate, Unattributed};
     let states = accountant.states;
     let name = |id: FunctionId| states.functions.name(id).to_owned();
-    let span = group.longest().detail.span?;
+    let longest = group.longest();
+    if let Some(function) = longest.blame.function.clone() {
+        return Some((function, longest.blame.callers.clone()));
+    }
+    let span = longest.detail.span?;
     let in_thread = matches!(group.kind, IrqsOff | PreemptOff | TimerLate | Unattributed);
     if in_thread
         && span.ends_in_interrupt
@@ -82,6 +111,7 @@ fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
     if !span.state.user
         && let Some((function, callers)) =
             stacks::covering(&times, FUNCTION_LEAST, &states.paths, &states.functions)
+        && states.functions.class(function, None) != Class::Scheduler
     {
         return Some((name(function), stack::trimmed(callers.into_iter().map(name).collect())));
     }
@@ -144,9 +174,7 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
             _ => segments.push(segment),
         }
     }
-    while segments.len() > SEGMENTS_MAX {
-        shorten(&mut segments);
-    }
+    shorten_to_fit(&mut segments);
     // A function that a stack told is not in the states.
     let longest = chosen.map(|group| group.longest());
     for segment in segments.iter_mut().filter(|segment| segment.function.is_none()) {
@@ -155,6 +183,13 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
         }
     }
     segments
+}
+
+/// Joins segments until there are few enough.
+pub(super) fn shorten_to_fit(segments: &mut Vec<TimelineSegment>) {
+    while segments.len() > SEGMENTS_MAX {
+        shorten(segments);
+    }
 }
 
 /// Joins the shorter half of the segments to what is before them.

@@ -9,7 +9,7 @@ use super::late::{Late, LateKind};
 use super::{Options, TaskChoice, find, spike};
 use std::collections::BTreeSet;
 use whylate_core::CpuId;
-use whylate_core::result::{ExpectedFrom, ExplainResult};
+use whylate_core::result::{ExpectedFrom, ExplainAnswer, ExplainResult, ThresholdFrom};
 use whylate_trace::event::{EventKind, Name, Task, TaskState};
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::{Reader, Selection};
@@ -62,13 +62,21 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
     };
     let (mut spikes, mut needs) = (Vec::new(), BTreeSet::new());
     if let Some(late) = late
-        && let Some((spike, more)) = spike::explain(reader, &late)?
+        && let Some((spike, more)) = spike::explain(reader, &late, false)?
     {
         needs.extend(more);
         spikes.push(spike);
     }
+    let least = spikes.iter().map(|spike| spike.latency_ns).chain([moment.latency_ns]).min();
     let trace = &mut result.traces[0];
-    (trace.threshold_ns, trace.spikes_found) = (moment.latency_ns, spikes.len() as u64);
+    (trace.threshold_ns, trace.threshold_from) = (least.unwrap_or(0).saturating_sub(1), ThresholdFrom::Kept);
+    trace.spikes_found = spikes.len() as u64;
+    trace.also_late.clear();
+    if spikes.is_empty() {
+        let reason =
+            "the moment that the trace was kept for is not in it: the buffer did not reach back to it";
+        (trace.answer, trace.answer_reason) = (ExplainAnswer::CannotTell, Some(reason.to_owned()));
+    }
     Ok(found.completed(result, spikes, &needs, reader))
 }
 

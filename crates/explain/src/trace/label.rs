@@ -8,7 +8,7 @@ use super::priorities::Priorities;
 use super::state::{Knowledge, Level, Span, State};
 use super::states::States;
 use super::window::Window;
-use crate::confidence::{CONCLUDED, LEFT_OVER, LIKELY, POSSIBLE, SHOWN, STATED};
+use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED};
 use crate::divide::Blame;
 use crate::vocabulary;
 use std::collections::HashMap;
@@ -21,6 +21,10 @@ const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
 const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
 /// A time this short in which no thread is known is a context switch.
 const SWITCH_MAX_NS: u64 = 50_000;
+/// A handler that is silent for longer may have been stopped itself.
+pub(super) const STOPPED_LEAST_NS: u64 = 50_000;
+/// A switch that takes longer is worth naming.
+const SWITCH_LONG_NS: u64 = 20_000;
 /// A real-time task that can run and for which no thread is asked to make room, for longer than this, is throttled.
 const THROTTLED_LEAST_NS: u64 = 1_000_000;
 
@@ -97,6 +101,8 @@ pub(super) struct Labeller<'a> {
     pub(super) commands: &'a HashMap<u32, String>,
     pub(super) priorities: &'a Priorities,
     pub(super) late: LateKind,
+    /// The traced machine is the guest of a hypervisor.
+    pub(super) is_virtual: bool,
 }
 
 /// The task that waits.
@@ -121,16 +127,20 @@ impl Labeller<'_> {
         let state = &span.state;
         match state.level {
             Level::Nmi => {
-                plain(CauseKind::Nmi, vocabulary::NMI.to_owned(), "flags say that the CPU was in an NMI")
+                let reason = "flags say that the CPU was in an NMI";
+                plain(CauseKind::Nmi, vocabulary::NMI.to_owned(), SEEN, reason)
             }
             Level::HardIrq(label) => {
                 let label = &self.states.labels[label];
-                plain(label.interrupt.kind(), label.text.clone(), "the CPU was in the interrupt's handler")
+                let kind = label.interrupt.kind();
+                let (confidence, reason) = in_handler(kind, span, length_ns);
+                plain(kind, label.text.clone(), confidence, reason)
             }
             Level::Softirq(vector) if phase != Phase::TimerDue => {
                 let name = vocabulary::softirq(vector);
                 let what = format!("{name} in {}", self.thread(state.pid));
-                plain(CauseKind::Softirq, name, "the CPU was in a softirq").what(what)
+                let (confidence, reason) = in_handler(CauseKind::Softirq, span, length_ns);
+                plain(CauseKind::Softirq, name, confidence, reason).what(what)
             }
             _ => self.in_thread(phase, who, span, length_ns),
         }
@@ -147,6 +157,13 @@ impl Labeller<'_> {
         if state.pid.is_none() && phase == Phase::Runnable && length_ns <= SWITCH_MAX_NS {
             return Label::needed("context switch");
         }
+        if state.switching && !matches!(phase, Phase::Waker { .. } | Phase::Fault) {
+            let long = length_ns > SWITCH_LONG_NS;
+            let reason = "the scheduler had chosen the next thread, and that did not run yet";
+            let blame = Blame::new(CauseKind::ContextSwitch, CONCLUDED, reason);
+            let blame = if long { blame } else { Blame::default() };
+            return Label { blame, ..Label::needed("context switch") };
+        }
         if state.pid == who.pid && state.pid.is_some() && !matches!(phase, Phase::Waker { .. } | Phase::Fault)
         {
             return Label::needed(format!("{} gets the CPU", self.thread(state.pid)));
@@ -157,7 +174,7 @@ impl Labeller<'_> {
             Phase::Waker { pid, owner } => self.waker(pid, owner, span, length_ns),
             Phase::Fault => {
                 let reason = "the task had a page fault and slept on it";
-                let blame = Blame::new(CauseKind::PageFault, CONCLUDED, reason);
+                let blame = Blame::new(CauseKind::PageFault, SHOWN, reason);
                 let what = format!("page fault; meanwhile {}", self.thread(state.pid));
                 Label { blame, ..Label::needed(what) }
             }
@@ -194,20 +211,28 @@ impl Labeller<'_> {
             let reason = "the CPU was in user mode, where interrupts are on";
             return by(TimerLate, "user mode, the timer interrupt does not come", LIKELY, reason);
         }
+        let found = self.interrupted(span);
+        let innermost = crate::stack::innermost(&found).map(|(function, _)| function);
+        if state.irqs_off != Knowledge::ByEvent
+            && innermost.is_some_and(|name| vocabulary::goes_to_sleep(&name))
+        {
+            let reason = "the timer interrupt came late into a thread that was on its way to sleep";
+            return by(TimerLate, "on its way to sleep, the timer interrupt does not come", POSSIBLE, reason);
+        }
         let traced = self.states.has_functions && state.path != super::stacks::PathId::ROOT;
-        let in_kernel = traced || !self.interrupted(span).is_empty();
+        let in_kernel = traced || !found.is_empty();
         let off = "interrupts off";
         match state.irqs_off {
             Knowledge::ByEvent => by(IrqsOff, off, STATED, "events say when interrupts went off and on"),
             Knowledge::ByFlags => {
-                by(IrqsOff, off, SHOWN, "flags of the events around say interrupts were off")
+                by(IrqsOff, off, SEEN, "flags of the functions around say interrupts were off")
             }
             Knowledge::Not if self.states.irq_events => {
                 by(TimerLate, "interrupts on", CONCLUDED, "events say that interrupts were on")
             }
             Knowledge::Not => {
                 let reason = "flags of the events around say that interrupts were on";
-                by(TimerLate, "interrupts on", LEFT_OVER, reason)
+                by(TimerLate, "interrupts on", FAINT, reason)
             }
             Knowledge::Unknown if in_kernel => {
                 let reason = "the timer interrupt was due and could not come while this kernel code ran";
@@ -223,13 +248,20 @@ impl Labeller<'_> {
     fn timer_due_in_idle(&self, state: &State, length_ns: u64) -> Label {
         let longest = if state.idle_state == Some(1) { IDLE_EXIT_FIRST_MAX_NS } else { IDLE_EXIT_MAX_NS };
         let leaving = state.idle_state.is_some_and(|index| index > 0) && length_ns <= longest;
+        let sampled = matches!(self.late, LateKind::Timerlat { .. });
+        if sampled && state.idle_state.is_none() && length_ns <= IDLE_EXIT_FIRST_MAX_NS {
+            let reason =
+                "the CPU was idle: leaving idle took the time, or a hypervisor; the trace does not tell";
+            let blame = Blame::new(CauseKind::IdleExit, POSSIBLE, reason);
+            return Label { blame, need: Some(Need::IdleStates), ..Label::needed("leaving idle") };
+        }
         let (blame, what) = if leaving {
             let reason = "the CPU was in an idle state that takes time to leave";
             (Blame::new(CauseKind::IdleExit, LIKELY, reason), "leaving an idle state")
         } else {
             let reason = "the CPU was idle, where an interrupt is taken as soon as it comes";
             let what = "idle, the timer interrupt does not come";
-            (Blame::new(CauseKind::TimerLate, POSSIBLE, reason), what)
+            (Blame::new(CauseKind::TimerLate, SEEN, reason), what)
         };
         Label { blame, need: state.idle_state.is_none().then_some(Need::IdleStates), ..Label::needed(what) }
     }
@@ -237,7 +269,7 @@ impl Labeller<'_> {
     /// The task could run.
     fn runnable(&self, who: Who, span: &Span, length_ns: u64) -> Label {
         let state = &span.state;
-        if state.scheduling && !state.user {
+        if state.scheduling && !state.user && !(state.switched && length_ns > SWITCH_MAX_NS) {
             return Label::needed("context switch");
         }
         let asked = state.need_resched || state.need_resched_lazy;
@@ -247,7 +279,7 @@ impl Labeller<'_> {
         }
         // A thread that ran while the task was throttled did not delay it.
         if state.irqs_off.holds() && !taken_off {
-            let confidence = if state.irqs_off == Knowledge::ByEvent { STATED } else { SHOWN };
+            let confidence = if state.irqs_off == Knowledge::ByEvent { STATED } else { SEEN };
             let reason = "interrupts were off while the task could run";
             return self.by(CauseKind::IrqsOff, state, "interrupts off", confidence, reason);
         }
@@ -266,10 +298,19 @@ impl Labeller<'_> {
         match (priority, who.priority) {
             (Some(other), Some(own)) if other <= own => {
                 let what = format!("priority {other}, not below {own}");
-                by(Thread, &what, SHOWN, "a thread ran that the task may not preempt")
+                let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));
+                if lent {
+                    let reason =
+                        "a thread ran with a priority that it was lent: somebody waits for what it holds";
+                    return by(Thread, &what, CONCLUDED, reason);
+                }
+                // Without its events a softirq looks like the thread that serves it.
+                let serves = vocabulary::serves_softirqs(&self.thread(state.pid));
+                let confidence = if serves { CONCLUDED } else { SHOWN };
+                by(Thread, &what, confidence, "a thread ran that the task may not preempt")
             }
             _ if state.preempt_off.holds() && !taken_off => {
-                let confidence = if state.preempt_off == Knowledge::ByEvent { STATED } else { SHOWN };
+                let confidence = if state.preempt_off == Knowledge::ByEvent { STATED } else { SEEN };
                 let reason = "the task could run and the running thread had preemption off";
                 by(PreemptOff, "preemption off", confidence, reason)
             }
@@ -284,13 +325,13 @@ impl Labeller<'_> {
             {
                 let reason =
                     "a thread of lower priority ran, and nobody asked it to make room: real-time throttling";
-                by(Throttled, "runs; the task is throttled", POSSIBLE, reason)
+                by(Throttled, "runs; the task is throttled", FAINT, reason)
             }
             (Some(_), Some(_)) => {
                 let reason = "the task could run and the running thread of lower priority was not preempted";
                 by(PreemptOff, "not preempted", LEFT_OVER, reason).need(Need::Sections)
             }
-            _ => by(Thread, "", POSSIBLE, "another thread ran; the trace does not tell all priorities"),
+            _ => by(Thread, "", LEFT_OVER, "another thread ran; the trace does not tell all priorities"),
         }
     }
 
@@ -308,7 +349,8 @@ impl Labeller<'_> {
             }
         };
         if state.pid == Some(pid) {
-            return self.by(kind, state, what, CONCLUDED, reason);
+            let confidence = if owner { CONCLUDED } else { FAINT };
+            return self.by(kind, state, what, confidence, reason);
         }
         let priority = self.priorities.at(pid, span.events.0);
         let inner = self.label(Phase::Runnable, Who { pid: Some(pid), priority }, span, length_ns);
@@ -332,10 +374,25 @@ fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
         return Label::unattributed("idle, asked to make room for the task").need(Need::Functions);
     }
     let reason = "the task could run and the CPU had not left idle";
-    Label { blame: Blame::new(CauseKind::IdleExit, LIKELY, reason), ..Label::needed("leaving idle") }
+    Label { blame: Blame::new(CauseKind::IdleExit, FAINT, reason), ..Label::needed("leaving idle") }
+}
+
+/// How sure it is that an interrupt or a softirq took a time: a handler whose end is not in the trace may have ended long
+/// before the next event, and one that is silent for long may have been stopped itself.
+fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static str) {
+    match span.closed {
+        true if length_ns <= STOPPED_LEAST_NS || kind != CauseKind::Irq => {
+            (SHOWN, "events tell the begin and the end of its handler")
+        }
+        true => (
+            CONCLUDED,
+            "events tell the begin and the end of its handler; a CPU that stops in it looks the same",
+        ),
+        false => (POSSIBLE, "the CPU was in its handler; no event tells its end"),
+    }
 }
 
 /// Something other than a thread had the CPU.
-fn plain(kind: CauseKind, actor: String, reason: &'static str) -> Label {
-    Label { what: actor.clone(), blame: Blame::new(kind, SHOWN, reason).actor(actor), need: None }
+fn plain(kind: CauseKind, actor: String, confidence: f64, reason: &'static str) -> Label {
+    Label { what: actor.clone(), blame: Blame::new(kind, confidence, reason).actor(actor), need: None }
 }

@@ -1,8 +1,12 @@
 //! Candidates: moments at which a task may have been late, before anybody asked why.
 
 use whylate_core::CpuId;
-use whylate_core::result::ExpectedFrom;
-use whylate_trace::event::Name;
+use whylate_core::result::{ExpectedFrom, HwlatSample, LateTask, LateWhat};
+use whylate_trace::event::{Name, NoiseSource};
+use whylate_trace::reader::Reader;
+
+/// Latencies that are kept beside the worst one; shorter ones are interesting only where nothing is longer.
+const KEPT_LEAST_NS: u64 = 10_000;
 
 /// Why a moment counts as late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +28,24 @@ pub(super) enum LateKind {
         irq: Option<(u64, u64)>,
     },
     /// The hwlat tracer's sample: it looked with interrupts off.
-    Hwlat {
-        /// Time in NMIs within the sample.
-        nmi_ns: u64,
-    },
+    Hwlat(HwlatSample),
     /// The osnoise tracer's gap.
     NoiseGap {
         /// What the tracer knows to have interrupted it.
         interference: u32,
     },
+    /// A line of the osnoise tracer's table: its largest noise, and how many noises there were of hardware, NMIs,
+    /// interrupts, softirqs and threads.
+    Noises {
+        /// In this time.
+        runtime_ns: u64,
+        /// The numbers.
+        counts: [u64; 5],
+    },
+    /// One noise that the osnoise tracer attributed itself.
+    Noise(NoiseSource),
+    /// What the header of a wake-up tracer states, of which the events are not in the trace.
+    Header,
 }
 
 /// A spike.
@@ -79,9 +92,33 @@ impl Late {
     pub(super) fn latency_ns(&self) -> u64 {
         self.actual_ns.saturating_sub(self.expected_ns)
     }
+
+    /// Without an explanation.
+    pub(super) fn brief(&self, reader: &dyn Reader) -> LateTask {
+        LateTask {
+            task: self.command.map_or_else(String::new, |name| reader.names().text(name).to_owned()),
+            pid: self.pid,
+            priority: self.priority,
+            cpu: self.cpu,
+            what: self.kind.what(),
+            latency_ns: self.latency_ns(),
+            at_ns: self.actual_ns,
+        }
+    }
 }
 
-/// The largest candidates, and the number of all.
+impl LateKind {
+    pub(super) fn what(self) -> LateWhat {
+        match self {
+            Self::Wakeup | Self::Header => LateWhat::Wakeup,
+            Self::Preempted { .. } => LateWhat::Preempted,
+            Self::Blocked => LateWhat::Blocked,
+            _ => LateWhat::Sample,
+        }
+    }
+}
+
+/// The largest candidates, and the number of those above a threshold.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Largest {
     lates: Vec<Late>,
@@ -89,28 +126,30 @@ pub(super) struct Largest {
 }
 
 impl Largest {
-    /// Keeps `late` when it is among the `top` largest.
-    pub(super) fn push(&mut self, late: Late, top: usize) {
-        self.found += 1;
+    /// Keeps `late` when it is among the `top` largest, and counts it when it is above `least_ns`.
+    pub(super) fn push(&mut self, late: Late, top: usize, least_ns: u64) {
+        self.found += u64::from(late.latency_ns() > least_ns);
         let place = self.lates.partition_point(|other| other.latency_ns() >= late.latency_ns());
-        if place < top {
+        let worth = late.latency_ns() > least_ns.min(KEPT_LEAST_NS) || place == 0;
+        if place < top && worth {
             self.lates.insert(place, late);
             self.lates.truncate(top);
         }
     }
 
     /// Takes the candidates out that ended at that moment.
-    pub(super) fn take_at(&mut self, actual_ns: u64) -> Option<Late> {
+    pub(super) fn take_at(&mut self, actual_ns: u64, least_ns: u64) -> Option<Late> {
         let index = self.lates.iter().position(|late| late.actual_ns == actual_ns)?;
-        self.found = self.found.saturating_sub(1);
-        Some(self.lates.remove(index))
+        let late = self.lates.remove(index);
+        self.found = self.found.saturating_sub(u64::from(late.latency_ns() > least_ns));
+        Some(late)
     }
 
     /// Adds those of others.
     pub(super) fn merge(&mut self, others: &Self, top: usize) {
         let found = self.found + others.found;
         for late in &others.lates {
-            self.push(*late, top);
+            self.push(*late, top, 0);
         }
         self.found = found;
     }

@@ -15,6 +15,11 @@ pub(super) fn read(text: &str) -> Option<(u64, Option<u64>)> {
     Some((in_ns(latency)?, in_ns(threshold)))
 }
 
+/// Whether the kernel's tracers of latency wrote it when they stopped the trace: `timerlat_main: stop tracing hit on cpu 6`.
+pub(super) fn is_stop(text: &str) -> bool {
+    text.contains("stop tracing hit on cpu")
+}
+
 #[cfg(test)]
 mod tests {
     use super::read;

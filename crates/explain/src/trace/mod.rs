@@ -6,7 +6,10 @@
 //! interrupt's stack speak for it; what nothing explains is `unattributed`.
 
 mod account;
+mod analysed;
+mod answer;
 mod clock;
+mod consistency;
 mod cpu;
 mod describe;
 mod export;
@@ -18,7 +21,11 @@ mod label;
 mod late;
 mod marker;
 mod priorities;
+mod recorded;
 mod rhythm;
+mod sampled;
+mod samples;
+mod section;
 mod spike;
 mod stacks;
 mod standstill;
@@ -37,7 +44,10 @@ use label::Need;
 use late::Late;
 use std::collections::BTreeSet;
 use subject::Subject;
-use whylate_core::result::{EXPLAIN_FORMAT, ExplainResult, ExplainedSpike, ExplainedTrace};
+use whylate_core::result::{
+    EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace, LateTask, LateWhat,
+    ThresholdFrom,
+};
 use whylate_core::{Warning, WarningCode};
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::{Reader, Selection};
@@ -52,8 +62,11 @@ pub struct Options {
     pub task: Option<TaskChoice>,
     /// Its period, for traces without its timers; `None` infers it from its rhythm.
     pub period_ns: Option<u64>,
-    /// A latency at or below it is no spike; `None` takes that of the break marker, else [`THRESHOLD_NS`].
+    /// A latency at or below it is no spike; `None` takes that of the break marker, of the tracer or of the header, else
+    /// [`THRESHOLD_NS`].
     pub threshold_ns: Option<u64>,
+    /// How they were late; `None` is from timer or wake-up to run, and for real-time tasks whatever takes their CPU.
+    pub what: Option<LateWhat>,
     /// Spikes that are explained, largest first.
     pub top: usize,
 }
@@ -61,7 +74,7 @@ pub struct Options {
 impl Default for Options {
     /// Any task, the ten largest.
     fn default() -> Self {
-        Self { task: None, period_ns: None, threshold_ns: None, top: 10 }
+        Self { task: None, period_ns: None, threshold_ns: None, what: None, top: 10 }
     }
 }
 
@@ -95,15 +108,23 @@ impl std::str::FromStr for TaskChoice {
 /// # Errors
 /// Those of the reader: the trace cannot be read or is damaged.
 pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResult, ParseError> {
-    let found = find(reader, options)?;
+    let mut found = find(reader, options)?;
     let mut spikes = Vec::new();
     let mut needs = BTreeSet::new();
+    if let Some(spike) = section::explain(reader)? {
+        found.is_section(&spike);
+        spikes.push(spike);
+    }
     for late in &found.lates {
-        if let Some((spike, more)) = spike::explain(reader, late)? {
+        if let Some((spike, more)) = spike::explain(reader, late, options.what == Some(LateWhat::Blocked))? {
             needs.extend(more);
             spikes.push(spike);
         }
     }
+    if spikes.is_empty() {
+        spikes.extend(analysed::spikes(&reader.info().facts));
+    }
+    spikes.retain(|spike| spike.latency_ns > found.threshold.0);
     spikes.sort_by_key(|spike| (std::cmp::Reverse(spike.latency_ns), spike.expected_ns));
     spikes.truncate(options.top);
     let result = found.result(reader, options, spikes.len() as u64);
@@ -116,15 +137,41 @@ pub(crate) struct Found {
     lates: Vec<Late>,
     seen: finder::Seen,
     period_ns: Option<u64>,
-    threshold_ns: u64,
+    threshold: (u64, ThresholdFrom),
     /// Late wake-ups above the threshold, those that are not in `lates` included.
     spikes: u64,
+    /// The largest of the subject, above the threshold or not.
+    worst: Option<LateTask>,
+    also_late: Vec<LateTask>,
+    /// What holds where no spike is found.
+    otherwise: (ExplainAnswer, Option<String>),
 }
 
 impl Found {
+    /// The trace is of one section, which the tracer measured.
+    fn is_section(&mut self, spike: &ExplainedSpike) {
+        let worst = LateTask {
+            task: spike.cause.actor.clone().unwrap_or_default(),
+            pid: spike.cause.pid,
+            priority: None,
+            cpu: spike.cpu,
+            what: LateWhat::Sample,
+            latency_ns: spike.latency_ns,
+            at_ns: spike.actual_ns,
+        };
+        self.subject = Subject { reason: subject::MEASURED.to_owned(), ..Subject::default() };
+        (self.worst, self.spikes, self.otherwise) = (Some(worst), 1, (ExplainAnswer::None, None));
+        self.lates.clear();
+        self.also_late.clear();
+        if self.threshold.1 == ThresholdFrom::Default {
+            self.threshold = (THRESHOLD_NS.min(spike.latency_ns - 1), ThresholdFrom::Header);
+        }
+    }
+
     /// The result without its spikes and warnings; `explained` is how many spikes there will be.
     fn result(&self, reader: &dyn Reader, options: &Options, explained: u64) -> ExplainResult {
         let info = reader.info();
+        let (answer, answer_reason) = self.otherwise.clone();
         let trace = ExplainedTrace {
             path: String::new(),
             format: info.format.clone(),
@@ -135,14 +182,19 @@ impl Found {
             task_reason: self.subject.reason.clone(),
             period_ns: self.period_ns,
             period_inferred: self.period_ns.is_some() && options.period_ns.is_none(),
-            threshold_ns: self.threshold_ns,
+            threshold_ns: self.threshold.0,
+            threshold_from: self.threshold.1,
+            answer,
+            answer_reason,
+            worst: self.worst.clone(),
+            also_late: self.also_late.clone(),
             wakeups: self.subject.wakeups,
-            spikes_found: self.spikes.max(explained),
+            spikes_found: if explained == 0 { 0 } else { self.spikes.max(explained) },
             lost: info.lost.iter().map(|(_, lost)| lost).sum::<u64>().max(self.seen.lost),
         };
         ExplainResult {
             format: EXPLAIN_FORMAT.to_owned(),
-            events: self.seen.events,
+            events: info.records.max(self.seen.events),
             traces: vec![trace],
             ..ExplainResult::default()
         }
@@ -156,44 +208,60 @@ impl Found {
         needs: &BTreeSet<Need>,
         reader: &dyn Reader,
     ) -> ExplainResult {
+        let trace = &mut result.traces[0];
+        if !spikes.is_empty() {
+            (trace.answer, trace.answer_reason) = (ExplainAnswer::Found, None);
+        }
         result.warnings = warn::warnings(&result.traces[0], &self.seen, needs, &spikes);
         let remarks = reader.info().remarks.iter();
         result.warnings.extend(remarks.map(|remark| Warning::new(WarningCode::Reader, remark.as_str())));
         result.spikes = spikes;
+        result.conclude();
         result
     }
 }
 
 /// The first pass: of scheduler events, or of all events where there are none.
 fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, ParseError> {
-    let mut finder = pass(reader, options, Selection::Wakeups)?;
+    let mut finder = pass(reader, options, Selection::Wakeups, false)?;
     if finder.seen.switches == 0 && finder.seen.samples == 0 {
-        finder = pass(reader, options, Selection::All)?;
+        finder = pass(reader, options, Selection::All, true)?;
+        // Without functions lines are far apart: a thread ran long before its first one.
+        if finder.seen.functions == 0 {
+            finder = pass(reader, options, Selection::All, false)?;
+        }
     }
     let subject = subject::choose(&finder, options, reader);
+    let threshold = answer::threshold(options, &finder, reader.info());
     let mut lates: Vec<Late> = subject.late.iter().copied().collect();
+    let worst = lates.first().map(|late| late.brief(reader));
     lates.extend(subject.blocked.iter().copied());
+    lates.extend(answer::stated(&lates, &finder, reader.info()));
     let period_ns = options.period_ns.or(subject.period_ns);
-    let threshold_ns = options.threshold_ns.or(finder.marked_threshold_ns).unwrap_or(THRESHOLD_NS);
-    lates.retain(|late| late.latency_ns() > threshold_ns);
-    let all = lates.len() >= options.top;
+    lates.retain(|late| late.latency_ns() > threshold.0);
+    let all = lates.len() >= options.top && threshold.0 >= options.least_ns();
     let spikes = if all {
         subject.late.found
     } else {
-        subject.late.iter().filter(|late| late.latency_ns() > threshold_ns).count() as u64
+        subject.late.iter().filter(|late| late.latency_ns() > threshold.0).count() as u64
     };
-    Ok(Found { lates, seen: finder.seen, period_ns, threshold_ns, spikes, subject })
+    let also_late = answer::also_late(&finder, &subject, options, threshold.0, reader);
+    let otherwise = answer::without_spike(&finder, &subject, options, reader);
+    Ok(Found { lates, seen: finder.seen, period_ns, threshold, spikes, worst, also_late, otherwise, subject })
 }
 
+/// `by_lines`: a change of the thread between two lines of a CPU is a switch.
 fn pass<'o>(
     reader: &mut dyn Reader,
     options: &'o Options,
     selection: Selection,
+    by_lines: bool,
 ) -> Result<Finder<'o>, ParseError> {
     reader.seek(None, selection)?;
-    let mut finder = Finder::new(options, reader, selection == Selection::All);
+    let mut finder = Finder::new(options, reader, by_lines);
     while let Some(event) = reader.next()? {
         finder.event(&event, reader);
     }
+    finder.end();
     Ok(finder)
 }

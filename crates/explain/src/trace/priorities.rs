@@ -51,6 +51,11 @@ impl Priorities {
         told.get(later.saturating_sub(1)).map(|(_, priority)| *priority)
     }
 
+    /// Whether a thread has different priorities in the window.
+    pub(super) fn changes(&self, pid: u32) -> bool {
+        self.told.get(&pid).is_some_and(|told| told.len() > 1)
+    }
+
     /// The first priority of a thread that is told.
     pub(super) fn first(&self, pid: u32) -> Option<i32> {
         self.told.get(&pid)?.first().map(|(_, priority)| *priority)

@@ -5,14 +5,15 @@ use super::judge::{self, Judgement};
 use super::label::{Labeller, Need};
 use super::late::{Late, LateKind};
 use super::priorities::Priorities;
+use super::sampled;
 use super::standstill;
 use super::states;
 use super::window::{self, Window};
-use crate::confidence::{self, CONCLUDED, SHOWN};
+use crate::confidence;
 use crate::divide::lower;
 use std::collections::BTreeSet;
-use whylate_core::result::{Cause, CauseKind, EvidenceLine, ExpectedFrom, ExplainedSpike, TimelineSegment};
-use whylate_trace::event::Name;
+use whylate_core::result::{Cause, ExpectedFrom, ExplainedSpike};
+use whylate_trace::event::{Event, Name};
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::Reader;
 
@@ -23,17 +24,27 @@ use whylate_trace::reader::Reader;
 pub(super) fn explain(
     reader: &mut dyn Reader,
     late: &Late,
+    as_asked: bool,
 ) -> Result<Option<(ExplainedSpike, BTreeSet<Need>)>, ParseError> {
-    let window = window::read(reader, late)?;
+    let mut window = window::read(reader, late)?;
+    if late.kind == LateKind::Header {
+        // The rest of it was cut off: what the last line shows is not what went on until the end.
+        window.to = window.events.last().map_or(window.from, |event| event.at_ns);
+    }
     let reader: &dyn Reader = reader;
-    let judgement = match late.kind {
-        LateKind::Hwlat { nmi_ns } => Some(hwlat(late, nmi_ns, &window, reader)),
-        _ => judged(late, &window, reader),
-    };
+    let late = &at_its_clock(late, &window);
+    let judgement = sampled::judge(late, &window, reader).or_else(|| judged(late, &window, reader, as_asked));
     let Some(mut judgement) = judgement else { return Ok(None) };
     lower_confidence(&mut judgement.cause, late, &window);
+    let facts = &reader.info().facts;
+    let stated =
+        || facts.task.as_ref().filter(|task| Some(task.pid) == late.pid).map(|task| task.command.clone());
     let spike = ExplainedSpike {
-        task: late.command.map_or_else(String::new, |name| reader.names().text(name).to_owned()),
+        task: late
+            .command
+            .map(|name| reader.names().text(name).to_owned())
+            .or_else(stated)
+            .unwrap_or_default(),
         pid: late.pid,
         priority: late.priority,
         cpu: late.cpu,
@@ -46,13 +57,33 @@ pub(super) fn explain(
         also: judgement.also,
         timeline: judgement.timeline,
         evidence: judgement.evidence,
+        hwlat: if let LateKind::Hwlat(sample) = late.kind { Some(sample) } else { None },
         lost: window.lost,
         trace: 0,
     };
     Ok(Some((spike, judgement.needs)))
 }
 
-fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement> {
+/// A task that prints its latency read the clock behind the switch to it, which may take long: at its first own event.
+fn at_its_clock(late: &Late, window: &Window) -> Late {
+    if late.from != ExpectedFrom::Marker {
+        return *late;
+    }
+    let is_own = |event: &&Event| {
+        event.pid == late.pid
+            && event.cpu == late.cpu
+            && event.at_ns >= late.actual_ns
+            && !event.context.hard_irq
+    };
+    let ran = window.events.iter().find(is_own).map_or(late.actual_ns, |event| event.at_ns);
+    let ran_ns = ran.min(late.actual_ns.saturating_add(late.error_ns));
+    let shift_ns = ran_ns - late.actual_ns;
+    let (error_ns, expected_ns) = (late.error_ns - shift_ns, late.expected_ns.saturating_add(shift_ns));
+    Late { expected_ns, actual_ns: ran_ns, error_ns, ..*late }
+}
+
+/// `as_asked`: whoever blocked is asked for, whatever it waited for.
+fn judged(late: &Late, window: &Window, reader: &dyn Reader, as_asked: bool) -> Option<Judgement> {
     let states = states::sweep(window, reader);
     let name = |name: Name| reader.names().text(name).to_owned();
     let commands = window.commands.iter().map(|(pid, command)| (*pid, name(*command))).collect();
@@ -66,10 +97,12 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement
         commands: &commands,
         priorities: &priorities,
         late: late.kind,
+        is_virtual: standstill::is_virtual(reader),
     };
     let mut accountant =
         Accountant { window, states: &states, labeller: &labeller, late, pieces: Vec::new() };
     if late.kind == LateKind::Blocked
+        && !as_asked
         && !accountant.had_fault(late.expected_ns)
         && !accountant.waited_for_lock(late.expected_ns)
     {
@@ -78,74 +111,21 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement
     accountant.run();
     standstill::relabel(&mut accountant.pieces, &labeller);
     let mut judgement = judge::judge(&accountant, reader);
+    let timeline = &judgement.timeline;
+    let is_inside = |(cpu, at_ns): &(whylate_core::CpuId, u64)| {
+        let (from, to) = (late.expected_ns, late.actual_ns);
+        (from..=to).contains(at_ns) && timeline.iter().any(|segment| segment.cpu == *cpu)
+    };
+    if states.breaks.iter().any(is_inside) {
+        let reason = "less sure: events of the window contradict each other, so some are missing";
+        let sure = judgement.cause.confidence.is_some_and(|grade| grade >= confidence::CONCLUDED);
+        let factor = if sure { confidence::OF_BREAKS } else { confidence::OF_BREAKS_UNSURE };
+        lower(&mut judgement.cause, factor, reason.to_owned());
+    }
     if let LateKind::NoiseGap { interference: 0 } = late.kind {
-        provably_hardware(&mut judgement, late);
+        sampled::provably_hardware(&mut judgement, late);
     }
     Some(judgement)
-}
-
-/// The osnoise tracer looks with interrupts on and counts what interrupts it: a gap in which nothing did.
-fn provably_hardware(judgement: &mut Judgement, late: &Late) {
-    let reason = "interrupts were on, and the tracer counted nothing of the kernel in the gap";
-    judgement.cause = whole(CauseKind::Hardware, late, CONCLUDED, reason);
-    judgement.also.clear();
-    judgement.needs.clear();
-    judgement.timeline = vec![segment(late, CauseKind::Hardware, "nothing of the kernel ran")];
-}
-
-fn hwlat(late: &Late, nmi_ns: u64, window: &Window, reader: &dyn Reader) -> Judgement {
-    let reason = "the tracer looked with interrupts off, so that nothing of the kernel but an NMI could run";
-    let mut cause = whole(CauseKind::Hardware, late, CONCLUDED, reason);
-    let mut also = Vec::new();
-    if nmi_ns > 0 {
-        let share = (nmi_ns as f64 / late.latency_ns().max(1) as f64).min(1.0);
-        let nmi = Cause {
-            share: Some(share),
-            ..whole(CauseKind::Nmi, late, SHOWN, "the tracer counted time in NMIs")
-        };
-        cause.share = Some(1.0 - share);
-        if share > 0.5 { also.push(std::mem::replace(&mut cause, nmi)) } else { also.push(nmi) }
-    }
-    let sample = window.events.iter().find(|event| event.at_ns == late.actual_ns && event.cpu == late.cpu);
-    let evidence = sample.map(|event| EvidenceLine {
-        at_ns: event.at_ns,
-        cpu: event.cpu,
-        offset: event.offset,
-        text: super::describe::line(event, reader).trim_start().to_owned(),
-        meaning: "the tracer's sample".to_owned(),
-    });
-    Judgement {
-        timeline: vec![segment(late, cause.kind, "nothing of the kernel could run")],
-        cause,
-        also,
-        evidence: evidence.into_iter().collect(),
-        needs: BTreeSet::new(),
-    }
-}
-
-/// The cause of all of it.
-fn whole(kind: CauseKind, late: &Late, confidence: f64, reason: &str) -> Cause {
-    let looks_the_same =
-        (kind == CauseKind::Hardware).then_some("a hypervisor that stops the CPU looks the same");
-    Cause {
-        from_ns: Some(late.expected_ns),
-        to_ns: Some(late.actual_ns),
-        share: Some(1.0),
-        confidence: Some(confidence),
-        evidence: std::iter::once(reason).chain(looks_the_same).map(str::to_owned).collect(),
-        ..Cause::new(kind)
-    }
-}
-
-fn segment(late: &Late, kind: CauseKind, what: &str) -> TimelineSegment {
-    TimelineSegment {
-        from_ns: late.expected_ns,
-        to_ns: late.actual_ns,
-        cpu: late.cpu,
-        what: what.to_owned(),
-        kind: Some(kind),
-        function: None,
-    }
 }
 
 /// Lost events, and an expected moment that is not exact, make a cause less sure.

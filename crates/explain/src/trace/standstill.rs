@@ -11,13 +11,16 @@
 
 use super::account::Piece;
 use super::label::Labeller;
+use super::stacks::PathId;
 use super::state::{Knowledge, Level, Span};
 use super::window::Window;
-use crate::confidence::LIKELY;
+use crate::confidence::{CONCLUDED, LIKELY};
 use crate::divide::Blame;
+use crate::vocabulary;
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
 use whylate_trace::event::Event;
+use whylate_trace::reader::Reader;
 
 /// Shorter ones are not looked at: neighbouring CPUs may well be late by as much for reasons of their own.
 const LEAST_NS: u64 = 20_000;
@@ -51,14 +54,62 @@ pub(super) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
             relabel_one(piece, label.blame, label.what);
         }
     }
+    for piece in
+        pieces.iter_mut().filter(|piece| labeller.is_virtual && (is_open(piece) || is_held_back(piece)))
+    {
+        below_hypervisor(piece, labeller);
+    }
     for piece in pieces.iter_mut().filter(|piece| is_open(piece)) {
         if stood_still(piece, &timers, labeller) {
             let reason =
                 "no CPU did anything, and timers of several CPUs were late by it: firmware, or a hypervisor";
-            let blame = Blame::new(CauseKind::Hardware, LIKELY, reason);
+            let blame = Blame::new(CauseKind::Hardware, CONCLUDED, reason);
             relabel_one(piece, blame, "the whole machine stood still".to_owned());
         }
     }
+}
+
+/// Whether the names in a trace say that its machine was the guest of a hypervisor.
+pub(super) fn is_virtual(reader: &dyn Reader) -> bool {
+    reader.names().iter().any(|(_, name)| vocabulary::is_of_guest(name))
+}
+
+/// In a virtual machine a time in which no CPU did anything is the hypervisor's before it is a thread's: what only flags or
+/// the order of events say of it is taken back, what a function says is less sure.
+fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
+    let by_event = |span: &Span| {
+        let state = &span.state;
+        state.irqs_off == Knowledge::ByEvent || state.preempt_off == Knowledge::ByEvent
+    };
+    let Some(span) = piece.detail.span.filter(|span| !by_event(span)) else { return };
+    if !all_silent(piece, labeller) {
+        return;
+    }
+    let state = &span.state;
+    let in_function = !state.user
+        && (state.path != PathId::ROOT || !labeller.interrupted(&span).is_empty())
+        && state.pid != Some(0);
+    let in_handler = matches!(state.level, Level::HardIrq(_) | Level::Softirq(_));
+    if in_function || in_handler {
+        piece.blame.confidence = piece.blame.confidence.min(LIKELY);
+        let more = "no CPU did anything meanwhile: a hypervisor that stops the machine looks the same";
+        piece.blame.evidence = format!("{}; {more}", piece.blame.evidence).into();
+        return;
+    }
+    let reason = "no CPU did anything, in a virtual machine: its hypervisor, which the trace does not show";
+    relabel_one(
+        piece,
+        Blame::new(CauseKind::Hardware, CONCLUDED, reason),
+        "nothing happened on any CPU".to_owned(),
+    );
+}
+
+/// Whether all CPUs were silent for most of a piece; one CPU alone says nothing of the others.
+fn all_silent(piece: &Piece, labeller: &Labeller<'_>) -> bool {
+    let (from, to) = (piece.from, piece.to);
+    let least = ((to - from) as f64 * PART) as u64;
+    let spans = &labeller.states.spans;
+    spans.len() > 1 && spans.values().all(|spans| silence(spans, from, to).is_some_and(|(ns, _)| ns >= least))
 }
 
 fn relabel_one(piece: &mut Piece, blame: Blame, what: String) {
@@ -104,8 +155,6 @@ fn stood_still(piece: &Piece, timers: &[LateTimer], labeller: &Labeller<'_>) -> 
     let (from, to) = (piece.from, piece.to);
     let least = ((to - from) as f64 * PART) as u64;
     let spans = &labeller.states.spans;
-    let all_silent =
-        || spans.values().all(|spans| silence(spans, from, to).is_some_and(|(ns, _)| ns >= least));
     let is_late_by_it = |timer: &&LateTimer| {
         let within = timer.at_ns > from && timer.due_ns < to;
         timer.cpu != piece.detail.cpu && within && timer.at_ns - timer.due_ns >= least
@@ -117,7 +166,7 @@ fn stood_still(piece: &Piece, timers: &[LateTimer], labeller: &Labeller<'_>) -> 
         silence.is_some_and(|(_, span)| takes_interrupts(&span, labeller))
     };
     let mut late_elsewhere = timers.iter().filter(is_late_by_it);
-    spans.len() > 1 && late_elsewhere.any(|timer| taken_here || taken_there(timer)) && all_silent()
+    late_elsewhere.any(|timer| taken_here || taken_there(timer)) && all_silent(piece, labeller)
 }
 
 /// The longest silence of a CPU between two moments, and the span that it is of.

@@ -55,6 +55,10 @@ pub(super) struct State {
     pub(super) user: bool,
     /// The last function that was seen belongs to the scheduler.
     pub(super) scheduling: bool,
+    /// The last function that was seen ends a switch: what follows is the thread's own.
+    pub(super) switched: bool,
+    /// The scheduler has chosen the thread, and the one before it still has the CPU: the switch itself.
+    pub(super) switching: bool,
     /// Functions of the level.
     pub(super) path: PathId,
     /// Begin of a section of interrupts off that an event told, and who began it.
@@ -76,4 +80,6 @@ pub(super) struct Span {
     pub(super) events: (usize, usize),
     /// The event at its end is the entry of an interrupt.
     pub(super) ends_in_interrupt: bool,
+    /// Events told the begin and the end of the interrupt or softirq that it is in.
+    pub(super) closed: bool,
 }

@@ -28,7 +28,9 @@ pub(super) struct States {
     /// Whether functions were traced.
     pub(super) has_functions: bool,
     /// Whether the scheduler's switches were traced.
-    has_switches: bool,
+    pub(super) has_switches: bool,
+    /// Moments at which events of a CPU contradict each other: some between them are not in the trace.
+    pub(super) breaks: Vec<(CpuId, u64)>,
 }
 
 /// Sweeps over the window.
@@ -125,29 +127,38 @@ impl States {
             need_resched_lazy: before.context.need_resched_lazy,
             user: cpu.user || (enters_user && level == Level::Thread),
             scheduling: cpu.scheduling,
+            switched: cpu.switched,
+            switching: cpu.is_switching(after),
             path: cpu.stacks.get(&cpu.stack_key()).copied().unwrap_or(PathId::ROOT),
             irqs_section: cpu.irqs_section,
             preempt_section: cpu.preempt_section,
             announced: cpu.announced,
             idle_state: cpu.idle_state,
         };
-        let span = Span { from: begin, to: after.at_ns, state, events: (cpu.last, index), ends_in_interrupt };
+        let events = (cpu.last, index);
+        let span = Span { from: begin, to: after.at_ns, state, events, ends_in_interrupt, closed: false };
         self.spans.entry(after.cpu).or_default().push(span);
     }
 
     /// What the CPU does after an event.
     fn update(&mut self, cpu: &mut Cpu, index: usize, event: &Event, class: Class, reader: &dyn Reader) {
         cpu.last = index;
-        if let Some(pid) = event.pid
-            && cpu.pid != Some(pid)
-        {
-            cpu.pid = Some(pid);
-            cpu.scheduling = false;
+        if self.contradicts(cpu, event, class) {
+            self.breaks.push((event.cpu, event.at_ns));
         }
+        let spans = self.spans.get(&event.cpu).map_or(0, Vec::len);
+        cpu.follow(event);
         let level = cpu.level();
+        self.close_interrupt(cpu, event, class);
         self.enter_or_leave_interrupt(cpu, index, event, class, reader);
         if cpu.level() != level {
             cpu.announced = None;
+        }
+        match (class, event.kind) {
+            (Class::InterruptEntry(_), _) if !cpu.by_flags => _ = cpu.hard_from.get_or_insert(spans),
+            (_, EventKind::SoftirqEntry { .. }) => cpu.softirq_from = Some(spans),
+            _ if cpu.hard.is_empty() => cpu.hard_from = None,
+            _ => {}
         }
         let switched = matches!(event.kind, EventKind::Switch { .. });
         let off = event.context.irqs_off == Some(true) && !switched;
@@ -160,6 +171,7 @@ impl States {
             EventKind::Switch { next, state, previous } => {
                 cpu.pid = Some(next.pid);
                 cpu.scheduling = false;
+                cpu.leaving_pid = Some(previous.pid).filter(|pid| *pid != next.pid);
                 if matches!(state, TaskState::Blocked('X' | 'Z')) {
                     cpu.stacks.remove(&(Some(previous.pid), 0));
                 }
@@ -306,7 +318,11 @@ impl States {
         };
         cpu.stacks.insert(key, path);
         cpu.scheduling = match class {
-            Class::Scheduler | Class::Preemption => true,
+            Class::Scheduler | Class::Preemption => {
+                let function = self.paths.split(path).map(|(_, function)| self.functions.name(function));
+                cpu.switched = function.is_some_and(|name| name.starts_with("finish_task_switch"));
+                true
+            }
             // The scheduler holds a lock all along; a function of an unknown caller does not end it.
             _ => {
                 let flags = event.context;

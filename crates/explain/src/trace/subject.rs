@@ -2,8 +2,11 @@
 
 use super::finder::{Finder, PRIORITY_NORMAL, TaskTrack};
 use super::late::Largest;
-use super::{Options, TaskChoice, vocabulary};
+use super::{Options, TaskChoice, answer, vocabulary};
 use whylate_trace::reader::Reader;
+
+/// Why the task of a tracer's samples is looked at.
+pub(super) const MEASURED: &str = "its tracer measured the latencies itself";
 
 /// The chosen tasks and what is late of theirs.
 #[derive(Clone, Debug, Default)]
@@ -17,13 +20,31 @@ pub(super) struct Subject {
     pub(super) wakeups: u64,
     /// The inferred period of the first of its threads that has one.
     pub(super) period_ns: Option<u64>,
+    /// Its threads.
+    pub(super) pids: Vec<u32>,
+    /// A tracer took samples of it.
+    pub(super) sampled: bool,
+    /// Wake-ups of which nothing tells when they should have been, and those that rest on its rhythm.
+    pub(super) unknown: u64,
+    pub(super) inferred: u64,
+    /// How long one of its threads has been waiting at the end of the trace.
+    pub(super) waits_ns: u64,
 }
 
 impl Subject {
-    fn add(&mut self, track: &TaskTrack, top: usize) {
-        self.late.merge(&track.late, top);
-        self.blocked.merge(&track.blocked, top);
+    fn add(&mut self, pid: u32, track: &TaskTrack, finder: &Finder<'_>, options: &Options) {
+        for list in answer::lists(track, options, false) {
+            self.late.merge(list, options.top);
+        }
+        if options.what.is_none() {
+            self.blocked.merge(&track.blocked, options.top);
+        }
+        self.pids.push(pid);
         self.wakeups += track.wakeups;
+        self.unknown += track.unknown;
+        self.inferred += track.inferred;
+        let waits = track.waits_since_ns().map_or(0, |since| finder.seen.last_ns.saturating_sub(since));
+        self.waits_ns = self.waits_ns.max(waits);
         self.period_ns = self.period_ns.or_else(|| track.rhythm.period_ns());
     }
 }
@@ -36,7 +57,7 @@ pub(super) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader
             let samples = sampled(finder, options, |own, _| own == *pid, reader);
             let mut subject = samples.unwrap_or_default();
             if let Some(track) = finder.tasks.get(pid) {
-                subject.add(track, options.top);
+                subject.add(*pid, track, finder, options);
                 subject.task = Some(pid.to_string());
             }
             subject.reason = reason_of_choice(subject.task.is_some());
@@ -45,12 +66,12 @@ pub(super) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader
         Some(TaskChoice::Name(name)) => {
             let samples = sampled(finder, options, |_, command| command.starts_with(name.as_str()), reader);
             let mut subject = samples.unwrap_or_default();
-            let named = || finder.tasks.values().filter(|track| text(track) == *name);
+            let named = || finder.tasks.iter().filter(|(_, track)| text(track) == *name);
             // The threads of a measuring tool that only wait for the others are no real-time tasks.
             let realtime =
-                named().any(|track| track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL));
-            for track in named().filter(|track| !realtime || is_realtime(track)) {
-                subject.add(track, options.top);
+                named().any(|(_, track)| track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL));
+            for (pid, track) in named().filter(|(_, track)| !realtime || is_realtime(track)) {
+                subject.add(*pid, track, finder, options);
                 subject.task = Some(name.clone());
             }
             subject.reason = reason_of_choice(subject.task.is_some());
@@ -76,20 +97,21 @@ fn sampled(
     wanted: impl Fn(u32, &str) -> bool,
     reader: &dyn Reader,
 ) -> Option<Subject> {
-    let mut subject =
-        Subject { reason: "its tracer measured the latencies itself".to_owned(), ..Subject::default() };
-    let mut any = false;
-    for (pid, (command, largest)) in &finder.samples {
+    let mut subject = Subject { reason: MEASURED.to_owned(), ..Subject::default() };
+    // What the tracer attributed itself says more than the sum in its table.
+    let noises = finder.seen.noises > 0 && finder.seen.timerlats == 0 && finder.seen.gaps == 0;
+    let lists = if noises { &finder.noises } else { &finder.samples };
+    for (pid, (command, largest)) in lists {
         let name = command.map_or("", |name| reader.names().text(name));
         if wanted(*pid, name) {
-            any = true;
+            subject.sampled = true;
             subject.late.merge(largest, options.top);
             let family = name.split('/').next().filter(|family| !family.is_empty());
             subject.task = subject.task.or(family.map(str::to_owned));
         }
     }
     subject.task = subject.task.or_else(|| reader.info().tracer.clone());
-    any.then_some(subject)
+    subject.sampled.then_some(subject)
 }
 
 /// The marked one; else a measuring tool; else the real-time task that was latest, periodic ones first; else the
@@ -109,46 +131,50 @@ fn automatic(
             _ if vocabulary::is_measuring(&name) && is_realtime(track) => (4, "it measures latency"),
             Some(_) if realtime && own => (3, "a periodic real-time task"),
             None if realtime && own => (2, "the real-time task that was latest"),
-            _ if realtime => (1, "the real-time task that was latest"),
-            _ => (0, "the task that was latest; none was real time"),
+            _ if own => (1, "the task that was latest; no real-time task was late"),
+            _ => (0, "the kernel's thread that was latest; nobody else was late"),
         }
     };
-    let slept = |track: &&TaskTrack| track.wakeups > 0 || track.late.found > 0;
-    let candidates = finder.tasks.iter().filter(|(_, track)| slept(track));
-    let best = candidates.max_by_key(|(pid, track)| {
-        (
-            rank(**pid, track).0,
-            track.late.worst_ns(),
-            track.blocked.worst_ns(),
-            track.wakeups,
-            u32::MAX - **pid,
-        )
+    let worst =
+        |track: &TaskTrack| answer::lists(track, options, false).map(Largest::worst_ns).max().unwrap_or(0);
+    let seen = |track: &&TaskTrack| track.wakeups > 0 || worst(track) > 0;
+    let candidates = || finder.tasks.iter().filter(|(_, track)| seen(track));
+    let key = |pid: u32, track: &TaskTrack| {
+        (rank(pid, track).0, worst(track), track.blocked.worst_ns(), track.wakeups, u32::MAX - pid)
+    };
+    let best = candidates().max_by_key(|(pid, track)| key(**pid, track));
+    // Where the real-time tasks were in time, or nobody but the kernel's threads slept, whoever was late counts.
+    let late = candidates().filter(|(_, track)| worst(track) > options.least_ns());
+    let latest = late.max_by_key(|(pid, track)| key(**pid, track));
+    let in_time = best.is_some_and(|(pid, track)| {
+        rank(*pid, track).0 <= 2 && worst(track) <= options.least_ns() && track.blocked.worst_ns() == 0
     });
-    let Some((pid, track)) = best else {
-        if let Some(tracer @ ("hwlat" | "osnoise" | "timerlat")) = reader.info().tracer.as_deref() {
-            return Subject { reason: format!("the {tracer} tracer took no sample"), ..Subject::default() };
-        }
-        return Subject {
-            reason: "no task was seen to sleep and run again".to_owned(),
-            ..Subject::default()
-        };
+    let Some((pid, track)) = latest.filter(|_| in_time).or(best) else {
+        return Subject { reason: no_task(reader), ..Subject::default() };
     };
     let (rank_of_best, reason) = rank(*pid, track);
     let name = text(track);
     let mut subject = Subject { reason: reason.to_owned(), ..Subject::default() };
     if rank_of_best < 3 || name.is_empty() {
-        subject.add(track, options.top);
+        subject.add(*pid, track, finder, options);
         subject.task = Some(if name.is_empty() { pid.to_string() } else { format!("{name}-{pid}") });
         return subject;
     }
     // All threads of a tool that measures with several.
     for (other, track) in &finder.tasks {
         if other == pid || (text(track) == name && rank(*other, track).0 >= 3 && is_realtime(track)) {
-            subject.add(track, options.top);
+            subject.add(*other, track, finder, options);
         }
     }
     subject.task = Some(name);
     subject
+}
+
+fn no_task(reader: &dyn Reader) -> String {
+    match reader.info().tracer.as_deref() {
+        Some(tracer @ ("hwlat" | "osnoise" | "timerlat")) => format!("the {tracer} tracer took no sample"),
+        _ => "no task was seen to sleep and run again".to_owned(),
+    }
 }
 
 fn is_realtime(track: &TaskTrack) -> bool {

@@ -2,8 +2,9 @@
 
 use super::finder::Seen;
 use super::label::Need;
+use super::{section, subject};
 use std::collections::BTreeSet;
-use whylate_core::result::{ExpectedFrom, ExplainedSpike, ExplainedTrace};
+use whylate_core::result::{ExpectedFrom, ExplainedSpike, ExplainedTrace, ThresholdFrom};
 use whylate_core::{Warning, WarningCode};
 
 /// The warnings of a trace.
@@ -18,7 +19,10 @@ pub(super) fn warnings(
         let text = format!("{} events were lost: spikes and their causes may be missing", trace.lost);
         warnings.push(Warning::new(WarningCode::LostEvents, text));
     }
-    let sampled = matches!(trace.tracer.as_deref(), Some("hwlat" | "osnoise" | "timerlat"));
+    let tracer = trace.tracer.as_deref().unwrap_or("");
+    let measured = trace.threshold_from == ThresholdFrom::Header || trace.task_reason == subject::MEASURED;
+    let sampled =
+        measured || section::is_tracer(tracer) || matches!(tracer, "hwlat" | "osnoise" | "timerlat");
     if seen.switches == 0 && seen.samples == 0 && !sampled {
         let text = "the trace has no sched_switch events: switches are taken from the threads of its lines";
         warnings.push(Warning::new(WarningCode::NoSwitches, text));

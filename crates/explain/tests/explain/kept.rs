@@ -58,7 +58,8 @@ fn it_is_explained_from_the_expiry_of_its_own_timer() {
     assert_eq!((spike.expected_from, spike.expected_ns), (ExpectedFrom::Timer, 1_000_000));
     assert_eq!((spike.actual_ns, spike.cause.kind), (4_025_000, CauseKind::IrqsOff));
     assert_eq!(spike.cause.function.as_deref(), Some("stall_pci_readback"));
-    assert_eq!((result.traces[0].spikes_found, result.traces[0].threshold_ns), (1, 3_027_000));
+    // Neither what the probe measured nor what the trace shows is at or below it.
+    assert_eq!((result.traces[0].spikes_found, result.traces[0].threshold_ns), (1, 3_024_999));
 }
 
 #[test]

@@ -62,6 +62,7 @@ proptest! {
             task: None,
             period_ns: period_us.map(|us| us * 1000),
             threshold_ns: threshold_us.map(|us| us * 1000),
+            what: None,
             top,
         };
         let mut script = Script::new(&lines.join("\n"));

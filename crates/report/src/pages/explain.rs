@@ -9,8 +9,8 @@ use crate::sections::warnings;
 use crate::words;
 use whylate_core::figure::{nanoseconds, share};
 use whylate_core::result::{
-    CauseKind, EvidenceLine, ExpectedFrom, ExplainResult, ExplainedSpike, ExplainedTrace, Spike,
-    TimelineSegment,
+    CauseKind, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace,
+    HwlatSample, LateTask, Spike, ThresholdFrom, TimelineSegment,
 };
 
 /// Spikes that a terminal draws in full; the others have a line.
@@ -23,10 +23,14 @@ pub fn explain(result: &ExplainResult) -> Page {
     let (title, title_tone) = match result.spikes.first() {
         Some(spike) if spike.cause.kind == CauseKind::Unattributed => (finding::finding(spike), Tone::Warn),
         Some(spike) => (finding::finding(spike), Tone::Bad),
-        None => (count(result), Tone::Good),
+        None => (count(result), if result.answer == ExplainAnswer::None { Tone::Good } else { Tone::Warn }),
     };
     let traces = result.traces.iter().map(described);
-    let counted = (!result.spikes.is_empty()).then(|| count(result));
+    let counted = match result.answer {
+        _ if !result.spikes.is_empty() => Some(count(result)),
+        ExplainAnswer::Found => None,
+        _ => result.answer_reason.clone().or_else(|| worst(result)),
+    };
     Page {
         origin: "whylate explain".to_owned(),
         title,
@@ -46,14 +50,50 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
         let depth = if index < DRAWN_MAX { Depth::Main } else { Depth::Brief(line) };
         self::spike(heading(spike), spike, result.traces.get(spike.trace)).depth(depth)
     });
-    measured.into_iter().chain(spikes).chain(warnings::section(&result.warnings)).collect()
+    let also = Section::new("also-late", "Also late").with_all(also_late(result)).unless_empty();
+    measured.into_iter().chain(spikes).chain(also).chain(warnings::section(&result.warnings)).collect()
+}
+
+/// Other tasks, with the worst moment of each.
+fn also_late(result: &ExplainResult) -> Option<Table> {
+    let mut columns = vec![Column::text("task")];
+    columns.extend(["CPU", "priority", "late by"].map(Column::number));
+    columns.extend([Column::text("as"), Column::number("ran at")]);
+    let row = |late: &LateTask| {
+        Row::of::<Cell>([
+            named(&late.task, late.pid).into(),
+            late.cpu.to_string().into(),
+            late.priority.map_or_else(String::new, |priority| priority.to_string()).into(),
+            nanoseconds(late.latency_ns).into(),
+            late.what.name().into(),
+            format!("{} s", moment(late.at_ns)).into(),
+        ])
+    };
+    let rows: Vec<Row> = result.traces.iter().flat_map(|trace| &trace.also_late).map(row).collect();
+    (!rows.is_empty()).then(|| Table::new(columns, rows))
+}
+
+/// `cyclictest-192`.
+fn named(task: &str, pid: Option<u32>) -> String {
+    let pid = pid.map(|pid| format!("-{pid}")).unwrap_or_default();
+    format!("{}{pid}", if task.is_empty() { "hardware" } else { task })
+}
+
+/// On what "none" rests: the largest latency that there is.
+fn worst(result: &ExplainResult) -> Option<String> {
+    let worst = result.traces.iter().filter_map(|trace| trace.worst.as_ref());
+    let worst = worst.max_by_key(|late| late.latency_ns)?;
+    let (who, latency) = (named(&worst.task, worst.pid), nanoseconds(worst.latency_ns));
+    Some(format!("The largest one is {latency}: {who} on CPU {} at {} s.", worst.cpu, moment(worst.at_ns)))
 }
 
 /// `cyclictest-192 on CPU 0: 3.46 ms late`.
 fn heading(spike: &ExplainedSpike) -> String {
-    let task = if spike.task.is_empty() { "hardware" } else { &spike.task };
-    let pid = spike.pid.map(|pid| format!("-{pid}")).unwrap_or_default();
-    format!("{task}{pid} on CPU {}: {} late", spike.cpu, nanoseconds(spike.latency_ns))
+    if spike.task.is_empty() {
+        return format!("CPU {}: {}", spike.cpu, nanoseconds(spike.latency_ns));
+    }
+    let task = named(&spike.task, spike.pid);
+    format!("{task} on CPU {}: {} late", spike.cpu, nanoseconds(spike.latency_ns))
 }
 
 /// What a probe of the run saw itself.
@@ -68,6 +108,7 @@ pub(crate) fn spike(title: String, spike: &ExplainedSpike, trace: Option<&Explai
     let found = Some(finding::finding(spike)).filter(|finding| !title.contains(finding));
     let mut items: Vec<Item> = found.into_iter().map(Item::from).collect();
     items.push(Item::from(format!("expected {at} s ({}), ran {ran} s", expected(spike))));
+    items.extend(spike.hwlat.as_ref().map(|sample| Item::from(hwlat(sample))));
     items.extend(finding::chain(&spike.cause).map(|chain| Item::from(Text::code(chain))));
     items.extend(finding::confidence(&spike.cause).map(Item::from));
     items
@@ -80,6 +121,19 @@ pub(crate) fn spike(title: String, spike: &ExplainedSpike, trace: Option<&Explai
         .with(timeline(spike))
         .with(table(spike))
         .with(records.depth(Depth::Folded))
+}
+
+/// `inner 41 us, outer 41 us, 9976 gaps, 3 us in 2 NMIs, at 1702045267.016266287 s since 1970`.
+fn hwlat(sample: &HwlatSample) -> String {
+    let mut parts = vec![
+        format!("inner {}", nanoseconds(sample.inner_ns)),
+        format!("outer {}", nanoseconds(sample.outer_ns)),
+    ];
+    parts.extend(sample.count.map(|count| format!("{count} gaps")));
+    let nmis = sample.nmi_ns.zip(sample.nmi_count);
+    parts.extend(nmis.map(|(ns, count)| format!("{} in {count} NMIs", nanoseconds(ns))));
+    parts.extend(sample.wall_ns.map(|ns| format!("at {} s since 1970", moment(ns))));
+    parts.join(", ")
 }
 
 fn record(line: &EvidenceLine) -> Item {
@@ -152,15 +206,34 @@ fn described(trace: &ExplainedTrace) -> String {
 /// How many spikes there are, and how many are shown.
 pub(super) fn count(result: &ExplainResult) -> String {
     let found: u64 = result.traces.iter().map(|trace| trace.spikes_found).sum();
-    let threshold = result.traces.iter().map(|trace| trace.threshold_ns).max().unwrap_or(0);
+    let threshold = result.traces.iter().map(|trace| trace.threshold_ns).min().unwrap_or(0);
+    let threshold = nanoseconds(threshold);
     let shown = result.spikes.len() as u64;
-    match (found.max(shown), shown) {
-        (0, _) => format!("No latency above {} was found.", nanoseconds(threshold)),
-        (1, _) => format!("1 latency above {}.", nanoseconds(threshold)),
-        (found, shown) if found > shown => {
-            format!("{found} latencies above {}; the {shown} largest are explained.", nanoseconds(threshold))
+    let found = found.max(shown);
+    // Where the trace itself says which moment is meant, its latency stands beside it already.
+    let is_itself = |trace: &ExplainedTrace| {
+        matches!(
+            trace.threshold_from,
+            ThresholdFrom::Kept | ThresholdFrom::Header | ThresholdFrom::Stop | ThresholdFrom::Tracer
+        )
+    };
+    let above = match result.spikes.iter().map(|spike| spike.latency_ns).max() {
+        Some(largest) if result.traces.iter().all(is_itself) && found > 1 => {
+            format!(", the largest {}", nanoseconds(largest))
         }
-        (found, _) => format!("{found} latencies above {}.", nanoseconds(threshold)),
+        Some(largest) if result.traces.iter().all(is_itself) => format!(" of {}", nanoseconds(largest)),
+        _ => format!(" above {threshold}"),
+    };
+    match (result.answer, found, shown) {
+        (ExplainAnswer::CannotTell, ..) => "The trace does not tell whether anybody was late.".to_owned(),
+        (ExplainAnswer::Found, 0, _) => "The run's probes saw these spikes; no trace shows one.".to_owned(),
+        (_, 0, _) if result.traces.is_empty() => "The run's probes recorded no spike.".to_owned(),
+        (_, 0, _) => format!("No latency above {threshold} was found."),
+        (_, 1, _) => format!("1 latency{above}."),
+        (_, found, shown) if found > shown => {
+            format!("{found} latencies{above}; the {shown} largest are explained.")
+        }
+        (_, found, _) => format!("{found} latencies{above}."),
     }
 }
 

@@ -5,10 +5,13 @@ use whylate_core::result::{Cause, CauseKind, ExplainedSpike};
 
 /// The whole finding in one sentence: who was late where by how much, and who did it.
 pub(crate) fn finding(spike: &ExplainedSpike) -> String {
-    let task = if spike.task.is_empty() { "the tracer".to_owned() } else { spike.task.clone() };
+    let task = &spike.task;
     let late = match spike.cause.kind {
         CauseKind::Hardware if spike.task.is_empty() => {
             format!("CPU {} stood still for {}", spike.cpu, nanoseconds(spike.latency_ns))
+        }
+        _ if spike.task.is_empty() => {
+            format!("CPU {} was held up for {}", spike.cpu, nanoseconds(spike.latency_ns))
         }
         _ => format!("{task} was {} late on CPU {}", nanoseconds(spike.latency_ns), spike.cpu),
     };

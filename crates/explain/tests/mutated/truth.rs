@@ -1,0 +1,119 @@
+//! Traces with an answer, in memory.
+
+use serde::Deserialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use whylate_core::Nanos;
+use whylate_core::result::{Cause, CauseKind, ExplainedSpike};
+use whylate_explain::{Options, explain};
+use whylate_trace::event::Event;
+use whylate_trace::parse;
+use whylate_trace::reader::{Reader, Selection};
+
+/// The file beside a trace, as far as it counts here.
+#[derive(Deserialize)]
+struct Answer {
+    task: Option<String>,
+    period: Option<String>,
+    threshold: Option<String>,
+    expect: Expected,
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    kind: Option<String>,
+    #[serde(default)]
+    kinds: Vec<String>,
+    actor: Option<String>,
+    planted_ns: Option<[u64; 2]>,
+}
+
+/// A trace, and what is true of its spike.
+pub(crate) struct Truth {
+    pub(crate) name: String,
+    pub(crate) options: Options,
+    pub(crate) kinds: Vec<CauseKind>,
+    actor: Option<String>,
+    /// What the true cause covers.
+    covers: [u64; 2],
+    cpu: u32,
+    pub(crate) events: Vec<Event>,
+    pub(crate) reader: Box<dyn Reader>,
+}
+
+const ENDING: &str = ".expected.toml";
+/// Larger ones would take most of the time.
+const EVENTS_MAX: usize = 60_000;
+
+/// All traces with an answer that names a cause.
+pub(crate) fn all() -> Vec<Truth> {
+    let mut paths = Vec::new();
+    answers(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces"), &mut paths);
+    paths.sort();
+    paths.iter().filter_map(|path| truth(path)).collect()
+}
+
+fn answers(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the folder of traces") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            answers(&path, found);
+        } else if path.to_string_lossy().ends_with(ENDING) {
+            found.push(path);
+        }
+    }
+}
+
+fn truth(path: &Path) -> Option<Truth> {
+    let answer: Answer = toml::from_str(&fs::read_to_string(path).ok()?).ok()?;
+    let trace = PathBuf::from(path.to_string_lossy().strip_suffix(ENDING)?);
+    let kinds: Vec<CauseKind> = answer
+        .expect
+        .kind
+        .iter()
+        .chain(&answer.expect.kinds)
+        .filter_map(|kind| CauseKind::from_name(kind))
+        .collect();
+    let nanos =
+        |text: &Option<String>| text.as_ref().map(|text| text.parse::<Nanos>().expect("a duration").0);
+    let options = Options {
+        task: answer.task.as_ref().map(|task| task.parse().expect("never fails")),
+        period_ns: nanos(&answer.period),
+        threshold_ns: nanos(&answer.threshold),
+        ..Options::default()
+    };
+    let mut reader = parse::open(&trace).ok()?;
+    let result = explain(reader.as_mut(), &options).ok()?;
+    // What was explained rightly says where the cause was, where nobody planted it.
+    let of_kind = |spike: &&ExplainedSpike| kinds.contains(&spike.cause.kind);
+    let spike = result.spikes.iter().find(of_kind)?;
+    let told = [spike.cause.from_ns?, spike.cause.to_ns?];
+    let covers = answer.expect.planted_ns.unwrap_or(told);
+    reader.seek(None, Selection::All).ok()?;
+    let mut events = Vec::new();
+    while let Some(event) = reader.next().ok()? {
+        events.push(event);
+    }
+    let name = trace.file_name()?.to_string_lossy().into_owned();
+    let (cpu, actor) = (spike.cpu.0, answer.expect.actor);
+    (events.len() <= EVENTS_MAX).then_some(Truth { name, options, kinds, actor, covers, cpu, events, reader })
+}
+
+impl Truth {
+    /// Whether a spike is of that cause: at least half of it is.
+    pub(crate) fn is_in(&self, spike: &ExplainedSpike) -> bool {
+        let [from, to] = self.covers;
+        let overlap = to.min(spike.actual_ns).saturating_sub(from.max(spike.expected_ns));
+        spike.cpu.0 == self.cpu && overlap * 2 >= spike.latency_ns
+    }
+
+    /// Whether a cause is the true one: its kind, and who did it where both are known.
+    pub(crate) fn is_right(&self, cause: &Cause) -> bool {
+        // Without a name of its own it is nobody else.
+        let is_nameless =
+            |actor: &String| matches!(actor.as_str(), "softirq" | "interrupt" | "device interrupt");
+        let other = |(one, other): (&String, &String)| one != other && !is_nameless(other);
+        let is_other = self.actor.as_ref().zip(cause.actor.as_ref()).is_some_and(other);
+        self.kinds.contains(&cause.kind) && !is_other
+    }
+}
