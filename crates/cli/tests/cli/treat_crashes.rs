@@ -116,6 +116,8 @@ impl RealWorld {
 
 impl Drop for RealWorld {
     fn drop(&mut self) {
+        // Also when the test fails: the machine is one that others use.
+        let _ = self.command(&["treat", "restore"]).output();
         let _ = self.sleeper.kill();
         let _ = self.sleeper.wait();
     }
@@ -252,9 +254,10 @@ fn on_terminal(command: &Command) -> (Child, OwnedFd) {
     session.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let stream = || Stdio::from(screen.try_clone().unwrap());
     let child = session.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
-    // Without a terminal `setsid` would not start it.
-    let name = format!("/proc/{}/comm", child.id());
-    assert!(until(|| fs::read_to_string(&name).is_ok_and(|name| name != "setsid\n")));
+    // Without a terminal `setsid` would not start it. A process that ended has no program any more.
+    let program = format!("/proc/{}/exe", child.id());
+    let is_ours = |path: PathBuf| path == Path::new(crate::tool::WHYLATE);
+    assert!(until(|| fs::read_link(&program).map_or(true, is_ours)));
     (child, terminal)
 }
 
