@@ -13,7 +13,8 @@ static WRITING: Mutex<()> = Mutex::new(());
 /// How long a write may take that is under way.
 const WITHIN: Duration = Duration::from_secs(1);
 
-pub(crate) fn held(place: &JournalPlace, root: &HostRoot) {
+/// From here on this process answers for what the journal at `place` tells.
+pub fn held(place: &JournalPlace, root: &HostRoot) {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).insert(place.clone(), root.clone());
 }
 

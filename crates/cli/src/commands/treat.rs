@@ -10,6 +10,7 @@ use whylate_core::result::{ChangeHolder, ChangeState, TREAT_FORMAT, TreatChange,
 use whylate_core::{Warning, WarningCode, text};
 use whylate_host::{Host, HostRoot, facts};
 use whylate_treat::journal::TREATMENTS;
+use whylate_treat::last_words;
 use whylate_treat::{Guard, Holder, JournalPlace, Planned, Planner, Surroundings, TreatError, restore};
 
 pub(super) fn execute(command: TreatCommand, host: &Host) -> Result<Ending> {
@@ -94,6 +95,7 @@ fn status(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
 
 fn take_back(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
     // It is brought to its end whatever is asked for: it takes a moment. Only the third signal does not wait for it.
+    last_words::held(&place(), root);
     let _asked_to_stop = signals::watch()?;
     let report = restore(&place(), root)?;
     let changes = report.outcomes.iter().map(TreatChange::from);

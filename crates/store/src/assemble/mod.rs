@@ -23,6 +23,7 @@ use crate::tables::{Key, Keyed, NOISE_FLOOR, RowKey};
 use cell::CellData;
 use shape::Shapes;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use whylate_core::record::Interval;
 use whylate_core::result::{
     CellResult, ProbeResult, RUN_FORMAT, RepeatResult, RunResult, RunState, SpikeTrace,
@@ -45,34 +46,17 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let shapes = Shapes::of(info, SPIKES_KEPT);
     let mut warnings = info.warnings.clone();
     push_all_once(&mut warnings, reader.warnings().iter().cloned());
-    let (mut damages, mut check) = (Damages::default(), Check::new(info));
+    let mut damages = Damages::default();
     damages.extend(reader.damages().iter().cloned());
     let mut collector = Collector {
         cells: info.cells.iter().map(|cell| (cell.name.as_str(), CellData::default())).collect(),
         newest: newest_attempts(info),
-        void: info
-            .executions
-            .iter()
-            .filter(|it| it.void)
-            .map(|it| (it.cell.as_str(), it.repeat, it.attempt))
-            .collect(),
+        void: void_attempts(info),
         shapes: &shapes,
         earlier: Vec::new(),
         problems: Vec::new(),
     };
-    for mut segment in reader.segments() {
-        check.segment(&mut segment);
-        push_all_once(&mut warnings, segment.warnings.drain(..));
-        damages.extend(collector.add_segment(segment));
-    }
-    damages.extend(check.finish());
-    let (lines, unreadable) = latency_records::read(reader.path());
-    warnings.extend(unreadable);
-    for line in lines {
-        collector.add((&line.cell.clone(), line.repeat, line.attempt), |cell| cell.add_latency_record(line));
-    }
-    let unusable = collector.take_problems(latency_records::FILE).map(|damage| damage.warning.text);
-    warnings.extend(unusable.map(|text| Warning::new(WarningCode::UnreadableLatencyRecord, text)));
+    collector.read(reader, &mut damages, &mut warnings);
     let (mut traces, unreadable) = crate::traces::read(reader.path());
     push_all_once(&mut warnings, unreadable);
     let is_newest = |trace: &SpikeTrace| {
@@ -89,16 +73,10 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         cell.traces = traces.extract_if(.., |trace| trace.cell == cell.name).collect();
         note_damages(cell, info, &damages);
     }
-    if let Some(trace) = traces.first() {
-        let text = format!("{}: left out: the run has no cell `{}`", trace.path, trace.cell);
-        warnings.push(Warning::new(WarningCode::UnreadableTraceNote, text));
-    }
+    warnings.extend(traces.first().map(of_no_cell));
     let has_samples = |cell: &CellResult| cell.probes.iter().any(ProbeResult::has_data);
     if !results.iter().any(has_samples) {
-        return Err(match damages.warnings().into_iter().next() {
-            None => StoreError::NoSamples(reader.path().to_owned()),
-            Some(first) => StoreError::NothingLeft(reader.path().to_owned(), first.text),
-        });
+        return Err(no_samples(reader.path(), &damages));
     }
     push_all_once(&mut warnings, damages.warnings());
     let mut missing: Vec<String> = damages.named().into_iter().collect();
@@ -147,6 +125,20 @@ fn missing_in(cells: &[CellResult], repeats: u32) -> Vec<String> {
     cells.iter().flat_map(of_cell).collect()
 }
 
+/// Why there is nothing to report.
+fn no_samples(path: &Path, damages: &Damages) -> StoreError {
+    match damages.warnings().into_iter().next() {
+        None => StoreError::NoSamples(path.to_owned()),
+        Some(first) => StoreError::NothingLeft(path.to_owned(), first.text),
+    }
+}
+
+/// What to say of a trace that belongs to no cell.
+fn of_no_cell(trace: &SpikeTrace) -> Warning {
+    let text = format!("{}: left out: the run has no cell `{}`", trace.path, trace.cell);
+    Warning::new(WarningCode::UnreadableTraceNote, text)
+}
+
 /// What to say of a run that did not record its end.
 fn unfinished(reader: &Reader) -> Option<String> {
     let text = match (reader.info().state, reader.is_in_progress()) {
@@ -177,6 +169,24 @@ struct Collector<'i> {
 }
 
 impl Collector<'_> {
+    /// Takes all rows and latency records of a run.
+    fn read(&mut self, reader: &Reader, damages: &mut Damages, warnings: &mut Vec<Warning>) {
+        let mut check = Check::new(reader.info());
+        for mut segment in reader.segments() {
+            check.segment(&mut segment);
+            push_all_once(warnings, segment.warnings.drain(..));
+            damages.extend(self.add_segment(segment));
+        }
+        damages.extend(check.finish());
+        let (lines, unreadable) = latency_records::read(reader.path());
+        warnings.extend(unreadable);
+        for line in lines {
+            self.add((&line.cell.clone(), line.repeat, line.attempt), |cell| cell.add_latency_record(line));
+        }
+        let unusable = self.take_problems(latency_records::FILE).map(|damage| damage.warning.text);
+        warnings.extend(unusable.map(|text| Warning::new(WarningCode::UnreadableLatencyRecord, text)));
+    }
+
     fn add_segment(&mut self, segment: Segment) -> Vec<Damage> {
         let Segment { number, rows, mut damages, .. } = segment;
         let shapes = self.shapes;
@@ -236,6 +246,12 @@ impl Collector<'_> {
         let part = || Part { cell: cell.to_owned(), repeat, attempt, ..Part::default() };
         self.problems.extend(problem.map(|problem| (part(), problem)));
     }
+}
+
+/// The attempts that count for nothing.
+fn void_attempts(info: &RunInfo) -> HashSet<(&str, u32, u32)> {
+    let void = info.executions.iter().filter(|it| it.void);
+    void.map(|it| (it.cell.as_str(), it.repeat, it.attempt)).collect()
 }
 
 /// The number of the newest attempt at each repeat of each cell.

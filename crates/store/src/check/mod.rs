@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 use whylate_core::record::{Interval, SpikeCauses};
-use whylate_core::{CpuId, WarningCode};
+use whylate_core::{CpuId, SeriesName, WarningCode};
 
 /// Nothing that is counted happens more often than once in a nanosecond; clocks of the counts are read apart.
 const SLACK_NS: u64 = 1_000_000_000;
@@ -83,7 +83,8 @@ impl<'i> Check<'i> {
     pub(crate) fn finish(self) -> impl Iterator<Item = Damage> {
         let mut damages = Vec::new();
         for ((key, cpu), series) in &self.series {
-            if let Err((number, reason)) = series.finish() {
+            let facts = SeriesName::of(&key.probe).facts();
+            if let Err((number, reason)) = series.finish(facts.is_some_and(|facts| facts.companion)) {
                 let mut found = Found::default();
                 found.add(key, true, at(*cpu, &reason));
                 damages.extend(found.into_damage(number));

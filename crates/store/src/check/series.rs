@@ -121,8 +121,9 @@ impl Series {
         }
     }
 
-    /// The segment in which the intervals contradict each other, and how.
-    pub(super) fn finish(&self) -> Result<(), (u32, String)> {
+    /// The segment in which the intervals contradict each other, and how. `counts_go_on` while the kernel's counts are read
+    /// for the last time: a few samples more may be in the sum.
+    pub(super) fn finish(&self, counts_go_on: bool) -> Result<(), (u32, String)> {
         if let Some(problem) = self.problem.clone() {
             return Err(problem);
         }
@@ -130,8 +131,9 @@ impl Series {
         if self.last.max > self.last.top + 1 {
             return Err((segment, "a maximum is above its histogram".to_owned()));
         }
-        // Lengths are rounded to nanoseconds, and a few samples are counted between two looks.
-        let slack = u128::from(self.samples) + 4 * u128::from(self.max_ns) + self.sum_max / 256;
+        // Lengths are rounded to nanoseconds.
+        let more = if counts_go_on { 4 * u128::from(self.max_ns) } else { 0 };
+        let slack = u128::from(self.samples) + more + self.sum_max / 256;
         if self.sum.saturating_add(slack) < self.sum_min || self.sum > self.sum_max.saturating_add(slack) {
             let text = format!("the sum of {} ns is not that of its {} samples", self.sum, self.samples);
             return Err((segment, text));
