@@ -100,7 +100,7 @@ fn a_killed_run_goes_on_where_it_was_and_never_overwrites() {
     let folder = folder();
     let path = folder.path().join("run");
     // What is on the disk as the last repeat begins.
-    let kept: Arc<Mutex<Vec<(PathBuf, Vec<u8>)>>> = Arc::default();
+    let kept = Arc::new(Mutex::new(Vec::<(PathBuf, Vec<u8>)>::new()));
     let (at, keep) = (path.clone(), Arc::clone(&kept));
     let at_last = move |place: &str| {
         if place == "a+b: timer" {
