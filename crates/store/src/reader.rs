@@ -77,7 +77,7 @@ impl Reader {
         match Manifest::read(&self.path, &self.info.run) {
             // What it lists is not known: the segments are read as far as they can be.
             Ok(Some(found)) if found.is_empty() => {
-                problems.push("does not begin as a manifest does".to_owned())
+                problems.push("does not begin as a manifest does".to_owned());
             }
             Ok(Some(found)) => {
                 problems.extend(found.problems.iter().cloned());
