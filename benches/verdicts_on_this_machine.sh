@@ -9,13 +9,23 @@ folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 
 outcome() { # PLAN RUN: the deciding comparison of the run
-    "$whylate" run "$1" -o "$folder/$2" --json -q 2>/dev/null | python3 -c '
+    # A run with a repeat that failed ends with 1 and is counted as what it says.
+    ("$whylate" run "$1" -o "$folder/$2" --json -q 2>"$folder/$2.log" || true) >"$folder/$2.json"
+    python3 - "$folder/$2.json" "$folder/$2.log" <<'PYTHON'
 import json, sys
-run = json.load(sys.stdin)
+try:
+    run = json.load(open(sys.argv[1]))
+except ValueError:
+    print("run", "-", "failed", open(sys.argv[2]).read().strip())
+    sys.exit()
+for cell in run["cells"]:
+    for repeat in cell["repeats"]:
+        if repeat.get("error"):
+            print(cell["name"], "-", "failed-repeat", repeat["error"])
 primary = [it for it in run["comparisons"] if it["primary"]]
 for it in primary:
     print(it["cell"], it["statistic"], it["outcome"], "ratio %.3f" % it.get("ratio", float("nan")), "p %.4f" % it["p_value"])
-'
+PYTHON
 }
 
 echo "null runs:"

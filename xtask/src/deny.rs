@@ -3,7 +3,8 @@
 
 use crate::process;
 use anyhow::{Context, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Where it is to be installed when it is missing: in continuous integration.
 const VARIABLE: &str = "WHYLATE_DENY";
@@ -13,21 +14,43 @@ const VARIABLE: &str = "WHYLATE_DENY";
 /// # Errors
 /// When a dependency breaks a rule.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    let is_there = || process::output(process::cargo(root).args(["deny", "--version"])).is_ok();
-    if !is_there() && std::env::var_os(VARIABLE).is_some_and(|it| it == "install") {
-        // Without the registry it stays missing, which is said below.
-        let _ = process::run(process::cargo(root).args(["install", "--locked", "cargo-deny"]));
-    }
-    if !is_there() {
+    let Some(program) = program(root) else {
         println!("skipped: the rules of deny.toml; to check them: cargo install --locked cargo-deny");
         return Ok(());
-    }
-    process::run(process::cargo(root).args(["deny", "check", "licenses", "bans", "sources"]))
+    };
+    // As `cargo deny` calls it.
+    let deny = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.current_dir(root).arg("deny").args(arguments);
+        command
+    };
+    process::run(&mut deny(&["check", "licenses", "bans", "sources"]))
         .context("see deny.toml for the rules")?;
     // The database is a repository of its own, which cannot be reached everywhere.
-    if process::output(process::cargo(root).args(["deny", "fetch", "db"])).is_err() {
+    if process::output(&mut deny(&["fetch", "db"])).is_err() {
         println!("skipped: known vulnerabilities; the database of RustSec cannot be reached");
         return Ok(());
     }
-    process::run(process::cargo(root).args(["deny", "check", "advisories"]))
+    process::run(&mut deny(&["check", "advisories"]))
+}
+
+/// cargo-deny as it is installed, or beside the results of the build, where it is kept for the next time.
+fn program(root: &Path) -> Option<PathBuf> {
+    let works = |program: &Path| process::output(Command::new(program).args(["deny", "--version"])).is_ok();
+    let installed = PathBuf::from("cargo-deny");
+    if works(&installed) {
+        return Some(installed);
+    }
+    if std::env::var_os(VARIABLE).is_none_or(|it| it != "install") {
+        return None;
+    }
+    let results = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let tools = results.join("tools");
+    let kept = tools.join("bin/cargo-deny");
+    if !works(&kept) {
+        // It is quicker to build than to optimise. Without the registry it stays missing, which is said.
+        let install = ["install", "--locked", "--debug", "cargo-deny", "--root"];
+        let _ = process::run(process::cargo(root).args(install).arg(&tools));
+    }
+    works(&kept).then_some(kept)
 }

@@ -131,7 +131,7 @@ pub(crate) fn measure_in_process(
         condition: Condition::new(host, &spec.cpus),
         starved: Vec::new(),
     };
-    let ended = follow.to_the_end(&mut session, &mut accounting, observer);
+    let ended = follow.follow(&mut session, &mut accounting, observer);
     session.drain();
     follow.notice_spike(&session, observer);
     follow.hand_over_spikes(&mut session, observer);
@@ -191,7 +191,7 @@ struct Follow<'h> {
 
 impl Follow<'_> {
     /// Looks at everything until all threads have ended.
-    fn to_the_end(
+    fn follow(
         &mut self,
         session: &mut Session<'_>,
         accounting: &mut Accounting,

@@ -399,7 +399,8 @@ mod tests {
         let trips = [cell("idle", "roundtrip/futex", Some(101_000))];
         let plan = |limit| Plan { probe: Vec::new(), ..plan_of(&[], Some(Nanos(limit))) };
         assert_eq!(judge(&mut trips.clone(), &[], &plan(99_000), &[]).verdict, Verdict::Pass);
-        let failed = judge(&mut trips.clone(), &[], &plan(98_999), &[]);
+        let mut trips = trips;
+        let failed = judge(&mut trips, &[], &plan(98_999), &[]);
         assert_eq!(failed.verdict, Verdict::Fail);
         assert!(failed.reason.contains("round trip was 99000 ns above the median"), "{}", failed.reason);
     }

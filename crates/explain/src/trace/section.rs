@@ -52,7 +52,7 @@ struct Section {
 pub(super) fn explain(reader: &mut dyn Reader) -> Result<Option<ExplainedSpike>, ParseError> {
     let tracer = reader.info().tracer.clone().unwrap_or_default();
     let known = is_tracer(&tracer);
-    if !known && !(tracer.is_empty() || tracer == "nop") {
+    if !(known || tracer.is_empty() || tracer == "nop") {
         return Ok(None);
     }
     let section = read(reader)?;
@@ -271,7 +271,14 @@ fn tiled(read: Vec<TimelineSegment>, cause: &Cause, cpu: CpuId) -> Vec<TimelineS
         match segments.last_mut() {
             Some(last) if last.what == what && last.function == function => last.to_ns = to_ns,
             _ => {
-                segments.push(TimelineSegment { from_ns, to_ns, cpu, what, kind: Some(cause.kind), function })
+                segments.push(TimelineSegment {
+                    from_ns,
+                    to_ns,
+                    cpu,
+                    what,
+                    kind: Some(cause.kind),
+                    function,
+                });
             }
         }
     };

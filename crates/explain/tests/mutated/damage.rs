@@ -95,7 +95,7 @@ impl Damage {
                 let mut place = 0;
                 events.retain(|_| {
                     place += 1;
-                    place - 1 < from || place - 1 >= from + lines
+                    place - 1 < from || place > from + lines
                 });
             }
         }

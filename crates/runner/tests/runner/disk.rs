@@ -95,12 +95,15 @@ fn what_ended_a_run_is_recorded_where_that_is_possible() {
     assert!(left.error.unwrap().contains("cannot remove"));
 }
 
+/// Files and what is in them.
+type Kept = Vec<(PathBuf, Vec<u8>)>;
+
 #[test]
 fn a_killed_run_goes_on_where_it_was_and_never_overwrites() {
     let folder = folder();
     let path = folder.path().join("run");
     // What is on the disk as the last repeat begins.
-    let kept = Arc::new(Mutex::new(Vec::<(PathBuf, Vec<u8>)>::new()));
+    let kept: Arc<Mutex<Kept>> = Arc::default();
     let (at, keep) = (path.clone(), Arc::clone(&kept));
     let at_last = move |place: &str| {
         if place == "a+b: timer" {

@@ -106,6 +106,9 @@ fn swapped_and_extra_segments_are_not_read() {
     assert!(said(&extra, "damaged-segment").contains("segment 9 is left out"), "{:?}", extra.warnings);
 }
 
+/// What is done to a run directory.
+type Change<'a> = Box<dyn Fn(&Path) + 'a>;
+
 #[test]
 fn a_manifest_that_was_cut_altered_or_removed_is_noticed() {
     let lines = |path: &Path, keep: fn(usize, usize) -> bool| {
@@ -115,7 +118,7 @@ fn a_manifest_that_was_cut_altered_or_removed_is_noticed() {
         let kept = text.lines().enumerate().filter(|(nth, _)| keep(*nth, count));
         fs::write(file, kept.map(|(_, line)| format!("{line}\n")).collect::<String>()).unwrap();
     };
-    let cases: [(&str, Box<dyn Fn(&Path)>); 5] = [
+    let cases: [(&str, Change<'_>); 5] = [
         ("its last lines are missing", Box::new(|path| lines(path, |nth, count| nth + 1 < count))),
         ("was altered, or lines before it are missing", Box::new(|path| lines(path, |nth, _| nth != 4))),
         ("is missing", Box::new(|path| fs::remove_file(path.join("manifest.jsonl")).unwrap())),

@@ -150,9 +150,10 @@ fn a_journal_of_an_earlier_version_is_read_as_that_did() {
     assert!(!parse(&lines.concat(), Marked::Lines(5)).damage.is_empty());
 }
 
-/// Any few bytes changed, any part removed, lines moved: at most one of each.
-fn mutation() -> impl Strategy<Value = (Option<(usize, u8)>, Option<(usize, usize)>, Option<(usize, usize)>)>
-{
+/// A place and its new byte; a place and how many bytes from there become 0; two lines that change places.
+type Mutation = (Option<(usize, u8)>, Option<(usize, usize)>, Option<(usize, usize)>);
+
+fn mutation() -> impl Strategy<Value = Mutation> {
     let byte = prop::option::of((0usize..10_000, any::<u8>()));
     let zeroes = prop::option::of((0usize..10_000, 1usize..64));
     let moved = prop::option::of((0usize..5, 0usize..5));
