@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # How often a verdict is false, and how often a real difference is found, on the machine that this runs on:
-# 20 runs of two equal cells, and 10 runs of `quick`, whose cell with a memory load differs from the idle one.
+# 20 runs of two equal cells, and 10 runs of a memory load against idle on the same CPU.
 # Usage: benches/verdicts_on_this_machine.sh WHYLATE [NULL_RUNS] [LOADED_RUNS]
 set -euo pipefail
 whylate="${1:?the binary}"; null_runs="${2:-20}"; loaded_runs="${3:-10}"
@@ -31,4 +31,4 @@ PYTHON
 echo "null runs:"
 for n in $(seq "$null_runs"); do outcome "$here/null.toml" "null-$n"; done | sort | awk '{ print; count[$3]++ } END { for (o in count) print "  " o ": " count[o] }'
 echo "memory load against idle on the same CPU:"
-for n in $(seq "$loaded_runs"); do outcome quick "quick-$n"; done | awk '{ print; count[$3]++ } END { for (o in count) print "  " o ": " count[o] }'
+for n in $(seq "$loaded_runs"); do outcome "$here/loaded.toml" "loaded-$n"; done | awk '{ print; count[$3]++ } END { for (o in count) print "  " o ": " count[o] }'

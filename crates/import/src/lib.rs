@@ -7,8 +7,8 @@
 //!
 //! | to add a tool | |
 //! |---|---|
-//! | its file | a function from [`Lines`](lines::Lines) (text) or a field of the document (`json.rs`) to [`Series`](series::Series) |
-//! | its mark | a row in [`TEXTS`] |
+//! | its file | a function from `Lines` (text) or a field of the document (`json.rs`) to `Series` |
+//! | its mark | a row in `TEXTS` |
 
 mod cyclictest;
 mod hwlatdetect;

@@ -64,7 +64,7 @@ pub(crate) fn notes(path: &Path) -> Vec<String> {
 }
 
 /// What is known of the traces of the run in `path`, largest latency first, and what could not be read. Metadata without
-/// its trace does not count.
+/// its trace does not count: somebody removed it, or the run was killed in between.
 pub(crate) fn read(path: &Path) -> (Vec<SpikeTrace>, Vec<Warning>) {
     let (mut traces, mut warnings) = (Vec::new(), Vec::new());
     for file in notes(path) {
@@ -73,7 +73,10 @@ pub(crate) fn read(path: &Path) -> (Vec<SpikeTrace>, Vec<Warning>) {
         match read.and_then(|text| serde_json::from_slice::<SpikeTrace>(&text.unwrap_or_default())) {
             // The path in the metadata may come from anywhere.
             Ok(trace) if file.with_extension("dat").is_file() => traces.push(trace),
-            Ok(_) => {}
+            Ok(_) => {
+                let text = format!("{}: left out: its trace is missing", file.display());
+                warnings.push(Warning::new(WarningCode::AlteredFile, text));
+            }
             Err(error) => {
                 let text = format!("{}: cannot read the metadata of the trace: {error}", file.display());
                 warnings.push(Warning::new(WarningCode::UnreadableTraceNote, text));

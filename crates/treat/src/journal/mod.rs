@@ -1,7 +1,7 @@
 //! The journal: what was changed, on disk before it is changed, so that it can be undone after anything.
 //!
-//! A journal is a file of lines in a folder that nobody else can write to, with a mark beside it (see [`lines`]); one process
-//! at a time writes (see [`lock`]). `treatments` is the journal of treatments; a part of whylate that changes other
+//! A journal is a file of lines in a folder that nobody else can write to, with a mark beside it (see `lines.rs`); one process
+//! at a time writes (see `lock.rs`). `treatments` is the journal of treatments; a part of whylate that changes other
 //! settings for a while keeps one of another name, and `whylate treat restore` looks at all of them.
 
 mod lines;
