@@ -151,7 +151,10 @@ fn commands_that_cannot_run_are_said() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("output");
     let message = |spec: &LoadSpec| start(spec).wait_ready(READY).unwrap_err().to_string();
-    let error = message(&spec(&["no-such-command", "-x"], &output));
+    // Before anything is started.
+    let error = Load::start(&Launcher { program: CHILD.into() }, &spec(&["no-such-command", "-x"], &output))
+        .unwrap_err()
+        .to_string();
     assert!(error.starts_with("the command `no-such-command` was not found in PATH ("), "{error}");
     assert!(!output.exists());
     let program = folder.path().join("no-program");
