@@ -228,10 +228,11 @@ fn stopped_and_throttled(guest: &mut Guest) -> Result<(), LabError> {
     let is_kind = |spike: &&Value, kind: &str| spike["cause"]["kind"] == kind;
     let is_long = |spike: &&Value| latency(spike) >= STOPPED_MIN_NS;
     assert!(spikes.iter().filter(is_long).any(|spike| is_kind(&spike, "hardware")), "{spikes:?}");
-    // A machine that is stopped while the loop is throttled, or while an interrupt is handled, prolongs that. Where a program
-    // could not run meanwhile, nobody can say that the kernel did nothing.
+    // A machine that is stopped while the loop is throttled, or while a thread or an interrupt has the CPU, prolongs that.
+    // Where a program could not run meanwhile, nobody can say that the kernel did nothing.
     for spike in spikes.iter().filter(is_long).filter(|spike| !is_kind(spike, "hardware")) {
-        let is_prolonged = ["throttled", "irq", "softirq", "ipi"].iter().any(|kind| is_kind(&spike, kind));
+        let is_prolonged =
+            ["throttled", "thread", "irq", "softirq", "ipi"].iter().any(|kind| is_kind(&spike, kind));
         let has_lost = is_kind(&spike, "unattributed") && spike["lost"].as_u64() > Some(0);
         assert!(has_lost || is_prolonged, "{spike:#}\n{:#}", result["warnings"]);
         assert!(spike["cause"]["confidence"].as_f64() < Some(1.0), "{spike:#}");

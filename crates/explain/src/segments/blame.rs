@@ -1,6 +1,7 @@
 //! The cause of one piece of a spike's window, and the evidence for it.
 
 use super::decompose::{Slice, Surroundings, Window};
+use super::recorded::MAY_HAVE_STOPPED;
 use super::{Activity, Recording, Segment, Thread};
 use crate::confidence::{CONCLUDED, LIKELY, POSSIBLE, RECORDED, SHOWN, STATED};
 use crate::divide::Blame;
@@ -171,8 +172,13 @@ impl<'r> Context<'r> {
             return throttled("a thread of lower priority was chosen although the task could have run");
         }
         let ran = || {
-            let evidence = format!("it ran at priority {}", thread.priority);
-            Blame::new(Kind::Thread, RECORDED, evidence).thread(&thread.command, thread.pid)
+            let ran = format!("it ran at priority {}", thread.priority);
+            let (sure, evidence) =
+                match self.surroundings.is_virtual && slice.to_ns - slice.from_ns >= TICKS_MISSED_NS {
+                    true => (CONCLUDED, format!("{ran}, without an interrupt; {MAY_HAVE_STOPPED}")),
+                    false => (RECORDED, ran),
+                };
+            Blame::new(Kind::Thread, sure, evidence).thread(&thread.command, thread.pid)
         };
         if !self.window.is_timer {
             return ran();

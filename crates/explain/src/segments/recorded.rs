@@ -12,6 +12,9 @@ use whylate_core::result::CauseKind as Kind;
 /// some 5 us, were seen to take 50 to 120 us now and then.
 const STOPPED_MIN_NS: u64 = 50_000;
 
+/// What a guest cannot exclude.
+pub(super) const MAY_HAVE_STOPPED: &str = "a hypervisor may have stopped the CPU meanwhile";
+
 impl Context<'_> {
     /// What the kernel recorded with its begin and end.
     pub(super) fn recorded(&self, slice: &Slice<'_>, segment: &Segment) -> Blame {
@@ -53,7 +56,7 @@ impl Context<'_> {
     fn by_record(&self, kind: Kind, slice: &Slice<'_>, evidence: String) -> Blame {
         let is_long = slice.to_ns - slice.from_ns >= STOPPED_MIN_NS;
         if self.surroundings.is_virtual && is_long {
-            let evidence = format!("{evidence}; a hypervisor may have stopped the CPU meanwhile");
+            let evidence = format!("{evidence}; {MAY_HAVE_STOPPED}");
             return Blame::new(kind, CONCLUDED, evidence);
         }
         // A guest's clock goes on while the hypervisor has the CPU: also a short time may be the hypervisor's in part.

@@ -113,6 +113,22 @@ fn a_lesser_thread_that_lets_not_even_the_tick_in_has_interrupts_off() {
 }
 
 #[test]
+fn a_guest_may_have_stood_still_while_a_thread_let_no_tick_in() {
+    let sure = |is_virtual: bool, ticks: &[u64]| {
+        let mut segments = vec![ran(1_000_000, 401_000_000, thread(26, 99, "migration/1"))];
+        let tick = |at_ns: &u64| segment(*at_ns, at_ns + 4_000, Activity::Vector { vector: 0xec });
+        segments.extend(ticks.iter().map(tick));
+        let surroundings = Surroundings { is_virtual, ..Surroundings::default() };
+        let causes = decompose(&window(false, 401_001_000), &recording(segments), &surroundings);
+        assert_eq!((causes[0].kind, causes[0].actor.as_deref()), (CauseKind::Thread, Some("migration/1")));
+        causes[0].confidence
+    };
+    let ticks: Vec<u64> = (1..20).map(|tick| tick * 20_000_000).collect();
+    assert_eq!((sure(false, &[]), sure(true, &ticks)), (Some(1.0), Some(1.0)));
+    assert!(sure(true, &[]) < Some(0.9));
+}
+
+#[test]
 fn a_greater_thread_is_a_thread() {
     let segments = vec![
         timer(1_003_000, ""),
