@@ -1,8 +1,11 @@
 //! Every trace in `fixtures/traces` that has an expected answer beside it; the scheme is in its README.
 
+mod support;
+
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
+use support::{ENDING, answers};
 use whylate_core::Nanos;
 use whylate_core::result::{Cause, ExplainAnswer, ExplainResult, ExplainedSpike};
 use whylate_explain::{Options, explain};
@@ -56,25 +59,9 @@ struct Expected {
 /// What the named cause covers of the planted one, as far as that made the task late.
 const COVERED_LEAST: f64 = 0.8;
 
-const ENDING: &str = ".expected.toml";
-
-fn answers(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("the folder of traces") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            answers(&path, found);
-        } else if path.to_string_lossy().ends_with(ENDING) {
-            found.push(path);
-        }
-    }
-}
-
 #[test]
 fn every_trace_has_its_answer() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces");
-    let mut paths = Vec::new();
-    answers(&root, &mut paths);
-    paths.sort();
+    let paths = answers();
     assert!(paths.len() >= 10, "the corpus is not there: {paths:?}");
     let wrong: Vec<String> = paths.iter().filter_map(|path| check(path).err()).collect();
     assert!(wrong.is_empty(), "{} of {} are wrong:\n{}", wrong.len(), paths.len(), wrong.join("\n"));

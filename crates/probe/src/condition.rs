@@ -47,7 +47,8 @@ pub(crate) struct Condition<'h> {
     looked_ns: u64,
     /// A pause of this process: begin and end.
     pause: Option<(u64, u64)>,
-    overdue_since: Option<u64>,
+    /// Whether it was looked for starved threads.
+    looked_overdue: bool,
 }
 
 impl<'h> Condition<'h> {
@@ -61,7 +62,7 @@ impl<'h> Condition<'h> {
             suspended_ns: clock::suspended().0,
             looked_ns: clock::now().0,
             pause: None,
-            overdue_since: None,
+            looked_overdue: false,
         }
     }
 
@@ -110,11 +111,10 @@ impl<'h> Condition<'h> {
 
     /// Threads that should have ended and are kept from running; looks once, a second after `end_ns`.
     pub(crate) fn starved(&mut self, session: &Session<'_>, end_ns: u64) -> Vec<Starved> {
-        let now = clock::now().0;
-        if now < end_ns.saturating_add(OVERDUE_NS) || self.overdue_since.is_some() {
+        if self.looked_overdue || clock::now().0 < end_ns.saturating_add(OVERDUE_NS) {
             return Vec::new();
         }
-        self.overdue_since = Some(now);
+        self.looked_overdue = true;
         starved(self.host, session)
     }
 }

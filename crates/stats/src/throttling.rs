@@ -8,6 +8,7 @@
 //! at which such gaps come again. Anything else stays unattributed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{Cause, CauseKind, Spike, ThrottledGaps};
 use whylate_core::{CpuId, Nanos};
@@ -74,30 +75,43 @@ pub fn label(spikes: &mut [Spike], circumstances: &Circumstances) -> usize {
 struct Allowance {
     taken: Nanos,
     period: Nanos,
-    source: String,
+    source: Source,
 }
 
-fn allowances(circumstances: &Circumstances) -> Vec<Allowance> {
-    let mut allowances = Vec::new();
-    if let (Some(runtime), Some(period)) = (circumstances.rt_runtime_us, circumstances.rt_period_us)
-        && (0..period).contains(&runtime)
-    {
-        allowances.push(Allowance {
-            taken: Nanos((period - runtime).unsigned_abs().saturating_mul(1000)),
-            period: Nanos(period.unsigned_abs().saturating_mul(1000)),
-            source: format!(
+/// What sets an allowance; put into words only where a gap is labelled.
+enum Source {
+    /// `sched_rt_runtime_us` and `sched_rt_period_us`.
+    Throttling(i64, i64),
+    FairServer,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Throttling(runtime, period) => write!(
+                f,
                 "real-time throttling (sched_rt_runtime_us {runtime} of {period}) or the fair server"
             ),
-        });
+            Self::FairServer => f.write_str("the fair server (Linux 6.12 and later)"),
+        }
     }
-    if circumstances.fair_server == Some(true) {
-        allowances.push(Allowance {
-            taken: FAIR_SERVER_RUNTIME,
-            period: FAIR_SERVER_PERIOD,
-            source: "the fair server (Linux 6.12 and later)".to_owned(),
-        });
-    }
-    allowances
+}
+
+/// Asked for every gap of a stall probe.
+fn allowances(circumstances: &Circumstances) -> impl Iterator<Item = Allowance> + use<> {
+    let limits = circumstances.rt_runtime_us.zip(circumstances.rt_period_us);
+    let throttling = limits.filter(|(runtime, period)| (0..*period).contains(runtime));
+    let throttling = throttling.map(|(runtime, period)| Allowance {
+        taken: Nanos((period - runtime).unsigned_abs().saturating_mul(1000)),
+        period: Nanos(period.unsigned_abs().saturating_mul(1000)),
+        source: Source::Throttling(runtime, period),
+    });
+    let fair_server = (circumstances.fair_server == Some(true)).then_some(Allowance {
+        taken: FAIR_SERVER_RUNTIME,
+        period: FAIR_SERVER_PERIOD,
+        source: Source::FairServer,
+    });
+    throttling.into_iter().chain(fair_server)
 }
 
 impl Allowance {
@@ -180,7 +194,7 @@ pub struct GapSplit {
 impl GapSplit {
     /// Adds a gap.
     pub fn add(&mut self, at_ns: u64, length_ns: u64, circumstances: &Circumstances) {
-        let fits = allowances(circumstances).iter().any(|allowance| allowance.fits(length_ns));
+        let fits = allowances(circumstances).any(|allowance| allowance.fits(length_ns));
         if fits && self.candidates.len() < CANDIDATES_KEPT {
             self.candidates.push((at_ns, length_ns));
         } else {

@@ -8,6 +8,8 @@
 //!     WHYLATE_MUTATIONS=10000 cargo test -p whylate-explain --test mutated -- --nocapture
 
 mod damage;
+#[path = "../support/mod.rs"]
+mod support;
 mod truth;
 
 use damage::{Damage, Mutated, Random};

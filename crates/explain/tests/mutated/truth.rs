@@ -1,5 +1,6 @@
 //! Traces with an answer, in memory.
 
+use crate::support::{ENDING, answers};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,27 +42,12 @@ pub(crate) struct Truth {
     pub(crate) reader: Box<dyn Reader>,
 }
 
-const ENDING: &str = ".expected.toml";
 /// Larger ones would take most of the time.
 const EVENTS_MAX: usize = 60_000;
 
 /// All traces with an answer that names a cause.
 pub(crate) fn all() -> Vec<Truth> {
-    let mut paths = Vec::new();
-    answers(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces"), &mut paths);
-    paths.sort();
-    paths.iter().filter_map(|path| truth(path)).collect()
-}
-
-fn answers(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("the folder of traces") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            answers(&path, found);
-        } else if path.to_string_lossy().ends_with(ENDING) {
-            found.push(path);
-        }
-    }
+    answers().iter().filter_map(|path| truth(path)).collect()
 }
 
 fn truth(path: &Path) -> Option<Truth> {

@@ -1,0 +1,26 @@
+//! The traces of `fixtures/traces` that have an expected answer beside them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How the file with the answer is called: as the trace, and this.
+pub(crate) const ENDING: &str = ".expected.toml";
+
+/// The files with answers, sorted.
+pub(crate) fn answers() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    find(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces"), &mut found);
+    found.sort();
+    found
+}
+
+fn find(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the folder of traces") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            find(&path, found);
+        } else if path.to_string_lossy().ends_with(ENDING) {
+            found.push(path);
+        }
+    }
+}
