@@ -66,7 +66,12 @@ pub(crate) fn write_new(path: &Path, text: &str) -> Result<()> {
         }
         other => other.with_context(|| format!("cannot create {}", path.display()))?,
     };
-    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // Half a file looks like a whole one. It is ours: it was created above.
+        let _ = std::fs::remove_file(path);
+    }
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// How to draw on standard output.

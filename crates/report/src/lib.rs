@@ -8,11 +8,15 @@
 //! in the result, and histograms and time series are only thinned to what a picture can show.
 
 mod charts;
+mod heat;
 pub mod osadl;
 mod pages;
+mod pictures;
+mod reading;
 mod section;
 mod sections;
 mod words;
+mod worst;
 mod write;
 
 pub use pages::{

@@ -34,7 +34,7 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
     let text = if arguments.json {
         format!("{}\n", output::json(&result)?)
     } else {
-        let format = report::format_of(arguments.format, arguments.output.as_deref());
+        let format = report::format_of(arguments.format, arguments.output.as_deref(), arguments.json)?;
         let width = arguments.output.is_some().then_some(FILE_WIDTH);
         report::draw(&whylate_report::explain(&result), format, width)
     };

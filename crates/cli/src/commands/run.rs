@@ -171,7 +171,7 @@ fn preview(experiment: &Experiment, warnings: &[Warning], json: bool) -> Result<
 
 /// Prints the result, and turns it into an exit code.
 fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
-    let result = match whylate_runner::assemble(path) {
+    let mut result = match whylate_runner::assemble(path) {
         Ok(result) => result,
         // Report why there are no samples, not only that there are none.
         Err(StoreError::NoSamples { .. }) if is_restored(info) => bail!("{}", why_nothing(info)),
@@ -182,11 +182,12 @@ fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
         Err(error) => return Err(error.into()),
     };
     if json {
+        result.shorten();
         output::print_json(&result)?;
     } else {
         output::drawn(&whylate_report::run(&result)?.terminal(output::style()))?;
         output::message(&format!(
-            "\nkept in {0}\na picture: whylate report {0} -o report.html",
+            "\nkept in {0}\neverything: whylate report {0} --details\na picture: whylate report {0} -o report.html",
             path.display()
         ));
     }

@@ -8,6 +8,7 @@ mod check;
 mod cpu_table;
 mod explain;
 mod histograms;
+mod late_time;
 mod preview;
 mod recording;
 mod run;
@@ -29,6 +30,7 @@ pub use histograms::{
     CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,
     LatencyRecord, WakeupTotals,
 };
+pub use late_time::{LateTime, late_time};
 pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
