@@ -2,13 +2,13 @@
 
 use crate::plan::{Plan, without_flags};
 use crate::result::{
-    CheckResult, CpuTable, ExplainResult, HistogramsResult, LoadResult, MeasureResult, PlanList,
-    PreviewResult, RecordingResult, RunResult, TracingResult, TreatResult,
+    CheckResult, CompareResult, CpuTable, ExplainResult, HistogramsResult, LoadResult, MeasureResult,
+    PlanList, PreviewResult, RecordingResult, RunResult, RunsResult, TracingResult, TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 15] = [
     "plan",
     "measure",
     "run",
@@ -22,6 +22,8 @@ pub const NAMES: [&str; 13] = [
     "recording",
     "histograms",
     "tracing",
+    "compare",
+    "runs",
 ];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
@@ -45,6 +47,8 @@ fn of_name(name: &str) -> Option<Schema> {
         "cpus" => Some(schema_for!(CpuTable)),
         "recording" => Some(schema_for!(RecordingResult)),
         "histograms" => Some(schema_for!(HistogramsResult)),
+        "compare" => Some(schema_for!(CompareResult)),
+        "runs" => Some(schema_for!(RunsResult)),
         "tracing" => Some(schema_for!(TracingResult)),
         _ => None,
     }

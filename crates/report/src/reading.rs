@@ -85,3 +85,67 @@ pub(crate) fn cell(comparison: &Comparison) -> Cell {
     let reading = Reading::of(comparison.outcome);
     Cell { tone: reading.tone, ..format!("{} {}", reading.sign, effect(comparison)).into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::plan::Statistic;
+
+    /// Numbers that are random enough.
+    fn number(state: &mut u64) -> f64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn random(state: &mut u64) -> Comparison {
+        let outcome = Outcome::ALL[(number(state) * 4.0) as usize];
+        let ratio = (number(state) * 6.0 - 3.0).exp();
+        let width = number(state);
+        let end = |end: f64, state: &mut u64| (number(state) > 0.1).then_some(end);
+        Comparison {
+            baseline: "a".to_owned(),
+            cell: "b".to_owned(),
+            probe: "timer".to_owned(),
+            statistic: Statistic::P999,
+            primary: number(state) < 0.5,
+            baseline_ns: None,
+            cell_ns: None,
+            baseline_value: 1e4,
+            cell_value: 1e4 * ratio,
+            unit: "ns".to_owned(),
+            ratio: (number(state) > 0.05).then_some(ratio),
+            ratio_low: end(ratio * (-width).exp(), state),
+            ratio_high: end(ratio * width.exp(), state),
+            outcome,
+            p_value: number(state),
+            repeats: 8,
+            more_repeats: None,
+            refused: None,
+        }
+    }
+
+    #[test]
+    fn no_row_contradicts_itself() {
+        let mut state = 1;
+        let mut all: Vec<Comparison> = (0..10_000).map(|_| random(&mut state)).collect();
+        all.sort_by(by_severity);
+        for it in &all {
+            let (reading, drawn) = (Reading::of(it.outcome), cell(it));
+            let text = drawn.text.map(|text| text.words()).unwrap_or_default();
+            assert!(text.starts_with(reading.sign) && drawn.tone == reading.tone, "{text}");
+            let is_told = matches!(it.outcome, Outcome::Worse | Outcome::Better);
+            assert_eq!(is_told, reading.tone != Tone::Plain, "colour only where something is told: {text}");
+            if let (Outcome::CannotTell, Some((low, high))) = (it.outcome, interval(it)) {
+                let is_apart = low.is_some_and(|low| low > 1.0) || high.is_some_and(|high| high < 1.0);
+                assert!(!is_apart, "an interval that tells what the verdict does not: {text}");
+            }
+        }
+        for pair in all.windows(2) {
+            let rank = |it: &Comparison| Reading::of(it.outcome).rank;
+            let size = |it: &Comparison| it.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+            let is_ordered = rank(&pair[0]) < rank(&pair[1])
+                || (rank(&pair[0]) == rank(&pair[1]) && size(&pair[0]) >= size(&pair[1]));
+            assert!(is_ordered, "worse, cannot tell, better, equivalent; of each the largest first");
+        }
+    }
+}

@@ -7,6 +7,7 @@
 
 mod answers;
 pub mod buckets;
+pub mod compare;
 mod comparisons;
 pub mod contrast;
 pub mod error;
@@ -22,7 +23,7 @@ pub mod throttling;
 pub mod verdict;
 
 pub use answers::answers;
-pub use comparisons::{comparisons, contrasts};
+pub use comparisons::{comparisons, contrasts, contrasts_of_cells};
 pub use error::StatsError;
 pub use histogram::Histogram;
 pub use largest::Largest;

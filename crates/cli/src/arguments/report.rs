@@ -14,6 +14,7 @@ Examples:
   whylate report cyclictest.json            a result of cyclictest, oslat, rtla or another tool")]
 pub(crate) struct ReportArguments {
     /// Directory of a run, also of one that was killed; or a file with a result of another tool
+    #[arg(default_value = "latest")]
     pub(crate) run: PathBuf,
     /// terminal, markdown or html [default: by the ending of FILE (.html, .md, .txt), else terminal]
     #[arg(long, hide_possible_values = true)]

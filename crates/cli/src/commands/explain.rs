@@ -198,12 +198,6 @@ fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -
 }
 
 fn write(arguments: &ExplainArguments, text: &str, ending: Ending) -> Result<Ending> {
-    match &arguments.output {
-        Some(path) => {
-            output::write_new(path, text)?;
-            output::message(&format!("wrote {}", path.display()));
-        }
-        None => output::drawn(text)?,
-    }
+    report::deliver(arguments.output.as_deref(), text)?;
     Ok(ending)
 }

@@ -10,7 +10,7 @@ use whylate_core::result::MeasureResult;
 use whylate_report::{Page, ReportError, Style};
 
 /// Width of a text report that goes into a file.
-const FILE_WIDTH: usize = 120;
+pub(super) const FILE_WIDTH: usize = 120;
 
 pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
     // Before anything is read: a form that there is not.
@@ -28,14 +28,16 @@ pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
             ReportFormat::Terminal | ReportFormat::Markdown => whylate_report::run(&result),
         })?
     };
-    match &arguments.output {
-        Some(path) => {
-            output::write_new(path, &text)?;
-            output::message(&format!("wrote {}", path.display()));
-        }
-        None => output::drawn(&text)?,
-    }
+    deliver(arguments.output.as_deref(), &text)?;
     Ok(Ending::Pass)
+}
+
+/// Writes the text to a new file, or to standard output.
+pub(super) fn deliver(output: Option<&Path>, text: &str) -> Result<()> {
+    let Some(path) = output else { return output::drawn(text) };
+    output::write_new(path, text)?;
+    output::message(&format!("wrote {}", path.display()));
+    Ok(())
 }
 
 fn text_of<R: Serialize>(
@@ -52,7 +54,7 @@ fn text_of<R: Serialize>(
 }
 
 /// The result of another tool in a file.
-fn imported(path: &Path) -> Result<MeasureResult> {
+pub(super) fn imported(path: &Path) -> Result<MeasureResult> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     match whylate_import::read(path, &bytes) {
         Err(error @ whylate_import::ImportError::Foreign { .. })

@@ -5,23 +5,31 @@
 
 mod cause;
 mod check;
+mod compare;
 mod cpu_table;
+mod differences;
 mod explain;
 mod histograms;
 mod late_time;
 mod preview;
 mod recording;
 mod run;
+mod runs;
 mod spike_trace;
 mod tracing;
 mod treat;
 
 pub use cause::{Cause, CauseClass, CauseKind, CauseSource};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
+pub use compare::{
+    COMPARE_FORMAT, CauseChange, CauseDifference, CompareOutcome, CompareResult, CompareSide, FactDifference,
+    RunContrast,
+};
 pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
     ThreadKind, ThreadRow, build as cpu_table,
 };
+pub use differences::differences;
 pub use explain::{
     EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace,
     HwlatSample, LateTask, LateWhat, ThresholdFrom, TimelineSegment,
@@ -37,6 +45,7 @@ pub use run::{
     Answer, AnswerOutcome, CellResult, Comparison, Exposure, NoiseFloor, Outcome, RateResult, RepeatProbe,
     RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
 };
+pub use runs::{RUNS_FORMAT, RunSummary, RunsResult};
 pub use spike_trace::SpikeTrace;
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
 pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};

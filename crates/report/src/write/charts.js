@@ -166,8 +166,8 @@ const drawDistribution = (holder, { edges, series, noise_ns, is_count }) => {
   });
   return new uPlot(options, [edges, ...curves], holder);
 };
-// `99 %`, `1 %`, `1 in 10 k`.
-const scaledShare = (v) => v >= 0.00999 ? digits(v * 100) + " %" : "1 in " + count(1 / v);
+// `99 %`, `0.01 %`, `30 ppm`.
+const scaledShare = (v) => v >= 0.99e-4 ? digits(v * 100) + " %" : v >= 0.99e-6 ? digits(v * 1e6) + " ppm" : digits(v * 1e9) + " ppb";
 
 // Bars `[begin, end, value]` of several series on one time axis; uPlot gets their middles, the path draws the bars.
 const barChart = (holder, height, entries, text, log, range) => {
@@ -207,7 +207,7 @@ const barChart = (holder, height, entries, text, log, range) => {
   return { options, rows: [middles, ...rows] };
 };
 
-const CAUSE_COLOUR = { off: "--bad", irq: "--series-5", thread: "--series-4", idle: "--series-1", machine: "--series-2", unknown: "--warn" };
+const CAUSE_COLOUR = { off: "--bad", irq: "--series-5", thread: "--series-4", idle: "--series-1", machine: "--series-2", unknown: "--soft" };
 const REACH = 12;
 const drawTimeline = (holder, { series: entries, repeats, dots }) => {
   const [low, high] = extent(entries.flatMap((entry) => entry.bars.map((bar) => bar[2])).concat(dots.map((dot) => dot[1])));

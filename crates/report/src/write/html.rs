@@ -256,7 +256,7 @@ impl<'p> Html<'p> {
                 let words = item.text.words().replace(" -> ", " → ").replace(">= ", "≥ ");
                 self.fill("<span class=\"symbol\">{}</span> {}", &[item.symbol, &words]);
             } else {
-                self.fill("<b>{}</b> ", &[item.label]).words(&item.text);
+                self.fill("<b>{}</b> <span>", &[item.label]).words(&item.text).raw("</span>");
             }
             for (name, text) in &item.below {
                 self.fill("<br><small>{}: {}</small>", &[name, text]);
