@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use whylate_core::result::RunResult;
 
 /// Runs in the page, as the page does; what it finds goes to the frame's parent.
-const PROBE: &str = r#"<script>
+const PROBE: &str = r##"<script>
 const found = { errors: [] };
 addEventListener("error", (event) => found.errors.push(event.message));
 addEventListener("load", () => {
@@ -42,7 +42,7 @@ addEventListener("load", () => {
   found.paper = getComputedStyle(document.body).backgroundColor;
   parent.document.body.textContent = JSON.stringify(found);
 });
-</script>"#;
+</script>"##;
 
 fn page(run: &RunResult) -> String {
     whylate_report::run_with_charts(run).unwrap().html()
@@ -51,7 +51,13 @@ fn page(run: &RunResult) -> String {
 /// The browser, or why it is skipped.
 fn chromium(arguments: &[&str]) -> Option<Vec<u8>> {
     let mut command = Command::new("chromium");
-    command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=4000"]);
+    command.args([
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--virtual-time-budget=4000",
+    ]);
     match command.args(arguments).stderr(Stdio::null()).output() {
         Ok(output) if output.status.success() => Some(output.stdout),
         Ok(output) => panic!("chromium {arguments:?}: {}", output.status),
@@ -68,10 +74,12 @@ fn looked_at(page: &str, width: u32, more: &[&str]) -> Option<serde_json::Value>
     let path = folder.path().join("frame.html");
     let page = page.replacen("<head>", &format!("<head>{PROBE}"), 1);
     let page = page.replace('&', "&amp;").replace('"', "&quot;");
-    let frame = format!("<!doctype html><body><iframe width={width} height=2000 srcdoc=\"{page}\"></iframe></body>");
+    let frame =
+        format!("<!doctype html><body><iframe width={width} height=2000 srcdoc=\"{page}\"></iframe></body>");
     std::fs::write(&path, frame).unwrap();
     let url = format!("file://{}", path.display());
-    let arguments: Vec<&str> = more.iter().copied().chain(["--window-size=1400,2200", "--dump-dom", &url]).collect();
+    let arguments: Vec<&str> =
+        more.iter().copied().chain(["--window-size=1400,2200", "--dump-dom", &url]).collect();
     let text = String::from_utf8(chromium(&arguments)?).unwrap();
     let (begin, end) = (text.find("{\"errors\"").expect(&text), text.rfind('}').unwrap());
     Some(serde_json::from_str(&text[begin..=end]).unwrap())
@@ -80,14 +88,18 @@ fn looked_at(page: &str, width: u32, more: &[&str]) -> Option<serde_json::Value>
 #[test]
 fn pictures_are_drawn_a_spike_opens_and_nothing_is_fetched() {
     let page = page(&fixture::run_result(&[1]));
-    for (width, more) in [(1_200, &[][..]), (390, &[]), (1_200, &["--blink-settings=preferredColorScheme=0"])] {
+    for (width, more) in [(1_200, &[][..]), (390, &[]), (1_200, &["--blink-settings=preferredColorScheme=0"])]
+    {
         let Some(found) = looked_at(&page, width, more) else { return };
         assert_eq!(found["errors"], serde_json::json!([]), "{found}");
         assert!(found["charts"].as_u64() >= Some(5), "{found}");
         for nothing in ["blank", "unlabelled", "fetched"] {
             assert_eq!(found[nothing], 0, "{nothing}: {found}");
         }
-        assert!(found["opened"].as_str().unwrap().starts_with("spike-") && found["focused"] == true, "{found}");
+        assert!(
+            found["opened"].as_str().unwrap().starts_with("spike-") && found["focused"] == true,
+            "{found}"
+        );
         assert_eq!((&found["wide"], &found["max"]), (&false.into(), &true.into()), "{width}: {found}");
         let dark = found["paper"] != "rgb(255, 255, 255)";
         assert_eq!(found["dark"], dark, "{found}");
