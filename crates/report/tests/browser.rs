@@ -27,7 +27,7 @@ addEventListener("load", () => {
     for (let x = 0; x < box.width && !document.querySelector("tr.open"); x += 6) {
       for (let y = 0; y < box.height; y += 6) {
         at("mousemove", x, y);
-        if (over.style.cursor === "pointer") { at("click", x, y); break; }
+        if (over.style.cursor === "pointer") { for (const kind of ["mousedown", "mouseup", "click"]) at(kind, x, y); break; }
       }
     }
   }
