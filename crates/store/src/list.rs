@@ -8,7 +8,7 @@ use crate::folder::Folder;
 use crate::info::{INFO_FILE, RunInfo};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use whylate_core::result::{RunSummary, Verdict};
 
 const LABELS: &str = "labels.json";
@@ -89,7 +89,7 @@ pub fn list(folder: &Path) -> Vec<RunSummary> {
     runs
 }
 
-fn summary(path: &PathBuf) -> Option<RunSummary> {
+fn summary(path: &Path) -> Option<RunSummary> {
     let info: RunInfo = serde_json::from_slice(&fs::read(path.join(INFO_FILE)).ok()?).ok()?;
     let result = fs::File::open(path.join("result.json")).ok();
     let judged =
@@ -111,6 +111,7 @@ fn summary(path: &PathBuf) -> Option<RunSummary> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
     use std::time::{Duration, SystemTime};
     use whylate_core::Facts;
     use whylate_core::plan::{Plan, Source};
