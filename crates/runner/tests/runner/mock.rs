@@ -9,7 +9,9 @@ use tempfile::TempDir;
 use whylate_bpf::{BpfError, FindsCauses, Measured};
 use whylate_core::facts::CpuFacts;
 use whylate_core::plan::{Source, TreatmentKind};
-use whylate_core::record::{InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord};
+use whylate_core::record::{
+    InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord, SpikeCauses, SpikeRecord,
+};
 use whylate_core::result::{Cause, CauseKind, TreatChange};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_host::HostRoot;
@@ -419,6 +421,10 @@ impl FindsCauses for MockCauses {
     fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
         let function = "do_flush_tlb_all".to_owned();
         Ok(vec![IpiRecord { cpu: CpuId(3), function, count: 2, ..IpiRecord::default() }])
+    }
+    fn sources(&mut self) -> Vec<SourceRecord> {
+        let source = SourceRecord { cpu: CpuId(3), kind: CauseKind::Irq, gaps: 1, ..SourceRecord::default() };
+        vec![SourceRecord { total_ns: 70, max_ns: 70, ..source }]
     }
     fn losses(&self) -> Vec<Warning> {
         vec![Warning { code: "mock-losses".to_owned(), text: ("one").into(), fix: None }]

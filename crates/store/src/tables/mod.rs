@@ -14,6 +14,7 @@ mod ipis;
 mod keys;
 mod rates;
 mod size;
+mod sources;
 mod spikes;
 
 pub(crate) use histograms::Apart;
@@ -29,7 +30,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use whylate_core::record::{
-    CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
+    CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord, SpikeCauses, SpikeRecord,
 };
 
 /// A row of a table.
@@ -148,6 +149,8 @@ tables! {
     causes: RowKey, SpikeCauses;
     /// Interrupts that other CPUs sent.
     ipis: RowKey, Spanned<IpiRecord>;
+    /// What took the time of loops that never sleep.
+    sources: RowKey, Spanned<SourceRecord>;
     /// What the loads achieved.
     rates: RateKey, RateRecord;
     /// Interrupts and softirqs handled.
