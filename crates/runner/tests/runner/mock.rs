@@ -2,7 +2,7 @@
 
 use crate::ring::{MockRing, spikes_now};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tempfile::TempDir;
@@ -116,6 +116,8 @@ pub(crate) struct Record {
     /// Number of the next step, and the one that goes wrong.
     step: AtomicUsize,
     fault: Mutex<Option<(usize, Fault)>>,
+    /// Whether the next undo leaves a setting alone.
+    pub(crate) leaves_alone: AtomicBool,
     /// Loads that run now.
     pub(crate) loads_alive: AtomicUsize,
     /// Treatments in force now.
@@ -472,7 +474,7 @@ impl Treating for MockTreating {
     }
 
     fn undo(&mut self) -> Report {
-        let left = self.record.step();
+        let left = self.record.step() || self.record.leaves_alone.swap(false, Ordering::SeqCst);
         let outcome = |name: &String| Undone {
             treatment: name.clone(),
             target: Target::file("/sys/mock"),
