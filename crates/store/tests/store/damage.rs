@@ -6,8 +6,18 @@ use std::fs;
 use std::path::Path;
 use whylate_store::{Reader, Rows, RunDirectory, Sink as _, assemble};
 
-const TABLES: [&str; 9] =
-    ["histograms", "intervals", "spikes", "causes", "ipis", "sources", "rates", "interrupts", "counters"];
+const TABLES: [&str; 10] = [
+    "histograms",
+    "intervals",
+    "spikes",
+    "causes",
+    "ipis",
+    "sources",
+    "rates",
+    "interrupts",
+    "counters",
+    "hwlat",
+];
 
 /// Rows of the second segment when `table` of it cannot be read.
 fn without(mut rows: Rows, table: &str) -> Rows {
