@@ -1,12 +1,12 @@
 //! Guests come up as they were asked for, and whatever happens in them is told.
 
 use std::time::{Duration, Instant};
-use whylate_lab::suite::LabTest;
+use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in Kernel::ALL {
+    for kernel in suite::kernels(&Kernel::NEEDED) {
         for profile in [Profile::Counted, Profile::Threads, Profile::CountedPair] {
             let machine = Machine::new(profile, kernel);
             tests.push(LabTest::new("boot_is_the_machine_that_was_asked_for", machine, as_asked));

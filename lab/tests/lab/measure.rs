@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use whylate_lab::suite::LabTest;
+use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
 
 /// How far a measured length may be from the planted one.
@@ -12,7 +12,7 @@ const STALLS: usize = 7;
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in Kernel::ALL {
+    for kernel in suite::kernels(&Kernel::NEEDED) {
         let counted = Machine::new(Profile::Counted, kernel);
         let threads = Machine::new(Profile::Threads, kernel);
         tests.extend([
