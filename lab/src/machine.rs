@@ -70,8 +70,10 @@ impl Kernel {
         [Self::RealTime, Self::Plain, Self::RealTime612, Self::RealTimeNew, Self::PlainNew];
     /// Without these there is no lab; the others are skipped where they cannot be had.
     pub const NEEDED: [Self; 2] = [Self::RealTime, Self::Plain];
-    /// The oldest and the newest, with PREEMPT_RT and without.
-    pub const ENDS: [Self; 4] = [Self::RealTime, Self::Plain, Self::RealTimeNew, Self::PlainNew];
+    /// The oldest and the newest: for lengths and culprits.
+    pub const ENDS: [Self; 3] = [Self::RealTime, Self::RealTimeNew, Self::PlainNew];
+    /// One with PREEMPT_RT and one without, one old and one new: for interfaces and mechanisms.
+    pub const MIXED: [Self; 2] = [Self::RealTime, Self::PlainNew];
 
     /// Name on the command line and in the cache.
     #[must_use]

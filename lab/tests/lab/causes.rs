@@ -56,7 +56,7 @@ const PAIRS: [Planted; 2] = [
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in suite::kernels(&Kernel::NEEDED) {
+    for kernel in suite::kernels(&Kernel::ENDS) {
         let counted = Machine::new(Profile::Counted, kernel);
         let threads = Machine::new(Profile::Threads, kernel);
         tests.extend([
