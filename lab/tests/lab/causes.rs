@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use whylate_lab::suite::LabTest;
+use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
 
 /// How often each cause is planted beside a probe.
@@ -56,7 +56,7 @@ const PAIRS: [Planted; 2] = [
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in Kernel::ALL {
+    for kernel in suite::kernels(&Kernel::ENDS) {
         let counted = Machine::new(Profile::Counted, kernel);
         let threads = Machine::new(Profile::Threads, kernel);
         tests.extend([
@@ -151,10 +151,11 @@ fn check(guest: &Guest, plants: &[&Planted], stalls: &[Stall], result: &Value, n
                 continue;
             }
             wrong.push(format!(
-                "{}: {stall:?} is {} ns: {cause} also {}",
+                "{}: {stall:?} is {} ns: {cause} also {} lost {}",
                 planted.cause,
                 latency(spike),
-                spike["also"]
+                spike["also"],
+                spike["lost"]
             ));
             let is_sure = cause["confidence"].as_f64().is_some_and(|confidence| confidence >= 1.0);
             assert!(!is_sure || kind == planted.kind, "named with certainty: {}", wrong[wrong.len() - 1]);
@@ -245,8 +246,10 @@ fn stopped_and_throttled(guest: &mut Guest) -> Result<(), LabError> {
     const PAUSE: Duration = Duration::from_millis(1100);
     // Longer than anything that the scheduler does.
     const STOPPED_MIN_NS: u64 = 300_000_000;
-    let script =
-        "whylate measure stall --cpu 1 --threshold 5ms --duration 8s --causes --json -q >$OUT/result.json";
+    // Newer kernels take the CPU from the loop only while an ordinary task waits for it.
+    let script = "taskset -c 1 sh -c 'while :; do :; done' & waiting=$!\n\
+                  whylate measure stall --cpu 1 --threshold 5ms --duration 8s --spikes 1000 --causes --json -q \
+                  >$OUT/result.json; status=$?; kill $waiting; exit $status";
     let mut running = guest.start(script)?;
     let deadline = Instant::now() + Duration::from_secs(120);
     while !running.is_done_within(PAUSE)? {
@@ -270,6 +273,6 @@ fn stopped_and_throttled(guest: &mut Guest) -> Result<(), LabError> {
         assert!(spike["cause"]["confidence"].as_f64() < Some(1.0), "{spike:#}");
     }
     let throttled = spikes.iter().filter(|spike| is_kind(spike, "throttled")).count();
-    assert!(throttled >= 2, "{throttled} throttled: {spikes:?}");
+    assert!(throttled >= 2, "{throttled} throttled of {}", spikes.len());
     Ok(())
 }
