@@ -17,6 +17,7 @@ mod noise;
 mod rates;
 mod reading;
 pub(crate) mod records;
+mod sources;
 pub(crate) mod spikes;
 mod summary;
 mod traces;
@@ -36,6 +37,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     spikes::of_run,
     traces::of_run,
     causes::of_run,
+    sources::of_run,
     figures::of_run,
     dispatch::of_run,
     reading::of_run,
@@ -55,6 +57,7 @@ const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
     dispatch::of_measure,
     spikes::of_measure,
     causes::of_measure,
+    sources::of_measure,
     ipis::of_measure,
     warnings::of_measure,
 ];
