@@ -21,7 +21,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let part = |(index, (name, cells)): (usize, (String, Vec<CellSeries<'_>>))| {
         let meaning = probe_meaning(SeriesName::of(&name).probe);
         let section = Section::new("", name).meaning(meaning).with(table(run, &cells));
-        let outlying = cells.iter().filter_map(outlying).map(|line| Block::note(line));
+        let outlying = cells.iter().filter_map(outlying).map(Block::note);
         let signs = (has_signs && index == last).then(|| Block::note(SIGNS));
         section.with_all(outlying).with_all(signs)
     };

@@ -223,7 +223,7 @@ impl Terminal {
             }
             Block::Lines(lines) => lines.iter().for_each(|line| self.line(&vec![(line.clone(), "")])),
             Block::Shares(all) => {
-                shares::lines(all, self.style.width).iter().for_each(|line| self.line(line))
+                shares::lines(all, self.style.width).iter().for_each(|line| self.line(line));
             }
             Block::Charts(_) | Block::Forest(_) | Block::Part(_) => {}
         }
