@@ -3,6 +3,7 @@
 use super::kernels::Table;
 use super::portable;
 use super::random::{Random, fill};
+use crate::handover::stores_before_stores;
 use core::arch::x86_64::*;
 
 /// How far ahead each stream of a read asks for lines; the hardware prefetchers stop at page borders.
@@ -67,7 +68,7 @@ macro_rules! kernels {
             const STEP_VECTORS: usize = 4;
             const STEP: usize = VECTOR * STEP_VECTORS;
 
-            pub(in super::super) static TABLE: Table = Table {
+            pub(crate) static TABLE: Table = Table {
                 read,
                 read_prefetching,
                 write,
@@ -159,7 +160,7 @@ macro_rules! kernels {
                 }
                 portable::write(&mut body[STREAMS * part..], value);
                 // Orders the streaming stores before whatever the caller does next, as Rust's memory model expects.
-                _mm_sfence();
+                stores_before_stores();
             }
 
             #[target_feature(enable = $features)]
@@ -206,7 +207,7 @@ macro_rules! kernels {
                     }
                 }
                 body[STREAMS * part..].copy_from_slice(&source[STREAMS * part..]);
-                _mm_sfence();
+                stores_before_stores();
             }
 
             #[target_feature(enable = $features)]
