@@ -7,6 +7,7 @@ mod causes;
 mod devices;
 mod histograms;
 mod measure;
+mod memtype;
 mod plant;
 mod series;
 mod shield;
@@ -21,6 +22,7 @@ fn main() -> std::process::ExitCode {
     tests.extend(histograms::tests());
     tests.extend(causes::tests());
     tests.extend(devices::tests());
+    tests.extend(memtype::tests());
     tests.extend(treat::tests());
     tests.extend(shield::tests());
     tests.extend(series::tests());

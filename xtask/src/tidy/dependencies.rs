@@ -19,7 +19,7 @@ const PAGE: &str = "docs/ARCHITECTURE.md";
 const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-core", &[]),
     ("whylate-copy", &[]),
-    ("whylate-sys", &["whylate-core"]),
+    ("whylate-sys", &["whylate-core", "whylate-copy"]),
     ("whylate-host", &["whylate-core", "whylate-sys"]),
     ("whylate-stats", &["whylate-core"]),
     ("whylate-trace", &["whylate-core"]),

@@ -18,7 +18,10 @@ pub(crate) fn check(source: &SourceFile) -> Vec<Violation> {
     for start in source.words("unsafe") {
         let line = source.line_of(start);
         let message = if !FOLDERS.iter().any(|folder| source.path.starts_with(folder)) {
-            format!("`unsafe` stands only in {}: put a safe function there and call it", FOLDERS.join(" and "))
+            format!(
+                "`unsafe` stands only in {}: put a safe function there and call it",
+                FOLDERS.join(" and ")
+            )
         } else if needs_reason(&source.code[start..]) && !has_reason(source, start) {
             format!("say in a `// {REASON}` comment right above why this is sound")
         } else {

@@ -5,6 +5,7 @@
 
 mod cause;
 mod check;
+mod copy;
 mod cpu_table;
 mod explain;
 mod histograms;
@@ -17,6 +18,10 @@ mod treat;
 
 pub use cause::{Cause, CauseClass, CauseKind, CauseSource};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
+pub use copy::{
+    BackendFacts, BackendOffer, COPY_FORMAT, CopyBlock, CopyResult, CopyRow, CopyTable, FrameCost,
+    MemoryFacts, Plateau,
+};
 pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
     ThreadKind, ThreadRow, build as cpu_table,
@@ -209,6 +214,12 @@ pub struct CpuResult {
     /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<CycleFigures>,
+    /// Accesses to memory that a sample is made of (access only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accesses: Option<u64>,
+    /// Median time of one of them (access only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_ns: Option<f64>,
     /// What a sample is made of, where that can be measured (dispatch: `interrupt`, `wakeup`, `switch`; roundtrip:
     /// `there`, `back`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

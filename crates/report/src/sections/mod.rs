@@ -3,6 +3,7 @@
 mod answers;
 mod causes;
 mod comparisons;
+mod copy;
 mod dispatch;
 pub(crate) mod figures;
 pub(crate) mod head;
@@ -19,7 +20,7 @@ mod traces;
 pub(crate) mod warnings;
 
 use crate::section::Section;
-use whylate_core::result::{MeasureResult, RunResult};
+use whylate_core::result::{CopyResult, MeasureResult, RunResult};
 
 /// What the report of a run has, in this order.
 const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
@@ -33,6 +34,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     causes::of_run,
     ipis::of_run,
     interrupts::of_run,
+    copy::of_run,
     rates::of_run,
     records::of_run,
     noise::of_run,
@@ -59,4 +61,9 @@ pub(crate) fn of_run(run: &RunResult) -> Vec<Section> {
 /// The sections of one measurement.
 pub(crate) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
     MEASURE.iter().flat_map(|section| section(measure)).collect()
+}
+
+/// The sections of a table of copies.
+pub(crate) fn of_copy(copy: &CopyResult) -> Vec<Section> {
+    copy::of_table(&copy.table)
 }

@@ -1,7 +1,10 @@
-//! Memory that is mapped for a purpose: buffers of loads and probes.
+//! Memory that is mapped for a purpose: buffers of loads and probes, and memory of a chosen type.
 //!
 //! What moves bytes in them is in `whylate-copy`.
 
 mod buffer;
+pub(crate) mod control;
+pub(crate) mod mapping;
+pub mod typed;
 
 pub use buffer::{Buffer, BufferError, HugePages};
