@@ -2,7 +2,7 @@
 
 use crate::comparisons::comparison_between;
 use whylate_core::figure;
-use whylate_core::plan::{LoadKind, Plan, SeriesStatistic};
+use whylate_core::plan::{CopyPlan, LoadKind, Plan, SeriesStatistic};
 use whylate_core::result::{Answer, AnswerOutcome, CellResult, Comparison, CopyRow, CopyTable, Outcome};
 
 /// A way to copy that fits, and the cell where it disturbed.
@@ -75,9 +75,25 @@ fn candidates<'r>(
     let Some(idle) = cells.iter().find(|cell| cell.loads.is_empty() && cell.treatments.is_empty()) else {
         return Vec::new();
     };
-    let candidate = |cell: &'r CellResult| {
+    let copy_of = |cell: &CellResult| {
         let [load] = cell.loads.as_slice() else { return None };
         let LoadKind::Copy(load) = &plan.load(load)?.kind else { return None };
+        Some(load.clone())
+    };
+    // Where, how much and in which buffers: as in the first such cell, or another thing would be compared.
+    let Some(first) = cells.iter().find_map(copy_of) else { return Vec::new() };
+    let candidate = |cell: &'r CellResult| {
+        let load = copy_of(cell)?;
+        let CopyPlan { from, to, method, .. } = load;
+        let alike = CopyPlan {
+            from,
+            to,
+            method,
+            backend: load.backend.clone(),
+            device: load.device.clone(),
+            ..first.clone()
+        };
+        (alike == load).then_some(())?;
         let is_it = |row: &&CopyRow| (row.from, row.to, row.method) == (load.from, load.to, load.method);
         let fits = |row: &&CopyRow| row.frame.is_some_and(|cost| cost.frame_time_share <= 1.0);
         let row = table.rows.iter().find(|row| is_it(row) && fits(row) && row.is_proven())?;
@@ -153,8 +169,15 @@ mod tests {
 
     #[test]
     fn the_cheapest_that_fits_is_chosen() {
-        let cells =
-            [cell("idle", 1000), cell("memcpy", 3000), cell("non-temporal", 1500), cell("flushed", 1100)];
+        // On another CPU it costs less, which says nothing of the methods.
+        let elsewhere = cell("neighbour-memcpy", 1050);
+        let cells = [
+            cell("idle", 1000),
+            cell("memcpy", 3000),
+            cell("non-temporal", 1500),
+            cell("flushed", 1100),
+            elsewhere,
+        ];
         let rows = vec![
             row(CopyMethod::Memcpy, 0.02, WB),
             row(CopyMethod::Sse2Nt, 0.01, WB),

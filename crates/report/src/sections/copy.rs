@@ -1,7 +1,7 @@
 //! The table of copies: a part with a picture for each pair of memory types, the frame budget, and the memory itself.
 
 use crate::charts::Chart;
-use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, Tone};
+use crate::section::{Block, Cell, Column, Depth, Item, Row, Section, Table, Text, Tone};
 use serde_json::json;
 use whylate_core::MemoryMode;
 use whylate_core::figure::{bytes, count, nanoseconds_f64, rate, share};
@@ -59,7 +59,9 @@ fn part((title, rows): &Pair<'_>) -> Section {
         Column::number("from"),
         Column::number("knee"),
     ];
-    columns.extend(sizes.iter().map(|size| Column::number(bytes(*size)).importance(5)));
+    // Where there is no room for all, every second size goes first.
+    let size = |(index, size): (usize, &u64)| Column::number(bytes(*size)).importance(5 - (index % 2) as u8);
+    columns.extend(sizes.iter().enumerate().map(size));
     let row = |row: &&CopyRow| {
         let mut cells = vec![
             Cell::from(row.method.name()),
@@ -188,14 +190,8 @@ fn memory(all: &[MemoryFacts]) -> Table {
     table
 }
 
-fn offers(backends: &[BackendFacts]) -> Table {
-    let columns = vec![
-        Column::text("backend"),
-        Column::text("types"),
-        Column::text("what it is").wraps(),
-        Column::text("where, or why not").wraps(),
-    ];
-    let row = |one: &BackendFacts| {
+fn offers(backends: &[BackendFacts]) -> Vec<Item> {
+    let item = |one: &BackendFacts| {
         let mut modes: Vec<&str> = one.offers.iter().map(|offer| offer.mode.name()).collect();
         modes.dedup();
         let mut places: Vec<String> = one.offers.iter().filter_map(|offer| offer.device.clone()).collect();
@@ -203,12 +199,15 @@ fn offers(backends: &[BackendFacts]) -> Table {
         if one.offers.iter().any(|offer| offer.only_when_named) {
             places.push(format!("used only with --backend {}", one.name));
         }
-        let place = one.reason.clone().unwrap_or_else(|| places.join(", "));
-        let mut row = Row::of([one.name.clone(), modes.join(" "), one.meaning.clone(), place]);
-        if one.reason.is_some() {
-            row.tone = Tone::Soft;
-        }
-        row
+        let types = if modes.is_empty() { String::new() } else { format!(" ({})", modes.join(", ")) };
+        let text = Text::code(one.name.clone()).and_plain(format!("{types}: {}", one.meaning));
+        let (tone, symbol) = if one.reason.is_some() { (Tone::Soft, "-") } else { (Tone::Good, "✓") };
+        let below = match &one.reason {
+            Some(reason) => vec![("not here", reason.clone())],
+            None if places.is_empty() => Vec::new(),
+            None => vec![("where", places.join(", "))],
+        };
+        Item { tone, symbol, text, below, ..Item::default() }
     };
-    Table::new(columns, backends.iter().map(row).collect())
+    backends.iter().map(item).collect()
 }

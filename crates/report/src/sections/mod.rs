@@ -1,5 +1,6 @@
 //! The sections of a report: one function each, from a result to data. To add one: its file, and its line below.
 
+mod access;
 mod answers;
 mod causes;
 mod comparisons;
@@ -34,6 +35,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     causes::of_run,
     ipis::of_run,
     interrupts::of_run,
+    access::of_run,
     copy::of_run,
     rates::of_run,
     records::of_run,
@@ -46,6 +48,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
 const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
     figures::of_measure,
     histograms::of_measure,
+    access::of_measure,
     dispatch::of_measure,
     spikes::of_measure,
     causes::of_measure,
