@@ -48,7 +48,8 @@ int main(int count, char **words)
 		if (strtoull(words[i], 0, 0) > most)
 			most = strtoull(words[i], 0, 0);
 	from = aligned_alloc(4096, (most + 4095) / 4096 * 4096);
-	to = aligned_alloc(4096, (most + 4095) / 4096 * 4096);
+	/* Half a page apart: stores to the same place of a page as the loads behind them would delay those. */
+	to = (char *)aligned_alloc(4096, (most + 8191) / 4096 * 4096) + 2048;
 	memset(from, 1, most);
 	memset(to, 2, most);
 	for (int t = 0; t < TRIALS; t++)

@@ -11,10 +11,10 @@ const TRIALS: usize = 15;
 fn main() {
     let asked: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     let blocks = if asked.is_empty() { vec![256, 4096, 65_536, 1 << 20, 3_110_400, 64 << 20] } else { asked };
-    let room = blocks.iter().copied().max().unwrap_or(0) + 4096;
+    let room = blocks.iter().copied().max().unwrap_or(0) + 8192;
     let (mut from, mut to) = (vec![1u8; room], vec![2u8; room]);
-    // As memory that is mapped: from a page on.
-    let (from, to) = (aligned(&mut from), aligned(&mut to));
+    // Half a page apart: stores to the same place of a page as the loads behind them would delay those.
+    let (from, to) = (aligned(&mut from), &mut aligned(&mut to)[2048..]);
     let copiers: Vec<Copier> =
         Method::available().into_iter().filter_map(|one| Copier::new(one).ok()).collect();
     let mut rates = vec![vec![Vec::new(); blocks.len()]; copiers.len()];

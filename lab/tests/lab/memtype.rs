@@ -49,7 +49,7 @@ fn mapped(guest: &mut Guest) -> Result<(), LabError> {
     for (mode, expected) in ["wb wb", "wt uc-", "wc wc", "uc- uc-", "uc uc-"].into_iter().enumerate() {
         let script = format!(
             "{LOAD}{HOLDER}cat >>/tmp/hold <<'END'\nfile, memory = hold({mode}, 16)\nprint(types(file, memory), \
-             open(\"/sys/module/whylate_memtype/parameters/pages\").read())\nos._exit(0)\nEND\npython3 /tmp/hold\ncat $pages"
+             open(\"/sys/module/whylate_memtype/parameters/pages\").read(), flush=True)\nos._exit(0)\nEND\npython3 /tmp/hold\ncat $pages"
         );
         let words = guest.ok(&script)?;
         let words: Vec<&str> = words.split_whitespace().collect();
@@ -62,7 +62,7 @@ fn killed(guest: &mut Guest) -> Result<(), LabError> {
     let script = format!(
         "{LOAD}{HOLDER}cat >>/tmp/hold <<'END'\nbuffers = [hold(mode, 64) for mode in range(5)]\nprint(\"held\", flush=True)\n\
          time.sleep(600)\nEND\npython3 /tmp/hold >/tmp/said & holder=$!\n\
-         until grep -q held /tmp/said; do sleep 0.2; done\ncat $pages\nkill -9 $holder\nwait $holder\ncat $pages\nrmmod whylate_memtype && echo gone"
+         until grep -q held /tmp/said; do sleep 0.2; done\ncat $pages\nkill -9 $holder\nwait $holder || true\ncat $pages\nrmmod whylate_memtype && echo gone"
     );
     let words = guest.ok(&script)?;
     assert_eq!(words.split_whitespace().collect::<Vec<_>>(), ["320", "0", "gone"]);

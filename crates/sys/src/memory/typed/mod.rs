@@ -111,11 +111,12 @@ impl TypedMemory {
             let message = format!("it has {} bytes, {room} are needed", memory.as_slice().len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
+        let evidence = observe(memory.as_mut_slice());
+        // Drivers map a page when it is touched first, which has been done now.
         let mapped = match offer.place.as_os_str().is_empty() {
             true => Some(offer.mode),
             false => module::page_table_mode(memory.as_slice()),
         };
-        let evidence = observe(memory.as_mut_slice());
         Ok(Self {
             memory,
             bytes,
