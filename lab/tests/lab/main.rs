@@ -9,6 +9,7 @@ mod histograms;
 mod measure;
 mod memtype;
 mod plant;
+mod power;
 mod series;
 mod shield;
 mod trace;
@@ -24,6 +25,7 @@ fn main() -> std::process::ExitCode {
     tests.extend(devices::tests());
     tests.extend(memtype::tests());
     tests.extend(treat::tests());
+    tests.extend(power::tests());
     tests.extend(shield::tests());
     tests.extend(series::tests());
     tests.extend(tracing::tests());

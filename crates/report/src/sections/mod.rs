@@ -16,6 +16,7 @@ mod noise;
 mod rates;
 mod reading;
 pub(crate) mod records;
+mod sources;
 mod spikes;
 mod traces;
 pub(crate) mod warnings;
@@ -33,6 +34,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     spikes::of_run,
     traces::of_run,
     causes::of_run,
+    sources::of_run,
     ipis::of_run,
     interrupts::of_run,
     access::of_run,
@@ -52,6 +54,7 @@ const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
     dispatch::of_measure,
     spikes::of_measure,
     causes::of_measure,
+    sources::of_measure,
     ipis::of_measure,
     warnings::of_measure,
 ];
