@@ -7,7 +7,7 @@ use serde_json::Value;
 
 #[test]
 fn a_table_has_each_method_and_block_and_the_frame() {
-    let words = ["copy", "--backend", "anonymous", "--method", "memcpy,sse2-nt", "--block", "256,4KiB"];
+    let words = ["copy", "--backend", "anonymous", "--method", "memcpy,sse2-nt", "--block", "256B,4KiB"];
     let frame = ["--frame", "320x240:nv12@100", "--trials", "3"];
     let document = whylate(&[&words[..], &frame, &["--json"]].concat()).json();
     validate("copy", &document);
