@@ -2,13 +2,14 @@
 
 use crate::plan::{Plan, without_flags};
 use crate::result::{
-    CheckResult, CompareResult, CpuTable, ExplainResult, HistogramsResult, LoadResult, MeasureResult,
-    PlanList, PreviewResult, RecordingResult, RunResult, RunsResult, TracingResult, TreatResult,
+    CheckResult, CompareResult, CopyResult, CpuTable, ExplainResult, HistogramsResult, LoadResult,
+    MeasureResult, PlanList, PreviewResult, RecordingResult, RunResult, RunsResult, TracingResult,
+    TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 16] = [
     "plan",
     "measure",
     "run",
@@ -24,6 +25,7 @@ pub const NAMES: [&str; 15] = [
     "tracing",
     "compare",
     "runs",
+    "copy",
 ];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
@@ -49,6 +51,7 @@ fn of_name(name: &str) -> Option<Schema> {
         "histograms" => Some(schema_for!(HistogramsResult)),
         "compare" => Some(schema_for!(CompareResult)),
         "runs" => Some(schema_for!(RunsResult)),
+        "copy" => Some(schema_for!(CopyResult)),
         "tracing" => Some(schema_for!(TracingResult)),
         _ => None,
     }

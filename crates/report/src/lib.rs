@@ -22,7 +22,7 @@ mod write;
 
 pub use ci::{annotations, junit};
 pub use pages::{
-    check, compare, cpus, explain, histograms, measure, recording, run, run_with_charts, runs, tracing,
+    check, compare, copy, cpus, explain, histograms, measure, recording, run, run_with_charts, runs, tracing,
     warnings,
 };
 pub use section::Page;

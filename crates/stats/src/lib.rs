@@ -10,6 +10,7 @@ pub mod buckets;
 pub mod compare;
 mod comparisons;
 pub mod contrast;
+mod copies;
 pub mod error;
 mod exposure;
 pub mod histogram;
@@ -24,6 +25,7 @@ pub mod verdict;
 
 pub use answers::answers;
 pub use comparisons::{comparisons, contrasts, contrasts_of_cells};
+pub use copies::copy_choice;
 pub use error::StatsError;
 pub use histogram::Histogram;
 pub use largest::Largest;

@@ -2,6 +2,7 @@
 
 mod check;
 mod compare;
+mod copy;
 mod cpus;
 mod explain;
 mod histograms;
@@ -21,6 +22,7 @@ mod treat;
 
 pub(crate) use check::CheckArguments;
 pub(crate) use compare::{CompareArguments, CompareFormat};
+pub(crate) use copy::{BLOCK_MAX as COPY_BLOCK_MAX, CopyArguments};
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
 pub(crate) use histograms::{
@@ -62,8 +64,8 @@ Examples:
   whylate compare BEFORE AFTER                 what differs between two runs
   whylate check --cpus 1                       is this machine fit for real time on CPU 1?
 
-Exit codes: 0 pass, 1 error, 2 limit exceeded, regression or unfit, 3 a setting is not as it was before, 69 a
-facility that was asked for is not available."
+Exit codes: 0 pass, 1 error, 2 limit exceeded, regression or unfit, 3 a setting is not as it was
+before, 69 a facility or a right that was asked for is not available."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -85,6 +87,8 @@ pub(crate) enum Command {
     /// Runs one load alone and prints what it achieves
     #[command(subcommand)]
     Load(LoadCommand),
+    /// Measures copies between cached, write-combining and uncached memory
+    Copy(CopyArguments),
     /// Changes settings of the machine by hand, and takes them back
     #[command(subcommand)]
     Treat(TreatCommand),

@@ -2,6 +2,7 @@
 
 mod check;
 mod compare;
+mod copy;
 mod cpus;
 mod explain;
 mod foreign;
@@ -37,6 +38,7 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
             explain::execute(&arguments)
         }
         Command::Check(arguments) => check::execute(&arguments, host),
+        Command::Copy(arguments) => copy::execute(&arguments, host),
         Command::Cpus(arguments) => cpus::execute(&arguments, host),
         Command::Trace(command) => trace::execute(command, host),
         Command::Compare(arguments) => compare::execute(&arguments),

@@ -7,6 +7,7 @@ mod bad_input;
 mod causes;
 mod compare;
 mod condition;
+mod copy;
 mod experiment;
 mod explain;
 mod fields;
