@@ -67,6 +67,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
         let threads = Machine::new(Profile::Threads, kernel);
         tests.extend([
             LabTest::new("causes_of_what_another_cpu_plants", threads.clone(), other_cpu),
+            LabTest::new("causes_name_what_other_cpus_ask_for", threads.clone(), asked_for),
             LabTest::new("causes_of_a_stopped_and_a_throttled_loop", threads, stopped_and_throttled),
         ]);
     }
@@ -210,6 +211,37 @@ impl Names {
             }
         }
     }
+}
+
+/// What another CPU asks the measured one to do has a name and a sender on every kernel: where it has no events for that,
+/// by probes.
+fn asked_for(guest: &mut Guest) -> Result<(), LabError> {
+    guest.ok("modprobe vgem")?;
+    let plan = "name = \"asked\"\nduration = \"4s\"\nrepeats = 1\nnoise_floor = \"0s\"\ncauses = true\n[target]\ncpus = \"1\"\n\
+        [[probe]]\nkind = \"stall\"\nthreshold = \"5us\"\n[[load]]\nname = \"pageattr\"\nkind = \"pageattr\"\ncpus = \"0\"\n\
+        [[cell]]\nloads = [\"pageattr\"]\n";
+    let script = format!(
+        "cat >/tmp/asked.toml <<'END'\n{plan}END\nwhylate run /tmp/asked.toml -o /tmp/asked --json -q >$OUT/result.json"
+    );
+    let output = guest.start(&script)?.wait(Duration::from_secs(150))?;
+    let run = output.json("result.json")?;
+    let result = &run["cells"][0];
+    let of = |list: &Value| list.as_array().cloned().unwrap_or_default();
+    let is_flush = |function: &Value| function == "do_flush_tlb_all";
+    let sent = of(&result["ipis"]);
+    let flushes: Vec<&Value> = sent.iter().filter(|ipi| is_flush(&ipi["function"])).collect();
+    let times: u64 = flushes.iter().filter_map(|ipi| ipi["count"].as_u64()).sum();
+    assert!(times > 5, "{sent:#?}");
+    for ipi in flushes {
+        assert_eq!((&ipi["from_task"], &ipi["from_cpu"]), (&"pageattr-0".into(), &0.into()), "{ipi}");
+        assert!(ipi["caller"].is_string() && !of(&ipi["stack"]).is_empty(), "{ipi}");
+    }
+    let sources = of(&result["probes"][0]["cpus"][0]["sources"]);
+    let took = |source: &Value| source["kind"] == "ipi" && is_flush(&source["function"]);
+    assert!(sources.iter().any(took), "{sources:#?}");
+    let warnings = run["warnings"].to_string();
+    assert!(!warnings.contains("functions run for other CPUs are not recorded"), "{warnings}");
+    Ok(())
 }
 
 /// A loop that never sleeps is throttled each second, and meets a machine that stands still.
