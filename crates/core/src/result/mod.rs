@@ -5,10 +5,12 @@
 
 mod cause;
 mod check;
+mod copy;
 mod cpu_table;
 mod explain;
 mod histograms;
 mod preview;
+mod quantiles;
 mod recording;
 mod run;
 mod spike;
@@ -18,6 +20,10 @@ mod treat;
 
 pub use cause::{Cause, CauseClass, CauseKind, CauseSource};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
+pub use copy::{
+    BackendFacts, BackendOffer, COPY_FORMAT, CopyBlock, CopyResult, CopyRow, CopyTable, FrameCost,
+    MemoryFacts, Plateau,
+};
 pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
     ThreadKind, ThreadRow, build as cpu_table,
@@ -31,6 +37,7 @@ pub use histograms::{
     LatencyRecord, WakeupTotals,
 };
 pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
+pub use quantiles::{Extremes, Quantiles};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
     Answer, AnswerOutcome, CellResult, Comparison, Exposure, NoiseFloor, Outcome, RateResult, RepeatProbe,
@@ -120,39 +127,6 @@ impl ProbeResult {
     }
 }
 
-/// Quantiles of a latency distribution. Clamped to [min, max]; relative error at most 1/256 (exact below 256 ns).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Quantiles {
-    /// Smallest sample, exact.
-    pub min_ns: u64,
-    /// Mean, exact.
-    pub mean_ns: f64,
-    /// Median.
-    pub p50_ns: u64,
-    /// 0.99 quantile.
-    pub p99_ns: u64,
-    /// 0.999 quantile.
-    pub p999_ns: u64,
-    /// 0.9999 quantile.
-    pub p9999_ns: u64,
-    /// Largest sample, exact.
-    pub max_ns: u64,
-}
-
-/// The extremes of a latency distribution, and its mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Extremes {
-    /// Smallest sample.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min_ns: Option<u64>,
-    /// Mean.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mean_ns: Option<f64>,
-    /// Largest sample.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_ns: Option<u64>,
-}
-
 /// What one probe measured on one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuResult {
@@ -215,6 +189,12 @@ pub struct CpuResult {
     /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<CycleFigures>,
+    /// Accesses to memory that a sample is made of (access only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accesses: Option<u64>,
+    /// Median time of one of them (access only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_ns: Option<f64>,
     /// What a sample is made of, where that can be measured (dispatch: `interrupt`, `wakeup`, `switch`; roundtrip:
     /// `there`, `back`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
