@@ -18,7 +18,8 @@ const PAGE: &str = "docs/ARCHITECTURE.md";
 /// Crate, and the crates of the workspace that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-core", &[]),
-    ("whylate-sys", &["whylate-core"]),
+    ("whylate-copy", &[]),
+    ("whylate-sys", &["whylate-core", "whylate-copy"]),
     ("whylate-host", &["whylate-core", "whylate-sys"]),
     ("whylate-stats", &["whylate-core"]),
     ("whylate-trace", &["whylate-core"]),
@@ -26,7 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-import", &["whylate-core", "whylate-stats"]),
     ("whylate-report", &["whylate-core"]),
     ("whylate-store", &["whylate-core", "whylate-stats"]),
-    ("whylate-load", &["whylate-core", "whylate-sys", "whylate-host"]),
+    ("whylate-load", &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host"]),
     ("whylate-treat", &["whylate-core", "whylate-sys", "whylate-host"]),
     (
         "whylate-bpf",
@@ -49,6 +50,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "whylate-probe",
         &[
             "whylate-core",
+            "whylate-copy",
             "whylate-sys",
             "whylate-host",
             "whylate-stats",
@@ -61,6 +63,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "whylate-runner",
         &[
             "whylate-core",
+            "whylate-copy",
             "whylate-sys",
             "whylate-host",
             "whylate-stats",

@@ -1,4 +1,4 @@
-//! `unsafe` stands in the crate `sys` only, and each use says why it is sound.
+//! `unsafe` stands in the crates `sys` and `copy` only, and each use says why it is sound.
 //!
 //! The compiler forbids it elsewhere by the workspace's lints; this rule also sees a crate that forgets to take them
 //! over, and the comments.
@@ -7,8 +7,8 @@ use super::Violation;
 use super::source::SourceFile;
 
 const RULE: &str = "unsafe";
-/// The only folder where it may stand.
-const FOLDER: &str = "crates/sys/";
+/// The only folders where it may stand.
+const FOLDERS: [&str; 2] = ["crates/sys/", "crates/copy/"];
 /// What the comment above a use must contain.
 const REASON: &str = "SAFETY:";
 
@@ -17,8 +17,11 @@ pub(crate) fn check(source: &SourceFile) -> Vec<Violation> {
     let mut violations = Vec::new();
     for start in source.words("unsafe") {
         let line = source.line_of(start);
-        let message = if !source.path.starts_with(FOLDER) {
-            format!("`unsafe` stands only in {FOLDER}: put a safe function there and call it")
+        let message = if !FOLDERS.iter().any(|folder| source.path.starts_with(folder)) {
+            format!(
+                "`unsafe` stands only in {}: put a safe function there and call it",
+                FOLDERS.join(" and ")
+            )
         } else if needs_reason(&source.code[start..]) && !has_reason(source, start) {
             format!("say in a `// {REASON}` comment right above why this is sound")
         } else {
@@ -83,6 +86,8 @@ mod tests {
         assert_eq!(lines("crates/core/src/a.rs", "// SAFETY: no\nunsafe { b() }"), [2]);
         assert_eq!(lines("crates/core/src/a.rs", "#[cfg(test)]\nmod t {\n    unsafe fn b() {}\n}"), [3]);
         assert_eq!(lines("crates/system/src/a.rs", "unsafe { b() }"), [1]);
+        assert_eq!(lines("crates/copy/src/a.rs", "unsafe { b() }"), [1], "there, too, with its reason only");
+        assert!(lines("crates/copy/src/a.rs", "// SAFETY: b is sound.\nunsafe { b() }").is_empty());
     }
 
     #[test]

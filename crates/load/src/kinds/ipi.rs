@@ -25,7 +25,7 @@ impl Acts for IpiPlan {
     const NAME: &'static str = "ipi";
     const UNIT: &'static str = "barriers_per_s";
     fn keys(&self) -> Keys<'_> {
-        Keys { cpus: &self.cpus, victims: Some(&self.victims), rate: self.rate }
+        Keys { cpus: &self.cpus, victims: Some(&self.victims), rate: self.rate.as_pace() }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         let reach = match self.reach {

@@ -112,6 +112,7 @@ impl LoadWork {
     }
 }
 
+mod copy;
 mod ipi;
 mod irq_thread;
 mod pageattr;
@@ -121,6 +122,8 @@ mod tlb;
 kinds! {
     /// Memory traffic.
     Memory(memory::MemorySpec),
+    /// Frames copied.
+    Copy(copy::CopySpec),
     /// Any command.
     Exec(exec::ExecSpec),
     /// Changes of mappings.

@@ -32,7 +32,7 @@ impl Acts for PageattrPlan {
     const NAME: &'static str = "pageattr";
     const UNIT: &'static str = "buffers_per_s";
     fn keys(&self) -> Keys<'_> {
-        Keys { cpus: &self.cpus, victims: None, rate: self.rate }
+        Keys { cpus: &self.cpus, victims: None, rate: self.rate.as_pace() }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         Ok(Box::new(Buffers::new()?))

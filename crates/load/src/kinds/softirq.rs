@@ -41,7 +41,7 @@ impl Acts for SoftirqPlan {
     const NAME: &'static str = "softirq";
     const UNIT: &'static str = "packets_per_s";
     fn keys(&self) -> Keys<'_> {
-        Keys { cpus: &self.cpus, victims: None, rate: self.rate }
+        Keys { cpus: &self.cpus, victims: None, rate: self.rate.as_pace() }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         let packets = Packets::new().map_err(|error| {

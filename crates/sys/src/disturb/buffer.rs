@@ -3,11 +3,12 @@
 //!
 //! Drivers decide how they map: vgem and most drivers without a cache-coherent device map write-combining.
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use crate::memory::control::{control, read_write};
+use crate::memory::mapping::Mapping;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// `struct drm_mode_create_dumb` of include/uapi/drm/drm_mode.h.
 #[repr(C)]
@@ -36,22 +37,19 @@ struct DestroyDumb {
 }
 const _: () = assert!(size_of::<CreateDumb>() == 32 && size_of::<MapDumb>() == 16);
 
-const CREATE_DUMB: u64 = read_write::<CreateDumb>(0xb2);
-const MAP_DUMB: u64 = read_write::<MapDumb>(0xb3);
-const DESTROY_DUMB: u64 = read_write::<DestroyDumb>(0xb4);
+const CREATE_DUMB: u64 = read_write::<CreateDumb>(b'd', 0xb2);
+const MAP_DUMB: u64 = read_write::<MapDumb>(b'd', 0xb3);
+const DESTROY_DUMB: u64 = read_write::<DestroyDumb>(b'd', 0xb4);
 
-/// `DRM_IOWR` with a structure.
-const fn read_write<T>(number: u64) -> u64 {
-    3 << 30 | (size_of::<T>() as u64) << 16 | (b'd' as u64) << 8 | number
-}
-
-/// Width and height of a buffer in pixels of four bytes: 1 MiB.
-const SIDE: u32 = 512;
+/// Bytes of the buffer that is made to disturb.
+const CYCLE_BYTES: usize = 1 << 20;
+/// Pixels of four bytes in a line of a buffer.
+const WIDTH: u32 = 512;
 
 /// A graphics device with dumb buffers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BufferDevice {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
 }
 
@@ -61,15 +59,8 @@ impl BufferDevice {
     /// # Errors
     /// When there is none, with what was tried.
     pub fn find() -> io::Result<Self> {
-        let none = |reason: String| io::Error::new(io::ErrorKind::NotFound, reason);
-        let entries = std::fs::read_dir("/dev/dri")
-            .map_err(|_| none("there is no graphics device (/dev/dri is missing)".to_owned()))?;
-        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        paths
-            .retain(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"card")));
-        paths.sort();
         let mut tried = Vec::new();
-        for path in paths {
+        for path in Self::cards()? {
             match Self::open(&path).and_then(|mut device| device.cycle().map(|()| device)) {
                 Ok(device) => return Ok(device),
                 Err(error) => tried.push(format!("{}: {error}", path.display())),
@@ -79,9 +70,27 @@ impl BufferDevice {
         Err(none(format!("no graphics device makes dumb buffers ({tried})")))
     }
 
-    fn open(path: &Path) -> io::Result<Self> {
+    /// The devices below `/dev/dri`.
+    ///
+    /// # Errors
+    /// When there is no such folder.
+    pub fn cards() -> io::Result<Vec<PathBuf>> {
+        let entries = std::fs::read_dir("/dev/dri")
+            .map_err(|_| none("there is no graphics device (/dev/dri is missing)".to_owned()))?;
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        paths
+            .retain(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"card")));
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// The device of that file.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(path)?;
-        Ok(Self { file, path: path.to_owned() })
+        Ok(Self { file: Arc::new(file), path: path.to_owned() })
     }
 
     /// The device's file.
@@ -94,37 +103,63 @@ impl BufferDevice {
     /// # Errors
     /// When the driver makes no such buffers, or has no memory left.
     pub fn cycle(&mut self) -> io::Result<()> {
-        let mut create =
-            CreateDumb { height: SIDE, width: SIDE, bits_per_pixel: 32, ..CreateDumb::default() };
-        self.control(CREATE_DUMB, &mut create)?;
-        let used = self.touch(create.handle, create.size as usize);
-        self.control(DESTROY_DUMB, &mut DestroyDumb { handle: create.handle })?;
-        used
-    }
-
-    fn touch(&self, handle: u32, length: usize) -> io::Result<()> {
-        let mut map = MapDumb { handle, ..MapDumb::default() };
-        self.control(MAP_DUMB, &mut map)?;
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory; it is written
-        // inside its length only, as bytes that nothing else refers to, and unmapped before this returns.
-        unsafe {
-            let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-            let start = mmap(std::ptr::null_mut(), length, protection, flags, &self.file, map.offset)?;
-            for offset in (0..length).step_by(4096) {
-                start.cast::<u8>().add(offset).write_volatile(1);
-            }
-            munmap(start, length)?;
-        }
+        let mut buffer = self.buffer(CYCLE_BYTES)?;
+        buffer.as_mut_slice().iter_mut().step_by(4096).for_each(|byte| *byte = std::hint::black_box(1));
         Ok(())
     }
 
-    fn control<T>(&self, request: u64, argument: &mut T) -> io::Result<()> {
-        // SAFETY: each request is used with the structure that its number carries the size of, which the kernel reads
-        // and writes during the call only.
-        let outcome =
-            unsafe { libc::ioctl(self.file.as_raw_fd(), request as _, std::ptr::from_mut(argument)) };
-        if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    /// Makes a buffer of at least that size and keeps it mapped.
+    ///
+    /// # Errors
+    /// As [`BufferDevice::cycle`].
+    pub fn buffer(&self, bytes: usize) -> io::Result<DumbBuffer> {
+        let height =
+            u32::try_from(bytes.div_ceil(WIDTH as usize * 4)).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut create = CreateDumb { height, width: WIDTH, bits_per_pixel: 32, ..CreateDumb::default() };
+        self.control(CREATE_DUMB, &mut create)?;
+        let mut buffer = DumbBuffer { mapping: None, handle: create.handle, device: self.clone() };
+        let mut map = MapDumb { handle: create.handle, ..MapDumb::default() };
+        self.control(MAP_DUMB, &mut map)?;
+        buffer.mapping = Some(Mapping::of(&*self.file, map.offset, create.size as usize)?);
+        Ok(buffer)
     }
+
+    fn control<T>(&self, request: u64, argument: &mut T) -> io::Result<()> {
+        // SAFETY: each request is used with the structure that its number carries the size of; none has padding.
+        unsafe { control(&self.file, request, argument) }.map(drop)
+    }
+}
+
+/// A buffer of the device, mapped; given back when dropped.
+#[derive(Debug)]
+pub struct DumbBuffer {
+    mapping: Option<Mapping>,
+    handle: u32,
+    device: BufferDevice,
+}
+
+impl DumbBuffer {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        self.mapping.as_ref().map_or(&[], Mapping::as_slice)
+    }
+
+    /// The bytes, to be written.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.mapping.as_mut().map_or(&mut [], Mapping::as_mut_slice)
+    }
+}
+
+impl Drop for DumbBuffer {
+    fn drop(&mut self) {
+        self.mapping = None;
+        // What is not given back now is when the device's file is closed.
+        let _ = self.device.control(DESTROY_DUMB, &mut DestroyDumb { handle: self.handle });
+    }
+}
+
+fn none(reason: String) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, reason)
 }
 
 #[cfg(test)]

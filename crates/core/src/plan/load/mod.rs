@@ -1,10 +1,12 @@
 //! The loads of a plan: their keys, with defaults and checks.
 
+mod copy;
 mod events;
 mod exec;
 mod memory;
 mod pace;
 
+pub use copy::CopyPlan;
 pub use events::{BarrierReach, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan};
 pub use exec::ExecPlan;
 pub use memory::{MemoryAccess, MemoryPlan};
@@ -29,6 +31,8 @@ kinds! {
     pub enum LoadKind: Words {
         /// Memory traffic over a working set of random data.
         "memory" => Memory(MemoryPlan),
+        /// Frames copied from one type of memory to another.
+        "copy" => Copy(CopyPlan),
         /// Any command.
         "exec" => Exec(ExecPlan),
         /// Changes of mappings, which flush translations on other CPUs.
