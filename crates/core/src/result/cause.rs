@@ -89,6 +89,7 @@ impl Cause {
     }
 }
 
+#[allow(clippy::derivable_impls, reason = "the table of kinds makes the type")]
 impl Default for CauseKind {
     fn default() -> Self {
         Self::Unattributed
