@@ -51,6 +51,12 @@ Examples:
         let help =
             "File for the command's output; must not exist [default: shown on standard error when it fails]";
         let output = Arg::new("output").short('o').long("output").value_name("FILE").help(help);
+        let has_access = keys.iter().any(|key| key.name == "access");
+        let command = if has_access {
+            command.mut_arg("access", |access| access.visible_alias("kind"))
+        } else {
+            command
+        };
         let has_output = keys.iter().any(|key| key.name == "command");
         let output = has_output.then(|| output.value_parser(value_parser!(PathBuf)));
         Self::augment_args(command.args(output))

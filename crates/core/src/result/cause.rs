@@ -89,7 +89,7 @@ impl Cause {
     }
 }
 
-#[allow(clippy::derivable_impls, reason = "the table of kinds makes the type")]
+#[expect(clippy::derivable_impls, reason = "the macro that makes the enum marks no default")]
 impl Default for CauseKind {
     fn default() -> Self {
         Self::Unattributed
