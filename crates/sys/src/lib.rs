@@ -6,7 +6,9 @@
 pub mod allocation;
 pub mod clock;
 pub mod counter;
+pub mod device_memory;
 pub mod disturb;
+pub mod drm;
 pub mod interrupt_source;
 pub mod latency_request;
 pub mod memory;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use std::fs::File;
 use std::path::PathBuf;
 use whylate_core::figure::rate;
+use whylate_core::plan::LoadKind;
 use whylate_core::result::LoadResult;
 use whylate_core::{Bytes, CpuSelector, Nanos};
 use whylate_host::{Host, facts};
@@ -27,7 +28,8 @@ pub(super) fn execute(command: &LoadCommand, host: &Host) -> Result<Ending> {
     if let Some((flag, cpus)) = named("cpus")? {
         cpus.resolve(&facts.cpu_context(), Some(&target)).with_context(|| format!("{flag} {cpus}"))?;
     }
-    let scratch = command.has("command").then(|| Scratch::new(command.run.output.clone())).transpose()?;
+    let prints = matches!(kind, LoadKind::Exec(_) | LoadKind::Graphics(_));
+    let scratch = prints.then(|| Scratch::new(command.run.output.clone())).transpose()?;
     let output = scratch.as_ref().map(|scratch| scratch.path.clone()).unwrap_or_default();
     let printing = command.run.printing;
     let quiet = printing.quiet || printing.json;

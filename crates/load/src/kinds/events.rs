@@ -39,7 +39,7 @@ pub trait Acts: Clone + Send + 'static {
     /// The name in plans.
     const NAME: &'static str;
     /// What its rate counts.
-    const UNIT: &'static str;
+    fn unit(&self) -> &'static str;
     /// The keys that all of them have.
     fn keys(&self) -> Keys<'_>;
     /// Prepares the acts of one of `workers` threads, in that thread.
@@ -81,7 +81,7 @@ impl<P: Acts> Events<P> {
 
 impl<P: Acts> Work for Events<P> {
     fn unit(&self) -> &str {
-        P::UNIT
+        self.plan.unit()
     }
 
     fn cpus(&self) -> Option<&CpuSet> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod events;
 pub(crate) mod exec;
+pub(crate) mod graphics;
 pub(crate) mod memory;
 
 use crate::child::Context;
@@ -123,6 +124,8 @@ kinds! {
     Memory(memory::MemorySpec),
     /// Any command.
     Exec(exec::ExecSpec),
+    /// Drawing in two dimensions.
+    Graphics(graphics::GraphicsSpec),
     /// Changes of mappings.
     Tlb(events::Events<whylate_core::plan::TlbPlan>),
     /// Memory barriers.

@@ -1,130 +1,110 @@
-//! A dumb buffer of a graphics device, mapped and given back: where the driver maps it write-combining, the kernel
-//! changes the attributes of its pages, and with them flushes translations and caches of every CPU.
+//! Buffers whose pages the kernel takes out of its own cached mapping: made, written and given back, or made once and
+//! written again and again.
 //!
-//! Drivers decide how they map: vgem and most drivers without a cache-coherent device map write-combining.
+//! A dumb buffer of a graphics device that is mapped write-combining changes the attributes of its pages, and with them
+//! flushes translations and caches of every CPU. Drivers decide how they map: vgem and most drivers of devices that do
+//! not snoop map write-combining. Secret memory (memfd_secret(2)) does the same on any machine: the first touch of a page
+//! takes it out of the kernel's direct map.
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use crate::device_memory::DeviceMemory;
+use crate::drm::{Card, DumbBuffer};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::os::fd::{FromRawFd, OwnedFd};
 
-/// `struct drm_mode_create_dumb` of include/uapi/drm/drm_mode.h.
-#[repr(C)]
-#[derive(Default)]
-struct CreateDumb {
-    height: u32,
-    width: u32,
-    bits_per_pixel: u32,
-    flags: u32,
-    handle: u32,
-    pitch: u32,
-    size: u64,
-}
-/// `struct drm_mode_map_dumb`.
-#[repr(C)]
-#[derive(Default)]
-struct MapDumb {
-    handle: u32,
-    padding: u32,
-    offset: u64,
-}
-/// `struct drm_mode_destroy_dumb`.
-#[repr(C)]
-struct DestroyDumb {
-    handle: u32,
-}
-const _: () = assert!(size_of::<CreateDumb>() == 32 && size_of::<MapDumb>() == 16);
+/// Pixels of a row of a dumb buffer; four bytes each.
+const WIDTH: u32 = 512;
+/// The smallest page there is: lengths are multiples of it.
+const PAGE: usize = 4096;
 
-const CREATE_DUMB: u64 = read_write::<CreateDumb>(0xb2);
-const MAP_DUMB: u64 = read_write::<MapDumb>(0xb3);
-const DESTROY_DUMB: u64 = read_write::<DestroyDumb>(0xb4);
-
-/// `DRM_IOWR` with a structure.
-const fn read_write<T>(number: u64) -> u64 {
-    3 << 30 | (size_of::<T>() as u64) << 16 | (b'd' as u64) << 8 | number
+/// Where buffers come from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// Dumb buffers of a card.
+    Card(Card),
+    /// `memfd_secret`.
+    Secret,
 }
 
-/// Width and height of a buffer in pixels of four bytes: 1 MiB.
-const SIDE: u32 = 512;
-
-/// A graphics device with dumb buffers.
-#[derive(Debug)]
-pub struct BufferDevice {
-    file: File,
-    path: PathBuf,
+enum Made {
+    Dumb(DumbBuffer),
+    Secret(DeviceMemory),
 }
 
-impl BufferDevice {
-    /// The first device below `/dev/dri` that makes dumb buffers.
-    ///
-    /// # Errors
-    /// When there is none, with what was tried.
-    pub fn find() -> io::Result<Self> {
-        let none = |reason: String| io::Error::new(io::ErrorKind::NotFound, reason);
-        let entries = std::fs::read_dir("/dev/dri")
-            .map_err(|_| none("there is no graphics device (/dev/dri is missing)".to_owned()))?;
-        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        paths
-            .retain(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"card")));
-        paths.sort();
-        let mut tried = Vec::new();
-        for path in paths {
-            match Self::open(&path).and_then(|mut device| device.cycle().map(|()| device)) {
-                Ok(device) => return Ok(device),
-                Err(error) => tried.push(format!("{}: {error}", path.display())),
-            }
+impl Made {
+    fn memory(&mut self) -> &mut DeviceMemory {
+        match self {
+            Self::Dumb(buffer) => &mut buffer.memory,
+            Self::Secret(memory) => memory,
         }
-        let tried = if tried.is_empty() { "/dev/dri holds no card".to_owned() } else { tried.join("; ") };
-        Err(none(format!("no graphics device makes dumb buffers ({tried})")))
     }
+}
 
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).open(path)?;
-        Ok(Self { file, path: path.to_owned() })
-    }
+/// Makes buffers of one size.
+pub struct Buffers {
+    origin: Origin,
+    length: usize,
+    /// The buffer that is used again and again.
+    kept: Option<Made>,
+}
 
-    /// The device's file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Makes a buffer of 1 MiB, maps it, writes to each page, unmaps it and gives it back.
+impl Buffers {
+    /// Makes one and gives it back, unless it shall be used for all turns (`reuse`).
     ///
     /// # Errors
-    /// When the driver makes no such buffers, or has no memory left.
-    pub fn cycle(&mut self) -> io::Result<()> {
-        let mut create =
-            CreateDumb { height: SIDE, width: SIDE, bits_per_pixel: 32, ..CreateDumb::default() };
-        self.control(CREATE_DUMB, &mut create)?;
-        let used = self.touch(create.handle, create.size as usize);
-        self.control(DESTROY_DUMB, &mut DestroyDumb { handle: create.handle })?;
-        used
+    /// What the driver or the kernel says; ENOSYS where there is no secret memory.
+    pub fn new(origin: Origin, bytes: usize, reuse: bool) -> io::Result<Self> {
+        let mut buffers = Self { origin, length: bytes.max(1).next_multiple_of(PAGE), kept: None };
+        let mut first = buffers.make()?;
+        first.memory().touch();
+        buffers.kept = reuse.then_some(first);
+        Ok(buffers)
     }
 
-    fn touch(&self, handle: u32, length: usize) -> io::Result<()> {
-        let mut map = MapDumb { handle, ..MapDumb::default() };
-        self.control(MAP_DUMB, &mut map)?;
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory; it is written
-        // inside its length only, as bytes that nothing else refers to, and unmapped before this returns.
-        unsafe {
-            let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-            let start = mmap(std::ptr::null_mut(), length, protection, flags, &self.file, map.offset)?;
-            for offset in (0..length).step_by(4096) {
-                start.cast::<u8>().add(offset).write_volatile(1);
-            }
-            munmap(start, length)?;
+    /// Writes to each page of a buffer: of a new one, which is given back, or of the one that is kept.
+    ///
+    /// # Errors
+    /// When no memory is left, or the device is gone.
+    pub fn turn(&mut self) -> io::Result<()> {
+        match &mut self.kept {
+            Some(made) => made.memory().touch(),
+            None => self.make()?.memory().touch(),
         }
         Ok(())
     }
 
-    fn control<T>(&self, request: u64, argument: &mut T) -> io::Result<()> {
-        // SAFETY: each request is used with the structure that its number carries the size of, which the kernel reads
-        // and writes during the call only.
-        let outcome =
-            unsafe { libc::ioctl(self.file.as_raw_fd(), request as _, std::ptr::from_mut(argument)) };
-        if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    /// Time to read a cached line of such a buffer: see [`DeviceMemory::read_ns`].
+    ///
+    /// # Errors
+    /// As [`Self::turn`].
+    pub fn read_ns(&self) -> io::Result<f64> {
+        let mut made = self.make()?;
+        Ok(made.memory().read_ns())
     }
+
+    fn make(&self) -> io::Result<Made> {
+        match &self.origin {
+            Origin::Card(card) => {
+                let height = self.length.div_ceil(4 * WIDTH as usize) as u32;
+                card.buffer(WIDTH, height).map(Made::Dumb)
+            }
+            Origin::Secret => secret(self.length).map(Made::Secret),
+        }
+    }
+}
+
+/// Memory that the kernel does not map itself.
+fn secret(length: usize) -> io::Result<DeviceMemory> {
+    // SAFETY: memfd_secret takes a number and touches no memory of the caller; what it returns is a new file of ours.
+    let file = unsafe {
+        let number = libc::syscall(libc::SYS_memfd_secret, libc::O_CLOEXEC);
+        if number < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        File::from(OwnedFd::from_raw_fd(number as i32))
+    };
+    file.set_len(length as u64)?;
+    DeviceMemory::map(&file, 0, length)
 }
 
 #[cfg(test)]
@@ -132,7 +112,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_requests_are_those_of_the_kernel() {
-        assert_eq!((CREATE_DUMB, MAP_DUMB, DESTROY_DUMB), (0xc020_64b2, 0xc010_64b3, 0xc004_64b4));
+    fn secret_buffers_are_made_again_or_kept() {
+        for reuse in [false, true] {
+            let mut buffers = match Buffers::new(Origin::Secret, 10_000, reuse) {
+                Ok(buffers) => buffers,
+                // Not configured, or not switched on.
+                Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => return,
+                Err(error) => panic!("{error}"),
+            };
+            assert_eq!((buffers.length, buffers.kept.is_some()), (12_288, reuse));
+            for _ in 0..3 {
+                buffers.turn().unwrap();
+            }
+            // It is ordinary cached memory to its owner.
+            assert!(buffers.read_ns().unwrap() > 0.0);
+        }
     }
 }

@@ -2,11 +2,15 @@
 
 mod events;
 mod exec;
+mod graphics;
 mod memory;
 mod pace;
 
-pub use events::{BarrierReach, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan};
+pub use events::{
+    BarrierReach, BufferSource, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan,
+};
 pub use exec::ExecPlan;
+pub use graphics::{GraphicsMethod, GraphicsPlan};
 pub use memory::{MemoryAccess, MemoryPlan};
 pub use pace::{EventPace, Pace};
 
@@ -31,11 +35,13 @@ kinds! {
         "memory" => Memory(MemoryPlan),
         /// Any command.
         "exec" => Exec(ExecPlan),
+        /// Drawing in two dimensions.
+        "graphics" => Graphics(GraphicsPlan),
         /// Changes of mappings, which flush translations on other CPUs.
         "tlb" => Tlb(TlbPlan),
         /// Memory barriers, which interrupt other CPUs.
         "ipi" => Ipi(IpiPlan),
-        /// Write-combining buffers, which flush every CPU.
+        /// Buffers taken out of the kernel's cached mapping, which flush every CPU.
         "pageattr" => Pageattr(PageattrPlan),
         /// Loopback packets, received in softirqs.
         "softirq" => Softirq(SoftirqPlan),
