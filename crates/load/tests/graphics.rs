@@ -40,7 +40,9 @@ fn first() -> CpuId {
 fn descendants(parent: u32) -> Vec<(u32, String, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
         let status = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
         let field = |key: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();

@@ -26,5 +26,6 @@ pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad, hidden_command};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, check_tracers, prepare};
 pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, recover_treatments, recovery};
+pub use whylate_load::gpu_list;
 pub use whylate_probe::Progress;
 pub use whylate_sys::allocation::{ReservingAllocator, hold_reserve};

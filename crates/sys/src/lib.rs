@@ -19,5 +19,6 @@ pub mod private;
 pub mod process;
 pub mod schedule;
 pub mod shared;
+pub mod terminal;
 pub mod timer_file;
 pub mod tracing;

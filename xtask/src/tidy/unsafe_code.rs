@@ -7,8 +7,8 @@ use super::Violation;
 use super::source::SourceFile;
 
 const RULE: &str = "unsafe";
-/// The only folder where it may stand.
-const FOLDER: &str = "crates/sys/";
+/// Where it may stand: what is asked of the kernel and the processor, and calls of Vulkan, all of which are unsafe.
+const FOLDERS: [&str; 2] = ["crates/sys/", "gpu/src/vulkan/"];
 /// What the comment above a use must contain.
 const REASON: &str = "SAFETY:";
 
@@ -17,8 +17,11 @@ pub(crate) fn check(source: &SourceFile) -> Vec<Violation> {
     let mut violations = Vec::new();
     for start in source.words("unsafe") {
         let line = source.line_of(start);
-        let message = if !source.path.starts_with(FOLDER) {
-            format!("`unsafe` stands only in {FOLDER}: put a safe function there and call it")
+        let message = if !FOLDERS.iter().any(|folder| source.path.starts_with(folder)) {
+            format!(
+                "`unsafe` stands only in {}: put a safe function there and call it",
+                FOLDERS.join(" and ")
+            )
         } else if needs_reason(&source.code[start..]) && !has_reason(source, start) {
             format!("say in a `// {REASON}` comment right above why this is sound")
         } else {

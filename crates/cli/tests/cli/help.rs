@@ -13,7 +13,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 30] = [
+    let commands: [(&str, &[&str]); 31] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
@@ -28,6 +28,7 @@ fn help_of_every_command() {
         ("help_check", &["check"]),
         ("help_cpus", &["cpus"]),
         ("help_explain", &["explain"]),
+        ("help_load_gpu", &["load", "gpu"]),
         ("help_load_graphics", &["load", "graphics"]),
         ("help_load_tlb", &["load", "tlb"]),
         ("help_load_ipi", &["load", "ipi"]),

@@ -9,6 +9,7 @@ mod condition;
 mod experiment;
 mod explain;
 mod fields;
+mod gpu;
 mod help;
 mod histograms;
 mod interruption;

@@ -21,8 +21,9 @@ pub use document::{Place, PlanError, Source};
 pub use flag::{EXAMPLES, FLAG, Flag};
 pub use kinds::{KeyError, Words};
 pub use load::{
-    BarrierReach, BufferSource, EventPace, ExecPlan, GraphicsMethod, GraphicsPlan, IpiPlan, IrqSource,
-    IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace, PageattrPlan, SoftirqPlan, TlbPlan,
+    BarrierReach, BufferSource, EventPace, ExecPlan, GpuMemory, GpuPlan, GpuWait, GpuWork, GraphicsMethod,
+    GraphicsPlan, IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace,
+    PageattrPlan, SoftirqPlan, TlbPlan,
 };
 pub use probe::{
     CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, Judged, MeasuringTask, Policy, ProbeFacts,

@@ -5,13 +5,14 @@
 
 use super::memory::pace::Pacer;
 use super::{Place, Work};
-use crate::child::{Context, Event, pin, pin_to};
+use crate::child::{Context, Event, after, pin, pin_to};
 use crate::error::LoadError;
 use crate::protocol::{Message, Ready};
 use crate::rates::report;
 use crate::spec::check_pace;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -23,6 +24,8 @@ use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::schedule::allowed_of_this_thread;
 
+/// The longest that a load whose turns are bounded may prepare: drivers are loaded and programs are translated.
+const PREPARED_NS: u64 = 30_000_000_000;
 /// The longest sleep without a look at the stop flag.
 const SLEEP_NS_MAX: u64 = 20_000_000;
 
@@ -38,6 +41,8 @@ pub trait Act {
 pub trait Acts: Clone + Send + 'static {
     /// The name in plans.
     const NAME: &'static str;
+    /// The longest that one turn may take; a thread that takes longer hangs.
+    const TURN_WITHIN: Option<Duration> = None;
     /// What its rate counts.
     fn unit(&self) -> &'static str;
     /// The keys that all of them have.
@@ -47,6 +52,10 @@ pub trait Acts: Clone + Send + 'static {
     /// Whether the machine has what it needs.
     fn check(&self) -> Result<(), LoadError> {
         Ok(())
+    }
+    /// The executable of its process; by default this one.
+    fn program(&self) -> Result<Option<PathBuf>, LoadError> {
+        Ok(None)
     }
 }
 
@@ -100,6 +109,10 @@ impl<P: Acts> Work for Events<P> {
         self.plan.check()
     }
 
+    fn program(&self) -> Result<Option<PathBuf>, LoadError> {
+        self.plan.program()
+    }
+
     fn run(&self, context: &mut Context) -> Result<(), LoadError> {
         run(self, context)
     }
@@ -110,6 +123,17 @@ impl<P: Acts> Work for Events<P> {
 struct Shared {
     stop: AtomicBool,
     events: AtomicU64,
+    /// When the oldest turn began that has not ended, of each doer in order; 0 between turns.
+    turns: Vec<AtomicU64>,
+}
+
+impl Shared {
+    /// Whether a turn takes longer than it may.
+    fn is_hung(&self, within: Option<Duration>) -> bool {
+        let Some(within) = within else { return false };
+        let limit = clock::now().0.saturating_sub(within.as_nanos() as u64);
+        self.turns.iter().map(|begun| begun.load(Relaxed)).any(|begun| begun != 0 && begun < limit)
+    }
 }
 
 /// The threads, and what lets them begin.
@@ -133,6 +157,10 @@ fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError
     });
     crew.shared.stop.store(true, Relaxed);
     crew.starts.clear();
+    if crew.shared.is_hung(P::TURN_WITHIN) || matches!(done, Err(LoadError::Hung { .. })) {
+        // Its threads cannot be waited for.
+        return Err(LoadError::Hung { what: P::NAME });
+    }
     for (cpu, thread) in crew.threads {
         if thread.join().is_err() {
             return Err(LoadError::Worker { cpu });
@@ -142,13 +170,16 @@ fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError
 }
 
 fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<String>), LoadError> {
-    let shared = Arc::new(Shared::default());
+    let turns = spec.cpus.iter().map(|_| AtomicU64::new(0)).collect();
+    let shared = Arc::new(Shared { turns, ..Shared::default() });
     let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new() };
     let (tell, details) = mpsc::channel();
     let doers = spec.cpus.iter().map(|cpu| (cpu, true));
-    for (cpu, is_doer) in doers.chain(spec.victims.iter().flat_map(CpuSet::iter).map(|cpu| (cpu, false))) {
+    let all = doers.chain(spec.victims.iter().flat_map(CpuSet::iter).map(|cpu| (cpu, false)));
+    for (index, (cpu, is_doer)) in all.enumerate() {
         let (start, started) = mpsc::channel();
         let worker = Worker {
+            index,
             cpu,
             host: context.host.clone(),
             spec: spec.clone(),
@@ -169,11 +200,16 @@ fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<
 
 /// Waits until every thread is ready; whether the load shall go on.
 fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut Context) -> Result<bool, LoadError> {
+    let limit = match P::TURN_WITHIN {
+        Some(_) => after(clock::now(), PREPARED_NS),
+        None => MonoTime(u64::MAX),
+    };
     for _ in &crew.threads {
-        match context.event_until(MonoTime(u64::MAX)) {
+        match context.event_until(limit) {
             Some(Event::Ready) => {}
             Some(Event::Failed(error)) => return Err(error),
-            _ => return Ok(false),
+            Some(_) => return Ok(false),
+            None => return Err(LoadError::Hung { what: P::NAME }),
         }
     }
     if let Some(victims) = &spec.victims {
@@ -196,12 +232,17 @@ fn work<P: Acts>(crew: &Crew, spec: &Events<P>, how: &str, context: &mut Context
     let hit = |victims: &CpuSet| format!(", with a thread to be hit on {}", each_of(victims));
     let victims = spec.victims.as_ref().map(hit).unwrap_or_default();
     let detail = format!("{how} on {}{victims}", each_of(&spec.cpus));
-    let ready = Ready { pid: std::process::id(), at_ns: begin.0, detail };
+    let ready = Ready::now(std::process::id(), detail);
     if !context.tell(&Message::Ready(ready)) {
         return Ok(());
     }
     let ended = || crew.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(cpu, _)| *cpu);
-    report(context, begin, &|| crew.shared.events.load(Relaxed), &ended)
+    let health = || match ended() {
+        Some(cpu) => Err(LoadError::Worker { cpu }),
+        None if crew.shared.is_hung(P::TURN_WITHIN) => Err(LoadError::Hung { what: P::NAME }),
+        None => Ok(()),
+    };
+    report(context, begin, &|| crew.shared.events.load(Relaxed), &health)
 }
 
 /// `CPU 1`, `each of CPUs 1-3`.
@@ -211,6 +252,8 @@ fn each_of(cpus: &CpuSet) -> String {
 
 /// One thread.
 struct Worker<P> {
+    /// Its place among the doers.
+    index: usize,
     cpu: CpuId,
     host: HostRoot,
     spec: Events<P>,
@@ -247,7 +290,10 @@ impl<P: Acts> Worker<P> {
         let mut pacer = Pacer::new(self.spec.plan.keys().rate.as_pace(), workers, clock::now());
         while !self.shared.stop.load(Relaxed) {
             let what = || format!("{} on CPU {}", P::NAME, self.cpu);
+            let begun = &self.shared.turns[self.index];
+            begun.store(clock::now().0, Relaxed);
             let done = act.turn().map_err(|error| LoadError::System { what: what(), source: error })?;
+            begun.store(0, Relaxed);
             self.shared.events.fetch_add(done, Relaxed);
             let mut pause = pacer.pause_ns(clock::now(), done);
             while pause > 0 && !self.shared.stop.load(Relaxed) {

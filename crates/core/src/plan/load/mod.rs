@@ -2,6 +2,7 @@
 
 mod events;
 mod exec;
+mod gpu;
 mod graphics;
 mod memory;
 mod pace;
@@ -10,6 +11,7 @@ pub use events::{
     BarrierReach, BufferSource, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan,
 };
 pub use exec::ExecPlan;
+pub use gpu::{GpuMemory, GpuPlan, GpuWait, GpuWork};
 pub use graphics::{GraphicsMethod, GraphicsPlan};
 pub use memory::{MemoryAccess, MemoryPlan};
 pub use pace::{EventPace, Pace};
@@ -37,6 +39,8 @@ kinds! {
         "exec" => Exec(ExecPlan),
         /// Drawing in two dimensions.
         "graphics" => Graphics(GraphicsPlan),
+        /// Work for a graphics processor.
+        "gpu" => Gpu(GpuPlan),
         /// Changes of mappings, which flush translations on other CPUs.
         "tlb" => Tlb(TlbPlan),
         /// Memory barriers, which interrupt other CPUs.

@@ -285,7 +285,7 @@ impl Running<'_> {
         if let (Some(server), Some(display)) = (&self.spec.server, self.arguments.last()) {
             detail.push_str(&format!(", {} {display}{}", server.program, cpus(server.cpus.as_ref())));
         }
-        Ready { pid: raw(pid), at_ns: clock::now().0, detail }
+        Ready::now(raw(pid), detail)
     }
 
     fn output_ended(&mut self, error: Option<std::io::Error>, context: &mut Context) {

@@ -5,7 +5,6 @@ use crate::child::Event;
 use crate::error::LoadError;
 use regex_lite::Regex;
 use rustix::io::Errno;
-use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
-use whylate_sys::clock;
+use whylate_sys::{clock, terminal};
 
 /// Lines that an error quotes.
 const LAST_LINES: usize = 5;
@@ -61,14 +60,7 @@ impl Output {
     /// Two ends of a channel for what a command prints: of a terminal, for commands that to anything else print only at
     /// their end (or a pipe, where there are no terminals), or of a pipe.
     pub(super) fn channel(&self, as_terminal: bool) -> Result<(File, OwnedFd), LoadError> {
-        let terminal = || {
-            let reader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-            unlockpt(&reader)?;
-            let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-            let writer = ioctl_tiocgptpeer(&reader, flags)?;
-            rustix::io::Result::Ok((File::from(reader), writer))
-        };
-        if as_terminal && let Ok(both) = terminal() {
+        if as_terminal && let Ok(both) = terminal::open() {
             return Ok(both);
         }
         let (reader, writer) = io::pipe().map_err(LoadError::system("making a pipe for the output"))?;
