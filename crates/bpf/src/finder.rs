@@ -89,6 +89,7 @@ pub fn find_causes(
     let surroundings = Surroundings {
         is_virtual: facts.environment.hypervisor.is_some(),
         own_process: std::process::id(),
+        siblings: siblings(facts),
         lines: lines(host, &facts.cpu_sets.online),
         ..Surroundings::default()
     };
@@ -260,6 +261,16 @@ impl LiveFinder {
         smis.read_at = Instant::now();
         Some(SmiCounter::delta(std::mem::replace(&mut smis.before, now), now))
     }
+}
+
+/// The other threads of each core that may run at the same time.
+fn siblings(facts: &Facts) -> BTreeMap<CpuId, CpuSet> {
+    let online = facts.cpus.iter().filter(|cpu| cpu.online);
+    let others = online.map(|cpu| {
+        let others = cpu.siblings.iter().filter(|it| *it != cpu.cpu && facts.cpu_sets.online.contains(*it));
+        (cpu.cpu, others.collect::<CpuSet>())
+    });
+    others.filter(|(_, others)| !others.is_empty()).collect()
 }
 
 /// The devices of the interrupt lines.

@@ -237,7 +237,7 @@ pub struct PrivilegeFacts {
     pub lockable_bytes: Option<u64>,
     /// `/dev/cpu_dma_latency` can be written.
     pub cpu_dma_latency: bool,
-    /// tracefs is mounted and can be written.
+    /// tracefs can be written: where it is mounted, or after whylate has mounted it for a run.
     pub tracefs: bool,
     /// Real-time budget of this process's cgroup (`cpu.rt_runtime_us`) where the kernel was built with
     /// RT_GROUP_SCHED and the process is not in the root group.

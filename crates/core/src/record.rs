@@ -2,7 +2,7 @@
 //!
 //! Moments (`*_at_ns`, `start_ns`, `end_ns`) are CLOCK_MONOTONIC nanoseconds of the measured machine.
 
-use crate::result::Cause;
+use crate::result::{Cause, HwlatSample};
 use crate::units::CpuId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,18 @@ pub struct SpikeRecord {
     pub latency_ns: u64,
     /// Number of the sample (timer: period number, missed ones included; stall: number of the gap), from 0.
     pub sample: u64,
+}
+
+/// One sample of the hwlat tracer, whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HwlatRecord {
+    /// The CPU on which it looked.
+    pub cpu: CpuId,
+    /// When its line was written: the end of its window. A spike of this CPU and moment is this sample.
+    pub at_ns: u64,
+    /// As the tracer recorded it.
+    #[serde(flatten)]
+    pub sample: HwlatSample,
 }
 
 /// What a load achieved over one interval.

@@ -38,7 +38,12 @@ impl Blame {
     }
 
     pub(crate) fn unattributed() -> Self {
-        Self::new(CauseKind::Unattributed, 0.0, "")
+        Self::unattributed_as("")
+    }
+
+    /// Nobody is blamed, and this is what is known.
+    pub(crate) fn unattributed_as(known: &'static str) -> Self {
+        Self::new(CauseKind::Unattributed, 0.0, known)
     }
 
     pub(crate) fn actor(self, actor: impl Into<String>) -> Self {
@@ -150,10 +155,9 @@ impl<D> Group<'_, D> {
         let blames = || self.pieces.iter().map(|piece| &piece.blame);
         cause.callers =
             blames().map(|blame| &blame.callers).find(|it| !it.is_empty()).cloned().unwrap_or_default();
-        if self.kind == CauseKind::Unattributed {
-            return cause;
+        if self.kind != CauseKind::Unattributed {
+            cause.confidence = Some(self.longest().blame.confidence);
         }
-        cause.confidence = Some(self.longest().blame.confidence);
         for evidence in blames().map(|blame| &blame.evidence).filter(|evidence| !evidence.is_empty()) {
             if !cause.evidence.iter().any(|known| known == evidence) {
                 cause.evidence.push(evidence.clone().into_owned());

@@ -439,3 +439,26 @@ mod robustness {
         }
     }
 }
+
+#[test]
+fn tracefs_is_missed_only_where_it_cannot_be_mounted() {
+    let tracefs = |changes: &[(&str, &str)]| {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [
+            ("proc/filesystems", "nodev\tproc\nnodev\ttracefs\n\text4\n"),
+            ("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n"),
+        ];
+        for (path, text) in files.iter().chain(changes) {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        collect(&HostRoot::at(folder.path())).0.privileges.tracefs
+    };
+    assert!(tracefs(&[]), "a run mounts it itself");
+    assert!(tracefs(&[("sys/kernel/tracing/tracing_on", "1")]));
+    assert!(!tracefs(&[("proc/filesystems", "nodev\tproc\n")]), "the kernel has none");
+    let container = "Uid:\t0\t0\t0\t0\nCapEff:\t00000000a80425fb\n";
+    assert!(!tracefs(&[("proc/self/status", container)]), "root without CAP_SYS_ADMIN");
+    assert!(!tracefs(&[("sys/kernel/security/lockdown", "none integrity [confidentiality]\n")]));
+}

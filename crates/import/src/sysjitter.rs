@@ -29,6 +29,10 @@ pub(crate) fn read(lines: &Lines<'_>) -> Result<Imported, Problem> {
     let end = lines.ends("");
     for (place, series) in series.iter_mut().enumerate() {
         series.at = (end.line, end.column);
+        // Without an interruption its figures are 0, and of nothing.
+        if series.count == Some(0) {
+            continue;
+        }
         series.min_ns = figures.min.get(place).copied();
         series.mean_ns = figures.mean.get(place).copied();
         series.max_ns = figures.max.get(place).copied();

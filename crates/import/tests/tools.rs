@@ -111,10 +111,28 @@ fn jitterdebugger_hwlatdetect_and_sysjitter() {
     let found = imported("hwlatdetect_none.txt");
     assert_eq!((figures(&found)[0].2, found.probe.has_data()), (0, true));
     let found = imported("sysjitter.txt");
-    assert_eq!(figures(&found)[1], (2, "", 721, 1_002, 2_000, 17_529));
-    assert_eq!(found.probe.cpus[0].lost_ns, Some(117_753_408));
+    assert_eq!(figures(&found)[1], (1, "", 10_130, 1_247, 1_000, 45_065));
+    assert_eq!(found.probe.cpus[2].quantiles.map(|it| it.p9999_ns), Some(184_305));
+    assert_eq!(found.probe.cpus[0].lost_ns, Some(14_244_846));
     let found = imported("sysjitter2.txt");
     assert_eq!(figures(&found)[1], (3, "", 93_068_541_305, 1_000, 1_000, 40_000));
+}
+
+/// As it is without `column -t`, with `--verbose`, of a CPU that nothing interrupted.
+#[test]
+fn sysjitter_of_a_cpu_without_interruptions() {
+    let columns = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_of_gaps = line.starts_with("int_");
+        format!("{} {} {}\n", words[0], words[1], if is_of_gaps { "0" } else { words[2] })
+    };
+    let file: String = text("sysjitter.txt").lines().map(columns).collect();
+    let file = format!("{file}frc_start: 8f3a1c22b4 8f3a1c9aa0\nfrc_stop: 95b8e1d01f 95b8e1e6cc\n");
+    let found = read(Path::new("f"), file.as_bytes()).unwrap();
+    assert_eq!(figures(&found), [(0, "", 10_001, 1_333, 1_000, 40_613), (1, "", 0, 0, 0, 0)]);
+    let silent = &found.probe.cpus[1];
+    assert_eq!((silent.quantiles, silent.extremes, silent.lost_ns), (None, None, Some(0)));
+    assert_eq!(silent.measured_ns, 9_987_652_245);
 }
 
 /// Where a damaged file is refused.
@@ -139,7 +157,7 @@ fn damaged_files_are_refused_where_they_are_damaged() {
     let half = text("rtla_timerlat_hist.txt");
     let (line, _, message) = refused(&half[..half.len() / 2]);
     assert!(line > 50 && message.contains("cut off"), "{line} {message}");
-    let (line, _, message) = refused(&text("sysjitter.txt").replace("1002        702", "1002"));
+    let (line, _, message) = refused(&text("sysjitter.txt").replace("1247        1299", "1247"));
     assert_eq!(line, 8, "{message}");
 }
 

@@ -7,7 +7,7 @@ use crate::error::ProbeError;
 use crate::session::Session;
 use crate::spec::ProbeSpec;
 use std::time::Duration;
-use whylate_core::record::{CounterRecord, InterruptRecord, Interval, SpikeRecord};
+use whylate_core::record::{CounterRecord, HwlatRecord, InterruptRecord, Interval, SpikeRecord};
 use whylate_core::result::{HistogramKind, LatencyRecord};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
@@ -37,6 +37,8 @@ pub struct Batch {
     pub counters: Vec<CounterRecord>,
     /// Who was late in new maxima of the kernel's histograms.
     pub latency_records: Vec<(CpuId, HistogramKind, LatencyRecord)>,
+    /// Samples of the hwlat tracer, whole.
+    pub hwlat: Vec<HwlatRecord>,
 }
 
 /// How far a measurement is.

@@ -9,6 +9,7 @@ use super::pipe::Pipe;
 use super::tracefs::Tracefs;
 use std::path::Path;
 use whylate_core::plan::{Tracer, TracerPlan};
+use whylate_core::result::HwlatSample;
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::schedule::{Scheduling, schedule_thread};
@@ -37,6 +38,8 @@ pub struct Sample {
     pub gaps: u64,
     /// timerlat: whether it was measured in the timer's interrupt, and not in the thread.
     pub in_interrupt: bool,
+    /// hwlat: all that it recorded.
+    pub hwlat: Option<HwlatSample>,
 }
 
 /// A running tracer. Dropping it ends it and puts everything back.
@@ -169,11 +172,14 @@ fn samples(text: Vec<u8>) -> Result<(Vec<Sample>, u64), whylate_trace::parse::Pa
             lost_ns: 0,
             gaps: 0,
             in_interrupt: false,
+            hwlat: None,
         };
         samples.push(match event.kind {
-            EventKind::Hwlat { inner_ns, outer_ns, count, .. } => {
+            EventKind::Hwlat { inner_ns, outer_ns, count, nmi_ns, nmi_count, wall_ns, .. } => {
                 let value_ns = inner_ns.max(outer_ns);
-                Sample { value_ns, lost_ns: value_ns, gaps: count.map_or(1, u64::from), ..sample }
+                let hwlat = HwlatSample { inner_ns, outer_ns, count, nmi_ns, nmi_count, wall_ns };
+                let gaps = count.map_or(1, u64::from);
+                Sample { value_ns, lost_ns: value_ns, gaps, hwlat: Some(hwlat), ..sample }
             }
             EventKind::Osnoise(osnoise) => Sample {
                 value_ns: osnoise.noise_max_ns,

@@ -1,7 +1,8 @@
 //! Words and names that several sections use: probes, CPUs, causes, the machine.
 
-use whylate_core::figure::share;
-use whylate_core::result::{Cause, CauseKind, CellResult, ProbeResult, RunResult};
+use crate::pages::explain::moment;
+use whylate_core::figure::{nanoseconds, share};
+use whylate_core::result::{Cause, CauseKind, CellResult, HwlatSample, ProbeResult, RunResult};
 use whylate_core::{CpuSet, Facts, SeriesName};
 
 /// What a probe measures, in half a sentence.
@@ -63,6 +64,19 @@ pub(crate) fn measured_cpus(run: &RunResult) -> CpuSet {
 /// What this probe measured in this cell.
 pub(crate) fn cell_probe<'a>(cell: &'a CellResult, probe: &str) -> Option<&'a ProbeResult> {
     cell.probes.iter().find(|result| result.probe == probe)
+}
+
+/// `inner 41 us, outer 41 us, 9976 gaps, 3 us in 2 NMIs, at 1702045267.016266287 s since 1970`.
+pub(crate) fn hwlat(sample: &HwlatSample) -> String {
+    let mut parts = vec![
+        format!("inner {}", nanoseconds(sample.inner_ns)),
+        format!("outer {}", nanoseconds(sample.outer_ns)),
+    ];
+    parts.extend(sample.count.map(|count| format!("{count} gaps")));
+    let nmis = sample.nmi_ns.zip(sample.nmi_count);
+    parts.extend(nmis.map(|(ns, count)| format!("{} in {count} NMIs", nanoseconds(ns))));
+    parts.extend(sample.wall_ns.map(|ns| format!("at {} s since 1970", moment(ns))));
+    parts.join(", ")
 }
 
 /// The kind of a cause, as its serialised name with blanks.

@@ -58,6 +58,7 @@ fn trace(latency_ns: u64, explained: Option<ExplainResult>, error: Option<&str>)
         cpu: CpuId(1),
         at_ns: 4_000_000,
         latency_ns,
+        guest: None,
         explained,
         error: error.map(str::to_owned),
     }

@@ -26,6 +26,7 @@ impl Repeat<'_> {
         rows.add_intervals(key, batch.intervals);
         rows.add_interrupts(key, span, batch.interrupts);
         rows.add_counters(key, span, batch.counters);
+        rows.add_hwlat(key, batch.hwlat);
         for spikes in batch.spikes.chunks(SPIKES_AT_ONCE) {
             let causes = self.causing.take(spikes);
             self.sink.rows().add_causes(key, causes);

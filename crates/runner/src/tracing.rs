@@ -27,12 +27,15 @@ pub(crate) struct Tracing {
     /// Those of the repeat under way, not yet explained.
     new: Vec<SpikeTrace>,
     missed: u64,
+    /// Whether the machine is a virtual one.
+    guest: bool,
 }
 
 impl Tracing {
     /// Begins to record, paused, if the plan says so. Why not, and what the recording costs, are warnings.
     pub(crate) fn start(experiment: &Experiment, machine: &dyn Machine, warnings: &mut Vec<Warning>) -> Self {
-        let mut tracing = Self { keeper: None, kept: HashMap::new(), new: Vec::new(), missed: 0 };
+        let guest = experiment.facts.environment.hypervisor.is_some();
+        let mut tracing = Self { keeper: None, kept: HashMap::new(), new: Vec::new(), missed: 0, guest };
         let Some(plan) = &experiment.plan.trace else { return tracing };
         let request = Request {
             profile: plan.profile,
@@ -121,6 +124,7 @@ impl Tracing {
             cpu: kept.cpu,
             at_ns: kept.at_ns,
             latency_ns: kept.latency_ns,
+            guest: Some(self.guest),
             explained: None,
             error: None,
         };
@@ -214,5 +218,6 @@ pub fn moment(trace: &SpikeTrace) -> KeptMoment {
         at_ns: trace.at_ns,
         latency_ns: trace.latency_ns,
         sleeps: !looks_for_gaps,
+        is_virtual: trace.guest,
     }
 }

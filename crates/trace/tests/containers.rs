@@ -68,6 +68,49 @@ fn quoted_printable_mails() {
     assert_text(mail.into_bytes(), "tracefs text, a mail");
 }
 
+/// As a mail client breaks lines: at blanks, where the next word would be beyond the width; before or after quoting.
+fn broken(width: usize, quote_before: &str, quote_after: &str) -> String {
+    let mut mail = "Hello,\n\nthis is what I see:\n\n".to_owned();
+    for line in TEXT.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let mut part = format!("{quote_before}{}", &line[..indent]);
+        for word in line[indent..].split_inclusive(' ') {
+            if part.len() + word.trim_end().len() > width && !part.trim().is_empty() {
+                mail += &format!("{quote_after}{}\n", part.trim_end());
+                part.clear();
+            }
+            part += word;
+        }
+        mail += &format!("{quote_after}{part}\n");
+    }
+    mail + "\nRegards\n"
+}
+
+#[test]
+fn mails_whose_lines_a_client_broke() {
+    for width in [72, 74, 76, 78] {
+        for (before, after) in [("", ""), ("", "> "), ("> ", ""), ("> > ", "> ")] {
+            let mail = broken(width, before, after);
+            assert!(mail.lines().all(|line| line.len() <= width + 2), "{mail}");
+            assert_text(mail.clone().into_bytes(), "tracefs text, a mail with broken lines");
+            let packed = format!("Content-Type: text/plain\n\n{}", mail.replace('=', "=3D"));
+            assert_text(packed.into_bytes(), "tracefs text, a mail");
+        }
+    }
+}
+
+#[test]
+fn short_lines_that_nobody_broke_stay_as_they_are() {
+    let text = "# tracer: function\n#\n\
+        kworker/u8:2-1234  [001] d..h3..   492.292582: note: my own\n\
+        and goes on in a line of its own\n\
+        kworker/u8:2-1234  [001] d..h3..   492.292583: note: short\nmore\n";
+    // "and" would have had a place behind "own".
+    let mut reader = open(text);
+    assert_eq!(all(reader.as_mut()).len(), 2);
+    assert_eq!(reader.info().format, "tracefs text");
+}
+
 #[test]
 fn systrace_pages_old_and_new() {
     let page = format!(
@@ -300,4 +343,26 @@ fn no_damage_ends_the_program() {
         }
     }
     assert!(read > 100, "{read}");
+}
+
+/// As perf 6.13 prints it with `--show-prio`; a priority can change while the thread runs.
+#[test]
+fn timehist_with_priorities() {
+    let text = "           time    cpu  task name                       prio      wait time  sch delay   run time\n\
+        \x20                        [tid/pid]                                    (msec)     (msec)     (msec)\n\
+        --------------- ------  ------------------------------  --------  ---------  ---------  ---------\n\
+        \x20   100.001000 [0001]  <idle>                          120           0.000      0.000      1.000\n\
+        \x20   100.001400 [0001]  my task[42]                     9->4          0.500      0.030      0.400\n";
+    let mut reader = open(text);
+    let mut switches = Vec::new();
+    while let Some(event) = reader.next().expect("it is whole") {
+        match event.kind {
+            EventKind::Switch { previous, next, .. } => {
+                switches.push((previous.pid, previous.priority, next.pid, next.priority));
+            }
+            EventKind::Wakeup { task, .. } => assert_eq!((task.pid, task.priority), (42, 9)),
+            _ => panic!("{event:?}"),
+        }
+    }
+    assert_eq!(switches, [(0, 120, 0, 120), (0, 120, 42, 9), (42, 4, 0, 120)]);
 }

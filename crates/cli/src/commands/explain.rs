@@ -7,9 +7,9 @@ use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use whylate_core::result::{EXPLAIN_FORMAT, ExplainAnswer, ExplainResult};
+use whylate_core::result::{EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, SpikeTrace};
 use whylate_core::{Warning, WarningCode, text};
-use whylate_explain::{Export, Options, combine_run, explain_kept};
+use whylate_explain::{Export, KeptMoment, Options, combine_run, explain_kept};
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
 
@@ -27,6 +27,9 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
         of_run(&arguments.input, &options, None)?
     } else if let Some(run) = run_of(&arguments.input).filter(|_| as_kept) {
         of_run(&run, &options, Some(&arguments.input))?
+    } else if let Some(note) = note_of(&arguments.input).filter(|_| as_kept) {
+        let mut reader = open(&arguments.input)?;
+        named(explain_kept(reader.as_mut(), &whylate_runner::kept_moment(&note))?, &arguments.input)
     } else {
         let mut reader = open(&arguments.input)?;
         named(whylate_explain::explain(reader.as_mut(), &options)?, &arguments.input)
@@ -50,6 +53,14 @@ fn run_of(trace: &Path) -> Option<PathBuf> {
     (folder.canonicalize().ok()? == run.join("traces") && run.join("run.json").is_file()).then_some(run)
 }
 
+/// What a trace was kept for, by the note beside it, also where both were copied out of their run.
+fn note_of(trace: &Path) -> Option<SpikeTrace> {
+    let note = std::fs::File::open(trace.with_extension("json")).ok().filter(|_| trace.is_file())?;
+    let note: SpikeTrace =
+        serde_json::from_reader(std::io::BufReader::new(note.take(NOTE_BYTES_MAX))).ok()?;
+    (Path::new(&note.path).file_name() == trace.file_name()).then_some(note)
+}
+
 /// Whether it is the directory of a run: a folder of raw pages is a trace.
 fn is_run(input: &Path) -> bool {
     input.is_dir() && !parse::is_folder(input)
@@ -63,6 +74,7 @@ fn options(arguments: &ExplainArguments) -> Options {
         threshold_ns: arguments.threshold.map(|threshold| threshold.0),
         what: arguments.what,
         top: usize::try_from(arguments.top).unwrap_or(usize::MAX),
+        is_virtual: None,
     }
 }
 
@@ -78,6 +90,9 @@ fn open(path: &Path) -> Result<Box<dyn Reader>> {
     })
 }
 
+/// A note has the explanation of one spike.
+const NOTE_BYTES_MAX: u64 = 64 << 20;
+
 /// The result with the file's name in it.
 fn named(mut result: ExplainResult, path: &Path) -> ExplainResult {
     for trace in &mut result.traces {
@@ -89,6 +104,7 @@ fn named(mut result: ExplainResult, path: &Path) -> ExplainResult {
 /// The spikes of a run, and those of the traces that it kept; `only` is one of the traces alone.
 fn of_run(directory: &Path, options: &Options, only: Option<&Path>) -> Result<ExplainResult> {
     let mut run = whylate_store::assemble(&whylate_store::Reader::open(directory)?)?;
+    let guest = Some(run.facts.environment.hypervisor.is_some());
     let mut all =
         ExplainResult { format: EXPLAIN_FORMAT.to_owned(), run: Some(run.run), ..ExplainResult::default() };
     let name = only.and_then(Path::file_name);
@@ -104,8 +120,16 @@ fn of_run(directory: &Path, options: &Options, only: Option<&Path>) -> Result<Ex
         let mut notes = run.cells.iter_mut().flat_map(|cell| &mut cell.traces);
         let note = notes.find(|note| path.ends_with(&note.path)).filter(|_| as_kept);
         let explained = parse::open(&path).and_then(|mut reader| match &note {
-            Some(note) => explain_kept(reader.as_mut(), &whylate_runner::kept_moment(note)),
-            None => whylate_explain::explain(reader.as_mut(), options),
+            Some(note) => {
+                let moment = whylate_runner::kept_moment(note);
+                explain_kept(
+                    reader.as_mut(),
+                    &KeptMoment { is_virtual: moment.is_virtual.or(guest), ..moment },
+                )
+            }
+            None => {
+                whylate_explain::explain(reader.as_mut(), &Options { is_virtual: guest, ..options.clone() })
+            }
         });
         match (note, explained) {
             (Some(note), Ok(explained)) => note.explained = Some(explained),

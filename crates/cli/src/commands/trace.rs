@@ -80,7 +80,7 @@ fn finish(
     let MeasureResult { facts, probe, warnings, .. } = measured?;
     let (mut kept, missed) = ended?;
     names.rename(&mut kept)?;
-    let explained = explain(&kept);
+    let explained = explain(&kept, Some(facts.environment.hypervisor.is_some()));
     let result = RecordingResult {
         format: RECORDING_FORMAT.to_owned(),
         facts,
@@ -100,11 +100,11 @@ fn finish(
 
 /// Who made the task late, for each trace: of the moment that it was kept for. What was late before the probe was armed is
 /// in the trace too.
-fn explain(kept: &[Kept]) -> ExplainResult {
+fn explain(kept: &[Kept], is_virtual: Option<bool>) -> ExplainResult {
     let mut all = ExplainResult { format: EXPLAIN_FORMAT.to_owned(), ..ExplainResult::default() };
     for kept in kept {
         let Kept { cpu, at_ns, latency_ns, .. } = *kept;
-        let moment = KeptMoment { task: own_command(), cpu, at_ns, latency_ns, sleeps: true };
+        let moment = KeptMoment { task: own_command(), cpu, at_ns, latency_ns, sleeps: true, is_virtual };
         let explained = parse::open(&kept.path).and_then(|mut reader| explain_kept(reader.as_mut(), &moment));
         super::explain::add(&mut all, explained, &kept.path);
     }

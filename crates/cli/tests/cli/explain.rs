@@ -125,16 +125,64 @@ fn what_is_no_trace_is_one_clear_line() {
     assert!(whylate(&["explain", text(folder.path())]).error().contains("run.json"));
 }
 
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/traces/events-rt-6.1.dat");
+
+/// What `explain` says of each spike.
+fn said_of(path: &Path) -> serde_json::Value {
+    let document = whylate(&["explain", text(path), "--json"]).json();
+    validate("explain", &document);
+    document
+}
+
+#[test]
+fn a_kept_trace_has_one_answer_wherever_it_is_asked_for() {
+    let folder = folder();
+    let run = small_run(&folder);
+    // One of the smaller spikes in it.
+    let all = said_of(Path::new(RECORDED));
+    let spike = list(&all, "spikes").last().expect("it has spikes");
+    fs::create_dir_all(run.join("traces")).unwrap();
+    let kept = run.join("traces/idle-1-1-1.dat");
+    fs::copy(RECORDED, &kept).unwrap();
+    let note = serde_json::json!({
+        "path": "traces/idle-1-1-1.dat", "cell": "idle", "repeat": 1, "attempt": 1, "probe": "timer",
+        "task": spike["task"], "cpu": spike["cpu"], "at_ns": spike["actual_ns"], "latency_ns": spike["latency_ns"],
+    });
+    fs::write(kept.with_extension("json"), note.to_string()).unwrap();
+    let (of_run, of_file) = (said_of(&run), said_of(&kept));
+    assert_eq!(list(&of_file, "spikes").len(), 1, "of the moment that it was kept for");
+    assert_eq!(of_file["spikes"], of_run["spikes"]);
+    assert_eq!(of_file["spikes"][0]["latency_ns"], spike["latency_ns"]);
+    // Copied with its note the moment is known, alone it is not: then it is a trace as any other.
+    let copied = folder.path().join("idle-1-1-1.dat");
+    fs::copy(&kept, &copied).unwrap();
+    let alone = said_of(&copied);
+    assert_eq!((&alone["spikes"], &alone["answer"]), (&all["spikes"], &all["answer"]));
+    fs::copy(kept.with_extension("json"), copied.with_extension("json")).unwrap();
+    let with_note = said_of(&copied);
+    assert_eq!(list(&with_note, "spikes").len(), 1);
+    assert_eq!(with_note["spikes"][0]["actual_ns"], of_file["spikes"][0]["actual_ns"]);
+    // A note of another file is none of this one.
+    let other = folder.path().join("other.dat");
+    fs::copy(&copied, &other).unwrap();
+    fs::copy(copied.with_extension("json"), other.with_extension("json")).unwrap();
+    assert_eq!(said_of(&other)["spikes"], all["spikes"]);
+}
+
+/// The directory of a run that measured.
+fn small_run(folder: &tempfile::TempDir) -> std::path::PathBuf {
+    let plan = write(folder, "small.toml", SMALL_PLAN);
+    let run = folder.path().join("run");
+    let _alone = alone();
+    let done = finish(command(&["run", &plan, "-o", text(&run), "--quiet", "--set", "repeats=1"]));
+    assert!(matches!(done.code, Some(0 | 2)), "{done:?}");
+    run
+}
+
 #[test]
 fn a_run_shows_its_spikes_and_explains_its_traces() {
     let folder = folder();
-    let plan = write(&folder, "small.toml", SMALL_PLAN);
-    let run = folder.path().join("run");
-    let done = {
-        let _alone = alone();
-        finish(command(&["run", &plan, "-o", text(&run), "--quiet", "--set", "repeats=1"]))
-    };
-    assert!(matches!(done.code, Some(0 | 2)), "{done:?}");
+    let run = small_run(&folder);
     let without = whylate(&["explain", text(&run), "--json"]).json();
     validate("explain", &without);
     assert!(list(&without, "warnings").iter().any(|warning| word(warning, "code") == "no-traces"));

@@ -211,7 +211,7 @@ pub struct ExplainedSpike {
 }
 
 /// A sample of the hwlat tracer, as it recorded it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HwlatSample {
     /// Largest gap between the two reads of one turn of its loop.
     pub inner_ns: u64,

@@ -306,6 +306,9 @@ pub struct Spike {
     /// Records of what the kernel did that were lost in the spike's window: the cause may be another one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,
+    /// The sample as the hwlat tracer recorded it (tracer/hwlat only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hwlat: Option<HwlatSample>,
 }
 
 impl Spike {
@@ -322,6 +325,7 @@ impl Spike {
             also: Vec::new(),
             event: None,
             lost: 0,
+            hwlat: None,
         }
     }
 

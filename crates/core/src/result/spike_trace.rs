@@ -27,6 +27,9 @@ pub struct SpikeTrace {
     pub at_ns: u64,
     /// How late it was.
     pub latency_ns: u64,
+    /// Whether the machine was a virtual one; absent in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<bool>,
     /// Who made it late; absent until the trace was explained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explained: Option<ExplainResult>,

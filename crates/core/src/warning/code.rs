@@ -42,7 +42,7 @@ codes! {
     NoMemoryLock = "no-memory-lock";
     /// Deep idle states cannot be kept off through `/dev/cpu_dma_latency`.
     NoCpuDmaLatency = "no-cpu-dma-latency";
-    /// tracefs cannot be written.
+    /// tracefs can neither be written nor mounted.
     NoTracefs = "no-tracefs";
     /// The machine is a virtual one.
     VirtualMachine = "virtual-machine";

@@ -27,6 +27,8 @@ pub(super) struct Context<'r> {
     first_fault_ns: Option<u64>,
     /// When the measured task was moved, and where to.
     moved: Option<(u64, CpuId)>,
+    /// An interrupt came in and returned while the timer's was due, and the timer's came only later.
+    let_others_in: bool,
 }
 
 impl<'r> Context<'r> {
@@ -40,12 +42,14 @@ impl<'r> Context<'r> {
             throttled_from_ns: None,
             first_fault_ns: None,
             moved: None,
+            let_others_in: false,
         };
         let measured = context.measured_thread();
         for segment in &recording.segments {
             context.look_at(segment, measured);
         }
         context.throttled_from_ns = context.throttled();
+        context.let_others_in = context.others_came_in();
         context
     }
 
@@ -111,6 +115,29 @@ impl<'r> Context<'r> {
             _ => None,
         });
         chosen.filter(|at_ns| *at_ns < self.window.to_ns).min()
+    }
+
+    /// Whether the CPU took another interrupt while the timer's was due. What was let in right before the timer's waited
+    /// as it did.
+    fn others_came_in(&self) -> bool {
+        let Some((woken_ns, _)) = self.woken.filter(|_| self.window.is_timer) else { return false };
+        let margin_ns = self.surroundings.margin_ns();
+        let due_ns = self.window.from_ns.saturating_add(margin_ns);
+        self.recording.segments.iter().any(|segment| {
+            matches!(segment.what, Activity::Irq { .. } | Activity::Vector { .. })
+                && segment.from_ns > due_ns
+                && segment.to_ns.saturating_add(2 * margin_ns) < woken_ns
+        })
+    }
+
+    /// Whether the timer should have expired by then and its interrupt had not come.
+    pub(super) fn is_pending(&self, slice: &Slice<'_>) -> bool {
+        self.window.is_timer && self.woken.is_some_and(|(woken_ns, _)| slice.from_ns < woken_ns)
+    }
+
+    /// What the timer's late interrupt interrupted, innermost first; empty for user mode.
+    pub(super) fn interrupted(&self) -> Option<&'r [String]> {
+        self.woken.and_then(|(_, stack)| stack::below_interrupt(stack))
     }
 
     /// Whether it is the measured process, where that is known.
@@ -184,19 +211,35 @@ impl<'r> Context<'r> {
             return ran();
         }
         match self.woken {
-            Some((woken_ns, stack)) if slice.from_ns < woken_ns => self.timer_pending(stack, Some(thread)),
-            None => self.timer_pending(&[], Some(thread)),
+            None => self.timer_pending(Some(thread)),
+            Some(_) if self.is_pending(slice) => self.timer_pending(Some(thread)),
             Some(_) if thread.priority >= self.window.priority => ran(),
             Some(_) => self.not_preempted(slice, thread),
         }
     }
 
     /// The timer should have expired and its interrupt did not come.
-    fn timer_pending(&self, stack: &[String], thread: Option<&Thread>) -> Blame {
+    fn timer_pending(&self, thread: Option<&Thread>) -> Blame {
         let late = "the timer's interrupt was late, and ";
-        let Some(below) = stack::below_interrupt(stack) else { return Blame::unattributed() };
+        let by = |blame: Blame| match thread {
+            Some(thread) => blame.thread(&thread.command, thread.pid),
+            None => blame,
+        };
+        if self.let_others_in {
+            let evidence = format!("{late}others were let in meanwhile: interrupts were on");
+            return by(Blame::new(Kind::TimerLate, CONCLUDED, evidence));
+        }
+        let Some(below) = self.interrupted() else {
+            return Blame::unattributed_as(
+                "the timer's interrupt was late, and no stack of that moment was kept",
+            );
+        };
         let Some(innermost) = below.first() else {
-            return self.outside(&format!("{late}it interrupted user mode"));
+            let evidence = format!("{late}it interrupted user mode, where interrupts are on");
+            return self.counted(&evidence).unwrap_or_else(|| {
+                let evidence = format!("{evidence}; the CPU may have stood still");
+                by(Blame::new(Kind::TimerLate, LIKELY, evidence))
+            });
         };
         let sure = if vocabulary::is_release(innermost) { STATED } else { CONCLUDED };
         let (confidence, more) = match self.surroundings.is_virtual {
@@ -204,11 +247,7 @@ impl<'r> Context<'r> {
             false => (sure, ""),
         };
         let evidence = format!("{late}this is what it interrupted{more}");
-        let blame = Blame::new(Kind::IrqsOff, confidence, evidence).named(stack::innermost(below));
-        match thread {
-            Some(thread) => blame.thread(&thread.command, thread.pid),
-            None => blame,
-        }
+        by(Blame::new(Kind::IrqsOff, confidence, evidence).named(stack::innermost(below)))
     }
 
     /// A lesser thread went on running after the wake-up.
@@ -239,10 +278,7 @@ impl<'r> Context<'r> {
             return Blame::new(Kind::PageFault, SHOWN, "the task touched memory that was not there");
         }
         if self.window.is_timer {
-            return match self.woken {
-                Some((woken_ns, stack)) if slice.from_ns < woken_ns => self.timer_pending(stack, None),
-                _ => Blame::unattributed(),
-            };
+            return if self.is_pending(slice) { self.timer_pending(None) } else { Blame::unattributed() };
         }
         if let Some(neighbour) = slice.neighbour {
             return self.beside(slice, neighbour);
@@ -265,13 +301,27 @@ impl<'r> Context<'r> {
 
     /// Neither the kernel nor the task had the CPU.
     fn outside(&self, evidence: &str) -> Blame {
-        let (kind, confidence, more) = match (self.surroundings.smis, self.surroundings.steal_ns) {
-            (Some(1..), _) => (Kind::Smi, SHOWN, "; a system-management interrupt was counted"),
-            (_, Some(1..)) => (Kind::Steal, SHOWN, "; the hypervisor counted stolen time"),
-            _ if self.surroundings.is_virtual => (Kind::Hardware, POSSIBLE, "; below it is a hypervisor"),
-            _ => (Kind::Hardware, SHOWN, ""),
+        self.counted(evidence).unwrap_or_else(|| {
+            let sibling = self.surroundings.siblings.get(&self.window.cpu);
+            let (confidence, more) = match sibling {
+                _ if self.surroundings.is_virtual => (POSSIBLE, "; below it is a hypervisor".to_owned()),
+                Some(cpus) => {
+                    (LIKELY, format!("; CPU {cpus}, the other thread of the core, may have slowed it down"))
+                }
+                None => (SHOWN, String::new()),
+            };
+            Blame::new(Kind::Hardware, confidence, format!("{evidence}{more}"))
+        })
+    }
+
+    /// What took the CPU from the kernel, where somebody counts that.
+    fn counted(&self, evidence: &str) -> Option<Blame> {
+        let (kind, more) = match (self.surroundings.smis, self.surroundings.steal_ns) {
+            (Some(1..), _) => (Kind::Smi, "a system-management interrupt was counted"),
+            (_, Some(1..)) => (Kind::Steal, "the hypervisor counted stolen time"),
+            _ => return None,
         };
-        Blame::new(kind, confidence, format!("{evidence}{more}"))
+        Some(Blame::new(kind, SHOWN, format!("{evidence}; {more}")))
     }
 }
 

@@ -9,8 +9,8 @@ use super::{Activity, Recording, Segment};
 use crate::confidence;
 use crate::divide::{self, Piece, lower};
 use std::collections::BTreeMap;
-use whylate_core::CpuId;
 use whylate_core::result::Cause;
+use whylate_core::{CpuId, CpuSet};
 
 /// What entering and leaving the kernel may take on each side of what was recorded, in a loop that never sleeps.
 const MARGIN_NS: u64 = 1_500;
@@ -48,14 +48,23 @@ pub struct Surroundings {
     /// The process of this program: the interrupts that it sends to the measured CPUs are the measurement's own doing; 0
     /// when there is none.
     pub own_process: u32,
+    /// The other threads of the core of each CPU that has any online.
+    pub siblings: BTreeMap<CpuId, CpuSet>,
     /// Devices by interrupt line.
     pub lines: BTreeMap<u32, String>,
+}
+
+impl Surroundings {
+    /// What entering and leaving the kernel may take on each side of what was recorded.
+    pub(super) fn margin_ns(&self) -> u64 {
+        if self.is_virtual { MARGIN_VIRTUAL_NS } else { MARGIN_NS }
+    }
 }
 
 /// The causes of a spike, the main one first; never empty.
 pub fn decompose(window: &Window, recording: &Recording, surroundings: &Surroundings) -> Vec<Cause> {
     let context = Context::of(window, recording, surroundings);
-    let margin_ns = if surroundings.is_virtual { MARGIN_VIRTUAL_NS } else { MARGIN_NS };
+    let margin_ns = surroundings.margin_ns();
     let slices = slices(window, recording, margin_ns);
     let piece = |slice: &Slice<'_>| Piece {
         from: slice.from_ns,

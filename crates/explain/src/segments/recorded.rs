@@ -3,8 +3,9 @@
 use super::blame::Context;
 use super::decompose::Slice;
 use super::{Activity, Segment, Sender};
-use crate::confidence::{CONCLUDED, RECORDED, STATED};
+use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
 use crate::divide::Blame;
+use crate::stack;
 use crate::vocabulary::{self, Interrupt, OWN};
 use whylate_core::result::CauseKind as Kind;
 
@@ -25,8 +26,7 @@ impl Context<'_> {
                 by(Kind::Irq, "its handler's begin and end were recorded".to_owned())
                     .actor(vocabulary::irq(*line, device))
             }
-            Activity::Softirq { number } => by(Kind::Softirq, "its begin and end were recorded".to_owned())
-                .actor(vocabulary::softirq(Some(*number))),
+            Activity::Softirq { number } => self.softirq(slice).actor(vocabulary::softirq(Some(*number))),
             Activity::Nmi { handler } => by(Kind::Nmi, "the handler's time was recorded".to_owned())
                 .actor(vocabulary::NMI)
                 .named(Some((handler.clone(), Vec::new()))),
@@ -46,10 +46,29 @@ impl Context<'_> {
                         .thread(&sender.command, sender.pid),
                 }
             }
-            Activity::Lock { flags, .. } => by(Kind::Lock, "the wait for the lock was recorded".to_owned())
-                .actor(vocabulary::lock(*flags)),
+            Activity::Lock { flags, .. } => {
+                let lock = vocabulary::lock(*flags);
+                by(Kind::Lock, format!("the wait for the {lock} was recorded; who held it was not"))
+            }
             _ => Blame::unattributed(),
         }
+    }
+
+    /// Softirqs run with interrupts on: one delays a task, and not the timer's interrupt.
+    fn softirq(&self, slice: &Slice<'_>) -> Blame {
+        let recorded = self.by_record(Kind::Softirq, slice, "its begin and end were recorded".to_owned());
+        if !self.is_pending(slice) {
+            return recorded;
+        }
+        let late = format!("{}; the timer's interrupt was late", recorded.evidence);
+        let below = self.interrupted().filter(|below| !below.is_empty());
+        let named = below.and_then(stack::innermost);
+        let (confidence, more) = match &named {
+            Some(_) if !self.surroundings.is_virtual => (CONCLUDED, ", and this is what it interrupted"),
+            Some(_) => (LIKELY, ", and this is what it interrupted"),
+            None => (LIKELY, ", and no stack tells why: softirqs run with interrupts on"),
+        };
+        Blame { confidence, evidence: format!("{late}{more}").into(), ..recorded }.named(named)
     }
 
     /// Blames what was recorded with its begin and end.

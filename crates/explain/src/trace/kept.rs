@@ -36,6 +36,8 @@ pub struct KeptMoment {
     pub latency_ns: u64,
     /// Whether the task slept and was late; otherwise it never sleeps, and something took its CPU.
     pub sleeps: bool,
+    /// Whether the machine was the guest of a hypervisor, where that is known.
+    pub is_virtual: Option<bool>,
 }
 
 /// Explains that moment: one spike, or none where it is not in the trace.
@@ -47,6 +49,7 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
         task: moment.task.clone().map(TaskChoice::Name),
         threshold_ns: Some(moment.latency_ns / 2),
         top: CANDIDATES_MAX,
+        is_virtual: moment.is_virtual,
         ..Options::default()
     };
     let found = find(reader, &options)?;
@@ -62,7 +65,7 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
     };
     let (mut spikes, mut needs) = (Vec::new(), BTreeSet::new());
     if let Some(late) = late
-        && let Some((spike, more)) = spike::explain(reader, &late, false)?
+        && let Some((spike, more)) = spike::explain(reader, &late, &options)?
     {
         needs.extend(more);
         spikes.push(spike);

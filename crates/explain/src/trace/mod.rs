@@ -69,12 +69,14 @@ pub struct Options {
     pub what: Option<LateWhat>,
     /// Spikes that are explained, largest first.
     pub top: usize,
+    /// Whether the machine was the guest of a hypervisor, where that is known; `None` asks the names in the trace.
+    pub is_virtual: Option<bool>,
 }
 
 impl Default for Options {
     /// Any task, the ten largest.
     fn default() -> Self {
-        Self { task: None, period_ns: None, threshold_ns: None, what: None, top: 10 }
+        Self { task: None, period_ns: None, threshold_ns: None, what: None, top: 10, is_virtual: None }
     }
 }
 
@@ -116,7 +118,7 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
         spikes.push(spike);
     }
     for late in &found.lates {
-        if let Some((spike, more)) = spike::explain(reader, late, options.what == Some(LateWhat::Blocked))? {
+        if let Some((spike, more)) = spike::explain(reader, late, options)? {
             needs.extend(more);
             spikes.push(spike);
         }

@@ -1,5 +1,6 @@
 //! One spike: its window, its pieces, its verdict.
 
+use super::Options;
 use super::account::Accountant;
 use super::judge::{self, Judgement};
 use super::label::{Labeller, Need};
@@ -12,7 +13,7 @@ use super::window::{self, Window};
 use crate::confidence;
 use crate::divide::lower;
 use std::collections::BTreeSet;
-use whylate_core::result::{Cause, ExpectedFrom, ExplainedSpike};
+use whylate_core::result::{Cause, ExpectedFrom, ExplainedSpike, LateWhat};
 use whylate_trace::event::{Event, Name};
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::Reader;
@@ -24,7 +25,7 @@ use whylate_trace::reader::Reader;
 pub(super) fn explain(
     reader: &mut dyn Reader,
     late: &Late,
-    as_asked: bool,
+    options: &Options,
 ) -> Result<Option<(ExplainedSpike, BTreeSet<Need>)>, ParseError> {
     let mut window = window::read(reader, late)?;
     if late.kind == LateKind::Header {
@@ -33,7 +34,7 @@ pub(super) fn explain(
     }
     let reader: &dyn Reader = reader;
     let late = &at_its_clock(late, &window);
-    let judgement = sampled::judge(late, &window, reader).or_else(|| judged(late, &window, reader, as_asked));
+    let judgement = sampled::judge(late, &window, reader).or_else(|| judged(late, &window, reader, options));
     let Some(mut judgement) = judgement else { return Ok(None) };
     lower_confidence(&mut judgement.cause, late, &window);
     let facts = &reader.info().facts;
@@ -82,8 +83,7 @@ fn at_its_clock(late: &Late, window: &Window) -> Late {
     Late { expected_ns, actual_ns: ran_ns, error_ns, ..*late }
 }
 
-/// `as_asked`: whoever blocked is asked for, whatever it waited for.
-fn judged(late: &Late, window: &Window, reader: &dyn Reader, as_asked: bool) -> Option<Judgement> {
+fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) -> Option<Judgement> {
     let states = states::sweep(window, reader);
     let name = |name: Name| reader.names().text(name).to_owned();
     let commands = window.commands.iter().map(|(pid, command)| (*pid, name(*command))).collect();
@@ -97,10 +97,12 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, as_asked: bool) -> 
         commands: &commands,
         priorities: &priorities,
         late: late.kind,
-        is_virtual: standstill::is_virtual(reader),
+        is_virtual: options.is_virtual.unwrap_or_else(|| standstill::is_virtual(reader)),
     };
     let mut accountant =
         Accountant { window, states: &states, labeller: &labeller, late, pieces: Vec::new() };
+    // Whoever blocked is asked for, whatever it waited for.
+    let as_asked = options.what == Some(LateWhat::Blocked);
     if late.kind == LateKind::Blocked
         && !as_asked
         && !accountant.had_fault(late.expected_ns)

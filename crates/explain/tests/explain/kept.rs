@@ -32,8 +32,14 @@ fn late() -> String {
 }
 
 /// What the probe measured: it reads the clock 2 us after it was given the CPU.
-const MOMENT: KeptMoment =
-    KeptMoment { task: None, cpu: CpuId(1), at_ns: 4_027_000, latency_ns: 3_027_000, sleeps: true };
+const MOMENT: KeptMoment = KeptMoment {
+    task: None,
+    cpu: CpuId(1),
+    at_ns: 4_027_000,
+    latency_ns: 3_027_000,
+    sleeps: true,
+    is_virtual: None,
+};
 
 /// That of a thread which never sleeps.
 fn spinning(at_ns: u64, latency_ns: u64) -> KeptMoment {
@@ -116,4 +122,22 @@ fn a_moment_that_is_not_in_the_trace_is_not_explained() {
     let moment = KeptMoment { at_ns: 10_000_000_000, ..MOMENT };
     let result = explained(&late(), &moment);
     assert!(result.spikes.is_empty(), "{:#?}", result.spikes);
+}
+
+#[test]
+fn whether_it_was_a_guest_is_known_from_elsewhere() {
+    // Nothing happens on any CPU while a timer is due.
+    let silent: String = late()
+        .lines()
+        .filter(|line| !line.contains("irqs_o") && !line.contains("another_stall"))
+        .take(8)
+        .fold(
+            "100 0 swapper/0-0 d..h... irq 24 eth0\n200 0 swapper/0-0 d..h... irqx 24\n".to_owned(),
+            |all, line| all + line.trim() + "\n",
+        );
+    let lines = format!("{silent}5000 0 swapper/0-0 d..h... irq 24 eth0\n5010 0 swapper/0-0 d..h... irqx 24");
+    let kind = |is_virtual| only_spike(&explained(&lines, &KeptMoment { is_virtual, ..MOMENT })).cause.kind;
+    assert_eq!(kind(Some(true)), CauseKind::Hardware);
+    assert_ne!(kind(Some(false)), CauseKind::Hardware);
+    assert_eq!(kind(None), kind(Some(false)), "no name in it is a guest's");
 }

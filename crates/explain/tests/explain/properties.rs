@@ -63,6 +63,7 @@ proptest! {
             period_ns: period_us.map(|us| us * 1000),
             threshold_ns: threshold_us.map(|us| us * 1000),
             what: None,
+            is_virtual: None,
             top,
         };
         let mut script = Script::new(&lines.join("\n"));

@@ -68,9 +68,13 @@ fn preemption_mode(reader: &Reader, command_line: &str) -> Option<String> {
 }
 
 /// A kernel locked down for confidentiality refuses tracefs and BPF reads of kernel memory (kernel_lockdown(7)).
-pub(super) fn warn_of_lockdown(reader: &Reader) {
+pub(super) fn is_locked_down(reader: &Reader) -> bool {
     let levels = reader.text("/sys/kernel/security/lockdown").unwrap_or_default();
-    if levels.contains("[confidentiality]") {
+    levels.contains("[confidentiality]")
+}
+
+pub(super) fn warn_of_lockdown(reader: &Reader) {
+    if is_locked_down(reader) {
         reader.warn(FindingCode::KernelLockdown.warning(
             "the kernel is locked down (confidentiality): tracing and reading kernel memory by BPF are refused, so \
              spikes can only be counted, not explained",

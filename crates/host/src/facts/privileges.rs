@@ -1,11 +1,13 @@
 //! What this process may do: real-time priorities, locking memory, latency requests, tracing.
 
 use super::environment::{Cgroups, Controller};
+use super::kernel::is_locked_down;
 use super::{Reader, kernel_options, value_of};
 use whylate_core::facts::{KernelFacts, PrivilegeFacts};
 
 /// Bits of `CapEff` (include/uapi/linux/capability.h).
 const CAP_IPC_LOCK: u32 = 14;
+const CAP_SYS_ADMIN: u32 = 21;
 const CAP_SYS_NICE: u32 = 23;
 
 /// The highest SCHED_FIFO priority (sched(7)).
@@ -31,11 +33,19 @@ pub(super) fn privileges(reader: &Reader, kernel: &KernelFacts) -> PrivilegeFact
             _ => None,
         },
         cpu_dma_latency: reader.root.is_writable("/dev/cpu_dma_latency"),
-        tracefs: ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
-            .iter()
-            .any(|mount| reader.root.is_writable(&format!("{mount}/tracing_on"))),
+        tracefs: tracefs(reader, has(CAP_SYS_ADMIN)),
         cgroup_rt_runtime_us: cgroup_budget(reader, kernel),
     }
+}
+
+/// Whether tracefs can be written: where it is mounted, else where it would be for a run.
+fn tracefs(reader: &Reader, may_mount: bool) -> bool {
+    let switches = ["/sys/kernel/tracing/tracing_on", "/sys/kernel/debug/tracing/tracing_on"];
+    if switches.iter().any(|switch| reader.root.exists(switch)) {
+        return switches.iter().any(|switch| reader.root.is_writable(switch));
+    }
+    let known = reader.raw("/proc/filesystems").unwrap_or_default();
+    may_mount && !is_locked_down(reader) && known.split_whitespace().any(|name| name == "tracefs")
 }
 
 /// The kernel asks for CAP_SYS_NICE and CAP_IPC_LOCK in the initial user namespace (`capable()`); root of a

@@ -10,7 +10,7 @@ use crate::spec::{LaneSpec, ProbeSpec};
 use std::cmp::Reverse;
 use std::time::Duration;
 use whylate_core::plan::{Tracer, TracerPlan};
-use whylate_core::record::{Interval, SpikeRecord};
+use whylate_core::record::{HwlatRecord, Interval, SpikeRecord};
 use whylate_core::warning::not_restored;
 use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_record::{RecordError, Sample, TracerSession};
@@ -113,6 +113,8 @@ struct Lane {
 /// Sorts the samples by CPU and series.
 struct Collector {
     lanes: Vec<Lane>,
+    /// Since the last stored interval, with their details.
+    hwlat: Vec<HwlatRecord>,
     looks_for_gaps: bool,
     /// The moment of a sample is known well enough to look for its cause.
     has_moments: bool,
@@ -135,6 +137,7 @@ impl Collector {
         };
         Self {
             lanes: spec.lanes().into_iter().map(lane).collect(),
+            hwlat: Vec::new(),
             looks_for_gaps: plan.tracer != Tracer::Timerlat,
             has_moments: plan.tracer != Tracer::Osnoise,
             spikes_kept: spec.spikes_kept,
@@ -165,6 +168,8 @@ impl Collector {
         let is_its =
             |lane: &&mut Lane| lane.spec.cpu == sample.cpu && lane.spec.is_part() == sample.in_interrupt;
         let lane = self.lanes.iter_mut().find(is_its)?;
+        let Sample { cpu, at_ns, hwlat, .. } = *sample;
+        self.hwlat.extend(hwlat.map(|sample| HwlatRecord { cpu, at_ns, sample }));
         lane.histogram.record(sample.value_ns);
         lane.gaps += sample.gaps;
         lane.lost_ns = lane.lost_ns.saturating_add(sample.lost_ns);
@@ -187,7 +192,8 @@ impl Collector {
     /// Ends a stored interval.
     fn take(&mut self, end_ns: u64) -> Batch {
         let start_ns = std::mem::replace(&mut self.interval_start_ns, end_ns);
-        let mut batch = Batch { start_ns, end_ns, ..Batch::default() };
+        let hwlat = std::mem::take(&mut self.hwlat);
+        let mut batch = Batch { start_ns, end_ns, hwlat, ..Batch::default() };
         for lane in &mut self.lanes {
             let histogram = std::mem::take(&mut lane.histogram);
             let gaps = self.looks_for_gaps.then(|| std::mem::take(&mut lane.gaps));

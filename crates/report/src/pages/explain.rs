@@ -10,7 +10,7 @@ use crate::words;
 use whylate_core::figure::{nanoseconds, share};
 use whylate_core::result::{
     CauseKind, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace,
-    HwlatSample, LateTask, Spike, ThresholdFrom, TimelineSegment,
+    LateTask, Spike, ThresholdFrom, TimelineSegment,
 };
 
 /// Spikes that a terminal draws in full; the others have a line.
@@ -99,7 +99,9 @@ fn heading(spike: &ExplainedSpike) -> String {
 /// What a probe of the run saw itself.
 fn line(spike: &Spike) -> String {
     let probe = spike.probe.as_deref().unwrap_or("probe");
-    format!("{} {probe} on CPU {}: {}", nanoseconds(spike.latency_ns), spike.cpu, words::cause(&spike.cause))
+    let hwlat = spike.hwlat.as_ref().map(|sample| format!(" ({})", words::hwlat(sample))).unwrap_or_default();
+    let cause = words::cause(&spike.cause);
+    format!("{} {probe} on CPU {}: {cause}{hwlat}", nanoseconds(spike.latency_ns), spike.cpu)
 }
 
 /// One spike: the moments, who called, how sure it is, who else contributed, the time as a picture and in figures.
@@ -108,7 +110,7 @@ pub(crate) fn spike(title: String, spike: &ExplainedSpike, trace: Option<&Explai
     let found = Some(finding::finding(spike)).filter(|finding| !title.contains(finding));
     let mut items: Vec<Item> = found.into_iter().map(Item::from).collect();
     items.push(Item::from(format!("expected {at} s ({}), ran {ran} s", expected(spike))));
-    items.extend(spike.hwlat.as_ref().map(|sample| Item::from(hwlat(sample))));
+    items.extend(spike.hwlat.as_ref().map(|sample| Item::from(words::hwlat(sample))));
     items.extend(finding::chain(&spike.cause).map(|chain| Item::from(Text::code(chain))));
     items.extend(finding::confidence(&spike.cause).map(Item::from));
     items
@@ -121,19 +123,6 @@ pub(crate) fn spike(title: String, spike: &ExplainedSpike, trace: Option<&Explai
         .with(timeline(spike))
         .with(table(spike))
         .with(records.depth(Depth::Folded))
-}
-
-/// `inner 41 us, outer 41 us, 9976 gaps, 3 us in 2 NMIs, at 1702045267.016266287 s since 1970`.
-fn hwlat(sample: &HwlatSample) -> String {
-    let mut parts = vec![
-        format!("inner {}", nanoseconds(sample.inner_ns)),
-        format!("outer {}", nanoseconds(sample.outer_ns)),
-    ];
-    parts.extend(sample.count.map(|count| format!("{count} gaps")));
-    let nmis = sample.nmi_ns.zip(sample.nmi_count);
-    parts.extend(nmis.map(|(ns, count)| format!("{} in {count} NMIs", nanoseconds(ns))));
-    parts.extend(sample.wall_ns.map(|ns| format!("at {} s since 1970", moment(ns))));
-    parts.join(", ")
 }
 
 fn record(line: &EvidenceLine) -> Item {
@@ -175,7 +164,7 @@ fn table(spike: &ExplainedSpike) -> Section {
 }
 
 /// `492.318937`: seconds of the trace's clock.
-fn moment(at_ns: u64) -> String {
+pub(crate) fn moment(at_ns: u64) -> String {
     let (whole, rest) = (at_ns / 1_000_000_000, at_ns % 1_000_000_000);
     if rest.is_multiple_of(1000) {
         format!("{whole}.{:06}", rest / 1000)

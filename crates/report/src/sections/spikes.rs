@@ -2,7 +2,7 @@
 
 use crate::charts::Clock;
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
-use crate::words::{cause, cause_and_share, probe_names};
+use crate::words::{cause, cause_and_share, hwlat, probe_names};
 use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{CellResult, MeasureResult, ProbeResult, RunResult, Spike};
@@ -69,9 +69,9 @@ fn table(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Table {
     Table::new(columns, rows.collect())
 }
 
-/// The evidence for the cause, the callers of its function, and the other contributors.
+/// What hwlat recorded, the evidence for the cause, the callers of its function, and the other contributors.
 fn evidence(spike: &Spike) -> Vec<String> {
-    let mut lines = spike.cause.evidence.clone();
+    let mut lines: Vec<String> = spike.hwlat.iter().map(hwlat).chain(spike.cause.evidence.clone()).collect();
     if !spike.cause.callers.is_empty() {
         lines.push(format!("called by {}", spike.cause.callers.join(" < ")));
     }
@@ -121,4 +121,20 @@ fn dropped_spikes<'a>(probes: impl Iterator<Item = &'a ProbeResult>) -> Option<S
             count(dropped)
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::CpuId;
+    use whylate_core::result::HwlatSample;
+
+    #[test]
+    fn a_spike_of_hwlat_shows_what_the_tracer_recorded() {
+        let (nmi_ns, nmi_count) = (Some(3_000), Some(2));
+        let sample =
+            HwlatSample { inner_ns: 41_000, outer_ns: 7_000, nmi_ns, nmi_count, ..HwlatSample::default() };
+        let spike = Spike { hwlat: Some(sample), ..Spike::unexplained(CpuId(1), 9_000, 41_000) };
+        assert_eq!(evidence(&spike), ["inner 41.0 us, outer 7.00 us, 3.00 us in 2 NMIs"]);
+    }
 }

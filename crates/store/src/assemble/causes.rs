@@ -6,8 +6,8 @@ use crate::tables::RowKey;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
-use whylate_core::record::{IpiRecord, SpikeCauses};
-use whylate_core::result::Spike;
+use whylate_core::record::{HwlatRecord, IpiRecord, SpikeCauses};
+use whylate_core::result::{HwlatSample, Spike};
 use whylate_stats::summary::keep_first;
 
 /// A probe with its series, and a CPU.
@@ -20,19 +20,26 @@ type Sent = (CpuId, String, Option<String>, Option<CpuId>, Option<String>);
 pub(super) struct Causes {
     /// By the moment at which the spike ended.
     explained: BTreeMap<Place, BTreeMap<u64, SpikeCauses>>,
+    /// By the moment of the sample, which is that of its spike.
+    hwlat: BTreeMap<Place, BTreeMap<u64, HwlatSample>>,
     ipis: BTreeMap<Sent, IpiRecord>,
 }
 
 impl Causes {
-    /// Takes the explanation of a spike. As soon as a probe has explanations for four times as many spikes of a CPU as
-    /// a result has, those of the smaller half are forgotten.
+    /// Takes the explanation of a spike.
     pub(super) fn add(&mut self, key: &RowKey, spike: SpikeCauses, spikes_kept: usize) -> Taken {
-        let kept_max = 4 * spikes_kept;
         let known = self.explained.entry((key.probe.clone(), spike.cpu)).or_default();
         known.insert(spike.at_ns, spike);
-        if known.len() > kept_max {
-            keep_first(known, kept_max / 2, |at_ns, spike| (Reverse(spike.latency_ns), *at_ns));
-        }
+        keep_largest(known, spikes_kept, |spike| spike.latency_ns);
+        Ok(())
+    }
+
+    /// Takes a sample of the hwlat tracer; as many are kept as explanations.
+    pub(super) fn add_hwlat(&mut self, key: &RowKey, record: HwlatRecord, spikes_kept: usize) -> Taken {
+        let HwlatRecord { cpu, at_ns, sample } = record;
+        let known = self.hwlat.entry((key.probe.clone(), cpu)).or_default();
+        known.insert(at_ns, sample);
+        keep_largest(known, spikes_kept, |sample| sample.inner_ns.max(sample.outer_ns));
         Ok(())
     }
 
@@ -51,7 +58,9 @@ impl Causes {
     pub(super) fn label(&self, spikes: &mut [Spike]) {
         for spike in spikes {
             let place = spike.probe.clone().map(|probe| (probe, spike.cpu));
-            let explained = place.and_then(|place| self.explained.get(&place)?.get(&spike.at_ns));
+            let Some(place) = place else { continue };
+            spike.hwlat = self.hwlat.get(&place).and_then(|known| known.get(&spike.at_ns)).copied();
+            let explained = self.explained.get(&place).and_then(|known| known.get(&spike.at_ns));
             if let Some(explained) = explained {
                 spike.explain(explained.clone());
             }
@@ -61,6 +70,13 @@ impl Causes {
     /// The interrupts, CPU by CPU, the most frequent first.
     pub(super) fn into_ipis(self) -> Vec<IpiRecord> {
         busiest_first(self.ipis, |it| (it.cpu, it.count))
+    }
+}
+
+/// As soon as there are four times as many spikes of a CPU as a result has, the smaller half is forgotten.
+fn keep_largest<V>(known: &mut BTreeMap<u64, V>, spikes_kept: usize, latency_ns: impl Fn(&V) -> u64) {
+    if known.len() > 4 * spikes_kept {
+        keep_first(known, 2 * spikes_kept, |at_ns, spike| (Reverse(latency_ns(spike)), *at_ns));
     }
 }
 

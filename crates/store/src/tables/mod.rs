@@ -8,6 +8,7 @@ mod causes;
 pub(crate) mod column;
 mod counters;
 mod histograms;
+mod hwlat;
 mod interrupts;
 mod intervals;
 mod ipis;
@@ -29,7 +30,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use whylate_core::record::{
-    CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
+    CounterRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
 };
 
 /// A row of a table.
@@ -154,6 +155,8 @@ tables! {
     interrupts: RowKey, Spanned<InterruptRecord>;
     /// The kernel's counters.
     counters: RowKey, Spanned<CounterRecord>;
+    /// Samples of the hwlat tracer.
+    hwlat: RowKey, HwlatRecord;
     /// Intervals with their histograms.
     intervals: RowKey, Interval;
 }

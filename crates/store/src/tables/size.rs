@@ -24,6 +24,7 @@ impl Rows {
             + texts
             + size_of_val(&self.counters[..])
             + size_of_val(&self.rates[..])
+            + size_of_val(&self.hwlat[..])
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::made::{SECOND, add, execution, info, interval, key, rate_key, rows, three_segments};
 use std::path::Path;
 use whylate_core::WarningCode;
-use whylate_core::record::{CounterRecord, Interval, RateRecord, SpikeRecord};
-use whylate_core::result::{CauseKind, CellResult, RunResult, RunState, Verdict};
+use whylate_core::record::{CounterRecord, HwlatRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::result::{CauseKind, CellResult, HwlatSample, RunResult, RunState, Verdict};
 use whylate_core::{CpuId, Nanos};
 use whylate_store::{
     ExecutionState, NOISE_FLOOR, Reader, RunDirectory, RunInfo, Sink as _, Span, StoreError, assemble,
@@ -261,6 +261,32 @@ fn a_repeat_that_did_not_run_is_no_pass() {
     assert_eq!(result.verdict, Verdict::Incomplete);
     let reason = "1 of 2 repeats of cell `l3` did not run";
     assert!(result.verdict_reason.starts_with(reason), "{}", result.verdict_reason);
+}
+
+#[test]
+fn a_spike_of_hwlat_has_the_whole_sample() {
+    let mut info = complete_info();
+    let tracer = serde_json::json!({ "kind": "tracer", "tracer": "hwlat" });
+    info.plan.probe.push(serde_json::from_value(tracer).unwrap());
+    let sample = |inner_ns| HwlatSample { inner_ns, nmi_count: Some(2), ..HwlatSample::default() };
+    let result = result_of(&info, |directory| {
+        let key = key("idle", 1, 1, "tracer");
+        let series = Some("hwlat".to_owned());
+        let spike = |at_ns, latency_ns| SpikeRecord {
+            series: series.clone(),
+            cpu: CpuId(1),
+            at_ns,
+            latency_ns,
+            sample: 0,
+        };
+        let seen = Interval { series: series.clone(), gaps: Some(2), ..interval(1, 1, &[30, 50]) };
+        directory.rows().add_intervals(&key, [seen]);
+        directory.rows().add_spikes(&key, [spike(SECOND + 5, 50), spike(SECOND + 9, 30)]);
+        let record = |at_ns, inner_ns| HwlatRecord { cpu: CpuId(1), at_ns, sample: sample(inner_ns) };
+        directory.rows().add_hwlat(&key, [record(SECOND + 5, 50), record(SECOND + 7, 40)]);
+    });
+    let spikes: Vec<_> = result.cells[0].spikes.iter().map(|spike| (spike.latency_ns, spike.hwlat)).collect();
+    assert_eq!(spikes, [(50, Some(sample(50))), (30, None)]);
 }
 
 #[test]

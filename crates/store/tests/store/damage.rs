@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use whylate_store::{Reader, Rows, RunDirectory, Sink as _, assemble};
 
-const TABLES: [&str; 8] =
-    ["histograms", "intervals", "spikes", "causes", "ipis", "rates", "interrupts", "counters"];
+const TABLES: [&str; 9] =
+    ["histograms", "intervals", "spikes", "causes", "ipis", "rates", "interrupts", "counters", "hwlat"];
 
 /// Rows of the second segment when `table` of it cannot be read.
 fn without(mut rows: Rows, table: &str) -> Rows {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use whylate_core::plan::Source;
 use whylate_core::record::{
-    CounterRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
+    CounterRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
 };
-use whylate_core::result::{Cause, CauseKind};
+use whylate_core::result::{Cause, CauseKind, HwlatSample};
 use whylate_core::{CpuId, Facts, Plan};
 use whylate_store::{
     Execution, ExecutionState, RateKey, Reader, RowKey, Rows, RunDirectory, RunInfo, Sink as _, Span, Spanned,
@@ -160,7 +160,20 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         };
         (Arc::clone(&timer), Spanned { span, record })
     };
+    let hwlat = |inner_ns, nmi| {
+        let sample = HwlatSample {
+            inner_ns,
+            outer_ns: 17,
+            count: nmi,
+            nmi_ns: nmi.map(u64::from),
+            nmi_count: nmi,
+            wall_ns: Some(second * SECOND),
+        };
+        let record = HwlatRecord { cpu: CpuId(1), at_ns: second * SECOND + inner_ns, sample };
+        (key(cell, repeat, 1, "tracer/hwlat"), record)
+    };
     Rows {
+        hwlat: vec![hwlat(19, Some(3)), hwlat(20, None)],
         causes: vec![
             (Arc::clone(&timer), explained(vec![cause, Cause::unattributed()], second * SECOND + 7)),
             (Arc::clone(&timer), explained(vec![Cause::unattributed()], second * SECOND + 9)),
@@ -220,6 +233,10 @@ pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     }
     for (key, row) in &rows.interrupts {
         directory.rows().add_interrupts(key, row.span, [row.record.clone()]);
+    }
+    for (key, row) in &rows.hwlat {
+        let key = RowKey { probe: "tracer".to_owned(), ..RowKey::clone(key) };
+        directory.rows().add_hwlat(&Arc::new(key), [*row]);
     }
     for (key, row) in &rows.counters {
         directory.rows().add_counters(key, row.span, [row.record.clone()]);

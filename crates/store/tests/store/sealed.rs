@@ -79,8 +79,17 @@ fn a_damaged_segment_with_the_maximum_makes_no_pass() {
 #[test]
 fn missing_segments_are_named_with_what_they_held() {
     let result = after(|path| {
-        let files =
-            ["histograms", "intervals", "spikes", "causes", "ipis", "rates", "interrupts", "counters"];
+        let files = [
+            "histograms",
+            "intervals",
+            "spikes",
+            "causes",
+            "ipis",
+            "rates",
+            "interrupts",
+            "counters",
+            "hwlat",
+        ];
         files.iter().for_each(|table| fs::remove_file(path.join(table).join("000006.parquet")).unwrap());
     });
     assert_eq!(result.verdict, Verdict::Incomplete);
@@ -214,7 +223,7 @@ fn an_old_run_without_one_whole_segment_does_not_pass() {
         fs::remove_file(path.join(table).join("000006.parquet")).unwrap();
     }
     assert_eq!(assembled(&path).verdict, Verdict::Pass, "other tables of it are there: nothing tells");
-    for table in ["spikes", "causes", "ipis", "rates", "interrupts", "counters"] {
+    for table in ["spikes", "causes", "ipis", "rates", "interrupts", "counters", "hwlat"] {
         fs::remove_file(path.join(table).join("000006.parquet")).unwrap();
     }
     let result = assembled(&path);

@@ -69,13 +69,19 @@ pub fn from_source(source: Source) -> Result<Box<dyn Reader>, ParseError> {
     if let Some((_, found)) = REFUSED.iter().find(|(begin, _)| head.starts_with(begin)) {
         return Err(foreign((*found).to_owned()));
     }
-    if let Some((text, name)) = convert::converted(&source, &head)? {
-        return Ok(Box::new(TextReader::new(text)?.named(name)));
-    }
-    if head.contains(&0) {
-        return Err(foreign(format!("binary data that begins with {}", begin(&head))));
-    }
-    Ok(Box::new(TextReader::new(source)?))
+    let (source, name) = match convert::converted(&source, &head)? {
+        Some((text, name)) => (text, Some(name)),
+        None if head.contains(&0) => {
+            return Err(foreign(format!("binary data that begins with {}", begin(&head))));
+        }
+        None => (source, None),
+    };
+    let (source, name) = match convert::unwrapped(&source)? {
+        Some(text) => (text, name.or(Some("tracefs text, a mail with broken lines"))),
+        None => (source, name),
+    };
+    let reader = TextReader::new(source)?;
+    Ok(Box::new(if let Some(name) = name { reader.named(name) } else { reader }))
 }
 
 /// The first bytes as two hexadecimal digits each.

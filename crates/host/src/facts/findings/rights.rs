@@ -119,11 +119,11 @@ pub(super) fn tracing(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         return code.well("spikes can be traced", PATH, "can be written");
     }
     let fix = if privileges.root {
-        "mount -t tracefs nodev /sys/kernel/tracing"
+        "run it where tracefs may be mounted (CAP_SYS_ADMIN; a container needs /sys/kernel/tracing of the host)"
     } else {
-        "run it as root, with tracefs mounted (`sudo mount -t tracefs nodev /sys/kernel/tracing`)"
+        "run it as root"
     };
-    code.info("tracefs is not mounted or cannot be written")
+    code.info("tracefs cannot be written, or is not mounted and may not be")
         .effect("spikes cannot be marked in a trace, and a trace cannot be stopped at one")
         .seen(PATH, "refused")
         .now(fix)

@@ -1,6 +1,7 @@
 use super::*;
 use crate::{Options, resolve};
 use whylate_core::plan::ProbePlan;
+use whylate_core::result::HwlatSample;
 use whylate_core::{CpuId, CpuSet, Facts};
 
 fn collector(tracer: &str) -> Collector {
@@ -26,7 +27,7 @@ fn collector_keeping(tracer: &str, spikes_kept: usize) -> Collector {
 }
 
 fn sample(value_ns: u64) -> Sample {
-    Sample { cpu: CpuId(1), at_ns: 2_000, value_ns, lost_ns: 0, gaps: 0, in_interrupt: false }
+    Sample { cpu: CpuId(1), at_ns: 2_000, value_ns, lost_ns: 0, gaps: 0, in_interrupt: false, hwlat: None }
 }
 
 #[test]
@@ -64,4 +65,18 @@ fn the_largest_samples_of_an_interval_are_kept_and_told() {
     let kept: Vec<u64> = batch.spikes.iter().map(|spike| spike.latency_ns).collect();
     assert_eq!((kept, batch.intervals[0].samples), ((80..100).rev().collect::<Vec<u64>>(), 101));
     assert!(collector.add(&sample(1)).is_some(), "an interval of its own");
+}
+
+#[test]
+fn each_sample_of_hwlat_is_handed_over_whole() {
+    let mut collector = collector_keeping("hwlat", 1);
+    let hwlat =
+        HwlatSample { inner_ns: 7_000, outer_ns: 9_000, nmi_count: Some(2), ..HwlatSample::default() };
+    for value_ns in [9_000, 8_000] {
+        collector.add(&Sample { hwlat: Some(hwlat), ..sample(value_ns) });
+    }
+    let batch = collector.take(5_000);
+    let expected = HwlatRecord { cpu: CpuId(1), at_ns: 2_000, sample: hwlat };
+    assert_eq!((batch.hwlat, batch.spikes.len()), (vec![expected; 2], 1), "also those that are no spike");
+    assert!(collector.take(6_000).hwlat.is_empty());
 }

@@ -3,7 +3,7 @@
 //!
 //! | what | from |
 //! |---|---|
-//! | a mail in quoted-printable | mail archives |
+//! | a mail in quoted-printable, or whose lines a client broke | mail archives |
 //! | `atrace -z` | Android |
 //! | HTML of systrace | Android, Chrome |
 //! | Perfetto's protobuf | Android, Perfetto: packets with ftrace events |
@@ -16,6 +16,9 @@ mod perfetto;
 mod protobuf;
 mod systrace;
 mod timehist;
+mod wrapped;
+
+pub(super) use wrapped::unwrapped;
 
 use super::{ParseError, Source};
 use std::io::{self, BufWriter, Read, Write};
@@ -25,7 +28,7 @@ struct Converter {
     /// As [`crate::reader::TraceInfo::format`] names it.
     name: &'static str,
     is: fn(&[u8]) -> bool,
-    convert: fn(&Source, &mut dyn Write) -> Result<(), ConvertError>,
+    convert: Convert,
 }
 
 const CONVERTERS: [Converter; 5] = [
@@ -59,15 +62,22 @@ impl From<io::Error> for ConvertError {
 /// The trace as text, and what it was; `None` for what is not converted. `head` is how it begins.
 pub(super) fn converted(source: &Source, head: &[u8]) -> Result<Option<(Source, &'static str)>, ParseError> {
     let Some(converter) = CONVERTERS.iter().find(|converter| (converter.is)(head)) else { return Ok(None) };
+    Ok(Some((written(source, converter.convert)?, converter.name)))
+}
+
+/// Makes text of a trace.
+type Convert = fn(&Source, &mut dyn Write) -> Result<(), ConvertError>;
+
+fn written(source: &Source, convert: Convert) -> Result<Source, ParseError> {
     let unwritable = |error: io::Error| ParseError::Read { path: std::env::temp_dir(), source: error };
     let mut file = BufWriter::new(tempfile::NamedTempFile::new().map_err(unwritable)?);
-    match (converter.convert)(source, &mut file) {
+    match convert(source, &mut file) {
         Ok(()) => {}
         Err(ConvertError::Parse(error)) => return Err(error),
         Err(ConvertError::Write(error)) => return Err(unwritable(error)),
     }
     let file = file.into_inner().map_err(|error| unwritable(error.into_error()))?;
-    Ok(Some((Source::temporary(source.path(), file), converter.name)))
+    Ok(Source::temporary(source.path(), file))
 }
 
 /// A line is at most this long; a longer one comes in pieces.

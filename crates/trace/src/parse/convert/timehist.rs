@@ -1,6 +1,6 @@
 //! `perf sched timehist`: a line for each time that a thread ran, when it ends, with how long it ran and how long it had to
-//! wait for the CPU before. From that, the wake-up and the switches follow; priorities and, without `--state`, the reason why
-//! it stopped are not in it.
+//! wait for the CPU before. From that, the wake-up and the switches follow; without `--show-prio` priorities, and without
+//! `--state` the reason why it stopped, are not in it.
 
 use super::{ConvertError, each_line};
 use crate::parse::text::scan;
@@ -10,7 +10,7 @@ use std::io::Write;
 
 /// Lines that are kept until all are sorted.
 const ROWS_MAX: usize = 16 << 20;
-/// What an ordinary thread has; the text does not say it.
+/// What an ordinary thread has, for texts without priorities.
 const PRIORITY: u32 = 120;
 
 /// Whether its head is there.
@@ -25,6 +25,8 @@ struct Row {
     end_ns: u64,
     command: String,
     pid: u32,
+    /// When it began to run, and when it ended.
+    priorities: (u32, u32),
     delay_ns: u64,
     run_ns: u64,
     state: char,
@@ -65,7 +67,15 @@ fn row(line: &str) -> Option<Row> {
     let time = |index: usize| words.get(first + index).and_then(|word| milliseconds(word));
     // With `-V`, a letter shows the CPU.
     let from = usize::from(first > 1 && words[0].len() == 1);
-    let task = words.get(from..first)?.join(" ");
+    let mut task = words.get(from..first)?;
+    let mut priorities = (PRIORITY, PRIORITY);
+    // Names end in `]` or `>`; a number behind them is the priority.
+    if let Some((last, before)) = task.split_last()
+        && let Some(found) = priority(last).filter(|_| !before.is_empty())
+    {
+        (task, priorities) = (before, found);
+    }
+    let task = task.join(" ");
     let (command, pid) = thread(&task)?;
     let state = words.get(first + 3).filter(|word| word.len() <= 2).and_then(|word| word.chars().next());
     Some(Row {
@@ -73,6 +83,7 @@ fn row(line: &str) -> Option<Row> {
         end_ns,
         command,
         pid,
+        priorities,
         delay_ns: time(1)?,
         run_ns: time(2)?,
         state: state.filter(char::is_ascii_alphabetic).unwrap_or('S'),
@@ -83,6 +94,12 @@ fn row(line: &str) -> Option<Row> {
 fn milliseconds(text: &str) -> Option<u64> {
     let (at_ns, digits, rest) = scan::seconds(text.as_bytes())?;
     (digits > 0 && rest.is_empty()).then_some(at_ns / 1000)
+}
+
+/// `120`, or `120->98` where it changed meanwhile.
+fn priority(text: &str) -> Option<(u32, u32)> {
+    let (from, to) = text.split_once("->").unwrap_or((text, text));
+    Some((from.parse().ok()?, to.parse().ok()?))
 }
 
 /// `whylate[13722]`, `whylate[13722/13700]` (thread, process), `:13722`; `<idle>`.
@@ -106,12 +123,14 @@ fn events(rows: &[Row]) -> Vec<(u64, u8, String)> {
         None => format!("<idle>-0 [{cpu:03}]"),
     };
     let switch = |previous: Option<&Row>, next: Option<&Row>, cpu: u64| {
-        let (from, pid, state) =
-            previous.map_or(("swapper", 0, 'R'), |row| (row.command.as_str(), row.pid, row.state));
-        let (to, next_pid) = next.map_or(("swapper", 0), |row| (row.command.as_str(), row.pid));
+        let (from, pid, prev_prio, state) = previous.map_or(("swapper", 0, PRIORITY, 'R'), |row| {
+            (row.command.as_str(), row.pid, row.priorities.1, row.state)
+        });
+        let (to, next_pid, next_prio) =
+            next.map_or(("swapper", 0, PRIORITY), |row| (row.command.as_str(), row.pid, row.priorities.0));
         format!(
-            "{}\tsched_switch: prev_comm={from} prev_pid={pid} prev_prio={PRIORITY} prev_state={state} ==> \
-             next_comm={to} next_pid={next_pid} next_prio={PRIORITY}",
+            "{}\tsched_switch: prev_comm={from} prev_pid={pid} prev_prio={prev_prio} prev_state={state} ==> \
+             next_comm={to} next_pid={next_pid} next_prio={next_prio}",
             head(previous, cpu)
         )
     };
@@ -119,8 +138,8 @@ fn events(rows: &[Row]) -> Vec<(u64, u8, String)> {
         let begin_ns = row.end_ns.saturating_sub(row.run_ns);
         if row.delay_ns > 0 {
             let text = format!(
-                ":-1 -1 [{:03}]\tsched_wakeup: comm={} pid={} prio={PRIORITY} target_cpu={:03}",
-                row.cpu, row.command, row.pid, row.cpu
+                ":-1 -1 [{:03}]\tsched_wakeup: comm={} pid={} prio={} target_cpu={:03}",
+                row.cpu, row.command, row.pid, row.priorities.0, row.cpu
             );
             lines.push((begin_ns.saturating_sub(row.delay_ns), 0, text));
         }

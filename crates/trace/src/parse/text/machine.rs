@@ -58,7 +58,7 @@ const STYLES: [Style; 4] = [
 ];
 
 /// A line of a mail without the marks of its quotation: `> > `. No line of a trace begins so.
-fn unquoted(mut line: &[u8]) -> &[u8] {
+pub(in crate::parse) fn unquoted(mut line: &[u8]) -> &[u8] {
     while let Some(rest) = line.strip_prefix(b">") {
         line = rest.strip_prefix(b" ").unwrap_or(rest);
     }

@@ -26,6 +26,8 @@ use crate::event::{Event, Frames, Names, Symbol};
 use crate::reader::{Reader, Selection, TraceInfo};
 pub(super) use fields::{Text, function_field, lock_wait, lock_wait_end, nmi};
 use machine::Machine;
+pub(super) use machine::unquoted;
+pub(super) use prefix::begins_event;
 
 /// A trace line must come within this many lines, or the file is not a trace.
 const LINES_TO_RECOGNISE: u64 = 1000;

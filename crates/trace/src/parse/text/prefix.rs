@@ -42,6 +42,11 @@ pub(super) enum Style {
     Latency,
 }
 
+/// Whether a line begins as one with an event does.
+pub(in crate::parse) fn begins_event(line: &[u8]) -> bool {
+    Prefixes::default().usual(line).or_else(|| latency(line)).or_else(|| verbose(line)).is_some()
+}
+
 /// Reads prefixes, and remembers where the last one was: its columns are mostly the next one's.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prefixes {

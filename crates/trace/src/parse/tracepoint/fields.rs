@@ -10,8 +10,8 @@ use crate::parse::texts::Texts;
 
 /// Frames that a stack has at most.
 const DEPTH_MAX: usize = 1024;
-/// Fields of an event that are used.
-const SLOTS: usize = 8;
+/// Fields of an event that are asked for: of hwlat eight, and the time of text where its parts are missing.
+const SLOTS: usize = 9;
 
 /// The fields that the row of an event asks for, in the order in which it does.
 #[derive(Clone, Copy, Debug, Default)]

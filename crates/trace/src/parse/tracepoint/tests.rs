@@ -130,6 +130,15 @@ fn tracers_samples_have_their_units() {
         panic!()
     };
     assert_eq!((nmi_ns, nmi_count), (None, None));
+    // Without its seconds a sample has no time of its own.
+    let names = ["duration", "outer_duration", "nmi_total_ts", "nmi_count", "seqnum", "count", "tv_nsec"];
+    let format = self::format("ftrace", "hwlat", &names.map(|name| (name, "u64", 8)));
+    let EventKind::Hwlat { outer_ns, count, wall_ns, .. } =
+        decoded(&format, &words(&[9, 11, 0, 0, 1, 7, 5]), &mut texts)
+    else {
+        panic!()
+    };
+    assert_eq!((outer_ns, count, wall_ns), (11_000, Some(7), None));
 }
 
 #[test]
