@@ -27,13 +27,12 @@ fn add(
     }
     partial[local.x] = sum;
     workgroupBarrier();
-    for (var half = 128u; half > 0u; half /= 2u) {
-        if (local.x < half) {
-            partial[local.x] += partial[local.x + half];
-        }
-        workgroupBarrier();
-    }
+    // One barrier only: software runs each thread of a group up to it, and then each from there on.
     if (local.x == 0u) {
-        sums[group.x] = partial[0];
+        var total = 0u;
+        for (var index = 0u; index < 256u; index += 1u) {
+            total += partial[index];
+        }
+        sums[group.x] = total;
     }
 }

@@ -78,12 +78,18 @@ fn every_load_runs_and_its_results_are_right() {
                     _ => None,
                 });
                 let detail = detail.unwrap();
-                assert!(detail.contains("Vulkan on") && detail.ends_with(env!("CARGO_PKG_VERSION")), "{detail}");
+                assert!(
+                    detail.contains("Vulkan on") && detail.ends_with(env!("CARGO_PKG_VERSION")),
+                    "{detail}"
+                );
             }
         }
     }
     for work in [GpuWork::CopyUp, GpuWork::CopyDown] {
-        rate("staged copies", &said(GpuPlan { memory: GpuMemory::Staged, wait: GpuWait::Spin, ..small(work) }));
+        rate(
+            "staged copies",
+            &said(GpuPlan { memory: GpuMemory::Staged, wait: GpuWait::Spin, ..small(work) }),
+        );
     }
 }
 
@@ -144,7 +150,8 @@ fn memory_that_does_not_suffice_fails_the_load() {
 #[test]
 fn it_ends_with_its_input() {
     let _alone = ALONE.lock();
-    let mut child = spawn(Command::new(HELPER).arg("internal-load"), &request(small(GpuWork::Reduction), None));
+    let mut child =
+        spawn(Command::new(HELPER).arg("internal-load"), &request(small(GpuWork::Reduction), None));
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = lines.find(|line| line.as_ref().is_ok_and(|line| !line.contains("alive"))).unwrap().unwrap();
     drop(child.stdin.take());

@@ -1,6 +1,6 @@
 //! Programs, and lists of commands that are recorded once and run again and again.
 
-use super::{ANSWER_WITHIN, Buffer, Gpu, GpuError, Picture, check};
+use super::{Buffer, Gpu, GpuError, Picture, check};
 use ash::vk;
 use std::any::Any;
 use std::ffi::CString;
@@ -31,7 +31,9 @@ impl Program {
         let most = gpu.listed.range_max;
         if let Some(buffer) = buffers.iter().find(|buffer| buffer.bytes as u64 > most) {
             let (name, bytes) = (&gpu.listed.name, buffer.bytes);
-            let text = format!("{name} computes on buffers of at most {most} bytes, not {bytes}; choose a smaller size");
+            let text = format!(
+                "{name} computes on buffers of at most {most} bytes, not {bytes}; choose a smaller size"
+            );
             return Err(GpuError::Absent(text));
         }
         let module = gpu.shader(shader)?;
@@ -230,14 +232,16 @@ impl Commands {
 
     fn block(&self) -> Result<(), vk::Result> {
         // SAFETY: the fence is of this device.
-        unsafe { self.gpu.device.wait_for_fences(&[self.fence], true, ANSWER_WITHIN.as_nanos() as u64) }
+        unsafe {
+            self.gpu.device.wait_for_fences(&[self.fence], true, self.gpu.answers_within().as_nanos() as u64)
+        }
     }
 
     fn spin(&self) -> Result<(), vk::Result> {
         let begin = Instant::now();
         // SAFETY: the fence is of this device.
         while !unsafe { self.gpu.device.get_fence_status(self.fence) }? {
-            if begin.elapsed() > ANSWER_WITHIN {
+            if begin.elapsed() > self.gpu.answers_within() {
                 return Err(vk::Result::TIMEOUT);
             }
             std::hint::spin_loop();

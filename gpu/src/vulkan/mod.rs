@@ -1,7 +1,7 @@
 //! Vulkan, as far as the loads need it: one device, buffers of a chosen kind of memory, compute programs, an image that is
 //! drawn off screen. The only unsafe code of this program; what it offers is safe to call.
 //!
-//! A device that does not answer within [`ANSWER_WITHIN`] is not waited for: its objects are left to the kernel.
+//! A device that does not answer within [`Gpu::answers_within`] is not waited for: its objects are left to the kernel.
 
 mod commands;
 mod error;
@@ -22,8 +22,10 @@ use std::ffi::CStr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The longest time that a device may take for one turn.
-pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(4);
+/// The longest time that a device may take for one list of commands. Software cannot hang as a device can, and has to wait
+/// for its processors.
+const ANSWER_WITHIN: Duration = Duration::from_secs(4);
+const SOFTWARE_ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// The loader, and what it found.
 pub(crate) struct Vulkan {
@@ -150,6 +152,11 @@ impl Gpu {
             device,
             vulkan,
         }))
+    }
+
+    /// The longest time that it may take for one list of commands.
+    pub(crate) fn answers_within(&self) -> Duration {
+        if self.listed.kind == "cpu" { SOFTWARE_ANSWER_WITHIN } else { ANSWER_WITHIN }
     }
 
     /// Asks the driver how much memory is in use; without that extension, for the state of the device's memory alone.

@@ -9,7 +9,7 @@ use whylate_load::Act;
 /// Threads of a group.
 const GROUP: usize = 256;
 /// The most groups of one command: each thread then adds up several numbers.
-const GROUPS_MOST: usize = 4096;
+const GROUPS_MOST: usize = 1024;
 const REDUCTION: &[u8] = shader!("reduction");
 const MATRIX: &[u8] = shader!("matrix");
 /// Threads of a tile's side.

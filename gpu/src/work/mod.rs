@@ -6,7 +6,9 @@ mod other;
 mod particles;
 
 use crate::vulkan::{Buffer, Gpu, GpuError, Kind, Listed};
+use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 use whylate_core::plan::{GpuMemory, GpuPlan, GpuWait, GpuWork};
 use whylate_load::{Act, LoadError};
 
@@ -18,6 +20,9 @@ macro_rules! shader {
 }
 pub(crate) use shader;
 
+/// By how much a turn may be longer than the longest wait in it: a driver's calls may hang as well.
+const WATCHED_LATER: Duration = Duration::from_millis(500);
+
 /// Of so many turns the result of one is checked where the check takes longer than the turn.
 pub(crate) const CHECKED_EACH: u64 = 64;
 
@@ -26,14 +31,37 @@ pub(crate) const CHECKED_EACH: u64 = 64;
 /// # Errors
 /// [`LoadError::Unavailable`] when the machine lacks something, [`LoadError::Reported`] when it fails.
 pub(crate) fn start(plan: &GpuPlan) -> Result<Box<dyn Act>, LoadError> {
-    prepare(plan).map_err(|error| match error {
+    let said = |error| match error {
         GpuError::Absent(text) => LoadError::Unavailable(format!("the gpu load: {text}")),
         GpuError::Failed(text) => LoadError::Reported(format!("the gpu load: {text}")),
-    })
+    };
+    let gpu = Gpu::open(plan.device.as_deref()).map_err(said)?;
+    let turn_within = gpu.answers_within() + WATCHED_LATER;
+    let mut act = prepare(plan, gpu).map_err(said)?;
+    // Drivers translate a program when it first runs: that is no part of the load.
+    act.turn().map_err(|error| LoadError::Reported(format!("the gpu load: {error}")))?;
+    Ok(Box::new(Watched { act, turn_within }))
 }
 
-fn prepare(plan: &GpuPlan) -> Result<Box<dyn Act>, GpuError> {
-    let gpu = Gpu::open(plan.device.as_deref())?;
+/// An act whose turns may take so long.
+struct Watched {
+    act: Box<dyn Act>,
+    turn_within: Duration,
+}
+
+impl Act for Watched {
+    fn describe(&self) -> String {
+        self.act.describe()
+    }
+    fn turn(&mut self) -> io::Result<u64> {
+        self.act.turn()
+    }
+    fn turn_within(&self) -> Option<Duration> {
+        Some(self.turn_within)
+    }
+}
+
+fn prepare(plan: &GpuPlan, gpu: Rc<Gpu>) -> Result<Box<dyn Act>, GpuError> {
     let job =
         Job { spins: plan.wait == GpuWait::Spin, bytes: plan.size.0 as usize, kind: kind(plan.memory), gpu };
     Ok(match plan.work {

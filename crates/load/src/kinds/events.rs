@@ -19,13 +19,11 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use whylate_core::plan::EventPace;
-use whylate_core::{CpuId, CpuSelector, CpuSet, MonoTime, Warning, WarningCode};
+use whylate_core::{CpuId, CpuSelector, CpuSet, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::schedule::allowed_of_this_thread;
 
-/// The longest that a load whose turns are bounded may prepare: drivers are loaded and programs are translated.
-const PREPARED_NS: u64 = 30_000_000_000;
 /// The longest sleep without a look at the stop flag.
 const SLEEP_NS_MAX: u64 = 20_000_000;
 
@@ -35,14 +33,18 @@ pub trait Act {
     fn describe(&self) -> String;
     /// Does it, in well below a millisecond unless the kernel takes longer; how many events that was.
     fn turn(&mut self) -> io::Result<u64>;
+    /// The longest that one turn may take; one that takes longer hangs.
+    fn turn_within(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The plan of a load that is made of single acts.
 pub trait Acts: Clone + Send + 'static {
     /// The name in plans.
     const NAME: &'static str;
-    /// The longest that one turn may take; a thread that takes longer hangs.
-    const TURN_WITHIN: Option<Duration> = None;
+    /// The longest that preparing may take.
+    const PREPARED_WITHIN: Option<Duration> = None;
     /// What its rate counts.
     fn unit(&self) -> &'static str;
     /// The keys that all of them have.
@@ -123,16 +125,15 @@ impl<P: Acts> Work for Events<P> {
 struct Shared {
     stop: AtomicBool,
     events: AtomicU64,
-    /// When the oldest turn began that has not ended, of each doer in order; 0 between turns.
+    /// When the turn of each doer has to have ended; 0 between turns, and for those that may take any time.
     turns: Vec<AtomicU64>,
 }
 
 impl Shared {
     /// Whether a turn takes longer than it may.
-    fn is_hung(&self, within: Option<Duration>) -> bool {
-        let Some(within) = within else { return false };
-        let limit = clock::now().0.saturating_sub(within.as_nanos() as u64);
-        self.turns.iter().map(|begun| begun.load(Relaxed)).any(|begun| begun != 0 && begun < limit)
+    fn is_hung(&self) -> bool {
+        let now = clock::now().0;
+        self.turns.iter().map(|limit| limit.load(Relaxed)).any(|limit| limit != 0 && limit < now)
     }
 }
 
@@ -157,7 +158,7 @@ fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError
     });
     crew.shared.stop.store(true, Relaxed);
     crew.starts.clear();
-    if crew.shared.is_hung(P::TURN_WITHIN) || matches!(done, Err(LoadError::Hung { .. })) {
+    if crew.shared.is_hung() || matches!(done, Err(LoadError::Hung { .. })) {
         // Its threads cannot be waited for.
         return Err(LoadError::Hung { what: P::NAME });
     }
@@ -200,10 +201,8 @@ fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<
 
 /// Waits until every thread is ready; whether the load shall go on.
 fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut Context) -> Result<bool, LoadError> {
-    let limit = match P::TURN_WITHIN {
-        Some(_) => after(clock::now(), PREPARED_NS),
-        None => MonoTime(u64::MAX),
-    };
+    let limit = P::PREPARED_WITHIN.map_or(u64::MAX, |within| within.as_nanos() as u64);
+    let limit = after(clock::now(), limit);
     for _ in &crew.threads {
         match context.event_until(limit) {
             Some(Event::Ready) => {}
@@ -239,7 +238,7 @@ fn work<P: Acts>(crew: &Crew, spec: &Events<P>, how: &str, context: &mut Context
     let ended = || crew.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(cpu, _)| *cpu);
     let health = || match ended() {
         Some(cpu) => Err(LoadError::Worker { cpu }),
-        None if crew.shared.is_hung(P::TURN_WITHIN) => Err(LoadError::Hung { what: P::NAME }),
+        None if crew.shared.is_hung() => Err(LoadError::Hung { what: P::NAME }),
         None => Ok(()),
     };
     report(context, begin, &|| crew.shared.events.load(Relaxed), &health)
@@ -287,13 +286,16 @@ impl<P: Acts> Worker<P> {
         if !self.is_started() {
             return Ok(());
         }
+        let within = act.turn_within();
         let mut pacer = Pacer::new(self.spec.plan.keys().rate.as_pace(), workers, clock::now());
         while !self.shared.stop.load(Relaxed) {
             let what = || format!("{} on CPU {}", P::NAME, self.cpu);
-            let begun = &self.shared.turns[self.index];
-            begun.store(clock::now().0, Relaxed);
+            let limit = &self.shared.turns[self.index];
+            if let Some(within) = within {
+                limit.store(after(clock::now(), within.as_nanos() as u64).0, Relaxed);
+            }
             let done = act.turn().map_err(|error| LoadError::System { what: what(), source: error })?;
-            begun.store(0, Relaxed);
+            limit.store(0, Relaxed);
             self.shared.events.fetch_add(done, Relaxed);
             let mut pause = pacer.pause_ns(clock::now(), done);
             while pause > 0 && !self.shared.stop.load(Relaxed) {
@@ -314,5 +316,20 @@ impl<P: Acts> Worker<P> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_does_not_end_hangs() {
+        let shared = Shared { turns: vec![AtomicU64::new(0), AtomicU64::new(0)], ..Shared::default() };
+        assert!(!shared.is_hung());
+        shared.turns[1].store(clock::now().0 + 60_000_000_000, Relaxed);
+        assert!(!shared.is_hung());
+        shared.turns[1].store(clock::now().0 - 1, Relaxed);
+        assert!(shared.is_hung());
     }
 }

@@ -16,8 +16,8 @@ use whylate_sys::schedule::{Scheduling, schedule_this_thread};
 const NAME: &str = "whylate-gpu";
 /// The variable that names another one.
 const VARIABLE: &str = "WHYLATE_GPU";
-/// The longest that a turn may take; the helper's own waiting ends before.
-const TURN_WITHIN: Duration = Duration::from_millis(4_500);
+/// The longest that the helper may prepare: drivers are loaded, programs are translated and run once.
+const PREPARED_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long the list of devices may take.
 const LIST_WITHIN: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ pub fn gpu_list() -> Result<serde_json::Value, LoadError> {
 
 impl Acts for GpuPlan {
     const NAME: &'static str = "gpu";
-    const TURN_WITHIN: Option<Duration> = Some(TURN_WITHIN);
+    const PREPARED_WITHIN: Option<Duration> = Some(PREPARED_WITHIN);
 
     fn unit(&self) -> &'static str {
         self.work.unit()
