@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs in a guest of the lab (benches/treat_crashes_lab.sh, and the lab's tests): SIGKILL at random moments of `treat
-# apply`, of a cell with treatments, and of `treat restore`, COUNT times; then `restore` has to bring back every value.
-# Says `restored KIND CHANGES-LEFT SECONDS` for each (when it was killed), and ends with the first that is not restored exactly.
+# Runs in a guest of the lab (benches/treat_crashes_lab.sh, and the lab's tests): ends `treat apply`, cells with treatments
+# and `treat restore` at random moments, COUNT times: by a signal, Ctrl-C twice, a terminal that closes, or the kernel for
+# want of memory. Then `restore` has to bring back every value. Says `restored KIND END CHANGES-LEFT SECONDS` for each (when
+# it was ended), and ends with the first that is not restored exactly. 105 in a row have each kind ended in each way.
 #
 # COUNT: how many; SEED: a number for the random moments; FIRST: the number of the first one.
 set -u
@@ -90,16 +91,69 @@ cpus = "0"
 treatments = [["statistics", "sleeper"], ["shield"], ["statistics", "interrupts"]]
 END
 
-apply() {
-    case $1 in
-    0) whylate treat apply shield --cpus 1 ;;
-    1) whylate treat apply shield --cpus 1 --method affinity ;;
-    2) whylate treat apply sysfs /sys/devices/system/cpu/cpu1/online 0 ;;
-    3) whylate treat apply irq-affinity all --cpus 0 ;;
-    4) whylate treat apply affinity $anywhere --cpus 0 ;;
-    run) whylate run $state/plan.toml -o $state/run -q --json ;;
-    esac
-}
+cat >$state/apply <<END
+case \$1 in
+0) exec whylate treat apply shield --cpus 1 ;;
+1) exec whylate treat apply shield --cpus 1 --method affinity ;;
+2) exec whylate treat apply sysfs /sys/devices/system/cpu/cpu1/online 0 ;;
+3) exec whylate treat apply irq-affinity all --cpus 0 ;;
+4) exec whylate treat apply affinity $anywhere --cpus 0 ;;
+run) exec whylate run $state/plan.toml -o $state/run -q --json ;;
+esac
+END
+# end.py HOW SECONDS COMMAND…: runs a command on a terminal of its own and ends it after that time. Says how it was ended:
+# `late` when it had ended by itself.
+cat >$state/end.py <<'END'
+import os, pty, select, signal, sys, time
+how, moment, command = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
+group = "/sys/fs/cgroup/memory-of-crashes"
+pid, terminal = pty.fork()
+if pid == 0:
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    with open(group + "/cgroup.procs", "w") as file:
+        file.write("0")
+    os.execvp(command[0], command)
+ended = False
+def is_over(seconds):
+    global ended
+    until = time.monotonic() + seconds
+    while not ended and (left := until - time.monotonic()) > 0:
+        ended = os.waitpid(pid, os.WNOHANG)[0] != 0
+        if not ended and terminal is not None and select.select([terminal], [], [], min(left, 0.02))[0]:
+            try:
+                os.read(terminal, 65536)
+            except OSError:
+                time.sleep(min(left, 0.01))
+        elif not ended and terminal is None:
+            time.sleep(0.02)
+    return ended
+if is_over(moment):
+    print("late")
+    sys.exit()
+if how == "terminal":
+    os.close(terminal)
+    terminal = None
+elif how == "INT-twice":
+    os.write(terminal, b"\x03")
+    time.sleep(0.04)
+    os.write(terminal, b"\x03")
+elif how == "memory":
+    used = int(open(group + "/memory.current").read())
+    with open(group + "/memory.max", "w") as file:
+        file.write(str(used // 2))
+else:
+    os.kill(pid, getattr(signal, "SIG" + how))
+if not is_over(5 if how == "memory" else 60):
+    # A shield may have taken it out of the group.
+    how = "KILL" if how == "memory" else "does-not-end"
+    os.kill(pid, signal.SIGKILL)
+    is_over(60)
+print(how)
+with open(group + "/memory.max", "w") as file:
+    file.write("max")
+END
+apply() { sh $state/apply "$1"; }
 now_ms() { date +%s%3N; }
 
 # How long `apply` of $1 takes undisturbed, and how long it takes to take it back; once.
@@ -119,20 +173,19 @@ random() {
     awk -v from="$1" -v random=$SEED 'BEGIN { printf "%.4f", from * random / 2147483648 / 1000 }'
 }
 
-kill_within() {
-    length=$1
-    shift
+# end_within HOW MILLISECONDS COMMAND…
+end_within() {
+    how=$1
+    moment=$(random "$2")
+    shift 2
     rm -rf $state/run
-    moment=$(random "$length")
-    "$@" >/dev/null 2>&1 &
-    # The shell that runs the function is in between: its child is what counts.
-    sleep "$moment"
-    shell=$!
-    pkill -KILL -P $shell 2>/dev/null
-    kill -KILL $shell 2>/dev/null
-    wait $shell 2>/dev/null
+    how=$(python3 $state/end.py $how "$moment" "$@") || { echo "the end of $* failed"; exit 27; }
+    [ "$how" != does-not-end ] || { echo "end $number ($kind, $end): it does not end"; exit 28; }
 }
 
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+mkdir -p /sys/fs/cgroup/memory-of-crashes || exit 29
+ulimit -c 0
 settings >$state/settings
 threads >$state/threads
 SEED=${SEED:-1}
@@ -140,24 +193,26 @@ number=${FIRST:-0}
 last=$((number + ${COUNT:-6}))
 while [ $number -lt $last ]; do
     treatment=$((number / 3 % 5))
+    end=$(echo KILL HUP QUIT TERM INT-twice terminal memory | cut -d' ' -f$(((number / 3 + number % 3 * 2) % 7 + 1)))
     time_of $treatment
     time_of run
     case $((number % 3)) in
-    0) kind=apply-$treatment; eval "length=\$apply_$treatment"; kill_within "$length" apply $treatment ;;
-    1) kind=cell; kill_within "$apply_run" apply run ;;
+    0) kind=apply-$treatment; eval "length=\$apply_$treatment"; end_within $end "$length" sh $state/apply $treatment ;;
+    1) kind=cell; end_within $end "$apply_run" sh $state/apply run ;;
     2)
         kind=restore-$treatment
         apply $treatment >$state/said 2>&1 || { cat $state/said; exit 24; }
         eval "length=\$restore_$treatment"
-        kill_within "$length" whylate treat restore
+        end_within $end "$length" whylate treat restore
         ;;
     esac
     left=$(whylate treat status --json | grep -c '"treatment":')
-    whylate treat restore >$state/said 2>&1 || { echo "kill $number ($kind, $moment s): restore failed"; cat $state/said; exit 25; }
+    whylate treat restore >$state/said 2>&1 || { echo "end $number ($kind, $how, $moment s): restore failed"; cat $state/said; exit 25; }
     settings >$state/settings-now
     threads >$state/threads-now
-    compare || { echo "kill $number ($kind, $moment s): not as before"; cat $state/said; exit 26; }
-    echo "restored $kind $left $moment"
+    compare || { echo "end $number ($kind, $how, $moment s): not as before"; cat $state/said; exit 26; }
+    echo "restored $kind $how $left $moment"
     number=$((number + 1))
 done
 kill $anywhere $bound
+rmdir /sys/fs/cgroup/memory-of-crashes

@@ -1,5 +1,5 @@
 #!/bin/sh
-# SIGKILL at random moments of treatments in guests of the lab, each restored exactly: benches/treat_crashes_guest.sh,
+# Ends of all kinds at random moments of treatments in guests of the lab, each restored exactly: benches/treat_crashes_guest.sh,
 # COUNT times on a kernel, CHUNK in each boot. Builds nothing: `cargo xtask lab test` has built the lab's program and the
 # guest's whylate. Prints what each guest says, and the sum. FIRST is the number of the first one.
 #
@@ -29,5 +29,9 @@ $(cat benches/treat_crashes_guest.sh)" >"$log.chunk" 2>&1; do
     first=$((first + most))
 done
 grep '^restored' "$log" | awk -v kernel="$kernel" -v count=$((count - ${FIRST:-0})) '
-    { kills++; if ($3 > 0) { with++; left += $3 } }
-    END { printf "%s: %d of %d restored exactly; %d kills left %d changes behind\n", kernel, kills, count, with, left }'
+    { ends++; how[$3]++; if ($4 > 0) { with++; left += $4 } }
+    END {
+        printf "%s: %d of %d restored exactly; %d ends left %d changes behind;", kernel, ends, count, with, left
+        for (one in how) printf " %s %d", one, how[one]
+        print ""
+    }'

@@ -3,9 +3,11 @@
 #ifndef PLANT_H
 #define PLANT_H
 
+#include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/timekeeping.h>
 #include <linux/types.h>
+#include <linux/version.h>
 
 /* What was asked for, as one line written to /proc/plant. */
 struct plant_request {
@@ -44,6 +46,18 @@ static __always_inline void plant_spin_until(u64 end_ns)
 {
 	while (plant_now() < end_ns)
 		cpu_relax();
+}
+
+/* A timer on the stack, not started yet. */
+static __always_inline void plant_timer_init(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *),
+					     enum hrtimer_mode mode)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+	hrtimer_setup_on_stack(timer, function, CLOCK_MONOTONIC, mode);
+#else
+	hrtimer_init_on_stack(timer, CLOCK_MONOTONIC, mode);
+	timer->function = function;
+#endif
 }
 
 /* Notes what happened; from any context. @events: interrupts, flushes or changes in that time. */

@@ -85,8 +85,7 @@ static int in_timer_interrupt(const struct plant_request *request,
 
 	current_request = request;
 	reinit_completion(&handled);
-	hrtimer_init_on_stack(&timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-	timer.function = function;
+	plant_timer_init(&timer, function, HRTIMER_MODE_REL_PINNED_HARD);
 	hrtimer_start(&timer, ns_to_ktime(200 * NSEC_PER_USEC), HRTIMER_MODE_REL_PINNED_HARD);
 	wait_for_completion(&handled);
 	hrtimer_cancel(&timer);

@@ -22,12 +22,34 @@
 static const char *const types[8] = { "WB", "WC", "UC-", "UC", "WB", "WP", "UC-", "WT" };
 static const char *last_type = "none";
 
-static const char *type_of(pte_t entry)
+static const char *type_of(unsigned long value)
 {
-	unsigned long value = pte_val(entry);
 	int index = (value & _PAGE_PWT ? 1 : 0) | (value & _PAGE_PCD ? 2 : 0) | (value & _PAGE_PAT ? 4 : 0);
 
 	return types[index];
+}
+
+static int look_up_page(struct mm_struct *mm, unsigned long address)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+	struct follow_pfnmap_args page = { .vma = vma_lookup(mm, address), .address = address };
+	int error = page.vma ? follow_pfnmap_start(&page) : -EINVAL;
+
+	if (!error) {
+		last_type = type_of(pgprot_val(page.pgprot));
+		follow_pfnmap_end(&page);
+	}
+#else
+	spinlock_t *lock;
+	pte_t *entry;
+	int error = follow_pte(mm, address, &entry, &lock);
+
+	if (!error) {
+		last_type = type_of(pte_val(*entry));
+		pte_unmap_unlock(entry, lock);
+	}
+#endif
+	return error;
 }
 
 static int look_up(int pid, unsigned long address)
@@ -35,8 +57,6 @@ static int look_up(int pid, unsigned long address)
 	struct pid *found = find_get_pid(pid);
 	struct task_struct *task = get_pid_task(found, PIDTYPE_PID);
 	struct mm_struct *mm;
-	spinlock_t *lock;
-	pte_t *entry;
 	int error;
 
 	put_pid(found);
@@ -47,11 +67,7 @@ static int look_up(int pid, unsigned long address)
 	if (!mm)
 		return -EINVAL;
 	mmap_read_lock(mm);
-	error = follow_pte(mm, address, &entry, &lock);
-	if (!error) {
-		last_type = type_of(*entry);
-		pte_unmap_unlock(entry, lock);
-	}
+	error = look_up_page(mm, address);
 	mmap_read_unlock(mm);
 	mmput(mm);
 	return error;

@@ -30,17 +30,17 @@ static noinline enum hrtimer_restart plant_timer_late(struct hrtimer *timer)
 static void postpone(struct irq_work *work)
 {
 	u64 begin = plant_now(), spent;
-	u32 before = apic_read(APIC_TMCCT), after;
+	u32 before = apic->read(APIC_TMCCT), after;
 
 	plant_spin_until(begin + CALIBRATE_NS);
-	after = apic_read(APIC_TMCCT);
+	after = apic->read(APIC_TMCCT);
 	spent = plant_now() - begin;
 	/* A timer that compares with the time stamp counter does not count down. */
 	if (!after || after >= before) {
 		postponed = -EOPNOTSUPP;
 		return;
 	}
-	apic_write(APIC_TMICT, after + div64_u64((u64)(before - after) * timer_request->length_ns, spent));
+	apic->write(APIC_TMICT, after + div64_u64((u64)(before - after) * timer_request->length_ns, spent));
 }
 
 static struct irq_work postponing = IRQ_WORK_INIT_HARD(postpone);
@@ -53,8 +53,7 @@ static enum hrtimer_restart queue_postponing(struct hrtimer *timer)
 
 static void start(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *), u64 at_ns)
 {
-	hrtimer_init_on_stack(timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_PINNED_HARD);
-	timer->function = function;
+	plant_timer_init(timer, function, HRTIMER_MODE_ABS_PINNED_HARD);
 	hrtimer_start(timer, ns_to_ktime(at_ns), HRTIMER_MODE_ABS_PINNED_HARD);
 }
 

@@ -3,6 +3,7 @@
 //! It is removed when the guest ends. A program that was killed cannot do that; the next boot does it then. Folders in
 //! use are told from abandoned ones by a lock, which the kernel releases however its holder ends.
 
+use crate::emulator::Emulator;
 use crate::error::LabError;
 use crate::host;
 use crate::initramfs::Archive;
@@ -30,6 +31,7 @@ const PLANTERS: [(&str, &str); 6] = [
 /// The files that a guest is started with.
 #[derive(Debug)]
 pub(crate) struct Files {
+    pub(crate) emulator: Emulator,
     pub(crate) kernel: PathBuf,
     pub(crate) root: PathBuf,
     pub(crate) module: PathBuf,

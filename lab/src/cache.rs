@@ -10,6 +10,9 @@ use std::time::Duration;
 /// What the names of folders with work in progress begin with.
 const WORK_PREFIX: &str = "work-";
 
+/// Raised when kernels are kept in another way.
+const KERNEL_RECIPE: &str = "2";
+
 /// The folder of the cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -67,7 +70,9 @@ impl Cache {
     pub(crate) fn remove_replaced(&self, age_min: Duration) -> Result<(), LabError> {
         let kernels = Kernel::ALL.into_iter().filter_map(|kernel| self.kernel(kernel)).map(|(_, path)| path);
         let images = [Image::Base, Image::Graphics].into_iter().filter_map(|image| self.image(image));
-        let used: Vec<PathBuf> = kernels.chain(images).collect();
+        let mut used: Vec<PathBuf> = kernels.chain(images).chain(self.qemu()).collect();
+        let compilers: Vec<PathBuf> = used.iter().filter_map(|kernel| self.compiler(kernel)).collect();
+        used.extend(compilers);
         let is_old = |path: &PathBuf| {
             let age = path
                 .metadata()
@@ -80,8 +85,8 @@ impl Cache {
             let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
             entries.map(|entry| entry.path()).filter(|path| !used.contains(path) && is_old(path)).collect()
         };
-        for kernel in paths(&self.root.join("kernels")) {
-            std::fs::remove_dir_all(&kernel).map_err(LabError::file("remove", &kernel))?;
+        for folder in ["kernels", "trees"].iter().flat_map(|folder| paths(&self.root.join(folder))) {
+            std::fs::remove_dir_all(&folder).map_err(LabError::file("remove", &folder))?;
         }
         for image in paths(&self.root) {
             if image.extension().is_some_and(|extension| extension == "ext4") {
@@ -106,7 +111,29 @@ impl Cache {
 
     /// The folder of a kernel version. It exists only when it is complete.
     pub(crate) fn kernel_folder(&self, version: &str) -> PathBuf {
-        self.root.join("kernels").join(version)
+        self.root.join("kernels").join(format!("{version}.{KERNEL_RECIPE}"))
+    }
+
+    /// The folder of unpacked packages of this name.
+    pub(crate) fn tree(&self, name: &str) -> PathBuf {
+        self.root.join("trees").join(name)
+    }
+
+    /// The tree of the compiler that a kernel's folder names.
+    pub(crate) fn compiler(&self, kernel: &Path) -> Option<PathBuf> {
+        std::fs::read_to_string(kernel.join("compiler")).ok().map(|name| self.tree(name.trim()))
+    }
+
+    /// The tree of the lab's own QEMU.
+    #[must_use]
+    pub(crate) fn qemu(&self) -> Option<PathBuf> {
+        let name = std::fs::read_to_string(self.root.join("tree-qemu")).ok()?;
+        Some(self.tree(name.trim())).filter(|tree| tree.is_dir())
+    }
+
+    /// Makes a tree the one that has QEMU.
+    pub(crate) fn set_qemu(&self, tree: &str) -> Result<(), LabError> {
+        self.replace("tree-qemu", tree)
     }
 
     /// The version that was last built of a kernel, and its folder.

@@ -103,6 +103,16 @@ pub enum LabError {
 }
 
 impl LabError {
+    /// The same for another one who needs what could not be had.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Unavailable { reason, fix } => {
+                Self::Unavailable { reason: reason.clone(), fix: fix.clone() }
+            }
+            other => Self::Unavailable { reason: other.brief(), fix: "see lab/README.md".into() },
+        }
+    }
+
     /// Whether it is QEMU's doing, which nothing that runs in the guest can cause.
     pub(crate) fn is_of_the_emulator(&self) -> bool {
         matches!(self, Self::Stuck { .. } | Self::TimerLost { .. })

@@ -14,8 +14,12 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
+
+mod running;
+
+pub use running::Running;
 
 /// A guest that is not ready after this time is given up. A busy host needs several times the usual ten seconds.
 const BOOT_LIMIT: Duration = Duration::from_secs(240);
@@ -35,6 +39,8 @@ const CONSOLE_LINES: usize = 40;
 /// A running guest. Dropping it ends it.
 #[derive(Debug)]
 pub struct Guest {
+    /// What started it.
+    command: Command,
     child: Child,
     agent: Line,
     monitor: UnixStream,
@@ -53,25 +59,17 @@ impl Guest {
     /// Starts a machine and waits until it takes scripts.
     pub(crate) fn boot(machine: &Machine, files: &Files) -> Result<Self, LabError> {
         let folder = BootFolder::new(files)?;
-        let share = folder.share();
-        let parts = Parts { kernel: &files.kernel, root: &files.root, folder: folder.path(), share: &share };
-        let mut command = qemu::command(machine, &parts)?;
-        let mut child =
-            command.spawn().map_err(|source| LabError::Start { command: host::shown(&command), source })?;
-        let streams = qemu::connect(&mut child, &folder.path().join("agent"))
-            .and_then(|agent| Ok((agent, qemu::connect(&mut child, &folder.path().join("monitor"))?)));
-        let (agent, monitor) = match streams {
-            Ok(streams) => streams,
-            Err(what) => {
-                let console = read_or_empty(&folder.path().join("qemu.log"));
-                // It may have ended by itself.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(LabError::Guest { what, console });
-            }
+        let parts = Parts {
+            emulator: &files.emulator,
+            kernel: &files.kernel,
+            root: &files.root,
+            folder: folder.path(),
+            share: &folder.share(),
         };
-        let agent = Line::new(agent);
+        let mut command = qemu::command(machine, &parts)?;
+        let (child, agent, monitor) = begin(&mut command, &folder)?;
         let mut guest = Self {
+            command,
             child,
             agent,
             monitor,
@@ -82,10 +80,25 @@ impl Guest {
             version: String::new(),
             ended: false,
         };
-        let ready = guest.wait_for("ready ", BOOT_LIMIT)?;
-        guest.version = ready.trim().to_owned();
-        guest.check_log(&read_or_empty(&share.join("boot.log")))?;
+        guest.come_up()?;
         Ok(guest)
+    }
+
+    /// Waits until the guest takes scripts.
+    fn come_up(&mut self) -> Result<(), LabError> {
+        self.version = self.wait_for("ready ", BOOT_LIMIT)?.trim().to_owned();
+        self.check_log(&read_or_empty(&self.share().join("boot.log")))
+    }
+
+    /// Cuts the power of the machine, whatever it does, and boots it again. Its second disk keeps what had got there.
+    ///
+    /// # Errors
+    /// When it does not come up again.
+    pub fn cut_power(&mut self) -> Result<(), LabError> {
+        self.end();
+        (self.child, self.agent, self.monitor) = begin(&mut self.command, &self.folder)?;
+        (self.ended, self.console_told) = (false, 0);
+        self.come_up()
     }
 
     /// Version of the running kernel, as `uname -r` says.
@@ -326,60 +339,27 @@ impl Guest {
     }
 }
 
+/// Starts QEMU and connects to the agent's line and to the monitor.
+fn begin(command: &mut Command, folder: &BootFolder) -> Result<(Child, Line, UnixStream), LabError> {
+    let mut child =
+        command.spawn().map_err(|source| LabError::Start { command: host::shown(command), source })?;
+    let streams = qemu::connect(&mut child, &folder.path().join("agent"))
+        .and_then(|agent| Ok((agent, qemu::connect(&mut child, &folder.path().join("monitor"))?)));
+    match streams {
+        Ok((agent, monitor)) => Ok((child, Line::new(agent), monitor)),
+        Err(what) => {
+            let console = read_or_empty(&folder.path().join("qemu.log"));
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(LabError::Guest { what, console })
+        }
+    }
+}
+
 impl Drop for Guest {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// A script that runs in a guest.
-#[derive(Debug)]
-pub struct Running<'a> {
-    guest: &'a mut Guest,
-    name: String,
-    /// What the agent said when it was done.
-    done: Option<String>,
-}
-
-impl Running<'_> {
-    /// The guest, to do something to it from outside.
-    pub fn guest(&mut self) -> &mut Guest {
-        self.guest
-    }
-
-    /// Waits at most this long, and says whether the script is done. [`Running::wait`] returns what it left behind.
-    ///
-    /// # Errors
-    /// When the guest ends.
-    pub fn is_done_within(&mut self, duration: Duration) -> Result<bool, LabError> {
-        if self.done.is_none() {
-            self.done = self.guest.look_for(&format!("done {} ", self.name), duration)?;
-        }
-        Ok(self.done.is_some())
-    }
-
-    /// Waits until the script is done.
-    ///
-    /// # Errors
-    /// When the guest ends or does not answer in time (it is killed then), or when its kernel complains.
-    pub fn wait(mut self, limit: Duration) -> Result<Output, LabError> {
-        let rest = match self.done.take() {
-            Some(rest) => rest,
-            None => self.guest.wait_for(&format!("done {} ", self.name), limit)?,
-        };
-        let status =
-            rest.trim().parse().map_err(|_| LabError::Form { what: "an exit status", text: rest })?;
-        let job = self.guest.share().join("jobs").join(&self.name);
-        let kernel_log = read_or_empty(&job.join("kernel.log"));
-        self.guest.console_told = self.guest.console().len();
-        self.guest.check_log(&kernel_log)?;
-        Ok(Output {
-            status,
-            stdout: read_or_empty(&job.join("stdout")),
-            stderr: read_or_empty(&job.join("stderr")),
-            kernel_log,
-            files: job.join("out"),
-        })
     }
 }
 

@@ -1,23 +1,21 @@
 //! Programs of the host: runs them, and installs those that are missing.
 
 use crate::error::LabError;
-use crate::packages;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The package with QEMU.
-const QEMU_PACKAGE: &str = "qemu-system-x86";
+pub(crate) const QEMU_PACKAGE: &str = "qemu-system-x86";
+/// QEMU as the host has it, for a lab that has none of its own.
+pub(crate) const QEMU: (&str, &str) = ("qemu-system-x86_64", QEMU_PACKAGE);
 /// Program, and the Debian package that has it.
-const TOOLS: [(&str, &str); 9] = [
-    ("qemu-system-x86_64", QEMU_PACKAGE),
+pub(crate) const TOOLS: [(&str, &str); 6] = [
     ("mmdebstrap", "mmdebstrap"),
     ("mke2fs", "e2fsprogs"),
     ("depmod", "kmod"),
     ("xz", "xz-utils"),
     ("zstd", "zstd"),
-    ("make", "make"),
-    ("gcc", "gcc"),
     ("dpkg-deb", "dpkg"),
 ];
 /// The end of a failed command's output that is shown, in bytes.
@@ -67,9 +65,9 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 ///
 /// # Errors
 /// [`LabError::Unavailable`] with the command to run when it may not, or when apt fails.
-pub(crate) fn ensure_tools() -> Result<(), LabError> {
+pub(crate) fn ensure_tools(tools: &[(&str, &str)]) -> Result<(), LabError> {
     let missing: Vec<&str> =
-        TOOLS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
+        tools.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -81,12 +79,12 @@ pub(crate) fn ensure_tools() -> Result<(), LabError> {
     let mut apt = Command::new("apt-get");
     apt.env("DEBIAN_FRONTEND", "noninteractive");
     apt.args(["-qq", "-y", "install", "--no-install-recommends"]).args(&missing);
-    if let Some(release) = missing.contains(&QEMU_PACKAGE).then(qemu_offer).flatten() {
-        apt.args(["--target-release", &release.name]);
-    }
     if run(&mut apt).is_err() {
         // The lists may be missing or too old to name files that are still there.
-        packages::refresh_lists().and_then(|()| run(&mut apt)).map_err(|error| {
+        // Without this apt takes a server that it cannot reach for a success.
+        let mut update = Command::new("apt-get");
+        update.args(["-qq", "-o", "APT::Update::Error-Mode=any", "update"]);
+        run(&mut update).and_then(|_| run(&mut apt)).map_err(|error| {
             unavailable(format!("apt cannot install {}: {}", missing.join(", "), error.brief()))
         })?;
     }
@@ -96,50 +94,6 @@ pub(crate) fn ensure_tools() -> Result<(), LabError> {
 /// Whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-/// The major version of QEMU.
-///
-/// # Errors
-/// [`LabError::Unavailable`] when there is no QEMU.
-pub(crate) fn qemu_major() -> Result<u32, LabError> {
-    let text =
-        run(Command::new("qemu-system-x86_64").arg("--version")).map_err(|_| LabError::Unavailable {
-            reason: "there is no qemu-system-x86_64".into(),
-            fix: "run `cargo xtask lab build`".into(),
-        })?;
-    let version = text.split("version ").nth(1).and_then(|rest| rest.split('.').next());
-    version
-        .and_then(|major| major.trim().parse().ok())
-        .ok_or(LabError::Form { what: "the version of QEMU", text })
-}
-
-/// A release of Debian in the host's package sources, with the major version of its QEMU.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct QemuOffer {
-    pub(crate) name: String,
-    pub(crate) major: u32,
-}
-
-/// The release with the newest QEMU among the host's package sources. It is not always the one that apt would take: the
-/// backports of a release have to be asked for.
-pub(crate) fn qemu_offer() -> Option<QemuOffer> {
-    let table = run(Command::new("apt-cache").args(["madison", QEMU_PACKAGE])).ok()?;
-    newest_offer(&table)
-}
-
-/// Reads lines of the form `PACKAGE | EPOCH:VERSION | URI RELEASE/COMPONENT ARCHITECTURE Packages`.
-fn newest_offer(table: &str) -> Option<QemuOffer> {
-    let offer = |line: &str| -> Option<QemuOffer> {
-        let [_, version, source] = line.split('|').collect::<Vec<_>>()[..] else { return None };
-        let version = version.trim();
-        let version = version.split_once(':').map_or(version, |(_, rest)| rest);
-        let (name, _) = source.split_whitespace().nth(1)?.rsplit_once('/')?;
-        Some(QemuOffer { name: name.to_owned(), major: version.split(['.', '+']).next()?.parse().ok()? })
-    };
-    let offers = table.lines().filter_map(offer);
-    // The first of those with the same version, which is apt's own order.
-    offers.reduce(|best, next| if next.major > best.major { next } else { best })
 }
 
 /// Reads a file as text.
@@ -188,18 +142,6 @@ mod tests {
         let text = "é".repeat(OUTPUT_SHOWN_BYTES);
         assert!(end_of(&text).chars().all(|c| c == 'é'));
         assert_eq!(end_of(" a\n"), "a");
-    }
-
-    #[test]
-    fn the_newest_qemu_is_offered() {
-        let table = "\
-qemu-system-x86 | 1:7.2+dfsg-7 | http://mirror/debian bookworm/main amd64 Packages
-qemu-system-x86 | 1:10.0.2+ds-2~bpo12+1 | http://mirror/debian bookworm-backports/main amd64 Packages
-qemu-system-x86 | 1:7.2+dfsg-5 | http://mirror/security bookworm-security/main amd64 Packages
-";
-        assert_eq!(newest_offer(table), Some(QemuOffer { name: "bookworm-backports".into(), major: 10 }));
-        assert_eq!(newest_offer(&table.replace("1:10", "1:6")).unwrap().name, "bookworm");
-        assert_eq!(newest_offer(""), None);
     }
 
     #[test]

@@ -6,12 +6,14 @@ use crate::error::LabError;
 use crate::host;
 use crate::initramfs::Archive;
 use crate::machine::Kernel;
-use crate::packages;
+use crate::packages::PackageRoot;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the first program needs to reach the root file system and the shared folder.
-const BOOT_MODULES: [&str; 6] = ["virtio_pci", "9pnet_virtio", "9p", "virtio_blk", "crc32c_generic", "ext4"];
+const BOOT_MODULES: [&str; 6] = ["virtio_pci", "9pnet_virtio", "9p", "virtio_blk", CHECKSUM, "ext4"];
+/// What ext4 needs and does not say; newer kernels have it in them, as no module.
+const CHECKSUM: &str = "crc32c_generic";
 /// Modules that no guest has a device for: half of their bytes.
 const MODULES_LEFT_OUT: [&str; 6] = [
     "sound",
@@ -22,26 +24,35 @@ const MODULES_LEFT_OUT: [&str; 6] = [
     "drivers/gpu/drm/amd",
 ];
 
+/// What a module is compiled with, besides the compiler that the headers name.
+const BUILD_TOOLS: [&str; 9] =
+    ["make", "dash", "coreutils", "sed", "grep", "mawk", "findutils", "diffutils", "base-files"];
+
 /// Makes sure that the newest version of a kernel is in the cache, and returns that version. Without a network, the
 /// version that was built last will do.
 ///
 /// # Errors
 /// When it can neither be built nor found in the cache.
-pub(crate) fn ensure(cache: &Cache, kernel: Kernel, say: &dyn Fn(&str)) -> Result<String, LabError> {
+pub(crate) fn ensure(
+    cache: &Cache,
+    packages: Result<&PackageRoot, &LabError>,
+    kernel: Kernel,
+    say: &dyn Fn(&str),
+) -> Result<String, LabError> {
     let newest = || {
-        newest_version(kernel).and_then(|version| {
-            if !cache.kernel_folder(&version).is_dir() {
-                say(&format!("kernel {version}: fetching and unpacking"));
-                build(cache, &version)?;
-            }
-            Ok(version)
-        })
+        let packages = packages.map_err(LabError::again)?;
+        let source = Source::newest(packages, kernel)?;
+        if !cache.kernel_folder(&source.version).is_dir() {
+            say(&format!("kernel {}: fetching and unpacking", source.version));
+            source.build(cache)?;
+        }
+        Ok(source.version)
     };
     let mut built = newest();
-    if matches!(built, Err(LabError::Unavailable { .. })) && host::is_root() && cache.kernel(kernel).is_none()
+    if let (Err(LabError::Unavailable { .. }), Ok(packages), None) = (&built, packages, cache.kernel(kernel))
     {
         // Lists that are too old name a kernel that is not to be had any more.
-        built = packages::refresh_lists().and_then(|()| newest());
+        built = packages.refresh().and_then(|()| newest());
     }
     match (built, cache.kernel(kernel)) {
         (Ok(version), _) => {
@@ -58,57 +69,89 @@ pub(crate) fn ensure(cache: &Cache, kernel: Kernel, say: &dyn Fn(&str)) -> Resul
     }
 }
 
-/// The version that the kernel's package leads to, for example `6.1.0-50-rt-amd64`.
-fn newest_version(kernel: Kernel) -> Result<String, LabError> {
-    let names = packages::dependencies(kernel.package())?;
-    let version = names.iter().find_map(|name| name.strip_prefix("linux-image-"));
-    version.map(str::to_owned).ok_or_else(|| LabError::Form {
-        what: "the dependencies of the kernel's package",
-        text: names.join(", "),
-    })
+/// A kernel, and where its packages come from.
+struct Source<'a> {
+    packages: &'a PackageRoot,
+    release: String,
+    /// For example `6.1.0-50-rt-amd64`.
+    version: String,
 }
 
-fn build(cache: &Cache, version: &str) -> Result<(), LabError> {
-    let work = cache.work_folder()?;
-    let unpacked = work.path().join("unpacked");
-    let folder = work.path().join("kernel");
-    host::create_folder(&folder)?;
+impl<'a> Source<'a> {
+    /// The version that the kernel's package leads to.
+    fn newest(packages: &'a PackageRoot, kernel: Kernel) -> Result<Self, LabError> {
+        let offer = packages.newest(kernel.package(), kernel.version_prefix())?;
+        let names = packages.dependencies(&format!("{}={}", kernel.package(), offer.version))?;
+        let version = names.iter().find_map(|name| name.strip_prefix("linux-image-"));
+        let version = version.map(str::to_owned).ok_or_else(|| LabError::Form {
+            what: "the dependencies of the kernel's package",
+            text: names.join(", "),
+        })?;
+        Ok(Self { packages, release: offer.release, version })
+    }
 
-    let headers = format!("linux-headers-{version}");
-    let mut names = vec![format!("linux-image-{version}"), headers.clone(), "busybox-static".to_owned()];
-    let related = packages::dependencies(&headers)?;
-    names.extend(
-        related
-            .into_iter()
-            .filter(|name| name.starts_with("linux-headers-") || name.starts_with("linux-kbuild-")),
-    );
-    packages::unpack(&names, &cache.downloads(), &unpacked)?;
+    /// Names of what a package depends on that begin in one of these ways.
+    fn parts(&self, package: &str, prefixes: &[&str]) -> Result<Vec<String>, LabError> {
+        let names = self.packages.dependencies(package)?;
+        let is_part = |name: &String| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        Ok(names.into_iter().filter(is_part).collect())
+    }
 
+    fn build(&self, cache: &Cache) -> Result<(), LabError> {
+        let work = cache.work_folder()?;
+        let unpacked = work.path().join("unpacked");
+        let folder = work.path().join("kernel");
+        host::create_folder(&folder)?;
+        let version = self.version.as_str();
+        let (image, headers) = (format!("linux-image-{version}"), format!("linux-headers-{version}"));
+        let mut names = self.parts(&image, &["linux-base-", "linux-binary-", "linux-modules-"])?;
+        names.extend([image, headers.clone(), "busybox-static".to_owned()]);
+        names.extend(self.parts(&headers, &["linux-headers-"])?);
+        self.packages.unpack(&self.release, &names, &cache.downloads(), &unpacked)?;
+        let tools = self.parts(&headers, &["gcc-", "linux-compiler-", "linux-kbuild-"])?;
+        let tools: Vec<&str> = tools.iter().map(String::as_str).chain(BUILD_TOOLS).collect();
+        let compiler = self.packages.tree(cache, &self.release, &tools)?;
+        host::write(&folder.join("compiler"), compiler)?;
+        keep(&unpacked, version, &folder)?;
+        cache::rename(&folder, &cache.kernel_folder(version))?;
+        // Complete: what was downloaded for it is not needed any more.
+        std::fs::remove_dir_all(cache.downloads()).map_err(LabError::file("remove", &cache.downloads()))
+    }
+}
+
+/// Makes a kernel's folder of its unpacked packages.
+fn keep(unpacked: &Path, version: &str, folder: &Path) -> Result<(), LabError> {
+    // The kernel itself is a file of /boot, or from 7.x on beside its modules; modules are below /lib or /usr/lib.
+    let places = ["lib/modules", "usr/lib/modules"].map(|place| unpacked.join(place));
+    let modules_root = places.iter().find(|place| place.join(version).join("kernel").is_dir());
+    let modules_root = modules_root.ok_or_else(|| LabError::Form {
+        what: "the kernel's packages",
+        text: "they have no modules".into(),
+    })?;
+    let modules = modules_root.join(version);
     let image = folder.join("bzImage");
-    cache::rename(&unpacked.join(format!("boot/vmlinuz-{version}")), &image)?;
+    let in_boot = unpacked.join(format!("boot/vmlinuz-{version}"));
+    let beside = modules.join("vmlinuz");
+    cache::rename(if in_boot.is_file() { &in_boot } else { &beside }, &image)?;
     bzimage::extract(&image, &folder.join("vmlinux"))?;
-    let modules = unpacked.join("lib/modules").join(version);
     for left_out in MODULES_LEFT_OUT {
         let path = modules.join("kernel").join(left_out);
         if path.is_dir() {
             std::fs::remove_dir_all(&path).map_err(LabError::file("remove", &path))?;
         }
     }
+    let base = modules_root.ancestors().nth(2).unwrap_or(unpacked);
     host::run(
-        Command::new(host::find("depmod").unwrap_or("depmod".into())).arg("-b").arg(&unpacked).arg(version),
+        Command::new(host::find("depmod").unwrap_or("depmod".into())).arg("-b").arg(base).arg(version),
     )?;
-    first_file_system(&unpacked, version, &folder)?;
-    file_system_image(&unpacked.join("lib/modules"), &folder.join("modules.ext4"), 16)?;
-    keep_headers(&unpacked, &cache.kernel_folder(version), version, &folder)?;
-    cache::rename(&folder, &cache.kernel_folder(version))?;
-    // Complete: what was downloaded for it is not needed any more.
-    std::fs::remove_dir_all(cache.downloads()).map_err(LabError::file("remove", &cache.downloads()))
+    first_file_system(unpacked, &modules, folder)?;
+    file_system_image(modules_root, &folder.join("modules.ext4"), 16)?;
+    cache::rename(&unpacked.join("usr/src"), &folder.join("headers"))
 }
 
 /// Writes the parts of the initial RAM file system that depend on the kernel: busybox and the modules in their order.
-fn first_file_system(unpacked: &Path, version: &str, folder: &Path) -> Result<(), LabError> {
+fn first_file_system(unpacked: &Path, modules: &Path, folder: &Path) -> Result<(), LabError> {
     let read = |path: PathBuf| std::fs::read(&path).map_err(LabError::file("read", &path));
-    let modules = unpacked.join("lib/modules").join(version);
     let dependencies = host::read_text(&modules.join("modules.dep"))?;
     let builtin = host::read_text(&modules.join("modules.builtin"))?;
     let mut archive = Archive::default();
@@ -116,11 +159,17 @@ fn first_file_system(unpacked: &Path, version: &str, folder: &Path) -> Result<()
         archive.folder(name);
     }
     archive.character_device("dev/console", 5, 1);
-    archive.file("bin/busybox", &read(unpacked.join("bin/busybox"))?);
+    let busybox = ["bin/busybox", "usr/bin/busybox"].map(|place| unpacked.join(place));
+    archive.file("bin/busybox", &read(busybox.into_iter().find(|path| path.is_file()).unwrap_or_default())?);
     let order = load_order(&dependencies, &builtin, &BOOT_MODULES)?;
     for (index, path) in order.iter().enumerate() {
         // The names sort in the order in which they are to be loaded.
-        archive.file(&format!("modules/{index:02}.ko"), &read(modules.join(path))?);
+        let mut path = modules.join(path);
+        if path.extension().is_some_and(|extension| extension == "xz") {
+            host::run(host::bound("xz").args(["-d", "-k"]).arg(&path))?;
+            path.set_extension("");
+        }
+        archive.file(&format!("modules/{index:02}.ko"), &read(path)?);
     }
     host::write(&folder.join("initramfs"), archive.finish())
 }
@@ -141,6 +190,9 @@ fn load_order(dependencies: &str, builtin: &str, names: &[&str]) -> Result<Vec<S
             .filter_map(|line| line.split_once(':'))
             .find(|(path, _)| is_named(path, name));
         let Some((path, needs)) = line else {
+            if *name == CHECKSUM {
+                continue;
+            }
             return Err(LabError::Form {
                 what: "modules.dep of the kernel",
                 text: format!("there is no {name}"),
@@ -155,20 +207,6 @@ fn load_order(dependencies: &str, builtin: &str, names: &[&str]) -> Result<Vec<S
         }
     }
     Ok(order)
-}
-
-/// Moves the headers to the kernel's folder; their makefile names the place where the package would have put them.
-fn keep_headers(unpacked: &Path, final_folder: &Path, version: &str, folder: &Path) -> Result<(), LabError> {
-    let makefile = unpacked.join(format!("usr/src/linux-headers-{version}/Makefile"));
-    let text = host::read_text(&makefile)?;
-    let sources = final_folder.join("headers/usr/src/");
-    host::write(&makefile, text.replace("/usr/src/", &format!("{}/", sources.display())))?;
-    host::create_folder(&folder.join("headers/usr"))?;
-    for part in ["src", "lib"] {
-        let from = unpacked.join("usr").join(part);
-        cache::rename(&from, &folder.join("headers/usr").join(part))?;
-    }
-    Ok(())
 }
 
 /// Writes an ext4 image with the content of a folder and room for some more MiB.

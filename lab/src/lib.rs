@@ -1,6 +1,6 @@
 //! The lab: boots real kernels in QEMU, plants causes of latency in them, and lets tests look whether they are found.
 //!
-//! [`build`] puts two kernels and the root file systems into a cache; [`Lab::boot`] starts a [`Machine`]; [`Guest::run`]
+//! [`build`] puts kernels, QEMU and the root file systems into a cache; [`Lab::boot`] starts a [`Machine`]; [`Guest::run`]
 //! runs a script in it; [`suite`] runs tests that share guests. What is booted is Debian's own kernel, emulated in
 //! software, so that it works wherever QEMU does; the profile `icount` counts instructions as time, so that lengths can
 //! be asserted there.
@@ -15,6 +15,7 @@ mod bzimage;
 mod cache;
 pub mod corpus;
 mod counter;
+mod emulator;
 mod error;
 mod guest;
 mod hang;
@@ -41,6 +42,8 @@ pub use machine::{Device, Image, Kernel, Machine, Profile};
 pub use output::Output;
 pub use plant::{LOAD_PLANT, Stall};
 
+use emulator::Emulator;
+use packages::PackageRoot;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,18 +57,12 @@ const REPLACED_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// [`LabError::Unavailable`] when this machine cannot have a lab.
 pub fn build(cache: &Cache, images: &[Image], say: &(dyn Fn(&str) + Sync)) -> Result<(), LabError> {
     let _lock = cache.lock()?;
-    host::ensure_tools()?;
+    host::ensure_tools(&host::TOOLS)?;
     for image in images {
         rootfs::may_build(cache, *image)?;
     }
     std::thread::scope(|scope| {
-        let kernels = scope.spawn(|| -> Result<(), LabError> {
-            for kernel in Kernel::ALL {
-                let version = kernel::ensure(cache, kernel, &say)?;
-                plant_module::ensure(cache, &version, &say)?;
-            }
-            Ok(())
-        });
+        let kernels = scope.spawn(|| kernels(cache, &say));
         for image in images {
             rootfs::ensure(cache, *image, &say)?;
         }
@@ -74,19 +71,36 @@ pub fn build(cache: &Cache, images: &[Image], say: &(dyn Fn(&str) + Sync)) -> Re
     cache.remove_replaced(REPLACED_AGE)
 }
 
+/// Builds QEMU, the kernels and their modules.
+fn kernels(cache: &Cache, say: &dyn Fn(&str)) -> Result<(), LabError> {
+    let packages = PackageRoot::open(cache);
+    Emulator::ensure(cache, packages.as_ref(), say)?;
+    for kernel in Kernel::ALL {
+        let built = kernel::ensure(cache, packages.as_ref(), kernel, say);
+        match built.and_then(|version| plant_module::ensure(cache, &version, say)) {
+            Err(LabError::Unavailable { reason, .. }) if !Kernel::NEEDED.contains(&kernel) => {
+                say(&format!("kernel `{}` is left out: {reason}", kernel.name()));
+            }
+            built => built?,
+        }
+    }
+    Ok(())
+}
+
 /// Installs the host's programs that are missing, and looks whether what the cache lacks can be had: a cheap way to
 /// know whether [`build`] will do.
 ///
 /// # Errors
 /// [`LabError::Unavailable`] when this machine cannot have a lab.
 pub fn install_tools(cache: &Cache) -> Result<(), LabError> {
-    host::ensure_tools()?;
-    let missing: Vec<Kernel> =
-        Kernel::ALL.into_iter().filter(|kernel| cache.kernel(*kernel).is_none()).collect();
-    if !missing.is_empty() && host::is_root() {
-        packages::refresh_lists()?;
+    let _lock = cache.lock()?;
+    host::ensure_tools(&host::TOOLS)?;
+    let mut missing = Kernel::NEEDED.into_iter().filter(|kernel| cache.kernel(*kernel).is_none()).peekable();
+    if missing.peek().is_none() {
+        return Ok(());
     }
-    missing.iter().try_for_each(|kernel| packages::dependencies(kernel.package()).map(|_| ()))
+    let packages = PackageRoot::open(cache)?;
+    missing.try_for_each(|kernel| packages.newest(kernel.package(), kernel.version_prefix()).map(drop))
 }
 
 /// A cache from which guests are booted.
@@ -117,7 +131,7 @@ impl Lab {
         if self.cache.image(machine.image).is_none() {
             return Some(format!("the image `{0}` is not in the cache: {build} {0}`", machine.image.name()));
         }
-        qemu::unable(machine.profile)
+        Emulator::of(&self.cache).unable(machine.profile)
     }
 
     /// Starts a machine and waits until it takes scripts.
@@ -132,7 +146,8 @@ impl Lab {
         let files = self.cache.kernel(machine.kernel).and_then(|(version, kernel)| {
             let module = plant_module::find(&self.cache, &version)?;
             let root = self.cache.image(machine.image)?;
-            Some(boot_folder::Files { kernel, root, module, binary: self.binary.clone() })
+            let emulator = Emulator::of(&self.cache);
+            Some(boot_folder::Files { emulator, kernel, root, module, binary: self.binary.clone() })
         });
         let files = files.ok_or_else(|| unavailable("the cache was emptied just now".into()))?;
         Guest::boot(machine, &files)

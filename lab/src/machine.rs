@@ -52,38 +52,70 @@ impl Profile {
 /// A kernel of Debian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kernel {
-    /// With PREEMPT_RT.
+    /// 6.1 with PREEMPT_RT.
     RealTime,
-    /// The distribution's usual one.
+    /// 6.1, the distribution's usual one.
     Plain,
+    /// 6.12 with PREEMPT_RT.
+    RealTime612,
+    /// The newest with PREEMPT_RT that Debian has.
+    RealTimeNew,
+    /// The newest of the usual ones.
+    PlainNew,
 }
 
 impl Kernel {
-    /// Both kernels.
-    pub const ALL: [Self; 2] = [Self::RealTime, Self::Plain];
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::RealTime, Self::Plain, Self::RealTime612, Self::RealTimeNew, Self::PlainNew];
+    /// Without these there is no lab; the others are skipped where they cannot be had.
+    pub const NEEDED: [Self; 2] = [Self::RealTime, Self::Plain];
+    /// The oldest and the newest: for lengths and culprits.
+    pub const ENDS: [Self; 3] = [Self::RealTime, Self::RealTimeNew, Self::PlainNew];
+    /// One with PREEMPT_RT and one without, one old and one new: for interfaces and mechanisms.
+    pub const MIXED: [Self; 2] = [Self::RealTime, Self::PlainNew];
 
     /// Name on the command line and in the cache.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::RealTime => "rt",
-            Self::Plain => "plain",
+            Self::RealTime => "rt-6.1",
+            Self::Plain => "plain-6.1",
+            Self::RealTime612 => "rt-6.12",
+            Self::RealTimeNew => "rt-new",
+            Self::PlainNew => "plain-new",
         }
     }
 
     /// The package that always depends on the newest kernel of this kind.
     #[must_use]
     pub fn package(self) -> &'static str {
+        if self.is_realtime() { "linux-image-rt-amd64" } else { "linux-image-amd64" }
+    }
+
+    /// What the package's version begins with.
+    #[must_use]
+    pub fn version_prefix(self) -> &'static str {
         match self {
-            Self::RealTime => "linux-image-rt-amd64",
-            Self::Plain => "linux-image-amd64",
+            Self::RealTime | Self::Plain => "6.1.",
+            Self::RealTime612 => "6.12.",
+            Self::RealTimeNew | Self::PlainNew => "",
         }
     }
 
-    /// The kernel of this name.
+    /// Whether it has PREEMPT_RT.
+    #[must_use]
+    pub fn is_realtime(self) -> bool {
+        matches!(self, Self::RealTime | Self::RealTime612 | Self::RealTimeNew)
+    }
+
+    /// The kernel of this name; `rt` and `plain` are those of 6.1.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kernel| kernel.name() == name)
+        Self::ALL.into_iter().find(|kernel| {
+            let own = kernel.name();
+            own == name || own.strip_suffix("-6.1") == Some(name)
+        })
     }
 }
 
@@ -201,7 +233,7 @@ impl Machine {
         self
     }
 
-    /// What identifies it in messages, for example `icount rt` or `multi plain +bochs`.
+    /// What identifies it in messages, for example `icount rt-6.1` or `multi plain-new +bochs`.
     #[must_use]
     pub fn label(&self) -> String {
         let mut label = format!("{} {}", self.profile.name(), self.kernel.name());
@@ -227,6 +259,7 @@ mod tests {
         for kernel in Kernel::ALL {
             assert_eq!(Kernel::named(kernel.name()), Some(kernel));
         }
+        assert_eq!(Kernel::named("rt"), Some(Kernel::RealTime));
         for profile in [Profile::Counted, Profile::CountedPair, Profile::Threads] {
             assert_eq!(Profile::named(profile.name()), Some(profile));
         }
@@ -239,6 +272,6 @@ mod tests {
         let machine = |devices: &[Device]| Machine::new(Profile::Threads, Kernel::RealTime).with(devices);
         let one = machine(&[Device::SecondDisk, Device::BochsDisplay]);
         assert_eq!(one, machine(&[Device::BochsDisplay, Device::SecondDisk, Device::SecondDisk]));
-        assert_eq!(one.label(), "multi rt +bochs +disk");
+        assert_eq!(one.label(), "multi rt-6.1 +bochs +disk");
     }
 }

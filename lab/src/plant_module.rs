@@ -27,6 +27,17 @@ fn place(cache: &Cache, version: &str) -> PathBuf {
     cache.kernel_folder(version).join(format!("plant-{key}.ko"))
 }
 
+/// Compiles in a root of the kernel's own compiler, with headers and sources mounted where they are looked for:
+/// ROOT, HEADERS, SOURCES, VERSION.
+const COMPILE: &str = "set -e
+mkdir -p $1/usr/src $1/mnt $1/proc
+[ -e $1/bin/sh ] || ln -s dash $1/bin/sh
+[ -e $1/usr/bin/awk ] || ln -s mawk $1/usr/bin/awk
+mount --bind $2 $1/usr/src
+mount --bind $3 $1/mnt
+mount -t proc proc $1/proc
+exec chroot $1 /usr/bin/make -s -C /usr/src/linux-headers-$4 M=/mnt KBUILD_MODPOST_WARN= modules";
+
 /// Makes sure that the module is built for a kernel of the cache.
 ///
 /// # Errors
@@ -36,14 +47,19 @@ pub(crate) fn ensure(cache: &Cache, version: &str, say: &dyn Fn(&str)) -> Result
         return Ok(());
     }
     let folder = cache.kernel_folder(version);
+    let compiler = cache.compiler(&folder).filter(|tree| tree.is_dir());
+    let compiler = compiler.ok_or_else(|| LabError::Unavailable {
+        reason: format!("the compiler of kernel {version} is not in the cache any more"),
+        fix: format!("remove {} and run `cargo xtask lab build` again", folder.display()),
+    })?;
     say(&format!("plant.ko for {version}"));
     let work = cache.work_folder()?;
     for (name, text) in SOURCES {
         host::write(&work.path().join(name), text)?;
     }
-    let mut make = host::bound("make");
-    make.arg("-s").arg("-C").arg(folder.join(format!("headers/usr/src/linux-headers-{version}")));
-    make.arg(format!("M={}", work.path().display())).args(["CC=gcc", "KBUILD_MODPOST_WARN=", "modules"]);
+    let mut make = host::enclosed("sh");
+    make.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").args(["-c", COMPILE, "sh"]).arg(compiler);
+    make.arg(folder.join("headers")).arg(work.path()).arg(version);
     host::run(&mut make)?;
     cache::rename(&work.path().join("plant.ko"), &place(cache, version))
 }

@@ -107,8 +107,7 @@ fn build(cache: &Cache, package_list: &[&str], to: &Path) -> Result<(), LabError
 /// The release that the sources' first line leads to.
 fn release(lines: &[String]) -> Result<String, LabError> {
     let first = lines.first().map_or("", String::as_str);
-    // deb [options] URI RELEASE COMPONENT
-    let release = first.split_whitespace().rev().nth(1);
+    let release = packages::release_of(first);
     release.map(str::to_owned).ok_or(LabError::Form { what: "a package source", text: first.to_owned() })
 }
 

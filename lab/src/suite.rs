@@ -5,8 +5,7 @@
 
 use crate::error::LabError;
 use crate::guest::Guest;
-use crate::machine::Machine;
-use crate::qemu;
+use crate::machine::{Kernel, Machine, Profile};
 use crate::{Cache, Lab};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -39,6 +38,19 @@ impl LabTest {
     }
 }
 
+/// The kernels that a test runs on: those of the command line, all of the lab with `--all-kernels`, else those that it names.
+#[must_use]
+pub fn kernels(named: &[Kernel]) -> Vec<Kernel> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let asked: Vec<Kernel> = words.iter().filter_map(|word| Kernel::named(word)).collect();
+    let has_all = words.iter().any(|word| word == "--all-kernels");
+    match (asked.is_empty(), has_all) {
+        (false, _) => asked,
+        (true, true) => Kernel::ALL.to_vec(),
+        (true, false) => named.to_vec(),
+    }
+}
+
 /// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -54,7 +66,12 @@ pub fn run(tests: Vec<LabTest>) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
-    let chosen = chosen(tests, &words);
+    let (kernels, words): (Vec<&str>, Vec<&str>) =
+        words.into_iter().partition(|word| Kernel::named(word).is_some());
+    let mut chosen = chosen(tests, &words);
+    chosen.retain(|test| {
+        kernels.is_empty() || kernels.iter().any(|name| Kernel::named(name) == Some(test.machine.kernel))
+    });
     if arguments.iter().any(|argument| argument == "--list") {
         for test in &chosen {
             println!("{}: test", test.name);
@@ -109,9 +126,10 @@ fn in_guests(tests: &[LabTest]) -> Result<Vec<Outcome>, LabError> {
     for test in tests {
         groups.entry(&test.machine).or_default().push(test);
     }
-    // A machine that this QEMU is too old for is skipped; anything else that is lacking means that there is no lab.
-    for machine in groups.keys().filter(|machine| qemu::unable(machine.profile).is_none()) {
-        if let Some(reason) = lab.lacks(machine) {
+    // A newer kernel that could not be had, or a profile that this QEMU is too old for, is skipped; anything else that is
+    // lacking means that there is no lab.
+    for machine in groups.keys().filter(|machine| Kernel::NEEDED.contains(&machine.kernel)) {
+        if let Some(reason) = lab.lacks(&Machine { profile: Profile::Counted, ..(*machine).clone() }) {
             return Err(LabError::Unavailable { reason, fix: "see lab/README.md".into() });
         }
     }
@@ -138,7 +156,7 @@ fn in_guests(tests: &[LabTest]) -> Result<Vec<Outcome>, LabError> {
 /// Runs the tests of one machine in one guest; a guest that is lost is replaced for the next test.
 #[allow(clippy::print_stdout, reason = "the tests' runner talks on the terminal")]
 fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome> {
-    if let Some(reason) = qemu::unable(machine.profile) {
+    if let Some(reason) = lab.lacks(machine) {
         let skip = |test: &&LabTest| report(test, Outcome::Skipped(reason.clone()), Duration::ZERO);
         return tests.iter().map(skip).collect();
     }
@@ -201,7 +219,6 @@ fn report(test: &LabTest, outcome: Outcome, duration: Duration) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{Kernel, Profile};
 
     #[test]
     fn tests_are_chosen_by_parts_of_their_names() {

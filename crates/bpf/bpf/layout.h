@@ -11,6 +11,8 @@
 #define OCTAVE_BITS 7
 #define CPUS_MAX 8192
 #define COMMAND_BYTES 16
+/* Requests to so many CPUs are recorded where the kernel has no events for them. */
+#define WATCHED_MAX 64
 
 enum kind {
 	MISSED_TIMER_OFFSETS,
@@ -36,7 +38,7 @@ struct config {
 	u8 command[COMMAND_BYTES];
 	/* The process that measures: interrupts that it sends are counted as its own; 0 for none. */
 	u32 own_process;
-	u32 unused;
+	u32 watched_count;
 	/* Per CPU, one bit for each kind that is on there. */
 	u8 enabled[CPUS_MAX];
 	/* Per CPU, 1 + the number of its ring of segments; 0: it has none. */
@@ -47,8 +49,10 @@ struct config {
 	u32 processes[CPUS_MAX];
 	/* Per CPU, the latency above which a stack is recorded; 0: never. */
 	u32 late_ns[CPUS_MAX];
+	/* The first CPUs that have a ring. */
+	u16 watched[WATCHED_MAX];
 };
-_Static_assert(sizeof(struct config) == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX, "layout.rs");
+_Static_assert(sizeof(struct config) == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX + 2 * WATCHED_MAX, "layout.rs");
 
 /* The largest latency since the last reset. */
 struct record {
@@ -131,7 +135,9 @@ struct cpu_state {
 	u32 is_shared;
 	/* The thread in which a timer's softirq handler runs. */
 	u32 soft_thread;
-	u64 padding[2];
+	/* Functions that other CPUs asked for, and how many of them this CPU was interrupted for: see calls.h. */
+	u64 calls_asked;
+	u64 calls_taken;
 	/* Here begins the cache line that every event of a watched CPU needs. How many segments were written. */
 	u64 segments;
 	/* When what runs now began. */
@@ -302,12 +308,32 @@ struct sender {
 };
 #define SENDERS 4096
 
+/* A function that another CPU asked for. */
+struct call {
+	/* 1 + its number, written last. */
+	u64 number;
+	u64 at_ns;
+	u64 function;
+	/* The sender's stack; negative: not known. */
+	s64 stack;
+	u32 thread;
+	u32 process;
+	u32 cpu;
+	/* Whether the CPU runs it only if it meets a condition. */
+	u32 is_conditional;
+	COMMAND(command);
+};
+_Static_assert(sizeof(struct call) == 64, "");
+/* Requests that a CPU's ring holds: a power of two. */
+#define RING_CALLS 16
+
 /* Interrupts that other CPUs were sent. */
 struct ipi_key {
 	/* 0: the interrupt that makes a CPU look for a task to run (reschedule). */
 	u64 function;
 	u64 call_site;
 	u16 cpu;
+	/* NO_CPU: not known. */
 	u16 from_cpu;
 	/* Whether the process that measures sent it. */
 	u32 is_own;
@@ -315,6 +341,7 @@ struct ipi_key {
 	u8 command[COMMAND_BYTES];
 };
 _Static_assert(sizeof(struct ipi_key) == 40, "layout.rs");
+#define NO_CPU 0xffff
 
 struct ipi_count {
 	u64 count;

@@ -3,7 +3,7 @@
  * The programs for histograms and causes, one for each event of the kernel. `cargo xtask bpf` compiles them into
  * ../objects.
  */
-#include "causes.h"
+#include "calls.h"
 #include "origin.h"
 
 /* A timer's handler begins: keep the programmed expiry. */
@@ -347,7 +347,11 @@ int vector_exit(u64 *ctx)
 
 	if (!state || !state->vector_ns)
 		return 0;
-	NOTE(state, ring, SEGMENT_VECTOR, state->vector_ns, bpf_ktime_get_ns(), vector.vector, (u32)ctx[0]);
+	u64 now_ns = bpf_ktime_get_ns();
+
+	NOTE(state, ring, SEGMENT_VECTOR, state->vector_ns, now_ns, vector.vector, (u32)ctx[0]);
+	if (!tells_functions)
+		note_sent(state, ring, (u32)ctx[0], state->vector_ns, now_ns);
 	state->vector_ns = 0;
 	return 0;
 }
@@ -550,6 +554,53 @@ int ipi_sent(u64 *ctx)
 	if (LIKELY(!ring_of(cpu)) || ctx[2])
 		return 0;
 	count_ipi(ctx, cpu, 0, ctx[1]);
+	return 0;
+}
+
+/* As function_asked(), of one CPU, on kernels without that event. */
+SECTION("kprobe/__smp_call_single_queue")
+int single_asked(struct pt_regs *ctx)
+{
+	struct pt_regs___call *registers = (void *)ctx;
+	u32 cpu = (u32)registers->di, flags = 0;
+	u32 ring = ring_of(cpu);
+
+	if (LIKELY(!ring))
+		return 0;
+	struct __call_single_data *request = (void *)registers->si;
+	u64 function = 0;
+
+	bpf_probe_read_kernel(&flags, sizeof(flags), &request->node.u_flags);
+	if ((flags & CSD_TYPE_MASK) > CSD_TYPE_SYNC)
+		return 0;
+	bpf_probe_read_kernel(&function, sizeof(function), &request->func);
+	note_call(cpu, ring, function, 0, bpf_get_stackid(ctx, &sender_stacks, 0));
+	return 0;
+}
+
+/* As function_asked(), of several CPUs, on kernels without that event. */
+SECTION("kprobe/smp_call_function_many_cond")
+int several_asked(struct pt_regs *ctx)
+{
+	struct pt_regs___call *registers = (void *)ctx;
+	u64 mask = registers->di, function = registers->si;
+	bool is_conditional = registers->r8;
+	s64 stack = 0;
+
+	for (u32 i = 0; i < WATCHED_MAX && i < config.watched_count; i++) {
+		u32 cpu = config.watched[i];
+		u32 ring = ring_of(cpu);
+		u64 word = 0;
+
+		if (!ring || cpu == bpf_get_smp_processor_id())
+			continue;
+		bpf_probe_read_kernel(&word, sizeof(word), (void *)(mask + cpu / 64 * 8));
+		if (!(word >> (cpu & 63) & 1))
+			continue;
+		if (!stack)
+			stack = bpf_get_stackid(ctx, &sender_stacks, 0);
+		note_call(cpu, ring, function, is_conditional, stack);
+	}
 	return 0;
 }
 

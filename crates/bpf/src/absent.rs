@@ -27,6 +27,10 @@ impl Object {
         match *self {}
     }
 
+    pub(crate) fn attach_probe(&mut self, _event: Event) -> Result<(), BpfError> {
+        match *self {}
+    }
+
     pub(crate) fn has_tracepoint(&self, _tracepoint: &str) -> bool {
         match *self {}
     }

@@ -3,7 +3,9 @@
 use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::histograms::{Histograms, Watching};
-use crate::layout::{Command, RING_STACKS, RawIpiCount, RawIpiKey, RawSegment, RawStack, What};
+use crate::layout::{
+    Command, NO_CPU, RING_STACKS, RawIpiCount, RawIpiKey, RawSegment, RawStack, WATCHED_MAX, What,
+};
 use crate::missed::Missed;
 use crate::rings::{Rings, ring_size};
 use crate::settings::HistogramsConfig;
@@ -45,12 +47,16 @@ pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
     ),
     ("migrations", &[event("migration", "sched_migrate_task")]),
     ("locks", &[event("lock_wait", "contention_begin"), event("lock_taken", "contention_end")]),
-    (
-        FUNCTIONS,
-        &[event("function_entry", "csd_function_entry"), event("function_exit", "csd_function_exit")],
-    ),
+    (FUNCTIONS, &[event("function_entry", FUNCTION_RUNS), event("function_exit", "csd_function_exit")]),
     (SENDERS, &[event("function_asked", "csd_queue_cpu"), event("ipi_sent", "ipi_send_cpu")]),
 ];
+
+/// The event of kernels from 6.5 on for a function that another CPU asked for.
+pub(crate) const FUNCTION_RUNS: &str = "csd_function_entry";
+
+/// The functions of kernels from 5.10 to 6.4 that ask other CPUs for a function.
+const REQUESTS: [Event; 2] =
+    [event("single_asked", "__smp_call_single_queue"), event("several_asked", "smp_call_function_many_cond")];
 
 /// Interrupts that have a vector and events of their own on x86.
 const VECTORS: [&str; 10] = [
@@ -73,6 +79,8 @@ pub struct Causes {
     rings: Rings,
     symbols: Symbols,
     facilities: Vec<Facility>,
+    /// Whether requests of other CPUs are seen by probes in the kernel: it has no events for them.
+    probes_requests: bool,
     /// The counts at the last call of [`Self::ipis`].
     ipis_before: HashMap<IpiKeyBytes, u64>,
 }
@@ -94,6 +102,7 @@ impl Causes {
             cpus: cpus.clone(),
             symbols: Symbols::new(kernel_functions()),
             facilities: Vec::new(),
+            probes_requests: false,
             ipis_before: HashMap::new(),
         };
         for (name, events) in EVENTS {
@@ -102,6 +111,9 @@ impl Causes {
         }
         let missing = causes.attach_vectors()?;
         causes.facilities.push(Facility { name: BY_VECTOR.to_owned(), missing });
+        if !causes.histograms.object().has_tracepoint(FUNCTION_RUNS) {
+            causes.probe_requests();
+        }
         Ok(causes)
     }
 
@@ -138,6 +150,31 @@ impl Causes {
             }
         }
         Ok(None)
+    }
+
+    /// Sees by probes in the kernel what other CPUs ask for. Where they cannot be set, that is a further reason why the
+    /// facilities are missing.
+    fn probe_requests(&mut self) {
+        let has_vectors =
+            self.facilities.iter().any(|facility| facility.name == BY_VECTOR && facility.missing.is_none());
+        let object = self.histograms.object_mut();
+        let set = match has_vectors && self.cpus.len() <= WATCHED_MAX {
+            true => REQUESTS.into_iter().try_for_each(|event| object.attach_probe(event)),
+            false if has_vectors => {
+                Err(BpfError::program("its place", &format!("more than {WATCHED_MAX} CPUs are measured")))
+            }
+            false => Err(BpfError::program("its place", "interrupts by vector are not recorded")),
+        };
+        self.probes_requests = set.is_ok();
+        let reason = set.err().map(|error| format!("and no probe can be set: {error}"));
+        let requests =
+            self.facilities.iter_mut().filter(|it| [FUNCTIONS, SENDERS].contains(&it.name.as_str()));
+        for facility in requests {
+            facility.missing = match (facility.missing.take(), &reason) {
+                (Some(missing), Some(reason)) => Some(format!("{missing}, {reason}")),
+                _ => None,
+            };
+        }
     }
 
     /// What is recorded, and what is not, with the reason.
@@ -203,12 +240,13 @@ impl Causes {
             let function =
                 if key.function == 0 { "reschedule".to_owned() } else { self.symbols.name(key.function) };
             let stack = self.sender_stack(count.stack);
-            let caller = caller_of(&stack).unwrap_or_else(|| self.symbols.name(key.call_site));
+            // A probe knows the stack alone: what stands for the place of the call is the stack's number.
+            let place = || (!self.probes_requests).then(|| self.symbols.name(key.call_site));
             records.push(IpiRecord {
                 cpu: CpuId(key.cpu.into()),
                 function,
-                caller: Some(caller),
-                from_cpu: Some(CpuId(key.from_cpu.into())),
+                caller: caller_of(&stack).or_else(place),
+                from_cpu: (key.from_cpu != NO_CPU).then(|| CpuId(key.from_cpu.into())),
                 from_task: sender_name(&key),
                 stack,
                 count: count.count - before,
@@ -311,6 +349,12 @@ fn caller_of(stack: &[String]) -> Option<String> {
         "__smp_call_",
         "on_each_cpu",
         "generic_exec_single",
+        "kprobe_",
+        "ftrace_",
+        "aggr_pre_handler",
+        "opt_pre_handler",
+        "optimized_callback",
+        "perf_trace_",
         "__resched_curr",
         "resched_c",
         "native_smp_send_",

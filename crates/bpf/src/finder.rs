@@ -1,6 +1,7 @@
 //! Finds the causes of spikes while probes measure: reads what was recorded soon after each spike, and keeps the
 //! explanations of the largest.
 
+use crate::account::Account;
 use crate::by_kind::IpisByKind;
 use crate::causes::{Causes, FUNCTIONS, SENDERS};
 use crate::error::BpfError;
@@ -13,7 +14,7 @@ use crate::stack_threshold::StackThresholds;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
+use whylate_core::record::{IpiRecord, SourceRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::CauseKind;
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_explain::segments::{Surroundings, Window, decompose};
@@ -23,8 +24,11 @@ use whylate_host::interrupts::Counts;
 use whylate_host::smi::SmiCounter;
 use whylate_stats::summary::keep_first;
 
-/// At most this many of the spikes that come at once are explained on each CPU, the largest first.
+/// At most this many of the spikes that come at once are explained on each CPU, the largest first. The gaps of a loop that
+/// never sleeps beyond them are only counted by who took their time.
 const AT_ONCE_MAX: usize = 64;
+/// At most this long, of the twentieth of a second in which they came.
+const COUNTED_WITHIN: Duration = Duration::from_millis(10);
 /// At most this many explanations are kept.
 const KEPT_MAX: usize = 16_384;
 /// Reading the counter of firmware interrupts interrupts its CPU: not more often than this.
@@ -59,6 +63,7 @@ struct LiveFinder {
     counted: Option<IpisByKind>,
     /// By CPU and end of the spike.
     explained: BTreeMap<(CpuId, u64), SpikeCauses>,
+    account: Account,
     /// The events at which programs had not run up to the last look.
     missed: Missed,
     lost_spikes: u64,
@@ -105,6 +110,7 @@ pub fn find_causes(
         steal: BTreeMap::new(),
         smis: BTreeMap::new(),
         explained: BTreeMap::new(),
+        account: Account::default(),
         missed: Missed::default(),
         lost_spikes: 0,
         lost_events: Missed::default(),
@@ -122,6 +128,7 @@ impl FindsCauses for LiveFinder {
         let probe = |measured: &Measured| Probe { measured: measured.clone(), process: 0 };
         self.probes = probes.iter().map(probe).collect();
         self.explained.clear();
+        self.account.take();
         // The stacks of a loop that never sleeps are not used.
         let timers = probes.iter().filter(|probe| probe.is_timer);
         let kept = timers.flat_map(|probe| probe.cpus.iter().map(|cpu| (cpu, probe.spikes_kept)));
@@ -160,9 +167,11 @@ impl FindsCauses for LiveFinder {
                 continue;
             }
             own.sort_by_key(|spike| Reverse(spike.latency_ns));
-            own.truncate(AT_ONCE_MAX);
             self.surroundings.steal_ns = since_last(&mut self.steal, cpu, steal.of(cpu));
             let is_timer = self.probe(cpu).is_some_and(|probe| probe.measured.is_timer);
+            if is_timer {
+                own.truncate(AT_ONCE_MAX);
+            }
             let own_missed = missed_now.in_window(is_timer);
             self.explain_cpu(cpu, &own, own_missed.count())?;
             if own_missed.count() > relevant.count() {
@@ -186,6 +195,10 @@ impl FindsCauses for LiveFinder {
             Some(counted) => Ok(counted.take()),
             None => self.causes.ipis(),
         }
+    }
+
+    fn sources(&mut self) -> Vec<SourceRecord> {
+        self.account.take()
     }
 
     fn losses(&self) -> Vec<Warning> {
@@ -216,7 +229,12 @@ impl LiveFinder {
         let begin = |spike: &SpikeRecord| spike.at_ns.saturating_sub(spike.latency_ns);
         let Some(first_ns) = spikes.iter().map(|spike| begin(spike)).min() else { return Ok(()) };
         let recording = self.causes.since(cpu, first_ns)?;
-        for spike in spikes {
+        let began = Instant::now();
+        for (nth, spike) in spikes.iter().enumerate() {
+            let is_kept = nth < AT_ONCE_MAX;
+            if !is_kept && began.elapsed() > COUNTED_WITHIN {
+                break;
+            }
             let Some(window) = self.window(cpu, begin(spike), spike.at_ns) else { continue };
             let mut within = recording.within(window.from_ns, window.to_ns);
             within.lost += missed;
@@ -228,8 +246,14 @@ impl LiveFinder {
                 self.surroundings.smis = Some(smis);
                 causes = decompose(&window, &within, &self.surroundings);
             }
-            self.lost_spikes += u64::from(within.lost > 0);
             let (at_ns, latency_ns) = (spike.at_ns, spike.latency_ns);
+            if !window.is_timer {
+                self.account.add(cpu, latency_ns, &causes);
+            }
+            if !is_kept {
+                continue;
+            }
+            self.lost_spikes += u64::from(within.lost > 0);
             let found = SpikeCauses { cpu, series: None, at_ns, latency_ns, causes, lost: within.lost };
             self.explained.insert((cpu, at_ns), found);
         }

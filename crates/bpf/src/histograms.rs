@@ -1,9 +1,10 @@
 //! Latency histograms that BPF programs count: started, changed and read.
 
+use crate::causes::FUNCTION_RUNS;
 use crate::error::BpfError;
 use crate::events::{Event, Sizes, event};
 use crate::layout::{
-    CPUS_MAX, Command, Config, KINDS_STRIDE, RING_STACKS, RawCpuState, RawHistogram, Record,
+    CPUS_MAX, Command, Config, KINDS_STRIDE, RING_CALLS, RING_STACKS, RawCpuState, RawHistogram, Record,
 };
 use crate::object::{Object, WHYLATE, possible_cpus};
 use crate::settings::{HistogramsChange, HistogramsConfig, TaskFilter};
@@ -82,9 +83,11 @@ impl Histograms {
         if let Some(watching) = watching {
             maps.push(("segments", watching.cpus.len() as u32 * watching.ring_segments));
             maps.push(("late_stacks", watching.cpus.len() as u32 * RING_STACKS));
+            maps.push(("calls", watching.cpus.len() as u32 * RING_CALLS));
             maps.extend([("sender_stacks", SENDER_STACKS), ("ipis", IPIS)]);
         }
-        let has_tracepoint = vec![("sees_switch_end", SWITCH_END.tracepoint)];
+        let has_tracepoint =
+            vec![("sees_switch_end", SWITCH_END.tracepoint), ("tells_functions", FUNCTION_RUNS)];
         let constants = watching.iter().map(|watching| ("ring_segments", watching.ring_segments)).collect();
         let mut object = Object::load(WHYLATE, &Sizes { maps, has_tracepoint, constants })?;
         for (ring, cpu) in watching.iter().flat_map(|watching| watching.cpus.iter()).enumerate() {
@@ -324,6 +327,10 @@ fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Box<Con
         raw.own_process = std::process::id();
         for (ring, cpu) in watching.cpus.iter().enumerate() {
             raw.rings[cpu.0 as usize] = 1 + ring as u16;
+        }
+        for (place, cpu) in raw.watched.iter_mut().zip(watching.cpus.iter()) {
+            *place = cpu.0 as u16;
+            raw.watched_count += 1;
         }
     }
     // In the kernel, 0 is the highest real-time priority.

@@ -13,6 +13,12 @@ pub(crate) const KINDS_STRIDE: usize = 8;
 pub(crate) const STACK_DEPTH: usize = 46;
 /// Stacks that a CPU's ring holds.
 pub(crate) const RING_STACKS: u32 = 64;
+/// Requests of other CPUs that a CPU's ring holds.
+pub(crate) const RING_CALLS: u32 = 16;
+/// Requests to so many CPUs are recorded where the kernel has no events for them.
+pub(crate) const WATCHED_MAX: usize = 64;
+/// Stands for a CPU that is not known.
+pub(crate) const NO_CPU: u16 = u16::MAX;
 /// Length of a task's name with its final 0.
 const COMMAND_BYTES: usize = 16;
 
@@ -48,7 +54,7 @@ pub(crate) struct Config {
     pub(crate) command: Command,
     /// The process that measures; 0 for none.
     pub(crate) own_process: u32,
-    pub(crate) unused: u32,
+    pub(crate) watched_count: u32,
     /// Per CPU, one bit for each kind.
     pub(crate) enabled: [u8; CPUS_MAX],
     /// Per CPU, 1 + the number of its ring; 0: it has none.
@@ -59,9 +65,11 @@ pub(crate) struct Config {
     pub(crate) processes: [u32; CPUS_MAX],
     /// Per CPU, the latency above which a stack is recorded; 0: never.
     pub(crate) late_ns: [u32; CPUS_MAX],
+    /// The first CPUs that have a ring.
+    pub(crate) watched: [u16; WATCHED_MAX],
 }
 
-const _: () = assert!(size_of::<Config>() == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX);
+const _: () = assert!(size_of::<Config>() == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX + 2 * WATCHED_MAX);
 const _: () = assert!(offset_of!(Config, own_process) == 32 && offset_of!(Config, enabled) == 40);
 
 impl Config {
@@ -251,7 +259,11 @@ mod tests {
     }
 
     fn constant(name: &str) -> usize {
-        let find = |line: &str| line.strip_prefix("#define ")?.strip_prefix(name)?.trim().parse().ok();
+        let number = |text: &str| match text.strip_prefix("0x") {
+            Some(digits) => usize::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        };
+        let find = |line: &str| number(line.strip_prefix("#define ")?.strip_prefix(name)?.trim());
         HEADER.lines().find_map(find).unwrap_or_else(|| panic!("{name} is not in the header"))
     }
 
@@ -283,6 +295,9 @@ mod tests {
             ("KINDS_STRIDE", KINDS_STRIDE),
             ("STACK_DEPTH", STACK_DEPTH),
             ("RING_STACKS", RING_STACKS as usize),
+            ("RING_CALLS", RING_CALLS as usize),
+            ("WATCHED_MAX", WATCHED_MAX),
+            ("NO_CPU", NO_CPU.into()),
         ];
         for (name, value) in own {
             assert_eq!(constant(name), value, "{name}");

@@ -4,6 +4,7 @@
 //! compiler. With the feature `bpf` switched off nothing can be loaded, and whatever is started fails with
 //! [`BpfError::NotBuilt`].
 
+mod account;
 mod by_kind;
 mod causes;
 pub mod dispatch;

@@ -91,6 +91,18 @@ impl Object {
         Ok(())
     }
 
+    /// Loads a program and attaches it to the begin of a function of the kernel.
+    pub(crate) fn attach_probe(&mut self, event: Event) -> Result<(), BpfError> {
+        let failed = |reason: &str| BpfError::program(event.tracepoint, reason);
+        let Some(Program::KProbe(program)) = self.ebpf.program_mut(event.function) else {
+            return Err(failed(MISSING));
+        };
+        program.load().map_err(|error| failed(&program_reason(&error)))?;
+        program.attach(event.tracepoint, 0).map_err(|error| failed(&one_line(&error)))?;
+        self.attached.push(event);
+        Ok(())
+    }
+
     /// Whether the kernel has an event, with type information of what it passes.
     pub(crate) fn has_tracepoint(&self, tracepoint: &str) -> bool {
         has_tracepoint(self.btf, tracepoint)
@@ -147,6 +159,7 @@ impl Object {
         let fd = match self.ebpf.program(event.function)? {
             Program::BtfTracePoint(program) => program.fd(),
             Program::RawTracePoint(program) => program.fd(),
+            Program::KProbe(program) => program.fd(),
             _ => return None,
         };
         cost_of(event.tracepoint, fd.ok()?.as_fd())

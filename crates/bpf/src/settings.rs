@@ -1,7 +1,7 @@
 //! What is to be measured, and the interface of a search for causes.
 
 use crate::error::BpfError;
-use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
+use whylate_core::record::{IpiRecord, SourceRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::HistogramKind;
 use whylate_core::{CpuId, CpuSet, Warning};
 
@@ -80,6 +80,8 @@ pub trait FindsCauses {
     /// The interrupts that other CPUs sent to the measured ones since the last call. Where the kernel does not tell who
     /// sent them, they are counted by their kind alone.
     fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError>;
+    /// What took the time of loops that never sleep since the last call, as far as it is known.
+    fn sources(&mut self) -> Vec<SourceRecord>;
     /// What was lost up to now.
     fn losses(&self) -> Vec<Warning>;
 }

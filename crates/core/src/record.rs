@@ -2,7 +2,7 @@
 //!
 //! Moments (`*_at_ns`, `start_ns`, `end_ns`) are CLOCK_MONOTONIC nanoseconds of the measured machine.
 
-use crate::result::{Cause, HwlatSample};
+use crate::result::{Cause, CauseKind, HwlatSample};
 use crate::units::CpuId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -127,6 +127,27 @@ pub struct IpiRecord {
     pub stack: Vec<String>,
     /// How often, in the interval.
     pub count: u64,
+}
+
+/// What one source took from a loop that never sleeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceRecord {
+    /// The measured CPU.
+    pub cpu: CpuId,
+    /// What kind of thing it was.
+    pub kind: CauseKind,
+    /// Who: the name of a thread, an interrupt's line and devices, a softirq vector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// The kernel function, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// Gaps in which it had the CPU.
+    pub gaps: u64,
+    /// The time that it had in them.
+    pub total_ns: u64,
+    /// The most that it had in one of them.
+    pub max_ns: u64,
 }
 
 /// Who made one spike late.

@@ -62,8 +62,8 @@ pub(crate) struct CauseSearch {
     untold: u64,
     /// Interrupts from other CPUs on the CPUs that the finder does not watch.
     counted: Option<IpisByKind>,
-    /// Since when interrupts from other CPUs were not kept.
-    ipis_since_ns: u64,
+    /// Since when interrupts from other CPUs and sources of gaps were not kept.
+    kept_until_ns: u64,
 }
 
 impl CauseSearch {
@@ -121,7 +121,7 @@ impl CauseSearch {
 
     pub(crate) fn begin(&mut self, specs: &[ProbeSpec], warnings: &mut Vec<Warning>) {
         let probes: Vec<Measured> = specs.iter().filter_map(measured).collect();
-        self.ipis_since_ns = clock::now().0;
+        self.kept_until_ns = clock::now().0;
         // What was sent before does not belong to the measurement.
         self.counted.as_mut().map(IpisByKind::take);
         self.attempt(warnings, |finder| finder.begin(&probes));
@@ -163,8 +163,9 @@ impl CauseSearch {
         sent
     }
 
-    /// Keeps the interrupts that other CPUs sent since the last call, each with the probe of its CPU.
-    pub(crate) fn keep_ipis(
+    /// Keeps the interrupts that other CPUs sent since the last call, and who took the time of gaps, each with the probe of
+    /// its CPU.
+    pub(crate) fn keep_counts(
         &mut self,
         keys: &[Arc<RowKey>],
         specs: &[ProbeSpec],
@@ -172,11 +173,14 @@ impl CauseSearch {
         warnings: &mut Vec<Warning>,
     ) {
         let mut sent = self.ipis(warnings);
+        let mut sources = self.finder.as_mut().map(|finder| finder.sources()).unwrap_or_default();
         let end_ns = clock::now().0;
-        let span = Span { start_ns: std::mem::replace(&mut self.ipis_since_ns, end_ns), end_ns };
+        let span = Span { start_ns: std::mem::replace(&mut self.kept_until_ns, end_ns), end_ns };
         let is_of = |spec: &ProbeSpec, cpu: CpuId| spec.cpus.contains(cpu);
         for (key, spec) in keys.iter().zip(specs) {
             sink.rows().add_ipis(key, span, sent.extract_if(.., |record| is_of(spec, record.cpu)));
+            let own = sources.extract_if(.., |record| is_of(spec, record.cpu));
+            sink.rows().add_sources(key, span, own);
         }
     }
 
@@ -207,6 +211,7 @@ mod tests {
     use std::rc::Rc;
     use whylate_core::Facts;
     use whylate_core::plan::{Plan, Source};
+    use whylate_core::record::SourceRecord;
     use whylate_core::result::{Cause, CauseKind};
 
     /// Explains one batch of spikes and fails from then on.
@@ -239,6 +244,9 @@ mod tests {
         fn forget(&mut self, _: CpuId, _: u64) {}
         fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
             Err(error())
+        }
+        fn sources(&mut self) -> Vec<SourceRecord> {
+            Vec::new()
         }
         fn losses(&self) -> Vec<Warning> {
             vec![Warning::new(WarningCode::CauseRecordsLost, "one")]

@@ -259,7 +259,7 @@ impl Repeat<'_> {
             let flushed = Instant::now();
             let mut watch = Watch { keys: &keys, specs, stop, deadline, end: None, flushed };
             let end = self.follow(&events, &mut watch, loads);
-            self.causing.keep_ipis(&keys, specs, self.sink, self.warnings);
+            self.causing.keep_counts(&keys, specs, self.sink, self.warnings);
             self.causing.note_untold(untold.load(Ordering::Relaxed));
             end
         })
@@ -338,7 +338,7 @@ impl Repeat<'_> {
         }
         if watch.flushed.elapsed() >= FLUSH_EVERY {
             watch.flushed = Instant::now();
-            self.causing.keep_ipis(watch.keys, watch.specs, self.sink, self.warnings);
+            self.causing.keep_counts(watch.keys, watch.specs, self.sink, self.warnings);
             if let Err(error) = self.sink.flush() {
                 watch.end_with(Err(error.into()));
             }

@@ -27,8 +27,26 @@ pub fn raw_now() -> Nanos {
 
 /// How long the machine was suspended since it was booted: CLOCK_BOOTTIME counts that time, CLOCK_MONOTONIC does not.
 pub fn suspended() -> Nanos {
-    let monotonic = now().0;
-    Nanos(nanos(clock_gettime(ClockId::Boottime)).saturating_sub(monotonic))
+    let clock = |id| nanos(clock_gettime(id));
+    suspended_of(|| [clock(ClockId::Monotonic), clock(ClockId::Boottime), clock(ClockId::Monotonic)])
+}
+
+/// Readings of the clocks that are closer than this are taken at once.
+const CLOSE_NS: u64 = 20_000;
+/// So many readings are tried.
+const READINGS: usize = 16;
+
+/// The difference by the reading that took the least time: a thread that does not run between two clocks is no suspension.
+fn suspended_of(mut read: impl FnMut() -> [u64; 3]) -> Nanos {
+    let mut closest = (u64::MAX, 0);
+    for _ in 0..READINGS {
+        let [before, boot, after] = read();
+        closest = closest.min((after.saturating_sub(before), boot.saturating_sub(before)));
+        if closest.0 < CLOSE_NS {
+            break;
+        }
+    }
+    Nanos(closest.1)
 }
 
 /// Processor time that this thread has used.
@@ -41,4 +59,19 @@ pub fn thread_cpu_time() -> Nanos {
 #[inline(always)]
 pub fn sleep_until(moment: MonoTime) -> bool {
     clock_nanosleep_absolute(ClockId::Monotonic, &timespec(moment.0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_did_not_run_between_two_clocks_is_no_suspension() {
+        let mut readings =
+            [[100, 6_000_100, 6_000_200], [6_001_000, 6_001_300, 6_001_500]].into_iter().cycle();
+        assert_eq!(suspended_of(|| readings.next().unwrap()), Nanos(300));
+        // Nothing is close: the closest.
+        let mut readings = [[0, 90_000, 900_000], [0, 70_000, 80_000]].into_iter().cycle();
+        assert_eq!(suspended_of(|| readings.next().unwrap()), Nanos(70_000));
+    }
 }

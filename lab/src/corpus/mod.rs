@@ -21,6 +21,11 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
+/// What is recorded on, and what it is called in the names of files.
+const KERNELS: [Kernel; 2] = Kernel::NEEDED;
+fn word(kernel: Kernel) -> &'static str {
+    if kernel.is_realtime() { "rt" } else { "plain" }
+}
 /// What is kept before and after a planted cause.
 const BEFORE_NS: u64 = 8_000_000;
 const AFTER_NS: u64 = 4_000_000;
@@ -37,7 +42,7 @@ pub fn regenerate(lab: &Lab, folder: &Path, names: &[&str], say: &dyn Fn(&str)) 
     host::create_folder(folder)?;
     let mut written = 0;
     for profile in [Profile::Counted, Profile::Threads] {
-        for kernel in Kernel::ALL {
+        for kernel in KERNELS {
             let jobs = jobs(profile, kernel, names);
             if !jobs.is_empty() {
                 written += on_machine(lab, &Machine::new(profile, kernel), &jobs, folder, say)?;
@@ -52,7 +57,7 @@ fn jobs(profile: Profile, kernel: Kernel, names: &[&str]) -> Vec<(&'static Recip
     let mut jobs = Vec::new();
     for (place, recording) in Recording::ALL.into_iter().enumerate() {
         for recipe in RECIPES.iter().filter(|recipe| recipe.profile == profile) {
-            let label = format!("{} {}/{}/{}", profile.name(), kernel.name(), recipe.name, recording.name());
+            let label = format!("{} {}/{}/{}", profile.name(), word(kernel), recipe.name, recording.name());
             if names.is_empty() || names.iter().any(|name| label.contains(name)) {
                 jobs.push((recipe, recording, recipe.lengths_us[place]));
             }
@@ -89,7 +94,7 @@ fn on_machine(
 
 /// The begin of the names of a recording's files.
 fn name_of(recipe: &Recipe, kernel: Kernel, recording: Recording) -> String {
-    format!("{}_{}_{}", recipe.name, kernel.name(), recording.name())
+    format!("{}_{}_{}", recipe.name, word(kernel), recording.name())
 }
 
 /// What a recording became.
@@ -169,7 +174,7 @@ mod tests {
         assert_eq!(names.len(), RECIPES.len());
         let all = [Profile::Counted, Profile::Threads]
             .into_iter()
-            .flat_map(|profile| Kernel::ALL.map(|kernel| jobs(profile, kernel, &[]).len()));
+            .flat_map(|profile| KERNELS.map(|kernel| jobs(profile, kernel, &[]).len()));
         assert_eq!(all.sum::<usize>(), RECIPES.len() * 4);
         assert_eq!(jobs(Profile::Counted, Kernel::Plain, &["plain/irqs-off/events"]).len(), 1);
     }
@@ -179,7 +184,7 @@ mod tests {
         let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/traces");
         let readme = std::fs::read_to_string(traces.join("README.md")).unwrap();
         let mut wrong = Vec::new();
-        for (recipe, kernel) in RECIPES.iter().flat_map(|recipe| Kernel::ALL.map(|kernel| (recipe, kernel))) {
+        for (recipe, kernel) in RECIPES.iter().flat_map(|recipe| KERNELS.map(|kernel| (recipe, kernel))) {
             for recording in Recording::ALL {
                 let name = name_of(recipe, kernel, recording);
                 let has_reason = readme.contains(&format!("| `{name}` |"));

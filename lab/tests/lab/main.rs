@@ -8,6 +8,7 @@ mod devices;
 mod histograms;
 mod measure;
 mod plant;
+mod power;
 mod series;
 mod shield;
 mod trace;
@@ -22,6 +23,7 @@ fn main() -> std::process::ExitCode {
     tests.extend(causes::tests());
     tests.extend(devices::tests());
     tests.extend(treat::tests());
+    tests.extend(power::tests());
     tests.extend(shield::tests());
     tests.extend(series::tests());
     tests.extend(tracing::tests());

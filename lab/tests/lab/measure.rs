@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use whylate_lab::suite::LabTest;
+use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
 
 /// How far a measured length may be from the planted one.
@@ -12,26 +12,24 @@ const STALLS: usize = 7;
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in Kernel::ALL {
+    for kernel in suite::kernels(&Kernel::NEEDED) {
         let counted = Machine::new(Profile::Counted, kernel);
-        let threads = Machine::new(Profile::Threads, kernel);
+        let test = |name, body| LabTest::new(name, counted.clone(), body);
         tests.extend([
-            LabTest::new("measure_timer_finds_a_planted_irq_off_stall", counted.clone(), timer_finds_stall),
-            LabTest::new("measure_stall_finds_a_planted_irq_off_stall", counted.clone(), stall_finds_stall),
-            LabTest::new(
-                "measure_timer_and_cyclictest_count_the_same_cycles",
-                counted.clone(),
-                beside_cyclictest,
-            ),
-            LabTest::new("measure_run_quick_measures_all_cells", counted, run_quick),
-            LabTest::new("measure_run_quick_measures_all_cells", threads.clone(), run_quick),
-            LabTest::new(
-                "measure_on_a_cpu_that_goes_offline_counts_for_nothing",
-                threads.clone(),
-                goes_offline,
-            ),
-            LabTest::new("measure_that_is_frozen_counts_for_nothing", threads.clone(), frozen),
-            LabTest::new("measure_stall_finds_a_stopped_machine", threads, stopped_machine),
+            test("measure_timer_finds_a_planted_irq_off_stall", timer_finds_stall),
+            test("measure_stall_finds_a_planted_irq_off_stall", stall_finds_stall),
+            test("measure_timer_and_cyclictest_count_the_same_cycles", beside_cyclictest),
+            test("measure_run_quick_measures_all_cells", run_quick),
+        ]);
+    }
+    for kernel in suite::kernels(&Kernel::MIXED) {
+        let threads = Machine::new(Profile::Threads, kernel);
+        let test = |name, body| LabTest::new(name, threads.clone(), body);
+        tests.extend([
+            test("measure_run_quick_measures_all_cells", run_quick),
+            test("measure_on_a_cpu_that_goes_offline_counts_for_nothing", goes_offline),
+            test("measure_that_is_frozen_counts_for_nothing", frozen),
+            test("measure_stall_finds_a_stopped_machine", stopped_machine),
         ]);
     }
     tests

@@ -1,12 +1,12 @@
 //! Dispatch from devices that development machines lack, and loads that need a graphics device, in guests.
 
 use serde_json::Value;
-use whylate_lab::suite::LabTest;
+use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in Kernel::ALL {
+    for kernel in suite::kernels(&Kernel::MIXED) {
         let machine = Machine::new(Profile::Threads, kernel);
         tests.extend([
             LabTest::new("series_dispatch_from_every_clock", machine.clone(), dispatch),

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::time::Duration;
-use whylate_lab::suite::LabTest;
+use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
 
 /// Both CPUs of the guest are busy while this runs.
@@ -44,7 +44,7 @@ const LOAD: &str = "taskset -c 0 sh -c 'while :; do :; done' & load=$!\n\
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in Kernel::ALL {
+    for kernel in suite::kernels(&Kernel::MIXED) {
         let machine = Machine::new(Profile::Threads, kernel);
         tests.extend([
             LabTest::new("shield_by_a_partition_leaves_nothing_movable", machine.clone(), by_partition),

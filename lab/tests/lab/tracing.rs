@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::time::Duration;
-use whylate_lab::suite::LabTest;
+use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Output, Profile, Stall};
 
 /// Length of the planted stalls.
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(280);
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in Kernel::ALL {
+    for kernel in suite::kernels(&Kernel::NEEDED) {
         let counted = Machine::new(Profile::Counted, kernel);
         tests.extend([
             LabTest::new("tracing_record_light_holds_the_stall", counted.clone(), record_light),
@@ -28,18 +28,17 @@ pub(crate) fn tests() -> Vec<LabTest> {
             LabTest::new("tracing_is_given_back_after_a_kill", counted.clone(), kills),
         ]);
         // Debian builds the measuring tracers for its real-time kernel alone.
-        match kernel {
-            Kernel::RealTime => tests.extend([
-                LabTest::new("tracing_hwlat_measures_an_nmi", Machine::new(Profile::Threads, kernel), hwlat),
+        let threads = Machine::new(Profile::Threads, kernel);
+        if kernel.is_realtime() {
+            tests.extend([
+                LabTest::new("tracing_hwlat_measures_an_nmi", threads, hwlat),
                 LabTest::new("tracing_timerlat_measures_a_stall", counted.clone(), timerlat),
                 LabTest::new("tracing_osnoise_measures_a_long_interrupt", counted, osnoise),
-            ]),
-            Kernel::Plain => {
-                let threads = Machine::new(Profile::Threads, kernel);
-                tests.push(LabTest::new("tracing_says_which_tracer_is_missing", threads, missing_tracers));
-                // With every function of the real-time kernel, its ring does not hold the time until the spike is told.
-                tests.push(LabTest::new("tracing_a_run_keeps_and_explains_its_spikes", counted, on_spike));
-            }
+            ]);
+        } else {
+            tests.push(LabTest::new("tracing_says_which_tracer_is_missing", threads, missing_tracers));
+            // With every function of the real-time kernel, its ring does not hold the time until the spike is told.
+            tests.push(LabTest::new("tracing_a_run_keeps_and_explains_its_spikes", counted, on_spike));
         }
     }
     tests

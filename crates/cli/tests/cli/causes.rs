@@ -31,6 +31,32 @@ fn causes_have_evidence_and_parts_of_the_window() {
     }
 }
 
+/// Every gap is divided among its sources, however many there are.
+#[test]
+fn the_sources_of_gaps_add_up_to_the_time_that_was_lost() {
+    let _alone = alone();
+    let said = whylate(&["measure", "stall", "--threshold=1us", "-D", "1s", "--causes", "--json"]);
+    if said.code == Some(69) {
+        return skipped(said.stderr.trim());
+    }
+    let result = said.document();
+    validate("measure", &result);
+    for cpu in list(&result, "cpus") {
+        let number = |of: &Value, field: &str| of[field].as_u64().unwrap_or(0);
+        let sources = list(cpu, "sources");
+        let total: u64 = sources.iter().map(|source| number(source, "total_ns")).sum();
+        let lost = number(cpu, "lost_ns");
+        assert!(total.abs_diff(lost) * 100 <= lost, "{total} of {lost}: {sources:?}");
+        let known = sources.iter().filter(|source| word(source, "kind") != "unattributed");
+        assert!(known.clone().count() > 0, "{sources:?}");
+        for source in known {
+            let (gaps, total) = (number(source, "gaps"), number(source, "total_ns"));
+            let max = number(source, "max_ns");
+            assert!(gaps > 0 && max <= total && total <= max * gaps, "{source}");
+        }
+    }
+}
+
 fn causes_of(spike: &Value) -> Vec<&Value> {
     let also = spike["also"].as_array().into_iter().flatten();
     std::iter::once(&spike["cause"]).chain(also).collect()

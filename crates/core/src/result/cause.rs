@@ -89,6 +89,12 @@ impl Cause {
     }
 }
 
+impl Default for CauseKind {
+    fn default() -> Self {
+        Self::Unattributed
+    }
+}
+
 impl Default for Cause {
     fn default() -> Self {
         Self::unattributed()

@@ -197,6 +197,10 @@ pub struct CpuResult {
     /// That sum as a share of the time in which it looked, in [0, 1] (stall, and tracers that look for gaps).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_share: Option<f64>,
+    /// Who took that time, the most first; what is not known is the source `unattributed`, so that all of them add up to
+    /// `lost_ns` (stall, with causes).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceResult>,
     /// Which of the gaps the scheduler makes on purpose (stall); absent where none is known to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<ThrottledGaps>,
@@ -221,6 +225,27 @@ pub struct CpuResult {
     /// The course over time, oldest first; consecutive repeats follow each other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<TimelinePoint>,
+}
+
+/// What one source took from a loop that never sleeps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceResult {
+    /// What kind of thing it was.
+    pub kind: CauseKind,
+    /// Who: the name of a thread, an interrupt's line and devices, a softirq vector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// The kernel function, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// Gaps in which it had the CPU.
+    pub gaps: u64,
+    /// The time that it had in all of them.
+    pub total_ns: u64,
+    /// That time over the gaps.
+    pub mean_ns: f64,
+    /// The most that it had in one gap.
+    pub max_ns: u64,
 }
 
 /// Figures in ticks of the time-stamp counter.

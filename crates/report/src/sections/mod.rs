@@ -14,6 +14,7 @@ mod noise;
 mod rates;
 mod reading;
 pub(crate) mod records;
+mod sources;
 mod spikes;
 mod traces;
 pub(crate) mod warnings;
@@ -31,6 +32,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     spikes::of_run,
     traces::of_run,
     causes::of_run,
+    sources::of_run,
     ipis::of_run,
     interrupts::of_run,
     rates::of_run,
@@ -47,6 +49,7 @@ const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
     dispatch::of_measure,
     spikes::of_measure,
     causes::of_measure,
+    sources::of_measure,
     ipis::of_measure,
     warnings::of_measure,
 ];

@@ -2,14 +2,16 @@
 
 use crate::ring::{MockRing, spikes_now};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tempfile::TempDir;
 use whylate_bpf::{BpfError, FindsCauses, Measured};
 use whylate_core::facts::CpuFacts;
 use whylate_core::plan::{Source, TreatmentKind};
-use whylate_core::record::{InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord};
+use whylate_core::record::{
+    InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord, SpikeCauses, SpikeRecord,
+};
 use whylate_core::result::{Cause, CauseKind, TreatChange};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_host::HostRoot;
@@ -114,6 +116,8 @@ pub(crate) struct Record {
     /// Number of the next step, and the one that goes wrong.
     step: AtomicUsize,
     fault: Mutex<Option<(usize, Fault)>>,
+    /// Whether the next undo leaves a setting alone.
+    pub(crate) leaves_alone: AtomicBool,
     /// Loads that run now.
     pub(crate) loads_alive: AtomicUsize,
     /// Treatments in force now.
@@ -420,6 +424,10 @@ impl FindsCauses for MockCauses {
         let function = "do_flush_tlb_all".to_owned();
         Ok(vec![IpiRecord { cpu: CpuId(3), function, count: 2, ..IpiRecord::default() }])
     }
+    fn sources(&mut self) -> Vec<SourceRecord> {
+        let source = SourceRecord { cpu: CpuId(3), kind: CauseKind::Irq, gaps: 1, ..SourceRecord::default() };
+        vec![SourceRecord { total_ns: 70, max_ns: 70, ..source }]
+    }
     fn losses(&self) -> Vec<Warning> {
         vec![Warning { code: "mock-losses".to_owned(), text: ("one").into(), fix: None }]
     }
@@ -466,7 +474,7 @@ impl Treating for MockTreating {
     }
 
     fn undo(&mut self) -> Report {
-        let left = self.record.step();
+        let left = self.record.step() || self.record.leaves_alone.swap(false, Ordering::SeqCst);
         let outcome = |name: &String| Undone {
             treatment: name.clone(),
             target: Target::file("/sys/mock"),

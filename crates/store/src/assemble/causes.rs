@@ -1,4 +1,4 @@
-//! The causes of a cell's spikes, and the interrupts that other CPUs sent to its CPUs.
+//! The causes of a cell's spikes, who took the time of its loops, and the interrupts that other CPUs sent to its CPUs.
 
 use super::Taken;
 use super::cell::busiest_first;
@@ -6,14 +6,17 @@ use crate::tables::RowKey;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
-use whylate_core::record::{HwlatRecord, IpiRecord, SpikeCauses};
-use whylate_core::result::{HwlatSample, Spike};
+use whylate_core::record::{HwlatRecord, IpiRecord, SourceRecord, SpikeCauses};
+use whylate_core::result::{CauseKind, HwlatSample, SourceResult, Spike};
 use whylate_stats::summary::keep_first;
 
 /// A probe with its series, and a CPU.
 type Place = (String, CpuId);
 /// What tells interrupts apart: CPU, function, caller, CPU and thread that sent it.
 type Sent = (CpuId, String, Option<String>, Option<CpuId>, Option<String>);
+
+/// What tells sources of gaps apart: kind, actor, function.
+type Who = (CauseKind, Option<String>, Option<String>);
 
 /// What is known of one cell so far.
 #[derive(Default)]
@@ -23,6 +26,7 @@ pub(super) struct Causes {
     /// By the moment of the sample, which is that of its spike.
     hwlat: BTreeMap<Place, BTreeMap<u64, HwlatSample>>,
     ipis: BTreeMap<Sent, IpiRecord>,
+    sources: BTreeMap<Place, BTreeMap<Who, SourceResult>>,
 }
 
 impl Causes {
@@ -52,6 +56,44 @@ impl Causes {
             total.count = total.count.saturating_add(count);
         }
         Ok(())
+    }
+
+    /// Takes what a source took from a loop.
+    pub(super) fn add_source(&mut self, key: &RowKey, record: SourceRecord) -> Taken {
+        if key.is_noise_floor() {
+            return Ok(());
+        }
+        let SourceRecord { cpu, kind, actor, function, gaps, total_ns, max_ns } = record;
+        let of_place = self.sources.entry((key.probe.clone(), cpu)).or_default();
+        let new = || SourceResult {
+            kind,
+            actor: actor.clone(),
+            function: function.clone(),
+            ..SourceResult::default()
+        };
+        let total = of_place.entry((kind, actor.clone(), function.clone())).or_insert_with(new);
+        total.gaps = total.gaps.saturating_add(gaps);
+        total.total_ns = total.total_ns.saturating_add(total_ns);
+        total.max_ns = total.max_ns.max(max_ns);
+        Ok(())
+    }
+
+    /// Who took the time that a probe lost on a CPU, the most first; what nobody is known to have taken is `unattributed`.
+    /// Empty where nobody was looked for.
+    pub(super) fn take_sources(&mut self, probe: &str, cpu: CpuId, lost_ns: u64) -> Vec<SourceResult> {
+        let Some(mut sources) = self.sources.remove(&(probe.to_owned(), cpu)) else { return Vec::new() };
+        let known_ns = sources.values().map(|source| source.total_ns).fold(0, u64::saturating_add);
+        if let unknown_ns @ 1.. = lost_ns.saturating_sub(known_ns) {
+            let unknown = sources.entry((CauseKind::Unattributed, None, None)).or_default();
+            (unknown.kind, unknown.total_ns) =
+                (CauseKind::Unattributed, unknown.total_ns.saturating_add(unknown_ns));
+        }
+        let mut sources: Vec<SourceResult> = sources.into_values().collect();
+        for source in &mut sources {
+            source.mean_ns = source.total_ns as f64 / source.gaps.max(1) as f64;
+        }
+        sources.sort_by_key(|source| Reverse(source.total_ns));
+        sources
     }
 
     /// Puts the causes into the spikes that were explained.

@@ -225,6 +225,9 @@ impl CellData {
                 let series = result.series.as_deref().unwrap_or_default();
                 result.max_record = self.latency_records.get(&(cpu, series)).cloned();
             }
+            if let Some(lost_ns) = result.lost_ns {
+                result.sources = self.causes.take_sources(&full_name, cpu, lost_ns);
+            }
             self.causes.label(&mut spikes);
             label(&mut spikes, &circumstances);
             match probes.iter_mut().find(|known| known.probe == name.probe) {

@@ -15,6 +15,7 @@ mod ipis;
 mod keys;
 mod rates;
 mod size;
+mod sources;
 mod spikes;
 
 pub(crate) use histograms::Apart;
@@ -30,7 +31,8 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use whylate_core::record::{
-    CounterRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
+    CounterRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord, SpikeCauses,
+    SpikeRecord,
 };
 
 /// A row of a table.
@@ -149,6 +151,8 @@ tables! {
     causes: RowKey, SpikeCauses;
     /// Interrupts that other CPUs sent.
     ipis: RowKey, Spanned<IpiRecord>;
+    /// What took the time of loops that never sleep.
+    sources: RowKey, Spanned<SourceRecord>;
     /// What the loads achieved.
     rates: RateKey, RateRecord;
     /// Interrupts and softirqs handled.

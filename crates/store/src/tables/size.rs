@@ -12,7 +12,7 @@ impl Rows {
     /// About how many bytes of memory they take.
     pub fn bytes(&self) -> usize {
         let buckets: usize = self.intervals.iter().map(|(_, interval)| interval.histogram.len()).sum();
-        let texts = 64 * (self.ipis.len() + self.interrupts.len());
+        let texts = 64 * (self.ipis.len() + self.sources.len() + self.interrupts.len());
         let causes: usize = self.causes.iter().map(|(_, spike)| causes_bytes(spike)).sum();
         size_of_val(&self.intervals[..])
             + 16 * buckets
@@ -20,6 +20,7 @@ impl Rows {
             + size_of_val(&self.causes[..])
             + causes
             + size_of_val(&self.ipis[..])
+            + size_of_val(&self.sources[..])
             + size_of_val(&self.interrupts[..])
             + texts
             + size_of_val(&self.counters[..])

@@ -93,6 +93,14 @@ fn a_complete_run_adds_up() {
     assert!(cpu.corrected.is_some(), "the plan gives the period");
     let stall = &cell.probes[1].cpus[0];
     assert_eq!((stall.gaps, stall.lost_ns, stall.overruns), (Some(2), Some(198), None));
+    let sources: Vec<_> =
+        stall.sources.iter().map(|it| (it.kind, it.gaps, it.total_ns, it.mean_ns, it.max_ns)).collect();
+    let of_timer = (CauseKind::Irq, 2, 120, 60.0, 60);
+    assert_eq!(
+        sources,
+        [of_timer, (CauseKind::Unattributed, 0, 78, 78.0, 0)],
+        "they add up to what was lost"
+    );
     let repeats: Vec<_> =
         cell.repeats.iter().map(|it| (it.repeat, it.error.clone(), it.probes.len())).collect();
     assert_eq!(repeats, [(1, None, 4), (2, None, 4)]);

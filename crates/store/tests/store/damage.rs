@@ -6,8 +6,18 @@ use std::fs;
 use std::path::Path;
 use whylate_store::{Reader, Rows, RunDirectory, Sink as _, assemble};
 
-const TABLES: [&str; 9] =
-    ["histograms", "intervals", "spikes", "causes", "ipis", "rates", "interrupts", "counters", "hwlat"];
+const TABLES: [&str; 10] = [
+    "histograms",
+    "intervals",
+    "spikes",
+    "causes",
+    "ipis",
+    "sources",
+    "rates",
+    "interrupts",
+    "counters",
+    "hwlat",
+];
 
 /// Rows of the second segment when `table` of it cannot be read.
 fn without(mut rows: Rows, table: &str) -> Rows {
@@ -18,6 +28,7 @@ fn without(mut rows: Rows, table: &str) -> Rows {
         "spikes" => rows.spikes.clear(),
         "causes" => rows.causes.clear(),
         "ipis" => rows.ipis.clear(),
+        "sources" => rows.sources.clear(),
         "rates" => rows.rates.clear(),
         "interrupts" => rows.interrupts.clear(),
         _ => rows.counters.clear(),

@@ -16,9 +16,18 @@ fn what_is_written_is_read_again() {
     let path = folder.path().join("a/b/run");
     let written = three_segments(&path);
     assert_eq!(read(&path), (written, Vec::new()));
-    for name in
-        ["histograms", "intervals", "spikes", "causes", "ipis", "rates", "interrupts", "counters", "hwlat"]
-    {
+    for name in [
+        "histograms",
+        "intervals",
+        "spikes",
+        "causes",
+        "ipis",
+        "sources",
+        "rates",
+        "interrupts",
+        "counters",
+        "hwlat",
+    ] {
         let mut names: Vec<_> =
             fs::read_dir(path.join(name)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();

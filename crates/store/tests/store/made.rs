@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use whylate_core::plan::Source;
 use whylate_core::record::{
-    CounterRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SpikeCauses, SpikeRecord,
+    CounterRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord, SpikeCauses,
+    SpikeRecord,
 };
 use whylate_core::result::{Cause, CauseKind, HwlatSample};
 use whylate_core::{CpuId, Facts, Plan};
@@ -179,6 +180,20 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
             (Arc::clone(&timer), explained(vec![Cause::unattributed()], second * SECOND + 9)),
         ],
         ipis: vec![ipi(Some("flush_tlb_all")), ipi(None)],
+        sources: vec![(
+            stall.clone(),
+            Spanned {
+                span,
+                record: SourceRecord {
+                    kind: CauseKind::Irq,
+                    actor: Some("timer".to_owned()),
+                    gaps: 1,
+                    total_ns: 60,
+                    max_ns: 60,
+                    ..SourceRecord::default()
+                },
+            },
+        )],
         intervals: vec![
             (Arc::clone(&timer), interval(0, second, &[10, 20, 20, 200])),
             (Arc::clone(&timer), interval(1, second, &[11, 21])),
@@ -227,6 +242,9 @@ pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     }
     for (key, row) in &rows.ipis {
         directory.rows().add_ipis(key, row.span, [row.record.clone()]);
+    }
+    for (key, row) in &rows.sources {
+        directory.rows().add_sources(key, row.span, [row.record.clone()]);
     }
     for (key, rate) in &rows.rates {
         directory.rows().add_rates(key, [rate.clone()]);

@@ -85,6 +85,7 @@ fn missing_segments_are_named_with_what_they_held() {
             "spikes",
             "causes",
             "ipis",
+            "sources",
             "rates",
             "interrupts",
             "counters",
@@ -223,7 +224,7 @@ fn an_old_run_without_one_whole_segment_does_not_pass() {
         fs::remove_file(path.join(table).join("000006.parquet")).unwrap();
     }
     assert_eq!(assembled(&path).verdict, Verdict::Pass, "other tables of it are there: nothing tells");
-    for table in ["spikes", "causes", "ipis", "rates", "interrupts", "counters", "hwlat"] {
+    for table in ["spikes", "causes", "ipis", "sources", "rates", "interrupts", "counters", "hwlat"] {
         fs::remove_file(path.join(table).join("000006.parquet")).unwrap();
     }
     let result = assembled(&path);

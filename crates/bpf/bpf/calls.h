@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Functions that other CPUs ask for, on kernels before 6.5, which have no events for them: who asks is seen by probes on
+ * the functions of the kernel that send the request, and what was asked for last is assigned to the interrupt that comes.
+ */
+#pragma once
+#include "causes.h"
+
+/* Whether this kernel has the events: then nothing of this is used. */
+const volatile u32 tells_functions SECTION(".rodata");
+
+/* Vectors of x86. */
+#define CALL_FUNCTION_SINGLE_VECTOR 0xfb
+#define CALL_FUNCTION_VECTOR 0xfc
+#define RESCHEDULE_VECTOR 0xfd
+
+/*
+ * A request is for the next interrupt if it is not older than this. A CPU that polls while it is idle takes requests
+ * without an interrupt; and of those with a condition it is not known here whether the CPU met it.
+ */
+#define SURE_NS 10000000
+#define UNSURE_NS 200000
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct call);
+} calls SECTION(".maps");
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs___call {
+	unsigned long di;
+	unsigned long si;
+	unsigned long r8;
+};
+
+struct __call_single_node {
+	unsigned int u_flags;
+};
+
+struct __call_single_data {
+	struct __call_single_node node;
+	void *func;
+};
+
+#pragma clang attribute pop
+
+/* The kernel's types of requests: a function is asked for in the first two. */
+#define CSD_TYPE_MASK 0xf0
+#define CSD_TYPE_SYNC 0x10
+
+/* This CPU asks a watched one, which has this ring, to run a function. */
+ALWAYS_INLINE void note_call(u32 cpu, u32 ring, u64 function, bool is_conditional, s64 stack)
+{
+	struct cpu_state *state = state_of(cpu);
+
+	if (!state)
+		return;
+	u64 number = __sync_fetch_and_add(&state->calls_asked, 1);
+	u32 place = (ring - 1) * RING_CALLS + ((u32)number & (RING_CALLS - 1));
+	struct call *call = bpf_map_lookup_elem(&calls, &place);
+
+	if (!call)
+		return;
+	u64 task = bpf_get_current_pid_tgid();
+
+	call->number = 0;
+	BARRIER();
+	call->at_ns = bpf_ktime_get_ns();
+	call->function = function;
+	call->stack = stack;
+	call->thread = (u32)task;
+	call->process = task >> 32;
+	call->cpu = bpf_get_smp_processor_id();
+	call->is_conditional = is_conditional;
+	bpf_get_current_comm(call->command, COMMAND_BYTES);
+	BARRIER();
+	call->number = 1 + number;
+}
+
+/* Counts one request on the CPU that handles it. */
+ALWAYS_INLINE void count_call(struct cpu_state *state, u32 cpu, struct call *call)
+{
+	struct ipi_key key = { .function = call->function, .cpu = cpu, .from_cpu = call->cpu };
+	struct ipi_count *found, fresh = { .count = 1, .stack = call->stack };
+
+	/* Tells callers apart: the number of the stack stands for the place of the call. */
+	key.call_site = call->stack;
+	if (call->process == config.own_process)
+		key.is_own = 1;
+	else
+		__builtin_memcpy(key.command, call->command, COMMAND_BYTES);
+	found = bpf_map_lookup_elem(&ipis, &key);
+	if (LIKELY(found))
+		__sync_fetch_and_add(&found->count, 1);
+	else if (bpf_map_update_elem(&ipis, &key, &fresh, BPF_NOEXIST))
+		state->counters.ipis_lost++;
+}
+
+/* Counts an interrupt that asks for a look at the tasks; its sender is not known. */
+ALWAYS_INLINE void count_reschedule(struct cpu_state *state, u32 cpu)
+{
+	struct ipi_key key = { .cpu = cpu, .from_cpu = NO_CPU };
+	struct ipi_count *found, fresh = { .count = 1, .stack = -1 };
+
+	found = bpf_map_lookup_elem(&ipis, &key);
+	if (LIKELY(found))
+		__sync_fetch_and_add(&found->count, 1);
+	else if (bpf_map_update_elem(&ipis, &key, &fresh, BPF_NOEXIST))
+		state->counters.ipis_lost++;
+}
+
+/* An interrupt for functions is over: it was for what had been asked for since the last one. */
+ALWAYS_INLINE void take_calls(struct cpu_state *state, u32 ring, u64 start_ns, u64 end_ns)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	u64 asked = state->calls_asked, taken = state->calls_taken, function = 0;
+	struct call *told = 0;
+	bool are_several = 0;
+
+	if (asked - taken > RING_CALLS) {
+		state->counters.ipis_lost += asked - taken - RING_CALLS;
+		taken = asked - RING_CALLS;
+	}
+	for (int i = 0; i < RING_CALLS && taken < asked; i++) {
+		u32 place = (ring - 1) * RING_CALLS + ((u32)taken & (RING_CALLS - 1));
+		struct call *call = bpf_map_lookup_elem(&calls, &place);
+
+		/* It is being written: its interrupt is still to come. */
+		if (!call || call->number != taken + 1 || call->at_ns > end_ns)
+			break;
+		taken++;
+		if (start_ns > call->at_ns + (call->is_conditional ? UNSURE_NS : SURE_NS))
+			continue;
+		count_call(state, cpu, call);
+		are_several |= told && call->function != function;
+		told = call;
+		function = call->function;
+	}
+	state->calls_taken = taken;
+	/* Of several functions it is not known which one took the time. */
+	if (!told || are_several)
+		return;
+	u64 number;
+	struct segment *segment = begin(state, ring, &number);
+
+	if (!segment)
+		return;
+	segment->function.function = function;
+	segment->function.has_sender = 1;
+	segment->function.sender_cpu = told->cpu;
+	segment->function.sender_thread = told->thread;
+	segment->function.sender_process = told->process;
+	__builtin_memcpy(segment->function.sender_command, told->command, COMMAND_BYTES);
+	complete(segment, SEGMENT_FUNCTION, start_ns, end_ns, number);
+}
+
+/* The end of an interrupt with a vector of its own. */
+ALWAYS_INLINE void note_sent(struct cpu_state *state, u32 ring, u32 vector, u64 start_ns, u64 end_ns)
+{
+	if (vector == CALL_FUNCTION_SINGLE_VECTOR || vector == CALL_FUNCTION_VECTOR)
+		take_calls(state, ring, start_ns, end_ns);
+	else if (vector == RESCHEDULE_VECTOR)
+		count_reschedule(state, bpf_get_smp_processor_id());
+}

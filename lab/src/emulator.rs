@@ -1,0 +1,106 @@
+//! QEMU: the lab's own, unpacked with the libraries of its release, or else the host's.
+
+use crate::cache::Cache;
+use crate::error::LabError;
+use crate::host;
+use crate::machine::Profile;
+use crate::packages::PackageRoot;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What the version of the lab's own QEMU begins with.
+const VERSION: &str = "1:10.";
+/// Where libraries, modules and data lie below its root.
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+const DATA: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];
+
+/// A QEMU.
+#[derive(Clone, Debug)]
+pub(crate) enum Emulator {
+    /// The root that the lab's own was unpacked to.
+    Own(PathBuf),
+    /// The one in the path.
+    Host,
+}
+
+impl Emulator {
+    /// The one that this cache's guests run in.
+    pub(crate) fn of(cache: &Cache) -> Self {
+        cache.qemu().map_or(Self::Host, Self::Own)
+    }
+
+    /// Makes sure that there is one: the lab's own, else the one that the cache has, else the host's.
+    ///
+    /// # Errors
+    /// [`LabError::Unavailable`] when there is none.
+    pub(crate) fn ensure(
+        cache: &Cache,
+        packages: Result<&PackageRoot, &LabError>,
+        say: &dyn Fn(&str),
+    ) -> Result<(), LabError> {
+        let newest = || -> Result<(), LabError> {
+            let packages = packages.map_err(LabError::again)?;
+            let offer = packages.newest(host::QEMU_PACKAGE, VERSION)?;
+            let tree = packages.tree(cache, &offer.release, &[host::QEMU_PACKAGE])?;
+            if cache.qemu() != Some(cache.tree(&tree)) {
+                say(&format!("QEMU {} of {}", offer.version, offer.release));
+            }
+            cache.set_qemu(&tree)
+        };
+        let built = newest().or_else(|error| match packages {
+            // Lists that are too old name files that are not to be had any more.
+            Ok(packages) if cache.qemu().is_none() => packages.refresh().and_then(|()| newest()),
+            _ => Err(error),
+        });
+        match built {
+            Err(LabError::Unavailable { reason, .. }) => {
+                let which = if cache.qemu().is_some() { "from the cache" } else { "the host's" };
+                say(&format!("QEMU {VERSION} cannot be had ({reason}): {which} is used"));
+                cache.qemu().map_or_else(|| host::ensure_tools(&[host::QEMU]), |_| Ok(()))
+            }
+            built => built,
+        }
+    }
+
+    /// A program of it, which ends when the thread that spawned it does, however that happens.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let Self::Own(root) = self else { return host::bound(program) };
+        let libraries = root.join(LIBRARIES);
+        // Its own loader: the host's may be older than its libraries.
+        let mut command = host::bound(libraries.join("ld-linux-x86-64.so.2"));
+        command.arg("--library-path").arg(&libraries).arg(root.join("usr/bin").join(program));
+        for folder in DATA {
+            command.arg("-L").arg(root.join(folder));
+        }
+        command.env("QEMU_MODULE_DIR", libraries.join("qemu"));
+        command
+    }
+
+    /// The major version.
+    ///
+    /// # Errors
+    /// [`LabError::Unavailable`] when it does not run.
+    fn major(&self) -> Result<u32, LabError> {
+        let version = host::run(self.command("qemu-system-x86_64").arg("--version"));
+        let text = version.map_err(|error| LabError::Unavailable {
+            reason: format!("QEMU does not run: {}", error.brief()),
+            fix: "run `cargo xtask lab build`".into(),
+        })?;
+        let major = text.split("version ").nth(1).and_then(|rest| rest.split('.').next());
+        let major = major.and_then(|major| major.trim().parse().ok());
+        major.ok_or(LabError::Form { what: "the version of QEMU", text })
+    }
+
+    /// Why it cannot run a profile.
+    pub(crate) fn unable(&self, profile: Profile) -> Option<String> {
+        let major = match self.major() {
+            Err(error) => return Some(error.to_string()),
+            Ok(major) => major,
+        };
+        let needed = profile.qemu_major_min();
+        (major < needed).then(|| {
+            let name = profile.name();
+            format!("the profile {name} needs QEMU {needed} and this is QEMU {major}: `cargo xtask lab build` says why")
+        })
+    }
+}
