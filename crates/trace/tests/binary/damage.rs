@@ -117,3 +117,18 @@ fn a_real_file_cut_off_is_refused() {
         assert!(error.starts_with("cut.dat: at byte "), "{length}: {error}");
     }
 }
+
+/// Sections that are named again, as options that go in a circle, would be unpacked again and again.
+#[test]
+fn a_section_is_read_once() {
+    let mut bytes = file(LITTLE, Algorithm::None).version7();
+    let name = bytes.windows(5).position(|window| window == b"none\0").unwrap() + 5;
+    let first = name + bytes[name..].iter().position(|byte| *byte == 0).unwrap() + 1;
+    let first: [u8; 8] = bytes[first..first + 8].try_into().unwrap();
+    // The option that ends the last options: number 0, a length of 8, and no next section.
+    let last = [&[0, 0, 8, 0, 0, 0][..], &[0; 8]].concat();
+    let next = bytes.windows(14).rposition(|window| window == last).unwrap() + 6;
+    bytes[next..next + 8].copy_from_slice(&first);
+    let error = read(bytes).unwrap_err().to_string();
+    assert!(error.contains("this one is read more than once, or overlaps another"), "{error}");
+}

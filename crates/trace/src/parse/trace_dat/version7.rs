@@ -6,12 +6,13 @@ use crate::parse::ParseError;
 use crate::parse::input::{Input, Scan};
 use crate::parse::symbols::{Place, Symbols};
 use crate::parse::unpack::Algorithm;
+use std::cell::Cell;
 use whylate_core::CpuId;
 
 /// The section is packed.
 const PACKED: u16 = 1;
-/// Sections of options follow each other; more than this is a circle.
-const OPTION_SECTIONS_MAX: usize = 4096;
+/// Bytes of the header of a section.
+const HEADER_BYTES: u64 = 16;
 
 /// The header of a section.
 struct Section {
@@ -23,6 +24,9 @@ struct Section {
 struct File<'a> {
     input: &'a Input,
     contents: Contents,
+    /// Bytes that its sections can have yet: each is read once, so together they are no more than the file. A few packed bytes that
+    /// are named again and again could otherwise be unpacked for minutes.
+    left: Cell<u64>,
 }
 
 /// Reads what follows the file's header.
@@ -34,16 +38,14 @@ pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, Pars
         return Err(foreign(scan.input(), &found));
     };
     let contents = Contents { order: scan.order, page_bytes, algorithm, ..Contents::default() };
-    let mut file = File { input: scan.input(), contents };
+    let input = scan.input();
+    let mut file = File { input, contents, left: Cell::new(input.length()) };
     let mut next = scan.u64()?;
-    for _ in 0..OPTION_SECTIONS_MAX {
-        if next == 0 {
-            file.contents.text.take_if(|_| !file.contents.buffers.is_empty());
-            return Ok(file.contents);
-        }
+    while next != 0 {
         next = file.options(next)?;
     }
-    Err(scan.input().damaged(next, "the sections of options go in a circle"))
+    file.contents.text.take_if(|_| !file.contents.buffers.is_empty());
+    Ok(file.contents)
 }
 
 impl File<'_> {
@@ -66,6 +68,12 @@ impl File<'_> {
             true => (u64::from(scan.u32()?), Some((self.contents.algorithm, scan.u32()? as usize))),
             false => (section.bytes, None),
         };
+        let Some(left) = self.left.get().checked_sub(bytes.saturating_add(HEADER_BYTES)) else {
+            let message =
+                "the sections are larger than the file: this one is read more than once, or overlaps another";
+            return Err(self.input.damaged(offset, message));
+        };
+        self.left.set(left);
         let offset = scan.position;
         scan.skip(bytes)?;
         Ok(Place { input: self.input.clone(), offset, bytes, packed, head_bytes: 0 })
