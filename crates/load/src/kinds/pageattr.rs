@@ -6,7 +6,6 @@ use std::io;
 use std::path::Path;
 use whylate_core::CpuSet;
 use whylate_core::plan::{BufferSource, PageattrPlan};
-use whylate_host::HostRoot;
 use whylate_host::interrupts::Counts;
 use whylate_sys::disturb::buffer::{Buffers, Origin};
 use whylate_sys::drm::Card;
@@ -98,15 +97,15 @@ fn write_combining(buffers: &mut Buffers) -> io::Result<Option<String>> {
     if read_ns > UNCACHED_NS {
         return Ok(Some(format!("write-combining: {read_ns:.0} ns per read")));
     }
-    let root = HostRoot::real();
     let here = current_cpu();
-    let online = root.read_trimmed("/sys/devices/system/cpu/online").ok().flatten();
-    let online = online.and_then(|text| text.parse::<CpuSet>().ok()).unwrap_or_default();
-    let before = Counts::read(&root).unwrap_or_default();
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let online: CpuSet = read("/sys/devices/system/cpu/online").trim().parse().unwrap_or_default();
+    let counts = || Counts::parse(&read("/proc/interrupts"), "");
+    let before = counts();
     for _ in 0..TRIED {
         buffers.turn()?;
     }
-    let after = Counts::read(&root).unwrap_or_default();
+    let after = counts();
     let calls = |counts: &Counts, cpu| counts.of("CAL", cpu).unwrap_or(0);
     let others = online.iter().filter(|cpu| *cpu != here);
     let least = others.map(|cpu| calls(&after, cpu).saturating_sub(calls(&before, cpu))).min();
