@@ -131,7 +131,7 @@ impl Lab {
         if self.cache.image(machine.image).is_none() {
             return Some(format!("the image `{0}` is not in the cache: {build} {0}`", machine.image.name()));
         }
-        Emulator::of(&self.cache).unable(machine.profile)
+        Emulator::of(&self.cache, machine).unable(machine.profile)
     }
 
     /// Starts a machine and waits until it takes scripts.
@@ -146,7 +146,7 @@ impl Lab {
         let files = self.cache.kernel(machine.kernel).and_then(|(version, kernel)| {
             let module = plant_module::find(&self.cache, &version)?;
             let root = self.cache.image(machine.image)?;
-            let emulator = Emulator::of(&self.cache);
+            let emulator = Emulator::of(&self.cache, machine);
             Some(boot_folder::Files { emulator, kernel, root, module, binary: self.binary.clone() })
         });
         let files = files.ok_or_else(|| unavailable("the cache was emptied just now".into()))?;

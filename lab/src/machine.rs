@@ -70,10 +70,8 @@ impl Kernel {
         [Self::RealTime, Self::Plain, Self::RealTime612, Self::RealTimeNew, Self::PlainNew];
     /// Without these there is no lab; the others are skipped where they cannot be had.
     pub const NEEDED: [Self; 2] = [Self::RealTime, Self::Plain];
-    /// The oldest and the newest: for lengths and culprits.
-    pub const ENDS: [Self; 3] = [Self::RealTime, Self::RealTimeNew, Self::PlainNew];
-    /// One with PREEMPT_RT and one without, one old and one new: for interfaces and mechanisms.
-    pub const MIXED: [Self; 2] = [Self::RealTime, Self::PlainNew];
+    /// Where culprits are looked for in each run: the oldest and the newest.
+    pub const CULPRITS: [Self; 4] = [Self::RealTime, Self::Plain, Self::RealTimeNew, Self::PlainNew];
 
     /// Name on the command line and in the cache.
     #[must_use]

@@ -6,7 +6,7 @@ use crate::host;
 use std::path::PathBuf;
 
 /// The sources of the module, by name.
-const SOURCES: [(&str, &str); 8] = [
+const SOURCES: [(&str, &str); 10] = [
     ("Makefile", include_str!("../kmod/Makefile")),
     ("plant.h", include_str!("../kmod/plant.h")),
     ("plant_main.c", include_str!("../kmod/plant_main.c")),
@@ -15,7 +15,12 @@ const SOURCES: [(&str, &str); 8] = [
     ("plant_memory.c", include_str!("../kmod/plant_memory.c")),
     ("plant_thread.c", include_str!("../kmod/plant_thread.c")),
     ("plant_timer.c", include_str!("../kmod/plant_timer.c")),
+    ("whylate_memtype.c", include_str!("../../kmod/whylate_memtype/whylate_memtype.c")),
+    ("whylate_memtype.h", include_str!("../../kmod/whylate_memtype/whylate_memtype.h")),
 ];
+
+/// What the name of `whylate_memtype.ko` ends in beside that of `plant.ko`.
+pub(crate) const MEMTYPE: &str = "memtype.ko";
 
 /// The module built from these sources for a kernel of the cache, if it has been.
 pub(crate) fn find(cache: &Cache, version: &str) -> Option<PathBuf> {
@@ -61,5 +66,7 @@ pub(crate) fn ensure(cache: &Cache, version: &str, say: &dyn Fn(&str)) -> Result
     make.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").args(["-c", COMPILE, "sh"]).arg(compiler);
     make.arg(folder.join("headers")).arg(work.path()).arg(version);
     host::run(&mut make)?;
-    cache::rename(&work.path().join("plant.ko"), &place(cache, version))
+    let place = place(cache, version);
+    cache::rename(&work.path().join("whylate_memtype.ko"), &place.with_extension(MEMTYPE))?;
+    cache::rename(&work.path().join("plant.ko"), &place)
 }

@@ -3,7 +3,7 @@
 use crate::counter;
 use crate::emulator::Emulator;
 use crate::error::LabError;
-use crate::machine::{Device, Machine, Profile};
+use crate::machine::{Device, Kernel, Machine, Profile};
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -79,8 +79,10 @@ fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>) {
         // pass for a task that waits no longer than usual.
         Profile::Counted | Profile::CountedPair => line.push_str(" sysctl.kernel.hung_task_timeout_secs=0"),
         Profile::Threads => {
-            // A busy host delivers the timer's interrupts too late for the kernel's test of them, which ends in a panic.
-            line.push_str(" no_timer_check");
+            // A busy host delivers the timer's interrupts too late for a newer kernel's test of them, which ends in a panic.
+            if !Kernel::NEEDED.contains(&machine.kernel) {
+                line.push_str(" no_timer_check");
+            }
             if let Some(khz) = counter::frequency_khz() {
                 line.push_str(&format!(" tsc_early_khz={khz}"));
             }
@@ -157,7 +159,6 @@ pub(crate) fn connect(child: &mut Child, socket: &Path) -> Result<UnixStream, St
 mod tests {
     use super::*;
     use crate::host;
-    use crate::machine::Kernel;
 
     fn line(machine: &Machine) -> String {
         let folder = tempfile::tempdir().unwrap();

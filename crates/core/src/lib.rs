@@ -3,6 +3,7 @@
 //! Nothing here reads a file, asks the kernel or looks at a clock: every other crate can depend on it, and
 //! everything in it can be tested anywhere.
 
+mod copying;
 pub mod cpus;
 pub mod facts;
 pub mod figure;
@@ -18,6 +19,7 @@ pub mod units;
 pub mod warning;
 mod words;
 
+pub use copying::{CopyMethod, Frame, MemoryMode, PixelFormat};
 pub use cpus::{CpuContext, CpuSelector, CpuSet};
 pub use facts::Facts;
 pub use plan::Plan;

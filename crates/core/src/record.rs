@@ -26,6 +26,9 @@ pub struct Interval {
     /// Ticks per second of the counter that took the times (roundtrip only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter_hz: Option<u64>,
+    /// Accesses to memory that a sample is made of (access only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accesses: Option<u64>,
     /// Samples in the interval (timer: periods that ran; stall: loop turns).
     pub samples: u64,
     /// Sum of the samples' values; `sum_ns / samples` is the exact mean.

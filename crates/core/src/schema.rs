@@ -2,13 +2,13 @@
 
 use crate::plan::{Plan, without_flags};
 use crate::result::{
-    CheckResult, CpuTable, ExplainResult, HistogramsResult, LoadResult, MeasureResult, PlanList,
+    CheckResult, CopyResult, CpuTable, ExplainResult, HistogramsResult, LoadResult, MeasureResult, PlanList,
     PreviewResult, RecordingResult, RunResult, TracingResult, TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     "plan",
     "measure",
     "run",
@@ -22,6 +22,7 @@ pub const NAMES: [&str; 13] = [
     "recording",
     "histograms",
     "tracing",
+    "copy",
 ];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
@@ -45,6 +46,7 @@ fn of_name(name: &str) -> Option<Schema> {
         "cpus" => Some(schema_for!(CpuTable)),
         "recording" => Some(schema_for!(RecordingResult)),
         "histograms" => Some(schema_for!(HistogramsResult)),
+        "copy" => Some(schema_for!(CopyResult)),
         "tracing" => Some(schema_for!(TracingResult)),
         _ => None,
     }

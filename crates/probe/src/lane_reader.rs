@@ -159,6 +159,7 @@ impl LaneReader {
             series: self.series.clone(),
             peer_cpu: None,
             counter_hz: None,
+            accesses: None,
             start_ns: 0,
             end_ns: 0,
             samples,

@@ -7,6 +7,7 @@
 mod accounting;
 pub mod child;
 mod condition;
+pub mod copy_table;
 mod error;
 mod kinds;
 mod lane_reader;
@@ -17,7 +18,7 @@ mod session;
 pub mod spec;
 
 pub use error::ProbeError;
-pub use kinds::{DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec};
+pub use kinds::{AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec};
 pub use measure::{Batch, Elsewhere, Observer, Outcome, Progress, measure};
 pub use resolve::{Options, resolve};
 pub use spec::{LaneSpec, ProbeSpec};

@@ -237,6 +237,7 @@ impl<'s> Session<'s> {
             let mut interval = reader.interval(&lane, calibration.as_ref());
             (interval.start_ns, interval.end_ns) = (start_ns, end_ns);
             (interval.peer_cpu, interval.counter_hz) = (self.spec.peer_cpu(), counter_hz);
+            interval.accesses = self.spec.kind.as_kind().accesses();
             spikes.append(&mut reader.new_spikes());
             // A part that was not measured is missing, not zero.
             if interval.samples > 0 || !reader.is_part() {

@@ -16,7 +16,7 @@ mod words;
 mod write;
 
 pub use pages::{
-    check, cpus, explain, histograms, measure, recording, run, run_with_charts, tracing, warnings,
+    check, copy, cpus, explain, histograms, measure, recording, run, run_with_charts, tracing, warnings,
 };
 pub use section::Page;
 pub use write::Style;

@@ -1,6 +1,6 @@
 //! A whole run: which repeat of which cell comes next, and what is recorded about how it ended.
 
-use crate::audience::Audience;
+use crate::audience::{Audience, Stage};
 use crate::causes::{CauseSearch, assemble};
 use crate::error::{RepeatError, RunError};
 use crate::machine::Machine;
@@ -142,6 +142,7 @@ impl<'a> RunInProgress<'a> {
     }
 
     fn run(mut self) -> Result<RunInfo, RunError> {
+        self.copies()?;
         let end = self.all_repeats();
         self.tracing.finish(&mut self.info.warnings);
         let end = match end {
@@ -168,6 +169,28 @@ impl<'a> RunInProgress<'a> {
             Err(error) => return Err(error.into()),
         }
         Ok(self.info)
+    }
+
+    /// The table of copies, where the plan asks for one; what cannot be measured is said, and the run goes on.
+    fn copies(&mut self) -> Result<(), RunError> {
+        let (experiment, plan) = (self.experiment, &self.experiment.plan);
+        let Some(copies) = plan.copies.as_ref().filter(|_| self.info.copies.is_none()) else { return Ok(()) };
+        self.audience.stage(&Stage { cell: "copies", repeat: 1, what: "table", done: 0, total: 1 });
+        let cpus = copies.cpus.resolve(&experiment.facts.cpu_context(), Some(&experiment.target));
+        let table = cpus
+            .map_err(|error| error.to_string())
+            .and_then(|cpus| self.machine.copies(copies, &cpus).map_err(|error| error.to_string()));
+        match table {
+            Ok(table) => {
+                push_all_once(&mut self.info.warnings, table.warnings.iter().cloned());
+                self.info.copies = Some(table);
+            }
+            Err(reason) => {
+                let text = format!("the table of copies is missing: {reason}");
+                push_once(&mut self.info.warnings, Warning::new(WarningCode::MemoryModeRefused, text));
+            }
+        }
+        Ok(self.directory.update_info(&self.info)?)
     }
 
     fn end(&mut self, end: RunEnd) {

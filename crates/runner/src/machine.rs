@@ -6,10 +6,13 @@ use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use whylate_bpf::{BpfError, FindsCauses, Measured, find_causes};
+use whylate_core::plan::CopiesPlan;
 use whylate_core::record::RateRecord;
-use whylate_core::{Facts, Nanos, Warning};
+use whylate_core::result::CopyTable;
+use whylate_core::{CpuSet, Facts, Nanos, Warning};
 use whylate_host::{Host, HostRoot, facts};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
+use whylate_probe::copy_table::{BLOCKS, CopyRequest, copy_table};
 use whylate_probe::{Observer, Outcome, ProbeError, ProbeSpec};
 use whylate_record::{RecordError, Recorder, Request, Ring};
 use whylate_sys::process::Launcher;
@@ -50,6 +53,27 @@ pub trait Machine: Sync {
     /// # Errors
     /// [`BpfError`], saying what the kernel lacks or refuses.
     fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, BpfError>;
+
+    /// Measures the table of copies, on one of the CPUs.
+    ///
+    /// # Errors
+    /// As [`copy_table`].
+    fn copies(&self, plan: &CopiesPlan, cpus: &CpuSet) -> Result<CopyTable, ProbeError> {
+        let request = CopyRequest {
+            cpu: cpus.first().unwrap_or_default(),
+            from: None,
+            to: None,
+            methods: plan.methods.clone(),
+            backend: None,
+            device: None,
+            blocks: BLOCKS.to_vec(),
+            frame: plan.frame,
+            trials: plan.trials,
+        };
+        // The thread stays where it copied; the runner must not.
+        let copying = std::thread::spawn(move || copy_table(&request, &mut |_| true));
+        copying.join().unwrap_or_else(|_| Err(ProbeError::Failed("copying panicked".to_owned())))
+    }
 
     /// The files of the running machine.
     fn running(&self) -> &HostRoot;

@@ -9,6 +9,7 @@ mod answers;
 pub mod buckets;
 mod comparisons;
 pub mod contrast;
+mod copies;
 pub mod error;
 mod exposure;
 pub mod histogram;
@@ -23,6 +24,7 @@ pub mod verdict;
 
 pub use answers::answers;
 pub use comparisons::{comparisons, contrasts};
+pub use copies::copy_choice;
 pub use error::StatsError;
 pub use histogram::Histogram;
 pub use largest::Largest;

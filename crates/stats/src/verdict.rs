@@ -6,7 +6,7 @@
 
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{nanoseconds, nanoseconds_apart};
-use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan};
+use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan, Samples};
 use whylate_core::result::{CellResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
 
@@ -184,7 +184,10 @@ impl Worst<'_> {
         let ProbeFacts { name, .. } = self.facts;
         let place = format!("in cell `{}` (probe {name}, CPU {})", self.cell, self.cpu);
         match self.facts.judged {
-            Judged::ExcessOverMedian => format!("round trip was {value} above the median, {place}"),
+            Judged::ExcessOverMedian => {
+                let what = if self.facts.samples == Samples::Access { "pass" } else { "round trip" };
+                format!("{what} was {value} above the median, {place}")
+            }
             _ => {
                 let other = self.unthrottled_ns.map(|other| {
                     let other = nanoseconds(other);

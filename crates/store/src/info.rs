@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::moment::utc_text;
-use whylate_core::result::{RunEnd, RunState};
+use whylate_core::result::{CopyTable, RunEnd, RunState};
 use whylate_core::{Facts, Plan, Warning};
 
 /// `format` of [`RunInfo`].
@@ -55,6 +55,9 @@ pub struct RunInfo {
     /// What was not measured, or less well.
     #[serde(default)]
     pub warnings: Vec<Warning>,
+    /// The table of copies, once it is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<CopyTable>,
     /// The cells, in the plan's order.
     pub cells: Vec<CellInfo>,
     /// Every repeat of a cell that was begun, oldest first.
@@ -134,6 +137,7 @@ impl RunInfo {
             restored: None,
             noise_floor_threshold_ns: None,
             seed: 0,
+            copies: None,
             cells: cells.collect(),
             plan,
             facts,

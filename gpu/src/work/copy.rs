@@ -4,9 +4,9 @@ use super::{Job, wrong};
 use crate::vulkan::{Buffer, Commands, GpuError, Kind};
 use std::io;
 use std::rc::Rc;
+use whylate_copy::{Kernels, Random};
 use whylate_core::plan::GpuMemory;
 use whylate_load::Act;
-use whylate_sys::memory::{Kernels, Random};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {

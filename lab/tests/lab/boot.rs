@@ -8,8 +8,8 @@ pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
     let rows: [(Profile, &[Kernel]); 3] = [
         (Profile::Counted, &Kernel::ALL),
-        (Profile::Threads, &Kernel::MIXED),
-        (Profile::CountedPair, &Kernel::MIXED),
+        (Profile::Threads, &Kernel::NEEDED),
+        (Profile::CountedPair, &Kernel::NEEDED),
     ];
     for (profile, kernels) in rows {
         for kernel in suite::kernels(kernels) {

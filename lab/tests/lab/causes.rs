@@ -56,12 +56,16 @@ const PAIRS: [Planted; 2] = [
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in suite::kernels(&Kernel::ENDS) {
+    for kernel in suite::kernels(&Kernel::CULPRITS) {
         let counted = Machine::new(Profile::Counted, kernel);
-        let threads = Machine::new(Profile::Threads, kernel);
         tests.extend([
             LabTest::new("causes_of_what_one_cpu_plants", counted.clone(), one_cpu),
             LabTest::new("causes_of_a_storm_of_interrupt_threads", counted, interrupt_threads),
+        ]);
+    }
+    for kernel in suite::kernels(&Kernel::NEEDED) {
+        let threads = Machine::new(Profile::Threads, kernel);
+        tests.extend([
             LabTest::new("causes_of_what_another_cpu_plants", threads.clone(), other_cpu),
             LabTest::new("causes_name_what_other_cpus_ask_for", threads.clone(), asked_for),
             LabTest::new("causes_of_a_stopped_and_a_throttled_loop", threads, stopped_and_throttled),

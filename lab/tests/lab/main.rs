@@ -7,6 +7,7 @@ mod causes;
 mod devices;
 mod histograms;
 mod measure;
+mod memtype;
 mod plant;
 mod power;
 mod series;
@@ -22,6 +23,7 @@ fn main() -> std::process::ExitCode {
     tests.extend(histograms::tests());
     tests.extend(causes::tests());
     tests.extend(devices::tests());
+    tests.extend(memtype::tests());
     tests.extend(treat::tests());
     tests.extend(power::tests());
     tests.extend(shield::tests());

@@ -84,10 +84,9 @@ pub(crate) fn tests(machine: &Machine) -> Vec<LabTest> {
 
 /// All machines: what the planters do must not depend on kernel or clock.
 pub(crate) fn machines() -> Vec<Machine> {
-    let on = |profile: Profile, kernels: &[Kernel]| -> Vec<Machine> {
-        suite::kernels(kernels).into_iter().map(|kernel| Machine::new(profile, kernel)).collect()
-    };
-    [on(Profile::Counted, &Kernel::ENDS), on(Profile::Threads, &Kernel::MIXED)].concat()
+    let kernels = suite::kernels(&Kernel::NEEDED);
+    let on = |profile: Profile| kernels.iter().map(move |kernel| Machine::new(profile, *kernel));
+    on(Profile::Counted).chain(on(Profile::Threads)).collect()
 }
 
 fn loads_and_unloads(guest: &mut Guest) -> Result<(), LabError> {

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let machine = |kernel| Machine::new(Profile::Threads, kernel).with(&[Device::SecondDisk]);
-    let kernels = suite::kernels(&[Kernel::RealTime, Kernel::RealTimeNew]).into_iter();
+    let kernels = suite::kernels(&[Kernel::RealTime]).into_iter();
     kernels.map(|kernel| LabTest::new("power_is_cut_at_random_moments", machine(kernel), cuts)).collect()
 }
 

@@ -18,7 +18,8 @@ const PAGE: &str = "docs/ARCHITECTURE.md";
 /// Crate, and the crates of the workspace that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-core", &[]),
-    ("whylate-sys", &["whylate-core"]),
+    ("whylate-copy", &[]),
+    ("whylate-sys", &["whylate-core", "whylate-copy"]),
     ("whylate-host", &["whylate-core", "whylate-sys"]),
     ("whylate-stats", &["whylate-core"]),
     ("whylate-trace", &["whylate-core"]),
@@ -26,9 +27,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-import", &["whylate-core", "whylate-stats"]),
     ("whylate-report", &["whylate-core"]),
     ("whylate-store", &["whylate-core", "whylate-stats"]),
-    ("whylate-load", &["whylate-core", "whylate-sys", "whylate-host"]),
+    ("whylate-load", &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host"]),
     ("whylate-treat", &["whylate-core", "whylate-sys", "whylate-host"]),
-    ("whylate-gpu", &["whylate-core", "whylate-sys", "whylate-host", "whylate-load"]),
+    ("whylate-gpu", &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host", "whylate-load"]),
     (
         "whylate-bpf",
         &["whylate-core", "whylate-sys", "whylate-host", "whylate-stats", "whylate-trace", "whylate-explain"],
@@ -50,6 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "whylate-probe",
         &[
             "whylate-core",
+            "whylate-copy",
             "whylate-sys",
             "whylate-host",
             "whylate-stats",
@@ -62,6 +64,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "whylate-runner",
         &[
             "whylate-core",
+            "whylate-copy",
             "whylate-sys",
             "whylate-host",
             "whylate-stats",

@@ -1,4 +1,4 @@
-//! `unsafe` stands in the crate `sys` only, and each use says why it is sound.
+//! `unsafe` stands in the crates `sys` and `copy` only, and each use says why it is sound.
 //!
 //! The compiler forbids it elsewhere by the workspace's lints; this rule also sees a crate that forgets to take them
 //! over, and the comments.
@@ -7,8 +7,8 @@ use super::Violation;
 use super::source::SourceFile;
 
 const RULE: &str = "unsafe";
-/// Where it may stand: what is asked of the kernel and the processor, and calls of Vulkan, all of which are unsafe.
-const FOLDERS: [&str; 2] = ["crates/sys/", "gpu/src/vulkan/"];
+/// Where it may stand: what is asked of the kernel and the processor, copies, and calls of Vulkan, all of which are unsafe.
+const FOLDERS: [&str; 3] = ["crates/sys/", "crates/copy/", "gpu/src/vulkan/"];
 /// What the comment above a use must contain.
 const REASON: &str = "SAFETY:";
 
@@ -86,6 +86,8 @@ mod tests {
         assert_eq!(lines("crates/core/src/a.rs", "// SAFETY: no\nunsafe { b() }"), [2]);
         assert_eq!(lines("crates/core/src/a.rs", "#[cfg(test)]\nmod t {\n    unsafe fn b() {}\n}"), [3]);
         assert_eq!(lines("crates/system/src/a.rs", "unsafe { b() }"), [1]);
+        assert_eq!(lines("crates/copy/src/a.rs", "unsafe { b() }"), [1], "there, too, with its reason only");
+        assert!(lines("crates/copy/src/a.rs", "// SAFETY: b is sound.\nunsafe { b() }").is_empty());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The command line: one file for the flags of each command.
 
 mod check;
+mod copy;
 mod cpus;
 mod explain;
 mod histograms;
@@ -16,6 +17,7 @@ mod trace;
 mod treat;
 
 pub(crate) use check::CheckArguments;
+pub(crate) use copy::{BLOCK_MAX as COPY_BLOCK_MAX, CopyArguments};
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
 pub(crate) use histograms::{
@@ -76,6 +78,8 @@ pub(crate) enum Command {
     /// Runs one load alone and prints what it achieves
     #[command(subcommand)]
     Load(LoadCommand),
+    /// Measures copies between cached, write-combining and uncached memory
+    Copy(CopyArguments),
     /// Changes settings of the machine by hand, and takes them back
     #[command(subcommand)]
     Treat(TreatCommand),

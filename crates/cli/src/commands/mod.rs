@@ -1,6 +1,7 @@
 //! What each command does.
 
 mod check;
+mod copy;
 mod cpus;
 mod explain;
 mod foreign;
@@ -31,6 +32,7 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
         Command::Treat(command) => treat::execute(command, host),
         Command::Explain(arguments) => explain::execute(&arguments),
         Command::Check(arguments) => check::execute(&arguments, host),
+        Command::Copy(arguments) => copy::execute(&arguments, host),
         Command::Cpus(arguments) => cpus::execute(&arguments, host),
         Command::Trace(command) => trace::execute(command, host),
         Command::Report(arguments) => report::execute(&arguments),

@@ -32,7 +32,7 @@ fn plans_are_listed_and_printed() {
     validate("plans", &plans);
     assert_eq!(word(&plans, "format"), "whylate.plans/1");
     let names: Vec<&str> = list(&plans, "plans").iter().map(|plan| word(plan, "name")).collect();
-    assert_eq!(names, ["quick", "memory-load"]);
+    assert_eq!(names, ["quick", "memory-load", "cache-modes"]);
     for name in names {
         let plan = whylate(&["plans", name, "--json"]).json();
         assert_eq!(word(&plan, "name"), name);

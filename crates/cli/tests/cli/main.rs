@@ -6,6 +6,7 @@ mod attacks;
 mod bad_input;
 mod causes;
 mod condition;
+mod copy;
 mod experiment;
 mod explain;
 mod fields;

@@ -13,6 +13,7 @@ pub struct BuiltinPlan {
 pub const ALL: &[BuiltinPlan] = &[
     BuiltinPlan { name: "quick", text: include_str!("../../../../plans/quick.toml") },
     BuiltinPlan { name: "memory-load", text: include_str!("../../../../plans/memory-load.toml") },
+    BuiltinPlan { name: "cache-modes", text: include_str!("../../../../plans/cache-modes.toml") },
 ];
 
 /// The plan of that name.

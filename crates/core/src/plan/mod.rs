@@ -4,6 +4,7 @@
 //! checked without knowing the machine; each error says file, line, column, key and what would be right.
 
 mod check;
+mod copies;
 mod document;
 mod flag;
 mod kinds;
@@ -17,18 +18,19 @@ mod treatment;
 
 pub mod builtin;
 
+pub use copies::CopiesPlan;
 pub use document::{Place, PlanError, Source};
 pub use flag::{EXAMPLES, FLAG, Flag};
 pub use kinds::{KeyError, Words};
 pub use load::{
-    BarrierReach, BufferSource, EventPace, ExecPlan, GpuMemory, GpuPlan, GpuWait, GpuWork, GraphicsMethod,
-    GraphicsPlan, IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace,
-    PageattrPlan, SoftirqPlan, TlbPlan,
+    BarrierReach, BufferSource, CopyPlan, EventPace, ExecPlan, GpuMemory, GpuPlan, GpuWait, GpuWork,
+    GraphicsMethod, GraphicsPlan, IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess,
+    MemoryPlan, Pace, PageattrPlan, SoftirqPlan, TlbPlan,
 };
 pub use probe::{
-    CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, Judged, MeasuringTask, Policy, ProbeFacts,
-    ProbePlan, ProbeWords, RoundtripMethod, RoundtripMethods, RoundtripPlan, Samples, StallPlan, Threshold,
-    TimerMethod, TimerPlan, Tracer, TracerPlan, check_period,
+    ACCESS_AGAIN, ACCESS_FIRST, AccessPlan, CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, Judged,
+    MeasuringTask, Policy, ProbeFacts, ProbePlan, ProbeWords, RoundtripMethod, RoundtripMethods,
+    RoundtripPlan, Samples, StallPlan, Threshold, TimerMethod, TimerPlan, Tracer, TracerPlan, check_period,
 };
 pub use question::{AnswerPlan, CellReference, Expected, Order, SeriesStatistic, Share, Statistic};
 pub use size::{Size, SizeError};
@@ -104,6 +106,9 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "trace::word_or_section")]
     pub trace: Option<TracePlan>,
+    /// The table of copies that the run begins with; by default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<CopiesPlan>,
     /// What measures.
     pub probe: Vec<ProbePlan>,
     /// What disturbs.
@@ -232,6 +237,7 @@ impl Plan {
             causes: false,
             target: Target::default(),
             trace: None,
+            copies: None,
             probe: Vec::new(),
             load: Vec::new(),
             treatment: Vec::new(),

@@ -5,18 +5,25 @@
 
 mod cause;
 mod check;
+mod copy;
 mod cpu_table;
 mod explain;
 mod histograms;
 mod preview;
+mod quantiles;
 mod recording;
 mod run;
+mod spike;
 mod spike_trace;
 mod tracing;
 mod treat;
 
 pub use cause::{Cause, CauseClass, CauseKind, CauseSource};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
+pub use copy::{
+    BackendFacts, BackendOffer, COPY_FORMAT, CopyBlock, CopyResult, CopyRow, CopyTable, FrameCost,
+    MemoryFacts, Plateau,
+};
 pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
     ThreadKind, ThreadRow, build as cpu_table,
@@ -30,11 +37,13 @@ pub use histograms::{
     LatencyRecord, WakeupTotals,
 };
 pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
+pub use quantiles::{Extremes, Quantiles};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
     Answer, AnswerOutcome, CellResult, Comparison, Exposure, NoiseFloor, Outcome, RateResult, RepeatProbe,
     RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
 };
+pub use spike::Spike;
 pub use spike_trace::SpikeTrace;
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
 pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
@@ -118,39 +127,6 @@ impl ProbeResult {
     }
 }
 
-/// Quantiles of a latency distribution. Clamped to [min, max]; relative error at most 1/256 (exact below 256 ns).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Quantiles {
-    /// Smallest sample, exact.
-    pub min_ns: u64,
-    /// Mean, exact.
-    pub mean_ns: f64,
-    /// Median.
-    pub p50_ns: u64,
-    /// 0.99 quantile.
-    pub p99_ns: u64,
-    /// 0.999 quantile.
-    pub p999_ns: u64,
-    /// 0.9999 quantile.
-    pub p9999_ns: u64,
-    /// Largest sample, exact.
-    pub max_ns: u64,
-}
-
-/// The extremes of a latency distribution, and its mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Extremes {
-    /// Smallest sample.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min_ns: Option<u64>,
-    /// Mean.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mean_ns: Option<f64>,
-    /// Largest sample.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_ns: Option<u64>,
-}
-
 /// What one probe measured on one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuResult {
@@ -213,6 +189,12 @@ pub struct CpuResult {
     /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<CycleFigures>,
+    /// Accesses to memory that a sample is made of (access only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accesses: Option<u64>,
+    /// Median time of one of them (access only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_ns: Option<f64>,
     /// What a sample is made of, where that can be measured (dispatch: `interrupt`, `wakeup`, `switch`; roundtrip:
     /// `there`, `back`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -299,68 +281,6 @@ pub struct TimelinePoint {
     /// Largest sample of the interval, exact; absent without samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ns: Option<u64>,
-}
-
-/// One moment above the threshold.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Spike {
-    /// The measured CPU.
-    pub cpu: CpuId,
-    /// When the task ran again.
-    pub at_ns: u64,
-    /// How late it was, or how long the gap was.
-    pub latency_ns: u64,
-    /// Number of the sample (timer, dispatch: period, missed ones included; stall: gap; roundtrip: round trip),
-    /// from 0.
-    pub sample: u64,
-    /// The probe that saw it, joined to its series with a `/` if it has several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub probe: Option<String>,
-    /// The repeat that it belongs to, from 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repeat: Option<u32>,
-    /// Who did it.
-    pub cause: Cause,
-    /// The other contributors, largest share first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub also: Vec<Cause>,
-    /// Spikes of several CPUs at the same moment have the same number: one event, whose cause is not on one CPU
-    /// alone. Absent for a spike that no other CPU had.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event: Option<u64>,
-    /// Records of what the kernel did that were lost in the spike's window: the cause may be another one.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub lost: u64,
-    /// The sample as the hwlat tracer recorded it (tracer/hwlat only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hwlat: Option<HwlatSample>,
-}
-
-impl Spike {
-    /// One whose cause is not known, with nothing else said of it.
-    pub fn unexplained(cpu: CpuId, at_ns: u64, latency_ns: u64) -> Self {
-        Self {
-            cpu,
-            at_ns,
-            latency_ns,
-            sample: 0,
-            probe: None,
-            repeat: None,
-            cause: Cause::unattributed(),
-            also: Vec::new(),
-            event: None,
-            lost: 0,
-            hwlat: None,
-        }
-    }
-
-    /// Puts the causes into it that were found, the largest share first.
-    pub fn explain(&mut self, found: crate::record::SpikeCauses) {
-        let mut causes = found.causes.into_iter();
-        self.cause = causes.next().unwrap_or_else(Cause::unattributed);
-        self.also = causes.collect();
-        self.lost = found.lost;
-    }
 }
 
 /// What `whylate plans` prints.

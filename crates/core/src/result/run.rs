@@ -35,6 +35,9 @@ pub struct RunResult {
     pub answers: Vec<Answer>,
     /// Comparisons between cells that differ in one thing.
     pub comparisons: Vec<Comparison>,
+    /// The table of copies, where the plan asks for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<super::CopyTable>,
     /// Against the plan's limit.
     pub verdict: Verdict,
     /// What the verdict rests on, in one sentence.

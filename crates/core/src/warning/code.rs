@@ -150,6 +150,12 @@ codes! {
     AlteredFile = "altered-file";
     /// Rows of the run directory contradict each other and are left out.
     ContradictoryRows = "contradictory-rows";
+    /// Memory is not of the type that was asked for: its figures are those of another type.
+    MemoryModeNotEffective = "memory-mode-not-effective";
+    /// Some copies arrived altered: their method is left out.
+    CopyAltered = "copy-altered";
+    /// A type of memory could not be opened.
+    MemoryModeRefused = "memory-mode-refused";
     /// CPU 0 is shielded, where the kernel does work that cannot be moved.
     Cpu0Shielded = "cpu-0-shielded", "shield another CPU";
     /// The manifest of the run directory is missing or altered: what else is, may not be noticed.

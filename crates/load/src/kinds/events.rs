@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use whylate_core::plan::EventPace;
+use whylate_core::plan::Pace;
 use whylate_core::{CpuId, CpuSelector, CpuSet, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
@@ -31,6 +31,10 @@ const SLEEP_NS_MAX: u64 = 20_000_000;
 pub trait Act {
     /// How it is done, for people.
     fn describe(&self) -> String;
+    /// What is not as it was asked for.
+    fn warnings(&self) -> Vec<Warning> {
+        Vec::new()
+    }
     /// Does it, in well below a millisecond unless the kernel takes longer; how many events that was.
     fn turn(&mut self) -> io::Result<u64>;
     /// The longest that one turn may take; one that takes longer hangs.
@@ -68,7 +72,7 @@ pub struct Keys<'p> {
     /// Where threads of the load's process run so that the acts reach them; `None` for kinds that need none.
     pub victims: Option<&'p CpuSelector>,
     /// How many.
-    pub rate: EventPace,
+    pub rate: Pace,
 }
 
 /// Single acts that interrupt CPUs, done by one thread on each of `cpus`.
@@ -107,7 +111,7 @@ impl<P: Acts> Work for Events<P> {
         if self.cpus.is_empty() || self.victims.as_ref().is_some_and(CpuSet::is_empty) {
             return Err(LoadError::NoCpus);
         }
-        check_pace(self.plan.keys().rate.as_pace())?;
+        check_pace(self.plan.keys().rate)?;
         self.plan.check()
     }
 
@@ -137,6 +141,13 @@ impl Shared {
     }
 }
 
+/// What a thread says of its acts.
+#[derive(Debug, Default)]
+struct Details {
+    how: String,
+    warnings: Vec<Warning>,
+}
+
 /// The threads, and what lets them begin.
 struct Crew {
     shared: Arc<Shared>,
@@ -154,7 +165,11 @@ fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError
             // The reporting loop notices a thread that has ended.
             let _ = start.send(());
         }
-        work(&crew, spec, &details.recv().unwrap_or_default(), context)
+        let details = details.recv().unwrap_or_default();
+        for warning in details.warnings {
+            context.tell(&Message::Warning(warning));
+        }
+        work(&crew, spec, &details.how, context)
     });
     crew.shared.stop.store(true, Relaxed);
     crew.starts.clear();
@@ -170,7 +185,7 @@ fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError
     done
 }
 
-fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<String>), LoadError> {
+fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<Details>), LoadError> {
     let turns = spec.cpus.iter().map(|_| AtomicU64::new(0)).collect();
     let shared = Arc::new(Shared { turns, ..Shared::default() });
     let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new() };
@@ -260,7 +275,7 @@ struct Worker<P> {
     /// Tells that the thread is ready, or why it cannot run.
     sender: Sender<Event>,
     /// Tells how it is done.
-    details: Sender<String>,
+    details: Sender<Details>,
     /// Lets it begin; closed when it must not.
     started: Receiver<()>,
 }
@@ -282,12 +297,12 @@ impl<P: Acts> Worker<P> {
         pin_to(&self.host, self.cpu)?;
         let workers = self.spec.cpus.len();
         let mut act = self.spec.plan.act(workers)?;
-        let _ = self.details.send(act.describe());
+        let _ = self.details.send(Details { how: act.describe(), warnings: act.warnings() });
         if !self.is_started() {
             return Ok(());
         }
         let within = act.turn_within();
-        let mut pacer = Pacer::new(self.spec.plan.keys().rate.as_pace(), workers, clock::now());
+        let mut pacer = Pacer::new(self.spec.plan.keys().rate, workers, clock::now());
         while !self.shared.stop.load(Relaxed) {
             let what = || format!("{} on CPU {}", P::NAME, self.cpu);
             let limit = &self.shared.turns[self.index];

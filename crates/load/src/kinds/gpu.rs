@@ -99,7 +99,7 @@ impl Acts for GpuPlan {
     }
 
     fn keys(&self) -> Keys<'_> {
-        Keys { cpus: &self.cpus, victims: None, rate: self.rate }
+        Keys { cpus: &self.cpus, victims: None, rate: self.rate.as_pace() }
     }
 
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {

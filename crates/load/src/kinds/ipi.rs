@@ -27,7 +27,7 @@ impl Acts for IpiPlan {
         "barriers_per_s"
     }
     fn keys(&self) -> Keys<'_> {
-        Keys { cpus: &self.cpus, victims: Some(&self.victims), rate: self.rate }
+        Keys { cpus: &self.cpus, victims: Some(&self.victims), rate: self.rate.as_pace() }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         let reach = match self.reach {

@@ -136,7 +136,7 @@ impl Acts for IrqThreadPlan {
         "interrupts_per_s"
     }
     fn keys(&self) -> Keys<'_> {
-        Keys { cpus: &self.cpus, victims: None, rate: self.rate }
+        Keys { cpus: &self.cpus, victims: None, rate: self.rate.as_pace() }
     }
     fn act(&self, workers: usize) -> Result<Box<dyn Act>, LoadError> {
         make(self.source, self.rate, workers)

@@ -118,6 +118,7 @@ impl LoadWork {
     }
 }
 
+mod copy;
 mod ipi;
 mod irq_thread;
 mod pageattr;
@@ -127,6 +128,8 @@ mod tlb;
 kinds! {
     /// Memory traffic.
     Memory(memory::MemorySpec),
+    /// Frames copied.
+    Copy(copy::CopySpec),
     /// Any command.
     Exec(exec::ExecSpec),
     /// Drawing in two dimensions.

@@ -7,7 +7,7 @@ use std::path::Path;
 use whylate_core::CpuSet;
 use whylate_core::plan::{BufferSource, PageattrPlan};
 use whylate_host::interrupts::Counts;
-use whylate_sys::disturb::buffer::{Buffers, Origin};
+use whylate_sys::disturb::pages::{Buffers, Origin};
 use whylate_sys::drm::Card;
 use whylate_sys::schedule::current_cpu;
 
@@ -128,7 +128,7 @@ impl Acts for PageattrPlan {
         "buffers_per_s"
     }
     fn keys(&self) -> Keys<'_> {
-        Keys { cpus: &self.cpus, victims: None, rate: self.rate }
+        Keys { cpus: &self.cpus, victims: None, rate: self.rate.as_pace() }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         Ok(Box::new(Filled::new(self)?))

@@ -43,7 +43,7 @@ impl Acts for SoftirqPlan {
         "packets_per_s"
     }
     fn keys(&self) -> Keys<'_> {
-        Keys { cpus: &self.cpus, victims: None, rate: self.rate }
+        Keys { cpus: &self.cpus, victims: None, rate: self.rate.as_pace() }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         let packets = Packets::new().map_err(|error| {

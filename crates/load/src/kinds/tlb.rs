@@ -24,7 +24,7 @@ impl Acts for TlbPlan {
         "flushes_per_s"
     }
     fn keys(&self) -> Keys<'_> {
-        Keys { cpus: &self.cpus, victims: Some(&self.victims), rate: self.rate }
+        Keys { cpus: &self.cpus, victims: Some(&self.victims), rate: self.rate.as_pace() }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         Ok(Box::new(Flushes(ChangingPage::new().map_err(LoadError::system("mapping pages"))?)))

@@ -1,5 +1,6 @@
 //! The kinds of probes: one file a kind, from its plan to what its threads do, and its line in the table at the end.
 
+mod access;
 mod dispatch;
 mod histograms;
 pub(crate) mod roundtrip;
@@ -9,6 +10,7 @@ mod tracer;
 
 pub(crate) use dispatch::parts::table as dispatch_table;
 
+pub use access::AccessSpec;
 pub use dispatch::DispatchSpec;
 pub use roundtrip::RoundtripSpec;
 pub use stall::StallSpec;
@@ -95,6 +97,11 @@ pub(crate) trait Kind {
         None
     }
 
+    /// How many accesses to memory a sample is made of.
+    fn accesses(&self) -> Option<u64> {
+        None
+    }
+
     /// The kernel's programs that tell the parts of its samples, with their table.
     fn steps(&self, _warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
         None
@@ -149,6 +156,8 @@ kinds! {
     Dispatch(DispatchSpec),
     /// The round-trip probe.
     Roundtrip(RoundtripSpec),
+    /// The access probe.
+    Access(AccessSpec),
     /// The kernel's histograms: its caller reads them, there is no measuring process.
     Histograms(HistogramsPlan),
     /// A measuring tracer of the kernel: its caller drives it, there is no measuring process.

@@ -20,7 +20,7 @@ use crate::charts;
 use crate::section::{Item, Page, Section};
 use crate::sections;
 use crate::words;
-use whylate_core::result::{MeasureResult, ProbeResult, RunResult};
+use whylate_core::result::{CopyResult, MeasureResult, ProbeResult, RunResult};
 use whylate_core::{Facts, Warning};
 
 /// The report of a run.
@@ -58,6 +58,22 @@ pub fn measure(measure: &MeasureResult) -> Result<Page, ReportError> {
         sections: sections::of_measure(measure),
         ..Page::default()
     })
+}
+
+/// The report of `whylate copy`: each pair of memory types with its methods, the frame budget, and what the memory is.
+pub fn copy(copy: &CopyResult) -> Page {
+    let cpus = [copy.table.cpu].into_iter().collect();
+    Page {
+        origin: "whylate copy".to_owned(),
+        title: if copy.table.rows.is_empty() {
+            String::new()
+        } else {
+            "How fast memory is copied".to_owned()
+        },
+        about: vec![words::machine(&copy.facts, &cpus)],
+        sections: sections::of_copy(copy),
+        ..Page::default()
+    }
 }
 
 /// Warnings alone, without their remedies: what stands before a measurement.

@@ -1,8 +1,10 @@
 //! The sections of a report: one function each, from a result to data. To add one: its file, and its line below.
 
+mod access;
 mod answers;
 mod causes;
 mod comparisons;
+mod copy;
 mod dispatch;
 pub(crate) mod figures;
 pub(crate) mod head;
@@ -20,7 +22,7 @@ mod traces;
 pub(crate) mod warnings;
 
 use crate::section::Section;
-use whylate_core::result::{MeasureResult, RunResult};
+use whylate_core::result::{CopyResult, MeasureResult, RunResult};
 
 /// What the report of a run has, in this order.
 const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
@@ -35,6 +37,8 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     sources::of_run,
     ipis::of_run,
     interrupts::of_run,
+    access::of_run,
+    copy::of_run,
     rates::of_run,
     records::of_run,
     noise::of_run,
@@ -46,6 +50,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
 const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
     figures::of_measure,
     histograms::of_measure,
+    access::of_measure,
     dispatch::of_measure,
     spikes::of_measure,
     causes::of_measure,
@@ -62,4 +67,9 @@ pub(crate) fn of_run(run: &RunResult) -> Vec<Section> {
 /// The sections of one measurement.
 pub(crate) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
     MEASURE.iter().flat_map(|section| section(measure)).collect()
+}
+
+/// The sections of a table of copies.
+pub(crate) fn of_copy(copy: &CopyResult) -> Vec<Section> {
+    copy::of_table(&copy.table)
 }

@@ -248,6 +248,28 @@ const drawRates = (holder, { series: entries, unit }) => {
   return new uPlot(options, rows, holder);
 };
 
+// One line per way to copy: bytes per second over the size of a block.
+const size = (bytes) => scaled(bytes, [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]]);
+const drawCopy = (holder, { x, series }) => {
+  const [low, high] = extent(series.flatMap((entry) => entry.values.filter((v) => v != null)));
+  if (!(high > 0)) return empty(holder);
+  const bytes = rateText("bytes_per_s");
+  const options = shape(holder, 380);
+  const range = logRange(x[0], x[x.length - 1], 0.02), rates = logRange(low, high, 0.08);
+  Object.assign(options, {
+    scales: { x: { time: false, distr: 3, range: () => range }, y: { distr: 3, range: () => rates } },
+    axes: [axis(size, 72, true, { splits: () => x.filter((v, i) => i % Math.ceil(x.length * 72 / holder.clientWidth) === 0) }),
+      leftAxis(bytes, true)],
+    cursor: { drag: { x: true, y: false }, points: { size: 7 } },
+    series: [
+      { label: "block", value: (u, v) => v == null ? "–" : size(v) },
+      ...series.map((entry) => cellSeries(entry, entry.name, bytes, { points: { show: true, size: 5 } })),
+    ],
+  });
+  options.axes[1].size = 84;
+  return new uPlot(options, [x, ...series.map((entry) => entry.values)], holder);
+};
+
 const empty = (holder) => {
   holder.textContent = "no samples";
   return null;
@@ -258,7 +280,7 @@ const holders = [...document.querySelectorAll("[data-chart]")];
 let plots = [];
 const draw = (holder) => {
   const chart = charts[Number(holder.dataset.chart)];
-  return { histogram: drawHistogram, percentiles: drawPercentiles, timeline: drawTimeline, rates: drawRates }[chart.kind](holder, chart);
+  return { histogram: drawHistogram, percentiles: drawPercentiles, timeline: drawTimeline, rates: drawRates, copy: drawCopy }[chart.kind](holder, chart);
 };
 const redraw = () => {
   for (const plot of plots) if (plot) plot.destroy();

@@ -48,6 +48,7 @@ pub struct Summary {
     name: String,
     peer_cpu: Option<CpuId>,
     counter_hz: Option<u64>,
+    accesses: Option<u64>,
     histogram: Histogram,
     samples: u64,
     measured_ns: u64,
@@ -68,6 +69,7 @@ impl Summary {
             name: shape.facts.name.to_owned(),
             peer_cpu: None,
             counter_hz: None,
+            accesses: None,
             histogram: Histogram::new(),
             samples: 0,
             measured_ns: 0,
@@ -114,6 +116,7 @@ impl Summary {
         self.histogram.merge(&histogram);
         self.peer_cpu = self.peer_cpu.or(interval.peer_cpu);
         self.counter_hz = self.counter_hz.or(interval.counter_hz);
+        self.accesses = self.accesses.or(interval.accesses);
         self.samples = self.samples.saturating_add(interval.samples);
         self.measured_ns = self.measured_ns.saturating_add(interval.end_ns.saturating_sub(interval.start_ns));
         self.overruns = self.overruns.saturating_add(interval.overruns.unwrap_or(0));
@@ -171,6 +174,11 @@ impl Summary {
             // A gap that lasts beyond the end of its interval is counted whole where it ended.
             result.lost_share = (watched_ns > 0.0).then(|| (self.lost_ns as f64 / watched_ns).min(1.0));
         }
+        result.accesses = self.accesses.filter(|accesses| *accesses > 0);
+        result.access_ns = result
+            .accesses
+            .zip(self.histogram.median_interpolated())
+            .map(|(count, pass)| pass / count as f64);
         result.cycles = self.counter_hz.zip(result.quantiles).map(|(hz, figures)| cycles(hz, &figures));
         (result, self.spikes.into_spikes(&self.name))
     }

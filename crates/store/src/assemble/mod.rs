@@ -88,7 +88,8 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         whylate_stats::judge(&mut results, &earlier, &info.plan, &missing);
     let verdict = damages.judge(verdict);
     let comparisons = whylate_stats::comparisons(&results, &info.plan);
-    let answers = whylate_stats::answers(&results, &info.plan, &comparisons);
+    let mut answers = whylate_stats::answers(&results, &info.plan, &comparisons);
+    answers.extend(whylate_stats::copy_choice(&info.plan, info.copies.as_ref(), &results));
     Ok(RunResult {
         format: RUN_FORMAT.to_owned(),
         run: reader.path().display().to_string(),
@@ -99,6 +100,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         facts: info.facts.clone(),
         answers,
         comparisons,
+        copies: info.copies.clone(),
         cells: results,
         verdict,
         verdict_reason: reason,

@@ -22,6 +22,7 @@ impl Table for Interval {
         Dictionary "spikes_dropped" row.spikes_dropped,
         Delta "peer_cpu" row.peer_cpu,
         Delta "counter_hz" row.counter_hz,
+        Delta "accesses" row.accesses,
     ];
 }
 

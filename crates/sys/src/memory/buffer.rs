@@ -236,6 +236,12 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.bytes) }
     }
 
+    /// The whole 64-bit words of it.
+    pub fn as_words(&self) -> &[u64] {
+        // SAFETY: page-aligned, initialised, and every bit pattern is a u64.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr().cast(), self.bytes / 8) }
+    }
+
     /// The whole 64-bit words of it, to be written.
     pub fn as_words_mut(&mut self) -> &mut [u64] {
         // SAFETY: page-aligned, initialised, every bit pattern is a u64, and the buffer is borrowed mutably.

@@ -1,5 +1,6 @@
 //! The loads of a plan: their keys, with defaults and checks.
 
+mod copy;
 mod events;
 mod exec;
 mod gpu;
@@ -7,6 +8,7 @@ mod graphics;
 mod memory;
 mod pace;
 
+pub use copy::CopyPlan;
 pub use events::{
     BarrierReach, BufferSource, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan,
 };
@@ -35,6 +37,8 @@ kinds! {
     pub enum LoadKind: Words {
         /// Memory traffic over a working set of random data.
         "memory" => Memory(MemoryPlan),
+        /// Frames copied from one type of memory to another.
+        "copy" => Copy(CopyPlan),
         /// Any command.
         "exec" => Exec(ExecPlan),
         /// Drawing in two dimensions.

@@ -1,5 +1,6 @@
 //! The probes of a plan: one file for each, with its keys, their defaults and checks, and what its samples are.
 
+mod access;
 mod dispatch;
 mod facts;
 mod histograms;
@@ -8,6 +9,7 @@ mod stall;
 mod timer;
 mod tracer;
 
+pub use access::{AGAIN as ACCESS_AGAIN, AccessPlan, FIRST as ACCESS_FIRST};
 pub use dispatch::{DispatchPlan, DispatchSource};
 pub use facts::{Judged, MeasuringTask, ProbeFacts, Samples};
 pub use histograms::HistogramsPlan;
@@ -33,6 +35,8 @@ kinds! {
         "dispatch" => Dispatch(DispatchPlan),
         /// a message to another CPU and back
         "roundtrip" => Roundtrip(RoundtripPlan),
+        /// how long a periodic task reads its data, after others had the CPU and right again
+        "access" => Access(AccessPlan),
         /// what the kernel counted of all tasks that the plan names
         "histograms" => Histograms(HistogramsPlan),
         /// what the kernel's own tracer measured

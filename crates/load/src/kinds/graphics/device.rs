@@ -5,9 +5,9 @@ use crate::error::LoadError;
 use crate::kinds::events::{Act, Acts, Keys};
 use std::io;
 use std::path::PathBuf;
+use whylate_copy::{Kernels, Random, StoreMethod};
 use whylate_core::plan::{GraphicsMethod, GraphicsPlan};
 use whylate_sys::drm::{Card, Display, DumbBuffer, Flips};
-use whylate_sys::memory::{Kernels, Random, StoreMethod};
 
 /// Pixels of the buffer that is drawn into.
 const BUFFER: (u32, u32) = (1280, 1024);
@@ -108,7 +108,7 @@ impl Acts for GraphicsPlan {
     }
 
     fn keys(&self) -> Keys<'_> {
-        Keys { cpus: &self.cpus, victims: None, rate: self.rate }
+        Keys { cpus: &self.cpus, victims: None, rate: self.rate.as_pace() }
     }
 
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {

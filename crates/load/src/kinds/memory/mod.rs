@@ -18,11 +18,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use traffic::Way;
+use whylate_copy::Kernels;
 use whylate_core::plan::{MemoryAccess, MemoryPlan, Pace};
 use whylate_core::{Bytes, CpuId, CpuSet, MonoTime, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
-use whylate_sys::memory::{HugePages, Kernels};
+use whylate_sys::memory::HugePages;
 use whylate_sys::schedule::allowed_of_this_thread;
 use worker::{Shared, Worker};
 

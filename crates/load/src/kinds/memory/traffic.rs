@@ -1,7 +1,8 @@
 //! One worker's way through its buffer, and the methods by which each kind of traffic can be done.
 
+use whylate_copy::{Chase, InstructionSet, Kernels, Random, ReadMethod, StoreMethod};
 use whylate_core::plan::MemoryAccess;
-use whylate_sys::memory::{Buffer, Chase, InstructionSet, Kernels, Random, ReadMethod, StoreMethod};
+use whylate_sys::memory::Buffer;
 
 /// Bytes of payload in one step of a chase: the word that is read. (The cache line around it is traffic of the
 /// hardware, not payload.)

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::Duration;
+use whylate_copy::Random;
 use whylate_core::CpuId;
 use whylate_host::HostRoot;
 use whylate_sys::clock;
-use whylate_sys::memory::{Buffer, Random};
+use whylate_sys::memory::Buffer;
 
 /// The longest sleep without a look at the stop flag.
 const SLEEP_NS_MAX: u64 = 20_000_000;

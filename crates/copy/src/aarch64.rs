@@ -120,6 +120,47 @@ fn copy_streaming(source: &[u8], destination: &mut [u8]) {
         }
     }
     rest.copy_from_slice(source_rest);
+    crate::handover::stores_before_stores();
+}
+
+/// As [`copy_streaming`], with the hint on the loads too; the stores come before those that follow.
+#[target_feature(enable = "neon")]
+pub(super) fn copy_pairs(source: &[u8], destination: &mut [u8]) {
+    let len = source.len().min(destination.len());
+    let (blocks, rest) = destination[..len].as_chunks_mut::<BLOCK>();
+    let (source_blocks, source_rest) = source[..len].as_chunks::<BLOCK>();
+    for (to, from) in blocks.iter_mut().zip(source_blocks) {
+        for pair in 0..UNROLL / 2 {
+            // SAFETY: `pair * 32 + 32 <= BLOCK`, inside both blocks.
+            unsafe {
+                let (first, second) = load_pair(from.as_ptr().add(pair * 2 * VECTOR));
+                store_pair(to.as_mut_ptr().add(pair * 2 * VECTOR), first, second);
+            }
+        }
+    }
+    rest.copy_from_slice(source_rest);
+    crate::handover::stores_before_stores();
+}
+
+/// Loads 32 bytes with the hint that they will not be read again soon.
+///
+/// # Safety
+/// `from` must be valid for reading 32 bytes.
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn load_pair(from: *const u8) -> (uint8x16_t, uint8x16_t) {
+    let (first, second);
+    // SAFETY: the caller guarantees 32 readable bytes; normal memory needs no alignment here.
+    unsafe {
+        core::arch::asm!(
+            "ldnp {first:q}, {second:q}, [{from}]",
+            from = in(reg) from,
+            first = out(vreg) first,
+            second = out(vreg) second,
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    (first, second)
 }
 
 #[target_feature(enable = "neon")]

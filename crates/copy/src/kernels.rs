@@ -195,13 +195,17 @@ impl Kernels {
 
     /// Copies the shorter length of the two.
     pub fn copy(&self, method: StoreMethod, source: &[u8], destination: &mut [u8]) {
-        let copy = match method {
+        // SAFETY: the CPU has the table's instruction set (invariant of the field).
+        unsafe { self.copy_fn(method)(source, destination) }
+    }
+
+    /// The function of [`Kernels::copy`]; to be called on this CPU only.
+    pub(super) fn copy_fn(&self, method: StoreMethod) -> CopyFn {
+        match method {
             StoreMethod::Cached => self.table.copy,
             StoreMethod::Streaming => self.table.copy_streaming,
             StoreMethod::String => self.table.copy_string.unwrap_or(self.table.copy),
-        };
-        // SAFETY: the CPU has the table's instruction set (invariant of the field).
-        unsafe { copy(source, destination) }
+        }
     }
 
     /// Fills `destination` with random bytes: the same for the same state of `random` on every instruction set.

@@ -3,6 +3,7 @@
 use super::kernels::Table;
 use super::portable;
 use super::random::{Random, fill};
+use crate::handover::stores_before_stores;
 use core::arch::x86_64::*;
 
 /// How far ahead each stream of a read asks for lines; the hardware prefetchers stop at page borders.
@@ -67,7 +68,7 @@ macro_rules! kernels {
             const STEP_VECTORS: usize = 4;
             const STEP: usize = VECTOR * STEP_VECTORS;
 
-            pub(in super::super) static TABLE: Table = Table {
+            pub(crate) static TABLE: Table = Table {
                 read,
                 read_prefetching,
                 write,
@@ -157,30 +158,73 @@ macro_rules! kernels {
                         }
                     }
                 }
-                portable::write(&mut body[STREAMS * part..], value);
+                let (vectors, rest) = body[STREAMS * part..].as_chunks_mut::<VECTOR>();
+                for to in vectors {
+                    // SAFETY: a whole vector, aligned as above.
+                    unsafe { $stream(to.as_mut_ptr().cast(), vector) };
+                }
+                portable::write(rest, value);
                 // Orders the streaming stores before whatever the caller does next, as Rust's memory model expects.
-                _mm_sfence();
+                stores_before_stores();
             }
 
+            /// The first and the last vector are copied where they are, and overlap what lies between, which is stored
+            /// aligned: no loop over single bytes.
             #[target_feature(enable = $features)]
             fn copy(source: &[u8], destination: &mut [u8]) {
                 let len = source.len().min(destination.len());
-                let (head, body) = split_aligned(&mut destination[..len], VECTOR);
-                let (source_head, source) = source[..len].split_at(head.len());
-                head.copy_from_slice(source_head);
-                let (blocks, rest) = body.as_chunks_mut::<BLOCK>();
-                let (source_blocks, source_rest) = source.as_chunks::<BLOCK>();
-                for (to, from) in blocks.iter_mut().zip(source_blocks) {
-                    let from = from.as_ptr();
-                    for index in 0..UNROLL {
-                        // SAFETY: `index * VECTOR + VECTOR <= BLOCK`, inside both blocks; neither needs alignment.
-                        unsafe {
-                            let vector = $load(from.add(index * VECTOR) as $pointer);
-                            $store(to.as_mut_ptr().add(index * VECTOR).cast(), vector);
+                if len < VECTOR {
+                    return portable::copy(source, destination);
+                }
+                let (from, to) = (source.as_ptr(), destination.as_mut_ptr());
+                // SAFETY: every access is of VECTOR bytes at `at` or `at + index * VECTOR`, which the conditions of
+                // the loops keep at or below `len - VECTOR`; neither loads nor stores need alignment.
+                unsafe {
+                    if len <= 4 * VECTOR {
+                        return ends::<1>(from, to, len, len > 2 * VECTOR);
+                    }
+                    if len <= 8 * VECTOR {
+                        return ends::<4>(from, to, len, false);
+                    }
+                    let last = $load(from.add(len - VECTOR) as $pointer);
+                    $store(to.cast(), $load(from as $pointer));
+                    let mut at = VECTOR - to as usize % VECTOR;
+                    while at + BLOCK <= len {
+                        for index in 0..UNROLL {
+                            let vector = $load(from.add(at + index * VECTOR) as $pointer);
+                            $store(to.add(at + index * VECTOR).cast(), vector);
                         }
+                        at += BLOCK;
+                    }
+                    while at + VECTOR <= len {
+                        $store(to.add(at).cast(), $load(from.add(at) as $pointer));
+                        at += VECTOR;
+                    }
+                    $store(to.add(len - VECTOR).cast(), last);
+                }
+            }
+
+            /// Copies `COUNT` vectors from either end, or one more with `plus`; together they cover all.
+            ///
+            /// # Safety
+            /// Both must be valid for `len` bytes, which is at least `COUNT` vectors, or one more with `plus`.
+            #[inline]
+            #[target_feature(enable = $features)]
+            unsafe fn ends<const COUNT: usize>(from: *const u8, to: *mut u8, len: usize, plus: bool) {
+                // SAFETY: the caller guarantees that vectors from both ends are inside.
+                unsafe {
+                    if plus {
+                        return ends::<2>(from, to, len, false);
+                    }
+                    let front: [$vector; COUNT] =
+                        std::array::from_fn(|index| $load(from.add(index * VECTOR) as $pointer));
+                    let back: [$vector; COUNT] =
+                        std::array::from_fn(|index| $load(from.add(len - (index + 1) * VECTOR) as $pointer));
+                    for index in 0..COUNT {
+                        $store(to.add(index * VECTOR).cast(), front[index]);
+                        $store(to.add(len - (index + 1) * VECTOR).cast(), back[index]);
                     }
                 }
-                rest.copy_from_slice(source_rest);
             }
 
             /// Streams as in a read: a single one leaves a fifth of the memory's speed unused.
@@ -205,8 +249,14 @@ macro_rules! kernels {
                         }
                     }
                 }
-                body[STREAMS * part..].copy_from_slice(&source[STREAMS * part..]);
-                _mm_sfence();
+                let (vectors, rest) = body[STREAMS * part..].as_chunks_mut::<VECTOR>();
+                let (source_vectors, source_rest) = source[STREAMS * part..].as_chunks::<VECTOR>();
+                for (to, from) in vectors.iter_mut().zip(source_vectors) {
+                    // SAFETY: a whole vector each; the destination is aligned as above.
+                    unsafe { $stream(to.as_mut_ptr().cast(), $load(from.as_ptr() as $pointer)) };
+                }
+                rest.copy_from_slice(source_rest);
+                stores_before_stores();
             }
 
             #[target_feature(enable = $features)]

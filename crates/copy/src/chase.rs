@@ -39,6 +39,11 @@ impl<'buffer> Chase<'buffer> {
         Some(Self { words, position: 0 })
     }
 
+    /// The cycle that was laid into `words` before, from its beginning.
+    pub fn laid(words: &'buffer [u64]) -> Self {
+        Self { words, position: 0 }
+    }
+
     /// How many lines the cycle has.
     pub fn lines(&self) -> usize {
         self.words.len() / LINE_WORDS

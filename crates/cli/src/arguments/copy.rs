@@ -1,0 +1,69 @@
+//! Flags of `whylate copy`.
+
+use super::report::ReportFormat;
+use clap::Args;
+use std::path::PathBuf;
+use whylate_core::plan::Size;
+use whylate_core::{Bytes, CopyMethod, CpuSelector, Frame, MemoryMode};
+
+/// `whylate copy`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate copy                                  every method, every memory type of this machine
+  whylate copy --frame 1920x1080:nv12@60        and what a video frame costs
+  whylate copy --backends                       which memory types there are, and why others are not
+  whylate copy --from wc --method movntdqa      only copies out of write-combining memory
+  whylate copy --backend pci --device /sys/bus/pci/devices/0000:03:00.0/resource2_wc
+  whylate copy -o copy.html                     with a picture of rate over block size
+
+Memory is wb (cached), wt (stores go to memory), wc (write-combining), uc- or uc (uncached). Each type
+other than wb is timed first: a driver may map cached memory under another name, and its rows then
+say what timing shows. Only memory that nobody else uses is written to, unless it is named.")]
+pub(crate) struct CopyArguments {
+    /// CPU that copies
+    #[arg(short = 'a', long, alias = "cpus", value_name = "CPU", default_value = "last")]
+    pub(crate) cpu: CpuSelector,
+    /// Only copies from this type of memory
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) from: Option<MemoryMode>,
+    /// Only copies to this type of memory
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) to: Option<MemoryMode>,
+    /// Methods [default: all that the CPU has]
+    #[arg(long, alias = "methods", value_name = "LIST", value_delimiter = ',')]
+    pub(crate) method: Vec<CopyMethod>,
+    /// Only memory of this backend; see --backends
+    #[arg(long, value_name = "NAME")]
+    pub(crate) backend: Option<String>,
+    /// Device of the backend: a file, or /dev/mem@ADDRESS
+    #[arg(long, value_name = "PATH", requires = "backend")]
+    pub(crate) device: Option<PathBuf>,
+    /// Sizes of blocks [default: 256 B to 16 KiB, 64 KiB, 1 MiB, 3110400 B]
+    #[arg(long, alias = "blocks", value_name = "LIST", value_delimiter = ',')]
+    pub(crate) block: Vec<Size>,
+    /// Frames to be copied: WIDTHxHEIGHT:FORMAT@RATE
+    #[arg(long, value_name = "FRAME")]
+    pub(crate) frame: Option<Frame>,
+    /// Trials for each method and block
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) trials: u32,
+    /// Lists the ways to get memory of each type, and copies nothing
+    #[arg(long)]
+    pub(crate) backends: bool,
+    /// terminal, markdown or html [default: by the ending of FILE, else terminal]
+    #[arg(long, hide_possible_values = true)]
+    pub(crate) format: Option<ReportFormat>,
+    /// File for the report; must not exist [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Prints one JSON document
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+    /// Shows no progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// The largest block: twice of it, for each type of memory, has to be there.
+pub(crate) const BLOCK_MAX: Bytes = Bytes(1 << 30);

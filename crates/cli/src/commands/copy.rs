@@ -1,0 +1,87 @@
+//! `whylate copy`.
+
+use super::report::{draw, format_of};
+use crate::arguments::{COPY_BLOCK_MAX, CopyArguments};
+use crate::exit::Ending;
+use crate::progress::Meter;
+use crate::{machine, output, signals};
+use anyhow::{Context, Result, bail};
+use std::sync::atomic::Ordering;
+use whylate_core::result::{COPY_FORMAT, CopyResult, CopyTable};
+use whylate_core::{CpuId, Facts, Nanos};
+use whylate_host::{Host, facts};
+use whylate_runner::{COPY_BLOCKS, CopyRequest};
+
+/// Width of a text report that goes into a file.
+const FILE_WIDTH: usize = 120;
+
+pub(super) fn execute(arguments: &CopyArguments, host: &Host) -> Result<Ending> {
+    let (facts, _) = facts::collect(&host.running);
+    let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
+    let cpu = cpus.iter().next().filter(|_| cpus.len() == 1);
+    let cpu = cpu.with_context(|| format!("--cpu {}: name one CPU", arguments.cpu))?;
+    let table = if arguments.backends {
+        let backends = whylate_runner::backends(arguments.device.as_deref());
+        CopyTable { cpu, backends, ..CopyTable::default() }
+    } else {
+        measure(arguments, cpu, &facts)?
+    };
+    let result = CopyResult { format: COPY_FORMAT.to_owned(), facts, table };
+    let text = if arguments.json {
+        format!("{}\n", output::json(&result)?)
+    } else {
+        let format = format_of(arguments.format, arguments.output.as_deref());
+        draw(&whylate_report::copy(&result), format, arguments.output.is_some().then_some(FILE_WIDTH))
+    };
+    match &arguments.output {
+        Some(path) => {
+            output::write_new(path, &text)?;
+            output::message(&format!("wrote {}", path.display()));
+        }
+        None => output::drawn(&text)?,
+    }
+    Ok(Ending::Pass)
+}
+
+fn measure(arguments: &CopyArguments, cpu: CpuId, facts: &Facts) -> Result<CopyTable> {
+    let stop = signals::watch()?;
+    let whole = Nanos::from_secs(1);
+    let mut meter = Meter::new(arguments.quiet || arguments.json, whole);
+    meter.label("copying");
+    let request = CopyRequest {
+        cpu,
+        from: arguments.from,
+        to: arguments.to,
+        methods: arguments.method.clone(),
+        backend: arguments.backend.clone(),
+        device: arguments.device.clone(),
+        blocks: blocks(arguments, cpu, facts)?,
+        frame: arguments.frame,
+        trials: arguments.trials,
+    };
+    let result = whylate_runner::copy_table(&request, &mut |done| {
+        meter.advance(Nanos((done * whole.0 as f64) as u64), &format!("{:.0} %", done * 100.0));
+        !stop.load(Ordering::Relaxed)
+    });
+    meter.finish();
+    let result = result?;
+    if stop.load(Ordering::Relaxed) {
+        bail!("stopped before the table was complete");
+    }
+    Ok(result)
+}
+
+fn blocks(arguments: &CopyArguments, cpu: CpuId, facts: &Facts) -> Result<Vec<u64>> {
+    if arguments.block.is_empty() {
+        return Ok(COPY_BLOCKS.to_vec());
+    }
+    let facts = facts.cpu(cpu).with_context(|| format!("nothing is known of CPU {cpu}"))?;
+    let block = |size: &whylate_core::plan::Size| {
+        let bytes = size.resolve(facts).with_context(|| format!("--block {size}"))?;
+        if bytes > COPY_BLOCK_MAX {
+            bail!("--block {size} is out of range; a block is at most {COPY_BLOCK_MAX}");
+        }
+        Ok(bytes.0)
+    };
+    arguments.block.iter().map(block).collect()
+}

@@ -1,0 +1,65 @@
+//! Prints the rate of each method for each size of a block: `rates [BYTES...]`, as `METHOD BYTES GB/s`.
+//!
+//! A block is copied again and again from the beginning of one buffer to that of another; the median of 15 trials of
+//! about a millisecond, which take turns.
+
+use std::hint::black_box;
+use whylate_copy::{Copier, Method};
+
+const TRIALS: usize = 15;
+
+fn main() {
+    let asked: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let blocks = if asked.is_empty() { vec![256, 4096, 65_536, 1 << 20, 3_110_400, 64 << 20] } else { asked };
+    let room = blocks.iter().copied().max().unwrap_or(0) + 8192;
+    let (mut from, mut to) = (vec![1u8; room], vec![2u8; room]);
+    // Half a page apart: stores to the same place of a page as the loads behind them would delay those.
+    let (from, to) = (aligned(&mut from), &mut aligned(&mut to)[2048..]);
+    let copiers: Vec<Copier> =
+        Method::available().into_iter().filter_map(|one| Copier::new(one).ok()).collect();
+    let mut rates = vec![vec![Vec::new(); blocks.len()]; copiers.len()];
+    for _ in 0..TRIALS {
+        for (copier, rates) in copiers.iter().zip(&mut rates) {
+            for (bytes, rates) in blocks.iter().zip(rates) {
+                rates.push(trial(copier, &from[..*bytes], &mut to[..*bytes]));
+            }
+        }
+    }
+    for (copier, rates) in copiers.iter().zip(&mut rates) {
+        for (bytes, rates) in blocks.iter().zip(rates) {
+            rates.sort_by(f64::total_cmp);
+            println!("{} {bytes} {:.3}", copier.method(), rates[TRIALS / 2]);
+        }
+    }
+}
+
+fn aligned(bytes: &mut [u8]) -> &mut [u8] {
+    let head = bytes.as_ptr().align_offset(4096);
+    &mut bytes[head..]
+}
+
+/// In GB/s.
+fn trial(copier: &Copier, from: &[u8], to: &mut [u8]) -> f64 {
+    let (mut turns, mut copied) = (1, 0);
+    let begin = cpu_time();
+    while cpu_time() - begin < 1_000_000 {
+        for _ in 0..turns {
+            copier.copy(black_box(from), black_box(to));
+        }
+        copied += turns * from.len();
+        turns = (turns * 2).min((1 << 20) / from.len().max(1) + 1);
+    }
+    copied as f64 / (cpu_time() - begin) as f64
+}
+
+/// CPU time of this thread in ns: others may have the CPU in the middle of a trial.
+fn cpu_time() -> u64 {
+    const THREAD_CPU_TIME: i32 = 3;
+    unsafe extern "C" {
+        fn clock_gettime(clock: i32, time: *mut [i64; 2]) -> i32;
+    }
+    let mut time = [0; 2];
+    // SAFETY: on 64-bit Linux the structure is two 64-bit integers, which the call fills in.
+    unsafe { clock_gettime(THREAD_CPU_TIME, &mut time) };
+    time[0] as u64 * 1_000_000_000 + time[1] as u64
+}

@@ -1,0 +1,28 @@
+//! What a plan says about the table of copies.
+
+use crate::copying::{CopyMethod, Frame};
+use crate::cpus::CpuSelector;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The table of copies that a run begins with: what `whylate copy` measures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CopiesPlan {
+    /// The CPU that copies; of several the first.
+    pub cpus: CpuSelector,
+    /// Methods; by default all that the CPU has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub methods: Vec<CopyMethod>,
+    /// The frame whose budget decides between methods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<Frame>,
+    /// Trials for each method and block.
+    pub trials: u32,
+}
+
+impl Default for CopiesPlan {
+    fn default() -> Self {
+        Self { cpus: CpuSelector::target(), methods: Vec::new(), frame: None, trials: 15 }
+    }
+}

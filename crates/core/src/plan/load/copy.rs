@@ -1,0 +1,73 @@
+//! The load `copy`: frames copied from one type of memory to another.
+
+use super::Pace;
+use crate::copying::{CopyMethod, MemoryMode};
+use crate::cpus::CpuSelector;
+use crate::plan::Size;
+use crate::plan::flag::Flag;
+use crate::plan::kinds::{KeyError, Words};
+use crate::units::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Frames copied one after another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate load copy --cpus 1 --rate 187MB/s
+  whylate load copy --cpus 0 --method avx2-nt --working-set llc*2 --rate 1GB/s
+  whylate load copy --from wc --method movntdqa --backend dumb --json
+
+187MB/s are 60 frames per second of 1920x1080 pixels in NV12. What the machine has is shown by
+`whylate copy --backends`, what it reaches by `whylate copy`."))]
+pub struct CopyPlan {
+    /// Where it runs: one thread, with buffers of its own, on each CPU.
+    pub cpus: CpuSelector,
+    /// Type of the source's memory.
+    pub from: MemoryMode,
+    /// Type of the destination's memory.
+    pub to: MemoryMode,
+    /// How it is copied.
+    pub method: CopyMethod,
+    /// Where memory that is not `wb` comes from; by default the first backend that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    /// Device of the backend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// Size of a frame.
+    pub frame: Size,
+    /// Size of both buffers together, which frames go around in; by default one frame each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_set: Option<Size>,
+    /// How much: bytes copied per second over all CPUs (`187MB/s`) or a share of time (`25%`); by default as much as goes.
+    #[schemars(extend("x-flag" = Flag::by_default("full")))]
+    pub rate: Pace,
+}
+
+impl Default for CopyPlan {
+    fn default() -> Self {
+        Self {
+            cpus: CpuSelector::target(),
+            from: MemoryMode::WriteBack,
+            to: MemoryMode::WriteBack,
+            method: CopyMethod::default(),
+            backend: None,
+            device: None,
+            frame: Size::Absolute(Bytes(3_110_400)),
+            working_set: None,
+            rate: Pace::Full,
+        }
+    }
+}
+
+impl Words for CopyPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        if self.device.is_some() && self.backend.is_none() {
+            return Err(KeyError::new("device", "needs the backend that it is a device of"));
+        }
+        Ok(())
+    }
+}

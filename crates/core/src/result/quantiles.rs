@@ -1,0 +1,37 @@
+//! What is kept of a latency distribution beside its histogram.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Quantiles of a latency distribution. Clamped to [min, max]; relative error at most 1/256 (exact below 256 ns).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Quantiles {
+    /// Smallest sample, exact.
+    pub min_ns: u64,
+    /// Mean, exact.
+    pub mean_ns: f64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 0.99 quantile.
+    pub p99_ns: u64,
+    /// 0.999 quantile.
+    pub p999_ns: u64,
+    /// 0.9999 quantile.
+    pub p9999_ns: u64,
+    /// Largest sample, exact.
+    pub max_ns: u64,
+}
+
+/// The extremes of a latency distribution, and its mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Extremes {
+    /// Smallest sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_ns: Option<u64>,
+    /// Mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_ns: Option<f64>,
+    /// Largest sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_ns: Option<u64>,
+}

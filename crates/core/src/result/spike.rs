@@ -1,0 +1,68 @@
+//! Spikes: moments above the threshold, with who made them.
+
+use super::{Cause, HwlatSample};
+use crate::units::CpuId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One moment above the threshold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Spike {
+    /// The measured CPU.
+    pub cpu: CpuId,
+    /// When the task ran again.
+    pub at_ns: u64,
+    /// How late it was, or how long the gap was.
+    pub latency_ns: u64,
+    /// Number of the sample (timer, dispatch: period, missed ones included; stall: gap; roundtrip: round trip),
+    /// from 0.
+    pub sample: u64,
+    /// The probe that saw it, joined to its series with a `/` if it has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<String>,
+    /// The repeat that it belongs to, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<u32>,
+    /// Who did it.
+    pub cause: Cause,
+    /// The other contributors, largest share first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Cause>,
+    /// Spikes of several CPUs at the same moment have the same number: one event, whose cause is not on one CPU
+    /// alone. Absent for a spike that no other CPU had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<u64>,
+    /// Records of what the kernel did that were lost in the spike's window: the cause may be another one.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub lost: u64,
+    /// The sample as the hwlat tracer recorded it (tracer/hwlat only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hwlat: Option<HwlatSample>,
+}
+
+impl Spike {
+    /// One whose cause is not known, with nothing else said of it.
+    pub fn unexplained(cpu: CpuId, at_ns: u64, latency_ns: u64) -> Self {
+        Self {
+            cpu,
+            at_ns,
+            latency_ns,
+            sample: 0,
+            probe: None,
+            repeat: None,
+            cause: Cause::unattributed(),
+            also: Vec::new(),
+            event: None,
+            lost: 0,
+            hwlat: None,
+        }
+    }
+
+    /// Puts the causes into it that were found, the largest share first.
+    pub fn explain(&mut self, found: crate::record::SpikeCauses) {
+        let mut causes = found.causes.into_iter();
+        self.cause = causes.next().unwrap_or_else(Cause::unattributed);
+        self.also = causes.collect();
+        self.lost = found.lost;
+    }
+}

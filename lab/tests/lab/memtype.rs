@@ -1,0 +1,148 @@
+//! Memory of a chosen type: the module's pages, what the page table says of them and of a driver's, and what is left
+//! when their owner is killed. A guest without KVM models no memory types: by timing, all memory is write-back there.
+
+use whylate_lab::suite::LabTest;
+use whylate_lab::{Device, Guest, Kernel, LabError, Machine, Profile};
+
+/// Loads the module, and makes it possible to ask how many pages it holds.
+const LOAD: &str = "[ -e /dev/whylate_memtype ] || insmod /lab/whylate_memtype.ko || exit 1\n\
+                    pages=/sys/module/whylate_memtype/parameters/pages\n";
+
+/// Maps pages of a type, writes, asks for the types of both mappings, and then waits, ends, or drops them.
+const HOLDER: &str = r#"cat >/tmp/hold <<'END'
+import ctypes, fcntl, mmap, os, random, struct, sys, time
+MODES = ["wb", "wt", "wc", "uc-", "uc"]
+def hold(mode, count):
+    file = os.open("/dev/whylate_memtype", os.O_RDWR)
+    fcntl.ioctl(file, 0x40105760, struct.pack("QII", count * 4096, mode, 0))
+    memory = mmap.mmap(file, count * 4096, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+    memory[0] = 7
+    memory[count * 4096 - 1] = 8
+    return file, memory
+def types(file, memory):
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    answer = bytearray(struct.pack("QII", address, 0, 0))
+    fcntl.ioctl(file, 0xc0105761, answer)
+    name = lambda number: MODES[number] if number < 5 else "none"
+    return " ".join(name(number) for number in struct.unpack("QII", answer)[1:])
+END
+"#;
+
+pub(crate) fn tests() -> Vec<LabTest> {
+    let mut tests = Vec::new();
+    for kernel in [Kernel::RealTime, Kernel::Plain] {
+        let machine = Machine::new(Profile::Threads, kernel);
+        tests.push(LabTest::new("memtype_pages_are_mapped_as_asked", machine.clone(), mapped));
+        tests.push(LabTest::new("memtype_pages_are_gone_after_a_kill", machine.clone(), killed));
+        tests.push(LabTest::new("memtype_a_thousand_buffers_leave_nothing", machine, many));
+    }
+    let machine = Machine::new(Profile::Threads, Kernel::RealTime);
+    tests.push(LabTest::new("memtype_what_makes_no_sense_is_refused", machine.clone(), refused));
+    tests.push(LabTest::new("memtype_a_false_type_is_caught", machine.clone(), caught));
+    let with_displays = machine.with(&[Device::BochsDisplay, Device::SharedMemoryBar]);
+    tests.push(LabTest::new("memtype_drivers_map_as_they_like", with_displays, drivers));
+    tests
+}
+
+fn mapped(guest: &mut Guest) -> Result<(), LabError> {
+    // The direct mapping has no write-through for RAM: those pages leave the caches there.
+    for (mode, expected) in ["wb wb", "wt uc-", "wc wc", "uc- uc-", "uc uc-"].into_iter().enumerate() {
+        let script = format!(
+            "{LOAD}{HOLDER}cat >>/tmp/hold <<'END'\nfile, memory = hold({mode}, 16)\nprint(types(file, memory), \
+             open(\"/sys/module/whylate_memtype/parameters/pages\").read(), flush=True)\nos._exit(0)\nEND\npython3 /tmp/hold\ncat $pages"
+        );
+        let words = guest.ok(&script)?;
+        let words: Vec<&str> = words.split_whitespace().collect();
+        assert_eq!(words.join(" "), format!("{expected} 16 0"));
+    }
+    Ok(())
+}
+
+fn killed(guest: &mut Guest) -> Result<(), LabError> {
+    let script = format!(
+        "{LOAD}{HOLDER}cat >>/tmp/hold <<'END'\nbuffers = [hold(mode, 64) for mode in range(5)]\nprint(\"held\", flush=True)\n\
+         time.sleep(600)\nEND\npython3 /tmp/hold >/tmp/said & holder=$!\n\
+         until grep -q held /tmp/said; do sleep 0.2; done\ncat $pages\nkill -9 $holder\nwait $holder || true\ncat $pages\nrmmod whylate_memtype && echo gone"
+    );
+    let words = guest.ok(&script)?;
+    assert_eq!(words.split_whitespace().collect::<Vec<_>>(), ["320", "0", "gone"]);
+    Ok(())
+}
+
+fn many(guest: &mut Guest) -> Result<(), LabError> {
+    // Fifty children with twenty buffers each; every second one is killed at a moment of its own.
+    let script = format!(
+        "{LOAD}{HOLDER}cat >>/tmp/hold <<'END'\nrandom.seed(18)\ncount = 0\nfor child in range(50):\n    pid = os.fork()\n    \
+         if pid == 0:\n        random.seed(child)\n        kept = []\n        for turn in range(20):\n            \
+         kept.append(hold(random.randrange(5), random.randrange(1, 40)))\n            if random.random() < 0.5:\n                \
+         file, memory = kept.pop(random.randrange(len(kept)))\n                random.choice([memory.close, lambda: os.close(file)])()\n        \
+         os._exit(0)\n    if child % 2:\n        time.sleep(random.random() / 4)\n        os.kill(pid, 9)\n    os.waitpid(pid, 0)\n\
+         END\npython3 /tmp/hold && cat $pages && rmmod whylate_memtype && echo gone"
+    );
+    let words = guest.ok(&script)?;
+    assert_eq!(words.split_whitespace().collect::<Vec<_>>(), ["0", "gone"]);
+    Ok(())
+}
+
+fn refused(guest: &mut Guest) -> Result<(), LabError> {
+    let script = format!(
+        "{LOAD}{HOLDER}cat >>/tmp/hold <<'END'\ndef refuses(act):\n    try:\n        act()\n        print(\"taken\")\n    \
+         except OSError as error:\n        print(error.errno)\n\
+         file = os.open(\"/dev/whylate_memtype\", os.O_RDWR)\nallocate = lambda *words: fcntl.ioctl(file, 0x40105760, \
+         struct.pack(\"QII\", *words))\nrefuses(lambda: allocate(0, 0, 0))\nrefuses(lambda: allocate(100, 0, 0))\n\
+         refuses(lambda: allocate(4096, 5, 0))\nrefuses(lambda: allocate(1 << 40, 2, 0))\nallocate(4096, 2, 0)\n\
+         refuses(lambda: allocate(4096, 2, 0))\nrefuses(lambda: mmap.mmap(file, 4096, mmap.MAP_PRIVATE))\n\
+         refuses(lambda: mmap.mmap(file, 8192, mmap.MAP_SHARED))\nos.setuid(65534)\n\
+         refuses(lambda: os.open(\"/dev/whylate_memtype\", os.O_RDWR))\nEND\npython3 /tmp/hold"
+    );
+    // EINVAL, EINVAL, EINVAL, ENOSPC; EBUSY; EINVAL twice; EACCES.
+    let words = guest.ok(&script)?;
+    assert_eq!(
+        words.split_whitespace().collect::<Vec<_>>(),
+        ["22", "22", "22", "28", "16", "22", "22", "13"]
+    );
+    Ok(())
+}
+
+fn caught(guest: &mut Guest) -> Result<(), LabError> {
+    let script = format!(
+        "{LOAD}whylate copy --from wc --backend memtype --method memcpy --block 4KiB --trials 3 --json"
+    );
+    let text = guest.ok(&script)?;
+    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let row = &result["rows"][0];
+    assert_eq!(
+        (&row["requested"], &row["mapped"], &row["effective"]),
+        (&"wc".into(), &"wc".into(), &"wb".into()),
+        "{row}"
+    );
+    let codes: Vec<&str> =
+        result["warnings"].as_array().into_iter().flatten().filter_map(|it| it["code"].as_str()).collect();
+    assert!(codes.contains(&"memory-mode-not-effective"), "{codes:?}");
+    // The rate is one of write-back memory, and a person reads so.
+    let shown =
+        guest.ok("whylate copy --from wc --backend memtype --method memcpy --block 4KiB --trials 3")?;
+    assert!(shown.contains("wb (asked for: wc)"), "{shown}");
+    Ok(())
+}
+
+fn drivers(guest: &mut Guest) -> Result<(), LabError> {
+    let script = format!(
+        "{LOAD}modprobe vgem; modprobe bochs\nfor d in /sys/bus/pci/devices/*; do [ $(cat $d/device) != 0x1110 ] || echo 1 >$d/enable; done\n\
+         whylate copy --from wc --method memcpy --block 4KiB --trials 3 --json"
+    );
+    let text = guest.ok(&script)?;
+    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mapped = |backend: &str| -> Vec<String> {
+        let rows = result["rows"].as_array().into_iter().flatten();
+        let of = rows.filter(|row| row["backend"] == backend);
+        of.map(|row| row["mapped"].as_str().unwrap_or("unknown").to_owned()).collect()
+    };
+    // vgem changes the attributes of its pages; bochs maps its memory write-back whatever is hoped for.
+    let mut dumb = mapped("dumb");
+    dumb.sort();
+    assert_eq!(dumb, ["wb", "wc"], "{text}");
+    assert_eq!(mapped("pci"), ["wc"], "{text}");
+    assert_eq!(mapped("memtype"), ["wc"], "{text}");
+    Ok(())
+}
