@@ -25,6 +25,11 @@ pub(crate) enum Ending {
     Incomplete,
 }
 
+/// A right that was asked for and this user has not, with its remedy.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refused(pub(crate) &'static str);
+
 /// Ends the process without waiting for anything.
 pub(crate) fn at_once(code: u8) -> ! {
     #[expect(clippy::exit, reason = "whoever asked for it has said that they do not wait")]
@@ -61,7 +66,7 @@ fn one_line(error: &anyhow::Error) -> String {
 fn code(error: &anyhow::Error) -> u8 {
     if error.chain().any(whylate_runner::is_not_restored) {
         NOT_RESTORED
-    } else if error.chain().any(whylate_runner::is_unavailable) {
+    } else if error.chain().any(|cause| cause.is::<Refused>() || whylate_runner::is_unavailable(cause)) {
         UNAVAILABLE
     } else {
         ERROR

@@ -34,6 +34,12 @@ fn main() -> ExitCode {
             "warning: {variable} is ignored: the environment is that of the user who ran sudo; use a shell of root (`sudo -i`) to set it"
         ));
     }
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(tip) = arguments::tip(&words) {
+        output::message(&tip);
+        return ExitCode::from(exit::ERROR);
+    }
     match arguments::Arguments::try_parse() {
         Ok(arguments) => exit::finish(commands::execute(arguments.command, &host)),
         Err(error) => {

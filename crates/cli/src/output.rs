@@ -4,6 +4,7 @@
 //! drew it ([`drawn`], [`draw_message`]).
 
 use anyhow::{Context, Result};
+use rustix::fs::{CWD, RenameFlags};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -57,16 +58,35 @@ pub(crate) fn warnings(warnings: &[Warning]) {
     }
 }
 
-/// Writes a file that must not exist yet.
+/// Writes a file that must not exist yet. It is there whole or not at all: it gets its name when it is written.
 pub(crate) fn write_new(path: &Path, text: &str) -> Result<()> {
-    let open = File::options().write(true).create_new(true).open(path);
-    let mut file = match open {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            anyhow::bail!("{} exists; remove it or give another name (-o)", path.display())
-        }
-        other => other.with_context(|| format!("cannot create {}", path.display()))?,
-    };
-    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+    let exists = || anyhow::anyhow!("{} exists; remove it or give another name (-o)", path.display());
+    if path.symlink_metadata().is_ok() {
+        return Err(exists());
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let part = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let written = File::options()
+        .write(true)
+        .create_new(true)
+        .open(&part)
+        .with_context(|| format!("cannot create {}", path.display()))
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())
+                .and_then(|()| file.sync_all())
+                .with_context(|| format!("cannot write {}", path.display()))
+        })
+        .and_then(|()| match rustix::fs::renameat_with(CWD, &part, CWD, path, RenameFlags::NOREPLACE) {
+            Err(rustix::io::Errno::EXIST) => Err(exists()),
+            // A file system that cannot tell.
+            Err(rustix::io::Errno::INVAL) => Ok(std::fs::rename(&part, path)?),
+            other => other.with_context(|| format!("cannot create {}", path.display())),
+        });
+    if written.is_err() {
+        // Only ours: it was created above.
+        let _ = std::fs::remove_file(&part);
+    }
+    written
 }
 
 /// How to draw on standard output.

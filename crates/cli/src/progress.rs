@@ -10,6 +10,10 @@ use whylate_runner::Progress;
 
 /// How often a line is written where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+/// Steps of a bar.
+const STEPS: u64 = 1_000;
+/// A part that takes longer than expected is not done before its end.
+const NEARLY: f64 = 0.97;
 
 /// Shows how far something is.
 pub(crate) enum Meter {
@@ -19,15 +23,15 @@ pub(crate) enum Meter {
 }
 
 impl Meter {
-    /// A meter for something that takes `total`.
-    pub(crate) fn new(quiet: bool, total: Nanos) -> Self {
+    /// A meter of nothing yet.
+    pub(crate) fn new(quiet: bool) -> Self {
         if quiet {
             return Self::Quiet;
         }
         if !std::io::stderr().is_terminal() {
             return Self::Lines { label: String::new(), next: Instant::now() + LINE_EVERY };
         }
-        let bar = ProgressBar::new(total.0 / 1_000_000);
+        let bar = ProgressBar::new(STEPS);
         if let Ok(style) = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}") {
             bar.set_style(style.progress_chars("━╸─"));
         }
@@ -43,11 +47,11 @@ impl Meter {
         }
     }
 
-    /// How far it is: `done` of the total.
-    pub(crate) fn advance(&mut self, done: Nanos, text: &str) {
+    /// How far it is: which part of all, in [0, 1].
+    pub(crate) fn advance(&mut self, done: f64, text: &str) {
         match self {
             Self::Bar(bar) => {
-                bar.set_position(done.0 / 1_000_000);
+                bar.set_position((done * STEPS as f64) as u64);
                 bar.set_message(text::line(text));
             }
             Self::Lines { label, next } => {
@@ -68,6 +72,63 @@ impl Meter {
     }
 }
 
+/// How far a run is: by the repeats that are done, and by how long those took.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// How long a repeat takes by the plan.
+    planned: Duration,
+    /// Repeats that were done when it began, are done, and will be.
+    first: u32,
+    done: u32,
+    total: u32,
+    began: Instant,
+    repeat_began: Instant,
+}
+
+impl Pace {
+    pub(crate) fn new(planned: Nanos, now: Instant) -> Self {
+        let planned = Duration::from_nanos(planned.0.max(1));
+        Self { planned, first: 0, done: 0, total: 0, began: now, repeat_began: now }
+    }
+
+    /// So many repeats are done.
+    pub(crate) fn reach(&mut self, done: u32, total: u32, now: Instant) {
+        if self.total == 0 {
+            (self.first, self.done, self.began, self.repeat_began) = (done, done, now, now);
+        }
+        if done > self.done {
+            (self.done, self.repeat_began) = (done, now);
+        }
+        self.total = total;
+    }
+
+    /// How long a repeat takes: as those that are done did, and as planned before that.
+    fn repeat(&self) -> Duration {
+        match self.done - self.first {
+            0 => self.planned,
+            done => (self.repeat_began - self.began) / done,
+        }
+    }
+
+    /// Which part of all is done; never all before the last repeat is.
+    pub(crate) fn fraction(&self, now: Instant) -> f64 {
+        let in_repeat = (now - self.repeat_began).as_secs_f64() / self.repeat().as_secs_f64().max(1e-9);
+        (f64::from(self.done) + in_repeat.min(NEARLY)) / f64::from(self.total.max(1))
+    }
+
+    /// `about 40 s left`, once a repeat is done.
+    pub(crate) fn left(&self, now: Instant) -> Option<String> {
+        let all = self.repeat() * self.total.saturating_sub(self.done);
+        let left = all.saturating_sub(now - self.repeat_began).as_secs_f64();
+        (self.done > self.first).then(|| format!("about {} left", nanoseconds((left.ceil() * 1e9) as u64)))
+    }
+}
+
+/// How far something is that takes as long as was asked for.
+pub(crate) fn fraction(elapsed: Nanos, total: Nanos) -> f64 {
+    (elapsed.0 as f64 / total.0.max(1) as f64).min(NEARLY)
+}
+
 /// The time gone by, and the largest sample of all CPUs once there is one: `3 s, max 12.3 us`.
 pub(crate) fn describe(progress: &Progress) -> String {
     let elapsed = format!("{:.0} s", progress.elapsed.as_secs_f64());
@@ -82,6 +143,25 @@ pub(crate) fn describe(progress: &Progress) -> String {
 mod tests {
     use super::*;
     use whylate_core::CpuId;
+
+    #[test]
+    fn a_run_is_not_done_before_its_end_and_its_estimate_follows_its_pace() {
+        let begin = Instant::now();
+        let at = |seconds: u64| begin + Duration::from_secs(seconds);
+        // Planned: 10 repeats of 1 s. Each takes 2 s.
+        let mut pace = Pace::new(Nanos(1_000_000_000), begin);
+        pace.reach(0, 10, at(0));
+        assert!(pace.fraction(at(20)) < 0.1 && pace.left(at(1)).is_none());
+        for done in 1..10 {
+            pace.reach(done, 10, at(2 * u64::from(done)));
+            let half = at(2 * u64::from(done) + 1);
+            assert!((pace.fraction(half) - (f64::from(done) + 0.5) / 10.0).abs() < 1e-9);
+            let left = 2 * (10 - u64::from(done)) - 1;
+            assert_eq!(pace.left(half), Some(format!("about {} left", nanoseconds(left * 1_000_000_000))));
+        }
+        assert!(pace.fraction(at(1_000)) < 1.0);
+        assert!(fraction(Nanos(7), Nanos(5)) < 1.0);
+    }
 
     #[test]
     fn a_maximum_is_named_once_there_is_a_sample() {

@@ -2,7 +2,7 @@
 
 use crate::hook::Hook;
 use crate::output;
-use crate::progress::{self, Meter};
+use crate::progress::{self, Meter, Pace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -16,21 +16,24 @@ pub(crate) struct Screen {
     meter: Meter,
     hook: Hook,
     asked_to_stop: Arc<AtomicBool>,
-    /// When it began; `None` for one probe or load, which says itself how long it has run.
-    run_began: Option<Instant>,
+    /// Of a run; `None` for one probe or load, which says itself how long it has run.
+    pace: Option<Pace>,
+    /// How long one probe or load takes.
+    total: Nanos,
     /// The newest rate of a load.
     rate: String,
 }
 
 impl Screen {
-    /// Of a run that takes `total`.
+    /// Of a run whose repeats take `repeat` each.
     pub(crate) fn of_run(
         quiet: bool,
-        total: Nanos,
+        repeat: Nanos,
         on_threshold: Option<String>,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        Self { run_began: Some(Instant::now()), ..Self::of_one(quiet, total, on_threshold, stop) }
+        let pace = Some(Pace::new(repeat, Instant::now()));
+        Self { pace, ..Self::of_one(quiet, repeat, on_threshold, stop) }
     }
 
     /// Of one probe or load.
@@ -40,8 +43,8 @@ impl Screen {
         on_threshold: Option<String>,
         asked_to_stop: Arc<AtomicBool>,
     ) -> Self {
-        let (meter, hook) = (Meter::new(quiet, total), Hook::new(on_threshold));
-        Self { meter, hook, asked_to_stop, run_began: None, rate: String::new() }
+        let (meter, hook) = (Meter::new(quiet), Hook::new(on_threshold));
+        Self { meter, hook, asked_to_stop, pace: None, total, rate: String::new() }
     }
 
     /// Removes the progress; the hook's command has ended or is left alone.
@@ -53,16 +56,24 @@ impl Screen {
 
 impl Audience for Screen {
     fn stage(&mut self, stage: &Stage<'_>) {
-        if let Some(began) = self.run_began {
+        if let Some(pace) = &mut self.pace {
+            let now = Instant::now();
+            pace.reach(stage.done, stage.total, now);
             self.meter.label(&format!("{} {}/{} {}", stage.cell, stage.done + 1, stage.total, stage.what));
-            self.meter.advance(Nanos(began.elapsed().as_nanos() as u64), "");
+            self.meter.advance(pace.fraction(now), &pace.left(now).unwrap_or_default());
         }
     }
 
     fn progress(&mut self, progress: &Progress) {
-        let elapsed = self.run_began.map(|began| Nanos(began.elapsed().as_nanos() as u64));
         let text = if self.rate.is_empty() { progress::describe(progress) } else { self.rate.clone() };
-        self.meter.advance(elapsed.unwrap_or(progress.elapsed), &text);
+        match &self.pace {
+            Some(pace) => {
+                let now = Instant::now();
+                let left = pace.left(now).map(|left| format!(", {left}")).unwrap_or_default();
+                self.meter.advance(pace.fraction(now), &format!("{text}{left}"));
+            }
+            None => self.meter.advance(progress::fraction(progress.elapsed, self.total), &text),
+        }
     }
 
     fn first_spike(&mut self, latency: Nanos) {
@@ -74,7 +85,7 @@ impl Audience for Screen {
     }
 
     fn rate(&mut self, unit: &str, rate: &RateRecord) {
-        if self.run_began.is_none() {
+        if self.pace.is_none() {
             self.rate = figure::rate(rate.value, unit);
         }
     }

@@ -74,11 +74,12 @@ pub fn rate_unit(unit: &str) -> String {
     }
 }
 
-/// `p = 0.03`, `p < 0.001`.
+/// `p = 0.03`, `p < 0.001`, `p > 0.99`.
 pub fn probability(p_value: f64) -> String {
     match p_value {
         p if p < 0.001 => "p < 0.001".to_owned(),
         p if p < 0.01 => format!("p = {p:.3}"),
+        p if p > 0.99 => "p > 0.99".to_owned(),
         p => format!("p = {p:.2}"),
     }
 }
@@ -182,6 +183,7 @@ mod tests {
         assert_eq!(probability(0.0002), "p < 0.001");
         assert_eq!(probability(0.0286), "p = 0.03");
         assert_eq!(probability(0.0057), "p = 0.006");
+        assert_eq!(probability(1.0), "p > 0.99");
         assert_eq!(share(0.0), "0 %");
         assert_eq!(share(0.000_000_1), "< 0.001 %");
         assert_eq!(share(0.05), "5.00 %");

@@ -2,13 +2,14 @@
 
 use crate::plan::{Plan, without_flags};
 use crate::result::{
-    CheckResult, CopyResult, CpuTable, ExplainResult, HistogramsResult, LoadResult, MeasureResult, PlanList,
-    PreviewResult, RecordingResult, RunResult, TracingResult, TreatResult,
+    CheckResult, CompareResult, CopyResult, CpuTable, ExplainResult, HistogramsResult, LoadResult,
+    MeasureResult, PlanList, PreviewResult, RecordingResult, RunResult, RunsResult, TracingResult,
+    TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 16] = [
     "plan",
     "measure",
     "run",
@@ -22,6 +23,8 @@ pub const NAMES: [&str; 14] = [
     "recording",
     "histograms",
     "tracing",
+    "compare",
+    "runs",
     "copy",
 ];
 
@@ -46,6 +49,8 @@ fn of_name(name: &str) -> Option<Schema> {
         "cpus" => Some(schema_for!(CpuTable)),
         "recording" => Some(schema_for!(RecordingResult)),
         "histograms" => Some(schema_for!(HistogramsResult)),
+        "compare" => Some(schema_for!(CompareResult)),
+        "runs" => Some(schema_for!(RunsResult)),
         "copy" => Some(schema_for!(CopyResult)),
         "tracing" => Some(schema_for!(TracingResult)),
         _ => None,

@@ -64,6 +64,7 @@ fn stall(threshold_cycles: u64, calibration: &Calibration) -> ProbeKind {
         hardware_counter: true,
         multiplier: calibration.multiplier,
         threshold_cycles,
+        break_above: None,
         working_set_bytes: 0,
     })
 }
@@ -277,6 +278,19 @@ fn the_first_latency_above_the_break_ends_everything() {
     let measured = measure(&spec(kind, Nanos::from_secs(30)), None);
     assert_eq!(measured.interval.samples, 1);
     assert_eq!(Some(measured.broke_ns), measured.interval.max_ns);
+    assert_eq!(measured.spikes.len(), 1);
+}
+
+#[test]
+fn the_first_gap_above_the_break_ends_everything() {
+    let _alone = ALONE.lock();
+    let mut kind = stall(u64::MAX, &calibration());
+    if let ProbeKind::Stall(stall) = &mut kind {
+        // Below the threshold, so that only the break makes a record; each CPU has such a gap within a second.
+        stall.break_above = Some(Nanos::from_micros(3));
+    }
+    let measured = measure(&spec(kind, Nanos::from_secs(30)), None);
+    assert!(measured.broke_ns > 3_000, "{}", measured.broke_ns);
     assert_eq!(measured.spikes.len(), 1);
 }
 

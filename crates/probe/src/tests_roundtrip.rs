@@ -18,6 +18,7 @@ fn spec(pair: CpuPair, methods: &[RoundtripMethod]) -> ProbeSpec {
         kind: ProbeKind::Roundtrip(RoundtripSpec {
             pair,
             methods: methods.to_vec(),
+            break_above: None,
             spin_ordinary: true,
             hardware_counter: true,
             multiplier: CounterKind::Hardware.calibrate(Nanos::from_millis(20)).multiplier,

@@ -8,15 +8,22 @@
 //! in the result, and histograms and time series are only thinned to what a picture can show.
 
 mod charts;
+mod ci;
+mod heat;
 pub mod osadl;
 mod pages;
+mod pictures;
+mod reading;
 mod section;
 mod sections;
 mod words;
+mod worst;
 mod write;
 
+pub use ci::{annotations, junit};
 pub use pages::{
-    check, copy, cpus, explain, histograms, measure, recording, run, run_with_charts, tracing, warnings,
+    check, compare, copy, cpus, explain, histograms, measure, recording, run, run_with_charts, runs, tracing,
+    warnings,
 };
 pub use section::Page;
 pub use write::Style;

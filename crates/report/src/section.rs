@@ -2,6 +2,7 @@
 //! by each writer; only the writers know of widths, colours, Markdown and HTML, and only they escape.
 
 use crate::charts::Chart;
+use crate::pictures::{Forest, Shares};
 use whylate_core::Warning;
 use whylate_core::result::{CauseKind, TimelineSegment};
 
@@ -20,6 +21,16 @@ pub struct Page {
     /// What went wrong.
     pub(crate) failures: Vec<String>,
     pub(crate) sections: Vec<Section>,
+    /// Whether the terminal has what it leaves out otherwise.
+    pub(crate) has_details: bool,
+}
+
+impl Page {
+    /// The same; with `details` the terminal shows all of it.
+    #[must_use]
+    pub fn detailed(self, details: bool) -> Self {
+        Self { has_details: details, ..self }
+    }
 }
 
 /// The answer in a word, and its reason.
@@ -45,8 +56,6 @@ pub(crate) enum Tone {
 /// Where there is room for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Depth {
-    /// A page that is read from its top begins with it.
-    Lead,
     #[default]
     Main,
     /// Markdown folds it away, HTML too where it is a part of a section.
@@ -94,6 +103,8 @@ impl Section {
             Block::Charts(charts) => charts.is_empty(),
             Block::Lines(lines) => lines.is_empty(),
             Block::Part(part) => part.blocks.is_empty(),
+            Block::Shares(shares) => shares.rows.is_empty(),
+            Block::Forest(forest) => forest.rows.is_empty(),
             Block::Text(..) | Block::Bars(_) | Block::Timeline(_) => false,
         };
         if !is_empty {
@@ -125,6 +136,10 @@ pub(crate) enum Block {
     Table(Table),
     /// Pictures of what tables say in figures: in HTML alone.
     Charts(Vec<Chart>),
+    /// Bars of parts.
+    Shares(Shares),
+    /// Effects with their intervals on one axis: in HTML alone.
+    Forest(Forest),
     /// Histograms as text: a label and `(lower edge in ns, count)`, on one axis.
     Bars(Vec<(String, Vec<(u64, u64)>)>),
     Timeline(Timeline),
@@ -148,7 +163,10 @@ macro_rules! block_from {
         })*
     };
 }
-block_from!(Vec<Item> => List, Table => Table, Timeline => Timeline, Section => Part, Vec<Chart> => Charts);
+block_from!(
+    Vec<Item> => List, Table => Table, Timeline => Timeline, Section => Part, Vec<Chart> => Charts, Shares => Shares,
+    Forest => Forest
+);
 
 /// A list of sentences.
 pub(crate) fn sentences(all: impl IntoIterator<Item = String>) -> Vec<Item> {
@@ -198,9 +216,19 @@ pub(crate) enum Span {
     Swatch(Option<CauseKind>),
 }
 
+/// What stands between backticks is code, so that no format shows them as they are.
 impl<T: Into<String>> From<T> for Text {
     fn from(text: T) -> Self {
-        Self(vec![Span::Plain(text.into())])
+        let text: String = text.into();
+        let parts: Vec<&str> = text.split('`').collect();
+        if parts.len().is_multiple_of(2) {
+            return Self(vec![Span::Plain(text)]);
+        }
+        let span = |(index, part): (usize, &&str)| match index.is_multiple_of(2) {
+            true => Span::Plain((*part).to_owned()),
+            false => Span::Code((*part).to_owned()),
+        };
+        Self(parts.iter().enumerate().filter(|(_, part)| !part.is_empty()).map(span).collect())
     }
 }
 
@@ -274,6 +302,8 @@ impl Column {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
+    /// What leads to it in HTML; nothing does where it is empty.
+    pub(crate) anchor: String,
     /// Belongs to the row before it, and says nothing where a cell is missing.
     pub(crate) is_part: bool,
     pub(crate) tone: Tone,

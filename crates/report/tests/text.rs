@@ -29,6 +29,56 @@ fn run_at_200_columns_with_two_cpus() {
 }
 
 #[test]
+fn run_with_all_details() {
+    let page = whylate_report::run(&fixture::run_result(&[1])).unwrap().detailed(true);
+    let text = page.terminal(Style { color: false, width: 100 });
+    for part in
+        ["All figures", "Other comparisons (exploratory)", "Largest spikes", "fix: measure on bare metal"]
+    {
+        assert!(text.contains(part), "`{part}` is missing:\n{text}");
+    }
+}
+
+/// The first screen answers: five cells in 60 lines.
+#[test]
+fn five_cells_fit_a_screen() {
+    let mut run = fixture::run_result(&[1]);
+    for (name, like) in [("l3+shield", 1), ("above-l3+shield", 2)] {
+        let cell = whylate_core::result::CellResult { name: name.to_owned(), ..run.cells[like].clone() };
+        run.cells.push(cell);
+    }
+    let text = terminal_text(&run, 120);
+    assert!(text.lines().count() <= 60, "{} lines:\n{text}", text.lines().count());
+}
+
+/// Was it late, how bad, who, what helps: the sentences stand above everything else.
+#[test]
+fn the_first_screen_answers() {
+    let run = fixture::run_result(&[1]);
+    let texts = formats(&run);
+    for text in &texts {
+        for part in [
+            "Yes: above the limit of 2ms in above-l3.",
+            "Up to 2.31 ms late, in above-l3 on CPU 1; 99.9 % within 381 us there",
+            "irqs off: irq/45-nvkm in gf100",
+            "l3: timer p99.9 worse, 1.57 × (1.46 to 1.70); above-l3: cannot tell",
+            "no treatment is in the plan",
+        ] {
+            assert!(
+                text.replace('\\', "").replace("\n           ", " ").contains(part),
+                "`{part}` is missing:\n{text}"
+            );
+        }
+    }
+    let summary = texts[2].find("id=\"summary\"").unwrap();
+    assert!(
+        ["late-time", "matrix", "figures"]
+            .iter()
+            .all(|id| texts[2].find(&format!("id=\"{id}\"")).is_none_or(|at| at > summary))
+    );
+}
+
+#[test]
 fn run_as_markdown() {
     insta::assert_snapshot!(whylate_report::run(&fixture::run_result(&[1])).unwrap().markdown());
 }
@@ -91,7 +141,7 @@ fn what_went_wrong_is_in_every_text() {
 
 /// All three formats of a run.
 fn formats(run: &RunResult) -> [String; 3] {
-    let page = whylate_report::run(run).unwrap();
+    let page = whylate_report::run(run).unwrap().detailed(true);
     [page.terminal(Style::default()), page.markdown(), page.html()]
 }
 

@@ -129,7 +129,8 @@ pub fn is_not_restored(error: &(dyn std::error::Error + 'static)) -> bool {
 pub fn is_unavailable(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(ProbeError::Unavailable(_)))
         || matches!(error.downcast_ref(), Some(LoadError::Unavailable(_)))
-        || matches!(error.downcast_ref(), Some(TreatError::Impossible { .. }))
+        || matches!(error.downcast_ref(), Some(TreatError::Impossible { source, .. }) if !source.is_wrong_request)
+        || matches!(error.downcast_ref(), Some(TreatError::State { source, .. } | TreatError::Write { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied)
         || matches!(error.downcast_ref(), Some(RecordError::Unavailable(_)))
         || matches!(error.downcast_ref(), Some(RecordError::Bpf(error)) if error.is_unavailable())
         || error.downcast_ref::<BpfError>().is_some_and(BpfError::is_unavailable)

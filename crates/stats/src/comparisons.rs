@@ -8,7 +8,7 @@ use crate::contrast::{Observation, Study, benjamini_hochberg, holm, median, stud
 use std::collections::BTreeMap;
 use whylate_core::SeriesName;
 use whylate_core::plan::{CellPlan, Plan, ProbeFacts, Samples, SeriesStatistic, Statistic};
-use whylate_core::result::{CellResult, Comparison, Outcome, RepeatProbe};
+use whylate_core::result::{CellResult, Comparison, Outcome, RepeatProbe, RunContrast};
 
 /// A load that achieved less than this part of its rate in the baseline leaves less to disturb: `better` is refused.
 const RATE_KEPT_MIN: f64 = 0.9;
@@ -104,6 +104,36 @@ pub(crate) fn comparison_between(
     drafts.retain(|draft| draft.comparison.primary);
     correct(&mut drafts, holm);
     drafts.into_iter().map(|draft| draft.comparison).next()
+}
+
+/// Every statistic of two cells of one run, whose repeats were interleaved; `names` stand for the cells.
+pub fn contrasts_of_cells(
+    (baseline_name, baseline): (&str, &CellResult),
+    (name, cell): (&str, &CellResult),
+    margin: f64,
+    primary: Option<&SeriesStatistic>,
+) -> Vec<RunContrast> {
+    let is_primary = |series: &str, statistic: Statistic| {
+        primary.is_some_and(|primary| primary.statistic == statistic && primary.is_of(series))
+    };
+    let drafts = drafts_of(baseline, cell, margin, &is_primary);
+    let (mut primary, mut others): (Vec<Draft>, Vec<Draft>) =
+        drafts.into_iter().partition(|draft| draft.comparison.primary);
+    correct(&mut primary, holm);
+    correct(&mut others, benjamini_hochberg);
+    let values = |cell: &CellResult, comparison: &Comparison| -> Vec<f64> {
+        let all = values_of(cell, &is_primary);
+        let found = all.get(&(comparison.probe.as_str(), comparison.statistic));
+        found.into_iter().flatten().map(|one| one.value).collect()
+    };
+    let contrast = |draft: Draft| {
+        let comparison = draft.comparison;
+        let values = [values(baseline, &comparison), values(cell, &comparison)];
+        let comparison =
+            Comparison { baseline: baseline_name.to_owned(), cell: name.to_owned(), ..comparison };
+        RunContrast { of_cell: String::new(), comparison, values }
+    };
+    primary.into_iter().chain(others).map(contrast).collect()
 }
 
 fn correct(drafts: &mut [Draft], correction: fn(&mut [f64])) {
@@ -231,7 +261,7 @@ fn value_of(probe: &RepeatProbe, facts: &ProbeFacts, statistic: Statistic) -> Op
 }
 
 /// For each series and statistic the values of the complete repeats, each that of its worst CPU.
-fn values_of<'c>(
+pub(crate) fn values_of<'c>(
     cell: &'c CellResult,
     is_primary: &dyn Fn(&str, Statistic) -> bool,
 ) -> BTreeMap<(&'c str, Statistic), Vec<Observation>> {

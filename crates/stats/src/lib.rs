@@ -7,6 +7,7 @@
 
 mod answers;
 pub mod buckets;
+pub mod compare;
 mod comparisons;
 pub mod contrast;
 mod copies;
@@ -23,7 +24,7 @@ pub mod throttling;
 pub mod verdict;
 
 pub use answers::answers;
-pub use comparisons::{comparisons, contrasts};
+pub use comparisons::{comparisons, contrasts, contrasts_of_cells};
 pub use copies::copy_choice;
 pub use error::StatsError;
 pub use histogram::Histogram;

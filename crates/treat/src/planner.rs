@@ -54,12 +54,19 @@ impl Planned {
 pub struct Impossible {
     /// The line.
     pub reason: String,
+    /// Whether no machine could do it: what was asked for is wrong.
+    pub is_wrong_request: bool,
 }
 
 impl Impossible {
     /// Because of `reason`.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into() }
+        Self { reason: reason.into(), is_wrong_request: false }
+    }
+
+    /// Since what was asked for is wrong, whatever the machine.
+    pub fn wrong_request(reason: impl Into<String>) -> Self {
+        Self { is_wrong_request: true, ..Self::new(reason) }
     }
 }
 

@@ -25,7 +25,7 @@ exit code is 1.")]
 pub(crate) struct ExplainArguments {
     /// A trace (tracefs text, trace.dat or perf.data, also compressed, or a folder of raw pages), - for standard input, or
     /// the directory of a run
-    #[arg(value_name = "FILE|RUN")]
+    #[arg(value_name = "FILE|RUN", default_value = "latest")]
     pub(crate) input: PathBuf,
     /// Command or thread id of the task that was late [default: the task that looks measured]
     #[arg(long, value_name = "NAME|PID")]

@@ -50,10 +50,16 @@ Examples:
         CpusFlag::Default(if key == "cpus" && has_victims { "others" } else { "last" })
     }
 
-    fn augment(kind: &str, _keys: &[Key], command: Command) -> Command {
+    fn augment(kind: &str, keys: &[Key], command: Command) -> Command {
         let help =
             "File for the command's output; must not exist [default: shown on standard error when it fails]";
         let output = Arg::new("output").short('o').long("output").value_name("FILE").help(help);
+        let has_access = keys.iter().any(|key| key.name == "access");
+        let command = if has_access {
+            command.mut_arg("access", |access| access.visible_alias("kind"))
+        } else {
+            command
+        };
         let output =
             ["exec", "graphics"].contains(&kind).then(|| output.value_parser(value_parser!(PathBuf)));
         let list = Arg::new("list").long("list").action(ArgAction::SetTrue);

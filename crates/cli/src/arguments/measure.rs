@@ -99,6 +99,11 @@ Examples:
             true => duration.default_value("0").help(until_samples),
             false => duration,
         });
+        // What oslat calls it.
+        let command = match kind {
+            "stall" => command.mut_arg("break", |limit| limit.visible_short_alias('T')),
+            _ => command,
+        };
         match is_between_cpus(kind) {
             true => command.mut_arg("on_threshold", |hook| hook.hide(true)),
             false => Threads::augment_args(command).mut_arg("cpu", |cpu| cpu.display_order(0)),

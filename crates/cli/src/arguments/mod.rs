@@ -1,6 +1,7 @@
 //! The command line: one file for the flags of each command.
 
 mod check;
+mod compare;
 mod copy;
 mod cpus;
 mod explain;
@@ -9,14 +10,18 @@ mod kind;
 mod load;
 mod measure;
 mod parsers;
+mod peers;
 mod plans;
 mod report;
 mod run;
+mod runs;
 mod schema;
+mod shell;
 mod trace;
 mod treat;
 
 pub(crate) use check::CheckArguments;
+pub(crate) use compare::{CompareArguments, CompareFormat};
 pub(crate) use copy::{BLOCK_MAX as COPY_BLOCK_MAX, CopyArguments};
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
@@ -26,10 +31,13 @@ pub(crate) use histograms::{
 pub(crate) use load::LoadCommand;
 pub(crate) use measure::{MeasureCommand, Threads};
 pub(crate) use parsers::or_endless;
+pub(crate) use peers::tip;
 pub(crate) use plans::PlansArguments;
 pub(crate) use report::{ReportArguments, ReportFormat};
 pub(crate) use run::RunArguments;
+pub(crate) use runs::{RunsArguments, RunsCommand};
 pub(crate) use schema::SchemaArguments;
+pub(crate) use shell::{CompletionsArguments, ManArguments};
 pub(crate) use trace::{TraceCommand, TraceRecordArguments};
 pub(crate) use treat::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
 
@@ -53,10 +61,11 @@ Examples:
                                                a setting changed until `whylate treat restore`
   whylate explain trace.dat                    who made a task late, from a trace
   whylate report RUN -o report.html            a picture of a run
+  whylate compare BEFORE AFTER                 what differs between two runs
   whylate check --cpus 1                       is this machine fit for real time on CPU 1?
 
-Exit codes: 0 pass, 1 error, 2 limit exceeded or unfit, 3 a setting is not as it was before, 69 a
-facility that was asked for is not available."
+Exit codes: 0 pass, 1 error, 2 limit exceeded, regression or unfit, 3 a setting is not as it was
+before, 69 a facility or a right that was asked for is not available."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -94,8 +103,16 @@ pub(crate) enum Command {
     Cpus(CpusArguments),
     /// Draws a run as HTML, Markdown or text
     Report(ReportArguments),
+    /// Lists the runs that were made; searches, tags and removes them
+    Runs(RunsArguments),
+    /// Says what differs between runs, and whether it is better, worse or equivalent
+    Compare(CompareArguments),
     /// Prints the JSON Schema of the plan or of an output
     Schema(SchemaArguments),
+    /// Prints what completes the command line in a shell
+    Completions(CompletionsArguments),
+    /// Writes man pages
+    Man(ManArguments),
 }
 
 /// Flags of every command that measures.

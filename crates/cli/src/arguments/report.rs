@@ -7,22 +7,30 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylate report RUN                        on this terminal
+  whylate report RUN                        on this terminal: the first screen answers
+  whylate report RUN --details              everything
   whylate report RUN -o report.html         one file, opens anywhere
   whylate report RUN --format markdown      for a pull request
   whylate report cyclictest.json            a result of cyclictest, oslat, rtla or another tool")]
 pub(crate) struct ReportArguments {
     /// Directory of a run, also of one that was killed; or a file with a result of another tool
+    #[arg(default_value = "latest")]
     pub(crate) run: PathBuf,
-    /// terminal, markdown or html [default: by the ending of FILE, else terminal]
+    /// terminal, markdown or html [default: by the ending of FILE (.html, .md, .txt), else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<ReportFormat>,
     /// File for the report; must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// On a terminal, shows everything that the other forms have
+    #[arg(long)]
+    pub(crate) details: bool,
     /// Prints the result as one JSON document
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
+    /// With --json, all histograms and courses over time, also of many CPUs
+    #[arg(long, requires = "json")]
+    pub(crate) histograms: bool,
 }
 
 /// Forms of a report.

@@ -8,7 +8,7 @@ use crate::{machine, output, signals};
 use anyhow::{Context, Result, bail};
 use std::sync::atomic::Ordering;
 use whylate_core::result::{COPY_FORMAT, CopyResult, CopyTable};
-use whylate_core::{CpuId, Facts, Nanos};
+use whylate_core::{CpuId, Facts};
 use whylate_host::{Host, facts};
 use whylate_runner::{COPY_BLOCKS, CopyRequest};
 
@@ -30,7 +30,7 @@ pub(super) fn execute(arguments: &CopyArguments, host: &Host) -> Result<Ending> 
     let text = if arguments.json {
         format!("{}\n", output::json(&result)?)
     } else {
-        let format = format_of(arguments.format, arguments.output.as_deref());
+        let format = format_of(arguments.format, arguments.output.as_deref(), arguments.json)?;
         draw(&whylate_report::copy(&result), format, arguments.output.is_some().then_some(FILE_WIDTH))
     };
     match &arguments.output {
@@ -45,8 +45,7 @@ pub(super) fn execute(arguments: &CopyArguments, host: &Host) -> Result<Ending> 
 
 fn measure(arguments: &CopyArguments, cpu: CpuId, facts: &Facts) -> Result<CopyTable> {
     let stop = signals::watch()?;
-    let whole = Nanos::from_secs(1);
-    let mut meter = Meter::new(arguments.quiet || arguments.json, whole);
+    let mut meter = Meter::new(arguments.quiet || arguments.json);
     meter.label("copying");
     let request = CopyRequest {
         cpu,
@@ -60,7 +59,7 @@ fn measure(arguments: &CopyArguments, cpu: CpuId, facts: &Facts) -> Result<CopyT
         trials: arguments.trials,
     };
     let result = whylate_runner::copy_table(&request, &mut |done| {
-        meter.advance(Nanos((done * whole.0 as f64) as u64), &format!("{:.0} %", done * 100.0));
+        meter.advance(done, &format!("{:.0} %", done * 100.0));
         !stop.load(Ordering::Relaxed)
     });
     meter.finish();

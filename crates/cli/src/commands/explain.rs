@@ -37,7 +37,7 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
     let text = if arguments.json {
         format!("{}\n", output::json(&result)?)
     } else {
-        let format = report::format_of(arguments.format, arguments.output.as_deref());
+        let format = report::format_of(arguments.format, arguments.output.as_deref(), arguments.json)?;
         let width = arguments.output.is_some().then_some(FILE_WIDTH);
         report::draw(&whylate_report::explain(&result), format, width)
     };
@@ -222,12 +222,6 @@ fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -
 }
 
 fn write(arguments: &ExplainArguments, text: &str, ending: Ending) -> Result<Ending> {
-    match &arguments.output {
-        Some(path) => {
-            output::write_new(path, text)?;
-            output::message(&format!("wrote {}", path.display()));
-        }
-        None => output::drawn(text)?,
-    }
+    report::deliver(arguments.output.as_deref(), text)?;
     Ok(ending)
 }

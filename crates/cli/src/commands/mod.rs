@@ -1,6 +1,7 @@
 //! What each command does.
 
 mod check;
+mod compare;
 mod copy;
 mod cpus;
 mod explain;
@@ -12,7 +13,9 @@ mod plans;
 mod preview;
 mod report;
 mod run;
+mod runs;
 mod schema;
+mod shell;
 mod trace;
 mod treat;
 
@@ -30,12 +33,22 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
         Command::Histograms(arguments) => histograms::execute(&arguments, host),
         Command::Load(command) => load::execute(&command, host),
         Command::Treat(command) => treat::execute(command, host),
-        Command::Explain(arguments) => explain::execute(&arguments),
+        Command::Explain(mut arguments) => {
+            arguments.input = runs::named(&arguments.input)?;
+            explain::execute(&arguments)
+        }
         Command::Check(arguments) => check::execute(&arguments, host),
         Command::Copy(arguments) => copy::execute(&arguments, host),
         Command::Cpus(arguments) => cpus::execute(&arguments, host),
         Command::Trace(command) => trace::execute(command, host),
-        Command::Report(arguments) => report::execute(&arguments),
+        Command::Compare(arguments) => compare::execute(&arguments),
+        Command::Report(mut arguments) => {
+            arguments.run = runs::named(&arguments.run)?;
+            report::execute(&arguments)
+        }
+        Command::Runs(arguments) => runs::execute(&arguments),
         Command::Schema(arguments) => schema::execute(&arguments),
+        Command::Completions(arguments) => shell::completions(&arguments),
+        Command::Man(arguments) => shell::man(&arguments),
     }
 }

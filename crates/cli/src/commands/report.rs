@@ -3,50 +3,58 @@
 use crate::arguments::{ReportArguments, ReportFormat};
 use crate::exit::Ending;
 use crate::output;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::path::Path;
 use whylate_core::result::MeasureResult;
 use whylate_report::{Page, ReportError, Style};
 
 /// Width of a text report that goes into a file.
-const FILE_WIDTH: usize = 120;
+pub(super) const FILE_WIDTH: usize = 120;
 
 pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
+    // Before anything is read: a form that there is not.
+    let format = format_of(arguments.format, arguments.output.as_deref(), arguments.json)?;
     let text = if arguments.run.is_file() {
         let result = imported(&arguments.run)?;
-        text_of(arguments, &result, |_| whylate_report::measure(&result))?
+        text_of(arguments, format, &result, |_| whylate_report::measure(&result))?
     } else {
-        let result = whylate_runner::assemble(&arguments.run)?;
-        text_of(arguments, &result, |format| match format {
+        let mut result = whylate_runner::assemble(&arguments.run)?;
+        if arguments.json && !arguments.histograms {
+            result.shorten();
+        }
+        text_of(arguments, format, &result, |format| match format {
             ReportFormat::Html => whylate_report::run_with_charts(&result),
             ReportFormat::Terminal | ReportFormat::Markdown => whylate_report::run(&result),
         })?
     };
-    match &arguments.output {
-        Some(path) => {
-            output::write_new(path, &text)?;
-            output::message(&format!("wrote {}", path.display()));
-        }
-        None => output::drawn(&text)?,
-    }
+    deliver(arguments.output.as_deref(), &text)?;
     Ok(Ending::Pass)
+}
+
+/// Writes the text to a new file, or to standard output.
+pub(super) fn deliver(output: Option<&Path>, text: &str) -> Result<()> {
+    let Some(path) = output else { return output::drawn(text) };
+    output::write_new(path, text)?;
+    output::message(&format!("wrote {}", path.display()));
+    Ok(())
 }
 
 fn text_of<R: Serialize>(
     arguments: &ReportArguments,
+    format: ReportFormat,
     result: &R,
     page: impl FnOnce(ReportFormat) -> Result<Page, ReportError>,
 ) -> Result<String> {
     if arguments.json {
         return Ok(format!("{}\n", output::json(result)?));
     }
-    let format = format_of(arguments.format, arguments.output.as_deref());
-    Ok(draw(&page(format)?, format, arguments.output.is_some().then_some(FILE_WIDTH)))
+    let page = page(format)?.detailed(arguments.details);
+    Ok(draw(&page, format, arguments.output.is_some().then_some(FILE_WIDTH)))
 }
 
 /// The result of another tool in a file.
-fn imported(path: &Path) -> Result<MeasureResult> {
+pub(super) fn imported(path: &Path) -> Result<MeasureResult> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     match whylate_import::read(path, &bytes) {
         Err(error @ whylate_import::ImportError::Foreign { .. })
@@ -67,12 +75,26 @@ pub(super) fn advice(path: &Path) -> Option<String> {
 }
 
 /// The form that was asked for, or the one that the file's name ends in.
-pub(super) fn format_of(asked: Option<ReportFormat>, output: Option<&Path>) -> ReportFormat {
+///
+/// # Errors
+/// An ending of a form that there is not.
+pub(super) fn format_of(
+    asked: Option<ReportFormat>,
+    output: Option<&Path>,
+    json: bool,
+) -> Result<ReportFormat> {
     let ending = output.and_then(Path::extension).and_then(|it| it.to_str());
-    asked.unwrap_or(match ending {
+    if let Some(asked) = asked {
+        return Ok(asked);
+    }
+    Ok(match ending {
         Some("html" | "htm") => ReportFormat::Html,
         Some("md" | "markdown") => ReportFormat::Markdown,
-        _ => ReportFormat::Terminal,
+        None | Some("txt" | "text" | "log") => ReportFormat::Terminal,
+        Some("json") if json => ReportFormat::Terminal,
+        Some("json") => bail!("a report is no JSON: `--json` writes the result"),
+        Some("pdf") => bail!("-o: no PDF is made; write .html and print it: it is made for two pages"),
+        Some(other) => bail!("-o: a report ends in .html, .md or .txt, not .{other}; or name its --format"),
     })
 }
 

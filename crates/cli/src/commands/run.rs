@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
+use whylate_core::Warning;
 use whylate_core::WarningCode;
 use whylate_core::plan::builtin;
 use whylate_core::plan::{Plan, Source};
 use whylate_core::result::{RunEnd, RunResult, RunState, Verdict};
-use whylate_core::{Nanos, Warning};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
 use whylate_runner::{
@@ -74,9 +74,7 @@ fn begin(
     warnings.extend(recovered);
     warnings.extend(preflight(&experiment.facts, &experiment.target));
     if arguments.strict && experiment.facts.privileges.realtime_priority_max == 0 {
-        bail!(
-            "--strict: this user may not set a real-time priority; run as root, or grant `rtprio 99` in /etc/security/limits.d"
-        );
+        return Err(crate::exit::Refused("--strict: this user may not set a real-time priority; run as root, or grant `rtprio 99` in /etc/security/limits.d").into());
     }
     if arguments.dry_run {
         preview(&experiment, &warnings, arguments.printing.json)?;
@@ -99,9 +97,7 @@ fn begin(
 }
 
 fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc<AtomicBool>) -> Screen {
-    let repeats = u64::from(plan.repeats) * plan.cell.len() as u64;
-    let total = Nanos(plan.repeat_duration().0 * repeats);
-    Screen::of_run(quiet, total, arguments.on_threshold.clone(), asked_to_stop)
+    Screen::of_run(quiet, plan.repeat_duration(), arguments.on_threshold.clone(), asked_to_stop)
 }
 
 fn read_plan(name: &str, overrides: &[String], yes: bool) -> Result<Plan> {
@@ -171,7 +167,7 @@ fn preview(experiment: &Experiment, warnings: &[Warning], json: bool) -> Result<
 
 /// Prints the result, and turns it into an exit code.
 fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
-    let result = match whylate_runner::assemble(path) {
+    let mut result = match whylate_runner::assemble(path) {
         Ok(result) => result,
         // Report why there are no samples, not only that there are none.
         Err(StoreError::NoSamples { .. }) if is_restored(info) => bail!("{}", why_nothing(info)),
@@ -182,11 +178,12 @@ fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
         Err(error) => return Err(error.into()),
     };
     if json {
+        result.shorten();
         output::print_json(&result)?;
     } else {
         output::drawn(&whylate_report::run(&result)?.terminal(output::style()))?;
         output::message(&format!(
-            "\nkept in {0}\na picture: whylate report {0} -o report.html",
+            "\nkept in {0}\neverything: whylate report {0} --details\na picture: whylate report {0} -o report.html",
             path.display()
         ));
     }

@@ -48,10 +48,14 @@ fn a_run_and_its_reports() {
         ("html", html),
     ];
     for (form, report) in &forms {
-        for words in figures.iter().map(String::as_str).chain(["idle", "cache", "timer", "stall", "GB"]) {
+        for words in figures.iter().map(String::as_str).chain(["idle", "cache", "timer", "stall"]) {
             assert!(report.contains(words), "`{words}` is missing in the {form} report");
         }
     }
+    assert!(
+        whylate(&["report", place, "--details"]).stdout.contains("GB/s"),
+        "the rates are among the details"
+    );
     assert_eq!(forms[0].1, forms[1].1, "a report made later says the same");
     assert!(forms[2].1.contains("| "), "Markdown has tables");
     let html = &forms[3].1;

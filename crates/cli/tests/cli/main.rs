@@ -5,6 +5,7 @@
 mod attacks;
 mod bad_input;
 mod causes;
+mod compare;
 mod condition;
 mod copy;
 mod experiment;
@@ -17,6 +18,7 @@ mod interruption;
 mod json;
 mod load;
 mod looks;
+mod manners;
 mod measure;
 mod measure_series;
 mod tool;

@@ -155,7 +155,7 @@ fn series_go_through_a_whole_run_and_its_reports() {
     let compared: Vec<&str> = list(&result, "comparisons").iter().map(|it| word(it, "probe")).collect();
     assert!(compared.contains(&"roundtrip/futex") && compared.contains(&"dispatch/timerfd"), "{compared:?}");
     for format in ["terminal", "markdown"] {
-        let report = whylate(&["report", text(&kept), "--format", format]).stdout;
+        let report = whylate(&["report", text(&kept), "--format", format, "--details"]).stdout;
         let has_parts = result["cells"][0]["probes"][0]["cpus"][0].get("parts").is_some();
         assert_eq!(report.contains("wakeup"), has_parts, "{report}");
         for words in ["futex", "pipe", "timerfd", "nanosleep", "min/avg/max", "median cycles"] {

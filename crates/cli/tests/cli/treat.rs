@@ -143,6 +143,14 @@ fn what_cannot_be_done_is_one_line_and_69() {
     assert!(!fake.path("state").exists(), "nothing was begun");
 }
 
+/// No machine could do it: that is an error of who asked, not something that this machine lacks.
+#[test]
+fn a_shield_of_all_cpus_is_a_usage_error() {
+    let fake = Fake::new(FILES);
+    let said = fake.whylate(&["treat", "apply", "shield", "--cpus", "all"]);
+    assert!(said.error().contains("leave at least one to the rest of the system"), "{said:?}");
+}
+
 #[test]
 fn without_a_place_for_the_journal_nothing_is_changed() {
     let fake = Fake::new(FILES);

@@ -109,7 +109,8 @@ fn strict_refuses_in_one_line() {
     for line in ["measure timer -D 200ms --strict", "measure stall -D 200ms --strict", "run --strict -o kept"]
     {
         let said = user.shell(&format!("./whylate {line}")).unwrap();
-        let error = said.error();
+        assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{line}: {said:?}");
+        let error = said.stderr.as_str();
         assert!(error.contains("--strict"), "{line}: {error}");
         assert!(error.contains("root"), "{line} does not say what to do: {error}");
         assert!(!user.path().join("kept").exists(), "{line}: a directory was made");

@@ -89,6 +89,7 @@ impl Cause {
     }
 }
 
+#[expect(clippy::derivable_impls, reason = "the macro that makes the enum marks no default")]
 impl Default for CauseKind {
     fn default() -> Self {
         Self::Unattributed

@@ -5,14 +5,18 @@
 
 mod cause;
 mod check;
+mod compare;
 mod copy;
 mod cpu_table;
+mod differences;
 mod explain;
 mod histograms;
+mod late_time;
 mod preview;
 mod quantiles;
 mod recording;
 mod run;
+mod runs;
 mod spike;
 mod spike_trace;
 mod tracing;
@@ -20,6 +24,10 @@ mod treat;
 
 pub use cause::{Cause, CauseClass, CauseKind, CauseSource};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
+pub use compare::{
+    COMPARE_FORMAT, CauseChange, CauseDifference, CompareOutcome, CompareResult, CompareSide, FactDifference,
+    RunContrast,
+};
 pub use copy::{
     BackendFacts, BackendOffer, COPY_FORMAT, CopyBlock, CopyResult, CopyRow, CopyTable, FrameCost,
     MemoryFacts, Plateau,
@@ -28,6 +36,7 @@ pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
     ThreadKind, ThreadRow, build as cpu_table,
 };
+pub use differences::differences;
 pub use explain::{
     EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace,
     HwlatSample, LateTask, LateWhat, ThresholdFrom, TimelineSegment,
@@ -36,6 +45,7 @@ pub use histograms::{
     CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,
     LatencyRecord, WakeupTotals,
 };
+pub use late_time::{LateTime, late_time};
 pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
 pub use quantiles::{Extremes, Quantiles};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
@@ -43,6 +53,7 @@ pub use run::{
     Answer, AnswerOutcome, CellResult, Comparison, Exposure, NoiseFloor, Outcome, RateResult, RepeatProbe,
     RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
 };
+pub use runs::{RUNS_FORMAT, RunSummary, RunsResult};
 pub use spike::Spike;
 pub use spike_trace::SpikeTrace;
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};

@@ -5,7 +5,7 @@ use crate::facts::Facts;
 use crate::plan::{Plan, Statistic};
 use crate::record::{InterruptRecord, IpiRecord, RateRecord};
 use crate::units::CpuId;
-use crate::warning::Warning;
+use crate::warning::{Warning, WarningCode};
 use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,29 @@ pub struct RunResult {
     pub restored: Option<bool>,
     /// What was not measured, or less well.
     pub warnings: Vec<Warning>,
+}
+
+/// A document of more results of CPUs than this is kept small.
+const WHOLE_MAX: usize = 32;
+
+impl RunResult {
+    /// Leaves the histograms and the courses over time out where many CPUs would make them megabytes, and says so.
+    pub fn shorten(&mut self) {
+        let probes = || self.cells.iter().flat_map(|cell| &cell.probes);
+        if probes().map(|probe| probe.cpus.len()).sum::<usize>() <= WHOLE_MAX {
+            return;
+        }
+        for cell in &mut self.cells {
+            for cpu in cell.probes.iter_mut().flat_map(|probe| &mut probe.cpus) {
+                cpu.histogram.clear();
+                cpu.timeline.clear();
+                cpu.parts.iter_mut().for_each(|part| part.histogram.clear());
+            }
+            cell.rates.iter_mut().for_each(|rate| rate.series.clear());
+        }
+        let text = "histograms and courses over time of this many CPUs are left out";
+        self.warnings.push(Warning::new(WarningCode::HistogramsLeftOut, text));
+    }
 }
 
 /// How far a run came.

@@ -54,6 +54,10 @@ codes! {
     CpuQuota = "cpu-quota";
     /// The firmware has interrupted the machine.
     FirmwareInterrupts = "firmware-interrupts";
+    /// A run that is compared was not measured whole.
+    ComparedIncomplete = "compared-incomplete", "whylate run --resume RUN";
+    /// A JSON document of many CPUs is kept small: histograms and courses over time are empty.
+    HistogramsLeftOut = "histograms-left-out", "whylate report RUN --json --histograms";
     /// Which microcode the processor runs.
     Microcode = "microcode";
     /// The clock is slow to read, or may be.

@@ -97,7 +97,7 @@ fn scheduling(team: &Team<'_>) -> Scheduling {
 /// A refusal is an error under `--strict`, a warning otherwise.
 fn refused(team: &Team<'_>, code: WarningCode, text: String, fix: &str) {
     if team.spec.strict {
-        team.fail(format!("{text}; {fix} (--strict)"));
+        team.fail(Failure::Unavailable(format!("{text}; {fix} (--strict)")));
     } else {
         team.warn(Warning::with_fix(code, text, fix));
     }

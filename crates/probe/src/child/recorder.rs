@@ -1,4 +1,5 @@
-//! Counts the latenesses of a task that is woken periodically, for the timer and the dispatch probe.
+//! Counts the latenesses of a task that is woken periodically, for the timer and the dispatch probe; and what ends a
+//! measurement at the first value above its break.
 
 use crate::layout::{Header, add};
 use crate::layout::{Lane, RingRecord};
@@ -11,9 +12,39 @@ use whylate_sys::tracing::BreakTracing;
 pub(crate) struct Recorder<'a> {
     pub(crate) lane: Lane<'a>,
     pub(crate) header: Header<'a>,
-    break_above_ns: u64,
+    break_off: BreakOff<'a>,
     samples_max: u64,
+}
+
+/// Ends everything at the first value above the break of a probe.
+pub(crate) struct BreakOff<'a> {
+    header: Header<'a>,
+    /// The break; the largest number where there is none.
+    pub(crate) above_ns: u64,
     tracing: Option<BreakTracing>,
+}
+
+impl<'a> BreakOff<'a> {
+    pub(crate) fn new(header: Header<'a>, above: Option<Nanos>, spec: &ProbeSpec) -> Self {
+        let tracing = above.and_then(|_| BreakTracing::open(spec.trace_folder.as_deref()));
+        Self { header, above_ns: above.map_or(u64::MAX, |limit| limit.0), tracing }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_above(&self, value_ns: u64) -> bool {
+        value_ns > self.above_ns
+    }
+
+    /// Stops tracing first, so that the trace ends with the spike, then everything else.
+    #[cold]
+    pub(crate) fn now(&mut self, value_ns: u64) {
+        if let Some(tracing) = &mut self.tracing {
+            let limit = self.above_ns;
+            tracing.mark_and_stop(&format!("hit latency threshold ({value_ns} ns > {limit} ns)\n"));
+        }
+        self.header.broke_ns().store(value_ns, Relaxed);
+        self.header.stop().store(1, Relaxed);
+    }
 }
 
 impl<'a> Recorder<'a> {
@@ -26,9 +57,8 @@ impl<'a> Recorder<'a> {
         Self {
             lane,
             header,
-            break_above_ns: break_above.map_or(u64::MAX, |limit| limit.0),
+            break_off: BreakOff::new(header, break_above, spec),
             samples_max: spec.samples_max.unwrap_or(u64::MAX),
-            tracing: break_above.and_then(|_| BreakTracing::open(spec.trace_folder.as_deref())),
         }
     }
 
@@ -36,11 +66,12 @@ impl<'a> Recorder<'a> {
     #[inline(always)]
     pub(crate) fn count(&mut self, now: u64, latency: u64, period: u64) -> bool {
         let samples = self.lane.count_sample(latency);
-        if latency >= self.lane.floor().load(Relaxed) || latency > self.break_above_ns {
+        let is_broken = self.break_off.is_above(latency);
+        if latency >= self.lane.floor().load(Relaxed) || is_broken {
             self.lane.push(RingRecord { at: now, value: latency, sample: period });
         }
-        if latency > self.break_above_ns {
-            self.break_off(latency);
+        if is_broken {
+            self.break_off.now(latency);
             return true;
         }
         samples >= self.samples_max
@@ -56,16 +87,5 @@ impl<'a> Recorder<'a> {
     #[inline(always)]
     pub(crate) fn is_stopped(&self) -> bool {
         self.header.stop().load(Relaxed) != 0
-    }
-
-    /// Stops tracing first, so that the trace ends with the spike, then everything else.
-    #[cold]
-    fn break_off(&mut self, latency: u64) {
-        if let Some(tracing) = &mut self.tracing {
-            let limit = self.break_above_ns;
-            tracing.mark_and_stop(&format!("hit latency threshold ({latency} ns > {limit} ns)\n"));
-        }
-        self.header.broke_ns().store(latency, Relaxed);
-        self.header.stop().store(1, Relaxed);
     }
 }

@@ -5,6 +5,7 @@
 //! recording a gap takes is part of the next turn, and shows.
 
 use super::{CALIBRATION, Kind, Place, Resolve, Station};
+use crate::child::recorder::BreakOff;
 use crate::child::{Failure, Team, Usage, Worker, end_of};
 use crate::error::ProbeError;
 use crate::layout::{CYCLE_BUCKETS, Header, Lane, RingRecord, add};
@@ -27,6 +28,8 @@ pub struct StallSpec {
     pub multiplier: u64,
     /// Gaps at least this long are recorded one by one, in ticks.
     pub threshold_cycles: u64,
+    /// A gap above it stops everything.
+    pub break_above: Option<Nanos>,
     /// Size of the buffer that each turn also reads a line of; 0 is none.
     pub working_set_bytes: u64,
 }
@@ -60,6 +63,7 @@ impl Resolve<StallPlan> for StallSpec {
             hardware_counter: counter == CounterKind::Hardware,
             multiplier: calibration.multiplier,
             threshold_cycles: threshold_cycles.max(1),
+            break_above: plan.break_above,
             working_set_bytes,
         })
     }
@@ -86,6 +90,10 @@ impl Kind for StallSpec {
         "stall"
     }
 
+    fn break_above(&self) -> Option<Nanos> {
+        self.break_above
+    }
+
     fn spike_counter(&self) -> Option<(CounterKind, Calibration)> {
         let counter = if self.hardware_counter { CounterKind::Hardware } else { CounterKind::KernelClock };
         Some((counter, Calibration::of_multiplier(self.multiplier)))
@@ -99,6 +107,7 @@ impl Kind for StallSpec {
             hardware_counter: self.hardware_counter,
             calibration: Calibration::of_multiplier(self.multiplier),
             threshold: self.threshold_cycles,
+            break_off: BreakOff::new(station.team.header, self.break_above, spec),
             warmup: spec.warmup,
             duration: spec.duration,
             // Filled with ones, so that every page is present before the loop begins.
@@ -125,6 +134,7 @@ struct Stall<'a> {
     hardware_counter: bool,
     calibration: Calibration,
     threshold: u64,
+    break_off: BreakOff<'a>,
     warmup: Nanos,
     duration: Nanos,
     /// One cache line each; empty without a working set.
@@ -143,7 +153,7 @@ impl Stall<'_> {
         usage.end(&self.lane);
     }
 
-    fn dispatch<C: Counter, const COUNTED: bool>(&self, end: MonoTime) {
+    fn dispatch<C: Counter, const COUNTED: bool>(&mut self, end: MonoTime) {
         if self.working_set.is_empty() {
             self.turns::<C, COUNTED, false>(end);
         } else {
@@ -153,10 +163,11 @@ impl Stall<'_> {
 
     /// The loop.
     #[inline(never)]
-    fn turns<C: Counter, const COUNTED: bool, const WALK: bool>(&self, end: MonoTime) {
+    fn turns<C: Counter, const COUNTED: bool, const WALK: bool>(&mut self, end: MonoTime) {
         let check_every = self.calibration.cycles(CHECK_EVERY).0;
         let end = C::now().0 + self.calibration.cycles(Nanos(end.0.saturating_sub(clock::now().0))).0;
-        let short = self.threshold.min(CYCLE_BUCKETS as u64);
+        let break_at = self.calibration.cycles(Nanos(self.break_off.above_ns)).0;
+        let short = self.threshold.min(break_at).min(CYCLE_BUCKETS as u64);
         let mut line = 0;
         let mut gap = 0u64;
         let mut last = C::now().0;
@@ -190,20 +201,25 @@ impl Stall<'_> {
     /// A turn above what is counted per cycle, or above the threshold.
     #[cold]
     #[inline(never)]
-    fn long_turn(&self, now: u64, cycles: u64, gap: &mut u64) {
+    fn long_turn(&mut self, now: u64, cycles: u64, gap: &mut u64) {
         // A counter that went backwards (CPUs out of sync) must not show as a huge gap.
         let cycles = if cycles > u64::MAX / 2 { 0 } else { cycles };
+        let nanos = self.calibration.nanos(Cycles(cycles)).0;
         match self.lane.cycles.get(cycles as usize) {
             Some(bucket) => add(bucket, 1),
             None => {
-                self.lane.count_nanos(self.calibration.nanos(Cycles(cycles)).0);
+                self.lane.count_nanos(nanos);
             }
         }
-        if cycles >= self.threshold {
+        let is_broken = self.break_off.is_above(nanos);
+        if cycles >= self.threshold || is_broken {
             add(self.lane.gaps(), 1);
             add(self.lane.lost_cycles(), cycles);
             self.lane.push(RingRecord { at: now, value: cycles, sample: *gap });
             *gap += 1;
+        }
+        if is_broken {
+            self.break_off.now(nanos);
         }
     }
 }

@@ -1,18 +1,22 @@
 //! The reports: which head and sections each has.
 
 mod check;
+mod compare;
 mod cpus;
 pub(crate) mod explain;
 pub(crate) mod finding;
 mod histograms;
 mod recording;
+mod runs;
 mod tracing;
 
 pub use check::check;
+pub use compare::compare;
 pub use cpus::cpus;
 pub use explain::explain;
 pub use histograms::histograms;
 pub use recording::recording;
+pub use runs::runs;
 pub use tracing::tracing;
 
 use crate::ReportError;

@@ -1,6 +1,6 @@
 //! The first causes of the largest spikes, and spikes of several CPUs that are one event.
 
-use crate::section::{Column, Row, Section, Table, sentences};
+use crate::section::{Column, Depth, Row, Section, Table, sentences};
 use crate::words;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,8 @@ const EVENTS_MAX: usize = 5;
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let looked_for = run.cells.iter().filter(|_| run.plan.causes);
     let first = looked_for.flat_map(|cell| first_causes(&cell.name, &cell.spikes)).collect();
-    sections(first, run.cells.iter().flat_map(|cell| events(&cell.name, &cell.spikes)))
+    let all = sections(first, run.cells.iter().flat_map(|cell| events(&cell.name, &cell.spikes)));
+    all.into_iter().map(|section| section.depth(Depth::Detail)).collect()
 }
 
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {

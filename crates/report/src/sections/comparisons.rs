@@ -1,7 +1,9 @@
 //! Cells that differ in one thing: first the comparisons that decide, then the exploratory ones.
 
-use crate::section::{Depth, Item, Section, Tone};
-use whylate_core::figure::{probability, value};
+use crate::pictures::{Forest, ForestRow};
+use crate::reading::{Reading, by_severity, change, interval};
+use crate::section::{Depth, Item, Section};
+use whylate_core::figure::probability;
 use whylate_core::plan::Statistic;
 use whylate_core::result::{Comparison, Outcome, RunResult};
 
@@ -10,13 +12,27 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         run.comparisons.iter().partition(|comparison| comparison.primary);
     let statistic = run.plan.primary_statistic().map(|it| it.to_string()).unwrap_or_default();
     let title = format!("Comparisons by {statistic}, which decides");
-    let mut deciding = Section::new("comparisons", title).depth(Depth::Lead);
+    let mut deciding = Section::new("", title);
     if !run.plan.answer.is_empty() {
         // Without questions in the plan, the answers already list these comparisons.
         deciding = deciding.with(items(&primary));
     }
-    let others = Section::new("exploratory", "Other comparisons (exploratory)").with(items(&exploratory));
-    [deciding, others].into_iter().flat_map(Section::unless_empty).collect()
+    let others = Section::new("", "Other comparisons (exploratory)").with(items(&exploratory));
+    let all = Section::new("comparisons", "Comparisons").depth(Depth::Detail).with(forest(run));
+    all.with_all([deciding, others].into_iter().flat_map(Section::unless_empty)).unless_empty()
+}
+
+/// Every effect that is a ratio, worst first.
+fn forest(run: &RunResult) -> Forest {
+    let mut sorted: Vec<&Comparison> = run.comparisons.iter().collect();
+    sorted.sort_by(|a, b| by_severity(a, b));
+    let row = |it: &&Comparison| {
+        let ratio = it.ratio?;
+        let label = format!("{}: {} {}", pair(it), it.probe, statistic(it.statistic));
+        let reading = Reading::of(it.outcome);
+        Some(ForestRow { label, reading, ratio, interval: interval(it) })
+    };
+    Forest { rows: sorted.iter().filter_map(row).collect(), margin: run.plan.margin.0 }
 }
 
 /// Differences and equivalences one by one, the rest gathered per pair of cells.
@@ -33,12 +49,7 @@ fn items(comparisons: &[&Comparison]) -> Vec<Item> {
 }
 
 fn item(outcome: Outcome, text: String) -> Item {
-    let (tone, symbol) = match outcome {
-        Outcome::Worse => (Tone::Bad, "▲"),
-        Outcome::Better => (Tone::Good, "▼"),
-        Outcome::Equivalent => (Tone::Plain, "="),
-        Outcome::CannotTell => (Tone::Plain, "?"),
-    };
+    let Reading { tone, sign: symbol, .. } = Reading::of(outcome);
     Item { tone, symbol, text: text.into(), ..Item::default() }
 }
 
@@ -49,10 +60,7 @@ fn pair(comparison: &Comparison) -> String {
 /// `l3 against idle: timer p99.9 worse, 23.1 -> 49.8 us, 2.16 times (2.01 to 2.30) (p = 0.003)`.
 fn sentence(comparison: &Comparison) -> String {
     let Comparison { probe, outcome, .. } = comparison;
-    let word = match outcome {
-        Outcome::CannotTell => "cannot tell",
-        other => other.name(),
-    };
+    let Reading { word, .. } = Reading::of(*outcome);
     let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
     let ratio = comparison.ratio.map(|ratio| {
         format!(
@@ -72,16 +80,6 @@ fn sentence(comparison: &Comparison) -> String {
         probability(comparison.p_value),
         refused.or(more).unwrap_or_default(),
     )
-}
-
-/// `4.10 -> 6.30 us`: the unit once where both have the same.
-fn change(comparison: &Comparison) -> String {
-    let [before, after] =
-        [comparison.baseline_value, comparison.cell_value].map(|it| value(comparison.statistic, it));
-    match (before.split_once(' '), after.split_once(' ')) {
-        (Some((number, unit)), Some((_, after_unit))) if unit == after_unit => format!("{number} -> {after}"),
-        _ => format!("{before} -> {after}"),
-    }
 }
 
 fn statistic(statistic: Statistic) -> &'static str {

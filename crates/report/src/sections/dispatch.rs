@@ -28,7 +28,8 @@ const ROWS: [Option<u64>; 12] = [
 /// The rows of every cell, source and CPU.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let probes = run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell, probe)));
-    section(probes.flat_map(|(cell, probe)| of_probe(probe, &format!("{}, ", cell.name))))
+    let all = section(probes.flat_map(|(cell, probe)| of_probe(probe, &format!("{}, ", cell.name))));
+    all.into_iter().map(|section| section.depth(Depth::Detail)).collect()
 }
 
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {

@@ -1,6 +1,6 @@
 //! The figures: for each probe a table with a line per cell and CPU, and its charts.
 
-use crate::section::{ALWAYS, Block, Cell, Column, Row, Section, Table, Tone};
+use crate::section::{ALWAYS, Block, Cell, Column, Depth, Row, Section, Table, Tone};
 use crate::words::{cell_probe, probe_meaning, probe_names};
 use whylate_core::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
 use whylate_core::plan::Samples;
@@ -9,7 +9,7 @@ use whylate_core::result::{
     CellResult, CpuResult, Extremes, MeasureResult, PartResult, ProbeResult, Quantiles, RateResult,
     RunResult, ThrottledGaps,
 };
-use whylate_core::{CpuId, Nanos, SeriesName};
+use whylate_core::{CpuId, SeriesName};
 
 /// What corrected figures are.
 const CORRECTED_NOTE: &str = "Lines marked corrected count each missed period as late as it would have been \
@@ -61,16 +61,9 @@ impl<'r> Line<'r> {
 
     /// Gaps, and their share of the time; of both only what the scheduler did not make.
     fn gaps(&self) -> (Option<u64>, Option<f64>) {
-        let CpuResult { gaps, lost_ns, lost_share, .. } = *self.cpu;
         match self.of {
-            Of::Recorded => (gaps, lost_share),
-            Of::Unthrottled(throttled) => {
-                let kept = 1.0 - throttled.lost_ns as f64 / lost_ns.unwrap_or(0).max(1) as f64;
-                (
-                    gaps.map(|all| all.saturating_sub(throttled.gaps)),
-                    lost_share.map(|share| share * kept.max(0.0)),
-                )
-            }
+            Of::Recorded => (self.cpu.gaps, self.cpu.lost_share),
+            Of::Unthrottled(_) => crate::worst::gaps(self.cpu),
             _ => (None, None),
         }
     }
@@ -89,15 +82,9 @@ impl<'r> Line<'r> {
         matches!(self.of, Of::Recorded).then_some(self.cpu)
     }
 
-    fn row(&self, limit: Option<Nanos>) -> Row {
-        let is_judged = !matches!(self.of, Of::Part(_));
-        let is_over = self.max_ns().zip(limit).is_some_and(|(max, limit)| is_judged && max > limit.0);
-        let cell = |field: &Field| Cell {
-            tone: if field.title == MAX && is_over { Tone::Bad } else { Tone::Plain },
-            ..Cell::from((field.value)(self))
-        };
-        let is_part = !matches!(self.of, Of::Recorded);
-        Row { is_part, cells: FIELDS.iter().map(cell).collect(), tone: Tone::Plain }
+    fn row(&self) -> Row {
+        let cells = FIELDS.iter().map(|field| Cell::from((field.value)(self))).collect();
+        Row { is_part: !matches!(self.of, Of::Recorded), cells, ..Row::default() }
     }
 }
 
@@ -163,10 +150,17 @@ static FIELDS: [Field; 17] = [
     field("interrupts", 2, |line| hard_interrupts(line.recorded().and(line.cell)?, line.cpu.cpu).map(count)),
 ];
 
-/// The figures of a run, probe by probe, cells in the plan's order.
+/// With more CPUs than this, the table of a probe is folded.
+const CPUS_SHOWN_MAX: usize = 8;
+
+/// The figures of a run, probe by probe, cells in the plan's order. Of all of them only the largest above the limit is
+/// marked.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let probes = probe_names(run);
     let is_noted = |index: usize| index > 0 && index + 1 == probes.len();
+    let all = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
+    let largest = all.filter_map(crate::worst::largest_ns).max();
+    let marked = largest.zip(run.plan.limit).filter(|(largest, limit)| *largest > limit.0).map(|it| it.0);
     let parts: Vec<Section> = probes
         .iter()
         .enumerate()
@@ -175,12 +169,24 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
             let lines = results.flat_map(|(cell, result)| {
                 result.cpus.iter().flat_map(|cpu| lines(Some(cell), &result.rates, cpu))
             });
-            let rows = lines.map(|line| line.row(run.plan.limit)).collect();
-            group(probe, CELL, is_noted(index), rows)
+            let row = |line: Line<'_>| {
+                let is_marked =
+                    marked.is_some() && line.max_ns() == marked && !matches!(line.of, Of::Part(_));
+                let mut row = line.row();
+                let max = FIELDS.iter().position(|field| field.title == MAX).filter(|_| is_marked);
+                max.and_then(|max| row.cells.get_mut(max)).into_iter().for_each(|cell| cell.tone = Tone::Bad);
+                row
+            };
+            group(probe, CELL, is_noted(index), lines.map(row).collect())
         })
         .collect();
+    let is_long = crate::words::measured_cpus(run).len() > CPUS_SHOWN_MAX;
+    let fold = |part: Section| if is_long { part.depth(Depth::Folded) } else { part };
     let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
-    section(parts, cpus)
+    let all = section(parts.into_iter().map(fold).collect(), cpus);
+    let titled =
+        |section: Section| Section { title: "All figures".to_owned(), depth: Depth::Detail, ..section };
+    all.into_iter().map(titled).collect()
 }
 
 /// The figures of one measurement.
@@ -191,7 +197,7 @@ pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
 /// One line per CPU; the first column is used only where there are corrected figures.
 pub(crate) fn of_result(probe: &ProbeResult) -> Vec<Section> {
     let all = probe.cpus.iter().flat_map(|cpu| lines(None, &[], cpu));
-    let mut rows: Vec<Row> = all.map(|line| line.row(None)).collect();
+    let mut rows: Vec<Row> = all.map(|line| line.row()).collect();
     if probe.cpus.iter().any(|cpu| corrected(cpu).is_some()) {
         let recorded = rows.iter_mut().filter(|row| !row.is_part);
         recorded.filter_map(|row| row.cells.first_mut()).for_each(|cell| *cell = "recorded".into());

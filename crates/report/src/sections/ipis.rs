@@ -16,7 +16,8 @@ const SENDERS_MAX: usize = 3;
 /// Of the cells that were not skipped: in the others nothing was counted.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let ran = run.cells.iter().filter(|cell| cell.skipped.is_none());
-    section(&ran.map(|cell: &CellResult| (cell.name.as_str(), cell.ipis.as_slice())).collect::<Vec<_>>())
+    let cells: Vec<_> = ran.map(|cell: &CellResult| (cell.name.as_str(), cell.ipis.as_slice())).collect();
+    section(&cells).into_iter().map(|section| section.depth(Depth::Detail)).collect()
 }
 
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {

@@ -6,18 +6,22 @@ mod causes;
 mod comparisons;
 mod copy;
 mod dispatch;
+mod exposure;
 pub(crate) mod figures;
 pub(crate) mod head;
 mod histograms;
 mod interrupts;
 mod ipis;
+mod late_time;
 mod machine;
+mod matrix;
 mod noise;
 mod rates;
 mod reading;
 pub(crate) mod records;
 mod sources;
-mod spikes;
+pub(crate) mod spikes;
+mod summary;
 mod traces;
 pub(crate) mod warnings;
 
@@ -26,22 +30,26 @@ use whylate_core::result::{CopyResult, MeasureResult, RunResult};
 
 /// What the report of a run has, in this order.
 const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
+    summary::of_run,
+    late_time::of_run,
+    matrix::of_run,
+    noise::of_run,
     answers::of_run,
-    figures::of_run,
-    dispatch::of_run,
-    reading::of_run,
     comparisons::of_run,
     spikes::of_run,
     traces::of_run,
     causes::of_run,
     sources::of_run,
+    figures::of_run,
+    dispatch::of_run,
+    reading::of_run,
     ipis::of_run,
     interrupts::of_run,
     access::of_run,
     copy::of_run,
     rates::of_run,
+    exposure::of_run,
     records::of_run,
-    noise::of_run,
     warnings::of_run,
     machine::of_run,
 ];

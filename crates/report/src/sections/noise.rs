@@ -1,19 +1,41 @@
 //! The noise floor: what a short stall check without load saw beside each cell.
 
-use crate::section::{Cell, Column, Depth, Row, Section, Table, sentences};
-use whylate_core::Facts;
+use crate::section::{Block, Cell, Column, Depth, Row, Section, Table};
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{CellResult, NoiseFloor, RunResult};
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
-    let seen = run
-        .cells
-        .iter()
-        .filter_map(|cell| Some(format!("{}: {}", cell.name, noise_floor(cell, &run.facts)?)));
-    let figures = Section::new("", "Figures of every cell").depth(Depth::Detail).with(table(run));
-    let section =
-        Section::new("noise", "Noise floor").meaning("a short stall check without load beside each cell");
-    section.with(sentences(seen)).with(figures).unless_empty()
+    let figures = Section::new("noise", "Noise floor").depth(Depth::Detail);
+    let figures = figures.meaning("a short stall check without load beside each cell").with(table(run));
+    let line = line(run).map(|line| Section::new("", "").with(Block::note(line)));
+    line.into_iter().chain(figures.unless_empty()).collect()
+}
+
+/// All cells in one line: `Noise floor without load: l3 1.20 ms, above-l3 48.0 us; spikes of this size may come from the
+/// hypervisor.`
+fn line(run: &RunResult) -> Option<String> {
+    let floors = || run.cells.iter().filter_map(|cell| Some((cell, cell.noise_floor.as_ref()?)));
+    let stolen = |floor: &NoiseFloor| floor.steal_ns.is_some_and(|steal| steal > 0);
+    let seen = floors().filter(|(_, floor)| floor.gaps > 0 || stolen(floor)).map(|(cell, floor)| {
+        let largest = floor.max_ns.map(nanoseconds);
+        let steal =
+            floor.steal_ns.filter(|steal| *steal > 0).map(|steal| format!("{} stolen", nanoseconds(steal)));
+        let figures: Vec<String> = largest.into_iter().chain(steal).collect();
+        format!("{} {}", cell.name, figures.join(" and "))
+    });
+    let seen: Vec<String> = seen.collect();
+    if seen.is_empty() {
+        return None;
+    }
+    let is_guest = run.facts.environment.hypervisor.is_some();
+    let source = match is_guest || floors().any(|(_, floor)| stolen(floor)) {
+        true => "the hypervisor",
+        false => "the machine itself (its interrupts, its firmware), not from a load",
+    };
+    Some(format!(
+        "Noise floor without load: {}; spikes of this size may come from {source}.",
+        seen.join(", ")
+    ))
 }
 
 fn table(run: &RunResult) -> Table {
@@ -41,32 +63,4 @@ fn table(run: &RunResult) -> Table {
         ]))
     };
     Table::new(columns, run.cells.iter().filter_map(row).collect())
-}
-
-/// What the stall check without load saw beside a cell; `None` where it saw nothing.
-fn noise_floor(cell: &CellResult, facts: &Facts) -> Option<String> {
-    let floor = cell.noise_floor.as_ref()?;
-    let stolen = floor.steal_ns.is_some_and(|steal| steal > 0);
-    if floor.gaps == 0 && !stolen {
-        return None;
-    }
-    let source = match (stolen, &facts.environment.hypervisor) {
-        (true, _) | (_, Some(_)) => "the hypervisor",
-        _ => "the machine itself (its interrupts, its firmware), not from the load",
-    };
-    Some(format!("{}: spikes of this size may come from {source}", noise_figures(floor)))
-}
-
-/// `3 gaps > 10.0 us in 2.00 s without load, max 1.20 ms, steal 10.0 ms`.
-fn noise_figures(floor: &NoiseFloor) -> String {
-    let gaps = if floor.gaps == 1 { "gap" } else { "gaps" };
-    let max = floor.max_ns.map(|max| format!(", max {}", nanoseconds(max))).unwrap_or_default();
-    let steal = floor.steal_ns.filter(|steal| *steal > 0).map(nanoseconds);
-    format!(
-        "{} {gaps} > {} in {} without load{max}{}",
-        floor.gaps,
-        nanoseconds(floor.threshold_ns),
-        nanoseconds(floor.duration_ns),
-        steal.map(|steal| format!(", steal {steal}")).unwrap_or_default(),
-    )
 }

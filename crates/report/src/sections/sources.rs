@@ -12,9 +12,10 @@ const SOURCES_MAX: usize = 8;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let of_cell = |probe: &ProbeResult, cell: &str| rows(probe, Some(cell));
-    section(
+    let all = section(
         run.cells.iter().flat_map(|cell| cell.probes.iter().flat_map(|it| of_cell(it, &cell.name))).collect(),
-    )
+    );
+    all.into_iter().map(|section| section.depth(crate::section::Depth::Detail)).collect()
 }
 
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {

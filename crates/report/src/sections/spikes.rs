@@ -9,6 +9,8 @@ use whylate_core::result::{CellResult, MeasureResult, ProbeResult, RunResult, Sp
 
 /// Rows of the table.
 const SPIKES_MAX: usize = 20;
+/// So many more are in a folded one.
+const MORE_MAX: usize = 180;
 /// So many other contributors of a spike are named.
 const ALSO_MAX: usize = 3;
 
@@ -16,7 +18,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let all = spikes(run);
     let dropped = dropped_spikes(run.cells.iter().flat_map(|cell| &cell.probes));
     let lines = sentences(largest_spikes(run, &all).into_iter().chain(dropped));
-    let left_out = all.len().saturating_sub(SPIKES_MAX);
+    let left_out = all.len().saturating_sub(SPIKES_MAX + MORE_MAX);
     let note = match (all.len(), left_out) {
         (0, _) => "None above the threshold.".to_owned(),
         (_, 0) => "When: on the time axis of the charts.".to_owned(),
@@ -24,8 +26,11 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
             format!("When: on the time axis of the charts. {left_out} smaller ones are in the run directory.")
         }
     };
+    let more = all.len().saturating_sub(SPIKES_MAX).min(MORE_MAX);
+    let more = Section::new("", format!("{more} more spikes")).depth(Depth::Folded);
+    let more = more.with(table(run, &all, SPIKES_MAX, MORE_MAX));
     let largest = Section::new("largest", "Largest spikes").depth(Depth::Detail);
-    let largest = largest.with(table(run, &all)).with(Block::note(note));
+    let largest = largest.with(table(run, &all, 0, SPIKES_MAX)).with(Block::note(note)).with(more);
     Section::new("spikes", "Spikes").with(lines).unless_empty().into_iter().chain([largest]).collect()
 }
 
@@ -42,7 +47,12 @@ pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
     Section::new("spikes", "").with(sentences(largest.into_iter().chain(dropped))).unless_empty()
 }
 
-fn table(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Table {
+/// What leads to the spike of that rank.
+pub(crate) fn anchor(rank: usize) -> String {
+    format!("spike-{}", rank + 1)
+}
+
+fn table(run: &RunResult, all: &[(&CellResult, &Spike)], skipped: usize, rows: usize) -> Table {
     let columns = vec![
         Column::number("latency"),
         Column::number("when"),
@@ -54,8 +64,8 @@ fn table(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Table {
         Column::text("cause").wraps(),
     ];
     let clock = Clock::of(run);
-    let rows = all.iter().take(SPIKES_MAX).map(|(cell, spike)| {
-        Row::of::<Cell>([
+    let rows = all.iter().enumerate().skip(skipped).take(rows).map(|(rank, (cell, spike))| {
+        let row = Row::of::<Cell>([
             nanoseconds(spike.latency_ns).into(),
             clock.text(spike.at_ns).into(),
             cell.name.as_str().into(),
@@ -64,7 +74,8 @@ fn table(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Table {
             spike.repeat.map(|repeat| repeat.to_string()).into(),
             count(spike.sample).into(),
             Cell { below: evidence(spike), ..cause_and_share(&spike.cause).into() },
-        ])
+        ]);
+        Row { anchor: anchor(rank), ..row }
     });
     Table::new(columns, rows.collect())
 }
@@ -86,7 +97,7 @@ fn evidence(spike: &Spike) -> Vec<String> {
 }
 
 /// All spikes of a run with their cells, largest first.
-fn spikes(run: &RunResult) -> Vec<(&CellResult, &Spike)> {
+pub(crate) fn spikes(run: &RunResult) -> Vec<(&CellResult, &Spike)> {
     let mut spikes: Vec<(&CellResult, &Spike)> =
         run.cells.iter().flat_map(|cell| cell.spikes.iter().map(move |spike| (cell, spike))).collect();
     spikes.sort_by_key(|(_, spike)| std::cmp::Reverse(spike.latency_ns));

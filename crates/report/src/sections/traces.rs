@@ -8,13 +8,10 @@ use whylate_core::result::{ExplainedSpike, RunResult, SpikeTrace};
 /// Traces that a report shows; the others are in the run directory.
 const SHOWN_MAX: usize = 24;
 
-/// The terminal has a sentence for the largest trace of each probe in each cell: the others are near it.
+/// The terminal has a sentence for the largest.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let traces = traces(run);
-    let is_first = |index: usize| {
-        let own = traces[index];
-        !traces[..index].iter().any(|other| other.cell == own.cell && other.probe == own.probe)
-    };
+    let is_first = |index: usize| index == 0;
     let first = (0..traces.len()).filter(|index| is_first(*index)).count();
     let shown = traces.iter().enumerate().filter(|(index, _)| *index < SHOWN_MAX || is_first(*index));
     let parts = shown.map(|(index, trace)| part(trace, is_first(index)));

@@ -4,8 +4,15 @@ use crate::section::{Block, Depth, Section};
 use whylate_core::Warning;
 use whylate_core::result::{MeasureResult, RunResult};
 
+/// A terminal has them in one line: before the run they were said in full.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
-    section(&run.warnings)
+    let codes: Vec<&str> = run.warnings.iter().map(|warning| warning.code.as_str()).collect();
+    let line = format!(
+        "Warnings ({}): {}; --details says what they mean and what to do",
+        codes.len(),
+        codes.join(", ")
+    );
+    section(&run.warnings).into_iter().map(|section| section.depth(Depth::Brief(line.clone()))).collect()
 }
 
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {

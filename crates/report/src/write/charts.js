@@ -24,11 +24,6 @@ const COUNT_UNITS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
 const latency = (ns) => scaled(ns, LATENCY_UNITS);
 const count = (n) => scaled(n, COUNT_UNITS);
 const exactCount = (n) => n.toLocaleString("en-US");
-const percentile = (x) => {
-  if (x <= 1) return "0 %";
-  // 1 - 1/x keeps as many nines as it has.
-  return (100 - 100 / x).toFixed(Math.max(0, Math.ceil(Math.log10(x)) - 2)) + " %";
-};
 // As on a clock, as the table of spikes prints it; seconds alone where the whole run is short.
 const time = (seconds) => {
   if (data.span_s < 120) return digits(seconds) + " s";
@@ -125,72 +120,54 @@ const extent = (values) => values.reduce(([a, b], v) => [Math.min(a, v), Math.ma
 const logRange = (min, max, pad) => { const p = Math.max(max / min, 2) ** pad; return [min / p, max * p]; };
 
 // ---- charts ----------------------------------------------------------------------------------------------------
-const drawHistogram = (holder, { edges, series }) => {
-  if (!edges.length) return empty(holder);
-  const centres = edges.slice(1).map((edge, i) => Math.sqrt(edge * edges[i]));
-  const most = Math.max(...series.flatMap((s) => s.counts.map((n) => n || 0)));
-  const floor = 0.6;
-  const outline = (u, index) => {
-    const counts = u.data[index], stroke = new Path2D(), fill = new Path2D();
-    const x = (i) => u.valToPos(edges[i], "x", true), y = (n) => u.valToPos(n, "y", true), base = y(floor);
-    for (let i = 0; i < counts.length; i++) {
-      if (counts[i] == null) continue;
-      for (const path of [stroke, fill]) path.moveTo(x(i), base);
-      for (; i < counts.length && counts[i] != null; i++) {
-        for (const path of [stroke, fill]) { path.lineTo(x(i), y(counts[i])); path.lineTo(x(i + 1), y(counts[i])); }
-      }
-      for (const path of [stroke, fill]) path.lineTo(x(i), base);
+// The complementary distribution: how many samples are at least that late, as a share or as a number.
+const drawDistribution = (holder, { edges, series, noise_ns, is_count }) => {
+  const curves = series.map(({ counts }) => {
+    const total = counts.reduce((a, b) => a + b, 0);
+    const values = new Array(edges.length).fill(null);
+    let above = 0;
+    for (let i = counts.length - 1; i >= 0; i--) {
+      above += counts[i];
+      if (above) values[i] = is_count ? above : above / total;
     }
-    return { stroke, fill };
-  };
-  const lone = (counts) => counts.flatMap((n, i) => n != null && (counts[i - 1] == null || counts[i + 1] == null) ? [i] : []);
+    return values;
+  });
+  const [low, high] = extent(curves.flatMap((curve) => curve.filter((v) => v != null)));
+  if (!(high > 0)) return empty(holder);
+  const text = is_count ? count : (v) => v == null ? "–" : scaledShare(v);
+  const [left, right] = [edges[0], Math.max(edges[edges.length - 1], data.limit_ns <= edges[edges.length - 1] * 3 ? data.limit_ns * 1.3 || 0 : 0)];
   const options = shape(holder, 380);
   Object.assign(options, {
-    scales: { x: { time: false, distr: 3, range: (u, a, b) => [a, b] }, y: { distr: 3, range: () => [floor, most * 2] } },
-    axes: [axis(latency, 64, true), leftAxis(count, true)],
+    scales: { x: { time: false, distr: 3, range: (u, a, b) => a === edges[0] && b === edges[edges.length - 1] ? [left, right] : [a, b] },
+      y: { distr: 3, range: () => [low / 2, high * 1.5] } },
+    axes: [axis(latency, 64, true), leftAxis(is_count ? count : scaledShare, true)],
     cursor: { drag: { x: true, y: false }, points: { size: 7 } },
     series: [
-      { label: "latency", value: (u, v, s, i) => i == null ? "–" : `${latency(edges[i])} to ${latency(edges[i + 1])}` },
-      ...series.map((entry) => cellSeries(entry, entry.name, exactCount, {
-        paths: outline, fill: seriesColour(entry.cell) + "1c",
-        points: { show: true, size: 5, filter: () => lone(entry.counts), fill: seriesColour(entry.cell), width: 0 },
-      })),
+      { label: "at least", value: (u, v) => v == null ? "–" : latency(v) },
+      ...series.map((entry) => cellSeries(entry, entry.name, text, { paths: uPlot.paths.stepped({ align: -1 }) })),
     ],
   });
-  options.hooks.draw.push(limitMark("x"));
-  return new uPlot(options, [centres, ...series.map((entry) => entry.counts)], holder);
-};
-
-const drawPercentiles = (holder, { x, series }) => {
-  if (!x.length) return empty(holder);
-  const [low, high] = extent(series.flatMap((entry) => entry.values.filter((v) => v != null)));
-  const range = logRange(Math.max(low, 1), Math.max(high, data.limit_ns <= high * 3 ? data.limit_ns || 0 : 0), 0.05);
-  const options = shape(holder, 300);
-  const rarest = x[x.length - 1];
-  Object.assign(options, {
-    scales: { x: { time: false, distr: 3, range: (u, a, b) => [a, b] }, y: { distr: 3, range: () => range } },
-    axes: [axis(percentile, 72, true, {
-      splits: (u, index, min, max) => powers(min, max, (u.bbox.width || 400) / devicePixelRatio, rarest),
-    }), leftAxis(latency, true)],
-    cursor: { drag: { x: true, y: false }, points: { size: 7 } },
-    series: [
-      { label: "percentile", value: (u, v) => v == null ? "–" : percentile(v) },
-      ...series.map((entry) => cellSeries(entry, entry.name, latency, {
-        paths: uPlot.paths.stepped({ align: -1 }),
-      })),
-    ],
+  const shade = (u, from, to, ink) => {
+    const { min, max } = u.scales.x;
+    if (to <= min || from >= max) return;
+    const x0 = u.valToPos(Math.max(from, min), "x", true), x1 = u.valToPos(Math.min(to, max), "x", true);
+    u.ctx.save();
+    u.ctx.globalAlpha = 0.1;
+    u.ctx.fillStyle = ink;
+    u.ctx.fillRect(x0, u.bbox.top, x1 - x0, u.bbox.height);
+    u.ctx.restore();
+  };
+  options.hooks.drawClear = [(u) => {
+    if (data.limit_ns) shade(u, data.limit_ns, Infinity, colour("--bad"));
+    if (noise_ns) shade(u, 0, noise_ns, colour("--soft"));
+  }];
+  options.hooks.draw.push(limitMark("x"), (u) => {
+    if (noise_ns) marker(u, "x", noise_ns, "noise floor " + latency(noise_ns), colour("--soft"));
   });
-  options.hooks.draw.push(limitMark("y", true));
-  return new uPlot(options, [x, ...series.map((entry) => entry.values)], holder);
+  return new uPlot(options, [edges, ...curves], holder);
 };
-// Powers of ten as far apart as the longest label needs.
-const powers = (min, max, pixels, rarest) => {
-  const decades = Math.log10(max / min);
-  const every = Math.max(1, Math.ceil((30 + 7 * Math.log10(rarest)) / (pixels / decades)));
-  const ticks = [];
-  for (let p = Math.ceil(Math.log10(min) - 1e-9); p <= Math.log10(max); p += every) ticks.push(10 ** p);
-  return ticks;
-};
+// `99 %`, `0.01 %`, `30 ppm`.
+const scaledShare = (v) => v >= 0.99e-4 ? digits(v * 100) + " %" : v >= 0.99e-6 ? digits(v * 1e6) + " ppm" : digits(v * 1e9) + " ppb";
 
 // Bars `[begin, end, value]` of several series on one time axis; uPlot gets their middles, the path draws the bars.
 const barChart = (holder, height, entries, text, log, range) => {
@@ -230,15 +207,102 @@ const barChart = (holder, height, entries, text, log, range) => {
   return { options, rows: [middles, ...rows] };
 };
 
-const drawTimeline = (holder, { series: entries, repeats }) => {
-  const [low, high] = extent(entries.flatMap((entry) => entry.bars.map((bar) => bar[2])));
+const CAUSE_COLOUR = { off: "--bad", irq: "--series-5", thread: "--series-4", idle: "--series-1", machine: "--series-2", unknown: "--soft" };
+const REACH = 12;
+const drawTimeline = (holder, { series: entries, repeats, dots }) => {
+  const [low, high] = extent(entries.flatMap((entry) => entry.bars.map((bar) => bar[2])).concat(dots.map((dot) => dot[1])));
   if (!(high > 0)) return empty(holder);
   const top = data.limit_ns && data.limit_ns <= high * 3 ? Math.max(high, data.limit_ns) : high;
-  const { options, rows } = barChart(holder, 300, entries, latency, true, logRange(Math.max(low, 1), top, 0.12));
+  const { options, rows } = barChart(holder, 320, entries, latency, true, logRange(Math.max(low, 1), top, 0.12));
   options.hooks.draw.push(limitMark("y"), (u) => {
     for (const { repeat, at_s } of repeats) marker(u, "x", at_s, String(repeat), colour("--soft"));
+    const { ctx } = u, radius = 3.5 * devicePixelRatio;
+    for (const [at, ns, kind] of dots) {
+      if (at < u.scales.x.min || at > u.scales.x.max) continue;
+      ctx.beginPath();
+      ctx.arc(u.valToPos(at, "x", true), u.valToPos(ns, "y", true), radius, 0, 2 * Math.PI);
+      ctx.fillStyle = colour(CAUSE_COLOUR[kind] || "--soft");
+      ctx.strokeStyle = colour("--paper");
+      ctx.fill();
+      ctx.stroke();
+    }
   });
-  return new uPlot(options, rows, holder);
+  const plot = new uPlot(options, rows, holder);
+  // The text of the nearest dot; a click opens its row.
+  const said = document.createElement("p");
+  said.className = "note said";
+  said.setAttribute("aria-live", "polite");
+  said.textContent = "\u00a0";
+  holder.append(said);
+  const nearest = (event) => {
+    const { left, top: above } = plot.over.getBoundingClientRect();
+    const far = ([at, ns]) => Math.hypot(plot.valToPos(at, "x") - (event.clientX - left), plot.valToPos(ns, "y") - (event.clientY - above));
+    return dots.reduce((best, dot) => far(dot) < (best ? far(best) : REACH) ? dot : best, null);
+  };
+  plot.over.addEventListener("mousemove", (event) => {
+    const dot = nearest(event);
+    plot.over.style.cursor = dot ? "pointer" : "";
+    said.textContent = dot ? `${latency(dot[1])}: ${dot[3]}` : "\u00a0";
+  });
+  plot.over.addEventListener("click", (event) => {
+    const dot = nearest(event);
+    if (dot) open(dot[4]);
+  });
+  return plot;
+};
+// Shows a row, and what it is folded in.
+const open = (id) => {
+  const row = document.getElementById(id);
+  if (!row) return;
+  for (let at = row; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+  history.replaceState(null, "", "#" + id);
+  for (const other of document.querySelectorAll("tr.open")) other.classList.remove("open");
+  row.classList.add("open");
+  row.scrollIntoView({ block: "center" });
+  row.focus({ preventScroll: true });
+};
+
+// A line per CPU; the darker, the more.
+const drawHeat = (holder, { cpus, lines, edges, seconds, scale, is_count }) => {
+  const canvas = document.createElement("canvas"), dpr = devicePixelRatio;
+  const wide = printing() ? PRINT_WIDTH : Math.max(holder.clientWidth, 260);
+  const left = 56, below = 26, line = Math.max(2, Math.min(14, Math.floor(480 / cpus.length)));
+  const high = line * cpus.length + below;
+  canvas.width = wide * dpr; canvas.height = high * dpr;
+  canvas.style.width = "100%"; canvas.style.height = high + "px";
+  const ctx = canvas.getContext("2d");
+  ctx.scale(dpr, dpr);
+  ctx.font = FONT; ctx.textBaseline = "middle"; ctx.textAlign = "right";
+  const columns = lines[0].length, step = (wide - left) / columns;
+  const every = Math.ceil(14 / line);
+  cpus.forEach((cpu, i) => {
+    ctx.globalAlpha = 1;
+    ctx.fillStyle = colour("--soft");
+    if (i % every === 0) ctx.fillText("CPU " + cpu, left - 6, i * line + line / 2);
+    ctx.fillStyle = colour("--series-1");
+    [...lines[i]].forEach((mark, j) => {
+      if (mark === " ") return;
+      ctx.globalAlpha = 0.12 + 0.88 * parseInt(mark, 36) / 35;
+      ctx.fillRect(left + j * step, i * line, Math.max(step - 0.5, 1), Math.max(line - 0.5, 1));
+    });
+  });
+  ctx.globalAlpha = 1; ctx.fillStyle = colour("--soft"); ctx.textAlign = "center";
+  const label = (j) => edges ? latency(edges[Math.min(j, edges.length - 1)]) : time(seconds * j / columns);
+  for (let j = 0; j < columns; j += Math.ceil(columns / Math.max(2, Math.floor(wide / 110)))) ctx.fillText(label(j), left + j * step, high - below / 2);
+  const said = document.createElement("p");
+  said.className = "note said";
+  const value = is_count ? (v) => count(Math.round(v)) + " samples" : latency;
+  const range = `${value(scale[0])} to ${value(scale[1])}`;
+  said.textContent = range;
+  canvas.addEventListener("mousemove", (event) => {
+    const box = canvas.getBoundingClientRect();
+    const i = Math.floor((event.clientY - box.top) / line), j = Math.floor(((event.clientX - box.left) * wide / box.width - left) / step);
+    const mark = lines[i] && lines[i][j];
+    said.textContent = !mark || mark === " " ? range
+      : `CPU ${cpus[i]}, ${label(j)}: about ${value(scale[0] * (scale[1] / scale[0]) ** (parseInt(mark, 36) / 35))}`;
+  });
+  holder.append(canvas, said);
+  return null;
 };
 
 const drawRates = (holder, { series: entries, unit }) => {
@@ -280,7 +344,7 @@ const holders = [...document.querySelectorAll("[data-chart]")];
 let plots = [];
 const draw = (holder) => {
   const chart = charts[Number(holder.dataset.chart)];
-  return { histogram: drawHistogram, percentiles: drawPercentiles, timeline: drawTimeline, rates: drawRates, copy: drawCopy }[chart.kind](holder, chart);
+  return { distribution: drawDistribution, timeline: drawTimeline, rates: drawRates, heat: drawHeat, copy: drawCopy }[chart.kind](holder, chart);
 };
 const redraw = () => {
   for (const plot of plots) if (plot) plot.destroy();
@@ -292,12 +356,32 @@ const setPrinting = (on) => {
   redraw();
 };
 
+// A picture as a file, on the paper of the page.
+const save = (holder) => {
+  const drawn = holder.querySelector("canvas");
+  const canvas = document.createElement("canvas");
+  canvas.width = drawn.width; canvas.height = drawn.height;
+  const ctx = canvas.getContext("2d");
+  ctx.fillStyle = colour("--paper");
+  ctx.fillRect(0, 0, canvas.width, canvas.height);
+  ctx.drawImage(drawn, 0, 0);
+  const link = document.createElement("a");
+  link.download = holder.getAttribute("aria-label").replace(/[^a-zA-Z0-9]+/g, "-") + ".png";
+  link.href = canvas.toDataURL("image/png");
+  link.click();
+};
+for (const holder of holders) {
+  const button = document.createElement("button");
+  button.className = "save";
+  button.textContent = "PNG";
+  button.setAttribute("aria-label", "Save as PNG: " + holder.getAttribute("aria-label"));
+  button.addEventListener("click", () => save(holder));
+  holder.parentElement.querySelector("figcaption").append(button);
+}
 redraw();
+if (location.hash) open(location.hash.slice(1));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-addEventListener("beforeprint", () => {
-  for (const details of document.querySelectorAll("details")) details.open = true;
-  setPrinting(true);
-});
+addEventListener("beforeprint", () => setPrinting(true));
 addEventListener("afterprint", () => setPrinting(false));
 let resizing = 0;
 let width = innerWidth;

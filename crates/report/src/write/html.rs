@@ -6,6 +6,8 @@
 
 use super::{bars, plain, words};
 use crate::charts::Chart;
+use crate::pictures::{Forest, Shares, class_name};
+use crate::reading::times;
 use crate::section::{Block, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, different};
 use serde_json::{Value, json};
 use whylate_core::Warning;
@@ -23,6 +25,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const TEXT_WIDTH: usize = 100;
 /// A table with as many columns takes the whole width.
 const WIDE_COLUMNS: usize = 10;
+/// Columns of less importance have no room on a phone.
+const SIDE: u8 = 4;
 
 const HEAD: &str = r#"<!doctype html>
 <html lang="en">
@@ -33,7 +37,13 @@ const HEAD: &str = r#"<!doctype html>
 <meta name="generator" content="whylate {}">
 <title>{}{} - whylate</title>
 "#;
-const VERDICT: &str = r#"<p class="verdict {}"><strong><span aria-hidden="true">{}</span> {}</strong> <span>{}</span></p>
+const VERDICT: &str =
+    r#"<p class="verdict {}"><strong><span aria-hidden="true">{}</span> {}</strong> <span>"#;
+const SHARE: &str = r#"<div class="part {}" style="width:{}%" title="{}"><span>{}</span></div>"#;
+const EFFECT: &str = r#"<div class="effect {}"><span class="what">{}</span><div class="axis" aria-hidden="true"><i class="none"></i><i class="margin" style="left:{}%;width:{}%"></i><i class="range" style="left:{}%;width:{}%"></i><i class="point" style="left:{}%"></i></div><span class="size">{} {}</span></div>
+"#;
+const EFFECT_ENDS: &str = r#"<div class="effect ends" aria-hidden="true"><span class="what"></span><div class="axis"><span>{} ×</span><span>1</span><span>{} ×</span></div><span class="size"></span></div>
+</div>
 "#;
 const FOLDED: &str = r#"<details id="{}"><summary>{} <span class="meaning">{}</span></summary>
 <div class="columns">
@@ -54,9 +64,7 @@ pub(super) fn page(page: &Page) -> String {
     let mut body = Html::default();
     body.header(page);
     body.raw("<main>\n");
-    let is_lead = |section: &&Section| section.depth == Depth::Lead;
-    let (lead, others): (Vec<&Section>, Vec<&Section>) = page.sections.iter().partition(is_lead);
-    lead.into_iter().chain(others).for_each(|section| body.section(section, 0));
+    page.sections.iter().for_each(|section| body.section(section, 0));
     body.raw("</main>\n");
     let mut html = Html::default();
     let verdict = page.verdict.as_ref().map(|verdict| format!(": {}", verdict.word)).unwrap_or_default();
@@ -169,7 +177,8 @@ impl<'p> Html<'p> {
                 Tone::Warn => "!",
                 Tone::Plain | Tone::Soft => "–",
             };
-            self.fill(VERDICT, &[tone(verdict.tone), symbol, verdict.word, &verdict.reason]);
+            self.fill(VERDICT, &[tone(verdict.tone), symbol, verdict.word]);
+            self.words(&Text::from(&*verdict.reason)).raw("</span></p>\n");
         }
         self.bullets("chips", page.about.iter().flatten());
         self.bullets("failures", page.failures.iter());
@@ -180,7 +189,7 @@ impl<'p> Html<'p> {
         let mut texts = texts.peekable();
         if texts.peek().is_some() {
             self.fill("<ul class=\"{}\">", &[class]);
-            texts.for_each(|text| _ = self.fill("<li>{}</li>", &[text]));
+            texts.for_each(|text| _ = self.raw("<li>").words(&Text::from(text.as_str())).raw("</li>"));
             self.raw("</ul>\n");
         }
     }
@@ -222,6 +231,8 @@ impl<'p> Html<'p> {
                 charts.iter().for_each(|chart| self.chart(chart));
                 self.raw("</div>\n");
             }
+            Block::Shares(shares) => self.shares(shares),
+            Block::Forest(forest) => self.forest(forest),
             Block::Bars(all) => self.lines(bars::lines(all, TEXT_WIDTH).iter().map(words)),
             Block::Timeline(timeline) => self.timeline(timeline),
             Block::Lines(lines) => self.lines(lines.iter().cloned()),
@@ -245,7 +256,7 @@ impl<'p> Html<'p> {
                 let words = item.text.words().replace(" -> ", " → ").replace(">= ", "≥ ");
                 self.fill("<span class=\"symbol\">{}</span> {}", &[item.symbol, &words]);
             } else {
-                self.fill("<b>{}</b> ", &[item.label]).words(&item.text);
+                self.fill("<b>{}</b> <span>", &[item.label]).words(&item.text).raw("</span>");
             }
             for (name, text) in &item.below {
                 self.fill("<br><small>{}: {}</small>", &[name, text]);
@@ -258,7 +269,8 @@ impl<'p> Html<'p> {
     fn warnings(&mut self, warnings: &[Warning]) {
         self.raw("<dl class=\"warnings\">\n");
         for warning in warnings {
-            self.fill("<dt><code>{}</code></dt>\n<dd>{}", &[&warning.code, &warning.text]);
+            self.fill("<dt><code>{}</code></dt>\n<dd>", &[&warning.code]);
+            self.words(&Text::from(warning.text.as_str()));
             warning.fix.iter().for_each(|fix| _ = self.fill("<br><b>Fix:</b> {}", &[fix]));
             self.raw("</dd>\n");
         }
@@ -269,14 +281,11 @@ impl<'p> Html<'p> {
         let used = table.used();
         let is_wide = used.len() >= WIDE_COLUMNS;
         let class = |column: usize| match &table.columns[column] {
-            column if column.is_text => {
-                if is_wide {
-                    "name"
-                } else {
-                    ""
-                }
-            }
+            column if column.is_text && column.importance < SIDE => "side",
+            column if column.is_text && is_wide => "name",
+            column if column.is_text => "",
             column if column.importance == 0 => "number minor",
+            column if column.importance < SIDE => "number side",
             _ => "number",
         };
         self.fill(
@@ -289,7 +298,11 @@ impl<'p> Html<'p> {
         }
         self.raw("</tr></thead>\n<tbody>\n");
         for row in &table.rows {
-            self.raw(if row.is_part { "<tr class=\"corrected\">" } else { "<tr>" });
+            match (row.is_part, row.anchor.is_empty()) {
+                (true, _) => self.raw("<tr class=\"corrected\">"),
+                (false, true) => self.raw("<tr>"),
+                (false, false) => self.fill("<tr id=\"{}\" tabindex=\"0\">", &[&row.anchor]),
+            };
             used.iter().for_each(|column| self.cell(row, *column, class(*column)));
             self.raw("</tr>\n");
         }
@@ -301,8 +314,10 @@ impl<'p> Html<'p> {
     fn cell(&mut self, row: &Row, column: usize, class: &'static str) {
         let Some(cell) = row.cells.get(column) else { return };
         match (class, cell.tone) {
-            ("", _) => self.raw("<td>"),
+            ("", Tone::Plain) => self.raw("<td>"),
             (class, Tone::Bad) => self.fill("<td class=\"{} over\">", &[class]),
+            (class, Tone::Warn) => self.fill("<td class=\"{} worst\">", &[class]),
+            (class, Tone::Good) => self.fill("<td class=\"{} better\">", &[class]),
             (class, _) => self.fill("<td class=\"{}\">", &[class]),
         };
         match &cell.text {
@@ -318,6 +333,58 @@ impl<'p> Html<'p> {
         let (index, class) = (self.charts.len().to_string(), if chart.is_wide { "wide" } else { "" });
         self.charts.push(&chart.data);
         self.fill(FIGURE, &[class, &chart.caption, &chart.hint, &chart.label, &index]);
+    }
+
+    /// The legend names the classes, so that colour is not the only sign.
+    fn shares(&mut self, shares: &Shares) {
+        self.raw("<div class=\"shares\">\n");
+        for row in &shares.rows {
+            self.fill("<div class=\"row\"><span class=\"cell\">{}</span><div class=\"lane\">", &[&row.label]);
+            for part in &row.parts {
+                let percent = part.share * 100.0;
+                let title = format!("{}: {percent:.1} %: {}", class_name(part.class), part.text);
+                // A label without room says nothing.
+                let label = if part.share > 0.12 { part.text.as_str() } else { "" };
+                let width = format!("{percent:.3}");
+                self.fill(SHARE, &[class_of(part.class), &width, &title, label]);
+            }
+            self.fill("</div><span class=\"size\">{}</span></div>\n", &[&row.note]);
+        }
+        self.raw("<p class=\"note legend\">");
+        for class in shares.classes() {
+            self.fill("<span><i class=\"swatch {}\"></i> {}</span> ", &[class_of(class), class_name(class)]);
+        }
+        self.raw("</p></div>\n");
+    }
+
+    fn forest(&mut self, forest: &Forest) {
+        let percent = |ratio: f64| forest.place(ratio) * 100.0;
+        let (least, most) = forest.ends();
+        let margin = (percent(1.0 / (1.0 + forest.margin)), percent(1.0 + forest.margin));
+        self.raw("<div class=\"forest\" role=\"img\" aria-label=\"Ratio of each comparison with its 95 % interval; the list below says the same\">\n");
+        for row in &forest.rows {
+            let (low, high) = row.interval.unwrap_or((Some(row.ratio), Some(row.ratio)));
+            let (low, high) = (percent(low.unwrap_or(least)), percent(high.unwrap_or(most)));
+            let places = [margin.0, margin.1 - margin.0, low, high - low, percent(row.ratio)];
+            let places = places.map(|place| format!("{place:.2}"));
+            let [margin_at, margin_width, at, width, point] = places.each_ref().map(String::as_str);
+            let size = format!("{} × {}", times(row.ratio), row.reading.word);
+            self.fill(
+                EFFECT,
+                &[
+                    tone(row.reading.tone),
+                    &row.label,
+                    margin_at,
+                    margin_width,
+                    at,
+                    width,
+                    point,
+                    row.reading.sign,
+                    &size,
+                ],
+            );
+        }
+        self.fill(EFFECT_ENDS, &[&times(least), &times(most)]);
     }
 
     /// The bars are drawn without scripts; a script makes them zoom.
@@ -351,14 +418,17 @@ impl<'p> Html<'p> {
 
 /// The colour of a kind; the words say the same.
 fn class(kind: Option<CauseKind>) -> &'static str {
-    match kind.map(CauseKind::class) {
-        Some(CauseClass::Section) => "off",
-        Some(CauseClass::Interrupt) => "irq",
-        Some(CauseClass::Thread) => "thread",
-        Some(CauseClass::Idle) => "idle",
-        Some(CauseClass::Machine) => "machine",
-        Some(CauseClass::Unknown) => "unknown",
-        None => "switch",
+    kind.map_or("switch", |kind| class_of(kind.class()))
+}
+
+pub(crate) fn class_of(class: CauseClass) -> &'static str {
+    match class {
+        CauseClass::Section => "off",
+        CauseClass::Interrupt => "irq",
+        CauseClass::Thread => "thread",
+        CauseClass::Idle => "idle",
+        CauseClass::Machine => "machine",
+        CauseClass::Unknown => "unknown",
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reports in GitHub's Markdown. Every text goes through [`escape`], or [`code`] and [`block`], which fence it.
 
-use super::{MISSING, bars, plain, table::Line, timeline, words};
+use super::{MISSING, bars, plain, shares, table::Line, timeline, words};
 use crate::section::{
     Block, Cell, Column, Depth, Item, Page, Row, Section, Span, Table, Text, Tone, different,
 };
@@ -18,13 +18,13 @@ pub(super) fn page(page: &Page) -> String {
                 Tone::Warn => "⚠️",
                 Tone::Plain | Tone::Soft => "ℹ️",
             };
-            format!("### {mark} {}: {}\n\n{}", verdict.word, escape(&page.title), escape(&verdict.reason))
+            format!("### {mark} {}: {}\n\n{}", verdict.word, escape(&page.title), marked(&verdict.reason))
         }
         None => format!("### {}", escape(&page.title)),
     };
     let mut parts = vec![title];
     parts.extend(page.question.as_ref().map(|question| format!("> {}", escape(question))));
-    parts.extend(list(page.failures.iter().map(|failure| escape(failure))));
+    parts.extend(list(page.failures.iter().map(|failure| marked(failure))));
     parts.extend(list(page.about.iter().map(|parts| escape(&parts.join(" · ")))));
     parts.extend(page.sections.iter().filter_map(|part| section(part, 0)));
     parts.join("\n\n") + "\n"
@@ -39,11 +39,11 @@ fn section(section: &Section, depth: usize) -> Option<String> {
     Some(match &section.depth {
         Depth::Brief(line) => folded(line, &inner),
         Depth::Folded | Depth::Detail => folded(&format!("{}{meaning}", section.title), &inner),
-        Depth::Lead | Depth::Main if own == 0 => inner,
-        Depth::Lead | Depth::Main if depth == 0 => {
+        Depth::Main if own == 0 => inner,
+        Depth::Main if depth == 0 => {
             format!("#### {}{}\n\n{inner}", escape(&section.title), escape(&meaning))
         }
-        Depth::Lead | Depth::Main => format!("**{}**{}\n\n{inner}", escape(&section.title), escape(&meaning)),
+        Depth::Main => format!("**{}**{}\n\n{inner}", escape(&section.title), escape(&meaning)),
     })
 }
 
@@ -62,7 +62,8 @@ fn block(block: &Block, depth: usize) -> Option<String> {
             list(pairs.iter().map(|(name, value)| format!("{}: {}", escape(name), escape(value))))
         }
         Block::Table(table) => Some(self::table(table)),
-        Block::Charts(_) => None,
+        Block::Charts(_) | Block::Forest(_) => None,
+        Block::Shares(all) => Some(drawn(&shares::lines(all, WIDTH))),
         Block::Bars(all) => Some(drawn(&bars::lines(all, WIDTH))),
         Block::Timeline(all) => Some(drawn(&timeline::lines(all, WIDTH))),
         Block::Lines(lines) => Some(fenced(lines.iter().map(String::as_str))),
@@ -88,7 +89,7 @@ fn item(item: &Item) -> String {
 
 fn warning(warning: &Warning) -> String {
     let fix = warning.fix.as_ref().map(|fix| format!("<br>Fix: {}", escape(fix))).unwrap_or_default();
-    format!("**{}**: {}{fix}", escape(&warning.code), escape(&warning.text))
+    format!("**{}**: {}{fix}", escape(&warning.code), marked(&warning.text))
 }
 
 fn table(table: &Table) -> String {
@@ -121,6 +122,11 @@ fn cell(row: &Row, column: usize) -> String {
         (text, Tone::Bad) => format!("**{text}**{below}"),
         (text, _) => format!("{text}{below}"),
     }
+}
+
+/// Text with code in it.
+fn marked(words: &str) -> String {
+    text(&Text::from(words))
 }
 
 fn text(text: &Text) -> String {

@@ -3,10 +3,12 @@
 pub(crate) mod bars;
 mod html;
 mod markdown;
+mod shares;
 mod table;
 mod terminal;
 mod timeline;
 
+pub(crate) use html::class_of;
 pub use terminal::Style;
 
 use crate::section::Page;

@@ -4,8 +4,8 @@
 //! report says which. Everything goes through [`Terminal::line`], which lets no control character pass.
 
 use super::table::{self, Layout, Line};
-use super::{bars, length, plain, timeline, wrap};
-use crate::section::{Block, Depth, Item, Page, Section, Table, Tone, Verdict};
+use super::{bars, length, plain, shares, timeline, wrap};
+use crate::section::{Block, Depth, Item, Page, Section, Table, Text, Tone, Verdict};
 use whylate_core::Warning;
 
 /// Sentences are not set wider than this, however wide the terminal is, so that they stay readable.
@@ -28,38 +28,43 @@ impl Default for Style {
 }
 
 pub(super) fn page(page: &Page, style: Style) -> String {
-    let mut out = Terminal { text: String::new(), style, last: Last::Begin, pending: Vec::new() };
+    let has_details = page.has_details;
+    let mut out =
+        Terminal { text: String::new(), style, last: Last::Begin, pending: Vec::new(), has_details };
     if !page.title.is_empty() {
         out.paragraph("", &page.title, 0, bold(page.title_tone));
     }
-    page.question.iter().for_each(|question| out.paragraph("", question, 0, ""));
+    page.question.iter().for_each(|question| out.paragraph("", &unquoted(question), 0, ""));
     page.about.iter().for_each(|parts| out.parts(parts));
     for section in &page.sections {
-        out.section(section, &tables(section));
+        out.section(section, &tables(section, has_details));
         out.notes_of_tables();
     }
     if page.verdict.is_some() || !page.failures.is_empty() {
         out.gap();
     }
-    page.failures.iter().for_each(|failure| out.paragraph("", failure, 0, codes(Tone::Warn)));
+    page.failures.iter().for_each(|failure| out.paragraph("", &unquoted(failure), 0, codes(Tone::Warn)));
     if let Some(Verdict { word, reason, tone }) = &page.verdict {
-        out.labelled("", word, bold(*tone), length(word) + 2, reason);
+        out.labelled("", word, bold(*tone), length(word) + 2, &unquoted(reason));
     }
     out.text
 }
 
+/// Without the signs of code.
+fn unquoted(text: &str) -> String {
+    Text::from(text).words()
+}
+
 /// The tables of a section and of its parts: they share their columns.
-fn tables(section: &Section) -> Vec<&Table> {
+fn tables(section: &Section, has_details: bool) -> Vec<&Table> {
+    let is_drawn =
+        |section: &Section| has_details || !matches!(section.depth, Depth::Brief(_) | Depth::Detail);
     let tables = section.blocks.iter().flat_map(|block| match block {
         Block::Table(table) => vec![table],
-        Block::Part(part) if is_drawn(part) => tables(part),
+        Block::Part(part) if is_drawn(part) => tables(part, has_details),
         _ => Vec::new(),
     });
     tables.collect()
-}
-
-fn is_drawn(section: &Section) -> bool {
-    !matches!(section.depth, Depth::Brief(_) | Depth::Detail)
 }
 
 /// What was printed last.
@@ -68,6 +73,7 @@ enum Last {
     Begin,
     Heading,
     Note,
+    Brief,
     List,
     Other,
 }
@@ -78,6 +84,7 @@ struct Terminal {
     last: Last,
     /// Notes of the tables above, which stand below the last of them.
     pending: Vec<String>,
+    has_details: bool,
 }
 
 impl Terminal {
@@ -147,9 +154,17 @@ impl Terminal {
 
     fn section(&mut self, section: &Section, shared: &[&Table]) {
         match &section.depth {
+            _ if self.has_details => self.gap(),
             Depth::Detail => return,
-            Depth::Brief(line) => return self.block(&Block::List(vec![line.as_str().into()]), &[]),
-            Depth::Lead | Depth::Main | Depth::Folded => self.gap(),
+            Depth::Brief(line) => {
+                self.notes_of_tables();
+                if self.last != Last::Brief {
+                    self.gap();
+                }
+                self.last = Last::Brief;
+                return self.paragraph("", &unquoted(line), 2, "");
+            }
+            Depth::Main | Depth::Folded => self.gap(),
         }
         self.last = Last::Begin;
         if !section.title.is_empty() {
@@ -163,10 +178,12 @@ impl Terminal {
     fn block(&mut self, block: &Block, shared: &[&Table]) {
         let kind = match block {
             Block::Part(part) => return self.section(part, shared),
-            Block::Charts(_) => return,
+            Block::Charts(_) | Block::Forest(_) => return,
             Block::Text(_, Tone::Soft) => Last::Note,
             Block::List(_) | Block::Warnings(_) | Block::Pairs(_) | Block::Text(..) => Last::List,
-            Block::Table(_) | Block::Bars(_) | Block::Timeline(_) | Block::Lines(_) => Last::Other,
+            Block::Table(_) | Block::Bars(_) | Block::Timeline(_) | Block::Lines(_) | Block::Shares(_) => {
+                Last::Other
+            }
         };
         if !matches!(block, Block::Table(_)) {
             self.notes_of_tables();
@@ -205,7 +222,10 @@ impl Terminal {
                 timeline::lines(timeline, self.style.width).iter().for_each(|line| self.line(line));
             }
             Block::Lines(lines) => lines.iter().for_each(|line| self.line(&vec![(line.clone(), "")])),
-            Block::Charts(_) | Block::Part(_) => {}
+            Block::Shares(all) => {
+                shares::lines(all, self.style.width).iter().for_each(|line| self.line(line));
+            }
+            Block::Charts(_) | Block::Forest(_) | Block::Part(_) => {}
         }
     }
 
@@ -221,7 +241,8 @@ impl Terminal {
     }
 
     fn warning(&mut self, warning: &Warning) {
-        self.paragraph("  ", &format!("{}: {}", warning.code, warning.text), 4, codes(Tone::Warn));
+        let text = format!("{}: {}", warning.code, unquoted(&warning.text));
+        self.paragraph("  ", &text, 4, codes(Tone::Warn));
         if let Some(fix) = &warning.fix {
             self.paragraph("    ", &format!("fix: {fix}"), 9, "");
         }

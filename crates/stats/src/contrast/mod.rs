@@ -7,6 +7,7 @@
 mod adjust;
 mod blocks;
 mod power;
+pub(crate) mod student;
 
 pub use adjust::{benjamini_hochberg, holm};
 pub use blocks::Observation;

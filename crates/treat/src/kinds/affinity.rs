@@ -43,7 +43,7 @@ fn find(process: &str, surroundings: &Surroundings, threads: &[ThreadRow]) -> Re
     let mut processes = threads.iter().filter(|thread| thread.pid == thread.tid);
     if let Ok(pid) = process.parse::<u32>() {
         let reason = format!("there is no process {pid}");
-        return processes.any(|it| it.pid == pid).then(|| vec![pid]).ok_or(Impossible { reason });
+        return processes.any(|it| it.pid == pid).then(|| vec![pid]).ok_or(Impossible::new(reason));
     }
     // The kernel keeps 15 bytes of a name; the whole one is the last part of the program's path.
     let is_named = |thread: &&ThreadRow| {
@@ -58,7 +58,7 @@ fn find(process: &str, surroundings: &Surroundings, threads: &[ThreadRow]) -> Re
     let found: Vec<u32> = processes.filter(is_named).map(|process| process.pid).collect();
     if found.is_empty() {
         let reason = format!("no process is called `{process}`; start it first, or name its number");
-        return Err(Impossible { reason });
+        return Err(Impossible::new(reason));
     }
     Ok(found)
 }

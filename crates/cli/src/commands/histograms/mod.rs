@@ -6,10 +6,10 @@ mod tree;
 mod waits;
 
 use crate::arguments::{
-    ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities,
+    ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities, or_endless,
 };
 use crate::exit::Ending;
-use crate::progress::Meter;
+use crate::progress::{Meter, fraction};
 use crate::{machine, output, signals};
 use anyhow::{Result, bail};
 use control::{Act, Request, Server};
@@ -123,7 +123,7 @@ impl Session<'_> {
             && !arguments.printing.json
             && std::io::stdout().is_terminal();
         let mut screen = is_live.then(Screen::default);
-        let mut meter = Meter::new(arguments.printing.quiet || is_live, arguments.duration);
+        let mut meter = Meter::new(arguments.printing.quiet || is_live);
         meter.label("histograms");
         // Reading every histogram takes time on the measured CPUs.
         let is_watched = is_live || self.tree.is_some() || !arguments.printing.quiet;
@@ -170,7 +170,7 @@ impl Session<'_> {
         let max =
             max_ns.map_or_else(|| "nothing yet".to_owned(), |max_ns| format!("max {}", nanoseconds(max_ns)));
         meter.advance(
-            Nanos(result.duration_ns),
+            fraction(Nanos(result.duration_ns), or_endless(self.arguments.duration)),
             &format!("{:.0} s, {} wake-ups, {max}", result.duration_ns as f64 / 1e9, result.wakeups.seen),
         );
         Ok(())

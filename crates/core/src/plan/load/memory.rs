@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 #[schemars(extend("x-examples" = "\
 Examples:
   whylate load memory --working-set l3/2 --duration 10s
-  whylate load memory --cpus 0,1 --working-set 64MiB --kind read --rate 500MB/s
-  whylate load memory --working-set l3*4 --kind random-chase --json"))]
+  whylate load memory --cpus 0,1 --working-set 64MiB --access read --rate 500MB/s
+  whylate load memory --working-set l3*4 --access random-chase --json"))]
 pub struct MemoryPlan {
     /// Where it runs: one thread, with a buffer of its own, on each CPU.
     #[serde(default = "CpuSelector::target")]
@@ -26,7 +26,6 @@ pub struct MemoryPlan {
     pub working_set: Size,
     /// Kind of traffic.
     #[serde(default)]
-    #[schemars(extend("x-flag" = Flag::named("kind")))]
     pub access: MemoryAccess,
     /// NUMA node of the buffers; by default the node of the CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@ use super::{Judged, Policy, ProbeFacts, ProbeWords, Samples, check_samples, refu
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
 use crate::plan::flag::Flag;
 use crate::plan::kinds::KeyError;
-use crate::units::{CpuId, as_text};
+use crate::units::{CpuId, Nanos, as_text};
 use crate::warning::WarningCode;
 use crate::words::words;
 use schemars::JsonSchema;
@@ -32,6 +32,9 @@ pub struct RoundtripPlan {
     /// Ends each method earlier, after that many round trips.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
+    /// A round trip above it stops the measurement (and tracing), and the exit code is 2.
+    #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
+    pub break_above: Option<Nanos>,
     /// Real-time priority of both threads, 1 to 99 (`fifo` and `rr` only).
     pub priority: u32,
     /// Scheduling policy (not `deadline`).
@@ -47,6 +50,7 @@ impl Default for RoundtripPlan {
             cpus: None,
             method: RoundtripMethods::default(),
             samples: None,
+            break_above: None,
             priority: 95,
             policy: Policy::Fifo,
             hold_cpu_dma_latency: true,

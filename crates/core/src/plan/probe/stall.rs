@@ -20,6 +20,7 @@ Examples:
   whylate measure stall --cpu 1 --threshold 1us --duration 10s
   whylate measure stall --cpu isolated --duration 1h --json > gaps.json
   whylate measure stall --cpu 1 --threshold 3100cycles --working-set l2/2
+  whylate measure stall --cpu 1 --break 50us      stops at the first gap above it
 
 The loop never sleeps: the CPU belongs to it for the time, but for what the kernel takes. At
 real-time priority it is refused on the last CPU that the rest of the system has."))]
@@ -37,6 +38,9 @@ pub struct StallPlan {
     /// turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_set: Option<Size>,
+    /// A gap above it stops the measurement (and tracing), and the exit code is 2.
+    #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
+    pub break_above: Option<Nanos>,
     /// Whether `/dev/cpu_dma_latency` is held at 0.
     #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
@@ -50,6 +54,7 @@ impl Default for StallPlan {
             priority: 95,
             policy: Policy::Fifo,
             working_set: None,
+            break_above: None,
             hold_cpu_dma_latency: true,
         }
     }

@@ -5,6 +5,7 @@
 //! at which the other side had the question; two reads of the counter are therefore part of a round trip.
 
 use super::RoundtripSpec;
+use crate::child::recorder::BreakOff;
 use crate::child::{Failure, Team, Usage, Worker, prepare};
 use crate::kinds::Station;
 use crate::layout::{Header, Lane, RingRecord, add};
@@ -53,6 +54,7 @@ pub(crate) struct Exchange {
     halves: bool,
     spin_ordinary: bool,
     hardware_counter: bool,
+    break_above: Option<Nanos>,
 }
 
 impl Exchange {
@@ -77,6 +79,7 @@ impl Exchange {
             halves: spec.halves,
             spin_ordinary: spec.spin_ordinary,
             hardware_counter: spec.hardware_counter,
+            break_above: spec.break_above,
         }
     }
 
@@ -132,7 +135,8 @@ pub(super) fn worker<'a>(station: &Station<'a>) -> Option<Box<dyn Worker + 'a>> 
     let spec = team.spec;
     let samples_max = spec.samples_max.unwrap_or(u64::MAX);
     let (header, warmup, duration) = (team.header, spec.warmup, spec.duration);
-    Some(Box::new(Asker { exchange, header, lanes, warmup, duration, samples_max }))
+    let break_off = BreakOff::new(header, exchange.break_above, spec);
+    Some(Box::new(Asker { exchange, header, lanes, warmup, duration, samples_max, break_off }))
 }
 
 /// The answering thread.
@@ -173,11 +177,12 @@ struct Asker<'a> {
     warmup: Nanos,
     duration: Nanos,
     samples_max: u64,
+    break_off: BreakOff<'a>,
 }
 
 impl Asker<'_> {
     /// Measures with one method after another; those that are left share the time that is left.
-    fn ask_all<C: Counter>(&self, team: &Team<'_>, start: MonoTime) {
+    fn ask_all<C: Counter>(&mut self, team: &Team<'_>, start: MonoTime) {
         let exchange = self.exchange;
         let end = start.0.saturating_add(self.duration.0);
         let lanes_each = if exchange.halves { 3 } else { 1 };
@@ -206,7 +211,7 @@ impl Asker<'_> {
     }
 
     /// One method: warm-up until the first of the times, samples until the second.
-    fn ask<C: Counter, L: Link>(&self, link: &L, lanes: &[Lane<'_>], (warm_until, end): (u64, u64)) {
+    fn ask<C: Counter, L: Link>(&mut self, link: &L, lanes: &[Lane<'_>], (warm_until, end): (u64, u64)) {
         let warm_until = self.ticks_at::<C>(warm_until);
         let answered = self.rounds::<C, L, false>(link, lanes, (1, 0), warm_until);
         let end = self.ticks_at::<C>(end);
@@ -223,7 +228,7 @@ impl Asker<'_> {
     /// Round trips until `end`, at least one; takes and gives the next question and the last answer.
     #[inline(never)]
     fn rounds<C: Counter, L: Link, const COUNTED: bool>(
-        &self,
+        &mut self,
         link: &L,
         lanes: &[Lane<'_>],
         (mut question, mut answer): (u64, u64),
@@ -252,7 +257,7 @@ impl Asker<'_> {
     /// Counts one round trip; whether it was the last.
     #[inline(always)]
     fn count(
-        &self,
+        &mut self,
         lanes: &[Lane<'_>],
         candidates: &mut Candidates,
         sent: u64,
@@ -264,8 +269,13 @@ impl Asker<'_> {
         let mut samples = 0;
         if let [lane, ways @ ..] = lanes {
             samples = lane.count_sample(whole);
-            if candidates.is_one(whole, lane.floor().load(Relaxed)) {
+            let is_broken = self.break_off.is_above(whole);
+            if candidates.is_one(whole, lane.floor().load(Relaxed)) || is_broken {
                 lane.push(RingRecord { at: clock::now().0, value: whole, sample: samples - 1 });
+            }
+            if is_broken {
+                self.break_off.now(whole);
+                return true;
             }
             if let [there, back] = ways {
                 if (sent..=received).contains(&answered) {

@@ -9,7 +9,7 @@ use crate::child::{Team, Worker};
 use crate::error::ProbeError;
 use serde::{Deserialize, Serialize};
 use whylate_core::plan::{CpuPair, Policy, RoundtripMethod, RoundtripPlan};
-use whylate_core::{CpuContext, Facts, Warning, WarningCode};
+use whylate_core::{CpuContext, Facts, Nanos, Warning, WarningCode};
 use whylate_sys::counter::{Calibration, CounterKind};
 
 /// The round-trip probe on this machine.
@@ -19,6 +19,8 @@ pub struct RoundtripSpec {
     pub pair: CpuPair,
     /// How messages travel, one method after another.
     pub methods: Vec<RoundtripMethod>,
+    /// A round trip above it stops everything.
+    pub break_above: Option<Nanos>,
     /// Whether spinning is done as an ordinary task, since it would take the last housekeeping CPU otherwise.
     pub spin_ordinary: bool,
     /// Which counter is read.
@@ -43,6 +45,10 @@ impl Resolve<RoundtripPlan> for RoundtripSpec {
 impl Kind for RoundtripSpec {
     fn name(&self) -> &'static str {
         "roundtrip"
+    }
+
+    fn break_above(&self) -> Option<Nanos> {
+        self.break_above
     }
 
     fn series(&self) -> Vec<Option<String>> {
@@ -98,6 +104,7 @@ fn kind(
     Ok(RoundtripSpec {
         pair,
         methods,
+        break_above: plan.break_above,
         spin_ordinary,
         hardware_counter: counter == CounterKind::Hardware,
         multiplier: counter.calibrate(CALIBRATION).multiplier,

@@ -73,7 +73,7 @@ fn sides(plan: &ShieldPlan, surroundings: &Surroundings) -> Result<Sides, Imposs
         let reason = format!(
             "cpus: {shielded} are all CPUs that are online; leave at least one to the rest of the system"
         );
-        return Err(Impossible::new(reason));
+        return Err(Impossible::wrong_request(reason));
     }
     Ok(Sides { shielded, others })
 }

@@ -1,0 +1,60 @@
+//! Flags of `whylate compare`.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use whylate_core::plan::{SeriesStatistic, Share};
+
+/// `whylate compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate compare RUN1 RUN2                      two runs; those beside RUN1 tell how much runs differ
+  whylate compare A1,A2,A3,A4 B1,B2,B3,B4        two sets of runs
+  whylate compare RUN:idle RUN:l3                two cells of a run, or of two
+  whylate compare before.json RUN:idle           a result of cyclictest against a cell
+  whylate compare A B --format junit -o t.xml    for a build server; the exit code is 2 on a regression
+
+Runs differ by boot and time. With four runs of each side, or with five of a history, a verdict is
+given; otherwise it says `cannot tell`, with the size of the difference. Of a history are runs in the
+folder of the first run with its plan, host and kernel.")]
+pub(crate) struct CompareArguments {
+    /// Runs to compare with the first: a run directory, several with commas, RUN:CELL, or a file of another tool
+    #[arg(value_name = "RUN", num_args = 2.., required = true)]
+    pub(crate) sides: Vec<String>,
+    /// Runs as those of the first side, which tell how much runs differ [default: those beside it]
+    #[arg(long, value_name = "RUN", num_args = 1.., value_delimiter = ',')]
+    pub(crate) history: Option<Vec<PathBuf>>,
+    /// The statistic that decides, for example `timer p99.9` [default: that of the plan]
+    #[arg(long, value_name = "STATISTIC")]
+    pub(crate) statistic: Option<SeriesStatistic>,
+    /// Effects up to this size do not matter [default: that of the plan]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) margin: Option<Share>,
+    /// terminal, markdown, html, junit or github [default: by the ending of FILE, else terminal]
+    #[arg(long, hide_possible_values = true)]
+    pub(crate) format: Option<CompareFormat>,
+    /// File for the comparison; must not exist [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// On a terminal, shows everything that the other forms have
+    #[arg(long)]
+    pub(crate) details: bool,
+    /// Prints one JSON document
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+}
+
+/// Forms of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompareFormat {
+    /// Text
+    Terminal,
+    /// For pull requests
+    Markdown,
+    /// One self-contained file
+    Html,
+    /// XML for build servers
+    Junit,
+    /// Annotations of GitHub's workflows
+    Github,
+}

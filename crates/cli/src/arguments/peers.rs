@@ -1,0 +1,72 @@
+//! Flags that a user of cyclictest types and whylate does not have: a usage error that says what does the same.
+
+/// How the flag begins, whether a value follows it at once, and what does the same.
+const CYCLICTEST: [(&str, Value, &str); 10] = [
+    ("-h", Value::Digits, HISTOGRAM),
+    ("-H", Value::Any, HISTOGRAM),
+    ("--histogram", Value::Any, HISTOGRAM),
+    ("--histofall", Value::Any, HISTOGRAM),
+    ("--histfile", Value::Any, "`--json > FILE` keeps figures and histogram in a file"),
+    ("-v", Value::None, VERBOSE),
+    ("--verbose", Value::None, VERBOSE),
+    ("-T", Value::Any, TRACER),
+    ("--tracer", Value::Any, TRACER),
+    ("--tracemark", Value::None, "--break always writes a trace marker"),
+];
+const HISTOGRAM: &str = "the histogram is always kept whole, without a limit: `--json` prints it";
+const VERBOSE: &str = "`--json` has the histogram and the largest spikes; `--spikes N` keeps more of them";
+const TRACER: &str =
+    "`whylate trace record` records what the kernel does until the task is late, and explains it";
+
+#[derive(Clone, Copy, PartialEq)]
+enum Value {
+    /// The flag alone.
+    None,
+    /// Digits behind it: alone it is another flag.
+    Digits,
+    /// With or without one.
+    Any,
+}
+
+/// The error for a line `measure timer …` that has such a flag.
+pub(crate) fn tip(words: &[String]) -> Option<String> {
+    let [command, kind, flags @ ..] = words else { return None };
+    if command != "measure" || kind != "timer" {
+        return None;
+    }
+    let flags = flags.iter().take_while(|word| *word != "--");
+    let found = |word: &String| CYCLICTEST.iter().find(|(flag, value, _)| is_flag(word, flag, *value));
+    let (word, (.., tip)) = flags.into_iter().find_map(|word| Some((word, found(word)?)))?;
+    Some(format!(
+        "error: `{word}` of cyclictest is not taken\n\n  tip: {tip}\n\nFor more information, try '--help'."
+    ))
+}
+
+fn is_flag(word: &str, flag: &str, value: Value) -> bool {
+    let Some(rest) = word.strip_prefix(flag) else { return false };
+    let is_digits = !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit());
+    match value {
+        Value::None => rest.is_empty(),
+        Value::Digits => is_digits,
+        Value::Any => rest.is_empty() || rest.starts_with('=') || is_digits,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tip;
+
+    #[test]
+    fn every_flag_has_a_tip_and_ours_have_none() {
+        let told = |line: &str| tip(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        for flag in ["-h100", "-H200", "-H", "--histofall=3", "--histfile=x", "-v", "-T", "--histogram"] {
+            let told = told(&format!("measure timer -a 1 {flag} -p 95")).unwrap();
+            assert!(told.contains(flag) && told.contains("tip: "), "{told}");
+        }
+        for line in
+            ["measure timer -h", "measure timer -a 1 -p 95 -i 200 -t", "measure stall -T 50", "run -v"]
+        {
+            assert_eq!(told(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Flags of `whylate runs`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// `whylate runs`.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  whylate runs                                  all runs, the newest first
+  whylate runs kernel>=6.12 verdict=fail        those that match every term
+  whylate runs tag latest before-update         a word to find it by
+  whylate runs note latest 'with the new driver'
+  whylate runs remove RUN --yes
+
+A term is KEY, one of = != ~ < <= > >=, and a value (~: contains); keys are plan, host, kernel,
+verdict, state, tag, note and started. A term without a sign is searched for in all of them. `latest`
+names the newest run wherever a run is named."
+)]
+pub(crate) struct RunsArguments {
+    #[command(subcommand)]
+    pub(crate) action: Option<RunsCommand>,
+    /// What to look for
+    #[arg(value_name = "TERM")]
+    pub(crate) terms: Vec<String>,
+    /// Folder with the runs [default: $XDG_DATA_HOME/whylate/runs]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Prints one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is done with a run.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// Gives a run words to find it by
+    #[command(after_help = "Examples:\n  whylate runs tag latest baseline rt")]
+    Tag {
+        /// The run
+        run: PathBuf,
+        /// The words
+        #[arg(required = true)]
+        tags: Vec<String>,
+    },
+    /// Takes words from a run
+    #[command(after_help = "Examples:\n  whylate runs untag latest baseline")]
+    Untag {
+        /// The run
+        run: PathBuf,
+        /// The words
+        #[arg(required = true)]
+        tags: Vec<String>,
+    },
+    /// Gives a run a sentence; an empty one takes it away
+    #[command(after_help = "Examples:\n  whylate runs note latest after-the-update")]
+    Note {
+        /// The run
+        run: PathBuf,
+        /// The sentence
+        note: String,
+    },
+    /// Deletes runs
+    #[command(after_help = "Examples:\n  whylate runs remove RUN --yes")]
+    Remove {
+        /// The runs
+        #[arg(required = true)]
+        runs: Vec<PathBuf>,
+        /// Deletes them without asking
+        #[arg(long)]
+        yes: bool,
+    },
+}

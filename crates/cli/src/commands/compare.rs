@@ -1,0 +1,367 @@
+//! `whylate compare`.
+
+use super::report;
+use crate::arguments::{CompareArguments, CompareFormat, ReportFormat};
+use crate::exit::Ending;
+use crate::output;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use whylate_core::plan::{Plan, SeriesStatistic};
+use whylate_core::result::{
+    COMPARE_FORMAT, CauseDifference, CompareOutcome, CompareResult, CompareSide, MeasureResult, RunContrast,
+    RunResult, Spike, differences,
+};
+use whylate_core::{Facts, SeriesName, Warning, WarningCode};
+use whylate_stats::compare::{self, Basis, Question, RunValues};
+use whylate_store::Reader;
+
+/// More runs of a history tell little more.
+const HISTORY_MAX: usize = 30;
+/// Where neither the plan nor the caller says what does not matter.
+const MARGIN: f64 = 0.05;
+
+/// What is known of one side.
+struct Side {
+    name: String,
+    parts: Vec<Part>,
+    cell: Option<String>,
+}
+
+/// One run, or one result of another tool.
+enum Part {
+    Run(PathBuf, Box<RunResult>),
+    Foreign(PathBuf, Box<MeasureResult>),
+}
+
+pub(super) fn execute(arguments: &CompareArguments) -> Result<Ending> {
+    let format = format(arguments)?;
+    let names = ('A'..='Z').map(String::from).chain((27..).map(|number| format!("side {number}")));
+    let sides = arguments.sides.iter().zip(names).map(|(text, name)| side(text, name));
+    let sides: Vec<Side> = sides.collect::<Result<_>>()?;
+    let result = compared(arguments, &sides)?;
+    let text = match (arguments.json, format) {
+        (true, _) => format!("{}\n", output::json(&result)?),
+        (_, CompareFormat::Junit) => whylate_report::junit(&result),
+        (_, CompareFormat::Github) => whylate_report::annotations(&result),
+        (_, other) => {
+            let width = arguments.output.is_some().then_some(report::FILE_WIDTH);
+            let page = whylate_report::compare(&result).detailed(arguments.details);
+            report::draw(&page, drawn(other), width)
+        }
+    };
+    report::deliver(arguments.output.as_deref(), &text)?;
+    Ok(match result.outcome {
+        CompareOutcome::Worse => Ending::Exceeded,
+        CompareOutcome::Better | CompareOutcome::Equivalent => Ending::Pass,
+        CompareOutcome::CannotTell | CompareOutcome::Nothing => Ending::Incomplete,
+    })
+}
+
+fn format(arguments: &CompareArguments) -> Result<CompareFormat> {
+    let is_xml = arguments.output.as_ref().is_some_and(|path| path.extension().is_some_and(|it| it == "xml"));
+    match arguments.format {
+        Some(format) => Ok(format),
+        None if is_xml => Ok(CompareFormat::Junit),
+        None => Ok(match report::format_of(None, arguments.output.as_deref(), arguments.json)? {
+            ReportFormat::Terminal => CompareFormat::Terminal,
+            ReportFormat::Markdown => CompareFormat::Markdown,
+            ReportFormat::Html => CompareFormat::Html,
+        }),
+    }
+}
+
+fn drawn(format: CompareFormat) -> ReportFormat {
+    match format {
+        CompareFormat::Markdown => ReportFormat::Markdown,
+        CompareFormat::Html => ReportFormat::Html,
+        _ => ReportFormat::Terminal,
+    }
+}
+
+/// `RUN`, `RUN1,RUN2`, `RUN:CELL`, `FILE`.
+fn side(text: &str, name: String) -> Result<Side> {
+    let words: Vec<&str> = if Path::new(text).exists() { vec![text] } else { text.split(',').collect() };
+    let mut side = Side { name, parts: Vec::new(), cell: None };
+    for word in words {
+        let (path, cell) = match word.rsplit_once(':') {
+            Some((path, cell)) if !Path::new(word).exists() => (Path::new(path), Some(cell.to_owned())),
+            _ => (Path::new(word), None),
+        };
+        if !side.parts.is_empty() && side.cell != cell {
+            bail!("{text}: one side is of one cell, or of all: name the same one in each run");
+        }
+        side.cell = cell;
+        side.parts.push(part(path)?);
+    }
+    for part in &side.parts {
+        let (Part::Run(path, run), Some(cell)) = (part, &side.cell) else { continue };
+        if !run.cells.iter().any(|it| it.name == *cell) {
+            let names: Vec<&str> = run.cells.iter().map(|cell| cell.name.as_str()).collect();
+            bail!("{}: there is no cell `{cell}`; it has {}", path.display(), names.join(", "));
+        }
+    }
+    Ok(side)
+}
+
+fn part(path: &Path) -> Result<Part> {
+    let path = &super::runs::named(path)?;
+    if path.is_file() {
+        return Ok(Part::Foreign(path.to_owned(), Box::new(report::imported(path)?)));
+    }
+    Ok(Part::Run(path.to_owned(), Box::new(whylate_runner::assemble(path)?)))
+}
+
+impl Part {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Run(path, _) | Self::Foreign(path, _) => path,
+        }
+    }
+
+    fn run(&self) -> Option<&RunResult> {
+        match self {
+            Self::Run(_, run) => Some(run),
+            Self::Foreign(..) => None,
+        }
+    }
+
+    fn facts(&self) -> (&Facts, Option<&Plan>) {
+        match self {
+            Self::Run(_, run) => (&run.facts, Some(&run.plan)),
+            Self::Foreign(_, measure) => (&measure.facts, None),
+        }
+    }
+}
+
+impl Side {
+    fn runs(&self) -> impl Iterator<Item = &RunResult> {
+        self.parts.iter().filter_map(Part::run)
+    }
+
+    fn described(&self) -> CompareSide {
+        CompareSide {
+            name: self.name.clone(),
+            runs: self.parts.iter().map(|part| part.path().display().to_string()).collect(),
+            cell: self.cell.clone(),
+            started_at: self.runs().map(|run| run.started_at.clone()).min(),
+        }
+    }
+
+    /// `one_cell`: as that of a side with one cell, which may have another name.
+    fn values(&self, primary: Option<&SeriesStatistic>, one_cell: bool) -> Vec<RunValues> {
+        let of = |part: &Part| match part {
+            Part::Foreign(_, measure) => RunValues::of_measure(measure),
+            Part::Run(_, run) => {
+                let only = self.cell.as_deref().or(run.cells.first().map(|cell| cell.name.as_str()));
+                RunValues::of_run(run, only.filter(|_| one_cell), primary)
+            }
+        };
+        self.parts.iter().map(of).collect()
+    }
+
+    /// Whether only one cell is compared.
+    fn is_one_cell(&self) -> bool {
+        self.cell.is_some() || self.parts.iter().all(|part| part.run().is_none_or(|run| run.cells.len() == 1))
+    }
+}
+
+fn compared(arguments: &CompareArguments, sides: &[Side]) -> Result<CompareResult> {
+    let [baseline, others @ ..] = sides else { bail!("name two runs") };
+    let plan = baseline.runs().next().map(|run| &run.plan);
+    let primary = arguments.statistic.clone().or_else(|| plan.and_then(Plan::primary_statistic));
+    let margin = arguments.margin.or(plan.map(|plan| plan.margin)).map_or(MARGIN, |margin| margin.0);
+    let one_cell = sides.iter().all(Side::is_one_cell);
+    let past = history(arguments, sides)?;
+    let history = Side { name: String::new(), parts: past, cell: baseline.cell.clone() };
+    let history_values = history.values(primary.as_ref(), one_cell);
+    let first = baseline.values(primary.as_ref(), one_cell);
+    let mut result = CompareResult {
+        format: COMPARE_FORMAT.to_owned(),
+        sides: sides.iter().map(Side::described).collect(),
+        differences: differences(
+            &sides.iter().filter_map(|side| side.parts.first()).map(Part::facts).collect::<Vec<_>>(),
+        ),
+        margin,
+        warnings: incomplete(sides),
+        ..CompareResult::default()
+    };
+    for side in others {
+        let values = side.values(primary.as_ref(), one_cell);
+        let of_one_run = within_one_run(baseline, side, margin, primary.as_ref());
+        result.basis = of_one_run.as_ref().map_or_else(
+            || {
+                basis(
+                    compare::basis(first.len(), values.len(), history_values.len()),
+                    first.len(),
+                    values.len(),
+                )
+            },
+            |_| {
+                "Cells of one run: the repeats were interleaved, so that they can be compared directly."
+                    .to_owned()
+            },
+        );
+        result.contrasts.extend(of_one_run.unwrap_or_else(|| {
+            compare::compare(&Question {
+                baseline: (&baseline.name, &first),
+                side: (&side.name, &values),
+                history: &history_values,
+                primary: primary.as_ref(),
+                margin,
+            })
+        }));
+        result.causes.extend(causes(baseline, side));
+    }
+    conclude(&mut result, primary.as_ref());
+    Ok(result)
+}
+
+/// Two cells of one run are compared as the run itself does.
+fn within_one_run(
+    baseline: &Side,
+    side: &Side,
+    margin: f64,
+    primary: Option<&SeriesStatistic>,
+) -> Option<Vec<RunContrast>> {
+    let ([Part::Run(first, run)], [Part::Run(second, _)]) = (&*baseline.parts, &*side.parts) else {
+        return None;
+    };
+    let is_same = first.canonicalize().ok()? == second.canonicalize().ok()?;
+    let find = |name: &Option<String>| run.cells.iter().find(|cell| Some(&cell.name) == name.as_ref());
+    let (before, after) = (find(&baseline.cell)?, find(&side.cell)?);
+    let names = (&*baseline.name, &*side.name);
+    is_same.then(|| whylate_stats::contrasts_of_cells((names.0, before), (names.1, after), margin, primary))
+}
+
+/// Runs that tell how much runs differ: those that are named, or those beside the first one that are like it.
+fn history(arguments: &CompareArguments, sides: &[Side]) -> Result<Vec<Part>> {
+    if let Some(named) = &arguments.history {
+        return named.iter().map(|path| part(path)).collect();
+    }
+    let Some(Part::Run(path, first)) = sides.first().and_then(|side| side.parts.first()) else {
+        return Ok(Vec::new());
+    };
+    let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let Some(folder) = path.parent() else { return Ok(Vec::new()) };
+    let others = || sides.iter().skip(1).flat_map(|side| &side.parts);
+    let is_named =
+        |candidate: &Path| others().any(|part| part.path().canonicalize().is_ok_and(|it| it == candidate));
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut candidates: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    candidates.retain(|it| it.join("run.json").is_file() && !is_named(it));
+    // The newest are those like it most likely.
+    candidates.sort_by(|a, b| b.cmp(a));
+    let is_like = |candidate: &&PathBuf| {
+        Reader::open(candidate).is_ok_and(|reader| {
+            let info = reader.info();
+            let same_plan = Plan { seed: first.plan.seed, ..info.plan.clone() } == first.plan;
+            let (facts, own) = (&info.facts, &first.facts);
+            same_plan
+                && facts.host == own.host
+                && facts.kernel.release == own.kernel.release
+                && reader.has_ended()
+        })
+    };
+    let like = candidates.iter().filter(is_like).take(HISTORY_MAX);
+    Ok(like.filter_map(|path| part(path).ok()).collect())
+}
+
+fn basis(basis: Basis, before: usize, after: usize) -> String {
+    let runs = format!("{before} against {after} runs");
+    match basis {
+        Basis::Runs => {
+            format!("{runs}: their labels are permuted; runs of both sides should alternate in time.")
+        }
+        Basis::History(count) => format!("{runs}; a history of {count} runs tells how much runs differ."),
+        Basis::TooFew => format!(
+            "{runs}, without a history of {} runs: runs differ by boot and time, so that no difference is told apart. \
+             Give {} runs of each side, or --history.",
+            compare::HISTORY_MIN,
+            compare::RUNS_PERMUTED_MIN
+        ),
+    }
+}
+
+/// What was not measured whole may be better than it looks.
+fn incomplete(sides: &[Side]) -> Vec<Warning> {
+    let of_run = |path: &Path, run: &RunResult| {
+        let failed =
+            run.cells.iter().flat_map(|cell| &cell.repeats).filter(|repeat| repeat.error.is_some()).count();
+        let skipped = run.cells.iter().filter(|cell| cell.skipped.is_some()).count();
+        let is_whole = run.error.is_none() && failed + skipped == 0;
+        (!is_whole).then(|| {
+            let text = format!(
+                "{}: not complete: {failed} repeats failed, {skipped} cells were skipped{}",
+                path.display(),
+                run.error.as_ref().map(|error| format!("; {error}")).unwrap_or_default()
+            );
+            Warning::new(WarningCode::ComparedIncomplete, text)
+        })
+    };
+    let parts = sides.iter().flat_map(|side| &side.parts);
+    parts.filter_map(|part| of_run(part.path(), part.run()?)).collect()
+}
+
+/// Who took the late time, series by series.
+fn causes(baseline: &Side, side: &Side) -> Vec<CauseDifference> {
+    let all = |side: &Side| -> Vec<(String, Spike)> {
+        let cell = side.cell.clone();
+        let cells = side.runs().flat_map(|run| &run.cells);
+        let cells = cells.filter(|it| cell.as_ref().is_none_or(|cell| *cell == it.name));
+        let spikes = cells.flat_map(|cell| &cell.spikes);
+        spikes.filter_map(|spike| Some((spike.probe.clone()?, spike.clone()))).collect()
+    };
+    let (before, now) = (all(baseline), all(side));
+    let mut names: Vec<&String> = before.iter().map(|(name, _)| name).collect();
+    names.sort();
+    names.dedup();
+    let of = |all: &'_ [(String, Spike)], name: &str| -> Vec<Spike> {
+        all.iter().filter(|(probe, _)| probe == name).map(|(_, spike)| spike.clone()).collect()
+    };
+    let names = names.into_iter().filter(|name| SeriesName::of(name).facts().is_some());
+    names
+        .flat_map(|name| {
+            let (before, now) = (of(&before, name), of(&now, name));
+            compare::cause_differences(
+                &side.name,
+                name,
+                &before.iter().collect::<Vec<_>>(),
+                &now.iter().collect::<Vec<_>>(),
+            )
+        })
+        .collect()
+}
+
+/// The worst of what decides; without a deciding statistic in common, nothing does.
+fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
+    let deciding: Vec<&RunContrast> = result.contrasts.iter().filter(|it| it.comparison.primary).collect();
+    let is = |outcome: CompareOutcome| {
+        move |it: &&&RunContrast| CompareOutcome::from(it.comparison.outcome) == outcome
+    };
+    let count = |outcome: CompareOutcome| deciding.iter().filter(is(outcome)).count();
+    let all = deciding.len();
+    let what = primary.map(|it| it.to_string()).unwrap_or_else(|| "the deciding statistic".to_owned());
+    let (outcome, reason) = if result.contrasts.is_empty() {
+        (CompareOutcome::Nothing, "the sides have no cell and probe in common".to_owned())
+    } else if all == 0 {
+        (CompareOutcome::CannotTell, format!("no cell has {what} on both sides; name another --statistic"))
+    } else if count(CompareOutcome::Worse) > 0 {
+        (CompareOutcome::Worse, format!("{what} is worse in {} of {all} cells", count(CompareOutcome::Worse)))
+    } else if count(CompareOutcome::Equivalent) == all {
+        (
+            CompareOutcome::Equivalent,
+            format!("{what}: no difference above {:.0} % in {all} cells", result.margin * 100.0),
+        )
+    } else if count(CompareOutcome::Better) > 0 && count(CompareOutcome::CannotTell) == 0 {
+        (
+            CompareOutcome::Better,
+            format!("{what} is better in {} of {all} cells", count(CompareOutcome::Better)),
+        )
+    } else {
+        (
+            CompareOutcome::CannotTell,
+            format!("{what}: the runs do not tell in {} of {all} cells", count(CompareOutcome::CannotTell)),
+        )
+    };
+    (result.outcome, result.reason) = (outcome, reason);
+}

@@ -1,0 +1,119 @@
+//! `whylate compare` and `whylate runs`: from run directories and peers' files to verdicts and exit codes.
+
+use crate::fields::{list, word};
+use crate::json::validate;
+use crate::tool::{SMALL_PLAN, alone, command, finish, folder, text, whylate, write};
+use serde_json::Value;
+use std::path::Path;
+
+const CYCLICTEST: &str = include_str!("../../../import/tests/files/cyclictest.json");
+
+/// The same result, every latency `times` as long.
+fn slower(times: u64) -> String {
+    let document: Value = serde_json::from_str(CYCLICTEST).unwrap();
+    let scaled = |value: &Value| value.as_f64().map_or(value.clone(), |it| (it as u64 * times).into());
+    let mut document = document;
+    let threads = document["thread"].as_object_mut().unwrap();
+    for thread in threads.values_mut() {
+        for key in ["min", "avg", "max"] {
+            thread[key] = scaled(&thread[key]);
+        }
+        let histogram = thread["histogram"].as_object().unwrap().clone();
+        let stretched = histogram
+            .into_iter()
+            .map(|(us, count)| ((us.parse::<u64>().unwrap() * times).to_string(), count));
+        thread["histogram"] = Value::Object(stretched.collect());
+    }
+    document.to_string()
+}
+
+#[test]
+fn two_single_results_are_not_told_apart_and_say_how_far_they_are() {
+    let folder = folder();
+    let (a, b) = (write(&folder, "a.json", CYCLICTEST), write(&folder, "b.json", &slower(20)));
+    let said = whylate(&["compare", &a, &b, "--statistic", "timer p99", "--json"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let document = said.document();
+    validate("compare", &document);
+    assert_eq!((word(&document, "format"), word(&document, "outcome")), ("whylate.compare/1", "cannot_tell"));
+    assert!(word(&document, "basis").contains("without a history of 5 runs"), "{document}");
+    let contrast = &list(&document, "contrasts")[0];
+    assert!(contrast["ratio"].as_f64().unwrap() > 15.0, "{contrast}");
+    let shown = whylate(&["compare", &a, &b, "--statistic", "timer p99"]).stdout;
+    assert!(shown.contains("CANNOT TELL") && shown.contains(" ×"), "{shown}");
+}
+
+#[test]
+fn a_regression_is_exit_code_2_and_a_failure_for_build_servers() {
+    let folder = folder();
+    let side = |name: &str, times: u64| -> String {
+        let files = (0..4).map(|nth| write(&folder, &format!("{name}{nth}.json"), &slower(times + nth % 2)));
+        files.collect::<Vec<_>>().join(",")
+    };
+    let (before, after) = (side("a", 1), side("b", 40));
+    let run = |more: &[&str]| {
+        let words = ["compare", &before, &after, "--statistic", "timer p99"];
+        whylate(&words.into_iter().chain(more.iter().copied()).collect::<Vec<_>>())
+    };
+    let said = run(&[]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stdout.contains("REGRESSION") && said.stdout.contains("▲"), "{}", said.stdout);
+    let junit = folder.path().join("t.xml");
+    assert_eq!(run(&["-o", text(&junit)]).code, Some(2));
+    let junit = std::fs::read_to_string(junit).unwrap();
+    assert!(
+        junit.contains("failures=\"1\"") && junit.contains("<failure message=\"timer p99 worse"),
+        "{junit}"
+    );
+    let annotations = run(&["--format", "github"]).stdout;
+    assert!(annotations.starts_with("::error title=whylate::timer p99 worse"), "{annotations}");
+    let markdown = run(&["--format", "markdown"]).stdout;
+    assert!(markdown.starts_with("### ❌ REGRESSION"), "{markdown}");
+    let swapped = whylate(&["compare", &after, &before, "--statistic", "timer p99"]);
+    assert_eq!(swapped.code, Some(0), "{swapped:?}");
+    assert!(swapped.stdout.contains("BETTER"));
+}
+
+#[test]
+fn runs_are_listed_tagged_compared_and_removed() {
+    let _alone = alone();
+    let folder = folder();
+    let home = folder.path();
+    let here = |words: &[&str]| {
+        let mut command = command(words);
+        command.env("XDG_DATA_HOME", home).current_dir(home);
+        finish(command)
+    };
+    let plan = write(&folder, "plan.toml", SMALL_PLAN);
+    assert!(here(&["report"]).error().contains("holds no run yet"));
+    for _ in 0..2 {
+        let said = here(&["run", &plan, "-q"]);
+        assert!(matches!(said.code, Some(0 | 2)), "{said:?}");
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+    }
+    let listed = here(&["runs", "--json"]).document();
+    validate("runs", &listed);
+    let runs = list(&listed, "runs");
+    assert_eq!(runs.len(), 2);
+    let (new, old) = (word(&runs[0], "path"), word(&runs[1], "path"));
+    assert_eq!(here(&["runs", "tag", "latest", "after"]).code, Some(0));
+    let found = here(&["runs", "tag=after", "--json"]).document();
+    assert_eq!(list(&found, "runs").iter().map(|run| word(run, "path")).collect::<Vec<_>>(), [new]);
+    let latest = here(&["report"]);
+    assert_eq!(latest.code, Some(0), "{latest:?}");
+    assert!(latest.stderr.contains(new), "{latest:?}");
+
+    let said = here(&["compare", old, "latest", "--json"]);
+    assert_eq!(word(&said.document(), "outcome"), "cannot_tell", "{said:?}");
+    let cell = word(&list(&here(&["report", new, "--json"]).document(), "cells")[0], "name").to_owned();
+    let of_cell = here(&["compare", &format!("{old}:{cell}"), &format!("{new}:{cell}"), "--json"]);
+    assert_eq!(list(&of_cell.document(), "sides")[0]["cell"], Value::String(cell));
+    assert!(
+        here(&["compare", &format!("{old}:nowhere"), new]).error().contains("there is no cell `nowhere`")
+    );
+
+    assert!(here(&["runs", "remove", old]).error().contains("--yes"));
+    assert!(Path::new(old).exists());
+    assert_eq!(here(&["runs", "remove", old, "--yes"]).code, Some(0));
+    assert!(!Path::new(old).exists() && Path::new(new).exists());
+}

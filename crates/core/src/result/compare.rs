@@ -1,0 +1,137 @@
+//! What `whylate compare --json` prints.
+
+use super::{Comparison, Outcome};
+use crate::warning::Warning;
+use crate::words::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `format` of [`CompareResult`].
+pub const COMPARE_FORMAT: &str = "whylate.compare/1";
+
+/// Two or more sides against the first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CompareResult {
+    /// [`COMPARE_FORMAT`].
+    pub format: String,
+    /// What was compared; the first is the baseline.
+    pub sides: Vec<CompareSide>,
+    /// What differs between the machines and the plans: a value for each side.
+    pub differences: Vec<FactDifference>,
+    /// What may be said, the worst first.
+    pub contrasts: Vec<RunContrast>,
+    /// Who took the late time, before and now.
+    pub causes: Vec<CauseDifference>,
+    /// The worst of the deciding contrasts.
+    pub outcome: CompareOutcome,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// What the verdicts rest on: runs, a history, repeats of one run.
+    pub basis: String,
+    /// Effects up to this share do not matter.
+    pub margin: f64,
+    /// What was not compared, or less well.
+    pub warnings: Vec<Warning>,
+}
+
+words! {
+    /// What a comparison of runs comes to.
+    #[derive(Default)]
+    pub enum CompareOutcome: "an outcome" {
+        /// A deciding statistic is worse: a regression.
+        Worse = "worse",
+        /// None is worse, and one is better.
+        Better = "better",
+        /// All of them are equivalent.
+        Equivalent = "equivalent",
+        /// The runs do not tell.
+        #[default]
+        CannotTell = "cannot_tell",
+        /// The sides have no cell and probe in common.
+        Nothing = "nothing",
+    }
+}
+
+impl From<Outcome> for CompareOutcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Worse => Self::Worse,
+            Outcome::Better => Self::Better,
+            Outcome::Equivalent => Self::Equivalent,
+            Outcome::CannotTell => Self::CannotTell,
+        }
+    }
+}
+
+/// One side: a run, a set of runs, a cell, or a result of another tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CompareSide {
+    /// `A`, `B`, …
+    pub name: String,
+    /// What was named on the command line.
+    pub runs: Vec<String>,
+    /// The cell, where only one is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// When the first of them began, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+}
+
+/// A fact that is not the same on every side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FactDifference {
+    /// Its place in the facts or the plan: `kernel.release`, `plan.duration`.
+    pub what: String,
+    /// Its value on each side; absent where it is not known.
+    pub values: Vec<Option<String>>,
+}
+
+/// One statistic of one probe in one cell on two sides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunContrast {
+    /// The cell in which both were measured.
+    pub of_cell: String,
+    /// The comparison; `baseline` and `cell` are the names of the sides, `repeats` the runs of the smaller one.
+    #[serde(flatten)]
+    pub comparison: Comparison,
+    /// The values that were compared, one per run: of the baseline, of the other side.
+    pub values: [Vec<f64>; 2],
+}
+
+/// The share of the late time that one culprit took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CauseDifference {
+    /// The side that is compared with the baseline.
+    pub side: String,
+    /// The series of which the spikes are.
+    pub probe: String,
+    /// Kind, actor and function.
+    pub cause: String,
+    /// Its share in the baseline, in [0, 1].
+    pub baseline_share: f64,
+    /// Its share on this side.
+    pub share: f64,
+    /// 95 % interval of the difference, over the recorded spikes.
+    pub difference_low: f64,
+    /// Its upper end.
+    pub difference_high: f64,
+    /// What became of it.
+    pub change: CauseChange,
+}
+
+words! {
+    /// What became of a culprit.
+    pub enum CauseChange: "a change" {
+        /// It took nothing before.
+        New = "new",
+        /// It takes nothing any more.
+        Gone = "gone",
+        /// A larger share than before.
+        More = "more",
+        /// A smaller share than before.
+        Less = "less",
+        /// No difference is shown.
+        Same = "same",
+    }
+}

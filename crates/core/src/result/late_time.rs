@@ -1,0 +1,112 @@
+//! Late time by who took it: the sum over spikes of what each of their causes covers.
+
+use super::{Cause, CauseKind, Spike};
+use std::cmp::Reverse;
+
+/// What one culprit took in some spikes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LateTime {
+    /// What kind of thing it was.
+    pub kind: CauseKind,
+    /// Who; numbers that change from boot to boot left out.
+    pub actor: Option<String>,
+    /// The kernel function, where it is known.
+    pub function: Option<String>,
+    /// How much of the late time it covers.
+    pub ns: f64,
+}
+
+impl LateTime {
+    /// Kind, actor and function: `irqs off: irq/45-nvkm in unarm`.
+    pub fn name(&self) -> String {
+        let kind = self.kind.name().replace('_', " ");
+        match (&self.actor, &self.function) {
+            (Some(actor), Some(function)) => format!("{kind}: {actor} in {function}"),
+            (Some(only), None) | (None, Some(only)) => format!("{kind}: {only}"),
+            (None, None) => kind,
+        }
+    }
+}
+
+/// Divides the late time of spikes among their causes, largest first. What no cause covers is unattributed.
+pub fn late_time<'s>(spikes: impl IntoIterator<Item = &'s Spike>) -> Vec<LateTime> {
+    let mut all: Vec<LateTime> = Vec::new();
+    for spike in spikes {
+        let causes: Vec<&Cause> = std::iter::once(&spike.cause).chain(&spike.also).collect();
+        let told: f64 = causes.iter().filter_map(|cause| cause.share).sum();
+        // Shares that overlap are scaled to the whole; a cause without a share has what the others leave.
+        let scale = spike.latency_ns as f64 / told.max(1.0);
+        let mut left = (1.0 - told).max(0.0);
+        for cause in causes {
+            let share = cause.share.unwrap_or_else(|| std::mem::take(&mut left));
+            add(&mut all, cause, share * scale);
+        }
+        add(&mut all, &Cause::unattributed(), left * scale);
+    }
+    all.retain(|one| one.ns > 0.0);
+    all.sort_by_key(|one| Reverse(one.ns as u64));
+    all
+}
+
+fn add(all: &mut Vec<LateTime>, cause: &Cause, ns: f64) {
+    let actor = cause.actor.as_deref().map(lasting_name);
+    let function = cause.function.clone();
+    let same = |one: &&mut LateTime| one.kind == cause.kind && one.actor == actor && one.function == function;
+    match all.iter_mut().find(same) {
+        Some(known) => known.ns += ns,
+        None => all.push(LateTime { kind: cause.kind, actor, function, ns }),
+    }
+}
+
+/// The name without the numbers of a worker or of the CPU that a thread belongs to: `kworker/1:2H` is `kworker`,
+/// `ksoftirqd/3` is `ksoftirqd`. The number of an interrupt stays.
+fn lasting_name(actor: &str) -> String {
+    match actor.split_once('/') {
+        Some((name, rest)) if name != "irq" && rest.starts_with(|c: char| c.is_ascii_digit() || c == 'u') => {
+            name.to_owned()
+        }
+        _ => actor.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::CpuId;
+
+    fn spike(latency_ns: u64, causes: &[(CauseKind, &str, Option<f64>)]) -> Spike {
+        let cause = |(kind, actor, share): &(CauseKind, &str, Option<f64>)| Cause {
+            actor: Some((*actor).to_owned()),
+            share: *share,
+            ..Cause::new(*kind)
+        };
+        let mut causes = causes.iter().map(cause);
+        let mut spike = Spike::unexplained(CpuId(0), 0, latency_ns);
+        spike.cause = causes.next().unwrap_or_default();
+        spike.also = causes.collect();
+        spike
+    }
+
+    #[test]
+    fn every_nanosecond_is_somebodys() {
+        let spikes = [
+            spike(1_000, &[(CauseKind::Thread, "kworker/1:2", Some(0.25))]),
+            spike(
+                1_000,
+                &[(CauseKind::Thread, "kworker/0:0H", Some(0.75)), (CauseKind::Irq, "24 ahci", Some(0.75))],
+            ),
+            spike(400, &[(CauseKind::Irq, "24 ahci", None)]),
+        ];
+        let all = late_time(&spikes);
+        let told: Vec<(String, u64)> = all.iter().map(|one| (one.name(), one.ns as u64)).collect();
+        let expected = [("irq: 24 ahci", 900), ("thread: kworker", 750), ("unattributed", 750)];
+        assert_eq!(told, expected.map(|(name, ns)| (name.to_owned(), ns)));
+    }
+
+    #[test]
+    fn interrupts_keep_their_numbers() {
+        assert_eq!(lasting_name("irq/31-eth0"), "irq/31-eth0");
+        assert_eq!(lasting_name("ksoftirqd/3"), "ksoftirqd");
+        assert_eq!(lasting_name("kworker/u8:2"), "kworker");
+    }
+}

@@ -1,0 +1,175 @@
+//! The report of `whylate compare`: what differs between the machines, what may be said, who took the late time.
+
+use crate::pictures::{Forest, ForestRow};
+use crate::reading::{self, Reading, SIGNS};
+use crate::section::{Block, Cell, Column, Depth, Item, Page, Row, Section, Table, Tone, Verdict};
+use crate::sections::warnings;
+use whylate_core::figure::{probability, share, value};
+use whylate_core::result::{
+    CauseChange, CauseDifference, CompareOutcome, CompareResult, Outcome, RunContrast,
+};
+
+/// The report of a comparison. One with nothing to show is a page that says why.
+pub fn compare(result: &CompareResult) -> Page {
+    let side = |it: &whylate_core::result::CompareSide| {
+        let cell = it.cell.as_ref().map(|cell| format!(", cell {cell}")).unwrap_or_default();
+        format!("{}: {}{cell}", it.name, it.runs.join(", "))
+    };
+    let (word, tone) = match result.outcome {
+        CompareOutcome::Worse => ("REGRESSION", Tone::Bad),
+        CompareOutcome::Better => ("BETTER", Tone::Good),
+        CompareOutcome::Equivalent => ("EQUIVALENT", Tone::Good),
+        CompareOutcome::CannotTell => ("CANNOT TELL", Tone::Plain),
+        CompareOutcome::Nothing => ("NOTHING TO COMPARE", Tone::Warn),
+    };
+    let sections = [machines(result), contrasts(result), causes(result), repeats(result)];
+    let sections = sections.into_iter().flat_map(Section::unless_empty);
+    Page {
+        origin: "whylate compare".to_owned(),
+        title: result.sides.iter().map(|side| side.name.clone()).collect::<Vec<_>>().join(" against "),
+        about: result.sides.iter().map(|it| vec![side(it)]).collect(),
+        verdict: Some(Verdict { word, reason: result.reason.clone(), tone }),
+        sections: sections.chain(warnings::section(&result.warnings)).collect(),
+        ..Page::default()
+    }
+}
+
+fn machines(result: &CompareResult) -> Section {
+    let mut columns = vec![Column::text("what")];
+    columns.extend(result.sides.iter().map(|side| Column::text(side.name.clone()).wraps()));
+    let row = |it: &whylate_core::result::FactDifference| {
+        Row::of(std::iter::once(Some(it.what.clone())).chain(it.values.iter().cloned()))
+    };
+    let rows: Vec<Row> = result.differences.iter().map(row).collect();
+    let section = Section::new("machines", "What differs besides the figures");
+    if rows.is_empty() {
+        return section.with(Block::note(
+            "Nothing: kernel, command line, firmware, clocks, settings and plan are the same.",
+        ));
+    }
+    section.with(Table::new(columns, rows))
+}
+
+/// What is shown at once: differences that matter. Where nothing can be told the largest are, with their size.
+fn contrasts(result: &CompareResult) -> Section {
+    let mut sorted: Vec<&RunContrast> = result.contrasts.iter().collect();
+    sorted.sort_by(|a, b| {
+        b.comparison
+            .primary
+            .cmp(&a.comparison.primary)
+            .then(reading::by_severity(&a.comparison, &b.comparison))
+    });
+    let matters = |it: &&RunContrast| {
+        let is_large = it.comparison.ratio.is_none_or(|ratio| ratio.ln().abs() > result.margin.ln_1p());
+        it.comparison.primary || (it.comparison.outcome != Outcome::Equivalent && is_large)
+    };
+    let (shown, small): (Vec<&RunContrast>, Vec<&RunContrast>) = sorted.iter().copied().partition(matters);
+    let margin = share(result.margin);
+    let folded = Section::new("", format!("{} more: equivalent, or smaller than {margin}", small.len()));
+    let folded = folded.depth(Depth::Detail).with(table(&small));
+    let section = Section::new("contrasts", "Verdicts").with(table(&shown));
+    let section = section.with(forest(&sorted, result.margin)).with(folded);
+    let all_small = (!result.contrasts.is_empty() && shown.is_empty())
+        .then(|| Block::note(format!("All {} contrasts are below {margin}.", small.len())));
+    let signs = (!result.contrasts.is_empty()).then(|| Block::note(SIGNS.replace(" within blocks", "")));
+    let basis = (!result.basis.is_empty()).then(|| Block::note(result.basis.clone()));
+    section.with_all(all_small).with_all(basis).with_all(signs)
+}
+
+fn table(contrasts: &[&RunContrast]) -> Table {
+    let columns = vec![
+        Column::text("cell"),
+        Column::text("statistic"),
+        Column::text("against").importance(5),
+        Column::number("before"),
+        Column::number("now"),
+        Column::text("ratio"),
+        Column::text("verdict"),
+        Column::number("p").importance(2),
+    ];
+    let row = |it: &&RunContrast| {
+        let comparison = &it.comparison;
+        let decides = if comparison.primary { " (decides)" } else { "" };
+        let figure = |figure: f64| value(comparison.statistic, figure);
+        let reading = Reading::of(comparison.outcome);
+        let verdict = Cell { tone: reading.tone, ..reading.word.into() };
+        let cell = Some(it.of_cell.clone()).filter(|cell| !cell.is_empty());
+        Row::of::<Cell>([
+            cell.into(),
+            format!("{} {}{decides}", comparison.probe, comparison.statistic).into(),
+            format!("{} - {}", comparison.cell, comparison.baseline).into(),
+            figure(comparison.baseline_value).into(),
+            figure(comparison.cell_value).into(),
+            reading::cell(comparison),
+            verdict,
+            probability(comparison.p_value).into(),
+        ])
+    };
+    Table::new(columns, contrasts.iter().map(row).collect())
+}
+
+fn forest(sorted: &[&RunContrast], margin: f64) -> Forest {
+    let row = |it: &&RunContrast| {
+        let comparison = &it.comparison;
+        let cell = if it.of_cell.is_empty() { String::new() } else { format!("{}: ", it.of_cell) };
+        Some(ForestRow {
+            label: format!("{cell}{} {}", comparison.probe, comparison.statistic),
+            reading: Reading::of(comparison.outcome),
+            ratio: comparison.ratio.filter(|ratio| ratio.is_finite() && *ratio > 0.0)?,
+            interval: reading::interval(comparison).filter(|(low, high)| low.is_some() || high.is_some()),
+        })
+    };
+    Forest { rows: sorted.iter().filter_map(row).collect(), margin }
+}
+
+fn causes(result: &CompareResult) -> Section {
+    let columns = vec![
+        Column::text("cause").wraps(),
+        Column::text("probe"),
+        Column::number("before"),
+        Column::number("now"),
+        Column::text("difference (95 %)"),
+        Column::text("change"),
+    ];
+    let row = |it: &CauseDifference| {
+        let tone = match it.change {
+            CauseChange::New | CauseChange::More => Tone::Bad,
+            CauseChange::Gone | CauseChange::Less => Tone::Good,
+            CauseChange::Same => Tone::Plain,
+        };
+        let points = |share: f64| format!("{:+.0}", share * 100.0);
+        Row::of::<Cell>([
+            it.cause.clone().into(),
+            it.probe.clone().into(),
+            share(it.baseline_share).into(),
+            share(it.share).into(),
+            format!("{} to {} points", points(it.difference_low), points(it.difference_high)).into(),
+            Cell { tone, ..it.change.name().into() },
+        ])
+    };
+    let section = Section::new("causes", "Late time by cause").meaning("shares over the recorded spikes");
+    section.with(Table::new(columns, result.causes.iter().map(row).collect()))
+}
+
+/// The values themselves, one per run or repeat.
+fn repeats(result: &CompareResult) -> Section {
+    let item = |it: &RunContrast| {
+        let comparison = &it.comparison;
+        let values = |values: &[f64]| {
+            values.iter().map(|one| value(comparison.statistic, *one)).collect::<Vec<_>>().join(", ")
+        };
+        let cell = if it.of_cell.is_empty() { String::new() } else { format!("{} ", it.of_cell) };
+        Item::from(format!(
+            "{cell}{} {}: {}: {}; {}: {}",
+            comparison.probe,
+            comparison.statistic,
+            comparison.baseline,
+            values(&it.values[0]),
+            comparison.cell,
+            values(&it.values[1])
+        ))
+    };
+    let items: Vec<Item> = result.contrasts.iter().map(item).collect();
+    let inner = Section::new("", "One value per run or repeat").depth(Depth::Folded).with(items);
+    Section::new("values", "Values").depth(Depth::Detail).with_all(inner.unless_empty())
+}

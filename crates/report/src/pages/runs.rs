@@ -1,0 +1,48 @@
+//! The list of runs.
+
+use crate::section::{Block, Cell, Column, Page, Row, Section, Table, Tone};
+use whylate_core::result::{RunState, RunSummary, RunsResult, Verdict};
+
+/// The runs of a folder; `all` is how many there are before the search.
+pub fn runs(result: &RunsResult, all: usize) -> Page {
+    let columns = vec![
+        Column::text("started"),
+        Column::text("plan"),
+        Column::text("verdict"),
+        Column::text("kernel").importance(4),
+        Column::text("host").importance(3),
+        Column::text("tags and note").wraps().importance(6),
+        Column::text("run"),
+    ];
+    let rows: Vec<Row> = result.runs.iter().map(|run| row(run, &result.folder)).collect();
+    let shown = rows.len();
+    let note = match (shown, all) {
+        (_, 0) => format!("No runs in {}.", result.folder),
+        (shown, all) if shown == all => format!("{all} runs in {}.", result.folder),
+        (shown, all) => format!("{shown} of {all} runs in {}.", result.folder),
+    };
+    let section = Section::new("runs", "").with(Table::new(columns, rows)).with(Block::note(note));
+    Page { sections: vec![section], ..Page::default() }
+}
+
+fn row(run: &RunSummary, folder: &str) -> Row {
+    let (verdict, tone) = match (run.verdict, run.state) {
+        (Some(Verdict::Fail), _) => ("fail", Tone::Bad),
+        (Some(Verdict::Pass), _) => ("pass", Tone::Good),
+        (Some(Verdict::Incomplete), _) => ("incomplete", Tone::Warn),
+        (Some(Verdict::NoLimit), _) => ("no limit", Tone::Plain),
+        (None, RunState::Running) => ("no end", Tone::Warn),
+        (None, _) => ("-", Tone::Plain),
+    };
+    let labels = run.tags.iter().map(|tag| format!("#{tag}")).chain(run.note.clone());
+    let name = run.path.strip_prefix(folder).map_or(run.path.as_str(), |name| name.trim_start_matches('/'));
+    Row::of::<Cell>([
+        run.started_at.as_str().into(),
+        run.plan.as_str().into(),
+        Cell { tone, ..verdict.into() },
+        run.kernel.as_str().into(),
+        run.host.as_str().into(),
+        labels.collect::<Vec<_>>().join(" ").into(),
+        name.into(),
+    ])
+}

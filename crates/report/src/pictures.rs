@@ -1,0 +1,126 @@
+//! Pictures that every format can draw from the same data: bars of parts, and effects with their intervals.
+
+use whylate_core::result::CauseClass;
+
+/// Bars of parts, one below the other.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    pub(crate) rows: Vec<ShareRow>,
+}
+
+/// One bar.
+#[derive(Debug)]
+pub(crate) struct ShareRow {
+    pub(crate) label: String,
+    /// From left to right.
+    pub(crate) parts: Vec<SharePart>,
+    /// What stands beside the bar.
+    pub(crate) note: String,
+}
+
+/// A part of a bar.
+#[derive(Debug)]
+pub(crate) struct SharePart {
+    pub(crate) class: CauseClass,
+    /// In [0, 1] of the whole bar.
+    pub(crate) share: f64,
+    /// What it is, with its size.
+    pub(crate) text: String,
+}
+
+impl Shares {
+    /// The classes that appear, each once, in the order of the first bar that has them.
+    pub(crate) fn classes(&self) -> Vec<CauseClass> {
+        let mut classes = Vec::new();
+        for part in self.rows.iter().flat_map(|row| &row.parts) {
+            if !classes.contains(&part.class) {
+                classes.push(part.class);
+            }
+        }
+        classes
+    }
+}
+
+/// What the causes of a class have in common, in a few words.
+pub(crate) fn class_name(class: CauseClass) -> &'static str {
+    match class {
+        CauseClass::Section => "interrupts or preemption off, locks",
+        CauseClass::Interrupt => "interrupts",
+        CauseClass::Thread => "other threads",
+        CauseClass::Idle => "timer, idle exit, page faults",
+        CauseClass::Machine => "hypervisor, firmware, hardware",
+        CauseClass::Unknown => "not known",
+    }
+}
+
+/// What stands for a class where there are no colours.
+pub(crate) fn class_fill(class: CauseClass) -> char {
+    match class {
+        CauseClass::Section => '█',
+        CauseClass::Interrupt => '▓',
+        CauseClass::Thread => '▒',
+        CauseClass::Idle => '░',
+        CauseClass::Machine => '#',
+        CauseClass::Unknown => '·',
+    }
+}
+
+/// Effects on one logarithmic axis of ratios, worst first.
+#[derive(Debug, Default)]
+pub(crate) struct Forest {
+    pub(crate) rows: Vec<ForestRow>,
+    /// What does not matter: ratios from 1 / (1 + margin) to 1 + margin.
+    pub(crate) margin: f64,
+}
+
+/// One effect.
+#[derive(Debug)]
+pub(crate) struct ForestRow {
+    pub(crate) label: String,
+    pub(crate) reading: crate::reading::Reading,
+    pub(crate) ratio: f64,
+    /// An end that is not bounded reaches the end of the axis.
+    pub(crate) interval: Option<(Option<f64>, Option<f64>)>,
+}
+
+impl Forest {
+    /// The largest ratio of the axis; the smallest is one divided by it.
+    fn reach(&self) -> f64 {
+        let ends = self.rows.iter().flat_map(|row| {
+            let (low, high) = row.interval.unwrap_or_default();
+            [Some(row.ratio), low, high].into_iter().flatten()
+        });
+        let ends = ends.map(|end| end.max(1.0 / end)).filter(|end| end.is_finite());
+        ends.fold((1.0 + self.margin).max(1.25), f64::max).min(100.0) * 1.05
+    }
+
+    /// The place of a ratio on the axis, in [0, 1].
+    pub(crate) fn place(&self, ratio: f64) -> f64 {
+        let reach = self.reach().ln();
+        ((ratio.ln() + reach) / (2.0 * reach)).clamp(0.0, 1.0)
+    }
+
+    /// The ends of the axis.
+    pub(crate) fn ends(&self) -> (f64, f64) {
+        (1.0 / self.reach(), self.reach())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_effect_is_in_the_middle_and_every_end_is_on_the_axis() {
+        let row = |ratio: f64| ForestRow {
+            label: String::new(),
+            reading: crate::reading::Reading::of(whylate_core::result::Outcome::Worse),
+            ratio,
+            interval: Some((Some(ratio / 2.0), None)),
+        };
+        let forest = Forest { rows: vec![row(8.0), row(1e9)], margin: 0.05 };
+        assert!((forest.place(1.0) - 0.5).abs() < 1e-9);
+        assert!(forest.place(4.0) > 0.5 && forest.place(0.5) < 0.5);
+        assert_eq!((forest.place(1e9), forest.place(1e-9)), (1.0, 0.0));
+    }
+}

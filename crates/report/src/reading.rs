@@ -1,0 +1,151 @@
+//! How a contrast reads: its sign, word, colour and place in an order all come from its outcome and its ratio, so that
+//! no row contradicts itself.
+
+use crate::section::{Cell, Tone};
+use std::cmp::Ordering;
+use whylate_core::figure::{probability, value};
+use whylate_core::result::{Comparison, Outcome};
+
+/// What stands for an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) sign: &'static str,
+    pub(crate) word: &'static str,
+    pub(crate) tone: Tone,
+    /// Its place in an order: the lower, the earlier it is shown.
+    rank: u8,
+}
+
+impl Reading {
+    pub(crate) fn of(outcome: Outcome) -> Self {
+        let (sign, word, tone, rank) = match outcome {
+            Outcome::Worse => ("▲", "worse", Tone::Bad, 0),
+            Outcome::CannotTell => ("?", "cannot tell", Tone::Plain, 1),
+            Outcome::Better => ("▼", "better", Tone::Good, 2),
+            Outcome::Equivalent => ("=", "equivalent", Tone::Plain, 3),
+        };
+        Self { sign, word, tone, rank }
+    }
+}
+
+/// What the signs stand for.
+pub(crate) const SIGNS: &str = "▲ worse, ▼ better, = equivalent, ? cannot tell; ratio within blocks with its 95 % interval, or with the p-value \
+    corrected for all comparisons where that decides.";
+
+/// The worst first: what is worse, then what cannot be told, better, equivalent; of each the largest effect first.
+pub(crate) fn by_severity(a: &Comparison, b: &Comparison) -> Ordering {
+    let rank = |one: &Comparison| Reading::of(one.outcome).rank;
+    let size =
+        |one: &Comparison| one.ratio.filter(|ratio| *ratio > 0.0).map_or(0.0, |ratio| ratio.ln().abs());
+    rank(a).cmp(&rank(b)).then(size(b).total_cmp(&size(a)))
+}
+
+/// `1.57 × (1.46 to 1.70)`; the values where there is no ratio: `0 % -> 0.31 %`.
+pub(crate) fn effect(comparison: &Comparison) -> String {
+    let Some(ratio) = comparison.ratio else { return change(comparison) };
+    match interval(comparison) {
+        Some((low, high)) => {
+            let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), times);
+            format!("{} × ({} to {})", times(ratio), end(low), end(high))
+        }
+        None => format!("{} × ({})", times(ratio), probability(comparison.p_value)),
+    }
+}
+
+/// The interval, unless it says more than the outcome: an effect that is told apart from none on its own, but not among
+/// all comparisons of the plan, or not at the same load.
+pub(crate) fn interval(comparison: &Comparison) -> Option<(Option<f64>, Option<f64>)> {
+    let (low, high) = (comparison.ratio_low, comparison.ratio_high);
+    let is_apart = low.is_some_and(|low| low > 1.0) || high.is_some_and(|high| high < 1.0);
+    (!(is_apart && comparison.outcome == Outcome::CannotTell)).then_some((low, high))
+}
+
+/// Three digits: `0.962`, `1.57`, `12.4`, `210`.
+pub(crate) fn times(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio >= 99.95 => format!("{ratio:.0}"),
+        ratio if ratio >= 9.995 => format!("{ratio:.1}"),
+        ratio if ratio >= 0.9995 => format!("{ratio:.2}"),
+        ratio => format!("{ratio:.3}"),
+    }
+}
+
+/// `4.10 -> 6.30 us`: the unit once where both have the same.
+pub(crate) fn change(comparison: &Comparison) -> String {
+    let [before, after] =
+        [comparison.baseline_value, comparison.cell_value].map(|it| value(comparison.statistic, it));
+    match (before.split_once(' '), after.split_once(' ')) {
+        (Some((number, unit)), Some((_, after_unit))) if unit == after_unit => format!("{number} -> {after}"),
+        _ => format!("{before} -> {after}"),
+    }
+}
+
+/// Sign and effect, as a table has them.
+pub(crate) fn cell(comparison: &Comparison) -> Cell {
+    let reading = Reading::of(comparison.outcome);
+    Cell { tone: reading.tone, ..format!("{} {}", reading.sign, effect(comparison)).into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::plan::Statistic;
+
+    /// Numbers that are random enough.
+    fn number(state: &mut u64) -> f64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn random(state: &mut u64) -> Comparison {
+        let outcome = Outcome::ALL[(number(state) * 4.0) as usize];
+        let ratio = (number(state) * 6.0 - 3.0).exp();
+        let width = number(state);
+        let end = |end: f64, state: &mut u64| (number(state) > 0.1).then_some(end);
+        Comparison {
+            baseline: "a".to_owned(),
+            cell: "b".to_owned(),
+            probe: "timer".to_owned(),
+            statistic: Statistic::P999,
+            primary: number(state) < 0.5,
+            baseline_ns: None,
+            cell_ns: None,
+            baseline_value: 1e4,
+            cell_value: 1e4 * ratio,
+            unit: "ns".to_owned(),
+            ratio: (number(state) > 0.05).then_some(ratio),
+            ratio_low: end(ratio * (-width).exp(), state),
+            ratio_high: end(ratio * width.exp(), state),
+            outcome,
+            p_value: number(state),
+            repeats: 8,
+            more_repeats: None,
+            refused: None,
+        }
+    }
+
+    #[test]
+    fn no_row_contradicts_itself() {
+        let mut state = 1;
+        let mut all: Vec<Comparison> = (0..10_000).map(|_| random(&mut state)).collect();
+        all.sort_by(by_severity);
+        for it in &all {
+            let (reading, drawn) = (Reading::of(it.outcome), cell(it));
+            let text = drawn.text.map(|text| text.words()).unwrap_or_default();
+            assert!(text.starts_with(reading.sign) && drawn.tone == reading.tone, "{text}");
+            let is_told = matches!(it.outcome, Outcome::Worse | Outcome::Better);
+            assert_eq!(is_told, reading.tone != Tone::Plain, "colour only where something is told: {text}");
+            if let (Outcome::CannotTell, Some((low, high))) = (it.outcome, interval(it)) {
+                let is_apart = low.is_some_and(|low| low > 1.0) || high.is_some_and(|high| high < 1.0);
+                assert!(!is_apart, "an interval that tells what the verdict does not: {text}");
+            }
+        }
+        for pair in all.windows(2) {
+            let rank = |it: &Comparison| Reading::of(it.outcome).rank;
+            let size = |it: &Comparison| it.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+            let is_ordered = rank(&pair[0]) < rank(&pair[1])
+                || (rank(&pair[0]) == rank(&pair[1]) && size(&pair[0]) >= size(&pair[1]));
+            assert!(is_ordered, "worse, cannot tell, better, equivalent; of each the largest first");
+        }
+    }
+}

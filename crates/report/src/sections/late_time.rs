@@ -1,0 +1,72 @@
+//! One bar per cell: the late time of its spikes by class of cause, with the top culprit beside it.
+
+use crate::pictures::{SharePart, ShareRow, Shares, class_name};
+use crate::section::Section;
+use std::collections::BTreeMap;
+use whylate_core::figure::{nanoseconds_f64, share};
+use whylate_core::result::{CauseKind, CellResult, RunResult, Spike, late_time};
+
+/// A part of a bar names so many culprits.
+const NAMED_MAX: usize = 3;
+
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    let Some(series) = super::summary::deciding(run) else { return Vec::new() };
+    let name = series.first().map(|first| first.name.clone()).unwrap_or_default();
+    let rows: Vec<ShareRow> = run.cells.iter().filter_map(|cell| bar(cell, &name)).collect();
+    let has_known = rows.iter().flat_map(|row| &row.parts).any(|part| part.text != NOT_KNOWN);
+    let rows = if has_known { rows } else { Vec::new() };
+    let section = Section::new("late-time", format!("Late time of {name} by cause"));
+    section.with(Shares { rows }).unless_empty()
+}
+
+const NOT_KNOWN: &str = "not known";
+
+/// Late time by class, the largest first; what is not known is last.
+fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
+    let is_counted =
+        |spike: &&Spike| spike.probe.as_deref() == Some(series) && spike.cause.kind != CauseKind::Throttled;
+    let spikes: Vec<&Spike> = cell.spikes.iter().filter(is_counted).collect();
+    let found = late_time(spikes.iter().copied());
+    let total: f64 = found.iter().map(|one| one.ns).sum();
+    let mut classes: Vec<(SharePart, Vec<String>)> = Vec::new();
+    for one in &found {
+        let class = one.kind.class();
+        let at = classes.iter().position(|(part, _)| part.class == class).unwrap_or_else(|| {
+            classes.push((SharePart { class, share: 0.0, text: String::new() }, Vec::new()));
+            classes.len() - 1
+        });
+        classes[at].0.share += one.ns / total;
+        classes[at].1.push(one.name());
+    }
+    let is_unknown = |part: &SharePart| class_name(part.class) == NOT_KNOWN;
+    classes.sort_by(|(a, _), (b, _)| is_unknown(a).cmp(&is_unknown(b)).then(b.share.total_cmp(&a.share)));
+    let part = |(part, names): (SharePart, Vec<String>)| SharePart {
+        text: match is_unknown(&part) {
+            true => NOT_KNOWN.to_owned(),
+            false => named(&names),
+        },
+        ..part
+    };
+    let top = found.iter().find(|one| one.kind != CauseKind::Unattributed);
+    let top = top.map(|top| format!(", most by {} ({})", top.name(), share(top.ns / total)));
+    let count = spikes.len();
+    (count > 0).then(|| ShareRow {
+        label: cell.name.clone(),
+        parts: classes.into_iter().map(part).collect(),
+        note: format!(
+            "{} in {count} {}{}",
+            nanoseconds_f64(total),
+            if count == 1 { "spike" } else { "spikes" },
+            top.unwrap_or_default()
+        ),
+    })
+}
+
+fn named(names: &[String]) -> String {
+    let once: BTreeMap<&String, ()> = names.iter().map(|name| (name, ())).collect();
+    let mut text = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join("; ");
+    if once.len() > NAMED_MAX {
+        text.push_str(&format!("; and {} more", once.len() - NAMED_MAX));
+    }
+    text
+}

@@ -1,0 +1,135 @@
+//! Cells × (p99.9, max): one row per cell, with its worst CPU and what may be said against its baselines.
+
+use crate::reading::{self, SIGNS};
+use crate::section::{Block, Cell, Column, Row, Section, Table, Tone};
+use crate::words::probe_meaning;
+use crate::worst::{self, CellSeries};
+use whylate_core::SeriesName;
+use whylate_core::figure::{nanoseconds, share};
+use whylate_core::plan::{Samples, Statistic};
+use whylate_core::result::{Comparison, RunResult};
+
+/// A CPU whose figure is so many times that of the middle one is named.
+const OUTLYING: f64 = 2.0;
+/// So many of them.
+const OUTLYING_MAX: usize = 5;
+
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    let all = worst::series(run);
+    let has_signs = !run.comparisons.is_empty();
+    let last = all.len().saturating_sub(1);
+    let part = |(index, (name, cells)): (usize, (String, Vec<CellSeries<'_>>))| {
+        let meaning = probe_meaning(SeriesName::of(&name).probe);
+        let section = Section::new("", name).meaning(meaning).with(table(run, &cells));
+        let outlying = cells.iter().filter_map(outlying).map(Block::note);
+        let signs = (has_signs && index == last).then(|| Block::note(SIGNS));
+        section.with_all(outlying).with_all(signs)
+    };
+    let parts: Vec<Section> = all.into_iter().enumerate().map(part).collect();
+    Section::new("matrix", "").with_all(parts).unless_empty()
+}
+
+/// What is compared of a series: of gaps the time that they took.
+fn statistics(cells: &[CellSeries<'_>]) -> [Statistic; 2] {
+    match cells.first().and_then(CellSeries::samples) {
+        Some(Samples::Gap) => [Statistic::LostShare, Statistic::Max],
+        _ => [Statistic::P999, Statistic::Max],
+    }
+}
+
+fn table(run: &RunResult, cells: &[CellSeries<'_>]) -> Table {
+    let statistics = statistics(cells);
+    let is_gap = statistics[0] == Statistic::LostShare;
+    let first = if is_gap { "time lost" } else { "p99.9" };
+    let columns = vec![
+        Column::text("cell"),
+        Column::number("worst CPU").importance(2),
+        Column::number("median").importance(1),
+        Column::number(first),
+        Column::text("against").importance(3),
+        Column::text(first).importance(7),
+        Column::number("max"),
+        Column::text("max").importance(6),
+    ];
+    let largest = cells.iter().filter_map(CellSeries::max_ns).max();
+    let worst = cells.iter().position(|cell| cell.max_ns() == largest);
+    let rows =
+        cells.iter().enumerate().flat_map(|(index, cell)| rows(run, cell, statistics, Some(index) == worst));
+    Table::new(columns, rows.collect())
+}
+
+/// The row of a cell, with what is said against its first baseline, and one more for each other baseline.
+fn rows(run: &RunResult, cell: &CellSeries<'_>, statistics: [Statistic; 2], is_worst: bool) -> Vec<Row> {
+    let is_of_cell = |it: &&Comparison| it.cell == cell.cell.name && it.probe == cell.name;
+    let mut baselines: Vec<&str> = Vec::new();
+    for it in run.comparisons.iter().filter(is_of_cell) {
+        if statistics.contains(&it.statistic) && !baselines.contains(&it.baseline.as_str()) {
+            baselines.push(&it.baseline);
+        }
+    }
+    let said = |baseline: Option<&&str>, statistic: Statistic| {
+        let mut of_cell = run.comparisons.iter().filter(is_of_cell);
+        let found = of_cell.find(|it| Some(&it.baseline.as_str()) == baseline && it.statistic == statistic);
+        found.map_or_else(Cell::default, reading::cell)
+    };
+    let figure = match statistics[0] {
+        Statistic::LostShare => cell.lost_share().map(share),
+        _ => cell.quantile(|figures| figures.p999_ns).map(nanoseconds),
+    };
+    let is_over = cell.max_ns().zip(run.plan.limit).is_some_and(|(max, limit)| max > limit.0);
+    let tone = match (is_worst, is_over) {
+        (true, true) => Tone::Bad,
+        (true, false) => Tone::Warn,
+        (false, _) => Tone::Plain,
+    };
+    let said_of = |baseline: Option<&&str>| {
+        [
+            baseline.map(|name| (*name).to_owned()).into(),
+            said(baseline, statistics[0]),
+            said(baseline, statistics[1]),
+        ]
+    };
+    let [against, first, second] = said_of(baselines.first());
+    let cells = vec![
+        cell.cell.name.as_str().into(),
+        cell.worst().filter(|_| cell.cpus.len() > 1).map(|cpu| cpu.cpu.to_string()).into(),
+        cell.quantile(|figures| figures.p50_ns).map(nanoseconds).into(),
+        figure.into(),
+        against,
+        first,
+        Cell { tone, ..cell.max_ns().map(nanoseconds).into() },
+        second,
+    ];
+    let others = baselines.iter().skip(1).map(|baseline| {
+        let [against, first, second] = said_of(Some(baseline));
+        let none = Cell::default;
+        let cells = vec![none(), none(), none(), none(), against, first, none(), second];
+        Row { cells, is_part: true, ..Row::default() }
+    });
+    std::iter::once(Row { cells, ..Row::default() }).chain(others).collect()
+}
+
+/// Which CPUs are apart from the others: `l3: CPUs 17 (412 us), 40 (380 us) have more than 2 times the p99.9 of the
+/// middle CPU (53.0 us).`
+fn outlying(cell: &CellSeries<'_>) -> Option<String> {
+    let figure = |cpu: &&whylate_core::result::CpuResult| Some((worst::quantiles(cpu)?.p999_ns, cpu.cpu));
+    let mut all: Vec<_> = cell.cpus.iter().filter_map(figure).collect();
+    if all.len() < 3 || cell.samples() == Some(Samples::Gap) {
+        return None;
+    }
+    all.sort_unstable();
+    let middle = all[all.len() / 2].0;
+    let apart: Vec<_> =
+        all.iter().rev().filter(|(p999, _)| *p999 as f64 > OUTLYING * middle as f64).collect();
+    let named = apart.iter().take(OUTLYING_MAX).map(|(p999, cpu)| format!("{cpu} ({})", nanoseconds(*p999)));
+    let named = named.collect::<Vec<String>>().join(", ");
+    let more = apart.len().saturating_sub(OUTLYING_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!apart.is_empty()).then(|| {
+        format!(
+            "{}: CPU {named}{more}: p99.9 more than {OUTLYING} times that of the middle CPU ({}).",
+            cell.cell.name,
+            nanoseconds(middle)
+        )
+    })
+}

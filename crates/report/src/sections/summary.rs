@@ -1,0 +1,181 @@
+//! The answer in four sentences: was it late, how bad, who did it, what helps.
+
+use crate::reading::effect;
+use crate::section::{Item, Section, Tone};
+use crate::worst::{self, CellSeries};
+use whylate_core::SeriesName;
+use whylate_core::figure::{nanoseconds, nanoseconds_apart, share};
+use whylate_core::plan::Samples;
+use whylate_core::result::{
+    CauseKind, CellResult, Comparison, Outcome, RunResult, Spike, Verdict, late_time,
+};
+
+/// So many culprits are named.
+const WHO_MAX: usize = 3;
+
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    let deciding = deciding(run);
+    let item = |label: &'static str, (text, tone): (String, Tone)| Item {
+        label,
+        tone,
+        text: text.into(),
+        ..Item::default()
+    };
+    let (treatments, loads): (Vec<&Comparison>, Vec<&Comparison>) = run
+        .comparisons
+        .iter()
+        .filter(|it| it.primary)
+        .partition(|it| more(run, it, |cell| &cell.treatments).is_some());
+    let effects = effects(run, &loads, |cell| &cell.loads);
+    let mut items = vec![item("late", late(run))];
+    items.extend(deciding.as_deref().and_then(how_bad).map(|text| item("how bad", (text, Tone::Plain))));
+    items.extend(of_scheduler(run).map(|text| item("gaps", (text, Tone::Plain))));
+    items.push(item("who", (who(run, deciding.as_deref()), Tone::Plain)));
+    items.extend((!effects.is_empty()).then(|| item("effect", (effects, Tone::Plain))));
+    items.push(item("helps", (helps(run, &treatments), Tone::Plain)));
+    vec![Section::new("summary", "In short").with(items)]
+}
+
+/// The series that decides: that of the primary statistic, or the first one that is about lateness.
+pub(super) fn deciding(run: &RunResult) -> Option<Vec<CellSeries<'_>>> {
+    let primary = run.plan.primary_statistic();
+    let mut all = worst::series(run);
+    let is_primary = |name: &str| primary.as_ref().is_some_and(|primary| primary.is_of(name));
+    let is_late =
+        |name: &str| SeriesName::of(name).facts().is_some_and(|facts| facts.samples == Samples::Lateness);
+    let at = all.iter().position(|(name, _)| is_primary(name));
+    let at = at.or_else(|| all.iter().position(|(name, _)| is_late(name))).unwrap_or(0);
+    (at < all.len()).then(|| all.swap_remove(at).1)
+}
+
+fn late(run: &RunResult) -> (String, Tone) {
+    let watched =
+        run.exposure.map(|exposure| format!(" in {}", nanoseconds(exposure.watched_ns))).unwrap_or_default();
+    match (run.verdict, run.plan.limit) {
+        (Verdict::Fail, Some(limit)) => {
+            let largest = |cell: &&CellResult| {
+                cell.probes.iter().flat_map(|probe| &probe.cpus).filter_map(worst::largest_ns).max()
+            };
+            let over = run.cells.iter().filter(|cell| largest(cell).is_some_and(|max| max > limit.0));
+            let over: Vec<&str> = over.map(|cell| cell.name.as_str()).collect();
+            let times =
+                run.exposure.map(|exposure| format!(", {} times", exposure.events)).unwrap_or_default();
+            let place = if over.is_empty() { String::new() } else { format!(" in {}", over.join(", ")) };
+            (format!("Yes: above the limit of {limit}{place}{times}{watched}."), Tone::Bad)
+        }
+        (Verdict::Pass, Some(limit)) => {
+            (format!("No: nothing above the limit of {limit}{watched}."), Tone::Good)
+        }
+        (Verdict::Incomplete, _) => (format!("Cannot tell: {}.", run.verdict_reason), Tone::Warn),
+        _ => ("Not judged: the plan has no limit (`--set limit=100us` sets one).".to_owned(), Tone::Plain),
+    }
+}
+
+/// `Up to 2.31 ms, in above-l3 on CPU 1; 99.9 % within 381 us there, within 53.0 us in idle.`
+fn how_bad(cells: &[CellSeries<'_>]) -> Option<String> {
+    let worst = cells.iter().max_by_key(|cell| cell.max_ns())?;
+    let cpu = worst.worst()?.cpu;
+    let max = nanoseconds(worst.max_ns()?);
+    let best = cells.iter().min_by_key(|cell| cell.max_ns())?;
+    let place = format!("in {} on CPU {cpu}", worst.cell.name);
+    if worst.samples() == Some(Samples::Gap) {
+        let lost = worst.lost_share().map(|lost| format!("; gaps took {} of the time there", share(lost)));
+        return Some(format!("Stopped for up to {max}, {place}{}.", lost.unwrap_or_default()));
+    }
+    let within = |cell: &CellSeries<'_>| cell.quantile(|figures| figures.p999_ns).map(nanoseconds);
+    let there = within(worst).map(|p999| format!("; 99.9 % within {p999} there")).unwrap_or_default();
+    let other = within(best).filter(|_| best.cell.name != worst.cell.name);
+    let other = other.map(|p999| format!(", within {p999} in {}", best.cell.name)).unwrap_or_default();
+    let late = if worst.samples() == Some(Samples::Lateness) { " late" } else { "" };
+    Some(format!("Up to {max}{late}, {place}{there}{other}."))
+}
+
+/// What the scheduler stops on purpose is told apart.
+fn of_scheduler(run: &RunResult) -> Option<String> {
+    let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
+    let made = |cpu: &whylate_core::result::CpuResult| {
+        let throttled = cpu.throttled.filter(|throttled| throttled.gaps > 0)?;
+        let largest = cpu.quantiles?.max_ns;
+        (largest > throttled.other_max_ns).then_some((largest, throttled.other_max_ns))
+    };
+    let (largest, other) = cpus.filter_map(made).max()?;
+    let (largest, other) = nanoseconds_apart(largest, other);
+    Some(format!(
+        "The gaps of up to {largest} are the scheduler's own (real-time throttling or the fair server), not latency; \
+         the largest other gap is {other}."
+    ))
+}
+
+fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
+    let name = deciding.and_then(|cells| cells.first()).map(|cell| cell.name.clone()).unwrap_or_default();
+    let all = run.cells.iter().flat_map(|cell| &cell.spikes);
+    let spikes: Vec<&Spike> = all.filter(|spike| spike.probe.as_deref() == Some(name.as_str())).collect();
+    let found = late_time(spikes.iter().copied());
+    let total: f64 = found.iter().map(|one| one.ns).sum();
+    let is_known = |one: &&whylate_core::result::LateTime| one.kind != CauseKind::Unattributed;
+    let known: Vec<String> = found
+        .iter()
+        .filter(is_known)
+        .take(WHO_MAX)
+        .map(|one| format!("{} ({})", one.name(), share(one.ns / total)))
+        .collect();
+    match (known.is_empty(), spikes.is_empty(), run.plan.causes) {
+        (false, ..) => {
+            format!("{} of the late time of the {} largest {name} spikes.", known.join("; "), spikes.len())
+        }
+        (true, true, _) => format!("No spike of {name} was recorded."),
+        (true, false, true) => {
+            format!("Not known: nothing that was recorded explains the {} spikes of {name}.", spikes.len())
+        }
+        (true, false, false) => {
+            "Not looked for; with `--set causes=true`, as root, each spike gets its cause.".to_owned()
+        }
+    }
+}
+
+/// What the cell has and its baseline has not.
+fn more<'r>(
+    run: &'r RunResult,
+    it: &Comparison,
+    of: fn(&CellResult) -> &Vec<String>,
+) -> Option<Vec<&'r str>> {
+    let find = |name: &str| run.cells.iter().find(|cell| cell.name == *name);
+    let (baseline, cell) = (find(&it.baseline)?, find(&it.cell)?);
+    let more: Vec<&str> =
+        of(cell).iter().filter(|name| !of(baseline).contains(name)).map(String::as_str).collect();
+    (!more.is_empty()).then_some(more)
+}
+
+fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> &Vec<String>) -> String {
+    let mut sorted = comparisons.to_vec();
+    sorted.sort_by(|a, b| crate::reading::by_severity(a, b));
+    let margin = run.plan.margin;
+    let clause = |it: &&Comparison| {
+        let what = more(run, it, of).map_or_else(|| it.cell.clone(), |names| names.join(" and "));
+        let fewer = run.cells.iter().find(|cell| cell.name == it.baseline);
+        let under = fewer
+            .filter(|cell| !cell.loads.is_empty())
+            .map(|cell| format!(" under {}", cell.loads.join("+")));
+        let what = format!("{what}{}", under.unwrap_or_default());
+        let of = format!("{} {}", it.probe, it.statistic);
+        match it.outcome {
+            Outcome::Worse => format!("{what}: {of} worse, {}", effect(it)),
+            Outcome::Better => format!("{what}: {of} better, {}", effect(it)),
+            Outcome::Equivalent => format!("{what}: no effect on {of} above {margin}"),
+            Outcome::CannotTell => {
+                let more = it.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
+                format!("{what}: cannot tell for {of}, {}{}", effect(it), more.unwrap_or_default())
+            }
+        }
+    };
+    let clauses: Vec<String> = sorted.iter().map(clause).collect();
+    if clauses.is_empty() { String::new() } else { format!("{}.", clauses.join("; ")) }
+}
+
+fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
+    if treatments.is_empty() {
+        return "Not tried: no treatment is in the plan. `whylate check` names the settings to change."
+            .to_owned();
+    }
+    effects(run, treatments, |cell| &cell.treatments)
+}

@@ -1,0 +1,84 @@
+//! One figure for a cell: that of its worst CPU.
+
+use whylate_core::SeriesName;
+use whylate_core::plan::Samples;
+use whylate_core::result::{CellResult, CpuResult, Quantiles, RunResult};
+
+/// A series of a probe in one cell, over its CPUs.
+pub(crate) struct CellSeries<'r> {
+    pub(crate) cell: &'r CellResult,
+    /// The series: `timer`, `roundtrip/futex`.
+    pub(crate) name: String,
+    pub(crate) cpus: Vec<&'r CpuResult>,
+}
+
+/// Every series of a run: probe by probe, cells in the plan's order.
+pub(crate) fn series(run: &RunResult) -> Vec<(String, Vec<CellSeries<'_>>)> {
+    let mut all: Vec<(String, Vec<CellSeries<'_>>)> = Vec::new();
+    for cell in &run.cells {
+        for probe in &cell.probes {
+            for cpu in &probe.cpus {
+                let name = SeriesName::in_probe(&probe.probe, cpu.series.as_deref()).to_string();
+                let at = all.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+                    all.push((name.clone(), Vec::new()));
+                    all.len() - 1
+                });
+                let of_cells = &mut all[at].1;
+                if of_cells.last().is_none_or(|last| last.cell.name != cell.name) {
+                    of_cells.push(CellSeries { cell, name, cpus: Vec::new() });
+                }
+                if let Some(last) = of_cells.last_mut() {
+                    last.cpus.push(cpu);
+                }
+            }
+        }
+    }
+    all
+}
+
+impl<'r> CellSeries<'r> {
+    pub(crate) fn samples(&self) -> Option<Samples> {
+        SeriesName::of(&self.name).facts().map(|facts| facts.samples)
+    }
+
+    /// The CPU with the largest sample.
+    pub(crate) fn worst(&self) -> Option<&'r CpuResult> {
+        self.cpus.iter().copied().max_by_key(|cpu| largest_ns(cpu))
+    }
+
+    pub(crate) fn max_ns(&self) -> Option<u64> {
+        self.cpus.iter().filter_map(|cpu| largest_ns(cpu)).max()
+    }
+
+    /// The largest of a quantile.
+    pub(crate) fn quantile(&self, of: fn(&Quantiles) -> u64) -> Option<u64> {
+        self.cpus.iter().filter_map(|cpu| quantiles(cpu).map(of)).max()
+    }
+
+    /// The largest share of the time that gaps took, those of the scheduler left out.
+    pub(crate) fn lost_share(&self) -> Option<f64> {
+        self.cpus.iter().filter_map(|cpu| gaps(cpu).1).max_by(f64::total_cmp)
+    }
+}
+
+/// Corrected for missed periods where that is known, as contrasts are.
+pub(crate) fn quantiles(cpu: &CpuResult) -> Option<&Quantiles> {
+    cpu.corrected.as_ref().or(cpu.quantiles.as_ref())
+}
+
+/// The largest sample; without the gaps that the scheduler makes.
+pub(crate) fn largest_ns(cpu: &CpuResult) -> Option<u64> {
+    let largest = cpu.quantiles.map(|figures| figures.max_ns);
+    let unthrottled = cpu.throttled.map(|throttled| throttled.other_max_ns);
+    unthrottled.or(largest).or_else(|| cpu.extremes?.max_ns)
+}
+
+/// Gaps, and their share of the time, without those that the scheduler makes.
+pub(crate) fn gaps(cpu: &CpuResult) -> (Option<u64>, Option<f64>) {
+    let Some(throttled) = cpu.throttled else { return (cpu.gaps, cpu.lost_share) };
+    let kept = 1.0 - throttled.lost_ns as f64 / cpu.lost_ns.unwrap_or(0).max(1) as f64;
+    (
+        cpu.gaps.map(|all| all.saturating_sub(throttled.gaps)),
+        cpu.lost_share.map(|share| share * kept.max(0.0)),
+    )
+}

@@ -1,0 +1,133 @@
+//! The HTML report in a browser: pictures are drawn, a spike opens, nothing is fetched, nothing fails, a phone shows the
+//! maximum, print takes two pages. Needs `chromium`; skipped with the reason where it is not installed.
+
+mod fixture;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use whylate_core::result::RunResult;
+
+/// Runs in the page, as the page does; what it finds goes to the frame's parent.
+const PROBE: &str = r##"<script>
+const found = { errors: [] };
+addEventListener("error", (event) => found.errors.push(event.message));
+addEventListener("load", () => {
+  const blank = (canvas) => {
+    const { width, height } = canvas;
+    return !width || canvas.getContext("2d").getImageData(0, 0, width, height).data.every((value) => value === 0);
+  };
+  const charts = [...document.querySelectorAll("[data-chart]")];
+  found.charts = charts.length;
+  found.blank = charts.filter((chart) => !chart.querySelector("canvas") || blank(chart.querySelector("canvas"))).length;
+  found.unlabelled = charts.filter((chart) => !chart.getAttribute("aria-label")).length;
+  found.fetched = performance.getEntriesByType("resource").filter((entry) => !entry.name.startsWith("data:")).length;
+  for (const over of document.querySelectorAll(".u-over")) {
+    const box = over.getBoundingClientRect();
+    const at = (kind, x, y) => over.dispatchEvent(new MouseEvent(kind, { bubbles: true, clientX: box.left + x, clientY: box.top + y }));
+    for (let x = 0; x < box.width && !document.querySelector("tr.open"); x += 6) {
+      for (let y = 0; y < box.height; y += 6) {
+        at("mousemove", x, y);
+        if (over.style.cursor === "pointer") { for (const kind of ["mousedown", "mouseup", "click"]) at(kind, x, y); break; }
+      }
+    }
+  }
+  const open = document.querySelector("tr.open");
+  found.opened = open ? open.id : "";
+  found.focused = open && document.activeElement === open;
+  found.wide = document.documentElement.scrollWidth > innerWidth;
+  const heads = [...document.querySelectorAll("#matrix th, article th, section th")].filter((th) => th.textContent === "max");
+  const seen = (th) => th.offsetWidth > 0 && th.getBoundingClientRect().right <= innerWidth;
+  found.max = heads.length > 0 && seen(heads[0]);
+  found.dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  found.paper = getComputedStyle(document.body).backgroundColor;
+  parent.document.body.textContent = JSON.stringify(found);
+});
+</script>"##;
+
+fn page(run: &RunResult) -> String {
+    whylate_report::run_with_charts(run).unwrap().html()
+}
+
+/// The browser, or why it is skipped.
+fn chromium(arguments: &[&str]) -> Option<Vec<u8>> {
+    let mut command = Command::new("chromium");
+    command.args([
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--virtual-time-budget=4000",
+    ]);
+    match command.args(arguments).stderr(Stdio::null()).output() {
+        Ok(output) if output.status.success() => Some(output.stdout),
+        Ok(output) => panic!("chromium {arguments:?}: {}", output.status),
+        Err(error) => {
+            eprintln!("skipped: chromium cannot be started: {error}");
+            None
+        }
+    }
+}
+
+/// What the page says of itself at that width.
+fn looked_at(page: &str, width: u32, more: &[&str]) -> Option<serde_json::Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("frame.html");
+    let page = page.replacen("<head>", &format!("<head>{PROBE}"), 1);
+    let page = page.replace('&', "&amp;").replace('"', "&quot;");
+    let frame =
+        format!("<!doctype html><body><iframe width={width} height=2000 srcdoc=\"{page}\"></iframe></body>");
+    std::fs::write(&path, frame).unwrap();
+    let url = format!("file://{}", path.display());
+    let arguments: Vec<&str> =
+        more.iter().copied().chain(["--window-size=1400,2200", "--dump-dom", &url]).collect();
+    let text = String::from_utf8(chromium(&arguments)?).unwrap();
+    let (begin, end) = (text.find("{\"errors\"").expect(&text), text.rfind('}').unwrap());
+    Some(serde_json::from_str(&text[begin..=end]).unwrap())
+}
+
+#[test]
+fn pictures_are_drawn_a_spike_opens_and_nothing_is_fetched() {
+    let page = page(&fixture::run_result(&[1]));
+    for (width, more) in [(1_200, &[][..]), (390, &[]), (1_200, &["--blink-settings=preferredColorScheme=0"])]
+    {
+        let Some(found) = looked_at(&page, width, more) else { return };
+        assert_eq!(found["errors"], serde_json::json!([]), "{found}");
+        assert!(found["charts"].as_u64() >= Some(5), "{found}");
+        for nothing in ["blank", "unlabelled", "fetched"] {
+            assert_eq!(found[nothing], 0, "{nothing}: {found}");
+        }
+        assert!(
+            found["opened"].as_str().unwrap().starts_with("spike-") && found["focused"] == true,
+            "{found}"
+        );
+        assert_eq!((&found["wide"], &found["max"]), (&false.into(), &true.into()), "{width}: {found}");
+        let dark = found["paper"] != "rgb(255, 255, 255)";
+        assert_eq!(found["dark"], dark, "{found}");
+    }
+}
+
+#[test]
+fn many_cpus_have_heat_maps() {
+    let cpus: Vec<u32> = (0..64).collect();
+    let Some(found) = looked_at(&page(&fixture::run_result(&cpus)), 1_200, &[]) else { return };
+    assert_eq!((&found["errors"], &found["blank"]), (&serde_json::json!([]), &0.into()), "{found}");
+}
+
+#[test]
+fn it_prints_on_two_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let (html, pdf) = (folder.path().join("page.html"), folder.path().join("page.pdf"));
+    std::fs::write(&html, page(&fixture::run_result(&[1]))).unwrap();
+    let to = format!("--print-to-pdf={}", pdf.display());
+    if chromium(&["--no-pdf-header-footer", &to, &format!("file://{}", html.display())]).is_none() {
+        return;
+    }
+    assert_eq!(pages(&pdf), 2);
+}
+
+/// Page objects of a PDF.
+fn pages(pdf: &Path) -> usize {
+    let bytes = std::fs::read(pdf).unwrap();
+    let text = String::from_utf8_lossy(&bytes);
+    text.matches("/Type /Page").count() - text.matches("/Type /Pages").count()
+}

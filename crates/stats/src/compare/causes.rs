@@ -1,0 +1,116 @@
+//! Who took the late time on two sides: shares with the interval of their difference, by resampling the spikes.
+//!
+//! Shares are of the spikes that were recorded, which are the largest; each is one draw.
+
+use crate::random::SplitMix;
+use std::collections::BTreeMap;
+use whylate_core::result::{CauseChange, CauseDifference, Spike, late_time};
+
+const RESAMPLES: usize = 400;
+/// With fewer spikes on a side nothing is said of it.
+const SPIKES_MIN: usize = 5;
+/// So many culprits are told.
+const TOLD_MAX: usize = 12;
+
+/// The culprits of one series, those that changed most first. Empty where a side has too few spikes.
+pub fn cause_differences(
+    side: &str,
+    probe: &str,
+    baseline: &[&Spike],
+    spikes: &[&Spike],
+) -> Vec<CauseDifference> {
+    if baseline.len() < SPIKES_MIN || spikes.len() < SPIKES_MIN {
+        return Vec::new();
+    }
+    let (before, now) = (shares(baseline), shares(spikes));
+    let mut names: Vec<&String> = before.keys().chain(now.keys()).collect();
+    names.sort();
+    names.dedup();
+    let mut random = SplitMix(1);
+    let mut resampled = |spikes: &[&Spike]| -> Vec<BTreeMap<String, f64>> {
+        let one = |random: &mut SplitMix| -> Vec<&Spike> {
+            spikes.iter().map(|_| spikes[random.below(spikes.len() as u64) as usize]).collect()
+        };
+        (0..RESAMPLES).map(|_| shares(&one(&mut random))).collect()
+    };
+    let (of_before, of_now) = (resampled(baseline), resampled(spikes));
+    let of = |shares: &BTreeMap<String, f64>, name: &String| shares.get(name).copied().unwrap_or_default();
+    let difference = |name: &String| {
+        let mut all: Vec<f64> =
+            of_before.iter().zip(&of_now).map(|(a, b)| of(b, name) - of(a, name)).collect();
+        all.sort_by(f64::total_cmp);
+        let tail = RESAMPLES / 40;
+        let (low, high) = (all[tail], all[RESAMPLES - 1 - tail]);
+        let (baseline_share, share) = (of(&before, name), of(&now, name));
+        CauseDifference {
+            side: side.to_owned(),
+            probe: probe.to_owned(),
+            cause: name.clone(),
+            baseline_share,
+            share,
+            difference_low: low,
+            difference_high: high,
+            change: change(baseline_share, share, low, high),
+        }
+    };
+    let mut all: Vec<CauseDifference> = names.into_iter().map(difference).collect();
+    let size = |it: &CauseDifference| (it.share - it.baseline_share).abs();
+    all.sort_by(|a, b| {
+        (a.change == CauseChange::Same)
+            .cmp(&(b.change == CauseChange::Same))
+            .then(size(b).total_cmp(&size(a)))
+    });
+    all.truncate(TOLD_MAX);
+    all
+}
+
+fn change(before: f64, now: f64, low: f64, high: f64) -> CauseChange {
+    match (low > 0.0, high < 0.0) {
+        (true, _) if before == 0.0 => CauseChange::New,
+        (true, _) => CauseChange::More,
+        (_, true) if now == 0.0 => CauseChange::Gone,
+        (_, true) => CauseChange::Less,
+        _ => CauseChange::Same,
+    }
+}
+
+fn shares(spikes: &[&Spike]) -> BTreeMap<String, f64> {
+    let found = late_time(spikes.iter().copied());
+    let total: f64 = found.iter().map(|one| one.ns).sum();
+    let mut shares = BTreeMap::new();
+    for one in found {
+        *shares.entry(one.name()).or_insert(0.0) += one.ns / total.max(1.0);
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::CpuId;
+    use whylate_core::result::{Cause, CauseKind};
+
+    fn spikes(actors: &[(&str, u64)]) -> Vec<Spike> {
+        let spike = |actor: &str| Spike {
+            cause: Cause { actor: Some(actor.to_owned()), share: Some(1.0), ..Cause::new(CauseKind::Thread) },
+            ..Spike::unexplained(CpuId(0), 0, 1_000)
+        };
+        actors.iter().flat_map(|(actor, count)| (0..*count).map(|_| spike(actor))).collect()
+    }
+
+    #[test]
+    fn one_is_gone_and_another_is_new() {
+        let (before, now) =
+            (spikes(&[("irq/31-eth0", 20), ("rcuc", 20)]), spikes(&[("kworker/1:2", 20), ("rcuc", 20)]));
+        let found = cause_differences(
+            "B",
+            "timer",
+            &before.iter().collect::<Vec<_>>(),
+            &now.iter().collect::<Vec<_>>(),
+        );
+        let told: Vec<(&str, CauseChange)> = found.iter().map(|it| (it.cause.as_str(), it.change)).collect();
+        assert!(told.contains(&("thread: irq/31-eth0", CauseChange::Gone)), "{told:?}");
+        assert!(told.contains(&("thread: kworker", CauseChange::New)), "{told:?}");
+        assert!(told.contains(&("thread: rcuc", CauseChange::Same)), "{told:?}");
+    }
+}

@@ -1,0 +1,194 @@
+//! Runs against runs: the unit is the run, since runs differ by boot, time and place in memory.
+//!
+//! From four runs of each side on their labels are permuted, as those of repeats are within a run. With fewer, a history
+//! of at least five runs of the baseline tells how much runs differ (Student's t on logarithms). Without either nothing
+//! is told apart, whatever the size of the difference.
+
+mod causes;
+mod values;
+
+pub use causes::cause_differences;
+pub use values::{RunValues, ValueKey};
+
+use crate::contrast::{Observation, SIGNIFICANCE, benjamini_hochberg, holm, median, student, study};
+use whylate_core::plan::SeriesStatistic;
+use whylate_core::result::{Comparison, Outcome, RunContrast};
+
+/// From as many runs of each side on labels can be permuted: 70 choices.
+pub const RUNS_PERMUTED_MIN: usize = 4;
+/// A history of fewer runs does not tell how much they differ.
+pub const HISTORY_MIN: usize = 5;
+
+/// What two sides rest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The runs of both sides.
+    Runs,
+    /// A history of that many runs.
+    History(usize),
+    /// Nothing: too few runs.
+    TooFew,
+}
+
+/// On what a comparison of so many runs rests.
+pub fn basis(baseline: usize, side: usize, history: usize) -> Basis {
+    match (baseline.min(side), history) {
+        (runs, _) if runs >= RUNS_PERMUTED_MIN => Basis::Runs,
+        (_, history) if history >= HISTORY_MIN => Basis::History(history),
+        _ => Basis::TooFew,
+    }
+}
+
+/// The sides to compare, and the rules.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Name and runs of the baseline.
+    pub baseline: (&'a str, &'a [RunValues]),
+    /// Name and runs of the other side.
+    pub side: (&'a str, &'a [RunValues]),
+    /// Runs as those of the baseline.
+    pub history: &'a [RunValues],
+    /// The statistic that decides.
+    pub primary: Option<&'a SeriesStatistic>,
+    /// Effects up to this share do not matter.
+    pub margin: f64,
+}
+
+/// What one statistic shows, before it is corrected for the number of them.
+struct Draft {
+    contrast: RunContrast,
+    effect: f64,
+    /// Half of the 90 % interval, or both of its ends.
+    interval_90: (Option<f64>, Option<f64>),
+    is_decidable: bool,
+}
+
+/// Compares every statistic that both sides have.
+pub fn compare(question: &Question<'_>) -> Vec<RunContrast> {
+    let keys = values::common(question.baseline.1, question.side.1);
+    let drafts = keys.into_iter().filter_map(|key| draft(question, &key));
+    let (mut primary, mut others): (Vec<Draft>, Vec<Draft>) =
+        drafts.partition(|draft| draft.contrast.comparison.primary);
+    decide(&mut primary, holm, question.margin);
+    decide(&mut others, benjamini_hochberg, question.margin);
+    primary.into_iter().chain(others).map(|draft| draft.contrast).collect()
+}
+
+fn decide(drafts: &mut [Draft], correction: fn(&mut [f64]), margin: f64) {
+    let mut p_values: Vec<f64> = drafts.iter().map(|draft| draft.contrast.comparison.p_value).collect();
+    correction(&mut p_values);
+    let margin = margin.ln_1p();
+    for (draft, p_value) in drafts.iter_mut().zip(p_values) {
+        let within = |bound: Option<f64>| bound.is_some_and(|bound| bound.abs() <= margin);
+        let comparison = &mut draft.contrast.comparison;
+        comparison.p_value = p_value;
+        comparison.outcome = match draft.is_decidable {
+            true if p_value <= SIGNIFICANCE && draft.effect.abs() > margin => {
+                if draft.effect < 0.0 {
+                    Outcome::Better
+                } else {
+                    Outcome::Worse
+                }
+            }
+            true if within(draft.interval_90.0) && within(draft.interval_90.1) => Outcome::Equivalent,
+            _ => Outcome::CannotTell,
+        };
+    }
+}
+
+fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
+    let of = |runs: &[RunValues]| -> Vec<f64> { runs.iter().filter_map(|run| run.get(key)).collect() };
+    let (first, second, history) = (of(question.baseline.1), of(question.side.1), of(question.history));
+    if first.is_empty() || second.is_empty() {
+        return None;
+    }
+    let middle = |values: &[f64]| {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        median(&sorted).unwrap_or_default()
+    };
+    let (before, after) = (middle(&first), middle(&second));
+    let in_ns = |value: f64| (key.statistic.unit() == "ns").then_some(value as u64);
+    let is_log = [&first, &second, &history].into_iter().flatten().all(|value| *value > 0.0);
+    let told = if is_log { told(&first, &second, &history) } else { None };
+    let ratio = is_log.then(|| told.as_ref().map_or(after / before, |told| told.effect.exp()));
+    let end = |end: Option<f64>| end.map(f64::exp);
+    let (low, high) =
+        told.as_ref().map_or((None, None), |told| (end(told.interval_95.0), end(told.interval_95.1)));
+    let comparison = Comparison {
+        baseline: question.baseline.0.to_owned(),
+        cell: question.side.0.to_owned(),
+        probe: key.series.clone(),
+        statistic: key.statistic,
+        primary: question.primary.is_some_and(|it| it.statistic == key.statistic && it.is_of(&key.series)),
+        baseline_ns: in_ns(before),
+        cell_ns: in_ns(after),
+        baseline_value: before,
+        cell_value: after,
+        unit: key.statistic.unit().to_owned(),
+        ratio,
+        ratio_low: low,
+        ratio_high: high,
+        outcome: Outcome::CannotTell,
+        p_value: told.as_ref().map_or(1.0, |told| told.p_value),
+        repeats: first.len().min(second.len()) as u32,
+        more_repeats: None,
+        refused: None,
+    };
+    let is_decidable = told.is_some();
+    let (effect, interval_90) = told.map_or((0.0, (None, None)), |told| (told.effect, told.interval_90));
+    let contrast = RunContrast { of_cell: key.cell.clone(), comparison, values: [first, second] };
+    Some(Draft { contrast, effect, interval_90, is_decidable })
+}
+
+/// An effect on the scale of logarithms.
+struct Told {
+    effect: f64,
+    p_value: f64,
+    interval_95: (Option<f64>, Option<f64>),
+    interval_90: (Option<f64>, Option<f64>),
+}
+
+fn told(first: &[f64], second: &[f64], history: &[f64]) -> Option<Told> {
+    let logs = |values: &[f64]| -> Vec<f64> { values.iter().map(|value| value.ln()).collect() };
+    let (first, second, history) = (logs(first), logs(second), logs(history));
+    match basis(first.len(), second.len(), history.len()) {
+        Basis::Runs => {
+            let observed = |values: &[f64]| -> Vec<Observation> {
+                values.iter().map(|value| Observation { block: 0, value: *value }).collect()
+            };
+            let study = study(&observed(&first), &observed(&second))?;
+            Some(Told {
+                effect: study.effect,
+                p_value: study.p_value,
+                interval_95: study.interval_95,
+                interval_90: study.interval_90,
+            })
+        }
+        Basis::History(_) => Some(by_history(&first, &second, &history)),
+        Basis::TooFew => None,
+    }
+}
+
+/// Runs differ by as much as those of the history do.
+fn by_history(first: &[f64], second: &[f64], history: &[f64]) -> Told {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let middle = mean(history);
+    let degrees = history.len() - 1;
+    let variance = history.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / degrees as f64;
+    let spread = (variance * (1.0 / first.len() as f64 + 1.0 / second.len() as f64)).sqrt().max(1e-9);
+    let effect = mean(second) - mean(first);
+    let interval = |p: f64| {
+        let half = student::quantile(p, degrees) * spread;
+        (Some(effect - half), Some(effect + half))
+    };
+    Told {
+        effect,
+        p_value: student::two_sided(effect / spread, degrees),
+        interval_95: interval(0.05),
+        interval_90: interval(0.10),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Runs that are alike raise no alarm more often than promised; planted effects are found where the runs can tell.
+
+use super::*;
+use crate::random::SplitMix;
+use whylate_core::plan::Statistic;
+use whylate_core::result::{CellResult, Quantiles, RepeatProbe, RepeatResult, RunResult};
+
+/// A run with one cell, whose repeats are spread around `p999_ns`.
+fn run(random: &mut SplitMix, p999_ns: f64, between_runs: f64) -> RunValues {
+    let noise = |random: &mut SplitMix| (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+    let of_run = p999_ns * (between_runs * noise(random)).exp();
+    let repeat = |repeat: u32, random: &mut SplitMix| {
+        let value = (of_run * (0.2 * noise(random)).exp()) as u64;
+        let quantiles = Quantiles {
+            p50_ns: 3_000,
+            p99_ns: value / 2,
+            p999_ns: value,
+            max_ns: value * 3,
+            ..Quantiles::default()
+        };
+        let probe =
+            RepeatProbe { probe: "timer".to_owned(), quantiles: Some(quantiles), ..RepeatProbe::default() };
+        RepeatResult { repeat, probes: vec![probe], ..RepeatResult::default() }
+    };
+    let cell = CellResult {
+        name: "idle".to_owned(),
+        repeats: (0..8).map(|nth| repeat(nth, random)).collect(),
+        ..CellResult::default()
+    };
+    RunValues::of_run(&with_cell(cell), None, None)
+}
+
+fn with_cell(cell: CellResult) -> RunResult {
+    let plan =
+        "name = \"x\"\nduration = \"1s\"\n[target]\ncpus = \"0\"\n[[probe]]\nkind = \"timer\"\n[[cell]]\n";
+    let plan =
+        whylate_core::plan::Plan::parse(&whylate_core::plan::Source { name: "x", text: plan }, &[]).unwrap();
+    RunResult {
+        format: String::new(),
+        run: String::new(),
+        started_at: String::new(),
+        state: whylate_core::result::RunState::Complete,
+        error: None,
+        plan,
+        facts: whylate_core::Facts::default(),
+        cells: vec![cell],
+        answers: Vec::new(),
+        comparisons: Vec::new(),
+        copies: None,
+        verdict: whylate_core::result::Verdict::NoLimit,
+        verdict_reason: String::new(),
+        exposure: None,
+        restored: None,
+        warnings: Vec::new(),
+    }
+}
+
+fn primary() -> SeriesStatistic {
+    SeriesStatistic { series: "timer".to_owned(), statistic: Statistic::P999 }
+}
+
+fn outcome(baseline: &[RunValues], side: &[RunValues], history: &[RunValues]) -> Outcome {
+    let primary = primary();
+    let question = Question {
+        baseline: ("A", baseline),
+        side: ("B", side),
+        history,
+        primary: Some(&primary),
+        margin: 0.05,
+    };
+    compare(&question).into_iter().find(|it| it.comparison.primary).unwrap().comparison.outcome
+}
+
+fn runs(random: &mut SplitMix, count: usize, p999_ns: f64) -> Vec<RunValues> {
+    (0..count).map(|_| run(random, p999_ns, 0.3)).collect()
+}
+
+#[test]
+fn single_runs_tell_nothing_whatever_the_difference() {
+    let mut random = SplitMix(7);
+    let (a, b) = (runs(&mut random, 1, 10_000.0), runs(&mut random, 1, 90_000.0));
+    assert_eq!(outcome(&a, &b, &[]), Outcome::CannotTell);
+    assert_eq!(outcome(&a, &b, &runs(&mut random, 4, 10_000.0)), Outcome::CannotTell);
+    assert_eq!(outcome(&a, &b, &runs(&mut random, 5, 10_000.0)), Outcome::Worse);
+    assert_eq!(basis(1, 1, 5), Basis::History(5));
+}
+
+#[test]
+fn runs_that_are_alike_raise_few_alarms() {
+    let mut random = SplitMix(11);
+    let pairs = 1_000;
+    for (runs_each, history, most) in [(1, 5, 70), (1, 20, 70), (4, 0, 60)] {
+        let alarm = |random: &mut SplitMix| {
+            let past = runs(random, history, 20_000.0);
+            let (a, b) = (runs(random, runs_each, 20_000.0), runs(random, runs_each, 20_000.0));
+            outcome(&a, &b, &past) != Outcome::CannotTell
+        };
+        let alarms = (0..pairs).filter(|_| alarm(&mut random)).count();
+        assert!(alarms <= most, "{alarms} of {pairs} with {runs_each} runs and a history of {history}");
+    }
+}
+
+#[test]
+fn planted_effects_are_found() {
+    let mut random = SplitMix(13);
+    let found = |runs_each: usize, history: usize, random: &mut SplitMix| {
+        let past = runs(random, history, 20_000.0);
+        let (a, b) = (runs(random, runs_each, 20_000.0), runs(random, runs_each, 100_000.0));
+        outcome(&a, &b, &past) == Outcome::Worse
+    };
+    assert!((0..100).filter(|_| found(1, 8, &mut random)).count() > 80);
+    assert!((0..100).filter(|_| found(5, 0, &mut random)).count() > 90);
+}

@@ -1,0 +1,88 @@
+//! One value per run for each statistic: the median over its complete repeats of that of the worst CPU.
+
+use crate::comparisons::values_of;
+use crate::contrast::median;
+use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::SeriesName;
+use whylate_core::plan::{SeriesStatistic, Statistic};
+use whylate_core::result::{CpuResult, MeasureResult, RunResult};
+
+/// Which value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ValueKey {
+    /// The cell; empty where each side has one.
+    pub cell: String,
+    /// The series.
+    pub series: String,
+    /// The statistic.
+    pub statistic: Statistic,
+}
+
+/// The values of one run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunValues(BTreeMap<ValueKey, f64>);
+
+impl RunValues {
+    /// Of every cell of a run, or of one, which is then compared with one of another name. `primary` is kept though it
+    /// may be none of the usual statistics.
+    pub fn of_run(run: &RunResult, cell: Option<&str>, primary: Option<&SeriesStatistic>) -> Self {
+        let is_primary = |series: &str, statistic: Statistic| {
+            primary.is_some_and(|primary| primary.statistic == statistic && primary.is_of(series))
+        };
+        let mut values = BTreeMap::new();
+        let cells =
+            run.cells.iter().filter(|it| it.skipped.is_none() && cell.is_none_or(|cell| it.name == cell));
+        for result in cells {
+            for ((series, statistic), observed) in values_of(result, &is_primary) {
+                let mut of_repeats: Vec<f64> = observed.iter().map(|one| one.value).collect();
+                of_repeats.sort_by(f64::total_cmp);
+                let name = if cell.is_some() { String::new() } else { result.name.clone() };
+                let key = ValueKey { cell: name, series: series.to_owned(), statistic };
+                values.extend(median(&of_repeats).map(|value| (key, value)));
+            }
+        }
+        Self(values)
+    }
+
+    /// Of one measurement, as another tool's result is: what its worst CPU has.
+    pub fn of_measure(measure: &MeasureResult) -> Self {
+        let mut values = BTreeMap::new();
+        for cpu in &measure.probe.cpus {
+            let series = SeriesName::in_probe(&measure.probe.probe, cpu.series.as_deref()).to_string();
+            for (statistic, value) in statistics(cpu) {
+                let key = ValueKey { cell: String::new(), series: series.clone(), statistic };
+                let worst = values.entry(key).or_insert(value);
+                *worst = worst.max(value);
+            }
+        }
+        Self(values)
+    }
+
+    /// One value.
+    pub fn get(&self, key: &ValueKey) -> Option<f64> {
+        self.0.get(key).copied()
+    }
+}
+
+fn statistics(cpu: &CpuResult) -> Vec<(Statistic, f64)> {
+    let quantiles = cpu.corrected.as_ref().or(cpu.quantiles.as_ref());
+    let of_quantiles = quantiles.map(|it| {
+        let values = [
+            (Statistic::Median, it.p50_ns),
+            (Statistic::P99, it.p99_ns),
+            (Statistic::P999, it.p999_ns),
+            (Statistic::Max, it.max_ns),
+        ];
+        values.map(|(statistic, ns)| (statistic, ns as f64)).to_vec()
+    });
+    let largest = || cpu.extremes.and_then(|it| it.max_ns).map(|ns| (Statistic::Max, ns as f64));
+    of_quantiles.unwrap_or_else(|| largest().into_iter().collect())
+}
+
+/// What both sides have.
+pub(super) fn common(first: &[RunValues], second: &[RunValues]) -> BTreeSet<ValueKey> {
+    let keys = |runs: &[RunValues]| -> BTreeSet<ValueKey> {
+        runs.iter().flat_map(|run| run.0.keys().cloned()).collect()
+    };
+    keys(first).intersection(&keys(second)).cloned().collect()
+}

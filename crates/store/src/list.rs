@@ -1,0 +1,157 @@
+//! The runs of a folder, and the words that a user gives them.
+//!
+//! A list reads `run.json`, the verdict of `result.json` and `labels.json` of each run, and no table. Labels are the
+//! user's: they are no part of what was measured, and the manifest does not name them.
+
+use crate::error::{At as _, StoreError};
+use crate::folder::Folder;
+use crate::info::{INFO_FILE, RunInfo};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+use whylate_core::result::{RunSummary, Verdict};
+
+const LABELS: &str = "labels.json";
+/// A larger file is none of ours.
+const LABELS_MAX: u64 = 1 << 20;
+
+/// What a user says of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Labels {
+    /// Words, sorted.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// A sentence.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+impl Labels {
+    /// Those of a run; none where there are none.
+    ///
+    /// # Errors
+    /// A file that is not of this form.
+    pub fn read(run: &Path) -> Result<Self, StoreError> {
+        let path = run.join(LABELS);
+        let is_small = fs::symlink_metadata(&path).is_ok_and(|it| it.is_file() && it.len() <= LABELS_MAX);
+        if !is_small {
+            return Ok(Self::default());
+        }
+        let text = fs::read(&path).at("read", &path)?;
+        serde_json::from_slice(&text).map_err(|error| StoreError::BadInfo(path, error))
+    }
+
+    /// Writes them in place of those that were there.
+    ///
+    /// # Errors
+    /// [`StoreError::NotARun`], or the file cannot be written.
+    pub fn write(&self, run: &Path) -> Result<(), StoreError> {
+        check(run)?;
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|error| StoreError::Encode(run.join(LABELS), error.to_string()))?;
+        let folder = Folder::open(run)?;
+        folder.check_owner()?;
+        folder.write_atomically(LABELS, &text)
+    }
+}
+
+/// Deletes a run with everything in it.
+///
+/// # Errors
+/// [`StoreError::NotARun`] for another folder, a link or a file; [`StoreError::Busy`] while it is written.
+pub fn remove(run: &Path) -> Result<(), StoreError> {
+    check(run)?;
+    if Folder::open(run)?.is_held() {
+        return Err(StoreError::Busy(run.to_owned()));
+    }
+    fs::remove_dir_all(run).at("remove", run)
+}
+
+fn check(run: &Path) -> Result<(), StoreError> {
+    let is_folder = fs::symlink_metadata(run).is_ok_and(|it| it.is_dir());
+    if is_folder && run.join(INFO_FILE).is_file() { Ok(()) } else { Err(StoreError::NotARun(run.to_owned())) }
+}
+
+/// Only what a list needs of a result.
+#[derive(Deserialize)]
+struct Judged {
+    verdict: Verdict,
+}
+
+/// The runs in a folder, the newest first. What is no run is left out, and so is one that cannot be read.
+pub fn list(folder: &Path) -> Vec<RunSummary> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    // Links may lead out of the folder.
+    let folders =
+        entries.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir())).map(|entry| entry.path());
+    let mut runs: Vec<RunSummary> = folders.filter_map(|path| summary(&path)).collect();
+    runs.sort_by(|a, b| (&b.started_at, &b.path).cmp(&(&a.started_at, &a.path)));
+    runs
+}
+
+fn summary(path: &Path) -> Option<RunSummary> {
+    let info: RunInfo = serde_json::from_slice(&fs::read(path.join(INFO_FILE)).ok()?).ok()?;
+    let result = fs::File::open(path.join("result.json")).ok();
+    let judged =
+        result.and_then(|file| serde_json::from_reader::<_, Judged>(std::io::BufReader::new(file)).ok());
+    let labels = Labels::read(path).unwrap_or_default();
+    Some(RunSummary {
+        path: path.display().to_string(),
+        plan: info.plan.name,
+        started_at: info.started_at,
+        state: info.state,
+        verdict: judged.map(|judged| judged.verdict),
+        host: info.facts.host,
+        kernel: info.facts.kernel.release,
+        tags: labels.tags,
+        note: labels.note,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+    use std::time::{Duration, SystemTime};
+    use whylate_core::Facts;
+    use whylate_core::plan::{Plan, Source};
+
+    fn run(folder: &Path, name: &str, age: u64) -> PathBuf {
+        let text = "name = \"quick\"\nduration = \"1s\"\n[target]\ncpus = \"0\"\n[[probe]]\nkind = \"timer\"\n[[cell]]\n";
+        let plan = Plan::parse(&Source { name: "test", text }, &[]).unwrap();
+        let path = folder.join(name);
+        let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 - age);
+        let info = RunInfo::new(name, started, plan, Facts::default());
+        drop(crate::RunDirectory::create(&path, &info).unwrap());
+        path
+    }
+
+    #[test]
+    fn the_newest_is_first_and_labels_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (run(folder.path(), "a", 100), run(folder.path(), "b", 1));
+        fs::create_dir(folder.path().join("no-run")).unwrap();
+        std::os::unix::fs::symlink("/", folder.path().join("link")).unwrap();
+        let labels = Labels { tags: vec!["before".to_owned()], note: Some("a new kernel".to_owned()) };
+        labels.write(&old).unwrap();
+        assert_eq!(Labels::read(&old).unwrap(), labels);
+        let found = list(folder.path());
+        let told: Vec<(&str, &[String])> = found.iter().map(|it| (it.path.as_str(), &*it.tags)).collect();
+        assert_eq!(told, [(new.to_str().unwrap(), &[][..]), (old.to_str().unwrap(), &labels.tags[..])]);
+        // A run with labels reads as one without.
+        assert!(crate::Reader::open(&old).unwrap().warnings().is_empty());
+        remove(&old).unwrap();
+        assert_eq!(list(folder.path()).len(), 1);
+    }
+
+    #[test]
+    fn only_runs_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = run(folder.path(), "a", 1);
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(matches!(remove(&link), Err(StoreError::NotARun(_))));
+        assert!(matches!(remove(folder.path()), Err(StoreError::NotARun(_))));
+        assert!(path.join("run.json").is_file());
+    }
+}
