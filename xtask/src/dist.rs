@@ -1,4 +1,5 @@
-//! The static binaries: builds them, and checks that they are static and small.
+//! The static binaries: builds them, and checks that they are static and small. The helper for graphics processors, which is
+//! not static, is built beside them.
 
 use crate::elf::{self, MACHINE_AARCH64, MACHINE_X86_64};
 use crate::process;
@@ -30,6 +31,10 @@ pub(crate) fn run(root: &Path) -> Result<[PathBuf; 2]> {
     }
     process::run(&mut cargo)?;
     println!("xtask: static binaries built in {:.0} s", started.elapsed().as_secs_f64());
+    // It loads drivers at run time, which a static program cannot: built for the machine's own C library.
+    let mut cargo = process::cargo(root);
+    process::run(cargo.args(["build", "--package", "whylate-gpu", "--profile", PROFILE]))?;
+    println!("xtask: {}", target_folder.join(PROFILE).join("whylate-gpu").display());
     let checked = |target: &str, machine: u16| -> Result<PathBuf> {
         let binary = target_folder.join(target).join(PROFILE).join("whylate");
         let size_bytes = check(&binary, machine)?;

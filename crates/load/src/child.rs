@@ -1,6 +1,7 @@
 //! The process of a load: reads what to do, does it until its standard input is closed or its time is up.
 
 use crate::error::LoadError;
+use crate::kinds::gpu::{Maker, set_maker};
 use crate::protocol::{Message, Reporter};
 use crate::spec::LoadSpec;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -97,18 +98,36 @@ pub fn child_main(
         Ok(spec) => spec,
         Err(error) => return fail(&reporter, &error),
     };
-    if let Err(error) = spec.validate() {
+    if let Err(error) = reporter.stay_alive().map_err(LoadError::system("starting a thread")) {
         return fail(&reporter, &error);
     }
-    if let Err(error) = reporter.stay_alive().map_err(LoadError::system("starting a thread")) {
+    if let Err(error) = spec.validate() {
         return fail(&reporter, &error);
     }
     let (interval, duration) = (spec.interval, spec.duration);
     let mut context = Context { reporter, sender, events, interval, duration, host };
     match spec.work.work().run(&mut context) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&context.reporter, &error),
+        Err(error) => {
+            let status = fail(&context.reporter, &error);
+            if let LoadError::Hung { .. } = error {
+                // What the driver has registered to be done at an ordinary exit would hang as well.
+                whylate_sys::process::exit_now(1);
+            }
+            status
+        }
     }
+}
+
+/// The same in the helper for graphics processors, which does what `maker` makes.
+pub fn gpu_main(
+    host: HostRoot,
+    stdin: impl Read + Send + 'static,
+    stdout: impl Write + Send + 'static,
+    maker: Maker,
+) -> ExitCode {
+    set_maker(maker);
+    child_main(host, stdin, stdout)
 }
 
 fn fail(reporter: &Reporter, error: &LoadError) -> ExitCode {

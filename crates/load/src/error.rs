@@ -83,6 +83,22 @@ pub enum LoadError {
         /// The CPU.
         cpu: CpuId,
     },
+    /// A turn of a load does not end: its driver or its device hangs.
+    #[error("the {what} load hangs: its device or driver gives no answer (see the kernel's log)")]
+    Hung {
+        /// The kind of load.
+        what: &'static str,
+    },
+    /// The helper is of another version than this program.
+    #[error("{program} is of version {found}, this program of {own}: install both from the same build")]
+    Version {
+        /// The helper.
+        program: PathBuf,
+        /// Its version.
+        found: String,
+        /// That of this program.
+        own: &'static str,
+    },
     /// A command load without a command.
     #[error(
         "the command is empty; give the program and its arguments, for example [\"stress-ng\", \"--vm\", \"1\"]"

@@ -18,11 +18,13 @@ pub mod protocol;
 mod rates;
 pub mod spec;
 
-pub use child::child_main;
+pub use child::{child_main, gpu_main};
 pub use error::LoadError;
 pub use kinds::LoadWork;
-pub use kinds::events::Events;
-pub use kinds::exec::{ExecSpec, exec_main};
+pub use kinds::events::{Act, Events};
+pub use kinds::exec::{ExecSpec, ServerSpec, exec_main};
+pub use kinds::gpu::{Maker, gpu_helper, gpu_list};
+pub use kinds::graphics::GraphicsSpec;
 pub use kinds::memory::MemorySpec;
 pub use parent::{Load, LoadOutcome, LoadStatus, StoppedBy};
 pub use spec::LoadSpec;

@@ -7,6 +7,7 @@ use crate::spec::LoadSpec;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -120,6 +121,8 @@ pub struct Load {
     stdin: Option<ChildStdin>,
     mailbox: Arc<Mailbox>,
     grace: Duration,
+    /// Its executable, where that is another one than this.
+    helper: Option<PathBuf>,
     exit: Option<ExitStatus>,
     stopped_by: Option<StoppedBy>,
 }
@@ -133,6 +136,8 @@ impl Load {
         spec.validate()?;
         let mut line = serde_json::to_vec(spec).map_err(|error| LoadError::Request(error.to_string()))?;
         line.push(b'\n');
+        let other = spec.work.work().program()?;
+        let launcher = other.clone().map_or_else(|| launcher.clone(), |program| Launcher { program });
         let mut child = launcher
             .command("internal-load")
             .stdin(Stdio::piped())
@@ -145,7 +150,7 @@ impl Load {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let grace = spec.work.work().grace();
         // From here on, dropping it ends the process.
-        let mut load = Self { child, stdin, mailbox, grace, exit: None, stopped_by: None };
+        let mut load = Self { child, stdin, mailbox, grace, helper: other, exit: None, stopped_by: None };
         if let Some(stdout) = stdout {
             load.listen(stdout, hear_message)?;
         }
@@ -190,16 +195,36 @@ impl Load {
     /// [`LoadError::Reported`] or [`LoadError::Died`] when it ended instead, [`LoadError::NotReady`] when it takes
     /// longer than `timeout`.
     pub fn wait_ready(&mut self, timeout: Duration) -> Result<Ready, LoadError> {
-        let heard = self
-            .mailbox
-            .wait(timeout, |heard| heard.ready.is_some() || heard.error.is_some() || heard.open == 0);
+        let begin = Instant::now();
+        let mut heard = self.mailbox.lock();
+        loop {
+            let is_decided = heard.ready.is_some() || heard.error.is_some() || heard.open == 0;
+            // A process that lives says so every second, also while it prepares.
+            let is_silent = match heard.last {
+                Some(last) => last.elapsed() > SILENT_AFTER,
+                None => self.helper.is_some() && begin.elapsed() > SILENT_AFTER,
+            };
+            if is_decided || is_silent || begin.elapsed() >= timeout {
+                break;
+            }
+            drop(heard);
+            let is_decided =
+                |heard: &Heard| heard.ready.is_some() || heard.error.is_some() || heard.open == 0;
+            heard = self.mailbox.wait(LAST_WORDS.min(timeout), is_decided);
+        }
         if let Some(ready) = &heard.ready {
-            return Ok(ready.clone());
+            let own = env!("CARGO_PKG_VERSION");
+            return match self.helper.clone() {
+                Some(program) if ready.version != own => {
+                    Err(LoadError::Version { program, found: ready.version.clone(), own })
+                }
+                _ => Ok(ready.clone()),
+            };
         }
         let ended = heard.error.is_some() || heard.open == 0;
         drop(heard);
         if !ended {
-            return Err(LoadError::NotReady(timeout));
+            return Err(LoadError::NotReady(begin.elapsed()));
         }
         self.wait_exit(SIGNAL_GRACE);
         Err(self.last_words())
@@ -218,7 +243,11 @@ impl Load {
     /// How it is doing; never waits, but for the last words of a process that has just died.
     pub fn status(&mut self) -> LoadStatus {
         match self.poll_exit() {
-            None => self.mailbox.lock().status(),
+            None => {
+                let heard = self.mailbox.lock();
+                // A process that hangs in the kernel cannot end, but has said why it wants to.
+                heard.error.clone().map_or_else(|| heard.status(), LoadStatus::Died)
+            }
             Some(status) if status.success() || self.stopped_by.is_some() => LoadStatus::Finished,
             Some(_) => LoadStatus::Died(self.last_words().to_string()),
         }

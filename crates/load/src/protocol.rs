@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 use whylate_core::Warning;
 use whylate_core::record::RateRecord;
+use whylate_sys::clock;
 
 /// Time between two signs of life.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -40,6 +41,15 @@ pub struct Ready {
     pub at_ns: u64,
     /// How it is done, for people: instruction set, kind of stores, pages.
     pub detail: String,
+    /// The version of the program that does it.
+    pub version: String,
+}
+
+impl Ready {
+    /// From now on.
+    pub(crate) fn now(pid: u32, detail: String) -> Self {
+        Self { pid, at_ns: clock::now().0, detail, version: env!("CARGO_PKG_VERSION").to_owned() }
+    }
 }
 
 /// The child's end of the line, shared by its threads.

@@ -3,20 +3,20 @@
 use crate::child::{Context, Event, after};
 use crate::error::LoadError;
 use crate::protocol::Message;
+use whylate_core::MonoTime;
 use whylate_core::record::RateRecord;
-use whylate_core::{CpuId, MonoTime};
 use whylate_sys::clock;
 
 /// A last interval shorter than this is not worth a rate.
 const LAST_INTERVAL_NS_MIN: u64 = 10_000_000;
 
 /// Sends a rate per interval until the load is stopped or its duration is over. `total` is what was done so far;
-/// `ended` names a thread that ended on its own.
+/// `health`: what is wrong with its threads.
 pub(crate) fn report(
     context: &mut Context,
     begin: MonoTime,
     total: &dyn Fn() -> u64,
-    ended: &dyn Fn() -> Option<CpuId>,
+    health: &dyn Fn() -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {
     let end = context.end(begin);
     let mut last = (begin, total());
@@ -41,9 +41,7 @@ pub(crate) fn report(
         if stop {
             return Ok(());
         }
-        if let Some(cpu) = ended() {
-            return Err(LoadError::Worker { cpu });
-        }
+        health()?;
         tick = after(tick, context.interval.0).max(now.0);
     }
 }

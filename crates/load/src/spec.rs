@@ -82,6 +82,9 @@ mod tests {
             output: "output.txt".into(),
             rate_pattern: None,
             rate_unit: "per_s".to_owned(),
+            restart: false,
+            calibrated: None,
+            server: None,
         }
     }
 

@@ -2,8 +2,11 @@
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use whylate_core::plan::{BarrierReach, IpiPlan, IrqSource, IrqThreadPlan, SoftirqPlan, TlbPlan};
-use whylate_core::{CpuId, CpuSet, Nanos};
+use whylate_core::plan::{
+    BarrierReach, BufferSource, EventPace, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan,
+    TlbPlan,
+};
+use whylate_core::{Bytes, CpuId, CpuSet, Nanos};
 use whylate_host::HostRoot;
 use whylate_host::interrupts::Counts;
 use whylate_load::{Events, Load, LoadError, LoadOutcome, LoadSpec, LoadWork};
@@ -146,4 +149,53 @@ fn a_load_without_victims_is_refused() {
     let victims = Some(CpuSet::default());
     let spec = Events { victims, ..acts(TlbPlan::default(), CpuId(0), None) };
     assert!(matches!(LoadSpec::new(LoadWork::Tlb(spec)).validate(), Err(LoadError::NoCpus)));
+}
+
+fn secret(reuse: bool) -> LoadWork {
+    let cpu = allowed_of_this_thread().unwrap().first().unwrap();
+    let plan = PageattrPlan {
+        source: BufferSource::Secretmem,
+        size: Bytes(64 << 10),
+        rate: EventPace::PerSecond(200.0),
+        reuse,
+        ..PageattrPlan::default()
+    };
+    LoadWork::Pageattr(acts(plan, cpu, None))
+}
+
+#[test]
+fn new_secret_memory_flushes_the_other_cpu_and_used_memory_does_not() {
+    let Some((victim, _)) = two_cpus() else { return };
+    if cfg!(target_arch = "aarch64") {
+        println!("skipped: arm64 flushes by broadcast instructions, without interrupts");
+        return;
+    }
+    let _alone = ALONE.lock();
+    let calls = |reuse| {
+        let read = || Counts::read(&HostRoot::real()).unwrap().of("CAL", victim).unwrap_or(0);
+        let mut load = start(secret(reuse))?;
+        let before = read();
+        std::thread::sleep(Duration::from_secs(1));
+        let calls = read() - before;
+        Ok((calls as f64, events(&load.stop()?)))
+    };
+    let ((new, made), (kept, written)) = match calls(false).and_then(|new| Ok((new, calls(true)?))) {
+        Ok(both) => both,
+        Err(LoadError::Unavailable(reason)) => return println!("skipped: {reason}"),
+        Err(error) => panic!("{error}"),
+    };
+    // Each of the 16 pages of a buffer is a flush; a machine that stands still makes fewer buffers.
+    assert!(new > 4.0 * made && made > 20.0, "{new} calls for {made} buffers");
+    assert!(
+        kept < new / 4.0 && written > 20.0,
+        "{kept} calls for {written} writes, {new} for {made} buffers"
+    );
+}
+
+#[test]
+fn a_device_that_is_no_card_is_refused() {
+    let plan = PageattrPlan { device: Some("/dev/null".into()), ..PageattrPlan::default() };
+    let error = LoadSpec::new(LoadWork::Pageattr(acts(plan, CpuId(0), None))).validate().unwrap_err();
+    assert!(matches!(error, LoadError::Unavailable(_)), "{error}");
+    assert!(error.to_string().contains("/dev/null makes no dumb buffers"), "{error}");
 }

@@ -16,6 +16,9 @@ fn spec(command: &[&str], output: &Path) -> LoadSpec {
         output: output.to_owned(),
         rate_pattern: None,
         rate_unit: "per_s".to_owned(),
+        restart: false,
+        calibrated: None,
+        server: None,
     };
     LoadSpec { interval: Nanos::from_millis(50), ..LoadSpec::new(LoadWork::Exec(exec)) }
 }
@@ -204,4 +207,42 @@ fn the_command_dies_with_a_supervisor_that_is_killed() {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     eventually("its death", || matches!(load.status(), LoadStatus::Died(_)));
     eventually("the end of the command", || processes_with(&time) == 0);
+}
+
+#[test]
+fn a_command_is_started_again_when_it_ends_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("output");
+    let mut spec = spec(&["sh", "-c", "echo rate 5"], &output);
+    change(&mut spec, |exec| (exec.restart, exec.rate_pattern) = (true, Some("rate ([0-9]+)".to_owned())));
+    let outcome = run_until_output(&spec, &output, "rate 5\nrate 5\nrate 5\n");
+    assert!(outcome.rates.len() >= 2 && outcome.rates.iter().all(|rate| rate.value == 5.0), "{outcome:?}");
+    change(&mut spec, |exec| exec.command = ["sh", "-c", "exit 4"].map(str::to_owned).to_vec());
+    let mut load = start(&spec);
+    eventually("its end", || matches!(load.status(), LoadStatus::Died(_)));
+    assert!(load.stop().unwrap_err().to_string().contains("exit status 4"));
+}
+
+#[test]
+fn a_command_that_calibrates_itself_is_ready_with_its_first_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("output");
+    // Prints for a terminal only.
+    let script = "test -t 1 || exit 5; sleep 0.4; echo rate 7; sleep 0.1; echo rate 9; echo end; sleep 100";
+    let mut spec = spec(&["sh", "-c", script], &output);
+    change(&mut spec, |exec| {
+        (exec.calibrated, exec.rate_pattern) =
+            (Some(Nanos::from_millis(100)), Some("rate ([0-9]+)".to_owned()));
+    });
+    let begin = Instant::now();
+    let mut load = start(&spec);
+    load.wait_ready(READY).unwrap();
+    assert!(begin.elapsed() >= Duration::from_millis(400));
+    eventually("the output", || std::fs::read_to_string(&output).is_ok_and(|kept| kept.contains("end")));
+    let rates = load.stop().unwrap().rates;
+    assert_eq!((rates[0].value, rates[0].interval_ns), (7.0, 100_000_000), "{rates:?}");
+    // It may not end without a number, however well.
+    change(&mut spec, |exec| (exec.restart, exec.command) = (true, vec!["true".to_owned()]));
+    let error = start(&spec).wait_ready(READY).unwrap_err().to_string();
+    assert!(error.contains("ended by itself (exit status 0)"), "{error}");
 }

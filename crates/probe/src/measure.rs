@@ -280,10 +280,12 @@ pub struct Elsewhere<'a> {
 }
 
 impl<'a> Elsewhere<'a> {
-    /// Moves the thread to `cpus`; where there are none, it stays.
+    /// Moves the thread to `cpus`; where there are none, it stays. A thread that may run nowhere else, because a shield
+    /// keeps it there, is not pinned: it would still be when the shield is gone.
     pub fn move_to(host: &'a HostRoot, cpus: &CpuSet) -> Self {
         let before = schedule::allowed_of_this_thread().ok();
-        let moved = !cpus.is_empty() && shield::pin_this_thread(host, cpus).is_ok();
+        let is_there = before.as_ref().is_some_and(|before| before.difference(cpus).is_empty());
+        let moved = !cpus.is_empty() && !is_there && shield::pin_this_thread(host, cpus).is_ok();
         Self { host, before: before.filter(|_| moved) }
     }
 }

@@ -6,7 +6,9 @@
 pub mod allocation;
 pub mod clock;
 pub mod counter;
+pub mod device_memory;
 pub mod disturb;
+pub mod drm;
 pub mod interrupt_source;
 pub mod latency_request;
 pub mod memory;
@@ -17,5 +19,6 @@ pub mod private;
 pub mod process;
 pub mod schedule;
 pub mod shared;
+pub mod terminal;
 pub mod timer_file;
 pub mod tracing;

@@ -29,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-store", &["whylate-core", "whylate-stats"]),
     ("whylate-load", &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host"]),
     ("whylate-treat", &["whylate-core", "whylate-sys", "whylate-host"]),
+    ("whylate-gpu", &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host", "whylate-load"]),
     (
         "whylate-bpf",
         &["whylate-core", "whylate-sys", "whylate-host", "whylate-stats", "whylate-trace", "whylate-explain"],

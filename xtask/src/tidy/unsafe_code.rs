@@ -7,8 +7,8 @@ use super::Violation;
 use super::source::SourceFile;
 
 const RULE: &str = "unsafe";
-/// The only folders where it may stand.
-const FOLDERS: [&str; 2] = ["crates/sys/", "crates/copy/"];
+/// Where it may stand: what is asked of the kernel and the processor, copies, and calls of Vulkan, all of which are unsafe.
+const FOLDERS: [&str; 3] = ["crates/sys/", "crates/copy/", "gpu/src/vulkan/"];
 /// What the comment above a use must contain.
 const REASON: &str = "SAFETY:";
 

@@ -3,7 +3,7 @@
 use super::Printing;
 use super::kind::{CpusFlag, Family, Key, KindCommand};
 use super::parsers::seconds;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use serde_json::Value;
 use std::path::PathBuf;
 use whylate_core::Nanos;
@@ -23,6 +23,9 @@ pub(crate) struct LoadArguments {
     /// Where the output of a command goes.
     #[arg(skip)]
     pub(crate) output: Option<PathBuf>,
+    /// Whether the devices are listed, in place of a load.
+    #[arg(skip)]
+    pub(crate) lists: bool,
 }
 
 impl Family for LoadArguments {
@@ -47,7 +50,7 @@ Examples:
         CpusFlag::Default(if key == "cpus" && has_victims { "others" } else { "last" })
     }
 
-    fn augment(_kind: &str, keys: &[Key], command: Command) -> Command {
+    fn augment(kind: &str, keys: &[Key], command: Command) -> Command {
         let help =
             "File for the command's output; must not exist [default: shown on standard error when it fails]";
         let output = Arg::new("output").short('o').long("output").value_name("FILE").help(help);
@@ -57,13 +60,16 @@ Examples:
         } else {
             command
         };
-        let has_output = keys.iter().any(|key| key.name == "command");
-        let output = has_output.then(|| output.value_parser(value_parser!(PathBuf)));
-        Self::augment_args(command.args(output))
+        let output =
+            ["exec", "graphics"].contains(&kind).then(|| output.value_parser(value_parser!(PathBuf)));
+        let list = Arg::new("list").long("list").action(ArgAction::SetTrue);
+        let list = (kind == "gpu").then(|| list.help("Lists the devices, and what each can do, and ends"));
+        Self::augment_args(command.args(output).args(list))
     }
 
     fn read(_kind: &str, matches: &ArgMatches) -> Result<Self, clap::Error> {
         let output = matches.try_get_one::<PathBuf>("output").ok().flatten().cloned();
-        Ok(Self { output, ..Self::from_arg_matches(matches)? })
+        let lists = matches.try_get_one::<bool>("list").ok().flatten().copied().unwrap_or_default();
+        Ok(Self { output, lists, ..Self::from_arg_matches(matches)? })
     }
 }

@@ -5,15 +5,20 @@ use crate::exit::Ending;
 use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Context, Result};
+use serde_json::Value;
 use std::fs::File;
 use std::path::PathBuf;
-use whylate_core::figure::rate;
+use whylate_core::figure::{bytes, rate};
+use whylate_core::plan::LoadKind;
 use whylate_core::result::LoadResult;
 use whylate_core::{Bytes, CpuSelector, Nanos};
 use whylate_host::{Host, facts};
 use whylate_runner::LoadAlone;
 
 pub(super) fn execute(command: &LoadCommand, host: &Host) -> Result<Ending> {
+    if command.run.lists {
+        return list(command.run.printing.json);
+    }
     let kind = command.plan()?.load.into_iter().next().context("no load")?.kind;
     let (facts, _) = facts::collect(&host.running);
     // The CPUs that a load disturbs are the `target` of a plan.
@@ -27,7 +32,8 @@ pub(super) fn execute(command: &LoadCommand, host: &Host) -> Result<Ending> {
     if let Some((flag, cpus)) = named("cpus")? {
         cpus.resolve(&facts.cpu_context(), Some(&target)).with_context(|| format!("{flag} {cpus}"))?;
     }
-    let scratch = command.has("command").then(|| Scratch::new(command.run.output.clone())).transpose()?;
+    let prints = matches!(kind, LoadKind::Exec(_) | LoadKind::Graphics(_));
+    let scratch = prints.then(|| Scratch::new(command.run.output.clone())).transpose()?;
     let output = scratch.as_ref().map(|scratch| scratch.path.clone()).unwrap_or_default();
     let printing = command.run.printing;
     let quiet = printing.quiet || printing.json;
@@ -40,6 +46,31 @@ pub(super) fn execute(command: &LoadCommand, host: &Host) -> Result<Ending> {
         output::print_json(&result)?;
     } else {
         print(&result)?;
+    }
+    Ok(Ending::Pass)
+}
+
+/// The graphics processors that the helper finds.
+fn list(as_json: bool) -> Result<Ending> {
+    let list = whylate_runner::gpu_list()?;
+    if as_json {
+        output::print_json(&list)?;
+        return Ok(Ending::Pass);
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for device in list["devices"].as_array().into_iter().flatten() {
+        let memory: Vec<String> = device["memory"].as_array().into_iter().flatten().map(text).collect();
+        let size = bytes(device["memory_bytes"].as_u64().unwrap_or_default());
+        let (name, kind, driver) = (text(&device["name"]), text(&device["kind"]), text(&device["driver"]));
+        let mut lines = vec![
+            format!("{} {name} ({kind}), {driver}", device["number"]),
+            format!("    memory: {size}; kinds: {}", memory.join(", ")),
+        ];
+        for (work, why) in device["loads"].as_object().into_iter().flatten() {
+            let why = text(why);
+            lines.push(format!("    {work:<14}{}", if why.is_empty() { "runs" } else { &why }));
+        }
+        output::print(&lines.join("\n"))?;
     }
     Ok(Ending::Pass)
 }

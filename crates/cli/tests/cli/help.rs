@@ -13,7 +13,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 32] = [
+    let commands: [(&str, &[&str]); 34] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
@@ -29,6 +29,8 @@ fn help_of_every_command() {
         ("help_copy", &["copy"]),
         ("help_cpus", &["cpus"]),
         ("help_explain", &["explain"]),
+        ("help_load_gpu", &["load", "gpu"]),
+        ("help_load_graphics", &["load", "graphics"]),
         ("help_load_copy", &["load", "copy"]),
         ("help_measure_access", &["measure", "access"]),
         ("help_load_tlb", &["load", "tlb"]),

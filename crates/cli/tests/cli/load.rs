@@ -66,7 +66,7 @@ fn without_a_graphics_device_write_combining_buffers_are_unavailable() {
     if fs::exists("/dev/dri").unwrap() {
         return crate::tool::skipped("there is a graphics device");
     }
-    let said = whylate(&["load", "pageattr", "-D", "1"]);
+    let said = whylate(&["load", "pageattr", "--source", "graphics", "-D", "1"]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{said:?}");
     assert!(said.stderr.contains("/dev/dri") && said.stderr.lines().count() == 1, "{said:?}");
 }
@@ -90,6 +90,7 @@ source = "timer"
 [[load]]
 name = "buffers"
 kind = "pageattr"
+source = "graphics"
 cpus = "target"
 [[cell]]
 loads = ["packets", "interrupts"]

@@ -11,6 +11,7 @@ mod copy;
 mod experiment;
 mod explain;
 mod fields;
+mod gpu;
 mod help;
 mod histograms;
 mod interruption;

@@ -23,8 +23,9 @@ pub use document::{Place, PlanError, Source};
 pub use flag::{EXAMPLES, FLAG, Flag};
 pub use kinds::{KeyError, Words};
 pub use load::{
-    BarrierReach, CopyPlan, EventPace, ExecPlan, IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan,
-    MemoryAccess, MemoryPlan, Pace, PageattrPlan, SoftirqPlan, TlbPlan,
+    BarrierReach, BufferSource, CopyPlan, EventPace, ExecPlan, GpuMemory, GpuPlan, GpuWait, GpuWork,
+    GraphicsMethod, GraphicsPlan, IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess,
+    MemoryPlan, Pace, PageattrPlan, SoftirqPlan, TlbPlan,
 };
 pub use probe::{
     ACCESS_AGAIN, ACCESS_FIRST, AccessPlan, CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, Judged,

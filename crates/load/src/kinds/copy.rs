@@ -74,7 +74,9 @@ impl Frames {
 
 impl Acts for Frames {
     const NAME: &'static str = "copy";
-    const UNIT: &'static str = "bytes_per_s";
+    fn unit(&self) -> &'static str {
+        "bytes_per_s"
+    }
     fn keys(&self) -> Keys<'_> {
         Keys { cpus: &self.plan.cpus, victims: None, rate: self.plan.rate }
     }

@@ -5,20 +5,21 @@
 
 use super::memory::pace::Pacer;
 use super::{Place, Work};
-use crate::child::{Context, Event, pin, pin_to};
+use crate::child::{Context, Event, after, pin, pin_to};
 use crate::error::LoadError;
 use crate::protocol::{Message, Ready};
 use crate::rates::report;
 use crate::spec::check_pace;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use whylate_core::plan::Pace;
-use whylate_core::{CpuId, CpuSelector, CpuSet, MonoTime, Warning, WarningCode};
+use whylate_core::{CpuId, CpuSelector, CpuSet, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::schedule::allowed_of_this_thread;
@@ -36,14 +37,20 @@ pub trait Act {
     }
     /// Does it, in well below a millisecond unless the kernel takes longer; how many events that was.
     fn turn(&mut self) -> io::Result<u64>;
+    /// The longest that one turn may take; one that takes longer hangs.
+    fn turn_within(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The plan of a load that is made of single acts.
 pub trait Acts: Clone + Send + 'static {
     /// The name in plans.
     const NAME: &'static str;
+    /// The longest that preparing may take.
+    const PREPARED_WITHIN: Option<Duration> = None;
     /// What its rate counts.
-    const UNIT: &'static str;
+    fn unit(&self) -> &'static str;
     /// The keys that all of them have.
     fn keys(&self) -> Keys<'_>;
     /// Prepares the acts of one of `workers` threads, in that thread.
@@ -51,6 +58,10 @@ pub trait Acts: Clone + Send + 'static {
     /// Whether the machine has what it needs.
     fn check(&self) -> Result<(), LoadError> {
         Ok(())
+    }
+    /// The executable of its process; by default this one.
+    fn program(&self) -> Result<Option<PathBuf>, LoadError> {
+        Ok(None)
     }
 }
 
@@ -85,7 +96,7 @@ impl<P: Acts> Events<P> {
 
 impl<P: Acts> Work for Events<P> {
     fn unit(&self) -> &str {
-        P::UNIT
+        self.plan.unit()
     }
 
     fn cpus(&self) -> Option<&CpuSet> {
@@ -104,6 +115,10 @@ impl<P: Acts> Work for Events<P> {
         self.plan.check()
     }
 
+    fn program(&self) -> Result<Option<PathBuf>, LoadError> {
+        self.plan.program()
+    }
+
     fn run(&self, context: &mut Context) -> Result<(), LoadError> {
         run(self, context)
     }
@@ -114,6 +129,16 @@ impl<P: Acts> Work for Events<P> {
 struct Shared {
     stop: AtomicBool,
     events: AtomicU64,
+    /// When the turn of each doer has to have ended; 0 between turns, and for those that may take any time.
+    turns: Vec<AtomicU64>,
+}
+
+impl Shared {
+    /// Whether a turn takes longer than it may.
+    fn is_hung(&self) -> bool {
+        let now = clock::now().0;
+        self.turns.iter().map(|limit| limit.load(Relaxed)).any(|limit| limit != 0 && limit < now)
+    }
 }
 
 /// What a thread says of its acts.
@@ -148,6 +173,10 @@ fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError
     });
     crew.shared.stop.store(true, Relaxed);
     crew.starts.clear();
+    if crew.shared.is_hung() || matches!(done, Err(LoadError::Hung { .. })) {
+        // Its threads cannot be waited for.
+        return Err(LoadError::Hung { what: P::NAME });
+    }
     for (cpu, thread) in crew.threads {
         if thread.join().is_err() {
             return Err(LoadError::Worker { cpu });
@@ -157,13 +186,16 @@ fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError
 }
 
 fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<Details>), LoadError> {
-    let shared = Arc::new(Shared::default());
+    let turns = spec.cpus.iter().map(|_| AtomicU64::new(0)).collect();
+    let shared = Arc::new(Shared { turns, ..Shared::default() });
     let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new() };
     let (tell, details) = mpsc::channel();
     let doers = spec.cpus.iter().map(|cpu| (cpu, true));
-    for (cpu, is_doer) in doers.chain(spec.victims.iter().flat_map(CpuSet::iter).map(|cpu| (cpu, false))) {
+    let all = doers.chain(spec.victims.iter().flat_map(CpuSet::iter).map(|cpu| (cpu, false)));
+    for (index, (cpu, is_doer)) in all.enumerate() {
         let (start, started) = mpsc::channel();
         let worker = Worker {
+            index,
             cpu,
             host: context.host.clone(),
             spec: spec.clone(),
@@ -184,11 +216,14 @@ fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<
 
 /// Waits until every thread is ready; whether the load shall go on.
 fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut Context) -> Result<bool, LoadError> {
+    let limit = P::PREPARED_WITHIN.map_or(u64::MAX, |within| within.as_nanos() as u64);
+    let limit = after(clock::now(), limit);
     for _ in &crew.threads {
-        match context.event_until(MonoTime(u64::MAX)) {
+        match context.event_until(limit) {
             Some(Event::Ready) => {}
             Some(Event::Failed(error)) => return Err(error),
-            _ => return Ok(false),
+            Some(_) => return Ok(false),
+            None => return Err(LoadError::Hung { what: P::NAME }),
         }
     }
     if let Some(victims) = &spec.victims {
@@ -211,12 +246,17 @@ fn work<P: Acts>(crew: &Crew, spec: &Events<P>, how: &str, context: &mut Context
     let hit = |victims: &CpuSet| format!(", with a thread to be hit on {}", each_of(victims));
     let victims = spec.victims.as_ref().map(hit).unwrap_or_default();
     let detail = format!("{how} on {}{victims}", each_of(&spec.cpus));
-    let ready = Ready { pid: std::process::id(), at_ns: begin.0, detail };
+    let ready = Ready::now(std::process::id(), detail);
     if !context.tell(&Message::Ready(ready)) {
         return Ok(());
     }
     let ended = || crew.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(cpu, _)| *cpu);
-    report(context, begin, &|| crew.shared.events.load(Relaxed), &ended)
+    let health = || match ended() {
+        Some(cpu) => Err(LoadError::Worker { cpu }),
+        None if crew.shared.is_hung() => Err(LoadError::Hung { what: P::NAME }),
+        None => Ok(()),
+    };
+    report(context, begin, &|| crew.shared.events.load(Relaxed), &health)
 }
 
 /// `CPU 1`, `each of CPUs 1-3`.
@@ -226,6 +266,8 @@ fn each_of(cpus: &CpuSet) -> String {
 
 /// One thread.
 struct Worker<P> {
+    /// Its place among the doers.
+    index: usize,
     cpu: CpuId,
     host: HostRoot,
     spec: Events<P>,
@@ -259,10 +301,16 @@ impl<P: Acts> Worker<P> {
         if !self.is_started() {
             return Ok(());
         }
+        let within = act.turn_within();
         let mut pacer = Pacer::new(self.spec.plan.keys().rate, workers, clock::now());
         while !self.shared.stop.load(Relaxed) {
             let what = || format!("{} on CPU {}", P::NAME, self.cpu);
+            let limit = &self.shared.turns[self.index];
+            if let Some(within) = within {
+                limit.store(after(clock::now(), within.as_nanos() as u64).0, Relaxed);
+            }
             let done = act.turn().map_err(|error| LoadError::System { what: what(), source: error })?;
+            limit.store(0, Relaxed);
             self.shared.events.fetch_add(done, Relaxed);
             let mut pause = pacer.pause_ns(clock::now(), done);
             while pause > 0 && !self.shared.stop.load(Relaxed) {
@@ -283,5 +331,20 @@ impl<P: Acts> Worker<P> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_does_not_end_hangs() {
+        let shared = Shared { turns: vec![AtomicU64::new(0), AtomicU64::new(0)], ..Shared::default() };
+        assert!(!shared.is_hung());
+        shared.turns[1].store(clock::now().0 + 60_000_000_000, Relaxed);
+        assert!(!shared.is_hung());
+        shared.turns[1].store(clock::now().0 - 1, Relaxed);
+        assert!(shared.is_hung());
     }
 }

@@ -23,7 +23,9 @@ impl Act for Barriers {
 
 impl Acts for IpiPlan {
     const NAME: &'static str = "ipi";
-    const UNIT: &'static str = "barriers_per_s";
+    fn unit(&self) -> &'static str {
+        "barriers_per_s"
+    }
     fn keys(&self) -> Keys<'_> {
         Keys { cpus: &self.cpus, victims: Some(&self.victims), rate: self.rate.as_pace() }
     }

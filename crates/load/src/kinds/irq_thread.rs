@@ -132,7 +132,9 @@ fn make(source: IrqSource, pace: EventPace, workers: usize) -> Result<Box<dyn Ac
 
 impl Acts for IrqThreadPlan {
     const NAME: &'static str = "irq-thread";
-    const UNIT: &'static str = "interrupts_per_s";
+    fn unit(&self) -> &'static str {
+        "interrupts_per_s"
+    }
     fn keys(&self) -> Keys<'_> {
         Keys { cpus: &self.cpus, victims: None, rate: self.rate.as_pace() }
     }

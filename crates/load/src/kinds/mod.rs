@@ -2,6 +2,8 @@
 
 pub(crate) mod events;
 pub(crate) mod exec;
+pub(crate) mod gpu;
+pub(crate) mod graphics;
 pub(crate) mod memory;
 
 use crate::child::Context;
@@ -47,6 +49,10 @@ pub(crate) trait Work {
     }
     /// The file for what its command prints.
     fn set_output(&mut self, _path: PathBuf) {}
+    /// The executable of its process; `None` for this one.
+    fn program(&self) -> Result<Option<PathBuf>, LoadError> {
+        Ok(None)
+    }
     /// What can be known to be wrong before anything is started.
     fn validate(&self) -> Result<(), LoadError>;
     /// Does it, in the load's own process, until the context says stop or its duration is over.
@@ -126,6 +132,10 @@ kinds! {
     Copy(copy::CopySpec),
     /// Any command.
     Exec(exec::ExecSpec),
+    /// Drawing in two dimensions.
+    Graphics(graphics::GraphicsSpec),
+    /// Work for a graphics processor.
+    Gpu(events::Events<whylate_core::plan::GpuPlan>),
     /// Changes of mappings.
     Tlb(events::Events<whylate_core::plan::TlbPlan>),
     /// Memory barriers.

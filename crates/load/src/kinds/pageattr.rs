@@ -1,43 +1,139 @@
-//! The pageattr load: write-combining buffers, for which the kernel changes page attributes and flushes every CPU.
+//! The pageattr load: buffers that the kernel takes out of its cached mapping, for which it flushes every CPU.
 
 use super::events::{Act, Acts, Keys};
 use crate::error::LoadError;
 use std::io;
-use whylate_core::plan::PageattrPlan;
-use whylate_sys::disturb::buffer::BufferDevice;
+use std::path::Path;
+use whylate_core::CpuSet;
+use whylate_core::plan::{BufferSource, PageattrPlan};
+use whylate_host::interrupts::Counts;
+use whylate_sys::disturb::pages::{Buffers, Origin};
+use whylate_sys::drm::Card;
+use whylate_sys::schedule::current_cpu;
 
-struct Buffers(BufferDevice);
+/// A read of a line that has just been read takes longer than this only where the memory is not cached.
+const UNCACHED_NS: f64 = 40.0;
+/// Buffers that are made to see whether other CPUs are interrupted for them: for at least half of them, since this thread
+/// may change its CPU meanwhile.
+const TRIED: u64 = 16;
+/// What to do without such a device.
+const FIX: &str =
+    "load a driver with write-combining buffers (`modprobe vgem`) as root, or take `source = \"secretmem\"`";
 
-impl Buffers {
-    fn new() -> Result<Self, LoadError> {
-        BufferDevice::find().map(Self).map_err(|error| {
-            LoadError::Unavailable(format!(
-                "the pageattr load: {error}; load a driver with write-combining buffers (`modprobe vgem`), as root"
-            ))
-        })
+struct Filled {
+    buffers: Buffers,
+    how: String,
+}
+
+impl Filled {
+    fn new(plan: &PageattrPlan) -> Result<Self, LoadError> {
+        match (plan.source, &plan.device) {
+            (BufferSource::Secretmem, _) => Self::secret(plan),
+            (BufferSource::Auto, None) => Self::any_card(plan).or_else(|card| {
+                let both = |secret| LoadError::Unavailable(format!("{card}; {secret}"));
+                Self::secret(plan).map_err(both)
+            }),
+            (_, None) => Self::any_card(plan),
+            (_, Some(device)) => Self::card(plan, device)
+                .map_err(|why| LoadError::Unavailable(format!("the pageattr load: {why}; {FIX}"))),
+        }
+    }
+
+    fn secret(plan: &PageattrPlan) -> Result<Self, LoadError> {
+        let buffers = Buffers::new(Origin::Secret, plan.size.0 as usize, plan.reuse).map_err(|error| {
+            let why = match error.raw_os_error() {
+                // ENOSYS.
+                Some(38) => "this kernel offers none: boot it with `secretmem.enable=1`".to_owned(),
+                _ => format!("{error}; allow more locked memory (`ulimit -l`), or run it as root"),
+            };
+            LoadError::Unavailable(format!("the pageattr load: secret memory: {why}"))
+        })?;
+        Ok(Self { buffers, how: Self::how(plan, "secret memory") })
+    }
+
+    fn any_card(plan: &PageattrPlan) -> Result<Self, LoadError> {
+        let none = |why: String| LoadError::Unavailable(format!("the pageattr load: {why}; {FIX}"));
+        let paths = Card::paths().map_err(|error| none(error.to_string()))?;
+        let mut tried = Vec::new();
+        for path in paths {
+            match Self::card(plan, &path) {
+                Ok(filled) => return Ok(filled),
+                Err(why) => tried.push(why),
+            }
+        }
+        Err(none(if tried.is_empty() { "/dev/dri holds no card".to_owned() } else { tried.join("; ") }))
+    }
+
+    /// Buffers of that card, if they are write-combining.
+    fn card(plan: &PageattrPlan, path: &Path) -> Result<Self, String> {
+        let name = path.display().to_string();
+        let card = Card::open(path).map_err(|error| format!("{name}: {error}"))?;
+        let made = |reuse| {
+            Buffers::new(Origin::Card(card.clone()), plan.size.0 as usize, reuse)
+                .map_err(|error| format!("{name} makes no dumb buffers: {error}"))
+        };
+        let evidence = write_combining(&mut made(false)?)
+            .map_err(|error| format!("{name}: {error}"))?
+            .ok_or_else(|| format!("{name} maps its buffers cached, so no CPU is flushed for them"))?;
+        let how = Self::how(plan, &format!("{name} ({evidence})"));
+        Ok(Self { buffers: made(plan.reuse)?, how })
+    }
+
+    fn how(plan: &PageattrPlan, of: &str) -> String {
+        let what = if plan.reuse { "one buffer" } else { "buffers" };
+        let done = if plan.reuse {
+            "mapped once, written again and again"
+        } else {
+            "mapped, written and given back"
+        };
+        format!("{what} of {} of {of} {done}", plan.size)
     }
 }
 
-impl Act for Buffers {
+/// What shows that buffers are not mapped cached: reads are slow, or every other CPU is interrupted for each buffer (an
+/// emulator models no caches). `None` when nothing does.
+fn write_combining(buffers: &mut Buffers) -> io::Result<Option<String>> {
+    let read_ns = buffers.read_ns()?;
+    if read_ns > UNCACHED_NS {
+        return Ok(Some(format!("write-combining: {read_ns:.0} ns per read")));
+    }
+    let here = current_cpu();
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let online: CpuSet = read("/sys/devices/system/cpu/online").trim().parse().unwrap_or_default();
+    let counts = || Counts::parse(&read("/proc/interrupts"), "");
+    let before = counts();
+    for _ in 0..TRIED {
+        buffers.turn()?;
+    }
+    let after = counts();
+    let calls = |counts: &Counts, cpu| counts.of("CAL", cpu).unwrap_or(0);
+    let others = online.iter().filter(|cpu| *cpu != here);
+    let least = others.map(|cpu| calls(&after, cpu).saturating_sub(calls(&before, cpu))).min();
+    Ok(least.filter(|calls| *calls >= TRIED / 2).map(|_| "write-combining: every CPU is flushed".to_owned()))
+}
+
+impl Act for Filled {
     fn describe(&self) -> String {
-        format!("buffers of 1 MiB of {} mapped, written and given back", self.0.path().display())
+        self.how.clone()
     }
     fn turn(&mut self) -> io::Result<u64> {
-        self.0.cycle()?;
+        self.buffers.turn()?;
         Ok(1)
     }
 }
 
 impl Acts for PageattrPlan {
     const NAME: &'static str = "pageattr";
-    const UNIT: &'static str = "buffers_per_s";
+    fn unit(&self) -> &'static str {
+        "buffers_per_s"
+    }
     fn keys(&self) -> Keys<'_> {
         Keys { cpus: &self.cpus, victims: None, rate: self.rate.as_pace() }
     }
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
-        Ok(Box::new(Buffers::new()?))
+        Ok(Box::new(Filled::new(self)?))
     }
     fn check(&self) -> Result<(), LoadError> {
-        Buffers::new().map(drop)
+        Filled::new(self).map(drop)
     }
 }

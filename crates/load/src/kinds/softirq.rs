@@ -39,7 +39,9 @@ impl Act for Packets {
 
 impl Acts for SoftirqPlan {
     const NAME: &'static str = "softirq";
-    const UNIT: &'static str = "packets_per_s";
+    fn unit(&self) -> &'static str {
+        "packets_per_s"
+    }
     fn keys(&self) -> Keys<'_> {
         Keys { cpus: &self.cpus, victims: None, rate: self.rate.as_pace() }
     }

@@ -20,7 +20,9 @@ impl Act for Flushes {
 
 impl Acts for TlbPlan {
     const NAME: &'static str = "tlb";
-    const UNIT: &'static str = "flushes_per_s";
+    fn unit(&self) -> &'static str {
+        "flushes_per_s"
+    }
     fn keys(&self) -> Keys<'_> {
         Keys { cpus: &self.cpus, victims: Some(&self.victims), rate: self.rate.as_pace() }
     }

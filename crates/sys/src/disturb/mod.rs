@@ -5,3 +5,4 @@
 pub mod barrier;
 pub mod buffer;
 pub mod mapping;
+pub mod pages;

@@ -2,10 +2,12 @@
 
 use super::EventPace;
 use crate::cpus::CpuSelector;
-use crate::plan::kinds::Words;
+use crate::plan::kinds::{KeyError, Words};
+use crate::units::Bytes;
 use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Changes of mappings, each of which flushes translations on every CPU that runs the same address space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,18 +49,30 @@ pub struct IpiPlan {
     pub rate: EventPace,
 }
 
-/// Write-combining buffers made and given back, for which the kernel changes page attributes and flushes every CPU.
+/// Buffers that the kernel takes out of its cached mapping, for which it flushes every CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("x-examples" = "\
 Examples:
   whylate load pageattr --cpus 0
   whylate load pageattr --rate 100/s --json
+  whylate load pageattr --source secretmem --size 64KiB --rate 1000/s
+  whylate load pageattr --source secretmem --size 64KiB --rate 1000/s --reuse
 
-Needs a graphics device whose driver maps buffers write-combining; `modprobe vgem` makes one."))]
+With --reuse the same buffer is written again and again: as many writes, and no flushes. A graphics
+device is refused whose driver maps buffers cached; `modprobe vgem` makes one that does not."))]
 pub struct PageattrPlan {
     /// Where buffers are made, one thread on each CPU.
     pub cpus: CpuSelector,
+    /// Where they come from.
+    pub source: BufferSource,
+    /// Node of the graphics device; by default the first one that maps buffers write-combining.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// Size of a buffer.
+    pub size: Bytes,
+    /// Whether one buffer is made before, and written each time, instead of a new one.
+    pub reuse: bool,
     /// How many buffers over all CPUs (`100/s`), or a share of time (`25%`); by default as many as go.
     pub rate: EventPace,
 }
@@ -109,7 +123,14 @@ impl Default for IpiPlan {
 }
 impl Default for PageattrPlan {
     fn default() -> Self {
-        Self { cpus: CpuSelector::Others, rate: EventPace::Full }
+        Self {
+            cpus: CpuSelector::Others,
+            source: BufferSource::Auto,
+            device: None,
+            size: Bytes(1 << 20),
+            reuse: false,
+            rate: EventPace::Full,
+        }
     }
 }
 impl Default for SoftirqPlan {
@@ -125,7 +146,17 @@ impl Default for IrqThreadPlan {
 
 impl Words for TlbPlan {}
 impl Words for IpiPlan {}
-impl Words for PageattrPlan {}
+impl Words for PageattrPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        if self.size.0 == 0 {
+            return Err(KeyError::new("size", "must be above 0; write for example `1MiB`"));
+        }
+        if self.device.is_some() && self.source == BufferSource::Secretmem {
+            return Err(KeyError::new("device", "makes no secret memory; leave it out, or `source`"));
+        }
+        Ok(())
+    }
+}
 impl Words for SoftirqPlan {}
 impl Words for IrqThreadPlan {}
 
@@ -138,6 +169,20 @@ words! {
         Private = "private",
         /// CPUs that run a thread of any process that has registered for it (`MEMBARRIER_CMD_GLOBAL_EXPEDITED`).
         Global = "global",
+    }
+}
+
+words! {
+    /// Where buffers come from whose pages the kernel does not map cached.
+    #[derive(Default)]
+    pub enum BufferSource: "a source of buffers" {
+        /// A graphics device, or else secret memory.
+        #[default]
+        Auto = "auto",
+        /// Dumb buffers of a graphics device that maps them write-combining.
+        Graphics = "graphics",
+        /// Secret memory (`memfd_secret`): the first touch of a page takes it out of the kernel's mapping.
+        Secretmem = "secretmem",
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[schemars(extend("x-examples" = "\
 Examples:
   whylate load exec --cpus 1 --duration 30s -- stress-ng --cpu 1
-  whylate load exec --rate-pattern '([0-9.]+)/sec' --rate-unit rect_per_s -- x11perf -rect500"))]
+  whylate load exec --restart --rate-pattern '([0-9.]+)/sec' --rate-unit rect_per_s -- x11perf -rect500"))]
 pub struct ExecPlan {
     /// Program and arguments; no shell is involved.
     pub command: Vec<String>,
@@ -24,6 +24,9 @@ pub struct ExecPlan {
     /// What that rate counts: `rectangles_per_s`.
     #[serde(default = "default_rate_unit")]
     pub rate_unit: String,
+    /// Whether it is started again when it ends with status 0, until the load is stopped.
+    #[serde(default)]
+    pub restart: bool,
 }
 
 fn default_rate_unit() -> String {

@@ -3,12 +3,18 @@
 mod copy;
 mod events;
 mod exec;
+mod gpu;
+mod graphics;
 mod memory;
 mod pace;
 
 pub use copy::CopyPlan;
-pub use events::{BarrierReach, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan};
+pub use events::{
+    BarrierReach, BufferSource, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan,
+};
 pub use exec::ExecPlan;
+pub use gpu::{GpuMemory, GpuPlan, GpuWait, GpuWork};
+pub use graphics::{GraphicsMethod, GraphicsPlan};
 pub use memory::{MemoryAccess, MemoryPlan};
 pub use pace::{EventPace, Pace};
 
@@ -35,11 +41,15 @@ kinds! {
         "copy" => Copy(CopyPlan),
         /// Any command.
         "exec" => Exec(ExecPlan),
+        /// Drawing in two dimensions.
+        "graphics" => Graphics(GraphicsPlan),
+        /// Work for a graphics processor.
+        "gpu" => Gpu(GpuPlan),
         /// Changes of mappings, which flush translations on other CPUs.
         "tlb" => Tlb(TlbPlan),
         /// Memory barriers, which interrupt other CPUs.
         "ipi" => Ipi(IpiPlan),
-        /// Write-combining buffers, which flush every CPU.
+        /// Buffers taken out of the kernel's cached mapping, which flush every CPU.
         "pageattr" => Pageattr(PageattrPlan),
         /// Loopback packets, received in softirqs.
         "softirq" => Softirq(SoftirqPlan),

@@ -5,6 +5,8 @@
 
 mod output;
 mod path;
+mod rates;
+mod server;
 mod step;
 mod tree;
 
@@ -15,11 +17,13 @@ use crate::child::{Context, Event, after};
 use crate::error::LoadError;
 use crate::protocol::{Message, Ready};
 use output::{Output, pattern};
+use rates::Rates;
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper};
 use serde::{Deserialize, Serialize};
+pub use server::ServerSpec;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::pipe;
+use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -27,8 +31,7 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 use whylate_core::plan::ExecPlan;
-use whylate_core::record::RateRecord;
-use whylate_core::{CpuSet, MonoTime, Warning, WarningCode};
+use whylate_core::{CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::threads::Stat;
 use whylate_sys::clock;
 use whylate_sys::process::Launcher;
@@ -48,6 +51,16 @@ pub struct ExecSpec {
     pub rate_pattern: Option<String>,
     /// What the number counts.
     pub rate_unit: String,
+    /// Whether it is started again when it ends with status 0.
+    #[serde(default)]
+    pub restart: bool,
+    /// For a command that first calibrates itself: how long each of its numbers was measured for. It is at full effect
+    /// from the first of them on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibrated: Option<Nanos>,
+    /// What has to run before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerSpec>,
 }
 
 impl ExecSpec {
@@ -59,6 +72,9 @@ impl ExecSpec {
             output: PathBuf::new(),
             rate_pattern: plan.rate_pattern.clone(),
             rate_unit: plan.rate_unit.clone(),
+            restart: plan.restart,
+            calibrated: None,
+            server: None,
         })
     }
 }
@@ -94,12 +110,17 @@ impl Work for ExecSpec {
         }
         let name = self.command.first().map(String::as_str).unwrap_or_default();
         path::find(name, std::env::var_os("PATH").as_deref())?;
+        if let Some(server) = &self.server {
+            path::find(&server.program, std::env::var_os("PATH").as_deref())?;
+        }
         self.rate_pattern.as_deref().map_or(Ok(()), |text| pattern(text).map(drop))
     }
 }
 
 /// How long a command is watched before it counts as running: one that cannot start ends within that.
 const START_NS: u64 = 50_000_000;
+/// Least time between two starts of a command that is started again.
+const RESTART_NS: u64 = 100_000_000;
 /// How often it is looked whether the command was stopped.
 const LOOK_NS: u64 = 1_000_000_000;
 /// How long the rest of an ended command's output is waited for.
@@ -111,12 +132,20 @@ fn run(spec: &ExecSpec, context: &mut Context) -> Result<(), LoadError> {
     set_child_subreaper(Some(getpid())).map_err(LoadError::system("becoming a subreaper"))?;
     watch_signals(context.sender.clone())?;
     let output = Output::open(spec)?;
-    let (pid, output) = start(spec, output, &context.sender)?;
+    let tail = output.tail.clone();
+    let mut running = Running { spec, output, server: None, arguments: Vec::new(), open: 0, starts: 0 };
+    if let Some(server) = &spec.server {
+        let (pid, display) = server::start(server, &mut running.output, &context.sender)?;
+        (running.server, running.arguments) = (Some(pid), vec!["-display".to_owned(), display]);
+        running.open += 1;
+    }
+    let pid = running.start(&context.sender)?;
     watch_children(context.sender.clone())?;
     let mut rates = Rates::new(context.interval.0);
-    let ended = supervise(spec, pid, &mut rates, context);
+    let ended = running.supervise(pid, &mut rates, context);
+    // The group of the last start; what else there is descends from this process.
     let survivors = tree::end(pid, context);
-    drain(&mut rates, context);
+    running.drain(&mut rates, context);
     if let Some(rate) = rates.flush() {
         context.tell(&Message::Rate(rate));
     }
@@ -124,8 +153,8 @@ fn run(spec: &ExecSpec, context: &mut Context) -> Result<(), LoadError> {
         context.tell(&Message::Warning(warning));
     }
     let command = name.to_owned();
-    match ended {
-        Some(how) => Err(LoadError::CommandEnded { command, how, output: output.last_lines() }),
+    match ended? {
+        Some(how) => Err(LoadError::CommandEnded { command, how, output: tail.last_lines() }),
         None if !survivors.is_empty() => {
             let pids: Vec<String> = survivors.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
             Err(LoadError::CommandSurvives { command, pids: pids.join(",") })
@@ -134,90 +163,162 @@ fn run(spec: &ExecSpec, context: &mut Context) -> Result<(), LoadError> {
     }
 }
 
-/// Starts the command in a process group of its own, through a step that pins it and binds its life to ours.
-fn start(spec: &ExecSpec, output: Output, sender: &Sender<Event>) -> Result<(Pid, output::Tail), LoadError> {
-    let (reader, writer) = pipe().map_err(LoadError::system("making a pipe for the output"))?;
-    let second = writer.try_clone().map_err(LoadError::system("making a pipe for the output"))?;
+/// Starts a command in a process group of its own, through a step that pins it and binds its life to ours.
+fn launch(
+    cpus: Option<&CpuSet>,
+    line: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    stdout: impl Into<Stdio>,
+    stderr: impl Into<Stdio>,
+) -> Result<Pid, LoadError> {
     let launcher = Launcher::current().map_err(LoadError::system("finding this program"))?;
     let mut command = launcher.command("internal-exec");
     command
         .arg(std::process::id().to_string())
-        .arg(spec.cpus.as_ref().map_or_else(|| step::ANYWHERE.to_owned(), ToString::to_string))
+        .arg(cpus.map_or_else(|| step::ANYWHERE.to_owned(), ToString::to_string))
         .arg("--")
-        .args(&spec.command)
+        .args(line)
         .stdin(Stdio::null())
-        .stdout(writer)
-        .stderr(second);
+        .stdout(stdout)
+        .stderr(stderr);
     let child =
         command.spawn().map_err(LoadError::system(format!("starting {}", launcher.program.display())))?;
-    // The pipe ends when the command and all that it started have closed it; so must this process.
-    drop(command);
-    let tail = output.collect(reader, sender.clone())?;
-    let pid = Pid::from_child(&child);
-    Ok((pid, tail))
+    Ok(Pid::from_child(&child))
 }
 
-/// Waits for the end: `None` when it was asked for, otherwise how the command ended by itself.
-fn supervise(spec: &ExecSpec, pid: Pid, rates: &mut Rates, context: &mut Context) -> Option<String> {
-    let begin = clock::now();
-    let end = context.end(begin);
-    let (mut announced, mut looked) = (false, begin);
-    let raw = pid.as_raw_nonzero().get() as u32;
-    loop {
-        let wake = if announced { rates.due() } else { after(begin, START_NS) };
-        if announced && clock::now() >= after(looked, LOOK_NS) {
-            looked = clock::now();
-            if is_stopped(raw) {
-                return Some("it was stopped (SIGSTOP, or a debugger)".to_owned());
+/// The command, while it is supervised.
+struct Running<'s> {
+    spec: &'s ExecSpec,
+    output: Output,
+    /// The process that has to stay while the command runs.
+    server: Option<Pid>,
+    /// Where that is, as arguments.
+    arguments: Vec<String>,
+    /// Outputs that somebody can still write to.
+    open: u32,
+    starts: u32,
+}
+
+impl Running<'_> {
+    fn start(&mut self, sender: &Sender<Event>) -> Result<Pid, LoadError> {
+        let (reader, writer) = self.output.channel(self.spec.calibrated.is_some())?;
+        let second = writer.try_clone().map_err(LoadError::system("making a pipe for the output"))?;
+        let (program, rest) = self.spec.command.split_at(1);
+        let line = program.iter().chain(&self.arguments).chain(rest);
+        let pid = launch(self.spec.cpus.as_ref(), line, writer, second)?;
+        // The channel ends when the command and all that it started have closed it: this process has already.
+        self.output.collect(reader, sender.clone())?;
+        self.open += 1;
+        self.starts += 1;
+        Ok(pid)
+    }
+
+    /// Waits for the end: `None` when it was asked for, otherwise how the command ended by itself.
+    fn supervise(
+        &mut self,
+        mut pid: Pid,
+        rates: &mut Rates,
+        context: &mut Context,
+    ) -> Result<Option<String>, LoadError> {
+        let begin = clock::now();
+        let end = context.end(begin);
+        let spec = self.spec;
+        let (mut announced, mut looked, mut started, mut calibrating) = (false, begin, begin, true);
+        let awaits_number = spec.calibrated.is_some();
+        loop {
+            if clock::now() >= after(looked, LOOK_NS) {
+                looked = clock::now();
+                if is_stopped(raw(pid)) {
+                    return Ok(Some("it was stopped (SIGSTOP, or a debugger)".to_owned()));
+                }
             }
-        }
-        let wake = wake.min(after(looked, LOOK_NS));
-        match context.event_until(wake.min(end)) {
-            Some(Event::Stop) => return None,
-            Some(Event::Exited { pid, how }) if pid == raw => return Some(how),
-            Some(Event::Childless) => return Some("its process is gone".to_owned()),
-            Some(Event::Matched { at, value }) => rates.add(at, value),
-            Some(Event::OutputEnded(Some(error))) => {
-                let text =
-                    format!("the command's output is no longer kept in {}: {error}", spec.output.display());
-                context.tell(&Message::Warning(Warning::new(WarningCode::OutputLost, text)));
+            let wake = if announced || awaits_number { rates.due() } else { after(begin, START_NS) };
+            match context.event_until(wake.min(after(looked, LOOK_NS)).min(end)) {
+                Some(Event::Stop) => return Ok(None),
+                Some(Event::Exited { pid: ended, how }) if self.server.is_some_and(|it| raw(it) == ended) => {
+                    return Ok(Some(format!("its X server ended: {how}")));
+                }
+                Some(Event::Exited { pid: ended, how }) if raw(pid) == ended => {
+                    let was_useful =
+                        how == describe(ExitStatus::default()) && !(awaits_number && calibrating);
+                    if !spec.restart || !was_useful {
+                        return Ok(Some(how));
+                    }
+                    // One that ends at once is not started thousands of times per second.
+                    let rest = after(started, RESTART_NS).0.saturating_sub(clock::now().0);
+                    thread::sleep(Duration::from_nanos(rest));
+                    pid = self.start(&context.sender)?;
+                    (started, calibrating) = (clock::now(), true);
+                }
+                Some(Event::Childless) if !spec.restart => return Ok(Some("its process is gone".to_owned())),
+                Some(Event::Matched { at, value }) => {
+                    if let (true, Some(span)) = (calibrating, spec.calibrated) {
+                        rates.begin(at, span.0);
+                    }
+                    calibrating = false;
+                    rates.add(at, value);
+                }
+                Some(Event::OutputEnded(error)) => self.output_ended(error, context),
+                Some(_) => {}
+                None if clock::now() >= end => return Ok(None),
+                None => {}
             }
-            Some(_) => {}
-            None if clock::now() >= end => return None,
-            None => {}
-        }
-        if !announced && clock::now() >= after(begin, START_NS) {
-            announced = true;
-            let cpus = spec.cpus.as_ref().map(|cpus| format!(" on CPUs {cpus}")).unwrap_or_default();
-            let detail = format!("`{}`{cpus}", spec.command.join(" "));
-            if !context.tell(&Message::Ready(Ready { pid: raw, at_ns: clock::now().0, detail })) {
-                return None;
+            let is_at_work =
+                if awaits_number { !calibrating } else { clock::now() >= after(begin, START_NS) };
+            if !announced && is_at_work {
+                announced = true;
+                if !context.tell(&Message::Ready(self.ready(pid))) {
+                    return Ok(None);
+                }
             }
-        }
-        let now = clock::now();
-        if let Some(rate) = rates.take_due(now)
-            && !context.tell(&Message::Rate(rate))
-        {
-            return None;
+            if announced
+                && let Some(rate) = rates.take_due(clock::now())
+                && !context.tell(&Message::Rate(rate))
+            {
+                return Ok(None);
+            }
         }
     }
+
+    fn ready(&self, pid: Pid) -> Ready {
+        let cpus = |cpus: Option<&CpuSet>| cpus.map(|cpus| format!(" on CPUs {cpus}")).unwrap_or_default();
+        let mut detail = format!("`{}`{}", self.spec.command.join(" "), cpus(self.spec.cpus.as_ref()));
+        if let (Some(server), Some(display)) = (&self.spec.server, self.arguments.last()) {
+            detail.push_str(&format!(", {} {display}{}", server.program, cpus(server.cpus.as_ref())));
+        }
+        Ready::now(raw(pid), detail)
+    }
+
+    fn output_ended(&mut self, error: Option<std::io::Error>, context: &mut Context) {
+        self.open = self.open.saturating_sub(1);
+        if let Some(error) = error {
+            let path = self.spec.output.display();
+            let text = format!("the command's output is no longer kept in {path}: {error}");
+            context.tell(&Message::Warning(Warning::new(WarningCode::OutputLost, text)));
+        }
+    }
+
+    /// Takes what was still in the pipe when the last process ended.
+    fn drain(&mut self, rates: &mut Rates, context: &Context) {
+        let limit = after(clock::now(), OUTPUT_END_NS);
+        while self.open > 0
+            && let Some(event) = context.event_until(limit)
+        {
+            match event {
+                Event::Matched { at, value } => rates.add(at, value),
+                Event::OutputEnded(_) => self.open -= 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn raw(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get() as u32
 }
 
 fn is_stopped(pid: u32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     Stat::parse(&text).is_some_and(|stat| matches!(stat.field(3), Some("T" | "t")))
-}
-
-/// Takes what was still in the pipe when the last process ended.
-fn drain(rates: &mut Rates, context: &Context) {
-    let limit = after(clock::now(), OUTPUT_END_NS);
-    while let Some(event) = context.event_until(limit) {
-        match event {
-            Event::Matched { at, value } => rates.add(at, value),
-            Event::OutputEnded(_) => break,
-            _ => {}
-        }
-    }
 }
 
 /// SIGTERM and its like mean stop, so that nothing is left behind.
@@ -244,11 +345,8 @@ fn watch_children(sender: Sender<Event>) -> Result<(), LoadError> {
                 Ok(None) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => {
                     let _ = sender.send(Event::Childless);
-                    // A process that is being reparented may still appear.
+                    // A process that is being reparented may still appear, and a command may be started again.
                     thread::sleep(Duration::from_millis(20));
-                    if rustix::process::wait(WaitOptions::NOHANG).is_err() {
-                        return;
-                    }
                 }
             }
         }
@@ -272,94 +370,9 @@ pub(crate) fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Turns the numbers of single lines into at most one rate per interval: the mean of what came since the last.
-#[derive(Debug)]
-struct Rates {
-    interval_ns: u64,
-    last: MonoTime,
-    latest: MonoTime,
-    sum: f64,
-    count: u64,
-    matched: u64,
-    not_numbers: u64,
-}
-
-impl Rates {
-    fn new(interval_ns: u64) -> Self {
-        let now = clock::now();
-        Self { interval_ns, last: now, latest: now, sum: 0.0, count: 0, matched: 0, not_numbers: 0 }
-    }
-
-    fn add(&mut self, at: MonoTime, value: Option<f64>) {
-        match value {
-            Some(value) => {
-                self.matched += 1;
-                self.latest = at;
-                self.sum += value;
-                self.count += 1;
-            }
-            None => self.not_numbers += 1,
-        }
-    }
-
-    /// When there will be a rate to send; the end of time while no number is waiting.
-    fn due(&self) -> MonoTime {
-        if self.count == 0 { MonoTime(u64::MAX) } else { after(self.last, self.interval_ns) }
-    }
-
-    fn take_due(&mut self, now: MonoTime) -> Option<RateRecord> {
-        if now >= self.due() { self.flush() } else { None }
-    }
-
-    /// The mean of what is waiting.
-    fn flush(&mut self) -> Option<RateRecord> {
-        if self.count == 0 {
-            return None;
-        }
-        let interval_ns = self.latest.0.saturating_sub(self.last.0);
-        let rate = RateRecord { at_ns: self.latest.0, interval_ns, value: self.sum / self.count as f64 };
-        (self.last, self.sum, self.count) = (self.latest, 0.0, 0);
-        Some(rate)
-    }
-
-    /// What is wrong with the pattern, judged by the whole output.
-    fn warning(&self, spec: &ExecSpec) -> Option<Warning> {
-        let pattern = spec.rate_pattern.as_deref()?;
-        let fix = format!("look at {} and correct the pattern", spec.output.display());
-        if self.not_numbers > 0 {
-            let text =
-                format!("{} lines matched `{pattern}` without a number in its group", self.not_numbers);
-            return Some(Warning::with_fix(WarningCode::RateNotANumber, text, fix));
-        }
-        let text = format!(
-            "no line of the output of `{}` matched `{pattern}`: it has no rate",
-            spec.command.join(" ")
-        );
-        (self.matched == 0).then(|| Warning::with_fix(WarningCode::RateNeverMatched, text, fix))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_become_one_rate_per_interval() {
-        let mut rates = Rates::new(1000);
-        let begin = rates.last;
-        assert_eq!(rates.due(), MonoTime(u64::MAX));
-        assert_eq!(rates.flush(), None);
-        for (offset, value) in [(100, 10.0), (300, 20.0), (900, 60.0)] {
-            rates.add(after(begin, offset), Some(value));
-        }
-        rates.add(after(begin, 950), None);
-        assert_eq!(rates.take_due(after(begin, 999)), None);
-        let rate = rates.take_due(after(begin, 1000));
-        assert_eq!(rate, Some(RateRecord { at_ns: begin.0 + 900, interval_ns: 900, value: 30.0 }));
-        rates.add(after(begin, 5900), Some(7.0));
-        let rate = rates.take_due(after(begin, 5900));
-        assert_eq!(rate, Some(RateRecord { at_ns: begin.0 + 5900, interval_ns: 5000, value: 7.0 }));
-    }
 
     #[test]
     fn ends_are_described() {

@@ -4,13 +4,15 @@ use super::ExecSpec;
 use crate::child::Event;
 use crate::error::LoadError;
 use regex_lite::Regex;
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{self, PipeReader, Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
-use whylate_sys::clock;
+use whylate_sys::{clock, terminal};
 
 /// Lines that an error quotes.
 const LAST_LINES: usize = 5;
@@ -36,6 +38,8 @@ pub(crate) fn pattern(text: &str) -> Result<Regex, LoadError> {
 pub(super) struct Output {
     file: File,
     regex: Option<Regex>,
+    /// The last lines so far.
+    pub(super) tail: Tail,
 }
 
 /// The last lines so far.
@@ -49,19 +53,34 @@ impl Output {
         let no_link = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
         let file = OpenOptions::new().create(true).append(true).custom_flags(no_link).open(&spec.output);
         let file = file.map_err(|source| LoadError::Output { path: spec.output.clone(), source })?;
-        Ok(Self { file, regex: spec.rate_pattern.as_deref().map(pattern).transpose()? })
+        let regex = spec.rate_pattern.as_deref().map(pattern).transpose()?;
+        Ok(Self { file, regex, tail: Tail::default() })
     }
 
-    /// Starts the thread that reads until everybody has closed the pipe.
-    pub(super) fn collect(self, reader: PipeReader, sender: Sender<Event>) -> Result<Tail, LoadError> {
-        let tail = Tail::default();
-        let lines = Lines { regex: self.regex, tail: tail.clone(), partial: Vec::new(), sender };
-        super::spawn("output", move || read_all(reader, self.file, lines))?;
-        Ok(tail)
+    /// Two ends of a channel for what a command prints: of a terminal, for commands that to anything else print only at
+    /// their end (or a pipe, where there are no terminals), or of a pipe.
+    pub(super) fn channel(&self, as_terminal: bool) -> Result<(File, OwnedFd), LoadError> {
+        if as_terminal && let Ok(both) = terminal::open() {
+            return Ok(both);
+        }
+        let (reader, writer) = io::pipe().map_err(LoadError::system("making a pipe for the output"))?;
+        Ok((File::from(OwnedFd::from(reader)), OwnedFd::from(writer)))
+    }
+
+    /// Starts the thread that reads until everybody has closed the channel.
+    pub(super) fn collect(
+        &self,
+        reader: impl Read + Send + 'static,
+        sender: Sender<Event>,
+    ) -> Result<(), LoadError> {
+        let file = self.file.try_clone().map_err(LoadError::system("opening the output file again"))?;
+        let (regex, tail) = (self.regex.clone(), self.tail.clone());
+        let lines = Lines { regex, tail, partial: Vec::new(), sender };
+        super::spawn("output", move || read_all(reader, file, lines))
     }
 }
 
-fn read_all(mut reader: PipeReader, mut file: File, mut lines: Lines) {
+fn read_all(mut reader: impl Read, mut file: File, mut lines: Lines) {
     let mut bytes = vec![0; 64 << 10];
     let mut lost = None;
     loop {
@@ -75,6 +94,8 @@ fn read_all(mut reader: PipeReader, mut file: File, mut lines: Lines) {
                 lines.push(&bytes[..length]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // How a terminal says that nobody has it open any more.
+            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => break,
             Err(error) => {
                 lost = Some(error);
                 break;

@@ -241,12 +241,15 @@ fn work(crew: &Crew, spec: &MemorySpec, pages: &HugePages, context: &mut Context
         return Ok(());
     }
     let begin = clock::now();
-    let ready = Ready { pid: std::process::id(), at_ns: begin.0, detail: detail(crew, spec, pages) };
+    let ready = Ready::now(std::process::id(), detail(crew, spec, pages));
     if !context.tell(&Message::Ready(ready)) {
         return Ok(());
     }
-    let ended = || crew.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(cpu, _)| *cpu);
-    report(context, begin, &|| shared.bytes(), &ended)
+    let health = || match crew.threads.iter().find(|(_, thread)| thread.is_finished()) {
+        Some((cpu, _)) => Err(LoadError::Worker { cpu: *cpu }),
+        None => Ok(()),
+    };
+    report(context, begin, &|| shared.bytes(), &health)
 }
 
 /// Lets the running workers try each way in turn and keeps the best; `false` when the load was stopped.

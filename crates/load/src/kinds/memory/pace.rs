@@ -25,6 +25,8 @@ pub(crate) struct Pacer {
     due_ns: f64,
     /// Rate of this worker, in bytes per nanosecond.
     bytes_per_ns: f64,
+    /// When the last pause was to end.
+    resumed_ns: u64,
 }
 
 impl Pacer {
@@ -34,7 +36,7 @@ impl Pacer {
             Pace::Rate(BytesPerSec(rate)) => rate / workers.max(1) as f64 / 1e9,
             _ => f64::INFINITY,
         };
-        Self { pace, begin_ns: now.0, due_ns: now.0 as f64, bytes_per_ns }
+        Self { pace, begin_ns: now.0, due_ns: now.0 as f64, bytes_per_ns, resumed_ns: now.0 }
     }
 
     /// Payload of one turn: small enough that a rate is even and a stop is prompt.
@@ -54,9 +56,20 @@ impl Pacer {
                 if pause < PAUSE_MIN_NS { 0 } else { pause }
             }
             Pace::DutyCycle(share) => {
+                let busy = now.0.saturating_sub(self.resumed_ns);
+                if busy > DUTY_PERIOD_NS {
+                    // A turn that is longer than a cycle is followed by its own share of rest.
+                    let pause = (busy as f64 * (1.0 - share) / share) as u64;
+                    (self.begin_ns, self.resumed_ns) = (now.0 + pause, now.0 + pause);
+                    return pause;
+                }
                 let phase = now.0.saturating_sub(self.begin_ns) % DUTY_PERIOD_NS;
                 let work = (share * DUTY_PERIOD_NS as f64) as u64;
-                if phase < work { 0 } else { DUTY_PERIOD_NS - phase }
+                if phase < work {
+                    return 0;
+                }
+                self.resumed_ns = now.0 + DUTY_PERIOD_NS - phase;
+                DUTY_PERIOD_NS - phase
             }
         }
     }
@@ -116,6 +129,19 @@ mod tests {
             unpaused += 100_000;
         }
         assert!((100_000_000..=100_300_000).contains(&unpaused), "{unpaused}");
+    }
+
+    #[test]
+    fn long_turns_keep_their_share_of_time() {
+        let mut pacer = Pacer::new(Pace::DutyCycle(0.25), 1, MonoTime(0));
+        let (mut now, mut busy) = (0, 0);
+        for turn in 0..100 {
+            let took = 50_000_000 + turn * 1_000_000;
+            (now, busy) = (now + took, busy + took);
+            now += pacer.pause_ns(MonoTime(now), 1);
+        }
+        let achieved = busy as f64 / now as f64;
+        assert!((achieved - 0.25).abs() < 0.01, "{achieved}");
     }
 
     #[test]

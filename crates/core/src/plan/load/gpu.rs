@@ -1,0 +1,144 @@
+//! The load `gpu`: work for a graphics processor.
+
+use super::EventPace;
+use crate::cpus::CpuSelector;
+use crate::plan::kinds::{KeyError, Words};
+use crate::units::Bytes;
+use crate::words::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Work for a graphics processor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate load gpu --list
+  whylate load gpu --work reduction --size 256MiB --duration 1m
+  whylate load gpu --work alloc-churn --memory pinned --rate 100/s
+  whylate load gpu --work copy-up --memory write-combined --wait spin --priority 50
+
+The work is done by the helper whylate-gpu, by Vulkan; it lies beside whylate, or where WHYLATE_GPU says.
+Each result is checked: a wrong sum, product, copy or image fails the load."))]
+pub struct GpuPlan {
+    /// Where the thread runs that gives the device its work: one on each CPU.
+    pub cpus: CpuSelector,
+    /// What is done in each turn.
+    pub work: GpuWork,
+    /// Number of the device, or a part of its name; by default the first that is not software.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Kind of memory that the work is done in; with copies, of the host's end.
+    pub memory: GpuMemory,
+    /// Bytes that one turn works on.
+    pub size: Bytes,
+    /// How the end of the device's work is waited for.
+    pub wait: GpuWait,
+    /// Real-time priority (SCHED_FIFO) of the thread; by default an ordinary task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// How many turns over all CPUs (`60/s`), or a share of time (`25%`); by default as many as go.
+    pub rate: EventPace,
+}
+
+impl Default for GpuPlan {
+    fn default() -> Self {
+        Self {
+            cpus: CpuSelector::Target,
+            work: GpuWork::Reduction,
+            device: None,
+            memory: GpuMemory::Device,
+            size: Bytes(16 << 20),
+            wait: GpuWait::Block,
+            priority: None,
+            rate: EventPace::Full,
+        }
+    }
+}
+
+impl Words for GpuPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        if !(4096..=1 << 32).contains(&self.size.0) {
+            return Err(KeyError::new("size", "must be between 4KiB and 4GiB; write for example `16MiB`"));
+        }
+        if self.priority.is_some_and(|priority| !(1..=99).contains(&priority)) {
+            return Err(KeyError::new("priority", "must be between 1 and 99"));
+        }
+        let copies = matches!(self.work, GpuWork::CopyUp | GpuWork::CopyDown);
+        if self.memory == GpuMemory::Staged && !copies {
+            return Err(KeyError::new("memory", "`staged` is for `copy-up` and `copy-down` only"));
+        }
+        Ok(())
+    }
+}
+
+words! {
+    /// What a graphics processor does.
+    #[derive(Default)]
+    pub enum GpuWork: "a work for a graphics processor" {
+        /// Adds up a buffer.
+        #[default]
+        Reduction = "reduction",
+        /// Moves particles, and draws them off screen.
+        Particles = "particles",
+        /// Multiplies matrices.
+        Matrix = "matrix",
+        /// Copies from the host to the device.
+        CopyUp = "copy-up",
+        /// Copies from the device to the host.
+        CopyDown = "copy-down",
+        /// Allocates a buffer, fills it, adds it up and frees it.
+        AllocChurn = "alloc-churn",
+        /// The same in a buffer that was allocated before.
+        Preallocated = "preallocated",
+        /// Submits nothing, and waits for it.
+        SubmitStorm = "submit-storm",
+        /// Asks the driver how much memory is in use.
+        Poll = "poll",
+    }
+}
+
+impl GpuWork {
+    /// What the rate of the load counts.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Reduction => "reductions_per_s",
+            Self::Particles => "frames_per_s",
+            Self::Matrix => "products_per_s",
+            Self::CopyUp | Self::CopyDown => "copies_per_s",
+            Self::AllocChurn | Self::Preallocated => "iterations_per_s",
+            Self::SubmitStorm => "submissions_per_s",
+            Self::Poll => "queries_per_s",
+        }
+    }
+}
+
+words! {
+    /// Kinds of memory of a graphics processor.
+    #[derive(Default)]
+    pub enum GpuMemory: "a kind of memory" {
+        /// Of the device (with copies: pinned).
+        #[default]
+        Device = "device",
+        /// Of the host, cached, mapped into the device.
+        Pinned = "pinned",
+        /// Of the host, written past its caches.
+        WriteCombined = "write-combined",
+        /// Ordinary pages of the program, lent to the device.
+        Imported = "imported",
+        /// With copies: ordinary memory, copied through a pinned buffer.
+        Staged = "staged",
+    }
+}
+
+words! {
+    /// How a program waits for a graphics processor.
+    #[derive(Default)]
+    pub enum GpuWait: "a way to wait" {
+        /// Sleeps until the driver wakes it.
+        #[default]
+        Block = "block",
+        /// Asks again and again.
+        Spin = "spin",
+    }
+}

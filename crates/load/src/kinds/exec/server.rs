@@ -1,0 +1,58 @@
+//! An X server that the load starts for its command, and that ends with it.
+
+use super::launch;
+use super::output::Output;
+use crate::child::Event;
+use crate::error::LoadError;
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, pipe};
+use std::sync::mpsc::{self, Sender};
+use std::time::Duration;
+use whylate_core::CpuSet;
+
+/// How long a server may take until it has a display; it answers at once or not at all.
+const DISPLAY_WITHIN: Duration = Duration::from_secs(5);
+
+/// An X server: a program that says its display's number where `-displayfd` asks it to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerSpec {
+    /// `Xvfb`, `Xorg`.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Where it may run; by default wherever the load's process may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuSet>,
+}
+
+/// Starts it and waits for its display: `:1`.
+pub(super) fn start(
+    spec: &ServerSpec,
+    output: &mut Output,
+    sender: &Sender<Event>,
+) -> Result<(Pid, String), LoadError> {
+    let (reader, writer) = output.channel(false)?;
+    // What it prints is kept like the command's; the number of its display comes by its standard output.
+    let (number, told) = pipe().map_err(LoadError::system("making a pipe for the display"))?;
+    let fixed = ["-displayfd", "1", "-nolisten", "tcp", "-noreset"].map(str::to_owned);
+    let line = std::iter::once(&spec.program).chain(&fixed).chain(&spec.arguments);
+    let pid = launch(spec.cpus.as_ref(), line, told, writer)?;
+    output.collect(reader, sender.clone())?;
+    let (tell, told) = mpsc::channel();
+    super::spawn("display", move || {
+        let mut line = String::new();
+        // Without a line the server has ended.
+        let _ = BufReader::new(number).read_line(&mut line);
+        let _ = tell.send(line);
+    })?;
+    let line = told.recv_timeout(DISPLAY_WITHIN).unwrap_or_default();
+    match line.trim().parse::<u32>() {
+        Ok(number) => Ok((pid, format!(":{number}"))),
+        Err(_) => {
+            let program = &spec.program;
+            let said = output.tail.last_lines();
+            Err(LoadError::Unavailable(format!("the X server {program} gives no display{said}")))
+        }
+    }
+}

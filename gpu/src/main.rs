@@ -1,0 +1,62 @@
+//! The helper of whylate for graphics processors.
+//!
+//! `whylate-gpu internal-load` is the process of one `gpu` load: it speaks the lines of JSON of every load on its standard
+//! streams. `whylate-gpu list` prints what devices there are and what each can do, as JSON. It is an executable of its own
+//! because drivers are loaded at run time, which a static program cannot.
+//!
+//! Each load checks its own results: sums, products, copies and images that are wrong fail it.
+
+mod vulkan;
+mod work;
+
+use serde_json::json;
+use std::io::Write;
+use std::process::ExitCode;
+use whylate_core::plan::GpuWork;
+use whylate_host::HostRoot;
+use work::why_not;
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some("internal-load") => {
+            whylate_load::gpu_main(HostRoot::real(), std::io::stdin(), std::io::stdout(), work::start)
+        }
+        Some("list") => print(&devices()),
+        _ => {
+            let text = "whylate-gpu is the helper of `whylate load gpu`: put it beside whylate, or name it in WHYLATE_GPU";
+            let _ = writeln!(std::io::stderr(), "{text}");
+            ExitCode::from(64)
+        }
+    }
+}
+
+fn print(value: &serde_json::Value) -> ExitCode {
+    match writeln!(std::io::stdout(), "{value}") {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Every device, with the loads that can run there and why others cannot.
+fn devices() -> serde_json::Value {
+    let listed = vulkan::Vulkan::load().and_then(|vulkan| vulkan::list(&vulkan));
+    let (listed, reason) = match listed {
+        Ok(listed) => (listed, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
+    let devices: Vec<_> = listed
+        .iter()
+        .map(|device| {
+            let loads: serde_json::Map<_, _> = GpuWork::ALL
+                .into_iter()
+                .map(|work| (work.name().to_owned(), json!(why_not(device, work).unwrap_or_default())))
+                .collect();
+            let memory: Vec<&str> = device.memory.iter().map(|kind| kind.name()).collect();
+            json!({
+                "number": device.number, "name": device.name, "kind": device.kind, "driver": device.driver,
+                "memory_bytes": device.memory_bytes, "memory": memory, "loads": loads,
+            })
+        })
+        .collect();
+    json!({"format": "whylate.gpus/1", "version": env!("CARGO_PKG_VERSION"), "devices": devices, "reason": reason})
+}

@@ -1,0 +1,180 @@
+//! Every load of the helper on whatever Vulkan there is (in CI lavapipe), by the lines that whylate and it speak.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use whylate_core::plan::{EventPace, GpuMemory, GpuPlan, GpuWait, GpuWork};
+use whylate_core::{Bytes, CpuSet, Nanos};
+use whylate_load::protocol::Message;
+use whylate_load::{Events, LoadSpec, LoadWork};
+
+const HELPER: &str = env!("CARGO_BIN_EXE_whylate-gpu");
+/// Software drivers take all CPUs: one load at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn request(plan: GpuPlan, duration: Option<Nanos>) -> String {
+    let allowed = whylate_sys::schedule::allowed_of_this_thread().unwrap();
+    let cpus = CpuSet::single(allowed.last().unwrap());
+    let work = LoadWork::Gpu(Events { plan, cpus, victims: None });
+    let spec = LoadSpec { duration, interval: Nanos::from_millis(100), ..LoadSpec::new(work) };
+    serde_json::to_string(&spec).unwrap()
+}
+
+fn spawn(command: &mut Command, request: &str) -> Child {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    writeln!(child.stdin.as_mut().unwrap(), "{request}").unwrap();
+    child
+}
+
+/// What the helper says of a load that ends by itself; the time from its first rate to its last is the load's own.
+fn said_by(command: &mut Command, plan: GpuPlan) -> Vec<Message> {
+    let _alone = ALONE.lock();
+    let mut child = spawn(command, &request(plan, Some(Nanos::from_secs(1))));
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let said = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    child.wait().unwrap();
+    said
+}
+
+fn said(plan: GpuPlan) -> Vec<Message> {
+    said_by(Command::new(HELPER).arg("internal-load"), plan)
+}
+
+fn small(work: GpuWork) -> GpuPlan {
+    GpuPlan { work, size: Bytes(256 << 10), ..GpuPlan::default() }
+}
+
+/// Turns per second; `None`, said, where the machine lacks something.
+fn rate(what: &str, said: &[Message]) -> Option<f64> {
+    let (mut turns, mut seconds) = (0.0, 0.0);
+    for message in said {
+        match message {
+            Message::Rate(rate) => {
+                let interval = rate.interval_ns as f64 / 1e9;
+                (turns, seconds) = (turns + rate.value * interval, seconds + interval);
+            }
+            Message::Unavailable(reason) => {
+                println!("skipped: {what}: {reason}");
+                return None;
+            }
+            Message::Error(error) => panic!("{what}: {error}"),
+            _ => {}
+        }
+    }
+    assert!(turns > 0.0, "{what}: {said:?}");
+    Some(turns / seconds)
+}
+
+#[test]
+fn every_load_runs_and_its_results_are_right() {
+    for work in GpuWork::ALL {
+        for memory in [GpuMemory::Device, GpuMemory::Pinned, GpuMemory::WriteCombined, GpuMemory::Imported] {
+            let plan = GpuPlan { memory, ..small(work) };
+            let said = said(plan);
+            if rate(&format!("{work} in {memory} memory"), &said).is_some() {
+                let detail = said.iter().find_map(|message| match message {
+                    Message::Ready(ready) => Some(format!("{} {}", ready.detail, ready.version)),
+                    _ => None,
+                });
+                let detail = detail.unwrap();
+                assert!(
+                    detail.contains("Vulkan on") && detail.ends_with(env!("CARGO_PKG_VERSION")),
+                    "{detail}"
+                );
+            }
+        }
+    }
+    for work in [GpuWork::CopyUp, GpuWork::CopyDown] {
+        rate(
+            "staged copies",
+            &said(GpuPlan { memory: GpuMemory::Staged, wait: GpuWait::Spin, ..small(work) }),
+        );
+    }
+}
+
+#[test]
+fn a_pace_is_kept() {
+    let mut found = Vec::new();
+    // A machine that stands still is no fault of the pace.
+    for _ in 0..5 {
+        let paced = GpuPlan { rate: EventPace::PerSecond(50.0), ..small(GpuWork::Reduction) };
+        let Some(rate) = rate("a paced load", &said(paced)) else { return };
+        if (45.0..=55.0).contains(&rate) {
+            return;
+        }
+        found.push(rate);
+    }
+    panic!("{found:?} instead of 50 per second");
+}
+
+/// The one line by which the helper says that it cannot.
+fn refusal(said: &[Message]) -> String {
+    let texts = said.iter().filter_map(|message| match message {
+        Message::Unavailable(text) | Message::Error(text) => Some(text.clone()),
+        _ => None,
+    });
+    let texts: Vec<String> = texts.collect();
+    assert!(texts.len() == 1 && texts[0].lines().count() == 1, "{said:?}");
+    texts[0].clone()
+}
+
+#[test]
+fn what_is_missing_is_said_in_one_line() {
+    let begin = Instant::now();
+    let mut command = Command::new(HELPER);
+    command.arg("internal-load");
+    for variable in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
+        command.env(variable, "/nonexistent");
+    }
+    let text = refusal(&said_by(&mut command, small(GpuWork::Reduction)));
+    assert!(text.contains("no Vulkan"), "{text}");
+    let unknown = GpuPlan { device: Some("no such device".to_owned()), ..small(GpuWork::Reduction) };
+    let text = refusal(&said(unknown));
+    assert!(text.contains("no Vulkan") || text.contains("finds no device `no such device`"), "{text}");
+    assert!(begin.elapsed() < Duration::from_secs(30), "it took {:?}", begin.elapsed());
+}
+
+#[test]
+fn memory_that_does_not_suffice_fails_the_load() {
+    if rate("a load", &said(small(GpuWork::SubmitStorm))).is_none() {
+        return;
+    }
+    // The address space of the process has no room for it.
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -v 3000000; exec {HELPER} internal-load")]);
+    let text = refusal(&said_by(&mut command, GpuPlan { size: Bytes(4 << 30), ..small(GpuWork::CopyUp) }));
+    assert!(text.contains("memory"), "{text}");
+}
+
+#[test]
+fn it_ends_with_its_input() {
+    let _alone = ALONE.lock();
+    let mut child =
+        spawn(Command::new(HELPER).arg("internal-load"), &request(small(GpuWork::Reduction), None));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = lines.find(|line| line.as_ref().is_ok_and(|line| !line.contains("alive"))).unwrap().unwrap();
+    drop(child.stdin.take());
+    let ended = Instant::now();
+    let status = child.wait().unwrap();
+    if first.contains("unavailable") {
+        return println!("skipped: {first}");
+    }
+    assert!(status.success() && ended.elapsed() < Duration::from_secs(10), "{status} after {first}");
+}
+
+#[test]
+fn the_list_names_each_device_and_what_it_can() {
+    let output = Command::new(HELPER).arg("list").output().unwrap();
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list["format"], "whylate.gpus/1");
+    match list["devices"].as_array().unwrap().as_slice() {
+        [] => assert!(list["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{list}"),
+        devices => {
+            for device in devices {
+                assert_eq!(device["loads"].as_object().unwrap().len(), GpuWork::ALL.len(), "{device}");
+                assert!(device["name"].as_str().is_some_and(|name| !name.is_empty()), "{device}");
+            }
+        }
+    }
+}
