@@ -17,7 +17,13 @@ Examples:
 
 A term is KEY, one of = != ~ < <= > >=, and a value (~: contains); keys are plan, host, kernel,
 verdict, state, tag, note and started. A term without a sign is searched for in all of them.
-`latest` names the newest run wherever a run is named.")]
+`latest` names the newest run wherever a run is named."
+)]
+pub(crate) struct RunsArguments {
+    #[command(subcommand)]
+    pub(crate) action: Option<RunsCommand>,
+    /// What to look for
+    #[arg(value_name = "TERM")]
     pub(crate) terms: Vec<String>,
     /// Folder with the runs [default: $XDG_DATA_HOME/whylate/runs]
     #[arg(long, value_name = "DIR")]
