@@ -1,6 +1,8 @@
 //! The HTML report in a browser: pictures are drawn, a spike opens, nothing is fetched, nothing fails, a phone shows the
 //! maximum, print takes two pages. Needs `chromium`; skipped with the reason where it is not installed.
 
+#![allow(clippy::print_stderr)] // why it was skipped
+
 mod fixture;
 
 use std::path::Path;

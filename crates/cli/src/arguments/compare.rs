@@ -8,15 +8,15 @@ use whylate_core::plan::{SeriesStatistic, Share};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylate compare RUN1 RUN2                      two runs; those beside RUN1 tell how much runs differ
+  whylate compare RUN1 RUN2                      two runs; others beside RUN1 tell how runs differ
   whylate compare A1,A2,A3,A4 B1,B2,B3,B4        two sets of runs
   whylate compare RUN:idle RUN:l3                two cells of a run, or of two
   whylate compare before.json RUN:idle           a result of cyclictest against a cell
-  whylate compare A B --format junit -o t.xml    for a build server; the exit code is 2 on a regression
+  whylate compare A B --format junit -o t.xml    for a build server
 
-Runs differ by boot and time. With four runs of each side, or with five of a history, a verdict is
-given; otherwise it says `cannot tell`, with the size of the difference. Of a history are runs in the
-folder of the first run with its plan, host and kernel.")]
+The exit code is 2 on a regression. Runs differ by boot and time: with four runs of each side, or
+with five of a history, a verdict is given; otherwise it says `cannot tell`, with the size of the
+difference. Of a history are runs in the folder of the first run with its plan, host and kernel.")]
 pub(crate) struct CompareArguments {
     /// Runs to compare with the first: a run directory, several with commas, RUN:CELL, or a file of another tool
     #[arg(value_name = "RUN", num_args = 2.., required = true)]

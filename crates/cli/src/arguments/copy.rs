@@ -17,9 +17,9 @@ Examples:
   whylate copy --backend pci --device /sys/bus/pci/devices/0000:03:00.0/resource2_wc
   whylate copy -o copy.html                     with a picture of rate over block size
 
-Memory is wb (cached), wt (stores go to memory), wc (write-combining), uc- or uc (uncached). Each type
-other than wb is timed first: a driver may map cached memory under another name, and its rows then
-say what timing shows. Only memory that nobody else uses is written to, unless it is named.")]
+Memory is wb (cached), wt (stores go to memory), wc (write-combining), uc- or uc (uncached). Each
+type other than wb is timed first: a driver may map cached memory under another name, and its rows
+then say what timing shows. Only memory that nobody else uses is written to, unless it is named.")]
 pub(crate) struct CopyArguments {
     /// CPU that copies
     #[arg(short = 'a', long, alias = "cpus", value_name = "CPU", default_value = "last")]

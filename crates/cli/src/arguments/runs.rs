@@ -16,8 +16,8 @@ Examples:
   whylate runs remove RUN --yes
 
 A term is KEY, one of = != ~ < <= > >=, and a value (~: contains); keys are plan, host, kernel,
-verdict, state, tag, note and started. A term without a sign is searched for in all of them. `latest`
-names the newest run wherever a run is named."
+verdict, state, tag, note and started. A term without a sign is searched for in all of them.
+`latest` names the newest run wherever a run is named."
 )]
 pub(crate) struct RunsArguments {
     #[command(subcommand)]

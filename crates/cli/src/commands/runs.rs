@@ -21,7 +21,7 @@ pub(super) fn execute(arguments: &RunsArguments) -> Result<Ending> {
         None => show(arguments)?,
         Some(RunsCommand::Tag { run, tags }) => label(run, |labels| labels.tags.extend(tags.clone()))?,
         Some(RunsCommand::Untag { run, tags }) => {
-            label(run, |labels| labels.tags.retain(|tag| !tags.contains(tag)))?
+            label(run, |labels| labels.tags.retain(|tag| !tags.contains(tag)))?;
         }
         Some(RunsCommand::Note { run, note }) => {
             label(run, |labels| labels.note = Some(note.clone()).filter(|note| !note.is_empty()))?;

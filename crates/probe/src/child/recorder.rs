@@ -44,6 +44,8 @@ impl<'a> BreakOff<'a> {
         }
         self.header.broke_ns().store(value_ns, Relaxed);
         self.header.stop().store(1, Relaxed);
+        // The first one counts, whatever comes until the loop looks.
+        self.above_ns = u64::MAX;
     }
 }
 

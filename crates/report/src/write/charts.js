@@ -255,7 +255,8 @@ const open = (id) => {
   const row = document.getElementById(id);
   if (!row) return;
   for (let at = row; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
-  history.replaceState(null, "", "#" + id);
+  // In a frame without an address of its own there is none to change.
+  try { history.replaceState(null, "", "#" + id); } catch { /* the row opens all the same */ }
   for (const other of document.querySelectorAll("tr.open")) other.classList.remove("open");
   row.classList.add("open");
   row.scrollIntoView({ block: "center" });

@@ -1,0 +1,74 @@
+//! Bars of parts and effects with their intervals, drawn by the style sheet alone.
+
+use super::{Html, class_of, tone};
+use crate::pictures::{Forest, Shares, class_name};
+use crate::reading::times;
+
+const SHARE: &str = r#"<div class="part {}" style="width:{}%" title="{}"><span>{}</span></div>"#;
+const EFFECT: &str = r#"<div class="effect {}"><span class="what">{}</span><div class="axis" aria-hidden="true"><i class="none"></i><i class="margin" style="left:{}%;width:{}%"></i><i class="range" style="left:{}%;width:{}%"></i><i class="point" style="left:{}%"></i></div><span class="size">{} {}</span></div>
+"#;
+const EFFECT_ENDS: &str = r#"<div class="effect ends" aria-hidden="true"><span class="what"></span><div class="axis"><span>{} ×</span><span>1</span><span>{} ×</span></div><span class="size"></span></div>
+</div>
+"#;
+pub(super) const FOLDED: &str = r#"<details id="{}"><summary>{} <span class="meaning">{}</span></summary>
+<div class="columns">
+"#;
+pub(super) const FIGURE: &str = r#"<figure class="{}">
+<figcaption>{} <small>{}</small></figcaption>
+<div class="chart" role="img" aria-label="{}" data-chart="{}"></div>
+</figure>
+"#;
+
+impl Html<'_> {
+    /// The legend names the classes, so that colour is not the only sign.
+    pub(super) fn shares(&mut self, shares: &Shares) {
+        self.raw("<div class=\"shares\">\n");
+        for row in &shares.rows {
+            self.fill("<div class=\"row\"><span class=\"cell\">{}</span><div class=\"lane\">", &[&row.label]);
+            for part in &row.parts {
+                let percent = part.share * 100.0;
+                let title = format!("{}: {percent:.1} %: {}", class_name(part.class), part.text);
+                // A label without room says nothing.
+                let label = if part.share > 0.12 { part.text.as_str() } else { "" };
+                let width = format!("{percent:.3}");
+                self.fill(SHARE, &[class_of(part.class), &width, &title, label]);
+            }
+            self.fill("</div><span class=\"size\">{}</span></div>\n", &[&row.note]);
+        }
+        self.raw("<p class=\"note legend\">");
+        for class in shares.classes() {
+            self.fill("<span><i class=\"swatch {}\"></i> {}</span> ", &[class_of(class), class_name(class)]);
+        }
+        self.raw("</p></div>\n");
+    }
+
+    pub(super) fn forest(&mut self, forest: &Forest) {
+        let percent = |ratio: f64| forest.place(ratio) * 100.0;
+        let (least, most) = forest.ends();
+        let margin = (percent(1.0 / (1.0 + forest.margin)), percent(1.0 + forest.margin));
+        self.raw("<div class=\"forest\" role=\"img\" aria-label=\"Ratio of each comparison with its 95 % interval; the list below says the same\">\n");
+        for row in &forest.rows {
+            let (low, high) = row.interval.unwrap_or((Some(row.ratio), Some(row.ratio)));
+            let (low, high) = (percent(low.unwrap_or(least)), percent(high.unwrap_or(most)));
+            let places = [margin.0, margin.1 - margin.0, low, high - low, percent(row.ratio)];
+            let places = places.map(|place| format!("{place:.2}"));
+            let [margin_at, margin_width, at, width, point] = places.each_ref().map(String::as_str);
+            let size = format!("{} × {}", times(row.ratio), row.reading.word);
+            self.fill(
+                EFFECT,
+                &[
+                    tone(row.reading.tone),
+                    &row.label,
+                    margin_at,
+                    margin_width,
+                    at,
+                    width,
+                    point,
+                    row.reading.sign,
+                    &size,
+                ],
+            );
+        }
+        self.fill(EFFECT_ENDS, &[&times(least), &times(most)]);
+    }
+}
