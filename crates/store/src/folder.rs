@@ -11,7 +11,11 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+/// How often, and after which pause, a folder that is held is asked for again.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// What a file is called until it is whole.
 const TEMPORARY_SUFFIX: &str = ".tmp";
 /// No file of a run is nearly as large: a larger one is not read into memory.
@@ -60,13 +64,17 @@ impl Folder {
         }
     }
 
-    /// Holds the folder against other writers, as long as it is open.
+    /// Holds the folder against other writers, as long as it is open. A process that its last holder was about to start holds
+    /// it too until its program begins: hence some patience.
     pub(crate) fn lock(&self) -> Result<(), StoreError> {
-        match self.opened.try_lock() {
-            Err(TryLockError::WouldBlock) => Err(StoreError::Busy(self.path.clone())),
-            // Some network file systems have no locks: run without one.
-            Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+        for _ in 0..LOCK_TRIES {
+            match self.opened.try_lock() {
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                // Some network file systems have no locks: run without one.
+                Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
+            }
         }
+        Err(StoreError::Busy(self.path.clone()))
     }
 
     /// Whether another process holds it.

@@ -31,7 +31,9 @@ fn without(mut rows: Rows, table: &str) -> Rows {
         "sources" => rows.sources.clear(),
         "rates" => rows.rates.clear(),
         "interrupts" => rows.interrupts.clear(),
-        _ => rows.counters.clear(),
+        "counters" => rows.counters.clear(),
+        "hwlat" => rows.hwlat.clear(),
+        other => panic!("no table {other}"),
     }
     rows
 }

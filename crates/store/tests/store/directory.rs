@@ -42,6 +42,9 @@ fn runs_of_earlier_versions_are_read() {
     let mut expected = rows("idle", 1, 1);
     expected.spikes[0].1.latency_ns = 120_000;
     expected.causes.iter_mut().for_each(|(_, spike)| spike.latency_ns = 120_000);
+    // Tables that came later.
+    expected.sources.clear();
+    expected.hwlat.clear();
     let (found, warnings) = read(&path);
     assert_eq!(found, [expected]);
     assert!(
