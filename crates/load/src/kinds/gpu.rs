@@ -55,8 +55,8 @@ pub fn gpu_helper() -> Result<PathBuf, LoadError> {
 /// What the helper says of the devices here: the document `whylate.gpus/1`.
 ///
 /// # Errors
-/// [`LoadError::Unavailable`] without a helper or a device, and when the helper gives no answer within
-/// [`LIST_WITHIN`].
+/// [`LoadError::Unavailable`] without a helper or a device, and when the helper gives no answer in
+/// time.
 pub fn gpu_list() -> Result<serde_json::Value, LoadError> {
     let helper = gpu_helper()?;
     let name = helper.display().to_string();
