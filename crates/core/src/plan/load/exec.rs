@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[schemars(extend("x-examples" = "\
 Examples:
   whylate load exec --cpus 1 --duration 30s -- stress-ng --cpu 1
-  whylate load exec --restart --rate-pattern '([0-9.]+)/sec' --rate-unit rect_per_s -- x11perf -rect500"))]
+  whylate load exec --restart --rate-pattern '([0-9.]+)/sec' --rate-unit dot_per_s -- x11perf -dot"))]
 pub struct ExecPlan {
     /// Program and arguments; no shell is involved.
     pub command: Vec<String>,
