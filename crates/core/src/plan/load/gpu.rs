@@ -18,7 +18,7 @@ Examples:
   whylate load gpu --work alloc-churn --memory pinned --rate 100/s
   whylate load gpu --work copy-up --memory write-combined --wait spin --priority 50
 
-The work is done by the helper whylate-gpu, by Vulkan; it lies beside whylate, or where WHYLATE_GPU says.
+The helper whylate-gpu does the work, by Vulkan; it lies beside whylate, or where WHYLATE_GPU says.
 Each result is checked: a wrong sum, product, copy or image fails the load."))]
 pub struct GpuPlan {
     /// Where the thread runs that gives the device its work: one on each CPU.

@@ -19,8 +19,8 @@ Examples:
   whylate load graphics --method drm-draw --device /dev/dri/card0
   whylate load graphics --method drm-flip --yes-draw-on-my-screen
 
-x11perf is in Debian's package x11-apps, Xvfb in xvfb. The rate of x11perf counts its operations; the
-time in which it calibrates itself counts for nothing."))]
+x11perf is in Debian's package x11-apps, Xvfb in xvfb. The rate of x11perf counts its operations;
+the time in which it calibrates itself counts for nothing."))]
 pub struct GraphicsPlan {
     /// Where the drawing program runs.
     pub cpus: CpuSelector,
