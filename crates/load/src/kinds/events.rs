@@ -19,7 +19,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use whylate_core::plan::Pace;
-use whylate_core::{CpuId, CpuSelector, CpuSet, Warning, WarningCode};
+use whylate_core::{CpuId, CpuSelector, CpuSet, MonoTime, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::schedule::allowed_of_this_thread;
@@ -242,11 +242,11 @@ fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut Context) -> Res
 }
 
 fn work<P: Acts>(crew: &Crew, spec: &Events<P>, how: &str, context: &mut Context) -> Result<(), LoadError> {
-    let begin = clock::now();
     let hit = |victims: &CpuSet| format!(", with a thread to be hit on {}", each_of(victims));
     let victims = spec.victims.as_ref().map(hit).unwrap_or_default();
     let detail = format!("{how} on {}{victims}", each_of(&spec.cpus));
     let ready = Ready::now(std::process::id(), detail);
+    let begin = MonoTime(ready.at_ns);
     if !context.tell(&Message::Ready(ready)) {
         return Ok(());
     }

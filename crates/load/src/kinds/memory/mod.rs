@@ -240,8 +240,8 @@ fn work(crew: &Crew, spec: &MemorySpec, pages: &HugePages, context: &mut Context
     if spec.pace == Pace::Full && !choose_fastest(shared, context)? {
         return Ok(());
     }
-    let begin = clock::now();
     let ready = Ready::now(std::process::id(), detail(crew, spec, pages));
+    let begin = MonoTime(ready.at_ns);
     if !context.tell(&Message::Ready(ready)) {
         return Ok(());
     }
