@@ -109,7 +109,7 @@ snapshot >/tmp/before
 cpu=/sys/devices/system/cpu
 refuse 69 'cpu' whylate treat apply sysfs \"$cpu/cpu{{cpu}}/online\" 0 --cpus 0-1
 refuse 69 'cpu0/online' whylate treat apply sysfs $cpu/cpu0/online 0
-refuse 69 'leave at least one' whylate treat apply shield --cpus 0-1
+refuse 1 'leave at least one' whylate treat apply shield --cpus 0-1
 refuse 69 'CPU 7 does not exist' whylate treat apply shield --cpus 7
 refuse 69 'no interrupt is called' whylate treat apply irq-affinity 4711 --cpus 0
 managed=$(sed -n 's/ *\\([0-9]*\\):.*virtio[0-9]*-req\\..*/\\1/p' /proc/interrupts | head -n 1)
