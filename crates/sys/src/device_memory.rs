@@ -4,8 +4,9 @@
 
 use crate::clock;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
 
 /// The smallest page there is.
 const PAGE: usize = 4096;
@@ -19,38 +20,58 @@ const PASSES: usize = 8;
 /// A mapping that is taken away again when this is dropped.
 #[derive(Debug)]
 pub struct DeviceMemory {
-    start: *mut u8,
+    start: NonNull<u8>,
     length: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone, and nothing about it is tied to a thread.
 unsafe impl Send for DeviceMemory {}
+// SAFETY: shared references only read.
+unsafe impl Sync for DeviceMemory {}
 
 impl DeviceMemory {
-    /// Maps `length` bytes of `file` from `offset` on, for reading and writing.
+    /// Maps `length` bytes of `file` from `offset` on, for reading and writing; pages come when they are first touched. The
+    /// file must be one whose memory this process has for itself, or whose other users expect any bytes in it at any time.
     ///
     /// # Errors
     /// What mmap(2) says: files that cannot be mapped, no memory, no permission.
-    pub fn map(file: &File, offset: u64, length: usize) -> io::Result<Self> {
+    pub fn map(file: impl AsFd, offset: u64, length: usize) -> io::Result<Self> {
+        Self::map_with(file, offset, length, MapFlags::SHARED)
+    }
+
+    /// The same with all pages present.
+    ///
+    /// # Errors
+    /// As [`DeviceMemory::map`].
+    pub fn map_present(file: impl AsFd, offset: u64, length: usize) -> io::Result<Self> {
+        Self::map_with(file, offset, length, MapFlags::SHARED | MapFlags::POPULATE)
+    }
+
+    fn map_with(file: impl AsFd, offset: u64, length: usize, flags: MapFlags) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory.
-        let start =
-            unsafe { mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, file, offset) }?;
-        Ok(Self { start: start.cast(), length })
+        let start = unsafe { mmap(std::ptr::null_mut(), length, protection, flags, file, offset) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { start, length })
     }
 
     /// Its bytes. What others write to the device meanwhile may or may not be seen.
-    pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is readable and writable for its whole length while this value lives, every byte pattern
-        // is a valid u8, and this process reaches it through this value only, which is borrowed.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.length) }
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the mapping is readable for its whole length while this value lives, and every byte pattern is a valid u8.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+
+    /// The same, to be written.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above; it is writable too, and this process reaches it through this value only, which is borrowed.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 
     /// Writes a byte of each page.
     pub fn touch(&mut self) {
         for offset in (0..self.length).step_by(PAGE) {
             // SAFETY: inside the mapping, which is writable.
-            unsafe { self.start.add(offset).write_volatile(1) };
+            unsafe { self.start.as_ptr().add(offset).write_volatile(1) };
         }
     }
 
@@ -63,7 +84,7 @@ impl DeviceMemory {
             let begin = clock::now();
             for offset in (0..length).step_by(LINE) {
                 // SAFETY: inside the mapping, which is readable.
-                unsafe { self.start.add(offset).read_volatile() };
+                unsafe { self.start.as_ptr().add(offset).read_volatile() };
             }
             least = least.min((clock::now().0 - begin.0) as f64);
         }
@@ -73,8 +94,9 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this length, is unmapped once, and no reference to it outlives this value.
-        let _ = unsafe { munmap(self.start.cast(), self.length) };
+        // SAFETY: the mapping was made with this length, is unmapped once, and no reference to it outlives this value. A
+        // refusal leaves it mapped until the process ends, which is all that can be done.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
 
@@ -88,7 +110,7 @@ mod tests {
         file.set_len(2 * PAGE as u64).unwrap();
         let mut memory = DeviceMemory::map(&file, PAGE as u64, PAGE).unwrap();
         memory.touch();
-        memory.bytes()[7] = 9;
+        memory.as_mut_slice()[7] = 9;
         drop(memory);
         let mut page = [0; 8];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut page, PAGE as u64).unwrap();

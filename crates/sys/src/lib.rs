@@ -5,6 +5,7 @@
 
 pub mod allocation;
 pub mod clock;
+mod control;
 pub mod counter;
 pub mod device_memory;
 pub mod disturb;

@@ -1,23 +1,10 @@
 //! A run that was killed, or whose disk lost something, at any place.
 
-use crate::made::{info, read, rows, three_segments};
+use crate::made::{TABLES, info, read, rows, three_segments};
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
 use whylate_store::{Reader, Rows, RunDirectory, Sink as _, assemble};
-
-const TABLES: [&str; 10] = [
-    "histograms",
-    "intervals",
-    "spikes",
-    "causes",
-    "ipis",
-    "sources",
-    "rates",
-    "interrupts",
-    "counters",
-    "hwlat",
-];
 
 /// Rows of the second segment when `table` of it cannot be read.
 fn without(mut rows: Rows, table: &str) -> Rows {

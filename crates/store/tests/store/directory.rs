@@ -1,6 +1,6 @@
 //! Making, continuing and reading run directories.
 
-use crate::made::{add, info, key, rate_key, read, rows, three_segments};
+use crate::made::{TABLES, add, info, key, rate_key, read, rows, three_segments};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -16,18 +16,7 @@ fn what_is_written_is_read_again() {
     let path = folder.path().join("a/b/run");
     let written = three_segments(&path);
     assert_eq!(read(&path), (written, Vec::new()));
-    for name in [
-        "histograms",
-        "intervals",
-        "spikes",
-        "causes",
-        "ipis",
-        "sources",
-        "rates",
-        "interrupts",
-        "counters",
-        "hwlat",
-    ] {
+    for name in TABLES {
         let mut names: Vec<_> =
             fs::read_dir(path.join(name)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();

@@ -218,6 +218,20 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
     }
 }
 
+/// The tables of which [`rows`] has rows.
+pub(crate) const TABLES: [&str; 10] = [
+    "histograms",
+    "intervals",
+    "spikes",
+    "causes",
+    "ipis",
+    "sources",
+    "rates",
+    "interrupts",
+    "counters",
+    "hwlat",
+];
+
 /// As [`rows`], and so many samples that a verdict can rest on them; three seconds.
 pub(crate) fn enough(cell: &str, repeat: u32, second: u64) -> Rows {
     let mut rows = rows(cell, repeat, second);

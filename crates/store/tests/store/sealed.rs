@@ -1,6 +1,6 @@
 //! A directory that was damaged after its run never passes, and says what is lost.
 
-use crate::made::{SECOND, add, enough, execution, info, interval, key, rows};
+use crate::made::{SECOND, TABLES, add, enough, execution, info, interval, key, rows};
 use std::fs;
 use std::path::Path;
 use whylate_core::Nanos;
@@ -79,19 +79,7 @@ fn a_damaged_segment_with_the_maximum_makes_no_pass() {
 #[test]
 fn missing_segments_are_named_with_what_they_held() {
     let result = after(|path| {
-        let files = [
-            "histograms",
-            "intervals",
-            "spikes",
-            "causes",
-            "ipis",
-            "sources",
-            "rates",
-            "interrupts",
-            "counters",
-            "hwlat",
-        ];
-        files.iter().for_each(|table| fs::remove_file(path.join(table).join("000006.parquet")).unwrap());
+        TABLES.iter().for_each(|table| fs::remove_file(path.join(table).join("000006.parquet")).unwrap());
     });
     assert_eq!(result.verdict, Verdict::Incomplete);
     let text = said(&result, "damaged-segment");
@@ -224,7 +212,7 @@ fn an_old_run_without_one_whole_segment_does_not_pass() {
         fs::remove_file(path.join(table).join("000006.parquet")).unwrap();
     }
     assert_eq!(assembled(&path).verdict, Verdict::Pass, "other tables of it are there: nothing tells");
-    for table in ["spikes", "causes", "ipis", "sources", "rates", "interrupts", "counters", "hwlat"] {
+    for table in TABLES.into_iter().filter(|table| !["histograms", "intervals"].contains(table)) {
         fs::remove_file(path.join(table).join("000006.parquet")).unwrap();
     }
     let result = assembled(&path);

@@ -3,6 +3,5 @@
 //! Each is done once per call; how often, where and beside whom is the caller's business.
 
 pub mod barrier;
-pub mod buffer;
 pub mod mapping;
 pub mod pages;

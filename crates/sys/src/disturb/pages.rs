@@ -12,8 +12,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// Pixels of a row of a dumb buffer; four bytes each.
-const WIDTH: u32 = 512;
 /// The smallest page there is: lengths are multiples of it.
 const PAGE: usize = 4096;
 
@@ -84,10 +82,7 @@ impl Buffers {
 
     fn make(&self) -> io::Result<Made> {
         match &self.origin {
-            Origin::Card(card) => {
-                let height = self.length.div_ceil(4 * WIDTH as usize) as u32;
-                card.buffer(WIDTH, height).map(Made::Dumb)
-            }
+            Origin::Card(card) => card.buffer_of(self.length).map(Made::Dumb),
             Origin::Secret => secret(self.length).map(Made::Secret),
         }
     }

@@ -5,10 +5,10 @@ mod mode;
 
 pub use mode::{Display, Flips};
 
+use crate::control;
 use crate::device_memory::DeviceMemory;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,8 +45,11 @@ const DESTROY_DUMB: u64 = read_write::<DestroyDumb>(0xb4);
 
 /// `DRM_IOWR` with a structure.
 const fn read_write<T>(number: u64) -> u64 {
-    3 << 30 | (size_of::<T>() as u64) << 16 | (b'd' as u64) << 8 | number
+    control::read_write::<T>(b'd', number)
 }
+
+/// Pixels of a row of a buffer that nobody looks at; four bytes each.
+const WIDTH: u32 = 512;
 
 /// A card's node.
 #[derive(Clone, Debug)]
@@ -84,6 +87,15 @@ impl Card {
     /// The node.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Makes a buffer of at least that many bytes, and maps it.
+    ///
+    /// # Errors
+    /// As [`Card::buffer`].
+    pub fn buffer_of(&self, bytes: usize) -> io::Result<DumbBuffer> {
+        let height = bytes.div_ceil(4 * WIDTH as usize);
+        self.buffer(WIDTH, u32::try_from(height).map_err(|_| io::ErrorKind::InvalidInput)?)
     }
 
     /// Makes a buffer of that many pixels of four bytes, and maps it.
@@ -126,10 +138,9 @@ impl Drop for Handle {
 }
 
 fn control<T>(file: &File, request: u64, argument: &mut T) -> io::Result<()> {
-    // SAFETY: each request is used with the structure that its number carries the size of, which the kernel reads and
-    // writes during the call only; arrays that it points to are of the caller and have the length that stands beside them.
-    let outcome = unsafe { libc::ioctl(file.as_raw_fd(), request as _, std::ptr::from_mut(argument)) };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: each request is used with the structure that its number carries the size of, without padding; arrays that it
+    // points to are of the caller and have the length that stands beside them.
+    unsafe { control::control(file, request, argument) }.map(drop)
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 //! What moves bytes in them is in `whylate-copy`.
 
 mod buffer;
-pub(crate) mod control;
-pub(crate) mod mapping;
 pub mod typed;
 
 pub use buffer::{Buffer, BufferError, HugePages};

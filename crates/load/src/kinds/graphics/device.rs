@@ -33,7 +33,7 @@ impl Act for Rectangles {
         let row = self.random.below(u64::from(BUFFER.1) - SIDE as u64) as usize;
         let color = self.random.below(u64::MAX);
         let pitch = self.buffer.pitch as usize;
-        let bytes = self.buffer.memory.bytes();
+        let bytes = self.buffer.memory.as_mut_slice();
         for line in row..row + SIDE {
             let begin = line * pitch + column * PIXEL_BYTES;
             self.kernels.write(StoreMethod::Cached, &mut bytes[begin..begin + SIDE * PIXEL_BYTES], color);

@@ -4,15 +4,15 @@
 //! (ivshmem's) is used without being named. A framebuffer shows what is written.
 
 use super::{Backend, Memory, Offer};
-use crate::disturb::buffer::{BufferDevice, DumbBuffer};
-use crate::memory::mapping::Mapping;
+use crate::device_memory::DeviceMemory;
+use crate::drm::{Card, DumbBuffer};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use whylate_core::MemoryMode;
 
-impl Memory for Mapping {
+impl Memory for DeviceMemory {
     fn as_slice(&self) -> &[u8] {
         self.as_slice()
     }
@@ -23,10 +23,10 @@ impl Memory for Mapping {
 
 impl Memory for DumbBuffer {
     fn as_slice(&self) -> &[u8] {
-        self.as_slice()
+        self.memory.as_slice()
     }
     fn as_mut_slice(&mut self) -> &mut [u8] {
-        self.as_mut_slice()
+        self.memory.as_mut_slice()
     }
 }
 
@@ -44,12 +44,12 @@ impl Backend for Dumb {
     fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
         let cards = match device {
             Some(device) => vec![device.to_owned()],
-            None => BufferDevice::cards().map_err(|error| format!("{error}; `modprobe vgem` makes one"))?,
+            None => Card::paths().map_err(|error| format!("{error}; `modprobe vgem` makes one"))?,
         };
         let mut refused = Vec::new();
         let mut offers = Vec::new();
         for card in cards {
-            match BufferDevice::open(&card).and_then(|device| device.buffer(4096).map(drop)) {
+            match Card::open(&card).and_then(|card| card.buffer_of(4096).map(drop)) {
                 Ok(()) => offers.push(Offer::free(MemoryMode::WriteCombining, card)),
                 Err(error) => refused.push(format!("{}: {error}", card.display())),
             }
@@ -58,7 +58,9 @@ impl Backend for Dumb {
         if offers.is_empty() { Err(none()) } else { Ok(offers) }
     }
     fn open(&self, offer: &Offer, bytes: usize) -> io::Result<Box<dyn Memory>> {
-        Ok(Box::new(BufferDevice::open(&offer.place)?.buffer(bytes)?))
+        let mut buffer = Card::open(&offer.place)?.buffer_of(bytes)?;
+        buffer.memory.touch();
+        Ok(Box::new(buffer))
     }
 }
 
@@ -116,7 +118,7 @@ fn named_file(path: &Path) -> Result<(), String> {
 
 fn map_file(path: &Path, offset: u64, bytes: usize, flags: i32) -> io::Result<Box<dyn Memory>> {
     let file = File::options().read(true).write(true).custom_flags(flags).open(path)?;
-    Ok(Box::new(Mapping::of(&file, offset, bytes)?))
+    Ok(Box::new(DeviceMemory::map_present(&file, offset, bytes)?))
 }
 
 /// A framebuffer device.

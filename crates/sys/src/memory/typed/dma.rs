@@ -1,8 +1,8 @@
 //! Buffers that are made for devices: udmabuf (of ordinary memory) and the DMA heaps.
 
 use super::{Backend, Memory, Offer};
-use crate::memory::control::{control, read_write, write};
-use crate::memory::mapping::Mapping;
+use crate::control::{control, read_write, write};
+use crate::device_memory::DeviceMemory;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::fs::{self, File};
 use std::io;
@@ -49,7 +49,7 @@ impl Backend for Udmabuf {
         let buffer = unsafe { control(&device, CREATE, &mut create)? };
         // SAFETY: the answer is a new descriptor, which nobody else owns.
         let buffer = unsafe { OwnedFd::from_raw_fd(buffer) };
-        Ok(Box::new(Mapping::of(&buffer, 0, size as usize)?))
+        Ok(Box::new(DeviceMemory::map_present(&buffer, 0, size as usize)?))
     }
 }
 
@@ -107,7 +107,7 @@ impl Backend for DmaHeap {
         unsafe { control(&heap, ALLOCATE, &mut allocate)? };
         // SAFETY: the kernel filled in a new descriptor, which nobody else owns.
         let buffer = unsafe { OwnedFd::from_raw_fd(allocate.fd as i32) };
-        Ok(Box::new(Mapping::of(&buffer, 0, len as usize)?))
+        Ok(Box::new(DeviceMemory::map_present(&buffer, 0, len as usize)?))
     }
 }
 

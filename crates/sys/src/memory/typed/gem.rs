@@ -1,9 +1,9 @@
 //! Buffers of the i915, xe and amdgpu drivers, whose users choose how they are mapped.
 
 use super::{Backend, Memory, Offer};
-use crate::disturb::buffer::BufferDevice;
-use crate::memory::control::{control, read_write, write};
-use crate::memory::mapping::Mapping;
+use crate::control::{control, read_write, write};
+use crate::device_memory::DeviceMemory;
+use crate::drm::Card;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -158,7 +158,7 @@ pub(super) struct Gem;
 
 impl Gem {
     fn cards(device: Option<&Path>) -> io::Result<Vec<(PathBuf, Driver)>> {
-        let cards = device.map_or_else(BufferDevice::cards, |device| Ok(vec![device.to_owned()]))?;
+        let cards = device.map_or_else(Card::paths, |device| Ok(vec![device.to_owned()]))?;
         Ok(cards.into_iter().filter_map(|card| Some((card.clone(), Driver::of(&card)?))).collect())
     }
 }
@@ -192,24 +192,24 @@ impl Backend for Gem {
         let size = bytes.next_multiple_of(64 << 10);
         let (handle, offset) = driver.make(&card, offer.mode, size as u64)?;
         let mut buffer = GemBuffer { mapping: None, handle, card };
-        buffer.mapping = Some(Mapping::of(&buffer.card, offset, size)?);
+        buffer.mapping = Some(DeviceMemory::map_present(&buffer.card, offset, size)?);
         Ok(Box::new(buffer))
     }
 }
 
 /// A buffer, mapped; given back when dropped.
 struct GemBuffer {
-    mapping: Option<Mapping>,
+    mapping: Option<DeviceMemory>,
     handle: u32,
     card: File,
 }
 
 impl Memory for GemBuffer {
     fn as_slice(&self) -> &[u8] {
-        self.mapping.as_ref().map_or(&[], Mapping::as_slice)
+        self.mapping.as_ref().map_or(&[], DeviceMemory::as_slice)
     }
     fn as_mut_slice(&mut self) -> &mut [u8] {
-        self.mapping.as_mut().map_or(&mut [], Mapping::as_mut_slice)
+        self.mapping.as_mut().map_or(&mut [], DeviceMemory::as_mut_slice)
     }
 }
 

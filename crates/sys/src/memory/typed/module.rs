@@ -3,8 +3,8 @@
 //! Its header is `kmod/whylate_memtype/whylate_memtype.h`.
 
 use super::{Backend, Memory, Offer};
-use crate::memory::control::{control, read_write, write};
-use crate::memory::mapping::Mapping;
+use crate::control::{control, read_write, write};
+use crate::device_memory::DeviceMemory;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -86,13 +86,13 @@ impl Module {
     }
 
     /// Maps memory of that type; its pages belong to this value's file.
-    fn allocate(&self, mode: MemoryMode, bytes: usize) -> io::Result<Mapping> {
+    fn allocate(&self, mode: MemoryMode, bytes: usize) -> io::Result<DeviceMemory> {
         let number = MODES.iter().position(|one| *one == mode).unwrap_or(0) as u32;
         let bytes = bytes.next_multiple_of(4096);
         let mut allocate = Allocate { bytes: bytes as u64, mode: number, reserved: 0 };
         // SAFETY: the request's structure, without padding.
         unsafe { control(&self.0, ALLOCATE, &mut allocate)? };
-        Mapping::of(&self.0, 0, bytes)
+        DeviceMemory::map_present(&self.0, 0, bytes)
     }
 }
 
