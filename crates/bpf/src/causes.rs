@@ -2,11 +2,12 @@
 
 use crate::error::BpfError;
 use crate::events::{Event, event};
-use crate::histograms::{Histograms, Watching};
+use crate::histograms::{Histograms, Watching, WatchingTasks};
 use crate::layout::{
     Command, NO_CPU, RING_STACKS, RawIpiCount, RawIpiKey, RawSegment, RawStack, WATCHED_MAX, What,
 };
 use crate::missed::Missed;
+use crate::object::Object;
 use crate::rings::{Rings, ring_size};
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
@@ -92,8 +93,17 @@ impl Causes {
     /// # Errors
     /// When the kernel refuses programs, has no type information, or lacks the events of the scheduler.
     pub fn start(cpus: &CpuSet, histograms: &HistogramsConfig) -> Result<Self, BpfError> {
+        Self::start_watching(cpus, histograms, None)
+    }
+
+    /// As [`Self::start`]; with `tasks`, the tasks that count are those which are watched.
+    pub(crate) fn start_watching(
+        cpus: &CpuSet,
+        histograms: &HistogramsConfig,
+        tasks: Option<WatchingTasks>,
+    ) -> Result<Self, BpfError> {
         let ring_segments = ring_size(cpus.len());
-        let watching = Watching { cpus: cpus.clone(), ring_segments };
+        let watching = Watching { cpus: cpus.clone(), ring_segments, tasks };
         let histograms = Histograms::start_watching(histograms, Some(&watching))?;
         let rings = Rings::map(histograms.object(), cpus.len(), ring_segments)?;
         let mut causes = Self {
@@ -118,7 +128,7 @@ impl Causes {
     }
 
     /// Attaches the programs of one facility; the reason if it is incomplete.
-    fn attach(&mut self, events: &[Event]) -> Result<Option<String>, BpfError> {
+    pub(crate) fn attach(&mut self, events: &[Event]) -> Result<Option<String>, BpfError> {
         let mut missing = None;
         for event in events {
             match self.histograms.object_mut().attach(*event) {
@@ -185,6 +195,11 @@ impl Causes {
     /// Whether the names of kernel functions are not known.
     pub(crate) fn lacks_symbols(&self) -> bool {
         self.symbols.is_empty
+    }
+
+    /// The programs and their maps.
+    pub(crate) fn object(&self) -> &Object {
+        self.histograms.object()
     }
 
     /// The histograms that run with it.

@@ -5,6 +5,7 @@ use crate::error::BpfError;
 use crate::events::{Event, Sizes, event};
 use crate::layout::{
     CPUS_MAX, Command, Config, KINDS_STRIDE, RING_CALLS, RING_STACKS, RawCpuState, RawHistogram, Record,
+    TASK_SLOTS,
 };
 use crate::object::{Object, WHYLATE, possible_cpus};
 use crate::settings::{HistogramsChange, HistogramsConfig, TaskFilter};
@@ -36,12 +37,26 @@ const TASKS_WATCHED: [Event; 2] =
 
 type CpuStateBytes = [u8; size_of::<RawCpuState>()];
 
+/// The same, where tasks are watched.
+const TASKS_CHOSEN: [Event; 2] =
+    [event("task_switch_tasks", "sched_switch"), event("waking_tasks", "sched_waking")];
+
 /// What the search for causes needs beside the histograms.
 pub(crate) struct Watching {
     /// The CPUs that have a ring of segments, in the order of their rings.
     pub(crate) cpus: CpuSet,
     /// How many segments a ring holds: a power of two.
     pub(crate) ring_segments: u32,
+    /// Where tasks are watched.
+    pub(crate) tasks: Option<WatchingTasks>,
+}
+
+/// What the programs for watched tasks need.
+pub(crate) struct WatchingTasks {
+    /// How many records a ring holds: a power of two.
+    pub(crate) ring_stretches: u32,
+    /// Whether all tasks of the configured priorities are watched.
+    pub(crate) priorities: bool,
 }
 
 /// Running histograms. They end when this is dropped.
@@ -86,9 +101,19 @@ impl Histograms {
             maps.push(("calls", watching.cpus.len() as u32 * RING_CALLS));
             maps.extend([("sender_stacks", SENDER_STACKS), ("ipis", IPIS)]);
         }
+        let tasks = watching.and_then(|watching| watching.tasks.as_ref().map(|tasks| (watching, tasks)));
+        if let Some((watching, tasks)) = tasks {
+            maps.push(("task_slots", TASK_SLOTS));
+            maps.push(("stretches", watching.cpus.len() as u32 * tasks.ring_stretches));
+        }
         let has_tracepoint =
             vec![("sees_switch_end", SWITCH_END.tracepoint), ("tells_functions", FUNCTION_RUNS)];
-        let constants = watching.iter().map(|watching| ("ring_segments", watching.ring_segments)).collect();
+        let mut constants: Vec<_> =
+            watching.iter().map(|watching| ("ring_segments", watching.ring_segments)).collect();
+        if let Some((_, tasks)) = tasks {
+            constants.push(("ring_stretches", tasks.ring_stretches));
+            constants.push(("watches_priorities", u32::from(tasks.priorities)));
+        }
         let mut object = Object::load(WHYLATE, &Sizes { maps, has_tracepoint, constants })?;
         for (ring, cpu) in watching.iter().flat_map(|watching| watching.cpus.iter()).enumerate() {
             let state = RawCpuState { ring: 1 + ring as u32, ..RawCpuState::new_zeroed() };
@@ -110,7 +135,11 @@ impl Histograms {
         if watching.is_none() && (running.enabled.is_empty() || running.cpus.is_empty()) {
             return Err(BpfError::Nothing);
         }
-        running.attach_tasks(if watching.is_some() { TASKS_WATCHED } else { TASKS })?;
+        running.attach_tasks(match (watching, tasks) {
+            (_, Some(_)) => TASKS_CHOSEN,
+            (Some(_), None) => TASKS_WATCHED,
+            (None, None) => TASKS,
+        })?;
         Ok(running)
     }
 

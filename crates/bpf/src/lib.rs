@@ -23,6 +23,7 @@ mod settings;
 mod snapshot;
 mod stack_threshold;
 mod symbols;
+pub mod tasks;
 
 pub use by_kind::IpisByKind;
 pub use causes::Causes;

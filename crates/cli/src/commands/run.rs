@@ -118,13 +118,13 @@ fn read_plan(name: &str, overrides: &[String], yes: bool) -> Result<Plan> {
     Ok(plan)
 }
 
-fn default_run_path(plan: &str, started_at: SystemTime) -> Result<PathBuf> {
+pub(super) fn default_run_path(plan: &str, started_at: SystemTime) -> Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     default_path(variable("XDG_DATA_HOME").as_deref(), variable("HOME").as_deref(), started_at, plan)
         .context("neither XDG_DATA_HOME nor HOME is set; name a directory for the run with -o")
 }
 
-fn run_name(path: &Path) -> String {
+pub(super) fn run_name(path: &Path) -> String {
     path.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
@@ -166,7 +166,7 @@ fn preview(experiment: &Experiment, warnings: &[Warning], json: bool) -> Result<
 }
 
 /// Prints the result, and turns it into an exit code.
-fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
+pub(super) fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
     let mut result = match whylate_runner::assemble(path) {
         Ok(result) => result,
         // Report why there are no samples, not only that there are none.

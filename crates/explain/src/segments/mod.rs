@@ -6,6 +6,7 @@ mod recorded;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use decompose::{causes_of, pieces};
 pub use decompose::{Surroundings, Window, decompose};
 
 use whylate_core::CpuId;
@@ -117,7 +118,7 @@ pub enum Activity {
 }
 
 /// A thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
     /// Its id; 0 is the idle task.
     pub pid: u32,

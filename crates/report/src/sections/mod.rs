@@ -22,6 +22,7 @@ pub(crate) mod records;
 mod sources;
 pub(crate) mod spikes;
 mod summary;
+mod tasks;
 mod traces;
 pub(crate) mod warnings;
 
@@ -34,6 +35,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     late_time::of_run,
     matrix::of_run,
     noise::of_run,
+    tasks::of_run,
     answers::of_run,
     comparisons::of_run,
     spikes::of_run,
@@ -56,6 +58,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
 
 /// What the report of one measurement has, in this order.
 const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
+    tasks::of_measure,
     figures::of_measure,
     histograms::of_measure,
     access::of_measure,

@@ -33,8 +33,8 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
         Column::number("mean").importance(1),
         Column::number("max"),
     ];
-    Section::new("sources", "Who took the time of the loop")
-        .meaning("all gaps, divided among what had the CPU in them")
+    Section::new("sources", "Who took the time")
+        .meaning("of a loop, all its gaps; of a watched thread, what had the CPU or the lock while it had work")
         .with(Table::new(columns, rows))
         .unless_empty()
 }
