@@ -405,20 +405,25 @@ enum waker {
 	WAKER_SOFTIRQ,
 };
 
+/* A wake-up of a task. */
+struct woken {
+	u64 expires_ns;
+	u32 waker;
+	u32 waker_kind;
+	COMMAND(waker_command);
+};
+
 /* What is in progress for one watched task. */
 struct task_slot {
 	/* 0: free. */
 	u32 thread;
 	u32 flags;
 	u64 waking_ns;
-	u64 expires_ns;
 	u64 left_ns;
 	u64 run_ns;
 	u64 ready_ns;
 	u64 moved_ns;
 	u64 fault_ns;
-	u32 waker;
-	u32 waker_kind;
 	u32 began;
 	u32 faults;
 	u32 lost;
@@ -428,10 +433,12 @@ struct task_slot {
 	/* Whether its control group had no CPU time left when it was woken. */
 	u8 is_out_of_quota;
 	u8 unused[2];
-	COMMAND(waker_command);
 	COMMAND(previous_command);
+	/* The last wake-up, and the one after which it runs: a task may be woken while it runs. */
+	struct woken waking;
+	struct woken woken;
 };
-_Static_assert(sizeof(struct task_slot) == 128, "layout.rs");
+_Static_assert(sizeof(struct task_slot) == 160, "layout.rs");
 
 /* A watched task had a CPU: from one switch to the next. */
 struct stretch {

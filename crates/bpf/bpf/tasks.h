@@ -218,10 +218,10 @@ ALWAYS_INLINE void task_woken(struct cpu_state *state, struct task_slot *slot, s
 			      u64 now_ns)
 {
 	slot->waking_ns = now_ns;
-	slot->expires_ns = expires_ns;
-	slot->waker_kind = waker_kind(state, expires_ns);
-	slot->waker = (u32)bpf_get_current_pid_tgid();
-	bpf_get_current_comm(slot->waker_command, COMMAND_BYTES);
+	slot->waking.expires_ns = expires_ns;
+	slot->waking.waker_kind = waker_kind(state, expires_ns);
+	slot->waking.waker = (u32)bpf_get_current_pid_tgid();
+	bpf_get_current_comm(slot->waking.waker_command, COMMAND_BYTES);
 	slot->is_out_of_quota = is_quota_used_up(task);
 }
 
@@ -244,6 +244,7 @@ ALWAYS_INLINE void task_comes(struct task_slot *slot, u32 cpu, u64 now_ns, struc
 		slot->began = BEGAN_UNKNOWN;
 		slot->ready_ns = 0;
 	}
+	slot->woken = slot->waking;
 	slot->run_ns = now_ns;
 	slot->previous = previous->pid;
 	slot->previous_prio = previous->prio;
@@ -304,7 +305,7 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 		return;
 	}
 	stretch->ready_ns = slot->ready_ns;
-	stretch->expires_ns = slot->expires_ns;
+	stretch->expires_ns = slot->woken.expires_ns;
 	stretch->run_ns = slot->run_ns;
 	stretch->moved_ns = slot->moved_ns;
 	stretch->fault_ns = slot->fault_ns;
@@ -329,16 +330,16 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 		if (!(previous->flags & PF_KTHREAD))
 			note_futex(stretch, previous);
 	}
-	stretch->waker_kind = slot->waker_kind;
-	stretch->waker = slot->waker;
+	stretch->waker_kind = slot->woken.waker_kind;
+	stretch->waker = slot->woken.waker;
 	stretch->next = next->pid;
 	stretch->next_prio = next->prio;
 	stretch->previous = slot->previous;
 	stretch->previous_prio = slot->previous_prio;
 	copy_name(stretch->command, previous);
 	copy_name(stretch->next_command, next);
-	((u64 *)stretch->waker_command)[0] = ((u64 *)slot->waker_command)[0];
-	((u64 *)stretch->waker_command)[1] = ((u64 *)slot->waker_command)[1];
+	((u64 *)stretch->waker_command)[0] = ((u64 *)slot->woken.waker_command)[0];
+	((u64 *)stretch->waker_command)[1] = ((u64 *)slot->woken.waker_command)[1];
 	((u64 *)stretch->previous_command)[0] = ((u64 *)slot->previous_command)[0];
 	((u64 *)stretch->previous_command)[1] = ((u64 *)slot->previous_command)[1];
 	complete_stretch(stretch, TASK_STRETCH, now_ns, number);

@@ -258,10 +258,10 @@ pub(crate) struct RawSlot {
     /// 0: free.
     pub(crate) thread: u32,
     pub(crate) flags: u32,
-    pub(crate) rest: [u64; 15],
+    pub(crate) rest: [u64; 19],
 }
 
-const _: () = assert!(size_of::<RawSlot>() == 128);
+const _: () = assert!(size_of::<RawSlot>() == 160);
 
 /// What a record of a watched task is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -158,7 +158,10 @@ impl Activation {
 
     /// When it first ran.
     pub fn run_ns(&self) -> u64 {
-        self.stages.iter().find(|stage| stage.what == Doing::Running).map_or(self.due_ns, |stage| stage.from_ns)
+        self.stages
+            .iter()
+            .find(|stage| stage.what == Doing::Running)
+            .map_or(self.due_ns, |stage| stage.from_ns)
     }
 
     /// From being due to running.
@@ -184,7 +187,10 @@ impl Activation {
     /// How long its control group had no CPU time left.
     pub fn quota_ns(&self) -> u64 {
         self.sum(|what| {
-            matches!(what, Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. })
+            matches!(
+                what,
+                Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. }
+            )
         })
     }
 
@@ -217,7 +223,8 @@ pub fn explain(
         match &stage.what {
             Doing::Blocked { wait, waker } => all.push(whole(stage, blocked(wait, waker))),
             Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. } => {
-                let evidence = "the CPU time of its control group was used up when it left the CPU or was woken";
+                let evidence =
+                    "the CPU time of its control group was used up when it left the CPU or was woken";
                 all.push(whole(stage, Blame::new(Kind::Quota, STATED, evidence)));
             }
             what => {
@@ -268,14 +275,21 @@ fn complete(piece: &mut Piece<()>, what: &Doing, nth: usize) {
     let is_interrupt = matches!(kind, Kind::Irq | Kind::Softirq | Kind::Nmi | Kind::Ipi);
     match what {
         Doing::Running if !is_interrupt && kind != Kind::Lock => {
-            piece.blame = Blame::new(Kind::OwnWork, RECORDED, "it had the CPU, and nothing else was recorded there");
+            piece.blame =
+                Blame::new(Kind::OwnWork, RECORDED, "it had the CPU, and nothing else was recorded there");
         }
-        Doing::Preempted { by, .. } if matches!(kind, Kind::Hardware | Kind::Unattributed | Kind::PageFault) => {
+        Doing::Preempted { by, .. }
+            if matches!(kind, Kind::Hardware | Kind::Unattributed | Kind::PageFault) =>
+        {
             piece.blame = behind(by, "the CPU was switched from the task to it");
         }
         // The recording begins later than the wait, or the switch itself took the time.
         Doing::Waking { previous, .. } if kind == Kind::Unattributed && previous.pid != 0 => {
-            let when = if nth == 0 { "it had the CPU before the task" } else { "it had the CPU when the task went on" };
+            let when = if nth == 0 {
+                "it had the CPU before the task"
+            } else {
+                "it had the CPU when the task went on"
+            };
             piece.blame = Blame { confidence: POSSIBLE, ..behind(previous, when) };
         }
         _ => {}
@@ -307,12 +321,15 @@ fn blocked(wait: &Wait, waker: &Waker) -> Blame {
                     Blame::new(Kind::Lock, LIKELY, evidence).thread(command, *pid)
                 }
                 (None, _) => {
-                    let evidence = format!("it waited for the {lock} at {address:#x}; who held it is not known");
+                    let evidence =
+                        format!("it waited for the {lock} at {address:#x}; who held it is not known");
                     Blame::new(Kind::Lock, LIKELY, evidence)
                 }
             }
         }
-        Wait::Page => Blame::new(Kind::PageFault, STATED, "it slept in a page fault, until the page was there"),
+        Wait::Page => {
+            Blame::new(Kind::PageFault, STATED, "it slept in a page fault, until the page was there")
+        }
         Wait::Kernel(call) => {
             let evidence = "it slept in the kernel in a state that signals do not end";
             let named = call.clone().map(|call| (call, Vec::new()));

@@ -1,7 +1,7 @@
 //! From records of single stretches to activations: what a task did from being woken to its next sleep.
 
-use crate::layout::{Began, Command, RawStretch, TaskEvent, Waker as RawWaker};
 use crate::causes::PRIORITY_TOP;
+use crate::layout::{Began, Command, RawStretch, TaskEvent, Waker as RawWaker};
 use std::collections::BTreeMap;
 use syscalls::Sysno;
 use whylate_core::CpuId;
@@ -68,7 +68,12 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Takes the next record; the activation that it ends.
-    pub(super) fn add(&mut self, cpu: CpuId, raw: &RawStretch, owner: &dyn Fn(u32, u32) -> Option<String>) -> Option<Activation> {
+    pub(super) fn add(
+        &mut self,
+        cpu: CpuId,
+        raw: &RawStretch,
+        owner: &dyn Fn(u32, u32) -> Option<String>,
+    ) -> Option<Activation> {
         let known = self.threads.entry(raw.thread).or_default();
         *known = Watched {
             process: raw.process,
@@ -84,8 +89,8 @@ impl Builder {
                 None
             }
             TaskEvent::Gone => {
-                let was_open = self.tracks.remove(&raw.thread).is_some_and(|track| track.open.is_some());
-                self.incomplete += u64::from(was_open);
+                // It ended in the middle of its work: no response.
+                self.tracks.remove(&raw.thread);
                 None
             }
             TaskEvent::None => None,
@@ -100,7 +105,12 @@ impl Builder {
         }
     }
 
-    fn stretch(&mut self, cpu: CpuId, raw: &RawStretch, owner: &dyn Fn(u32, u32) -> Option<String>) -> Option<Activation> {
+    fn stretch(
+        &mut self,
+        cpu: CpuId,
+        raw: &RawStretch,
+        owner: &dyn Fn(u32, u32) -> Option<String>,
+    ) -> Option<Activation> {
         let track = self.tracks.entry(raw.thread).or_default();
         if raw.lost > 0 {
             self.incomplete += u64::from(track.open.take().is_some());
@@ -155,7 +165,12 @@ impl Track {
         match (&mut self.open, left) {
             (Some(open), Some(Left { at_ns, cpu: before, wait: Some(wait), .. })) => {
                 let woken_ns = raw.ready_ns.max(at_ns);
-                open.stages.push(Stage { from_ns: at_ns, to_ns: woken_ns, cpu: before, what: Doing::Blocked { wait, waker } });
+                open.stages.push(Stage {
+                    from_ns: at_ns,
+                    to_ns: woken_ns,
+                    cpu: before,
+                    what: Doing::Blocked { wait, waker },
+                });
                 open.stages.push(Stage { from_ns: woken_ns, to_ns: raw.run_ns.max(woken_ns), cpu, what });
             }
             _ => {
@@ -179,7 +194,11 @@ impl Track {
         let Some(open) = &mut self.open else { return };
         let what = Doing::Preempted { by: left.next, out_of_quota: left.out_of_quota };
         let moved_ns = Some(raw.moved_ns).filter(|moved_ns| (left.at_ns..raw.run_ns).contains(moved_ns));
-        let until_ns = moved_ns.filter(|_| left.cpu != cpu).unwrap_or(if left.cpu == cpu { raw.run_ns } else { left.at_ns });
+        let until_ns = moved_ns.filter(|_| left.cpu != cpu).unwrap_or(if left.cpu == cpu {
+            raw.run_ns
+        } else {
+            left.at_ns
+        });
         open.stages.push(Stage { from_ns: left.at_ns, to_ns: until_ns, cpu: left.cpu, what });
         if until_ns < raw.run_ns {
             let by = thread(raw.previous, raw.previous_prio, &raw.previous_command);
@@ -205,12 +224,16 @@ fn waker(raw: &RawStretch) -> Waker {
 
 /// For what a task fell asleep. `owner` gives the name of a thread of a process, if that has one of that number.
 fn wait_of(raw: &RawStretch, owner: &dyn Fn(u32, u32) -> Option<String>) -> Wait {
-    let call = u32::try_from(raw.syscall).ok().and_then(|number| Sysno::new(number as usize)).map(|it| it.name().to_owned());
+    let call = u32::try_from(raw.syscall)
+        .ok()
+        .and_then(|number| Sysno::new(number as usize))
+        .map(|it| it.name().to_owned());
     if raw.state & STOPPED != 0 {
         return Wait::Unknown;
     }
     let is_contended = raw.futex_value == FUTEX_CONTENDED;
-    let found = |thread: u32| Some(thread).filter(|it| *it > 0).and_then(|it| Some((it, owner(raw.process, it)?)));
+    let found =
+        |thread: u32| Some(thread).filter(|it| *it > 0).and_then(|it| Some((it, owner(raw.process, it)?)));
     let lock = |owner, inherits_priority| Wait::Lock { address: raw.futex, owner, inherits_priority };
     match raw.futex_command {
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 if raw.futex > 0 => {
@@ -226,5 +249,129 @@ fn wait_of(raw: &RawStretch, owner: &dyn Fn(u32, u32) -> Option<String>) -> Wait
         SYSCALL_NONE if raw.fault_ns > 0 => Wait::Page,
         _ if is_deep => Wait::Kernel(call),
         _ => Wait::Work(call),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::TryFromBytes as _;
+
+    const NANOSLEEP: i32 = Sysno::clock_nanosleep as i32;
+    const FUTEX: i32 = Sysno::futex as i32;
+
+    /// Ran from `from` to `to`, ready at `ready`, and then slept.
+    fn stretch(began: Began, ready: u64, from: u64, to: u64) -> RawStretch {
+        RawStretch {
+            kind: TaskEvent::Stretch,
+            thread: 5,
+            process: 4,
+            prio: 120,
+            began,
+            ready_ns: ready,
+            run_ns: from,
+            end_ns: to,
+            state: 1,
+            syscall: NANOSLEEP,
+            command: Command::new("control"),
+            ..RawStretch::try_read_from_bytes(&[0; size_of::<RawStretch>()]).unwrap()
+        }
+    }
+
+    fn preempted(raw: RawStretch) -> RawStretch {
+        RawStretch { is_runnable: 1, next: 9, next_command: Command::new("thief"), ..raw }
+    }
+
+    /// The process has the threads 5 and 6.
+    fn names(_: u32, thread: u32) -> Option<String> {
+        (5..7).contains(&thread).then(|| format!("thread-{thread}"))
+    }
+
+    fn built(raws: &[(u32, RawStretch)]) -> (Vec<Activation>, u64) {
+        let mut builder = Builder::default();
+        let found = raws.iter().filter_map(|(cpu, raw)| builder.add(CpuId(*cpu), raw, &names)).collect();
+        (found, builder.incomplete)
+    }
+
+    #[test]
+    fn an_activation_reaches_from_the_timer_to_the_sleep_over_cpus_and_thieves() {
+        let timer = RawStretch {
+            waker_kind: RawWaker::Timer,
+            expires_ns: 90,
+            ..stretch(Began::Woken, 100, 110, 150)
+        };
+        let moved = RawStretch { moved_ns: 180, ..stretch(Began::Preempted, 0, 200, 230) };
+        let (found, incomplete) = built(&[(0, preempted(timer)), (1, moved)]);
+        assert_eq!((found.len(), incomplete), (1, 0));
+        let one = &found[0];
+        assert_eq!((one.due_ns, one.wakeup_ns(), one.response_ns()), (90, 20, 140));
+        assert_eq!((one.running_ns(), one.preempted_ns(), one.migrations), (70, 50, 1));
+        let stages: Vec<(u64, u64, u32)> =
+            one.stages.iter().map(|it| (it.from_ns, it.to_ns, it.cpu.0)).collect();
+        assert_eq!(stages, [(90, 110, 0), (110, 150, 0), (150, 180, 0), (180, 200, 1), (200, 230, 1)]);
+        assert!(matches!(&one.stages[2].what, Doing::Preempted { by, .. } if by.command == "thief"));
+        assert_eq!(one.slept, Wait::Work(Some("clock_nanosleep".to_owned())));
+        assert_eq!(one.waker, Waker::Timer);
+    }
+
+    #[test]
+    fn the_owner_of_a_lock_is_the_one_that_the_lock_names() {
+        let wait = |command, value, word, owner| RawStretch {
+            syscall: FUTEX,
+            futex: 0x1000,
+            futex_command: command,
+            futex_value: value,
+            futex_word: word,
+            futex_owner: owner,
+            ..stretch(Began::Woken, 100, 110, 120)
+        };
+        let waits = |raw: RawStretch| wait_of(&raw, &names);
+        let lock = |owner: Option<u32>, inherits_priority| Wait::Lock {
+            address: 0x1000,
+            owner: owner.map(|it| (it, format!("thread-{it}"))),
+            inherits_priority,
+        };
+        assert_eq!(waits(wait(FUTEX_LOCK_PI, 0, 0x8000_0006, 0)), lock(Some(6), true));
+        assert_eq!(waits(wait(FUTEX_WAIT, 2, 0, 6)), lock(Some(6), false));
+        assert_eq!(waits(wait(FUTEX_WAIT_BITSET, 2, 0, 77)), lock(None, false), "no thread of the process");
+        assert_eq!(
+            waits(wait(FUTEX_WAIT, 0, 0, 6)),
+            Wait::Work(Some("futex".to_owned())),
+            "a condition variable"
+        );
+    }
+
+    #[test]
+    fn waits_in_the_middle_do_not_end_it() {
+        let fault = RawStretch {
+            syscall: SYSCALL_NONE,
+            fault_ns: 115,
+            state: 2,
+            ..stretch(Began::Woken, 100, 110, 120)
+        };
+        let disk =
+            RawStretch { syscall: Sysno::fsync as i32, state: 2, ..stretch(Began::Woken, 150, 160, 170) };
+        let (found, _) = built(&[(0, fault), (0, disk), (0, stretch(Began::Woken, 200, 210, 220))]);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].response_ns(), found[0].blocked_ns(), found[0].preempted_ns()), (120, 60, 20));
+        let waits: Vec<&Wait> = found[0]
+            .stages
+            .iter()
+            .filter_map(|stage| if let Doing::Blocked { wait, .. } = &stage.what { Some(wait) } else { None })
+            .collect();
+        assert_eq!(waits, [&Wait::Page, &Wait::Kernel(Some("fsync".to_owned()))]);
+    }
+
+    #[test]
+    fn what_was_not_seen_whole_is_counted_and_no_activation() {
+        let lossy = RawStretch { lost: 1, ..stretch(Began::Preempted, 0, 200, 230) };
+        let unseen = stretch(Began::Unknown, 0, 200, 230);
+        for second in [lossy, unseen] {
+            let (found, incomplete) =
+                built(&[(0, preempted(stretch(Began::Woken, 100, 110, 150))), (0, second)]);
+            assert_eq!((found.len(), incomplete), (0, 1));
+        }
+        let (found, incomplete) = built(&[(0, stretch(Began::Preempted, 0, 200, 230))]);
+        assert_eq!((found.len(), incomplete), (0, 0), "the watch began in the middle of it");
     }
 }

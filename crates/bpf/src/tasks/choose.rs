@@ -69,7 +69,8 @@ fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
     let stat = Stat::parse(&text)?;
     // Of ordinary tasks the nice value + 20, of others -1 - the priority.
     let priority: i32 = stat.field(18)?.parse().ok()?;
-    let known = Watched { process: pid, command: stat.name.to_owned(), priority: -1 - priority, is_gone: false };
+    let known =
+        Watched { process: pid, command: stat.name.to_owned(), priority: -1 - priority, is_gone: false };
     Some(Chosen { thread: tid, known })
 }
 
@@ -156,13 +157,16 @@ mod tests {
         ];
         let (_folder, host) = host(&files);
         let plc = PathBuf::from("/sys/fs/cgroup/system.slice/plc.service");
-        for name in ["plc.service", "plc", "/system.slice/plc.service", "/sys/fs/cgroup/system.slice/plc.service"] {
+        for name in
+            ["plc.service", "plc", "/system.slice/plc.service", "/sys/fs/cgroup/system.slice/plc.service"]
+        {
             assert_eq!(unit_group(&host, name).as_ref(), Some(&plc), "{name}");
         }
         assert!(unit_group(&host, "4f5e6d7c8b9a").unwrap().ends_with("docker-4f5e6d7c8b9a.scope"));
         assert_eq!(unit_group(&host, "nothing"), None);
         let found = chosen(&host, &TaskTarget::Group(plc));
-        let told: Vec<_> = found.iter().map(|it| (it.thread, it.known.command.as_str(), it.known.priority)).collect();
+        let told: Vec<_> =
+            found.iter().map(|it| (it.thread, it.known.command.as_str(), it.known.priority)).collect();
         assert_eq!(told, [(7, "plc", 80), (8, "plc io", -21), (9, "logger", -30)]);
     }
 
@@ -175,7 +179,8 @@ mod tests {
         ];
         let files = files.each_ref().map(|(path, text)| (*path, text.as_str()));
         let (_folder, host) = host(&files);
-        let threads = |target: TaskTarget| -> Vec<u32> { chosen(&host, &target).iter().map(|it| it.thread).collect() };
+        let threads =
+            |target: TaskTarget| -> Vec<u32> { chosen(&host, &target).iter().map(|it| it.thread).collect() };
         assert_eq!(threads(TaskTarget::Name("audio".to_owned())), [7, 9]);
         assert_eq!(threads(TaskTarget::Name("a very long name".to_owned())), [8]);
         assert_eq!(threads(TaskTarget::Process(7)), [7, 8]);

@@ -226,7 +226,11 @@ impl TaskWatch {
             recordings.get(&cpu).map(|it| it.within(from_ns, to_ns)).unwrap_or_default()
         };
         let explained = activations.iter().map(|activation| {
-            let lost = activation.stages.iter().map(|stage| within(stage.cpu, stage.from_ns, stage.to_ns).lost).sum();
+            let lost = activation
+                .stages
+                .iter()
+                .map(|stage| within(stage.cpu, stage.from_ns, stage.to_ns).lost)
+                .sum();
             (whylate_explain::activation::explain(activation, &within, &self.surroundings), lost)
         });
         Ok(explained.collect())
@@ -267,4 +271,3 @@ impl TaskWatch {
         self.causes.object().costs()
     }
 }
-

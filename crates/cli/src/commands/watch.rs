@@ -120,7 +120,8 @@ fn summary(tasks: &[TaskLine]) -> String {
     let activations: u64 = tasks.iter().map(|task| task.activations).sum();
     let missed: u64 = tasks.iter().map(|task| task.missed).sum();
     let missed = if missed > 0 { format!(", {} late", count(missed)) } else { String::new() };
-    let worst = tasks.iter().filter_map(|task| Some((task.worst.as_ref()?, task))).max_by_key(|((ns, _), _)| *ns);
+    let worst =
+        tasks.iter().filter_map(|task| Some((task.worst.as_ref()?, task))).max_by_key(|((ns, _), _)| *ns);
     let worst = worst.map(|((ns, causes), task)| {
         let why = causes.iter().find(|cause| cause.kind != CauseKind::OwnWork).map(Cause::sentence);
         let why = why.map(|why| format!(" ({why})")).unwrap_or_default();

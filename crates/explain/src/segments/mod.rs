@@ -6,8 +6,8 @@ mod recorded;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decompose::{causes_of, pieces};
 pub use decompose::{Surroundings, Window, decompose};
+pub(crate) use decompose::{causes_of, pieces};
 
 use whylate_core::CpuId;
 

@@ -26,6 +26,7 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
     let columns = vec![
         Column::text("cell"),
         Column::number("CPU"),
+        Column::text("of"),
         Column::text("source").wraps(),
         Column::number("gaps"),
         Column::number("total"),
@@ -34,7 +35,9 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
         Column::number("max"),
     ];
     Section::new("sources", "Who took the time")
-        .meaning("of a loop, all its gaps; of a watched thread, what had the CPU or the lock while it had work")
+        .meaning(
+            "of a loop, all its gaps; of a watched thread, what had the CPU or the lock while it had work",
+        )
         .with(Table::new(columns, rows))
         .unless_empty()
 }
@@ -53,6 +56,7 @@ fn of_cpu(cpu: &CpuResult, cell: Option<&str>) -> Vec<Row> {
         Row::of([
             cell.map(str::to_owned),
             Some(cpu.cpu.to_string()),
+            cpu.series.clone(),
             Some(name),
             Some(count(source.gaps)).filter(|_| source.gaps > 0),
             Some(nanoseconds(source.total_ns)),

@@ -10,7 +10,8 @@ const PROBE: &str = "task";
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let many = run.cells.len() > 1;
     let of_cell = |cell: &str, probe: &ProbeResult| rows(probe, many.then_some(cell));
-    let probes = run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell.name.as_str(), probe)));
+    let probes =
+        run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell.name.as_str(), probe)));
     section(probes.flat_map(|(cell, probe)| of_cell(cell, probe)).collect())
 }
 
@@ -27,12 +28,12 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
         Column::number("activations"),
         Column::number("late"),
         Column::number("wake-up p50").importance(1),
-        Column::number("p99.9").importance(2),
-        Column::number("max"),
+        Column::number("wake-up p99.9").importance(2),
+        Column::number("wake-up max"),
         Column::number("run p50").importance(2),
         Column::number("response p50"),
-        Column::number("p99.9"),
-        Column::number("max"),
+        Column::number("response p99.9"),
+        Column::number("response max"),
         Column::number("period").importance(1),
         Column::number("jitter").importance(2),
         Column::number("preempted").importance(2),
@@ -57,7 +58,8 @@ fn rows(probe: &ProbeResult, cell: Option<&str>) -> Vec<Row> {
 fn row(cpu: &CpuResult, cell: Option<&str>) -> Row {
     let part = |name: &str| cpu.parts.iter().find(|part| part.part == name).and_then(|part| part.quantiles);
     let (wakeup, run, period) = (part("wakeup"), part("run"), part("period"));
-    let time = |of: &Option<Quantiles>, figure: fn(&Quantiles) -> u64| of.as_ref().map(|it| nanoseconds(figure(it)));
+    let time =
+        |of: &Option<Quantiles>, figure: fn(&Quantiles) -> u64| of.as_ref().map(|it| nanoseconds(figure(it)));
     let task = cpu.task.as_ref();
     let total = |ns: Option<u64>| ns.filter(|ns| *ns > 0).map(nanoseconds);
     let number = |of: Option<u64>| of.filter(|it| *it > 0).map(count);
@@ -105,7 +107,12 @@ mod tests {
 
     #[test]
     fn a_thread_has_a_line_with_its_parts() {
-        let figures = |us: u64| Quantiles { p50_ns: us * 1_000, p999_ns: us * 3_000, max_ns: us * 9_000, ..Quantiles::default() };
+        let figures = |us: u64| Quantiles {
+            p50_ns: us * 1_000,
+            p999_ns: us * 3_000,
+            max_ns: us * 9_000,
+            ..Quantiles::default()
+        };
         let part = |name: &str, us: u64| PartResult {
             part: name.to_owned(),
             samples: 1_000,
@@ -128,6 +135,9 @@ mod tests {
         for expected in ["audio", "80", "1,000", "7", "99.0 us", "600 us", "1.80 ms"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-        assert_eq!([priority(100), priority(1), priority(-21), priority(-26)], ["deadline", "1", "nice 0", "nice 5"]);
+        assert_eq!(
+            [priority(100), priority(1), priority(-21), priority(-26)],
+            ["deadline", "1", "nice 0", "nice 5"]
+        );
     }
 }

@@ -9,9 +9,7 @@ use crate::latency_records::Line;
 use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use whylate_core::record::{
-    CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord, TaskRecord,
-};
+use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord, TaskRecord};
 use whylate_core::result::{
     CellResult, CpuResult, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult, ThrottledGaps,
 };

@@ -78,11 +78,13 @@ impl ProbeWords for TaskPlan {
             self.priorities.is_some(),
         ];
         if given.into_iter().filter(|given| *given).count() != 1 {
-            let message = "exactly one of name, pid, cgroup, command and priorities says which threads to watch";
+            let message =
+                "exactly one of name, pid, cgroup, command and priorities says which threads to watch";
             return Err(KeyError::new("", message));
         }
         if self.priorities.is_some() && self.priority_range().is_none() {
-            let message = "must be a real-time priority from 1 to 99 (100: SCHED_DEADLINE), or a range such as 80-99";
+            let message =
+                "must be a real-time priority from 1 to 99 (100: SCHED_DEADLINE), or a range such as 80-99";
             return Err(KeyError::new("priorities", message));
         }
         if self.name.as_deref() == Some("") {

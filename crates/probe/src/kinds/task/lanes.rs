@@ -102,8 +102,16 @@ impl Lanes {
     }
 
     /// Keeps one of the worst activations, or of its beginnings, with its causes.
-    pub(super) fn explain(&mut self, of: Of, number: u64, activation: &Activation, causes: Vec<Cause>, lost: u64) {
-        let Some(lane) = self.of_thread.get(&activation.thread.pid).and_then(|nth| self.lanes.get_mut(*nth)) else {
+    pub(super) fn explain(
+        &mut self,
+        of: Of,
+        number: u64,
+        activation: &Activation,
+        causes: Vec<Cause>,
+        lost: u64,
+    ) {
+        let Some(lane) = self.of_thread.get(&activation.thread.pid).and_then(|nth| self.lanes.get_mut(*nth))
+        else {
             return;
         };
         let (at_ns, latency_ns) = (activation.end_ns(), activation.response_ns());
@@ -183,7 +191,8 @@ impl Lanes {
 
 /// A name without the sign that parts series from their parts.
 fn plain(command: &str) -> String {
-    let name: String = command.chars().map(|letter| if matches!(letter, '/' | '#') { ':' } else { letter }).collect();
+    let name: String =
+        command.chars().map(|letter| if matches!(letter, '/' | '#') { ':' } else { letter }).collect();
     if name.is_empty() { "?".to_owned() } else { name }
 }
 
@@ -215,7 +224,10 @@ impl Lane {
 
     fn count(&mut self, activation: &Activation, is_missed: bool) {
         let (response_ns, wakeup_ns) = (activation.response_ns(), activation.wakeup_ns());
-        let period_ns = self.before_due_ns.replace(activation.due_ns).map(|before| activation.due_ns.saturating_sub(before));
+        let period_ns = self
+            .before_due_ns
+            .replace(activation.due_ns)
+            .map(|before| activation.due_ns.saturating_sub(before));
         let (run_ns, preempted_ns, blocked_ns) =
             (activation.running_ns(), activation.preempted_ns(), activation.blocked_ns());
         self.response.0.record(response_ns);
@@ -296,8 +308,9 @@ impl Lane {
 
     /// Interrupts are known of the activations that are explained.
     fn count_interrupts(&mut self, activation: &Activation, causes: &[Cause]) {
-        let is_interrupt =
-            |kind: CauseKind| matches!(kind, CauseKind::Irq | CauseKind::Softirq | CauseKind::Nmi | CauseKind::Ipi);
+        let is_interrupt = |kind: CauseKind| {
+            matches!(kind, CauseKind::Irq | CauseKind::Softirq | CauseKind::Nmi | CauseKind::Ipi)
+        };
         for cause in causes.iter().filter(|cause| is_interrupt(cause.kind)) {
             let took_ns = (cause.share.unwrap_or(0.0) * activation.response_ns() as f64) as u64;
             self.lost_ns += took_ns;
@@ -401,12 +414,15 @@ mod tests {
         let mut lanes = Lanes::new(Some(Nanos(50_000)), 2);
         let none = BTreeMap::new();
         for number in 0..4 {
-            let stages = [(5_000, waking()), (20_000 + 10_000 * number, Doing::Running), (15_000, preempted("thief"))];
+            let stages =
+                [(5_000, waking()), (20_000 + 10_000 * number, Doing::Running), (15_000, preempted("thief"))];
             let wanted = lanes.add(&activation(5, "a/b", 1_000_000 * number, &stages), &none);
             assert!(wanted.contains(&Of::Response), "each is worse than the ones before");
         }
         let batch = lanes.take(0, 4_000_000);
-        let of = |series: &str| batch.intervals.iter().find(|it| it.series.as_deref() == Some(series)).unwrap().clone();
+        let of = |series: &str| {
+            batch.intervals.iter().find(|it| it.series.as_deref() == Some(series)).unwrap().clone()
+        };
         assert_eq!((of("a:b").samples, of("a:b").overruns, of("a:b").max_ns), (4, Some(2), Some(70_000)));
         assert_eq!((of("a:b/wakeup").max_ns, of("a:b/period").samples), (Some(5_000), 3));
         assert_eq!(of("a:b/period").histogram.len(), 1);
@@ -433,7 +449,8 @@ mod tests {
         threads.get_mut(&1).unwrap().is_gone = true;
         threads.insert(3, Watched::default());
         add(&mut lanes, &threads, 3);
-        let told: Vec<(String, u64)> = lanes.lines().into_iter().map(|line| (line.name, line.activations)).collect();
+        let told: Vec<(String, u64)> =
+            lanes.lines().into_iter().map(|line| (line.name, line.activations)).collect();
         assert_eq!(told, [("audio".to_owned(), 2), ("audio#2".to_owned(), 1)]);
     }
 
@@ -442,7 +459,10 @@ mod tests {
         let mut lanes = Lanes::new(None, 1);
         let threads: BTreeMap<u32, Watched> = (1..=10_000).map(|pid| (pid, Watched::default())).collect();
         for pid in 1..=10_000 {
-            lanes.add(&activation(pid, &format!("t{pid}"), 10, &[(5, waking()), (9, Doing::Running)]), &threads);
+            lanes.add(
+                &activation(pid, &format!("t{pid}"), 10, &[(5, waking()), (9, Doing::Running)]),
+                &threads,
+            );
         }
         let lines = lanes.lines();
         assert_eq!(lines.len(), SERIES_MAX);

@@ -76,7 +76,8 @@ fn target(plan: &TaskPlan, host: &HostRoot) -> Result<TaskTarget, ProbeError> {
     }
     if let Some(pid) = plan.pid {
         let is_there = host.exists(&format!("/proc/{pid}/task"));
-        let missing = || ProbeError::Failed(format!("there is no process {pid}: `pgrep -l NAME` finds its number"));
+        let missing =
+            || ProbeError::Failed(format!("there is no process {pid}: `pgrep -l NAME` finds its number"));
         return if is_there { Ok(TaskTarget::Process(pid)) } else { Err(missing()) };
     }
     if let Some(name) = &plan.cgroup {
@@ -94,16 +95,13 @@ fn target(plan: &TaskPlan, host: &HostRoot) -> Result<TaskTarget, ProbeError> {
 }
 
 /// Watches until the duration is over, the observer wants it to end, or the process has ended.
-fn measure(
-    plan: &TaskPlan,
-    of: &Measuring<'_>,
-    observer: &mut dyn Observer,
-) -> Result<Outcome, ProbeError> {
+fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> Result<Outcome, ProbeError> {
     let Measuring { host, spec, stored, .. } = *of;
     let _elsewhere = Elsewhere::move_to(&host.running, &spec.other_cpus);
     let (facts, _) = collect(&host.running);
     let target = target(plan, &host.running)?;
-    let watch = TaskWatch::start(&host.running, &spec.cpus, &target, &facts).map_err(|error| failed(&error))?;
+    let watch =
+        TaskWatch::start(&host.running, &spec.cpus, &target, &facts).map_err(|error| failed(&error))?;
     let begin_ns = clock::now().0;
     let mut watching = Watching {
         watch,
