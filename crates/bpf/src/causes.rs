@@ -2,16 +2,16 @@
 
 use crate::error::BpfError;
 use crate::events::{Event, event};
-use crate::histograms::{Histograms, Watching, WatchingTasks};
+use crate::histograms::Histograms;
 use crate::layout::{
     Command, NO_CPU, RING_STACKS, RawIpiCount, RawIpiKey, RawSegment, RawStack, WATCHED_MAX, What,
 };
 use crate::missed::Missed;
-use crate::object::Object;
 use crate::rings::{Rings, ring_size};
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
 use crate::symbols::{Symbols, kernel_functions};
+use crate::watching::{Watching, WatchingTasks};
 use std::collections::HashMap;
 use whylate_core::record::IpiRecord;
 use whylate_core::{CpuId, CpuSet};
@@ -75,7 +75,7 @@ const VECTORS: [&str; 10] = [
 
 /// The search for causes, running. It ends when this is dropped.
 pub struct Causes {
-    histograms: Histograms,
+    pub(crate) histograms: Histograms,
     cpus: CpuSet,
     rings: Rings,
     symbols: Symbols,
@@ -96,13 +96,13 @@ impl Causes {
         Self::start_watching(cpus, histograms, None)
     }
 
-    /// As [`Self::start`]; with `tasks`, the tasks that count are those which are watched.
     pub(crate) fn start_watching(
         cpus: &CpuSet,
         histograms: &HistogramsConfig,
         tasks: Option<WatchingTasks>,
     ) -> Result<Self, BpfError> {
         let ring_segments = ring_size(cpus.len());
+        // With tasks, those that count are the watched ones.
         let watching = Watching { cpus: cpus.clone(), ring_segments, tasks };
         let histograms = Histograms::start_watching(histograms, Some(&watching))?;
         let rings = Rings::map(histograms.object(), cpus.len(), ring_segments)?;
@@ -195,11 +195,6 @@ impl Causes {
     /// Whether the names of kernel functions are not known.
     pub(crate) fn lacks_symbols(&self) -> bool {
         self.symbols.is_empty
-    }
-
-    /// The programs and their maps.
-    pub(crate) fn object(&self) -> &Object {
-        self.histograms.object()
     }
 
     /// The histograms that run with it.

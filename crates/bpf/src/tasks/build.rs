@@ -1,7 +1,8 @@
 //! From records of single stretches to activations: what a task did from being woken to its next sleep.
 
 use crate::causes::PRIORITY_TOP;
-use crate::layout::{Began, Command, RawStretch, TaskEvent, Waker as RawWaker};
+use crate::layout::Command;
+use crate::layout::tasks::{Began, RawStretch, TaskEvent, Waker as RawWaker};
 use std::collections::BTreeMap;
 use syscalls::Sysno;
 use whylate_core::CpuId;

@@ -14,10 +14,10 @@ use crate::causes::Causes;
 use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::finder::surroundings;
-use crate::histograms::WatchingTasks;
-use crate::layout::{RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS};
+use crate::layout::tasks::{RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS};
 use crate::object::check_namespaces;
 use crate::settings::{HistogramsConfig, TaskFilter};
+use crate::watching::WatchingTasks;
 use build::Builder;
 use rings::StretchRings;
 use std::collections::{BTreeMap, BTreeSet};
@@ -254,6 +254,7 @@ impl TaskWatch {
     pub fn losses(&self) -> TaskLosses {
         let told: RawTaskLosses = self
             .causes
+            .histograms
             .object()
             .get::<[u8; size_of::<RawTaskLosses>()]>("task_losses", 0)
             .map(|bytes| transmute!(bytes))
@@ -268,6 +269,6 @@ impl TaskWatch {
 
     /// What the programs cost so far; times are counted only while the kernel's BPF statistics are on.
     pub fn costs(&self) -> Vec<crate::ProgramCost> {
-        self.causes.object().costs()
+        self.causes.histograms.costs()
     }
 }

@@ -1,7 +1,7 @@
 //! The rings of records of watched tasks, mapped; read one after another, in the order of their times.
 
 use crate::error::BpfError;
-use crate::layout::RawStretch;
+use crate::layout::tasks::RawStretch;
 use crate::object::Object;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use whylate_core::CpuId;

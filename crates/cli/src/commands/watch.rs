@@ -1,6 +1,6 @@
 //! `whylate watch`: a run of one cell with the probe `task` alone, in a directory of its own.
 
-use super::run::{conclude, default_run_path, run_name};
+use super::run::{Print, conclude, default_run_path, run_name};
 use crate::arguments::{WatchArguments, or_endless};
 use crate::exit::Ending;
 use crate::progress::{self, Meter};
@@ -10,6 +10,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
+use whylate_bpf::tasks::{TaskTarget, TaskWatch};
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::plan::{CellPlan, Plan, ProbePlan};
 use whylate_core::result::{Cause, CauseKind};
@@ -36,6 +37,9 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         ..Plan::named("watch")
     };
     let (facts, warnings) = facts::collect(&host.running);
+    // Whoever lacks the rights hears it before there is a directory.
+    TaskWatch::start(&host.running, &facts.cpu_sets.online, &TaskTarget::Children, &facts)
+        .context("tasks cannot be watched")?;
     let experiment = prepare(plan, facts, false)?;
     let started_at = SystemTime::now();
     let path = match &arguments.output {
@@ -47,7 +51,9 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     let info = whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;
     screen.meter.finish();
-    let ending = conclude(&path, &info, arguments.printing.json)?;
+    // Everything that it prints as JSON is one document in a line.
+    let json = arguments.printing.json.then_some(output::print_json_line as Print);
+    let ending = conclude(&path, &info, json)?;
     let missed = screen.tasks.iter().any(|task| task.missed > 0);
     Ok(if ending == Ending::Pass && missed { Ending::Exceeded } else { ending })
 }
@@ -107,7 +113,11 @@ impl Audience for WatchScreen {
             // A reader that has gone is noticed when the result is printed.
             let _ = output::print_json_line(&line);
         }
-        self.meter.advance(progress::fraction(elapsed, self.duration), &summary(tasks));
+        if self.meter.has_screen() {
+            self.meter.show(&table(tasks, elapsed));
+        } else {
+            self.meter.advance(progress::fraction(elapsed, self.duration), &summary(tasks));
+        }
     }
 
     fn lost(&mut self, warning: &Warning) {
@@ -129,4 +139,85 @@ fn summary(tasks: &[TaskLine]) -> String {
     });
     let threads = tasks.len();
     format!("{threads} threads, {} activations{missed}{}", count(activations), worst.unwrap_or_default())
+}
+
+/// So many threads are shown; those with the worst responses.
+const ROWS: usize = 16;
+/// The strip of the last seconds, up to the worst response among them.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The live view: a line for each thread, and why the worst activation took so long.
+fn table(tasks: &[TaskLine], elapsed: Nanos) -> String {
+    let max_ns = |task: &TaskLine| task.response.map_or(0, |it| it.max_ns);
+    let mut rows: Vec<&TaskLine> = tasks.iter().collect();
+    rows.sort_by_key(|task| std::cmp::Reverse(max_ns(task)));
+    let line = |cells: [&str; 7], strip: &str| {
+        let [name, wake, wake_max, median, high, max, late] = cells;
+        format!("{name:<15.15} {wake:>8} {wake_max:>8} {median:>8} {high:>8} {max:>8} {late:>6} {strip}\n")
+    };
+    let head = ["thread", "wake p50", "max", "resp p50", "p99.9", "max", "late"];
+    let mut text = line(head, "last");
+    let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), nanoseconds);
+    for task in rows.iter().take(ROWS) {
+        let (wakeup, response) = (task.wakeup, task.response);
+        let times = [
+            time(wakeup.map(|it| it.p50_ns)),
+            time(wakeup.map(|it| it.max_ns)),
+            time(response.map(|it| it.p50_ns)),
+            time(response.map(|it| it.p999_ns)),
+            time(response.map(|it| it.max_ns)),
+            count(task.missed),
+        ];
+        let [wake, wake_max, median, high, max, late] = times.each_ref().map(String::as_str);
+        text.push_str(&line([&task.name, wake, wake_max, median, high, max, late], &strip(&task.strip)));
+    }
+    if rows.len() > ROWS {
+        text.push_str(&format!("and {} more threads\n", rows.len() - ROWS));
+    }
+    text.push_str(&format!("{}; {}, Ctrl-C ends it\n", summary(tasks), nanoseconds(elapsed.0)));
+    text
+}
+
+/// The largest response of each second, by its height.
+fn strip(largest_ns: &[u64]) -> String {
+    let top = largest_ns.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |ns: &u64| if *ns == 0 { ' ' } else { BARS[(ns * 7 / top) as usize] };
+    largest_ns.iter().map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::result::Quantiles;
+
+    fn line(name: &str, max_ns: u64) -> TaskLine {
+        let figures = Quantiles { p50_ns: max_ns / 10, p999_ns: max_ns / 2, max_ns, ..Quantiles::default() };
+        let thief =
+            Cause { actor: Some("thief".to_owned()), share: Some(0.9), ..Cause::new(CauseKind::Thread) };
+        TaskLine {
+            name: name.to_owned(),
+            response: Some(figures),
+            wakeup: Some(figures),
+            activations: 1_000,
+            missed: 3,
+            strip: vec![0, 10, 70],
+            worst: Some((max_ns, vec![Cause::new(CauseKind::OwnWork), thief])),
+            ..TaskLine::default()
+        }
+    }
+
+    #[test]
+    fn the_live_view_has_the_worst_thread_first_within_80_columns() {
+        let tasks = [line("quiet", 20_000), line("control", 4_100_000)];
+        let text = table(&tasks, Nanos::from_secs(3));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].starts_with("control") && lines[1].contains("4.10 ms"), "{text}");
+        assert!(
+            lines[1].ends_with(" ▂█") && lines[..3].iter().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(lines[3].contains("worst 4.10 ms of control (thief ran at a priority"), "{text}");
+        let many: Vec<TaskLine> = (0..40).map(|nth| line(&format!("t{nth}"), 1_000 + nth)).collect();
+        assert!(table(&many, Nanos(0)).contains("and 24 more threads"));
+    }
 }

@@ -60,7 +60,6 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
 
 /// What the report of one measurement has, in this order.
 const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
-    tasks::of_measure,
     figures::of_measure,
     histograms::of_measure,
     access::of_measure,

@@ -15,6 +15,10 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let all = section(
         run.cells.iter().flat_map(|cell| cell.probes.iter().flat_map(|it| of_cell(it, &cell.name))).collect(),
     );
+    // Of a watched thread it is the answer.
+    if run.cells.iter().flat_map(|cell| &cell.probes).any(|probe| probe.probe == "task") {
+        return all;
+    }
     all.into_iter().map(|section| section.depth(crate::section::Depth::Detail)).collect()
 }
 

@@ -4,7 +4,10 @@
 //! timer, or its wake-up) to its next sleep for something to do. Its parts are the wake-up latency, the time that it ran, that
 //! another thread ran instead, and that it slept in the middle of its work. Nothing of the thread is changed.
 
+mod lane;
 mod lanes;
+#[cfg(test)]
+mod tests;
 
 use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
