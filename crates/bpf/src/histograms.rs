@@ -24,11 +24,8 @@ const SWITCH_END: Event = event("switch_end", "sched_exit_tp");
 /// The events of timers.
 const TIMERS: [Event; 2] =
     [event("timer_entry", "hrtimer_expire_entry"), event("timer_exit", "hrtimer_expire_exit")];
-type CpuStateBytes = [u8; size_of::<RawCpuState>()];
 
-/// The same, where tasks are watched.
-const TASKS_CHOSEN: [Event; 2] =
-    [event("task_switch_tasks", "sched_switch"), event("waking_tasks", "sched_waking")];
+type CpuStateBytes = [u8; size_of::<RawCpuState>()];
 
 /// Running histograms. They end when this is dropped.
 pub struct Histograms {

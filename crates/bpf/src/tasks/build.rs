@@ -279,8 +279,8 @@ mod tests {
         }
     }
 
-    fn preempted(raw: RawStretch) -> RawStretch {
-        RawStretch { is_runnable: 1, next: 9, next_command: Command::new("thief"), ..raw }
+    fn preempted(raw: &RawStretch) -> RawStretch {
+        RawStretch { is_runnable: 1, next: 9, next_command: Command::new("thief"), ..raw.clone() }
     }
 
     /// The process has the threads 5 and 6.
@@ -302,7 +302,7 @@ mod tests {
             ..stretch(Began::Woken, 100, 110, 150)
         };
         let moved = RawStretch { moved_ns: 180, ..stretch(Began::Preempted, 0, 200, 230) };
-        let (found, incomplete) = built(&[(0, preempted(timer)), (1, moved)]);
+        let (found, incomplete) = built(&[(0, preempted(&timer)), (1, moved)]);
         assert_eq!((found.len(), incomplete), (1, 0));
         let one = &found[0];
         assert_eq!((one.due_ns, one.wakeup_ns(), one.response_ns()), (90, 20, 140));
@@ -369,7 +369,7 @@ mod tests {
         let unseen = stretch(Began::Unknown, 0, 200, 230);
         for second in [lossy, unseen] {
             let (found, incomplete) =
-                built(&[(0, preempted(stretch(Began::Woken, 100, 110, 150))), (0, second)]);
+                built(&[(0, preempted(&stretch(Began::Woken, 100, 110, 150))), (0, second)]);
             assert_eq!((found.len(), incomplete), (0, 1));
         }
         let (found, incomplete) = built(&[(0, stretch(Began::Preempted, 0, 200, 230))]);

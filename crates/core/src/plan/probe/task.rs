@@ -120,7 +120,7 @@ mod tests {
         let named = TaskPlan { name: Some("audio".to_owned()), ..TaskPlan::default() };
         assert_eq!(named.check(), Ok(()));
         assert!(TaskPlan::default().check().is_err());
-        let two = TaskPlan { pid: Some(8), ..named.clone() };
+        let two = TaskPlan { pid: Some(8), ..named };
         assert!(two.check().unwrap_err().message.contains("exactly one"));
         let range = |text: &str| TaskPlan { priorities: Some(text.to_owned()), ..TaskPlan::default() };
         assert_eq!(range("80-99").priority_range(), Some((80, 99)));
