@@ -22,11 +22,11 @@ mod write;
 
 pub use ci::{annotations, junit};
 pub use pages::{
-    check, compare, copy, cpus, explain, histograms, measure, recording, run, run_with_charts, runs, tracing,
+    begun, check, compare, copy, cpus, explain, histograms, measure, recording, run, run_with_charts, runs, tracing,
     warnings,
 };
 pub use section::Page;
-pub use write::Style;
+pub use write::{Frame, Style};
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]

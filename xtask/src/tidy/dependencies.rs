@@ -27,6 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-import", &["whylate-core", "whylate-stats"]),
     ("whylate-report", &["whylate-core"]),
     ("whylate-store", &["whylate-core", "whylate-stats"]),
+    ("whylate-serve", &["whylate-core", "whylate-store", "whylate-report"]),
     ("whylate-load", &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host"]),
     ("whylate-treat", &["whylate-core", "whylate-sys", "whylate-host"]),
     ("whylate-gpu", &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host", "whylate-load"]),

@@ -16,6 +16,7 @@ mod report;
 mod run;
 mod runs;
 mod schema;
+mod serve;
 mod shell;
 mod trace;
 mod treat;
@@ -37,6 +38,7 @@ pub(crate) use report::{ReportArguments, ReportFormat};
 pub(crate) use run::RunArguments;
 pub(crate) use runs::{RunsArguments, RunsCommand};
 pub(crate) use schema::SchemaArguments;
+pub(crate) use serve::ServeArguments;
 pub(crate) use shell::{CompletionsArguments, ManArguments};
 pub(crate) use trace::{TraceCommand, TraceRecordArguments};
 pub(crate) use treat::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
@@ -107,6 +109,8 @@ pub(crate) enum Command {
     Runs(RunsArguments),
     /// Says what differs between runs, and whether it is better, worse or equivalent
     Compare(CompareArguments),
+    /// Shows runs as web pages, live while one goes on
+    Serve(ServeArguments),
     /// Prints the JSON Schema of the plan or of an output
     Schema(SchemaArguments),
     /// Prints what completes the command line in a shell

@@ -15,6 +15,7 @@ mod report;
 mod run;
 mod runs;
 mod schema;
+mod serve;
 mod shell;
 mod trace;
 mod treat;
@@ -47,6 +48,7 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
             report::execute(&arguments)
         }
         Command::Runs(arguments) => runs::execute(&arguments),
+        Command::Serve(arguments) => serve::execute(&arguments),
         Command::Schema(arguments) => schema::execute(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),

@@ -39,6 +39,11 @@ pub fn run(run: &RunResult) -> Result<Page, ReportError> {
     Ok(Page { sections: sections::of_run(run), ..page })
 }
 
+/// What is known of a run before it has a sample.
+pub fn begun(run: &RunResult) -> Page {
+    sections::head::page(run)
+}
+
 /// The same with its charts, which only HTML shows.
 ///
 /// # Errors

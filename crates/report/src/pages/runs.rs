@@ -3,8 +3,8 @@
 use crate::section::{Block, Cell, Column, Page, Row, Section, Table, Tone};
 use whylate_core::result::{RunState, RunSummary, RunsResult, Verdict};
 
-/// The runs of a folder; `all` is how many there are before the search.
-pub fn runs(result: &RunsResult, all: usize) -> Page {
+/// The runs of a folder; `all` is how many there are before the search. `address` is where a run is shown by a web server.
+pub fn runs(result: &RunsResult, all: usize, address: Option<fn(&RunSummary) -> String>) -> Page {
     let columns = vec![
         Column::text("started"),
         Column::text("plan"),
@@ -14,7 +14,12 @@ pub fn runs(result: &RunsResult, all: usize) -> Page {
         Column::text("tags and note").wraps().importance(6),
         Column::text("run"),
     ];
-    let rows: Vec<Row> = result.runs.iter().map(|run| row(run, &result.folder)).collect();
+    let name = |run: &RunSummary| {
+        run.path.strip_prefix(&*result.folder).unwrap_or(&run.path).trim_start_matches('/').to_owned()
+    };
+    let link = |run: &RunSummary| address.map(|of| (of(run), name(run)));
+    let rows: Vec<Row> =
+        result.runs.iter().map(|run| Row { link: link(run), ..row(run, name(run)) }).collect();
     let shown = rows.len();
     let note = match (shown, all) {
         (_, 0) => format!("No runs in {}.", result.folder),
@@ -22,10 +27,11 @@ pub fn runs(result: &RunsResult, all: usize) -> Page {
         (shown, all) => format!("{shown} of {all} runs in {}.", result.folder),
     };
     let section = Section::new("runs", "").with(Table::new(columns, rows)).with(Block::note(note));
-    Page { sections: vec![section], ..Page::default() }
+    let title = if address.is_some() { "Runs" } else { "" };
+    Page { title: title.to_owned(), sections: vec![section], ..Page::default() }
 }
 
-fn row(run: &RunSummary, folder: &str) -> Row {
+fn row(run: &RunSummary, name: String) -> Row {
     let (verdict, tone) = match (run.verdict, run.state) {
         (Some(Verdict::Fail), _) => ("fail", Tone::Bad),
         (Some(Verdict::Pass), _) => ("pass", Tone::Good),
@@ -35,7 +41,6 @@ fn row(run: &RunSummary, folder: &str) -> Row {
         (None, _) => ("-", Tone::Plain),
     };
     let labels = run.tags.iter().map(|tag| format!("#{tag}")).chain(run.note.clone());
-    let name = run.path.strip_prefix(folder).map_or(run.path.as_str(), |name| name.trim_start_matches('/'));
     Row::of::<Cell>([
         run.started_at.as_str().into(),
         run.plan.as_str().into(),
