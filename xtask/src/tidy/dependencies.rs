@@ -94,6 +94,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "whylate-bpf",
             "whylate-report",
             "whylate-runner",
+            "whylate-serve",
         ],
     ),
     ("whylate-lab", &["whylate-core", "whylate-sys"]),

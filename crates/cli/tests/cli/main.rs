@@ -21,6 +21,7 @@ mod looks;
 mod manners;
 mod measure;
 mod measure_series;
+mod serve;
 mod tool;
 mod tools;
 mod trace;
