@@ -9,6 +9,7 @@
 
 mod charts;
 mod ci;
+pub mod export;
 mod heat;
 pub mod osadl;
 mod pages;
@@ -22,8 +23,8 @@ mod write;
 
 pub use ci::{annotations, junit};
 pub use pages::{
-    begun, check, compare, copy, cpus, explain, histograms, measure, recording, run, run_with_charts, runs, tracing,
-    warnings,
+    begun, check, compare, copy, cpus, explain, histograms, measure, recording, run, run_with_charts, runs,
+    tracing, warnings,
 };
 pub use section::Page;
 pub use write::{Frame, Style};

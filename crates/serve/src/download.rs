@@ -46,10 +46,8 @@ pub(crate) async fn archive(
         // The archive ends early, and the reader is told that it did.
         failed.err().map(|error| pieces.blocking_send(Err(error)))
     });
-    let headers = [
-        (CONTENT_TYPE, "application/x-tar"),
-        (CONTENT_DISPOSITION, "attachment; filename=\"run.tar\""),
-    ];
+    let headers =
+        [(CONTENT_TYPE, "application/x-tar"), (CONTENT_DISPOSITION, "attachment; filename=\"run.tar\"")];
     Ok((headers, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }
 

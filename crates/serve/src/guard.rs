@@ -3,7 +3,8 @@
 use crate::Site;
 use axum::extract::{Request, State};
 use axum::http::header::{
-    AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, HOST, LOCATION, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+    AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, HOST, LOCATION, REFERRER_POLICY, SET_COOKIE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
@@ -15,8 +16,11 @@ const COOKIE_NAME: &str = "whylate-token=";
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                       img-src data: blob:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 /// What every answer says.
-const HEADERS: [(HeaderName, &str); 3] =
-    [(CONTENT_SECURITY_POLICY, POLICY), (X_CONTENT_TYPE_OPTIONS, "nosniff"), (REFERRER_POLICY, "no-referrer")];
+const HEADERS: [(HeaderName, &str); 3] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+];
 
 pub(crate) async fn check(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let mut response = match refusal(&site, &request) {
@@ -58,7 +62,8 @@ fn is_local(headers: &HeaderMap) -> bool {
         Some((name, port)) if port.bytes().all(|it| it.is_ascii_digit()) => name,
         _ => host,
     };
-    matches!(name, "localhost" | "[::1]") || name.starts_with("127.") && name.parse::<std::net::Ipv4Addr>().is_ok()
+    matches!(name, "localhost" | "[::1]")
+        || name.starts_with("127.") && name.parse::<std::net::Ipv4Addr>().is_ok()
 }
 
 /// The token of a request's headers.

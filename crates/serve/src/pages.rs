@@ -87,9 +87,13 @@ pub(crate) async fn run(
     let is_live = whylate_store::is_being_written(&path);
     let kind = if is_live { "live" } else { "run" };
     let frame = Frame {
-        links: [("All runs", "/".to_owned()), ("JSON", format!("{own}/result.json")), ("Archive", format!("{own}/archive.tar"))]
-            .map(|(words, address)| (words.to_owned(), address))
-            .to_vec(),
+        links: [
+            ("All runs", "/".to_owned()),
+            ("JSON", format!("{own}/result.json")),
+            ("Archive", format!("{own}/archive.tar")),
+        ]
+        .map(|(words, address)| (words.to_owned(), address))
+        .to_vec(),
         live: is_live.then(|| format!("{own}/events")),
         ..Frame::default()
     };
@@ -153,7 +157,8 @@ pub(crate) async fn page_text(
             return Ok(page.to_string());
         }
         if let Some(large) = key.1.iter().find(|path| bytes_of(path) > RUN_BYTES_MAX) {
-            let text = format!("{} is too large for a page: `whylate report` makes it a file", name_of(large));
+            let text =
+                format!("{} is too large for a page: `whylate report` makes it a file", name_of(large));
             return Err(Refusal::Run(text));
         }
         let page: Arc<str> = make(&site, &key.1).map_err(Refusal::Run)?.into();

@@ -45,7 +45,8 @@ impl Runs {
 
     /// The directory of a run, by its name in the list.
     pub(crate) fn find(&self, name: &str) -> Result<PathBuf, Refusal> {
-        let found = self.all().into_iter().map(|run| PathBuf::from(run.path)).find(|path| name_of(path) == name);
+        let found =
+            self.all().into_iter().map(|run| PathBuf::from(run.path)).find(|path| name_of(path) == name);
         found.ok_or_else(|| Refusal::NoRun(name.to_owned()))
     }
 }

@@ -3,7 +3,7 @@
 //! A list reads `run.json`, the verdict of `result.json` and `labels.json` of each run, and no table. Labels are the
 //! user's: they are no part of what was measured, and the manifest does not name them.
 
-use crate::directory::RESULT_FILE;
+use crate::directory::{RESULT_FILE, is_being_written};
 use crate::error::{At as _, StoreError};
 use crate::folder::Folder;
 use crate::info::{INFO_FILE, RunInfo};
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use whylate_core::result::{RunSummary, Verdict};
+use whylate_core::result::{RunState, RunSummary, Verdict};
 
 const LABELS: &str = "labels.json";
 /// A larger file is none of ours.
@@ -110,6 +110,9 @@ impl RunList {
             self.0.extend(summary.map(|summary| (path, (stamp, summary))));
         }
         let mut runs: Vec<RunSummary> = self.0.values().map(|(_, summary)| summary.clone()).collect();
+        for run in runs.iter_mut().filter(|run| run.state == RunState::Running) {
+            run.running = is_being_written(Path::new(&run.path));
+        }
         runs.sort_by(|a, b| (&b.started_at, &b.path).cmp(&(&a.started_at, &a.path)));
         runs
     }
@@ -126,6 +129,7 @@ fn summary(path: &Path) -> Option<RunSummary> {
         plan: info.plan.name,
         started_at: info.started_at,
         state: info.state,
+        running: false,
         verdict: judged.map(|judged| judged.verdict),
         host: info.facts.host,
         kernel: info.facts.kernel.release,

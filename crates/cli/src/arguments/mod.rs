@@ -5,6 +5,7 @@ mod compare;
 mod copy;
 mod cpus;
 mod explain;
+mod export;
 mod histograms;
 mod kind;
 mod load;
@@ -26,6 +27,7 @@ pub(crate) use compare::{CompareArguments, CompareFormat};
 pub(crate) use copy::{BLOCK_MAX as COPY_BLOCK_MAX, CopyArguments};
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
+pub(crate) use export::{ExportArguments, RunForm, TableChoice};
 pub(crate) use histograms::{
     ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities,
 };
@@ -109,6 +111,8 @@ pub(crate) enum Command {
     Runs(RunsArguments),
     /// Says what differs between runs, and whether it is better, worse or equivalent
     Compare(CompareArguments),
+    /// Writes a run in the forms of other tools: Perfetto, CSV, HdrHistogram, OSADL
+    Export(ExportArguments),
     /// Shows runs as web pages, live while one goes on
     Serve(ServeArguments),
     /// Prints the JSON Schema of the plan or of an output

@@ -40,7 +40,9 @@ fn token(file: Option<&Path>) -> Result<Option<String>> {
     match token.len() {
         0 if file.is_none() => Ok(None),
         TOKEN_LENGTH_MIN.. if is_plain => Ok(Some(token.to_owned())),
-        _ => bail!("a token has {TOKEN_LENGTH_MIN} letters, digits, `-`, `_` or `.` at least: `openssl rand -hex 16` makes one"),
+        _ => bail!(
+            "a token has {TOKEN_LENGTH_MIN} letters, digits, `-`, `_` or `.` at least: `openssl rand -hex 16` makes one"
+        ),
     }
 }
 

@@ -10,6 +10,7 @@ mod condition;
 mod copy;
 mod experiment;
 mod explain;
+mod export;
 mod fields;
 mod gpu;
 mod help;

@@ -20,7 +20,8 @@ impl Server {
         let mut child = serve.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
-        let port = said.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        let port =
+            said.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
         Self { port: port.parse().unwrap_or_else(|_| panic!("{said}")), child }
     }
 
@@ -60,17 +61,20 @@ fn runs_are_listed_shown_compared_and_given_away() {
     // Names with markup and with what has a meaning in addresses.
     let names = ["first", "a b%2e&<i>\"x"];
     for name in names {
-        let said = whylate(&["run", &plan, "-o", &text(&folder.path().join("runs").join(name)), "--quiet"]);
+        let said = whylate(&["run", &plan, "-o", text(&folder.path().join("runs").join(name)), "--quiet"]);
         assert!(said.code == Some(0), "{said:?}");
     }
     // What is no run, and what leads out of the folder.
     std::fs::create_dir(folder.path().join("runs/empty")).unwrap();
     std::os::unix::fs::symlink("/etc", folder.path().join("runs/out")).unwrap();
-    let server = Server::of(&text(&folder.path().join("runs")), None);
+    let server = Server::of(text(&folder.path().join("runs")), None);
 
     let (status, list) = server.get("/");
     assert_eq!(status, 200, "{list}");
-    assert!(list.contains("href=\"/runs/first\"") && list.contains("/runs/a%20b%252e%26%3Ci%3E%22x"), "{list}");
+    assert!(
+        list.contains("href=\"/runs/first\"") && list.contains("/runs/a%20b%252e%26%3Ci%3E%22x"),
+        "{list}"
+    );
     assert!(!list.contains("<i>\"x") && list.contains("2 runs in"), "{list}");
     assert!(list.contains("content-security-policy: default-src 'none'"), "{list}");
     assert!(server.get("/?q=plan%3Dnothing").1.contains("0 of 2 runs"));
@@ -80,7 +84,9 @@ fn runs_are_listed_shown_compared_and_given_away() {
     let (status, page) = server.get("/runs/first");
     assert!(status == 200 && page.contains("<h1") && page.contains("All runs"), "{page}");
     assert_eq!(server.get("/runs/a%20b%252e%26%3Ci%3E%22x").0, 200);
-    for path in ["/runs/empty", "/runs/out", "/runs/..", "/runs/%2e%2e%2fetc", "/runs/first%2f..%2f..", "/etc/passwd"] {
+    for path in
+        ["/runs/empty", "/runs/out", "/runs/..", "/runs/%2e%2e%2fetc", "/runs/first%2f..%2f..", "/etc/passwd"]
+    {
         assert_eq!(server.get(path).0, 404, "{path}");
     }
 
@@ -92,10 +98,17 @@ fn runs_are_listed_shown_compared_and_given_away() {
     let (status, json) = server.get("/runs/first/result.json");
     assert!(status == 200 && json.contains("\"format\": \"whylate.run/1\""), "{json}");
     let (status, archive) = server.get("/runs/first/archive.tar");
-    assert!(status == 200 && archive.contains("first/run.json") && archive.contains("first/histograms/000001.parquet"));
+    assert!(
+        status == 200
+            && archive.contains("first/run.json")
+            && archive.contains("first/histograms/000001.parquet")
+    );
     let (status, metrics) = server.get("/metrics");
     assert_eq!(status, 200);
-    assert!(metrics.contains("whylate_latency_seconds{plan=\"small\"") || metrics.contains("quantile=\"0.999\""), "{metrics}");
+    assert!(
+        metrics.contains("whylate_latency_seconds{plan=\"small\"") || metrics.contains("quantile=\"0.999\""),
+        "{metrics}"
+    );
     let (status, events) = server.get("/runs/first/events");
     assert!(status == 200 && events.contains("event: end"), "{events}");
 }
@@ -103,12 +116,12 @@ fn runs_are_listed_shown_compared_and_given_away() {
 #[test]
 fn other_sites_and_readers_without_the_token_get_nothing() {
     let folder = folder();
-    let server = Server::of(&text(folder.path()), None);
+    let server = Server::of(text(folder.path()), None);
     assert_eq!(server.get_with("/", "Host: evil.example\r\n").0, 403);
     assert_eq!(server.get_with("/", &format!("Host: 127.0.0.1:{}\r\n", server.port)).0, 200);
 
     let token = "0123456789abcdef";
-    let server = Server::of(&text(folder.path()), Some(token));
+    let server = Server::of(text(folder.path()), Some(token));
     for path in ["/", "/runs.json", "/metrics", "/?token=wrong"] {
         assert_eq!(server.get(path).0, 401, "{path}");
     }
@@ -117,9 +130,9 @@ fn other_sites_and_readers_without_the_token_get_nothing() {
     assert_eq!(server.get_with("/", &format!("Host: h\r\nCookie: a=b; whylate-token={token}\r\n")).0, 200);
     assert_eq!(server.get_with("/", &format!("Host: h\r\nAuthorization: Bearer {token}\r\n")).0, 200);
 
-    let said = whylate(&["serve", "--dir", &text(folder.path()), "--address", "0.0.0.0:0"]);
+    let said = whylate(&["serve", "--dir", text(folder.path()), "--address", "0.0.0.0:0"]);
     assert!(said.code == Some(1) && said.stderr.contains("--behind-proxy"), "{said:?}");
-    let said = whylate(&["serve", "--dir", &text(folder.path()), "--address", "0.0.0.0:0", "--behind-proxy"]);
+    let said = whylate(&["serve", "--dir", text(folder.path()), "--address", "0.0.0.0:0", "--behind-proxy"]);
     assert!(said.code == Some(1) && said.stderr.contains("--token-file"), "{said:?}");
 }
 
@@ -131,10 +144,10 @@ fn a_run_that_goes_on_tells_its_values() {
     let runs = folder.path().join("runs");
     let server = {
         std::fs::create_dir(&runs).unwrap();
-        Server::of(&text(&runs), None)
+        Server::of(text(&runs), None)
     };
-    let path = text(&runs.join("now"));
-    let run = start(command(&["run", &plan, "-o", &path, "--quiet", "--set", "duration=20s"]));
+    let path = runs.join("now");
+    let run = start(command(&["run", &plan, "-o", text(&path), "--quiet", "--set", "duration=20s"]));
     let socket = runs.join("now/live.sock");
     assert!(until(|| socket.exists()));
 

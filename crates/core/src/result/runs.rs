@@ -29,6 +29,9 @@ pub struct RunSummary {
     pub started_at: String,
     /// How far it came.
     pub state: RunState,
+    /// Whether it goes on now; one without an end that does not was killed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub running: bool,
     /// Against its limit; absent where it has no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,

@@ -122,6 +122,7 @@ mod tests {
             plan: "quick".to_owned(),
             started_at: "2026-11-22T10:00:00Z".to_owned(),
             state: RunState::Complete,
+            running: false,
             verdict: Some(Verdict::Fail),
             host: "bench".to_owned(),
             kernel: "6.12.4-rt3".to_owned(),

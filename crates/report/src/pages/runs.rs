@@ -37,6 +37,7 @@ fn row(run: &RunSummary, name: String) -> Row {
         (Some(Verdict::Pass), _) => ("pass", Tone::Good),
         (Some(Verdict::Incomplete), _) => ("incomplete", Tone::Warn),
         (Some(Verdict::NoLimit), _) => ("no limit", Tone::Plain),
+        (None, RunState::Running) if run.running => ("running", Tone::Plain),
         (None, RunState::Running) => ("no end", Tone::Warn),
         (None, _) => ("-", Tone::Plain),
     };

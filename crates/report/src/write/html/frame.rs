@@ -6,11 +6,9 @@ use crate::section::Text;
 const LIVE_SCRIPT: &str = include_str!("../live.js");
 const SEARCH: &str = r#"<form action="/" role="search"><input type="search" name="q" value="{}" placeholder="kernel&gt;=6.12 verdict=fail" aria-label="Search runs"><button>Search</button></form>
 "#;
-const COMPARE: &str =
-    r#"<form id="compare" action="/compare"><button>Compare the runs that are ticked</button></form>
+const COMPARE: &str = r#"<form id="compare" action="/compare"><button>Compare the runs that are ticked</button></form>
 "#;
-const BOX: &str =
-    r#"<input type="checkbox" form="compare" name="side" value="{}" aria-label="Compare {}"> "#;
+const BOX: &str = r#"<input type="checkbox" form="compare" name="side" value="{}" aria-label="Compare {}"> "#;
 const LIVE: &str = r#"<section id="live" data-events="{}" aria-live="polite"><h2>Now</h2><p id="live-stage">Waiting for values.</p>
 <progress id="live-progress" max="1" value="0"></progress><svg id="live-strip" viewBox="0 0 600 80" preserveAspectRatio="none" role="img" aria-label="The largest latency of each second"><polyline id="live-line" fill="none" stroke="currentColor"/></svg>
 <div class="scroll"><table><thead><tr><th scope="col">cpu</th><th scope="col" class="number">samples</th><th scope="col" class="number">max</th></tr></thead><tbody id="live-cpus"></tbody></table></div></section>
