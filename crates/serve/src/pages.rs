@@ -55,7 +55,7 @@ fn searched(site: &Site, asked: &Asked) -> Result<(RunsResult, usize), Refusal> 
     let all = runs.len();
     runs.retain(|run| search.matches(run));
     let folder = site.runs.folder().display().to_string();
-    Ok((RunsResult { format: RUNS_FORMAT.to_owned(), folder, runs }, all))
+    Ok((RunsResult { format: RUNS_FORMAT.to_owned(), folder, runs, series: None }, all))
 }
 
 pub(crate) async fn list(

@@ -7,7 +7,12 @@ use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal as _, stdin};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use whylate_core::result::{RUNS_FORMAT, RunSearch, RunsResult};
+use whylate_core::plan::SeriesStatistic;
+use whylate_core::result::{
+    RUNS_FORMAT, RunChange, RunPoint, RunSearch, RunSeries, RunState, RunSummary, RunsResult,
+};
+use whylate_stats::changes::{self, Change};
+use whylate_stats::compare::RunValues;
 use whylate_store::{Labels, default_path};
 
 /// Stands for the newest run.
@@ -64,11 +69,48 @@ fn show(arguments: &RunsArguments) -> Result<()> {
     let mut runs = whylate_store::list(&folder);
     let all = runs.len();
     runs.retain(|run| search.matches(run));
-    let result = RunsResult { format: RUNS_FORMAT.to_owned(), folder: folder.display().to_string(), runs };
+    let series =
+        arguments.series.as_ref().map(|of| series(&runs, of, arguments.cell.as_deref())).transpose()?;
+    let folder = folder.display().to_string();
+    let result = RunsResult { format: RUNS_FORMAT.to_owned(), folder, runs, series };
     if arguments.json {
         return output::print_json(&result);
     }
     output::drawn(&whylate_report::runs(&result, all, None).terminal(output::style()))
+}
+
+/// The course of a statistic over the runs of one plan: that of the newest one.
+fn series(runs: &[RunSummary], of: &SeriesStatistic, cell: Option<&str>) -> Result<RunSeries> {
+    let newest = runs.iter().find(|run| run.state == RunState::Complete).context("no run is complete")?;
+    let (plan, mut cell) = (newest.plan.clone(), cell.map(str::to_owned));
+    let mut points = Vec::new();
+    for run in runs.iter().filter(|run| run.plan == plan && run.state == RunState::Complete) {
+        let result = match whylate_runner::assemble(Path::new(&run.path)) {
+            Ok(result) => result,
+            Err(error) => {
+                output::message(&format!("left out: {}: {error}", run.path));
+                continue;
+            }
+        };
+        let first = result.cells.first().map(|cell| cell.name.clone());
+        let Some(cell) = cell.clone().or(first).inspect(|name| cell = Some(name.clone())) else { continue };
+        let value = RunValues::of_run(&result, None, Some(of)).of_statistic(&cell, of);
+        points.extend(value.map(|value| RunPoint {
+            path: run.path.clone(),
+            started_at: run.started_at.clone(),
+            kernel: run.kernel.clone(),
+            tags: run.tags.clone(),
+            value,
+        }));
+    }
+    let Some(cell) = cell.filter(|_| !points.is_empty()) else {
+        bail!("no run of plan {plan} has {of} there; `whylate report RUN` shows what it has");
+    };
+    points.reverse();
+    let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+    let change = |it: Change| RunChange { point: it.at, p_value: it.p_value, ratio: it.ratio };
+    let changes = changes::changes(&values).into_iter().map(change).collect();
+    Ok(RunSeries { plan, cell, statistic: of.to_string(), points, changes })
 }
 
 fn label(run: &Path, change: impl FnOnce(&mut Labels)) -> Result<()> {

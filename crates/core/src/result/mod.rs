@@ -56,7 +56,7 @@ pub use run::{
     Answer, AnswerOutcome, CellResult, Comparison, Exposure, NoiseFloor, Outcome, RateResult, RepeatProbe,
     RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
 };
-pub use runs::{RUNS_FORMAT, RunSummary, RunsResult};
+pub use runs::{RUNS_FORMAT, RunChange, RunPoint, RunSeries, RunSummary, RunsResult};
 pub use search::{RunSearch, SearchError};
 pub use spike::Spike;
 pub use spike_trace::SpikeTrace;
