@@ -98,11 +98,16 @@ pub(crate) async fn run(
         ..Frame::default()
     };
     let page = page_text(&site, kind, vec![path], move |site, paths| {
-        let result = paths.first().map_or_else(|| Err(String::new()), |path| site.source.run(path))?;
-        let page = whylate_report::run_with_charts(&result);
-        let page = match page {
-            Err(_) if is_live => whylate_report::begun(&result),
-            page => page.map_err(|error| error.to_string())?,
+        let path = paths.first().ok_or_else(String::new)?;
+        let drawn = site
+            .source
+            .run(path)
+            .and_then(|result| whylate_report::run_with_charts(&result).map_err(|error| error.to_string()));
+        let summary = || site.runs.all().into_iter().find(|run| Path::new(&run.path) == path);
+        let page = match drawn {
+            // Before the first sample is stored there is nothing to draw.
+            Err(_) if is_live => summary().map(|run| whylate_report::begun(&run)).unwrap_or_default(),
+            drawn => drawn?,
         };
         Ok(page.html_within(&frame))
     });

@@ -18,7 +18,7 @@ pub use explain::explain;
 pub use guide::guide;
 pub use histograms::histograms;
 pub use recording::recording;
-pub use runs::runs;
+pub use runs::{begun, runs};
 pub use tracing::tracing;
 
 use crate::ReportError;
@@ -39,11 +39,6 @@ pub fn run(run: &RunResult) -> Result<Page, ReportError> {
         return Err(ReportError::NoSamples { reasons: page.failures });
     }
     Ok(Page { sections: sections::of_run(run), ..page })
-}
-
-/// What is known of a run before it has a sample.
-pub fn begun(run: &RunResult) -> Page {
-    sections::head::page(run)
 }
 
 /// The same with its charts, which only HTML shows.

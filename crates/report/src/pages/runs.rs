@@ -41,6 +41,12 @@ pub fn runs(result: &RunsResult, all: usize, address: Option<fn(&RunSummary) -> 
     Page { title: title.to_owned(), sections: vec![section], ..Page::default() }
 }
 
+/// What is known of a run before it has a sample.
+pub fn begun(run: &RunSummary) -> Page {
+    let origin = format!("{} on {}, Linux {}", run.started_at, run.host, run.kernel);
+    Page { origin, title: run.plan.clone(), ..Page::default() }
+}
+
 /// A statistic over time: a bar for each run, and what changed from which run on.
 fn course(series: &RunSeries) -> Section {
     let columns = vec![
