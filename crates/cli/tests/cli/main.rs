@@ -30,3 +30,4 @@ mod trace;
 mod treat;
 mod treat_crashes;
 mod unprivileged;
+mod watch;
