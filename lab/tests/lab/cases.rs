@@ -2,17 +2,21 @@
 
 use serde_json::Value;
 use std::time::Duration;
-use whylate_lab::suite::LabTest;
+use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Device, Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile};
 
 pub(crate) fn tests() -> Vec<LabTest> {
-    let threads = Machine::new(Profile::Threads, Kernel::RealTime);
-    let screen = threads.clone().with(&[Device::VesaFramebuffer]);
-    vec![
-        LabTest::new("cases_buffers_that_are_made_anew_flush_a_shielded_cpu", threads.clone(), buffers),
-        LabTest::new("cases_what_delays_beside_drawing_is_named", threads, drawing),
-        LabTest::new("cases_a_screen_has_its_contents_back", screen, screen_is_given_back),
-    ]
+    let mut tests = Vec::new();
+    for kernel in suite::kernels(&[Kernel::RealTime]) {
+        let threads = Machine::new(Profile::Threads, kernel);
+        let screen = threads.clone().with(&[Device::VesaFramebuffer]);
+        tests.extend([
+            LabTest::new("cases_buffers_that_are_made_anew_flush_a_shielded_cpu", threads.clone(), buffers),
+            LabTest::new("cases_what_delays_beside_drawing_is_named", threads, drawing),
+            LabTest::new("cases_a_screen_has_its_contents_back", screen, screen_is_given_back),
+        ]);
+    }
+    tests
 }
 
 /// Runs a built-in plan in its short form, one repeat of these cells, and returns its result.
