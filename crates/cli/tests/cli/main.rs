@@ -28,3 +28,4 @@ mod trace;
 mod treat;
 mod treat_crashes;
 mod unprivileged;
+mod watch;

@@ -23,6 +23,7 @@ pub(crate) mod records;
 mod sources;
 pub(crate) mod spikes;
 mod summary;
+mod tasks;
 mod traces;
 pub(crate) mod warnings;
 
@@ -35,6 +36,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     late_time::of_run,
     matrix::of_run,
     noise::of_run,
+    tasks::of_run,
     answers::of_run,
     comparisons::of_run,
     spikes::of_run,
