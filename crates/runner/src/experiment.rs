@@ -3,6 +3,7 @@
 use crate::audience::{Audience, Stage};
 use crate::causes::{CauseSearch, assemble};
 use crate::error::{RepeatError, RunError};
+use crate::live::Live;
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
 use crate::repeat::Repeat;
@@ -11,7 +12,7 @@ use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
 use whylate_core::figure::nanoseconds;
-use whylate_core::result::{RunEnd, RunState};
+use whylate_core::result::{CpuTableAt, RunEnd, RunState};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Plan, Warning, WarningCode};
 use whylate_stats::order;
@@ -51,7 +52,8 @@ pub fn run(
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     push_all_once(&mut info.warnings, held.warnings);
     let directory = RunDirectory::create(path, &info)?;
-    RunInProgress::begin(experiment, machine, audience, directory, info, held.treating).run()
+    let mut live = Live::new(audience, path, experiment.target.clone());
+    RunInProgress::begin(experiment, machine, &mut live, directory, info, held.treating).run()
 }
 
 /// Goes on with the run in `path`: what is done stays, what is not is run (again).
@@ -82,7 +84,8 @@ pub fn resume(
     record_skipped(&mut info, &experiment);
     (info.state, info.error, info.end) = (RunState::Running, None, None);
     directory.update_info(&info)?;
-    RunInProgress::begin(&experiment, machine, audience, directory, info, held.treating).run()
+    let mut live = Live::new(audience, path, experiment.target.clone());
+    RunInProgress::begin(&experiment, machine, &mut live, directory, info, held.treating).run()
 }
 
 /// A seed of its own for each run.
@@ -143,6 +146,9 @@ impl<'a> RunInProgress<'a> {
 
     fn run(mut self) -> Result<RunInfo, RunError> {
         self.copies()?;
+        if self.info.cpu_tables.is_empty() {
+            self.keep_cpu_table("before");
+        }
         let end = self.all_repeats();
         self.tracing.finish(&mut self.info.warnings);
         let end = match end {
@@ -160,6 +166,9 @@ impl<'a> RunInProgress<'a> {
         };
         push_all_once(&mut self.info.warnings, self.causing.losses());
         self.verify();
+        // A resumed run ends again.
+        self.info.cpu_tables.retain(|table| table.at != "after");
+        self.keep_cpu_table("after");
         self.end(end);
         self.directory.seal(&self.info)?;
         match assemble(self.directory.path()) {
@@ -191,6 +200,15 @@ impl<'a> RunInProgress<'a> {
             }
         }
         Ok(self.directory.update_info(&self.info)?)
+    }
+
+    /// Of a run with a shield: what it changes, and that it is gone at the end, shows in the CPU table.
+    fn keep_cpu_table(&mut self, at: &str) {
+        let experiment = self.experiment;
+        if experiment.cells.iter().any(|cell| experiment.has_shield(cell)) {
+            let cpus = self.machine.cpu_rows();
+            self.info.cpu_tables.push(CpuTableAt { at: at.to_owned(), cpus });
+        }
     }
 
     fn end(&mut self, end: RunEnd) {
@@ -282,6 +300,7 @@ impl<'a> RunInProgress<'a> {
             repeat,
             attempt,
             place,
+            cpu_tables: &mut self.info.cpu_tables,
             ended: Vec::new(),
         };
         let outcome = attempted.run();

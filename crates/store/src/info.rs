@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::moment::utc_text;
-use whylate_core::result::{CopyTable, RunEnd, RunState};
+use whylate_core::result::{CopyTable, CpuTableAt, RunEnd, RunState};
 use whylate_core::{Facts, Plan, Warning};
 
 /// `format` of [`RunInfo`].
@@ -58,6 +58,9 @@ pub struct RunInfo {
     /// The table of copies, once it is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<CopyTable>,
+    /// The CPU tables of a run with a shield.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_tables: Vec<CpuTableAt>,
     /// The cells, in the plan's order.
     pub cells: Vec<CellInfo>,
     /// Every repeat of a cell that was begun, oldest first.
@@ -138,6 +141,7 @@ impl RunInfo {
             noise_floor_threshold_ns: None,
             seed: 0,
             copies: None,
+            cpu_tables: Vec::new(),
             cells: cells.collect(),
             plan,
             facts,

@@ -2,7 +2,7 @@
 
 mod check;
 mod compare;
-mod cpus;
+pub(crate) mod cpus;
 pub(crate) mod explain;
 pub(crate) mod finding;
 pub(crate) mod guide;
@@ -18,7 +18,7 @@ pub use explain::explain;
 pub use guide::guide;
 pub use histograms::histograms;
 pub use recording::recording;
-pub use runs::runs;
+pub use runs::{begun, runs};
 pub use tracing::tracing;
 
 use crate::ReportError;

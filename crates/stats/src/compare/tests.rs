@@ -47,6 +47,7 @@ fn with_cell(cell: CellResult) -> RunResult {
         answers: Vec::new(),
         comparisons: Vec::new(),
         copies: None,
+        cpu_tables: Vec::new(),
         verdict: whylate_core::result::Verdict::NoLimit,
         verdict_reason: String::new(),
         exposure: None,

@@ -101,6 +101,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         answers,
         comparisons,
         copies: info.copies.clone(),
+        cpu_tables: info.cpu_tables.clone(),
         cells: results,
         verdict,
         verdict_reason: reason,
