@@ -38,6 +38,9 @@ pub struct RunResult {
     /// The table of copies, where the plan asks for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<super::CopyTable>,
+    /// The search for treatments that it is (`whylate fix`); absent of an experiment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<super::FixResult>,
     /// Against the plan's limit.
     pub verdict: Verdict,
     /// What the verdict rests on, in one sentence.

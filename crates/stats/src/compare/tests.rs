@@ -46,6 +46,7 @@ fn with_cell(cell: CellResult) -> RunResult {
         cells: vec![cell],
         answers: Vec::new(),
         comparisons: Vec::new(),
+        fix: None,
         copies: None,
         verdict: whylate_core::result::Verdict::NoLimit,
         verdict_reason: String::new(),
