@@ -96,7 +96,7 @@ pub(crate) fn note_reboot(experiment: &Experiment, info: &mut RunInfo) {
 }
 
 /// A seed of its own for each run.
-pub(crate) fn drawn_seed() -> u64 {
+pub fn drawn_seed() -> u64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     // JSON readers keep 53 bits.
     (since_epoch.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32)) >> 11

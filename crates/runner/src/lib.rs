@@ -22,7 +22,7 @@ pub use alone::{LoadAlone, ProbeAlone, load, measure};
 pub use audience::{Audience, Stage};
 pub use causes::assemble;
 pub use error::{RepeatError, RunError, is_not_restored, is_unavailable};
-pub use experiment::{RunOptions, resume, run};
+pub use experiment::{RunOptions, drawn_seed, resume, run};
 pub use fix::{Adviser, Proposal, fix, possible, resume_fix};
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad, hidden_command};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, check_tracers, prepare};

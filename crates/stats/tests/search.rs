@@ -120,7 +120,13 @@ fn parts_that_help_are_kept() {
 fn a_part_that_others_replace_is_left_out() {
     // Arm 1 helps alone, arm 0 does all that it does and more.
     let value = |arms: &[usize], noise: f64| {
-        let effect = if arms.contains(&0) { -0.8 } else if arms.contains(&1) { -0.5 } else { 0.0 };
+        let effect = if arms.contains(&0) {
+            -0.8
+        } else if arms.contains(&1) {
+            -0.5
+        } else {
+            0.0
+        };
         Figure { value: (10.0 + effect + noise).exp(), ..Figure::default() }
     };
     let mut random = SplitMix(3);
@@ -163,7 +169,9 @@ fn what_makes_something_else_worse_is_refused() {
         let rates = BTreeMap::from([("l3".to_owned(), rate)]);
         search.take(&Figure { value, others: BTreeMap::new(), rates });
     }
-    assert!(matches!(&search.claims()[0].end, ClaimEnd::Refused(why) if why.contains("load l3 does 50 % less")));
+    assert!(
+        matches!(&search.claims()[0].end, ClaimEnd::Refused(why) if why.contains("load l3 does 50 % less"))
+    );
 }
 
 #[test]

@@ -5,9 +5,9 @@
 //! them in the manifest. What a killed process loses is what came after the last flush.
 
 use crate::error::{At, StoreError};
+use crate::fix;
 use crate::folder::{Folder, add_line, if_present};
 use crate::info::{INFO_FILE, RunInfo, to_json};
-use crate::fix;
 use crate::latency_records;
 use crate::manifest::{Flush, Listed, Manifest, ManifestWriter, parts_of, sha256};
 use crate::segment;
@@ -134,7 +134,8 @@ impl RunDirectory {
     /// # Errors
     /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn seal(&mut self, info: &RunInfo) -> Result<(), StoreError> {
-        let mut names = vec![TREATMENTS_FILE.to_owned(), latency_records::FILE.to_owned(), fix::FILE.to_owned()];
+        let mut names =
+            vec![TREATMENTS_FILE.to_owned(), latency_records::FILE.to_owned(), fix::FILE.to_owned()];
         names.extend(crate::traces::notes(self.path()));
         let mut files = Vec::new();
         for name in names {

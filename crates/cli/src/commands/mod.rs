@@ -5,6 +5,7 @@ mod compare;
 mod copy;
 mod cpus;
 mod explain;
+mod fix;
 mod foreign;
 mod histograms;
 mod load;
@@ -28,6 +29,7 @@ use whylate_host::Host;
 pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
     match command {
         Command::Run(arguments) => run::execute(&arguments, host),
+        Command::Fix(arguments) => fix::execute(&arguments, host),
         Command::Plans(arguments) => plans::execute(&arguments),
         Command::Measure(command) => measure::execute(command, host),
         Command::Histograms(arguments) => histograms::execute(&arguments, host),

@@ -100,7 +100,7 @@ fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc
     Screen::of_run(quiet, plan.repeat_duration(), arguments.on_threshold.clone(), asked_to_stop)
 }
 
-fn read_plan(name: &str, overrides: &[String], yes: bool) -> Result<Plan> {
+pub(super) fn read_plan(name: &str, overrides: &[String], yes: bool) -> Result<Plan> {
     if let Some(builtin) = builtin::find(name) {
         return Ok(Plan::parse(&Source { name, text: builtin.text }, overrides)?);
     }
@@ -118,13 +118,13 @@ fn read_plan(name: &str, overrides: &[String], yes: bool) -> Result<Plan> {
     Ok(plan)
 }
 
-fn default_run_path(plan: &str, started_at: SystemTime) -> Result<PathBuf> {
+pub(super) fn default_run_path(plan: &str, started_at: SystemTime) -> Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     default_path(variable("XDG_DATA_HOME").as_deref(), variable("HOME").as_deref(), started_at, plan)
         .context("neither XDG_DATA_HOME nor HOME is set; name a directory for the run with -o")
 }
 
-fn run_name(path: &Path) -> String {
+pub(super) fn run_name(path: &Path) -> String {
     path.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
@@ -190,7 +190,7 @@ fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
     Ok(ending(&result, info))
 }
 
-fn why_nothing(info: &RunInfo) -> String {
+pub(super) fn why_nothing(info: &RunInfo) -> String {
     let failed = info.executions.iter().find_map(|it| Some((it.cell.as_str(), it.error.as_deref()?)));
     match (failed, &info.error) {
         (Some((cell, reason)), _) => format!("no samples: cell `{cell}`: {reason}"),
@@ -201,7 +201,7 @@ fn why_nothing(info: &RunInfo) -> String {
 
 /// Whether every treatment was undone; what was not is said. A machine that was not given back outweighs what was
 /// measured on it.
-fn is_restored(info: &RunInfo) -> bool {
+pub(super) fn is_restored(info: &RunInfo) -> bool {
     let problems: Vec<&Warning> =
         info.warnings.iter().filter(|warning| warning.code == WarningCode::TreatmentNotRestored).collect();
     for warning in &problems {

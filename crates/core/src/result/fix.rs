@@ -55,7 +55,11 @@ impl fmt::Display for FixGoal {
     }
 }
 
-as_text!(FixGoal, "timer p99.9", "A statistic that shall become smaller, and what is small enough: max < 100us");
+as_text!(
+    FixGoal,
+    "timer p99.9",
+    "A statistic that shall become smaller, and what is small enough: max < 100us"
+);
 
 /// One treatment that is tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -249,6 +253,8 @@ words! {
         NothingProved = "nothing_proved",
         /// Nothing can be tried here.
         NothingToTry = "nothing_to_try",
+        /// Proposals only: nothing was tried.
+        Advised = "advised",
         /// The search is not over.
         Unfinished = "unfinished",
     }
@@ -310,7 +316,10 @@ mod tests {
     #[test]
     fn goals_are_read_as_people_write_them() {
         let goal: FixGoal = "max < 100us".parse().unwrap();
-        assert_eq!((goal.series.clone(), goal.statistic, goal.below), (None, Statistic::Max, Some(Nanos(100_000))));
+        assert_eq!(
+            (goal.series.clone(), goal.statistic, goal.below),
+            (None, Statistic::Max, Some(Nanos(100_000)))
+        );
         assert_eq!(goal.to_string().parse::<FixGoal>().unwrap(), goal);
         let goal: FixGoal = "dispatch/timerfd p99.9".parse().unwrap();
         assert_eq!(goal.series.as_deref(), Some("dispatch/timerfd"));

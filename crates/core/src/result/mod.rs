@@ -43,8 +43,8 @@ pub use explain::{
     HwlatSample, LateTask, LateWhat, ThresholdFrom, TimelineSegment,
 };
 pub use fix::{
-    FIX_FORMAT, FixAnswer, FixArm, FixArmResult, FixCause, FixClaim, FixFile, FixGoal, FixLeftOut, FixOutcome,
-    FixPhase, FixRegistration, FixResult, FixStep,
+    FIX_FORMAT, FixAnswer, FixArm, FixArmResult, FixCause, FixClaim, FixFile, FixGoal, FixLeftOut,
+    FixOutcome, FixPhase, FixRegistration, FixResult, FixStep,
 };
 pub use histograms::{
     CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,

@@ -43,8 +43,9 @@ pub fn install(result: &mut FixResult, facts: &Facts, target: &CpuSet) {
 
 /// `timer p99.9 x 0.77 (0.70 to 0.84), 9 pairs, evidence 102`.
 fn proof(id: &str, result: &FixResult) -> String {
-    let is_proof =
-        |claim: &&FixClaim| claim.phase == FixPhase::Confirm && claim.candidate.last().is_some_and(|last| last == id);
+    let is_proof = |claim: &&FixClaim| {
+        claim.phase == FixPhase::Confirm && claim.candidate.last().is_some_and(|last| last == id)
+    };
     let Some(claim) = result.claims.iter().find(is_proof) else { return format!("whylate fix: {id}") };
     let number = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.2}"));
     format!(
@@ -117,7 +118,9 @@ impl Files {
             TreatmentKind::Idle(plan) => self.idle(plan.exit_latency_max.0, proof, facts, target),
             TreatmentKind::SmtOff(_) => {
                 let of_target = facts.cpus.iter().filter(|cpu| target.contains(cpu.cpu));
-                for sibling in of_target.flat_map(|cpu| cpu.siblings.difference(target).iter().collect::<Vec<_>>()) {
+                for sibling in
+                    of_target.flat_map(|cpu| cpu.siblings.difference(target).iter().collect::<Vec<_>>())
+                {
                     self.write(proof, &format!("/sys/devices/system/cpu/cpu{sibling}/online"), "0");
                 }
             }

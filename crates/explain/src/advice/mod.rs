@@ -12,8 +12,10 @@ pub use install::install;
 use std::collections::BTreeMap;
 use table::{ROWS, Row};
 use whylate_core::plan::{TreatmentKind, TreatmentPlan};
-use whylate_core::result::{Cause, CauseKind, CellResult, FixArm, FixCause, FixLeftOut, Finding, Severity};
-use whylate_core::{CpuSet, Facts};
+use whylate_core::result::{
+    Cause, CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, ProbeResult, Severity,
+};
+use whylate_core::{CpuSet, Facts, SeriesName};
 
 /// More treatments than this are not tried in one search; those that answer larger causes come first.
 pub const ARMS_MAX: usize = 12;
@@ -33,12 +35,15 @@ pub struct Situation<'a> {
     pub target: &'a CpuSet,
 }
 
-/// The causes of the spikes of a cell, largest share of their late time first.
-pub fn causes(cell: &CellResult) -> Vec<FixCause> {
+/// The causes of the spikes of a cell in the series that shall become better, or in all where that has none; those of most
+/// spikes first.
+pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
     let mut sums: BTreeMap<(&str, Option<&str>), (u32, f64)> = BTreeMap::new();
-    let spikes = cell.probes.iter().flat_map(|probe| &probe.spikes);
+    let wanted = |it: &ProbeResult| it.probe == SeriesName::of(series).probe && !it.spikes.is_empty();
+    let is_there = cell.probes.iter().any(wanted);
+    let of_goal = cell.probes.iter().filter(|it| !is_there || wanted(it));
     let mut total = 0.0;
-    for spike in spikes {
+    for spike in of_goal.flat_map(|probe| &probe.spikes) {
         let late = spike.latency_ns as f64;
         total += late;
         let each = |cause: &'_ Cause| late * cause.share.unwrap_or(0.0);
@@ -55,32 +60,44 @@ pub fn causes(cell: &CellResult) -> Vec<FixCause> {
         share: if total > 0.0 { late / total } else { 0.0 },
     };
     let mut causes: Vec<FixCause> = sums.into_iter().map(cause).collect();
-    causes.sort_by(|a, b| (b.spikes, b.share).partial_cmp(&(a.spikes, a.share)).unwrap_or(std::cmp::Ordering::Equal));
+    causes.sort_by(|a, b| {
+        (b.spikes, b.share).partial_cmp(&(a.spikes, a.share)).unwrap_or(std::cmp::Ordering::Equal)
+    });
     causes
 }
 
-/// The treatments that may help, those that answer the largest causes first; and what cannot be treated while the machine
-/// runs, with why.
-pub fn candidates(situation: &Situation<'_>) -> (Vec<FixArm>, Vec<FixLeftOut>) {
+/// The treatments that may help, those that answer the largest causes first, as far as they are `possible` on the machine;
+/// and what is not tried, with why. Those of `wanted` are tried even if others answer larger causes.
+pub fn candidates(
+    situation: &Situation<'_>,
+    wanted: &[String],
+    possible: &dyn Fn(&TreatmentPlan) -> Result<(), String>,
+) -> (Vec<FixArm>, Vec<FixLeftOut>) {
     let mut arms: Vec<(f64, FixArm)> = lines(situation);
     arms.extend(ROWS.iter().filter_map(|row| of_row(row, situation)));
     arms.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut left_out: Vec<FixLeftOut> = Vec::new();
-    let beyond = arms.split_off(arms.len().min(ARMS_MAX));
-    left_out.extend(beyond.into_iter().map(|(_, arm)| FixLeftOut {
-        id: arm.treatment.name,
-        reason: arm.reason,
-        why: format!("{ARMS_MAX} others answer larger causes; name it with --yes"),
-    }));
+    let mut kept: Vec<FixArm> = Vec::new();
+    for (_, arm) in arms {
+        let is_wanted = wanted.contains(&arm.treatment.name);
+        let why = match possible(&arm.treatment) {
+            Ok(()) if kept.len() < ARMS_MAX || is_wanted => {
+                kept.push(arm);
+                continue;
+            }
+            Ok(()) => format!("{ARMS_MAX} others answer larger causes; name it with --yes"),
+            Err(why) => why,
+        };
+        left_out.push(FixLeftOut { id: arm.treatment.name, reason: arm.reason, why });
+    }
     left_out.extend(untreatable(situation));
-    (arms.into_iter().map(|(_, arm)| arm).collect(), left_out)
+    (kept, left_out)
 }
 
 /// The arm of a row, with its weight: the share of the causes that it answers, and little for a mere finding.
 fn of_row(row: &Row, situation: &Situation<'_>) -> Option<(f64, FixArm)> {
     let Situation { causes, findings, .. } = situation;
-    let caused: Vec<&FixCause> =
-        causes.iter().filter(|cause| row.causes.iter().any(|kind| kind.name() == cause.kind)).collect();
+    let caused: Vec<&FixCause> = causes.iter().filter(|cause| row.answers(cause)).collect();
     let found: Vec<&Finding> = findings
         .iter()
         .filter(|it| it.severity != Severity::Ok && row.findings.contains(&it.id.as_str()))
@@ -157,8 +174,12 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
         let reason = caused_reason(&[cause], situation.causes);
         Some(FixLeftOut { id: cause.kind.clone(), reason, why: why.to_owned() })
     };
-    let mut left_out: Vec<FixLeftOut> = situation.causes.iter().filter_map(outside).collect();
-    left_out.dedup_by(|a, b| a.id == b.id);
+    let mut left_out: Vec<FixLeftOut> = Vec::new();
+    for one in situation.causes.iter().filter(|cause| cause.spikes > 0).filter_map(outside) {
+        if !left_out.iter().any(|known| known.id == one.id) {
+            left_out.push(one);
+        }
+    }
     let boots = situation.findings.iter().filter(|it| it.severity < Severity::Ok && it.treatment.is_none());
     left_out.extend(boots.filter_map(|finding| {
         let why = format!("needs a reboot: {}", finding.fix_boot.as_ref()?);

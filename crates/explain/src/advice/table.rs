@@ -2,7 +2,7 @@
 
 use super::Situation;
 use whylate_core::plan::TreatmentKind;
-use whylate_core::result::CauseKind::{self, *};
+use whylate_core::result::{CauseKind, CauseKind::*, FixCause};
 use whylate_core::{CpuId, CpuSet};
 
 /// A treatment, and what it answers.
@@ -28,15 +28,50 @@ const fn row(
 
 /// All of them. Causes without a row are outside of what a running kernel lets one change.
 pub(super) const ROWS: &[Row] = &[
-    row("irq-affinity", r#"{"kind":"irq-affinity"}"#, &[Irq, Softirq, Thread], &["interrupts-on-target", "default-irq-affinity", "irqbalance"]),
-    row("shield", r#"{"kind":"shield"}"#, &[Ipi, Softirq, Thread, Migration, ContextSwitch, PreemptOff], &["not-isolated", "rcu-callbacks"]),
+    row(
+        "irq-affinity",
+        r#"{"kind":"irq-affinity"}"#,
+        &[Irq, Softirq, Thread],
+        &["interrupts-on-target", "default-irq-affinity", "irqbalance"],
+    ),
+    row(
+        "shield",
+        r#"{"kind":"shield"}"#,
+        &[Ipi, Softirq, Thread, Migration, ContextSwitch, PreemptOff],
+        &["not-isolated", "rcu-callbacks"],
+    ),
     row("idle", r#"{"kind":"idle"}"#, &[IdleExit, TimerLate], &["deep-idle-states"]),
     row("rt-throttling", r#"{"kind":"rt-throttling"}"#, &[Throttled], &["rt-throttling"]),
-    row("fair-server", r#"{"kind":"sysfs","path":"/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime","value":"0","cpus":"target"}"#, &[Throttled], &[]),
-    row("vm-stat-interval", r#"{"kind":"sysctl","key":"vm.stat_interval","value":"120"}"#, &[Ipi, Thread], &["vmstat-interval"]),
-    row("timer-migration", r#"{"kind":"sysctl","key":"kernel.timer_migration","value":"0"}"#, &[Ipi, Softirq], &[]),
-    row("workqueue-mask", r#"{"kind":"sysfs","path":"/sys/devices/virtual/workqueue/cpumask","value":"{mask}"}"#, &[Thread], &["workqueue-mask"]),
-    row("governor", r#"{"kind":"governor","governor":"performance"}"#, &[Hardware, TimerLate, IdleExit], &["governor-not-performance"]),
+    row(
+        "fair-server",
+        r#"{"kind":"sysfs","path":"/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime","value":"0","cpus":"target"}"#,
+        &[Throttled],
+        &[],
+    ),
+    row(
+        "vm-stat-interval",
+        r#"{"kind":"sysctl","key":"vm.stat_interval","value":"120"}"#,
+        &[Ipi, Thread],
+        &["vmstat-interval"],
+    ),
+    row(
+        "timer-migration",
+        r#"{"kind":"sysctl","key":"kernel.timer_migration","value":"0"}"#,
+        &[Ipi, Softirq],
+        &[],
+    ),
+    row(
+        "workqueue-mask",
+        r#"{"kind":"sysfs","path":"/sys/devices/virtual/workqueue/cpumask","value":"{mask}"}"#,
+        &[Thread],
+        &["workqueue-mask"],
+    ),
+    row(
+        "governor",
+        r#"{"kind":"governor","governor":"performance"}"#,
+        &[Hardware, TimerLate, IdleExit],
+        &["governor-not-performance"],
+    ),
     row("frequency-fixed", r#"{"kind":"governor","turbo":false}"#, &[Hardware], &["turbo"]),
     row("smt-off", r#"{"kind":"smt-off","cpus":"target"}"#, &[Smt], &["smt-sibling-online"]),
     row("cache-partition", r#"{"kind":"cache-partition"}"#, &[Hardware], &["cache-shared"]),
@@ -47,7 +82,16 @@ pub(super) const ROWS: &[Row] = &[
     row("gpu-power", r#"{"kind":"gpu-power"}"#, &[], &["gpu-runtime-power", "gpu-frequency"]),
 ];
 
+/// Interrupts of the CPU itself, which no other CPU can take.
+const OWN_INTERRUPTS: [&str; 2] = ["local timer", "irq work"];
+
 impl Row {
+    /// Whether it may take that cause away.
+    pub(super) fn answers(&self, cause: &FixCause) -> bool {
+        let is_own = cause.actor.as_deref().is_some_and(|actor| OWN_INTERRUPTS.contains(&actor));
+        !is_own && self.causes.iter().any(|kind| kind.name() == cause.kind)
+    }
+
     /// The treatment on that machine; `None` where it leaves no CPU for the others.
     pub(super) fn treatment(&self, situation: &Situation<'_>) -> Option<TreatmentKind> {
         let others = situation.facts.cpu_sets.online.difference(situation.target);

@@ -18,9 +18,14 @@ fn facts() -> Facts {
 
 fn proposed(spikes: Vec<Spike>, findings: &[Finding]) -> (Vec<FixArm>, Vec<FixLeftOut>) {
     let probe = ProbeResult { spikes, ..ProbeResult::default() };
-    let causes = causes(&CellResult { probes: vec![probe], ..CellResult::default() });
+    let causes = causes(&CellResult { probes: vec![probe], ..CellResult::default() }, "timer");
     let target = CpuSet::single(CpuId(1));
-    candidates(&Situation { causes: &causes, findings, facts: &facts(), target: &target })
+    let here = |treatment: &TreatmentPlan| match treatment.name.as_str() {
+        "ksm" => Err("no such file".to_owned()),
+        _ => Ok(()),
+    };
+    let situation = Situation { causes: &causes, findings, facts: &facts(), target: &target };
+    candidates(&situation, &[], &here)
 }
 
 fn ids(arms: &[FixArm]) -> Vec<&str> {
@@ -133,6 +138,39 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
     let tmpfiles = file("/etc/tmpfiles.d/90-whylate.conf").unwrap();
     assert!(tmpfiles.contains("w /proc/irq/9/smp_affinity_list - - - - 0\n"), "{tmpfiles}");
     assert!(!tmpfiles.contains("rt_runtime"), "{tmpfiles}");
-    assert!(file("/etc/systemd/system/system.slice.d/90-whylate.conf").unwrap().ends_with("[Slice]\nAllowedCPUs=0\n"));
+    assert!(
+        file("/etc/systemd/system/system.slice.d/90-whylate.conf")
+            .unwrap()
+            .ends_with("[Slice]\nAllowedCPUs=0\n")
+    );
     assert!(file("/etc/tuned/profiles/whylate/tuned.conf").unwrap().contains("[sysctl]"));
+}
+
+#[test]
+fn what_is_not_possible_here_takes_no_place() {
+    let (arms, left_out) = proposed(vec![spike(CauseKind::PageFault, None, 5_000)], &[]);
+    assert_eq!(ids(&arms), ["thp", "numa-balancing"]);
+    assert!(left_out.iter().any(|it| it.id == "ksm" && it.why == "no such file"));
+}
+
+/// The tick of the CPU itself cannot be sent to another one.
+#[test]
+fn the_local_timer_is_not_moved() {
+    let (arms, _) = proposed(vec![spike(CauseKind::Irq, Some("local timer"), 5_000)], &[]);
+    assert_eq!(ids(&arms), Vec::<&str>::new());
+}
+
+#[test]
+fn spikes_of_the_probe_that_shall_become_better_count() {
+    let probe = |name: &str, kind| ProbeResult {
+        probe: name.to_owned(),
+        spikes: vec![spike(kind, None, 5_000)],
+        ..ProbeResult::default()
+    };
+    let probes = vec![probe("stall", CauseKind::Throttled), probe("timer", CauseKind::IdleExit)];
+    let cell = CellResult { probes, ..CellResult::default() };
+    let kinds =
+        |series: &str| -> Vec<String> { causes(&cell, series).into_iter().map(|it| it.kind).collect() };
+    assert_eq!(kinds("timer"), ["idle_exit"]);
+    assert_eq!(kinds("dispatch/timerfd").len(), 2, "nothing is known of it");
 }

@@ -14,9 +14,9 @@ pub(super) fn too_hot(root: &HostRoot) -> Option<String> {
         let trip = |index: u32| -> Option<(i64, String)> {
             Some((number(&format!("trip_point_{index}_temp"))?, read(&format!("trip_point_{index}_type"))?))
         };
-        let (at, kind) = (0..16)
-            .filter_map(trip)
-            .find(|(at, kind)| *at > 0 && now >= *at && ["passive", "hot", "critical"].contains(&kind.as_str()))?;
+        let (at, kind) = (0..16).filter_map(trip).find(|(at, kind)| {
+            *at > 0 && now >= *at && ["passive", "hot", "critical"].contains(&kind.as_str())
+        })?;
         let name = read("type").unwrap_or_else(|| zone.clone());
         Some(format!("too hot: {name} at {} C, its {kind} trip point is {} C", now / 1000, at / 1000))
     })

@@ -42,23 +42,19 @@ pub struct Proposal {
 
 /// Says which treatments may be tried, given what was measured without any.
 pub trait Adviser {
-    /// The treatments for that cell; `None` when the user wants none tried.
+    /// The treatments for that cell, where `series` shall become better; `None` when the user wants none tried.
     ///
     /// # Errors
     /// Why it cannot be told.
-    fn propose(&mut self, measured: &RunResult, cell: &str) -> Result<Option<Proposal>, String>;
+    fn propose(&mut self, measured: &RunResult, cell: &str, series: &str)
+    -> Result<Option<Proposal>, String>;
 }
 
 /// Whether a treatment can be applied to the machine below `root` and changes anything there.
 ///
 /// # Errors
 /// Why it cannot be tried.
-pub fn possible(
-    root: &HostRoot,
-    facts: &Facts,
-    target: &CpuSet,
-    kind: &TreatmentKind,
-) -> Result<(), String> {
+pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &TreatmentKind) -> Result<(), String> {
     let surroundings = Surroundings::new(root.clone(), facts, Some(target.clone()));
     let planned = kind.plan(&surroundings).map_err(|error| error.to_string())?;
     let changes = planned.changes.iter().filter(|change| !change.is_so(root));
@@ -145,7 +141,8 @@ fn search(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<RunE
     run.experiment.plan.treatment = registration.arms.iter().map(|arm| arm.treatment.clone()).collect();
     let steps = fix_steps(run.directory.path())?;
     let search = replay(&registration, &steps)?;
-    Steps { took_ns: steps.iter().map(|step| step.took_ns).sum(), registration, search, steps, told: None }.go_on(run)
+    Steps { took_ns: steps.iter().map(|step| step.took_ns).sum(), registration, search, steps, told: None }
+        .go_on(run)
 }
 
 fn registration(run: &RunInProgress<'_>) -> FixRegistration {
@@ -190,8 +187,13 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
     registration.cell = Some(cell.clone());
     let is_met = registration.goal.below.is_some_and(|below| value < below.0 as f64);
     if !is_met {
-        run.audience.said(&format!("the cell `{cell}` has the largest {}: that is what is treated", registration.goal));
-        let Some(proposal) = adviser.propose(&measured, &cell).map_err(RunError::Adviser)? else {
+        run.audience.said(&format!(
+            "the cell `{cell}` has the largest {}: that is what is treated",
+            registration.goal
+        ));
+        let series = registration.goal.series.clone().unwrap_or_default();
+        let proposed = adviser.propose(&measured, &cell, &series).map_err(RunError::Adviser)?;
+        let Some(proposal) = proposed else {
             return Ok(Some(RunEnd::Interrupted));
         };
         (registration.causes, registration.arms) = (proposal.causes, proposal.arms);
@@ -307,10 +309,10 @@ impl Steps {
     fn cell(&self, run: &mut RunInProgress<'_>, treatments: &[String]) -> PreparedCell {
         let control = self.registration.cell.clone().unwrap_or_default();
         let known = run.experiment.cells.iter().find(|cell| cell.plan.name() == control);
-        let (loads, prepared) = known.map_or((Vec::new(), Ok(Vec::new())), |cell| {
-            (cell.plan.loads.clone(), cell.loads.clone())
-        });
-        let parts: Vec<&str> = std::iter::once(control.as_str()).chain(treatments.iter().map(String::as_str)).collect();
+        let (loads, prepared) =
+            known.map_or((Vec::new(), Ok(Vec::new())), |cell| (cell.plan.loads.clone(), cell.loads.clone()));
+        let parts: Vec<&str> =
+            std::iter::once(control.as_str()).chain(treatments.iter().map(String::as_str)).collect();
         let plan = CellPlan { name: Some(parts.join("+")), loads, treatments: treatments.to_vec() };
         let cell = PreparedCell { plan, loads: prepared };
         let name = cell.plan.name();
@@ -344,7 +346,9 @@ impl Steps {
             FixPhase::Confirm => format!(
                 "confirming `{names}` on fresh data, since {reason}: at most {PAIRS_MAX} pairs ({at_most})"
             ),
-            FixPhase::LeaveOut => format!("looking whether each part of `{names}` is needed (at most {at_most})"),
+            FixPhase::LeaveOut => {
+                format!("looking whether each part of `{names}` is needed (at most {at_most})")
+            }
             FixPhase::Combine => format!("confirming what is left: `{names}` (at most {at_most})"),
         };
         run.audience.said(&line);

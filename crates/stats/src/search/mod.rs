@@ -293,7 +293,8 @@ impl Search {
 
     /// Each arm that was proved when it was added.
     fn proved(&self) -> Vec<usize> {
-        let proofs = self.claims.iter().filter(|it| it.phase == FixPhase::Confirm && it.end == ClaimEnd::Proved);
+        let proofs =
+            self.claims.iter().filter(|it| it.phase == FixPhase::Confirm && it.end == ClaimEnd::Proved);
         proofs.filter_map(|claim| claim.tested).collect()
     }
 
@@ -302,15 +303,17 @@ impl Search {
     fn examine(&mut self) {
         let whole = self.proved();
         let last = whole.last().copied();
-        let next = self.base.get(self.examined).copied().filter(|arm| self.base.len() > 1 && Some(*arm) != last);
+        let next =
+            self.base.get(self.examined).copied().filter(|arm| self.base.len() > 1 && Some(*arm) != last);
         if let Some(arm) = next {
             let without: Vec<usize> = self.base.iter().copied().filter(|other| *other != arm).collect();
             return self.claim(FixPhase::LeaveOut, without, self.base.clone(), Some(arm));
         }
         let is_known = self.base == whole
-            || self.claims.iter().any(|it| {
-                it.control.is_empty() && it.candidate == self.base && it.end == ClaimEnd::Proved
-            });
+            || self
+                .claims
+                .iter()
+                .any(|it| it.control.is_empty() && it.candidate == self.base && it.end == ClaimEnd::Proved);
         if is_known || self.base.is_empty() {
             self.work = Work::Done;
         } else {

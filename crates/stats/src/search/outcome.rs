@@ -7,8 +7,8 @@ use crate::error::StatsError;
 use whylate_core::SeriesName;
 use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::result::{
-    CellResult, FIX_FORMAT, FixAnswer, FixArmResult, FixClaim, FixGoal, FixOutcome, FixPhase, FixRegistration,
-    FixResult, FixStep, RunState,
+    CellResult, FIX_FORMAT, FixAnswer, FixArmResult, FixClaim, FixGoal, FixOutcome, FixPhase,
+    FixRegistration, FixResult, FixStep, RunState,
 };
 
 /// The statistics that must not become worse.
@@ -115,7 +115,9 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
         _ if !registration.begun && result.state == RunState::Complete => {
             (FixAnswer::NothingNeeded, format!("the goal `{goal}` is met as the machine is"))
         }
-        _ if !registration.begun => (FixAnswer::Unfinished, "the first measurement is not complete".to_owned()),
+        _ if !registration.begun => {
+            (FixAnswer::Unfinished, "the first measurement is not complete".to_owned())
+        }
         _ if registration.arms.is_empty() => {
             (FixAnswer::NothingToTry, "nothing that can be tried here answers what was measured".to_owned())
         }

@@ -128,7 +128,8 @@ impl Pairs {
         needed: f64,
         random: &mut SplitMix,
     ) -> Self {
-        let claim = Claim { phase, control, candidate, tested, needed, pairs: Vec::new(), end: ClaimEnd::Open };
+        let claim =
+            Claim { phase, control, candidate, tested, needed, pairs: Vec::new(), end: ClaimEnd::Open };
         Self { claim, is_reversed: coin(random), first: None, failed: 0 }
     }
 

@@ -53,7 +53,12 @@ impl Screen {
 
     pub(super) fn trial(&self, base: &[usize]) -> Trial {
         let arms = base.iter().copied().chain(self.order.last().copied()).collect();
-        Trial { phase: FixPhase::Screen, arms, block: self.blocks, part: (self.done + self.left(), self.done) }
+        Trial {
+            phase: FixPhase::Screen,
+            arms,
+            block: self.blocks,
+            part: (self.done + self.left(), self.done),
+        }
     }
 
     /// Repeats that are still to come.
@@ -106,7 +111,8 @@ impl Screen {
         let sum = |arm: &usize| self.sums.get(arm).copied().unwrap_or_default();
         self.arms.sort_by(|a, b| sum(a).total_cmp(&sum(b)));
         let keep = if self.arms.len() <= LAST { 1 } else { kept(self.arms.len()) };
-        let left: Vec<(usize, u32)> = self.arms.drain(keep.min(self.arms.len())..).map(|it| (it, self.round)).collect();
+        let left: Vec<(usize, u32)> =
+            self.arms.drain(keep.min(self.arms.len())..).map(|it| (it, self.round)).collect();
         self.behind.splice(0..0, left);
         (self.round, self.block) = (self.round + 1, 0);
         self.is_over = self.arms.len() <= 1;

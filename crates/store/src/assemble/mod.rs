@@ -137,8 +137,7 @@ pub fn assemble_newest(path: &Path, cell: &str, from: u32) -> Result<Option<Cell
         earlier: Vec::new(),
         problems: Vec::new(),
     };
-    let damages: Vec<Damage> =
-        reader.segments().flat_map(|segment| collector.add_segment(segment)).collect();
+    let damages: Vec<Damage> = reader.segments().flat_map(|segment| collector.add_segment(segment)).collect();
     let data = collector.cells.remove(cell).unwrap_or_default();
     let mut found = finish_cell(data, known, info, true, &shapes);
     if let Some(damage) = damages.first() {
@@ -312,10 +311,9 @@ fn finish_cell(
     in_progress: bool,
     shapes: &Shapes,
 ) -> CellResult {
-    let executions: Vec<&Execution> =
-        (1..=info.repeats_of(&cell.name))
-            .filter_map(|repeat| info.newest_execution(&cell.name, repeat))
-            .collect();
+    let executions: Vec<&Execution> = (1..=info.repeats_of(&cell.name))
+        .filter_map(|repeat| info.newest_execution(&cell.name, repeat))
+        .collect();
     let skipped = match &cell.skipped {
         Some(reason) => Some(reason.clone()),
         None if executions.is_empty() && in_progress => Some("not begun yet".to_owned()),
