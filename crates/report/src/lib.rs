@@ -22,8 +22,8 @@ mod write;
 
 pub use ci::{annotations, junit};
 pub use pages::{
-    check, compare, copy, cpus, explain, fix, histograms, measure, recording, run, run_with_charts, runs,
-    tracing, warnings,
+    check, compare, copy, cpus, explain, fix, guide, histograms, measure, recording, run, run_with_charts,
+    runs, tracing, warnings,
 };
 pub use section::Page;
 pub use write::Style;

@@ -102,7 +102,7 @@ impl Section {
             Block::Table(table) => table.rows.is_empty(),
             Block::Charts(charts) => charts.is_empty(),
             Block::Lines(lines) => lines.is_empty(),
-            Block::Part(part) => part.blocks.is_empty(),
+            Block::Part(part) | Block::Aside(part) => part.blocks.is_empty(),
             Block::Shares(shares) => shares.rows.is_empty(),
             Block::Forest(forest) => forest.rows.is_empty(),
             Block::Text(..) | Block::Bars(_) | Block::Timeline(_) => false,
@@ -146,6 +146,8 @@ pub(crate) enum Block {
     /// Lines that stay as they are.
     Lines(Vec<String>),
     Part(Section),
+    /// A part to look things up in: in HTML alone.
+    Aside(Section),
 }
 
 impl Block {

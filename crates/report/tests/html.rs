@@ -53,6 +53,21 @@ fn assert_well_formed(markup: &str) {
     assert!(open.is_empty(), "not closed: {open:?}");
 }
 
+/// The pages of the field guide for the causes that the report names, and no others; the other formats name the command.
+#[test]
+fn the_field_guide_comes_with_the_report() {
+    let run = fixture::run_result(&[1]);
+    let page = page(&run);
+    assert!(page.contains("<details id=\"irqs-off\"><summary>irqs_off"), "no page of irqs_off");
+    assert!(
+        page.contains("<code>whylate treat apply shield --cpus 1</code>")
+            && page.contains("trace-cmd start -p irqsoff")
+    );
+    assert!(!page.contains("<details id=\"nmi\">"), "a page of a cause that was not found");
+    let markdown = whylate_report::run(&run).unwrap().markdown();
+    assert!(markdown.contains("`whylate explain --why ") && !markdown.contains("trace-cmd"), "{markdown}");
+}
+
 #[test]
 fn the_page_is_well_formed_and_holds_the_figures() {
     let page = page(&fixture::run_result(&[1]));

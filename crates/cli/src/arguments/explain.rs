@@ -5,7 +5,7 @@ use super::parsers::{count, microseconds};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use whylate_core::Nanos;
-use whylate_core::result::LateWhat;
+use whylate_core::result::{CauseKind, LateWhat};
 
 /// `whylate explain`.
 #[derive(Debug, Args)]
@@ -18,6 +18,7 @@ Examples:
   whylate explain trace.txt -o late.html                one file with timelines that zoom
   whylate explain trace.txt --top 1 --export perfetto -o late.json
   whylate explain RUN                                   the spikes of a run, and its traces
+  whylate explain --why irqs_off                        what that is, and what cures it
 
 It says of each spike when the task should have run, who had the CPU instead, and which
 records of the trace speak for it. Where the trace does not tell, it says what to record, and the
@@ -40,6 +41,10 @@ pub(crate) struct ExplainArguments {
     /// for real-time tasks what took their CPU]
     #[arg(long, value_name = "WHAT", hide_possible_values = true, value_parser = late_what)]
     pub(crate) what: Option<LateWhat>,
+    /// Prints the page of the field guide for a kind of cause, as reports name it: what it is, how whylate knows, how to
+    /// confirm it with another tool, what cures it
+    #[arg(long, value_name = "KIND", conflicts_with_all = ["input", "task", "period", "threshold", "what", "export", "json"])]
+    pub(crate) why: Option<CauseKind>,
     /// How many are explained, largest first
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = count)]
     pub(crate) top: u64,

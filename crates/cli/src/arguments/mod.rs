@@ -4,6 +4,8 @@ mod check;
 mod compare;
 mod copy;
 mod cpus;
+#[cfg(test)]
+mod documents_tests;
 mod explain;
 mod fix;
 mod histograms;

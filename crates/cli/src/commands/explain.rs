@@ -7,7 +7,7 @@ use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use whylate_core::result::{EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, SpikeTrace};
+use whylate_core::result::{CauseKind, EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, SpikeTrace};
 use whylate_core::{Warning, WarningCode, text};
 use whylate_explain::{Export, KeptMoment, Options, combine_run, explain_kept};
 use whylate_trace::parse::{self, ParseError, Source};
@@ -43,6 +43,13 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
     };
     let told = result.answer != ExplainAnswer::CannotTell;
     write(arguments, &text, if told { Ending::Pass } else { Ending::Incomplete })
+}
+
+/// The page of the field guide for a kind of cause.
+pub(super) fn why(kind: CauseKind, arguments: &ExplainArguments) -> Result<Ending> {
+    let format = report::format_of(arguments.format, arguments.output.as_deref(), false)?;
+    let width = arguments.output.is_some().then_some(FILE_WIDTH);
+    write(arguments, &report::draw(&whylate_report::guide(kind), format, width), Ending::Pass)
 }
 
 /// The run that kept a trace: the file is in its folder `traces`, with a note of the moment beside it.

@@ -36,6 +36,9 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
         Command::Load(command) => load::execute(&command, host),
         Command::Treat(command) => treat::execute(command, host),
         Command::Explain(mut arguments) => {
+            if let Some(kind) = arguments.why {
+                return explain::why(kind, &arguments);
+            }
             arguments.input = runs::named(&arguments.input)?;
             explain::execute(&arguments)
         }

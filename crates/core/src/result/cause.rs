@@ -128,6 +128,14 @@ macro_rules! causes {
                 }
             }
 
+            /// Its page of the field guide, as Markdown: what it is, how it is known, how to confirm it with another tool,
+            /// what cures it, what misleads.
+            pub const fn guide(self) -> &'static str {
+                match self {
+                    $(Self::$kind => include_str!(concat!("../../../../docs/causes/", $name, ".md")),)+
+                }
+            }
+
             const fn sentences(self) -> &'static [&'static str] {
                 match self {
                     $(Self::$kind => &[$($sentence),+],)+
@@ -240,6 +248,28 @@ mod tests {
             assert_eq!(CauseKind::from_name(kind.name()), Some(kind));
         }
         assert_eq!(CauseKind::from_name("late"), None);
+    }
+
+    #[test]
+    fn every_kind_has_its_page_of_the_field_guide() {
+        const HEADINGS: [&str; 5] =
+            ["What it is", "How whylate knows", "Confirm it with another tool", "What cures it", "Pitfalls"];
+        let list = include_str!("../../../../docs/causes/README.md");
+        for kind in CauseKind::ALL {
+            let (name, page) = (kind.name(), kind.guide());
+            assert!(page.starts_with(&format!("# {name}: ")), "{name}: begin with `# {name}: `");
+            let headings: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+            assert_eq!(headings, HEADINGS, "{name}");
+            assert!(list.contains(&format!("| [{name}]({name}.md) | ")), "{name} is not in the list");
+            let sections: Vec<&str> = page.split("\n## ").collect();
+            assert!(sections[3].contains("```sh\n"), "{name}: no command confirms it");
+            assert!(sections[4].contains("`whylate treat apply "), "{name}: no treatment is named");
+            let commands = page.split("```").skip(1).step_by(2).flat_map(str::lines);
+            assert!(
+                commands.clone().all(|line| line.chars().count() <= 76),
+                "{name}: too wide for 80 columns"
+            );
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::finding;
 use crate::section::{
     Block, Cell, Column, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, sentences,
 };
-use crate::sections::warnings;
+use crate::sections::{guide, warnings};
 use crate::words;
 use whylate_core::figure::{nanoseconds, share};
 use whylate_core::result::{
@@ -51,7 +51,9 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
         self::spike(heading(spike), spike, result.traces.get(spike.trace)).depth(depth)
     });
     let also = Section::new("also-late", "Also late").with_all(also_late(result)).unless_empty();
-    measured.into_iter().chain(spikes).chain(also).chain(warnings::section(&result.warnings)).collect()
+    let guide = guide::of_explanation(result);
+    let all = measured.into_iter().chain(spikes).chain(also).chain(guide);
+    all.chain(warnings::section(&result.warnings)).collect()
 }
 
 /// Other tasks, with the worst moment of each.

@@ -9,6 +9,7 @@ mod dispatch;
 mod exposure;
 pub(crate) mod figures;
 pub(crate) mod fix;
+pub(crate) mod guide;
 pub(crate) mod head;
 mod histograms;
 mod interrupts;
@@ -41,6 +42,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     spikes::of_run,
     traces::of_run,
     causes::of_run,
+    guide::of_run,
     sources::of_run,
     figures::of_run,
     dispatch::of_run,
@@ -64,6 +66,7 @@ const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
     dispatch::of_measure,
     spikes::of_measure,
     causes::of_measure,
+    guide::of_measure,
     sources::of_measure,
     ipis::of_measure,
     warnings::of_measure,

@@ -223,7 +223,7 @@ impl<'p> Html<'p> {
             Block::Bars(all) => self.lines(bars::lines(all, TEXT_WIDTH).iter().map(words)),
             Block::Timeline(timeline) => self.timeline(timeline),
             Block::Lines(lines) => self.lines(lines.iter().cloned()),
-            Block::Part(part) => self.section(part, level),
+            Block::Part(part) | Block::Aside(part) => self.section(part, level),
         }
     }
 

@@ -216,6 +216,19 @@ mod tests {
     }
 
     #[test]
+    fn the_page_about_kernels_has_a_row_for_everything_that_is_tried() {
+        let page = include_str!("../../../../../docs/KERNELS.md");
+        let rows: Vec<&str> =
+            page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
+        let tracers = TRACERS.map(|(name, ..)| format!("tracer {name}"));
+        let histograms = HistogramKind::ALL.map(|kind| format!("histogram {kind}"));
+        let names = MEANINGS.iter().map(|meaning| meaning.name.to_owned()).chain(tracers).chain(histograms);
+        for name in names {
+            assert!(rows.contains(&name.as_str()), "docs/KERNELS.md has no row for `{name}`");
+        }
+    }
+
+    #[test]
     fn what_is_tried_has_the_names_that_were_promised() {
         let found: Vec<String> =
             whylate_bpf::facilities(&HostRoot::real()).into_iter().map(|one| one.name).collect();

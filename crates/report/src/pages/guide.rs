@@ -1,0 +1,79 @@
+//! Pages of the field guide: one for each kind of cause, written as Markdown in `docs/causes`.
+
+use crate::section::{Block, Item, Page, Section, Tone};
+use whylate_core::result::CauseKind;
+
+/// What a kind of cause is, how it is known, how to confirm it with another tool, what cures it.
+pub fn guide(kind: CauseKind) -> Page {
+    let title = kind.guide().lines().next().unwrap_or_default().trim_start_matches("# ");
+    Page {
+        origin: format!("whylate explain --why {kind}"),
+        title: title.to_owned(),
+        sections: sections(kind),
+        ..Page::default()
+    }
+}
+
+/// The parts of a page.
+pub(crate) fn sections(kind: CauseKind) -> Vec<Section> {
+    let part = |text: &str| {
+        let (title, body) = text.split_once('\n').unwrap_or((text, ""));
+        Section::new("", title).with_all(blocks(body))
+    };
+    kind.guide().split("\n## ").skip(1).map(part).collect()
+}
+
+/// Paragraphs, lists, and between fences lines that stay as they are.
+fn blocks(body: &str) -> Vec<Block> {
+    let parts = body.split("```").enumerate();
+    let blocks = parts.flat_map(|(index, part)| match index % 2 {
+        0 => part.split("\n\n").map(str::trim).filter(|text| !text.is_empty()).map(paragraph).collect(),
+        _ => vec![Block::Lines(part.lines().skip(1).map(|line| format!("  {line}")).collect())],
+    });
+    blocks.collect()
+}
+
+fn paragraph(text: &str) -> Block {
+    match text.strip_prefix("- ") {
+        Some(items) => Block::List(items.split("\n- ").map(|item| Item::from(unlinked(item))).collect()),
+        None => Block::Text(unlinked(text).into(), Tone::Plain),
+    }
+}
+
+/// Without the targets of links: `see [smi](smi.md)` is `see smi`.
+fn unlinked(text: &str) -> String {
+    let mut parts = text.split("](");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        if let Some(open) = plain.rfind('[') {
+            plain.remove(open);
+        }
+        plain.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Style;
+
+    #[test]
+    fn a_link_is_its_words() {
+        assert_eq!(unlinked("see [smi](smi.md), [steal](steal.md) or [x]"), "see smi, steal or [x]");
+        assert_eq!(unlinked("no link"), "no link");
+    }
+
+    #[test]
+    fn every_page_reads_well_in_80_columns() {
+        for kind in CauseKind::ALL {
+            let text = guide(kind).terminal(Style { color: false, width: 80 });
+            assert!(text.starts_with(&format!("{kind}: ")), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            // Nothing of Markdown is left, and nothing got lost.
+            assert!(!text.contains("```") && !text.contains("](") && !text.contains("\n## "), "{text}");
+            let words = |text: &str| text.split_whitespace().map(str::len).sum::<usize>();
+            assert!(words(&text) * 10 > words(kind.guide()) * 9, "{text}");
+        }
+    }
+}

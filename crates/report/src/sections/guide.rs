@@ -1,0 +1,51 @@
+//! What leads from the causes that a report names to their pages of the field guide; HTML has the pages.
+
+use crate::pages::guide;
+use crate::section::{Block, Depth, Item, Section};
+use std::collections::BTreeSet;
+use whylate_core::result::{Cause, CauseKind, ExplainResult, MeasureResult, RunResult, Spike, late_time};
+
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    let looked_for = run.cells.iter().filter(|_| run.plan.causes);
+    of_spikes(looked_for.flat_map(|cell| &cell.spikes))
+}
+
+pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
+    // Where nobody looked for causes there is nothing to look up.
+    let has_cause = measure.probe.spikes.iter().any(|spike| spike.cause.kind != CauseKind::Unattributed);
+    of_spikes(measure.probe.spikes.iter().filter(|_| has_cause))
+}
+
+pub(crate) fn of_explanation(result: &ExplainResult) -> Vec<Section> {
+    let explained = result.spikes.iter().map(|spike| &spike.cause);
+    section(explained.chain(result.measured.iter().map(|spike| &spike.cause)).map(kind))
+}
+
+/// The kind that took the most time first.
+fn of_spikes<'s>(spikes: impl Iterator<Item = &'s Spike>) -> Vec<Section> {
+    section(late_time(spikes).into_iter().map(|one| one.kind))
+}
+
+fn kind(cause: &Cause) -> CauseKind {
+    cause.kind
+}
+
+fn section(kinds: impl Iterator<Item = CauseKind>) -> Vec<Section> {
+    let mut seen = BTreeSet::new();
+    let mut kinds: Vec<CauseKind> = kinds.filter(|kind| seen.insert(*kind)).collect();
+    kinds.sort_by_key(|kind| *kind == CauseKind::Unattributed);
+    let Some(first) = kinds.first() else { return Vec::new() };
+    let others: Vec<&str> = kinds.iter().skip(1).map(|kind| kind.name()).collect();
+    let others = if others.is_empty() { String::new() } else { format!(" (or {})", others.join(", ")) };
+    let line = format!("`whylate explain --why {first}`{others} says how to confirm it and what cures it");
+    let item = |kind: &CauseKind| Item::from(format!("`{kind}`: {}", kind.meaning()));
+    let page = |kind: &CauseKind| {
+        let parts = guide::sections(*kind).into_iter().map(Block::Part);
+        let page = Section::new(kind.name(), kind.name()).meaning("its page").depth(Depth::Folded);
+        Block::Aside(page.with_all(parts))
+    };
+    let section =
+        Section::new("guide", "Field guide").meaning("how to confirm these causes, and what cures them");
+    let items: Vec<Item> = kinds.iter().map(item).collect();
+    vec![section.depth(Depth::Brief(line)).with(items).with_all(kinds.iter().map(page))]
+}
