@@ -175,6 +175,24 @@ fn what_makes_something_else_worse_is_refused() {
 }
 
 #[test]
+fn what_was_proved_is_looked_at_again_as_one_claim() {
+    let rules = Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None };
+    for helps in [true, false] {
+        let mut search = Search::of_whole(rules, 2);
+        let mut pairs = 0;
+        while let Some(trial) = search.next() {
+            assert!(trial.arms.is_empty() || trial.arms == [0, 1]);
+            let value = if helps && !trial.arms.is_empty() { 50.0 } else { 100.0 };
+            search.take(&Figure { value, ..Figure::default() });
+            pairs = trial.block + 1;
+        }
+        assert_eq!(search.base().len(), if helps { 2 } else { 0 });
+        // It needs evidence of 20, not of 40: one claim.
+        assert!(!helps || pairs == 7, "{pairs}");
+    }
+}
+
+#[test]
 fn an_arm_that_cannot_be_measured_is_left_behind() {
     let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None }, 5);
     let mut random = SplitMix(4);

@@ -18,6 +18,7 @@ Examples:
   whylate fix --advise                              proposes, and changes nothing
   whylate fix --resume DIR                          goes on with a search that was stopped or killed
   whylate fix --show DIR --write install            what was proved, as files to install
+  whylate fix --verify DIR                          does it still hold? (after an update)
 
 First the machine is measured as it is. What made it late, and what `whylate check` finds, says which
 treatments may help. They are tried in repeats, each with its treatments applied and given back; the
@@ -25,7 +26,8 @@ best ones are compared with the machine as it is on fresh data, in pairs whose o
 Of all that is called proved, in at most 5 % of searches anything is not so.
 
 Exit codes: 0 something is proved or nothing is needed, 1 nothing is proved or the search is not
-over, 3 a setting is not as it was before, 69 a right is missing.")]
+over, 2 what was proved does not hold any more (--verify), 3 a setting is not as it was before,
+69 a right is missing.")]
 pub(crate) struct FixArguments {
     /// Name of a built-in plan, or path of a TOML file [default: quick]
     pub(crate) plan: Option<String>,
@@ -59,8 +61,11 @@ pub(crate) struct FixArguments {
     /// Goes on with the search in DIR
     #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "goal", "margin", "seed", "advise"])]
     pub(crate) resume: Option<PathBuf>,
+    /// Looks whether what the search in DIR proved still holds on the machine as it is now
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "overrides", "goal", "margin", "advise", "resume", "yes", "never"])]
+    pub(crate) verify: Option<PathBuf>,
     /// Shows what the search in DIR proved; measures nothing
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "goal", "margin", "seed", "advise", "resume", "yes", "never"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "goal", "margin", "seed", "advise", "resume", "yes", "never", "verify"])]
     pub(crate) show: Option<PathBuf>,
     /// Writes the files that install what is proved below DIR, as they belong below `/`
     #[arg(long, value_name = "DIR")]

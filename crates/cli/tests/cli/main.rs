@@ -11,6 +11,7 @@ mod copy;
 mod experiment;
 mod explain;
 mod fields;
+mod fix;
 mod gpu;
 mod help;
 mod histograms;

@@ -98,9 +98,24 @@ pub struct FixCause {
     pub share: f64,
 }
 
+words! {
+    /// What a search is for.
+    #[derive(Default)]
+    pub enum FixMode: "a mode" {
+        /// Which treatments help.
+        #[default]
+        Search = "search",
+        /// Whether what was proved earlier still helps.
+        Verify = "verify",
+    }
+}
+
 /// The rules of a search, in `run.json` before it measures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixRegistration {
+    /// What it is for.
+    #[serde(default)]
+    pub mode: FixMode,
     /// What shall become smaller.
     pub goal: FixGoal,
     /// The smallest relative change that matters.

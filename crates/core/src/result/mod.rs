@@ -43,7 +43,7 @@ pub use explain::{
     HwlatSample, LateTask, LateWhat, ThresholdFrom, TimelineSegment,
 };
 pub use fix::{
-    FIX_FORMAT, FixAnswer, FixArm, FixArmResult, FixCause, FixClaim, FixFile, FixGoal, FixLeftOut,
+    FIX_FORMAT, FixAnswer, FixArm, FixArmResult, FixCause, FixClaim, FixFile, FixGoal, FixLeftOut, FixMode,
     FixOutcome, FixPhase, FixRegistration, FixResult, FixStep,
 };
 pub use histograms::{

@@ -2,7 +2,8 @@ use super::*;
 use whylate_core::CpuId;
 use whylate_core::plan::{Plan, Share};
 use whylate_core::result::{
-    FixAnswer, FixClaim, FixOutcome, FixPhase, FixRegistration, FixResult, ProbeResult, RunState, Spike,
+    FixAnswer, FixClaim, FixMode, FixOutcome, FixPhase, FixRegistration, FixResult, ProbeResult, RunState,
+    Spike,
 };
 
 fn spike(kind: CauseKind, actor: Option<&str>, latency_ns: u64) -> Spike {
@@ -100,6 +101,7 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
         refused: None,
     };
     let registration = FixRegistration {
+        mode: FixMode::Search,
         goal: "timer p99".parse().unwrap(),
         margin: Share(0.05),
         alpha: 0.05,

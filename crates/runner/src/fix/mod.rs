@@ -17,7 +17,7 @@ use std::time::Instant;
 use whylate_core::figure::nanoseconds;
 use whylate_core::plan::{CellPlan, TreatmentKind};
 use whylate_core::result::{
-    FixArm, FixCause, FixLeftOut, FixPhase, FixRegistration, FixStep, RunEnd, RunResult, RunState,
+    FixArm, FixCause, FixLeftOut, FixMode, FixPhase, FixRegistration, FixStep, RunEnd, RunResult, RunState,
 };
 use whylate_core::warning::push_all_once;
 use whylate_core::{CpuSet, Facts, Plan, WarningCode};
@@ -68,7 +68,7 @@ pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &Treatmen
     }
 }
 
-/// Searches treatments by the rules of `registration`, into the new directory `path`.
+/// Searches treatments, or looks again at what was proved, by the rules of `registration`, into the new directory `path`.
 ///
 /// # Errors
 /// As [`run`](crate::run()).
@@ -246,7 +246,8 @@ impl Steps {
         let cell = self.cell(run, &treatments);
         let name = cell.plan.name();
         let of_cell = self.steps.iter().filter(|step| step.cell == name).count() as u32;
-        let before = if treatments.is_empty() { FIRST_REPEATS } else { 0 };
+        let is_known = treatments.is_empty() && self.registration.mode == FixMode::Search;
+        let before = if is_known { FIRST_REPEATS } else { 0 };
         let repeat = before + of_cell + 1;
         let (segment, begun) = (run.directory.next_segment(), Instant::now());
         let (total, done) = trial.part;

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use whylate_core::plan::{Plan, Share};
 use whylate_core::result::{
-    FixAnswer, FixArm, FixOutcome, FixPhase, FixRegistration, FixResult, FixStep, RunResult, RunState,
+    FixAnswer, FixArm, FixMode, FixOutcome, FixPhase, FixRegistration, FixResult, FixStep, RunResult,
+    RunState,
 };
 use whylate_core::{Nanos, plan::TreatmentPlan};
 use whylate_runner::{Adviser, Proposal, RunError, assemble, fix, prepare, resume, resume_fix};
@@ -41,6 +42,7 @@ impl Adviser for MockAdviser {
 
 fn rules() -> FixRegistration {
     FixRegistration {
+        mode: FixMode::Search,
         goal: "timer p99".parse().unwrap(),
         margin: Share(0.05),
         alpha: 0.05,
@@ -160,6 +162,30 @@ fn killed_anywhere_it_goes_on_to_the_same_answer() {
             assert_eq!(course(&path), expected, "step {step}");
         }
     }
+}
+
+#[test]
+fn what_was_proved_is_looked_at_again() {
+    let folder = folder();
+    let arms = MockAdviser::new().0;
+    let arm = arms.into_iter().find(|arm| arm.treatment.name == "awake").unwrap();
+    let rules = FixRegistration {
+        mode: FixMode::Verify,
+        cell: Some("a+b".to_owned()),
+        arms: vec![arm],
+        begun: true,
+        ..rules()
+    };
+    let path = folder.path().join("holds");
+    searched(&path, &helped(), rules.clone()).unwrap();
+    let found = answer(&path);
+    assert_eq!((found.answer, found.repeats), (FixAnswer::Proved, 14), "{}", found.sentence);
+    assert!(found.sentence.contains("awake still lowers"), "{}", found.sentence);
+    let path = folder.path().join("over");
+    searched(&path, &MockMachine::default(), rules).unwrap();
+    let found = answer(&path);
+    assert_eq!(found.answer, FixAnswer::NothingProved);
+    assert!(found.sentence.contains("not shown to lower timer p99 any more"), "{}", found.sentence);
 }
 
 #[test]

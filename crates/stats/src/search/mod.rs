@@ -124,6 +124,17 @@ impl Search {
         search
     }
 
+    /// Whether so many arms together still help: one claim, which spends all of alpha.
+    pub fn of_whole(rules: Rules, arms: usize) -> Self {
+        let mut search = Self::new(Rules { alpha: 2.0 * rules.alpha, ..rules }, 0);
+        search.arms = vec![ArmState::default(); arms];
+        search.base = (0..arms).collect();
+        if arms > 0 {
+            search.claim(FixPhase::Combine, Vec::new(), search.base.clone(), None);
+        }
+        search
+    }
+
     /// What to measure next; `None` at its end.
     pub fn next(&self) -> Option<Trial> {
         match &self.work {

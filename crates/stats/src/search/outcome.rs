@@ -7,7 +7,7 @@ use crate::error::StatsError;
 use whylate_core::SeriesName;
 use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::result::{
-    CellResult, FIX_FORMAT, FixAnswer, FixArmResult, FixClaim, FixGoal, FixOutcome, FixPhase,
+    CellResult, FIX_FORMAT, FixAnswer, FixArmResult, FixClaim, FixGoal, FixMode, FixOutcome, FixPhase,
     FixRegistration, FixResult, FixStep, RunState,
 };
 
@@ -47,7 +47,10 @@ pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Searc
         seed: registration.seed,
         below: registration.goal.below.map(|below| below.0 as f64),
     };
-    let mut search = Search::new(rules, registration.arms.len());
+    let mut search = match registration.mode {
+        FixMode::Search => Search::new(rules, registration.arms.len()),
+        FixMode::Verify => Search::of_whole(rules, registration.arms.len()),
+    };
     for (index, step) in steps.iter().enumerate() {
         let trial = search.next().ok_or(StatsError::OtherSearch(index + 1))?;
         if trial.phase != step.phase || names(registration, &trial.arms) != step.treatments {
@@ -127,8 +130,15 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
                 [] => String::new(),
                 control => format!(" (against {})", control.join(" + ")),
             };
-            let text = format!("{} lowers {goal} by {by:.0} %{against}", result.recommended.join(" + "));
+            let still = if registration.mode == FixMode::Verify { "still " } else { "" };
+            let names = result.recommended.join(" + ");
+            let text = format!("{names} {still}lowers {goal} by {by:.0} %{against}");
             (FixAnswer::Proved, text)
+        }
+        _ if registration.mode == FixMode::Verify => {
+            let names: Vec<&str> = registration.arms.iter().map(|it| it.treatment.name.as_str()).collect();
+            let text = format!("{} is not shown to lower {goal} any more", names.join(" + "));
+            (FixAnswer::NothingProved, text)
         }
         _ => {
             let tried = registration.arms.len();
@@ -196,6 +206,9 @@ fn results(
             _ if state.failed.is_some() => FixOutcome::Failed,
             Some(FixOutcome::Proved) if !recommended.contains(id) => FixOutcome::NotNeeded,
             Some(outcome) => outcome,
+            None if registration.mode == FixMode::Verify => {
+                claims.last().map_or(FixOutcome::NotConfirmed, |claim| claim.outcome)
+            }
             None => FixOutcome::NotConfirmed,
         };
         FixArmResult {

@@ -6,7 +6,7 @@ use std::io::{IsTerminal, stdin};
 use whylate_core::Nanos;
 use whylate_core::plan::Share;
 use whylate_core::result::{
-    FIX_FORMAT, FixAnswer, FixArm, FixGoal, FixRegistration, FixResult, RunResult, RunState,
+    FIX_FORMAT, FixAnswer, FixArm, FixGoal, FixMode, FixRegistration, FixResult, RunResult, RunState,
 };
 use whylate_explain::advice::{self, Situation};
 use whylate_host::cpu_table::Sampler;
@@ -123,6 +123,7 @@ pub(super) fn advice(measured: &RunResult, cell: String, goal: FixGoal, proposal
         answer: FixAnswer::Advised,
         sentence: format!("{count} treatments may help; none was tried: `whylate fix` proves which do"),
         registration: FixRegistration {
+            mode: FixMode::Search,
             goal,
             margin: Share(measured.plan.margin.0),
             alpha: super::ALPHA,

@@ -4,7 +4,7 @@ mod adviser;
 
 use super::run::{default_run_path, is_restored, read_plan, run_name};
 use crate::arguments::FixArguments;
-use crate::exit::{Ending, Refused};
+use crate::exit::Ending;
 use crate::screen::Screen;
 use crate::{machine, output, signals};
 use adviser::{Choice, MachineAdviser};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::WarningCode;
 use whylate_core::plan::Plan;
-use whylate_core::result::{FixAnswer, FixGoal, FixRegistration, FixResult};
+use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
 use whylate_runner::{Experiment, RunOptions, check_tracers, drawn_seed, prepare, recover_treatments};
@@ -67,7 +67,10 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
         screen.finish();
         return Ok((path.clone(), info));
     }
-    let (plan, registration) = planned(arguments)?;
+    let (plan, registration) = match &arguments.verify {
+        Some(proved) => again(proved, arguments)?,
+        None => planned(arguments)?,
+    };
     let (facts, mut warnings) = facts::collect(&host.running);
     let experiment = check_tracers(prepare(plan, facts, false)?, &host.settings)?;
     warnings.extend(recovered);
@@ -86,6 +89,29 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
         whylate_runner::fix(&experiment, registration, &path, &options, &machine, &mut screen, &mut adviser)?;
     screen.finish();
     Ok((path, info))
+}
+
+/// The plan of an earlier search with its cell alone, and the rules by which what it proved is looked at again.
+fn again(proved: &Path, arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
+    let mut plan = Reader::open(proved)?.info().plan.clone();
+    let FixResult { registration, recommended, .. } = result_of(proved)?;
+    if recommended.is_empty() {
+        bail!("{}: nothing was proved there that could still hold", proved.display());
+    }
+    let is_proved = |name: &String| recommended.contains(name);
+    let arms: Vec<_> = registration.arms.into_iter().filter(|arm| is_proved(&arm.treatment.name)).collect();
+    plan.treatment = arms.iter().map(|arm| arm.treatment.clone()).collect();
+    plan.cell.retain(|cell| cell.treatments.is_empty() && Some(cell.name()) == registration.cell);
+    let rules = FixRegistration {
+        mode: FixMode::Verify,
+        seed: arguments.seed.unwrap_or_else(drawn_seed),
+        budget: arguments.budget,
+        arms,
+        left_out: Vec::new(),
+        begun: true,
+        ..registration
+    };
+    Ok((plan, rules))
 }
 
 /// The plan without its treatments, and the rules of the search.
@@ -125,6 +151,7 @@ fn planned(arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
         bail!("--goal {goal}: the plan measures no `{}`; it has {}", wanted.series, series.join(", "));
     }
     let registration = FixRegistration {
+        mode: FixMode::Search,
         goal,
         margin: arguments.margin.unwrap_or(plan.margin),
         alpha: ALPHA,
@@ -142,7 +169,12 @@ fn planned(arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
 fn announce(experiment: &Experiment, registration: &FixRegistration, path: &Path) {
     let cells: Vec<String> = experiment.cells.iter().map(|cell| cell.plan.name()).collect();
     output::message(&format!(
-        "searching what lowers {} on CPU {} (cells {}), for at most {}, into {}",
+        "{} lowers {} on CPU {} (cells {}), for at most {}, into {}",
+        if registration.mode == FixMode::Verify {
+            "looking whether what was proved"
+        } else {
+            "searching what"
+        },
         registration.goal,
         experiment.target,
         cells.join(", "),
@@ -230,6 +262,7 @@ fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>
     }
     Ok(match result.answer {
         FixAnswer::Proved | FixAnswer::NothingNeeded | FixAnswer::Advised => Ending::Pass,
+        FixAnswer::NothingProved if result.registration.mode == FixMode::Verify => Ending::Exceeded,
         FixAnswer::NothingProved | FixAnswer::NothingToTry | FixAnswer::Unfinished => Ending::Incomplete,
     })
 }
