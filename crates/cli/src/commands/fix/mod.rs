@@ -33,12 +33,6 @@ pub(super) fn execute(arguments: &FixArguments, host: &Host) -> Result<Ending> {
         return advise(arguments, host);
     }
     whylate_runner::hold_reserve();
-    if !rustix::process::geteuid().is_root() {
-        return Err(Refused(
-            "treatments need root: run `sudo whylate fix`, or `whylate fix --advise` for proposals alone",
-        )
-        .into());
-    }
     let (path, info) = searched(arguments, host)?;
     let mut result = result_of(&path).with_context(|| super::run::why_nothing(&info))?;
     result.warnings = info.warnings.clone();
