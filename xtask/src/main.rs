@@ -15,6 +15,7 @@ mod dist;
 mod elf;
 mod fuzz;
 mod lab;
+mod package;
 mod process;
 mod suite;
 mod tidy;
@@ -32,6 +33,8 @@ usage: cargo xtask CHORE
   tidy             the rules of the source tree: dependencies, unsafe code, sizes, leftovers
   bpf              compiles the BPF programs into crates/bpf/objects; needs clang
   dist             the static binaries for x86_64 and aarch64
+  package [FOLDER] deb and rpm of the static binaries, of the helper and of the kernel module (packaging/); needs nfpm;
+                   FOLDER: a target folder into which `dist` has built
   fuzz [SECONDS [TARGET…]]  each fuzz target, or those named, for that long (default 60); needs a nightly
                    toolchain and cargo-fuzz
   corpus [NAME…]   records the traces with planted causes anew, in the lab (fixtures/traces/planted)
@@ -59,6 +62,11 @@ fn run(arguments: &[String]) -> Result<()> {
             toolchain::ensure_targets(&dist::TARGETS)?;
             dist::run(&root).map(|_| ())
         }
+        ["package"] => {
+            toolchain::ensure_targets(&dist::TARGETS)?;
+            package::run(&root, None)
+        }
+        ["package", folder] => package::run(&root, Some(Path::new(folder))),
         ["fuzz"] => fuzz::run(&root, 60, &[]),
         ["fuzz", seconds, targets @ ..] => {
             let seconds = seconds.parse().with_context(|| format!("{seconds} is no number of seconds"))?;

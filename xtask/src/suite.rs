@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything continuous integration does, one step after another, until one fails.
 
-use crate::{bpf, deny, dist, lab, process, tidy, toolchain};
+use crate::{bpf, deny, dist, lab, package, process, tidy, toolchain};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ const HELP_REPEATS: usize = 20;
 type Step = (&'static str, fn(&Path) -> Result<()>);
 
 /// Cheap steps first, so that most mistakes are found early.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     ("toolchain", toolchain_parts),
     ("fmt", format),
     ("tidy", tidy::run),
@@ -24,6 +24,7 @@ const STEPS: [Step; 11] = [
     ("lab-tools", lab::tools),
     ("tests", tests),
     ("dist", static_binaries),
+    ("package", package::step),
     ("lab", lab::test),
 ];
 

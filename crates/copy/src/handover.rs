@@ -215,7 +215,7 @@ unsafe fn act_on_line(_: LineInstruction, _: usize) {}
 
 /// Orders streaming stores and written-back lines before the stores that follow.
 #[inline(always)]
-pub(crate) fn stores_before_stores() {
+pub fn stores_before_stores() {
     #[cfg(test)]
     log::note(log::Step::StoreFence);
     #[cfg(target_arch = "x86_64")]

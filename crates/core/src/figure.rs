@@ -62,6 +62,9 @@ pub fn rate(value: f64, unit: &str) -> String {
             let number = scaled(value, &[(1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")]);
             format!("{number} {}", rate_unit(unit))
         }
+        "frames_per_s" if value > 0.0 => {
+            format!("{} frames/s, one each {}", three_digits(value), nanoseconds_f64(1e9 / value))
+        }
         _ => format!("{} {}", three_digits(value), rate_unit(unit)),
     }
 }
@@ -173,7 +176,7 @@ mod tests {
     #[test]
     fn rates_keep_the_unit_of_their_load() {
         assert_eq!(rate(23.4e9, "bytes_per_s"), "23.4 GB/s");
-        assert_eq!(rate(59.94, "frames_per_s"), "59.9 frames/s");
+        assert_eq!(rate(59.94, "frames_per_s"), "59.9 frames/s, one each 16.7 ms");
         assert_eq!(rate(1_234_000.0, "rectangles_per_s"), "1.23 M rectangles/s");
         assert_eq!(rate(7.0, "score"), "7.00 score");
     }

@@ -93,7 +93,7 @@ pub fn measure(
         warnings.extend(finder.warnings().to_vec());
         causes = CauseSearch::new(finder);
     }
-    let cell = PreparedCell { plan: CellPlan::default(), loads: Ok(Vec::new()) };
+    let cell = PreparedCell::new(CellPlan::default(), Ok(Vec::new()));
     let experiment = experiment(plan, facts, &asked.cpus, probes.groups, cell);
     let memory = Memory::new(info(&experiment), asked.spikes_kept, PathBuf::new());
     let Once { measured: MeasuredCell { cell, counters, warnings }, end, .. } =
@@ -130,7 +130,7 @@ pub fn load(
     let cell = CellPlan { loads: vec![load.name.clone()], ..CellPlan::default() };
     let plan =
         Plan { load: vec![load], cell: vec![cell.clone()], ..plan(name, &asked.target, asked.duration) };
-    let cell = PreparedCell { plan: cell, loads: Ok(vec![prepared]) };
+    let cell = PreparedCell::new(cell, Ok(vec![prepared]));
     let experiment = experiment(plan, facts, &asked.target, Vec::new(), cell);
     let memory = Memory::new(info(&experiment), 0, asked.output.clone());
     let Once { measured, mut ended, .. } =

@@ -62,12 +62,16 @@ pub(crate) struct CauseSearch {
     /// `None` where causes are not wanted, or this machine cannot find them, or no probe tells when its spikes were.
     finder: Option<Box<dyn FindsCauses>>,
     has_failed: bool,
+    /// Whether the finder was put away for a cell that does without.
+    is_away: bool,
     /// Spikes of which it was not told.
     untold: u64,
     /// Interrupts from other CPUs on the CPUs that the finder does not watch.
     counted: Option<IpisByKind>,
     /// Since when interrupts from other CPUs and sources of gaps were not kept.
     kept_until_ns: u64,
+    /// What a finder that was put away had lost.
+    lost_before: Vec<Warning>,
 }
 
 impl CauseSearch {
@@ -109,6 +113,36 @@ impl CauseSearch {
         search
     }
 
+    /// For a cell that does without: takes the programs out of the kernel, and puts them in again for the next one.
+    pub(crate) fn look(
+        &mut self,
+        is_wanted: bool,
+        experiment: &Experiment,
+        machine: &dyn crate::Machine,
+        warnings: &mut Vec<Warning>,
+    ) {
+        match (&self.finder, is_wanted) {
+            (Some(finder), false) => {
+                push_all_once(&mut self.lost_before, finder.losses());
+                (self.finder, self.is_away) = (None, true);
+            }
+            (None, true) if self.is_away && !self.has_failed => {
+                let probes: Vec<Measured> = experiment.probes.iter().flatten().filter_map(measured).collect();
+                match machine.find_causes(&probes, &experiment.facts) {
+                    Ok(finder) => self.finder = Some(finder),
+                    Err(error) => self.fail(&error, warnings),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fail(&mut self, error: &BpfError, warnings: &mut Vec<Warning>) {
+        self.has_failed = true;
+        let text = format!("spikes from here on have no causes: {error}");
+        push_once(warnings, Warning::new(WarningCode::NoCauses, text));
+    }
+
     /// Lets the finder do something, unless it has failed before.
     fn attempt(
         &mut self,
@@ -117,9 +151,7 @@ impl CauseSearch {
     ) {
         let Some(finder) = self.finder.as_mut().filter(|_| !self.has_failed) else { return };
         if let Err(error) = act(finder.as_mut()) {
-            self.has_failed = true;
-            let text = format!("spikes from here on have no causes: {error}");
-            push_once(warnings, Warning::new(WarningCode::NoCauses, text));
+            self.fail(&error, warnings);
         }
     }
 
@@ -195,8 +227,9 @@ impl CauseSearch {
 
     /// What was lost, as warnings.
     pub(crate) fn losses(&self) -> Vec<Warning> {
-        let Some(finder) = &self.finder else { return Vec::new() };
-        let mut losses = finder.losses();
+        let mut losses = self.lost_before.clone();
+        let Some(finder) = &self.finder else { return losses };
+        push_all_once(&mut losses, finder.losses());
         if self.untold > 0 {
             let text = format!(
                 "{} spikes came while others were explained or stored: they have no cause",

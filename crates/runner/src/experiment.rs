@@ -285,6 +285,8 @@ impl<'a> RunInProgress<'a> {
             void: false,
         });
         self.directory.update_info(&self.info)?;
+        let warnings = &mut self.info.warnings;
+        self.causing.look(cell.plan.causes, self.experiment, self.machine, warnings);
         let mut attempted = Repeat {
             experiment: &self.experiment,
             machine: self.machine,

@@ -35,7 +35,7 @@ pub struct Experiment {
 impl Experiment {
     /// Whether a cell that can run has treatments.
     pub fn has_treatments(&self) -> bool {
-        self.cells.iter().any(|cell| cell.loads.is_ok() && !cell.plan.treatments.is_empty())
+        self.cells.iter().any(|cell| cell.loads.is_ok() && cell.treatments().next().is_some())
     }
 
     /// Refuses an experiment of which no cell can run.
@@ -56,6 +56,19 @@ pub struct PreparedCell {
     pub plan: CellPlan,
     /// Its loads, or why it cannot run here (its treatments included).
     pub loads: Result<Vec<PreparedLoad>, String>,
+    /// Its optional treatments that cannot be applied here.
+    pub without: Vec<String>,
+}
+
+impl PreparedCell {
+    pub(crate) fn new(plan: CellPlan, loads: Result<Vec<PreparedLoad>, String>) -> Self {
+        Self { plan, loads, without: Vec::new() }
+    }
+
+    /// The treatments that are applied.
+    pub fn treatments(&self) -> impl Iterator<Item = &String> {
+        self.plan.treatments.iter().filter(|name| !self.without.contains(name))
+    }
 }
 
 /// A load resolved on a machine.
@@ -82,7 +95,7 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
     let cells: Vec<PreparedCell> = plan
         .cell
         .iter()
-        .map(|cell| PreparedCell { plan: cell.clone(), loads: loads(cell, &plan, &target, &facts) })
+        .map(|cell| PreparedCell::new(cell.clone(), loads(cell, &plan, &target, &facts)))
         .collect();
     Experiment { plan, target, probes: groups, noise_floor, cells, warnings, facts }.with_something_to_run()
 }

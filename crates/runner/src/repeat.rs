@@ -54,7 +54,7 @@ struct Running {
 
 impl Repeat<'_> {
     pub(crate) fn run(&mut self) -> Result<RunEnd, RepeatError> {
-        if self.cell.plan.treatments.is_empty() {
+        if self.cell.treatments().next().is_none() {
             return self.measure();
         }
         let outcome = self.apply().and_then(|()| self.measure());
@@ -64,7 +64,7 @@ impl Repeat<'_> {
 
     /// Applies the treatments of the cell, in its order.
     fn apply(&mut self) -> Result<(), RepeatError> {
-        for name in &self.cell.plan.treatments {
+        for name in self.cell.treatments() {
             self.stage("treating");
             let Some(treatment) = self.experiment.plan.treatment(name) else { continue };
             let Some(treating) = self.treating.as_mut() else { continue };

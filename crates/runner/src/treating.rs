@@ -158,26 +158,30 @@ pub fn check_treatments(mut experiment: Experiment, root: &HostRoot) -> Result<E
     let probe_cpus = experiment.probes.iter().flatten().flat_map(|probe| probe.cpus.iter()).collect();
     let (plan, warnings) = (&experiment.plan, &mut experiment.warnings);
     for cell in experiment.cells.iter_mut().filter(|cell| !cell.plan.treatments.is_empty()) {
-        if let Err(error) = &journal {
-            cell.loads = cell.loads.clone().and(Err(error.to_string()));
-        }
-        for name in &cell.plan.treatments {
-            let Some(treatment) = plan.treatment(name) else { continue };
-            match treatment.kind.plan(&surroundings) {
-                Ok(planned) => {
+        for name in cell.plan.treatments.clone() {
+            let Some(treatment) = plan.treatment(&name) else { continue };
+            let planned = match (&journal, treatment.kind.plan(&surroundings)) {
+                (_, Err(impossible)) => Err(format!("treatment `{name}`: {impossible}")),
+                (Err(error), Ok(_)) => Err(error.to_string()),
+                (Ok(_), Ok(planned)) => {
                     let off = offline::switched_off(&planned.changes);
-                    if let Some(reason) = uses(cell, &probe_cpus, &off) {
-                        cell.loads = Err(format!("treatment `{name}`: {reason}"));
-                    }
+                    let used = uses(cell, &probe_cpus, &off);
+                    used.map_or(Ok(planned), |reason| Err(format!("treatment `{name}`: {reason}")))
+                }
+            };
+            match planned {
+                Ok(planned) => {
                     for warning in planned.warnings {
                         let text = format!("treatment `{name}`: {}", warning.text);
                         push_once(warnings, Warning { text, ..warning });
                     }
                 }
-                Err(impossible) if cell.loads.is_ok() => {
-                    cell.loads = Err(format!("treatment `{name}`: {impossible}"));
+                Err(reason) if treatment.optional => {
+                    let text = format!("cells run without the optional treatment `{name}`: {reason}");
+                    push_once(warnings, Warning::new(WarningCode::TreatmentLeftOut, text));
+                    cell.without.push(name);
                 }
-                Err(_) => {}
+                Err(reason) => cell.loads = cell.loads.clone().and(Err(reason)),
             }
         }
     }

@@ -92,7 +92,7 @@ fn answer(
         | (Outcome::Worse, Expected::Higher | Expected::Different) => AnswerOutcome::Yes,
         _ => AnswerOutcome::No,
     };
-    let sentence = sentence(outcome, &comparison, matters);
+    let sentence = sentence(outcome, &comparison, matters, plan);
     Answer { question: question.question.clone(), outcome, sentence, comparison: Some(comparison) }
 }
 
@@ -106,7 +106,18 @@ fn expected(baseline: &CellPlan, cell: &CellPlan) -> Expected {
     }
 }
 
-fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share) -> String {
+/// With fewer repeats no comparison can tell anything: of the ways to order two blocks of two repeats of each cell, 2 of 36
+/// are as extreme as the most extreme one.
+const REPEATS_MIN: u32 = 5;
+
+/// How long that many repeats of all cells take: `, which take 12.0 min`.
+fn time(plan: &Plan, repeats: u32) -> String {
+    let cells = plan.cell.len() as u64;
+    let all = plan.repeat_duration().0.saturating_mul(cells).saturating_mul(u64::from(repeats));
+    format!(", which take {}", figure::nanoseconds(all))
+}
+
+fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share, plan: &Plan) -> String {
     let Comparison { probe, statistic, .. } = comparison;
     let [before, after] =
         [comparison.baseline_value, comparison.cell_value].map(|it| figure::value(*statistic, it));
@@ -125,7 +136,13 @@ fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share) -> 
         _ => {
             let why = match (&comparison.refused, comparison.more_repeats) {
                 (Some(reason), _) => format!("; {reason}"),
-                (None, Some(more)) => format!("; about {more} more repeats would tell"),
+                (None, _) if comparison.repeats < REPEATS_MIN => {
+                    let least = REPEATS_MIN - comparison.repeats;
+                    format!("; it needs at least {least} more repeats{}", time(plan, least))
+                }
+                (None, Some(more)) => {
+                    format!("; about {more} more repeats{}, would tell", time(plan, more))
+                }
                 (None, None) => String::new(),
             };
             format!("Cannot tell after {} repeats: {change}{why}.", comparison.repeats)

@@ -43,7 +43,7 @@ pub(crate) struct ExplainArguments {
     pub(crate) what: Option<LateWhat>,
     /// Prints the page of the field guide for a kind of cause, as reports name it: what it is, how whylate knows, how to
     /// confirm it with another tool, what cures it
-    #[arg(long, value_name = "KIND", conflicts_with_all = ["input", "task", "period", "threshold", "what", "export", "json"])]
+    #[arg(long, value_name = "KIND", value_parser = cause_kind, conflicts_with_all = ["input", "task", "period", "threshold", "what", "export", "json"])]
     pub(crate) why: Option<CauseKind>,
     /// How many are explained, largest first
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = count)]
@@ -60,6 +60,11 @@ pub(crate) struct ExplainArguments {
     /// Prints one JSON document
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
+}
+
+/// A kind of cause by its name, or as reports write it: `preempt off`.
+fn cause_kind(text: &str) -> Result<CauseKind, String> {
+    text.replace([' ', '-'], "_").parse()
 }
 
 /// What a user may ask for; samples are all that there is where a tracer takes them.

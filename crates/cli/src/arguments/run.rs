@@ -10,6 +10,7 @@ use std::path::PathBuf;
 Examples:
   whylate run                                       the plan `quick`
   whylate run memory-load --set duration=30s        another plan, shorter
+  whylate run graphics --short                      the same experiment in less than 90 s
   whylate run plan.toml -o results/today            a plan of your own
   whylate run plan.toml --dry-run                   checks everything, and measures nothing
   whylate run --resume results/today                goes on with a run that was stopped or killed
@@ -24,8 +25,15 @@ pub(crate) struct RunArguments {
     /// Overrides one value of the plan, for example `duration=10s` or `load.l3.working_set=8MiB`
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub(crate) overrides: Vec<String>,
+    /// Runs the short form of the plan, as its section `[short]` says: under 90 s for a built-in one, which shows that
+    /// everything works here and is seldom long enough for an answer
+    #[arg(long)]
+    pub(crate) short: bool,
+    /// Lets loads draw where a display shows something now (graphics, framebuffer, console)
+    #[arg(long)]
+    pub(crate) yes_draw_on_my_screen: bool,
     /// Goes on with the run in DIR; what is done is not done again
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "short", "yes_draw_on_my_screen"])]
     pub(crate) resume: Option<PathBuf>,
     /// Checks the plan on this machine and prints what it would do, in which order, how long it takes and what size of effect
     /// it can show; measures nothing

@@ -64,9 +64,10 @@ fn begin(
     asked_to_stop: Arc<AtomicBool>,
     recovered: Option<Warning>,
 ) -> Result<Option<(PathBuf, RunInfo)>> {
-    // A preview runs nothing.
-    let yes = arguments.yes || arguments.dry_run;
-    let plan = read_plan(arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN), &arguments.overrides, yes)?;
+    let mut plan = read_plan(arguments)?;
+    if arguments.yes_draw_on_my_screen {
+        plan.allow_drawing();
+    }
     let (facts, mut warnings) = facts::collect(&host.running);
     let experiment = prepare(plan, facts, arguments.strict)?;
     let experiment = check_treatments(experiment, &host.settings)?;
@@ -100,9 +101,15 @@ fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc
     Screen::of_run(quiet, plan.repeat_duration(), arguments.on_threshold.clone(), asked_to_stop)
 }
 
+<<<<<<< HEAD
 pub(super) fn read_plan(name: &str, overrides: &[String], yes: bool) -> Result<Plan> {
+=======
+fn read_plan(arguments: &RunArguments) -> Result<Plan> {
+    let name = arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN);
+    let parse = if arguments.short { Plan::parse_short } else { Plan::parse };
+>>>>>>> main
     if let Some(builtin) = builtin::find(name) {
-        return Ok(Plan::parse(&Source { name, text: builtin.text }, overrides)?);
+        return Ok(parse(&Source { name, text: builtin.text }, &arguments.overrides)?);
     }
     let path = Path::new(name);
     if !path.exists() && !name.contains(['/', '.']) {
@@ -113,8 +120,9 @@ pub(super) fn read_plan(name: &str, overrides: &[String], yes: bool) -> Result<P
         );
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the plan {name}"))?;
-    let plan = Plan::parse(&Source { name, text: &text }, overrides)?;
-    foreign::check(&plan, path, yes)?;
+    let plan = parse(&Source { name, text: &text }, &arguments.overrides)?;
+    // A preview runs nothing.
+    foreign::check(&plan, path, arguments.yes || arguments.dry_run)?;
     Ok(plan)
 }
 

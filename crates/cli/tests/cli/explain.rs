@@ -197,3 +197,24 @@ fn a_run_shows_its_spikes_and_explains_its_traces() {
         whylate(&["explain", text(&run), "--export", "text"]).error().contains("--export takes one trace")
     );
 }
+
+#[test]
+fn why_prints_the_page_of_the_field_guide() {
+    let page = whylate(&["explain", "--why", "preempt_off"]);
+    assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""));
+    let words: Vec<&str> = page.stdout.split_whitespace().collect();
+    for part in ["preempt_off: ", "Confirm it with another tool", "whylate treat apply shield --cpus 1"] {
+        assert!(words.join(" ").contains(part), "`{part}` is missing: {page:?}");
+    }
+    // As reports write it.
+    assert_eq!(whylate(&["explain", "--why", "preempt off"]).stdout, page.stdout);
+    assert!(
+        whylate(&["explain", "--why", "late"]).stderr.contains("choose irq, softirq"),
+        "the kinds are named"
+    );
+    let file = folder();
+    let path = file.path().join("smi.html");
+    let said = whylate(&["explain", "--why", "smi", "-o", text(&path)]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(std::fs::read_to_string(path).unwrap().contains("<h2>Pitfalls"));
+}

@@ -8,6 +8,7 @@ mod causes;
 mod compare;
 mod condition;
 mod copy;
+mod documents;
 mod experiment;
 mod explain;
 mod fields;

@@ -13,7 +13,11 @@ pub struct BuiltinPlan {
 pub const ALL: &[BuiltinPlan] = &[
     BuiltinPlan { name: "quick", text: include_str!("../../../../plans/quick.toml") },
     BuiltinPlan { name: "memory-load", text: include_str!("../../../../plans/memory-load.toml") },
+    BuiltinPlan { name: "graphics", text: include_str!("../../../../plans/graphics.toml") },
+    BuiltinPlan { name: "interrupts", text: include_str!("../../../../plans/interrupts.toml") },
+    BuiltinPlan { name: "gpu-buffers", text: include_str!("../../../../plans/gpu-buffers.toml") },
     BuiltinPlan { name: "cache-modes", text: include_str!("../../../../plans/cache-modes.toml") },
+    BuiltinPlan { name: "framebuffer", text: include_str!("../../../../plans/framebuffer.toml") },
 ];
 
 /// The plan of that name.
@@ -32,6 +36,20 @@ mod tests {
             let plan = Plan::parse(&Source { name: builtin.name, text: builtin.text }, &[]).unwrap();
             assert_eq!(plan.name, builtin.name);
             assert!(plan.question.is_some(), "{} asks nothing", builtin.name);
+        }
+    }
+
+    #[test]
+    fn every_builtin_plan_has_a_short_form_of_less_than_90_seconds() {
+        for builtin in ALL {
+            let short = Plan::parse_short(&Source { name: builtin.name, text: builtin.text }, &[]).unwrap();
+            let repeats = u64::from(short.repeats) * short.cell.len() as u64;
+            // Loads and treatments need some seconds more.
+            let seconds = (short.repeat_duration().0 * repeats) as f64 / 1e9;
+            assert!(seconds < 65.0, "{}: {seconds} s", builtin.name);
+            let whole = Plan::parse(&Source { name: builtin.name, text: builtin.text }, &[]).unwrap();
+            assert!(short.repeats < whole.repeats || short.duration < whole.duration);
+            assert_eq!(short.cell, whole.cell);
         }
     }
 

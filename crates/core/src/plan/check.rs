@@ -1,7 +1,8 @@
 //! Checks across the sections of a plan, and of its top level: names that refer to each other, ranges, nonsense. What
 //! concerns one kind is checked beside its type.
 
-use super::document::{Document, PlanError, suggestion};
+use super::document::{Document, PlanError};
+use super::hint::suggestion;
 use super::kinds::KeyError;
 use super::{Plan, ProbePlan, SeriesStatistic};
 use crate::cpus::CpuSelector;

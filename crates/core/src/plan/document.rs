@@ -4,7 +4,8 @@
 //! its own, so that an error in an override names the override.
 
 use super::check;
-use super::overrides::{set_in_table, shift};
+use super::hint::{suggestion, with_suggestion};
+use super::overrides::{leaves, set_in_table, shift};
 use super::{
     CellPlan, LoadKind, LoadPlan, Matrix, Plan, ProbePlan, TracePlan, TraceWhen, TreatmentKind, TreatmentPlan,
 };
@@ -80,15 +81,39 @@ pub(super) struct Document<'a> {
 const SECTIONS: [&str; 6] = ["probe", "load", "cell", "matrix", "treatment", "trace"];
 
 impl<'a> Document<'a> {
-    pub(super) fn parse(source: &Source<'a>, overrides: &'a [String]) -> Result<Self, PlanError> {
+    /// With `is_short` the values of `[short]` are put in before the overrides.
+    pub(super) fn parse(
+        source: &Source<'a>,
+        overrides: &'a [String],
+        is_short: bool,
+    ) -> Result<Self, PlanError> {
         let mut document = Self { source: *source, overrides, root: DeTable::default() };
         document.root = DeTable::parse(source.text)
             .map_err(|error| document.error(error.span().unwrap_or(0..0), String::new(), error.message()))?
             .into_inner();
+        document.shorten(is_short)?;
         for (index, text) in overrides.iter().enumerate() {
             document.apply(index, text)?;
         }
         Ok(document)
+    }
+
+    /// Puts what `[short]` says in the place of the rest, where that is wanted.
+    fn shorten(&mut self, is_wanted: bool) -> Result<(), PlanError> {
+        let Some(short) = self.root.get("short").filter(|_| is_wanted) else {
+            let message =
+                "this plan has no short form: it needs a section `[short]` with what is different then";
+            return if is_wanted { Err(self.error(0..0, "short".to_owned(), message)) } else { Ok(()) };
+        };
+        let mut values = Vec::new();
+        leaves(short, &mut Vec::new(), &mut values);
+        for (path, value) in values {
+            let span = value.span();
+            let steps: Vec<&str> = path.iter().map(String::as_str).collect();
+            set_in_table(&mut self.root, &steps, &value, span.start)
+                .map_err(|message| self.error(span, format!("short.{}", path.join(".")), message))?;
+        }
+        Ok(())
     }
 
     /// The first byte behind the text that stands for override `index`.
@@ -157,7 +182,7 @@ impl<'a> Document<'a> {
         if steps.iter().any(|step| step.is_empty()) {
             return Err(fail("", "has no key; write for example `--set duration=10s`".to_owned()));
         }
-        set_in_table(&mut self.root, &steps, value, base).map_err(|message| fail(path, message))
+        set_in_table(&mut self.root, &steps, &value, base).map_err(|message| fail(path, message))
     }
 
     /// Turns the tree into a checked plan.
@@ -182,7 +207,8 @@ impl<'a> Document<'a> {
         })?;
         let treatment = self.list(treatments.take(), "treatment", |value, key| {
             let (kind, name, value) = self.take_kind_and_name(value, key, &TreatmentKind::KINDS)?;
-            Ok(TreatmentPlan { name, kind: TreatmentKind::decode(&self, &kind, value, key)? })
+            let (optional, value) = self.take_optional(value, key)?;
+            Ok(TreatmentPlan { name, optional, kind: TreatmentKind::decode(&self, &kind, value, key)? })
         })?;
         let cell = self.cells(cells.take(), matrix.take(), &load)?;
         let trace = trace.take().map(|value| self.trace(value)).transpose()?.flatten();
@@ -261,6 +287,20 @@ impl<'a> Document<'a> {
             return Err(self.error(span, key.to_owned(), "has no `name`; cells need one to refer to"));
         };
         Ok((kind, self.value(name, &format!("{key}.name"), &[])?, value))
+    }
+
+    /// Takes the key `optional` out of the table of a treatment.
+    fn take_optional(
+        &self,
+        mut value: Spanned<DeValue<'a>>,
+        key: &str,
+    ) -> Result<(bool, Spanned<DeValue<'a>>), PlanError> {
+        let optional = match value.get_mut() {
+            DeValue::Table(table) => table.remove("optional"),
+            _ => None,
+        };
+        let decode = |optional| self.value(optional, &format!("{key}.optional"), &[]);
+        Ok((optional.map(decode).transpose()?.unwrap_or_default(), value))
     }
 
     /// Takes the key `kind` out of a table and checks that it is one of `kinds`.
@@ -351,34 +391,4 @@ fn key_of(value: &Spanned<DeValue<'_>>, span: &Range<usize>, key: &str) -> Optio
         _ => None,
     };
     inside.or_else(|| holds(value.span()).then(|| key.to_owned()))
-}
-
-/// Turns the decoder's "unknown field" into a sentence that says what would be right.
-fn with_suggestion(message: &str, more_keys: &[&str]) -> String {
-    for (prefix, noun) in [("unknown field `", "key"), ("unknown variant `", "value")] {
-        let Some((name, rest)) = message.strip_prefix(prefix).and_then(|rest| rest.split_once('`')) else {
-            continue;
-        };
-        let known = rest.split('`').skip(1).step_by(2);
-        let more_keys = if noun == "key" { more_keys } else { &[] };
-        let known: Vec<&str> = known.chain(more_keys.iter().copied()).collect();
-        return format!("unknown {noun} `{name}`{}", suggestion(name, &known));
-    }
-    match message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
-        Some(name) => format!("has no `{name}`, which is required"),
-        None => message.to_owned(),
-    }
-}
-
-/// `; did you mean …` or `; there is …`.
-pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
-    let nearest = known
-        .iter()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .max_by(|left, right| left.0.total_cmp(&right.0));
-    match nearest {
-        Some((similarity, candidate)) if similarity >= 0.8 => format!("; did you mean `{candidate}`?"),
-        _ if known.is_empty() => "; there is none".to_owned(),
-        _ => format!("; there is {}", known.join(", ")),
-    }
 }

@@ -7,6 +7,7 @@ mod check;
 mod copies;
 mod document;
 mod flag;
+mod hint;
 mod kinds;
 mod load;
 mod overrides;
@@ -23,9 +24,10 @@ pub use document::{Place, PlanError, Source};
 pub use flag::{EXAMPLES, FLAG, Flag};
 pub use kinds::{KeyError, Words};
 pub use load::{
-    BarrierReach, BufferSource, CopyPlan, EventPace, ExecPlan, GpuMemory, GpuPlan, GpuWait, GpuWork,
-    GraphicsMethod, GraphicsPlan, IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess,
-    MemoryPlan, Pace, PageattrPlan, SoftirqPlan, TlbPlan,
+    BarrierReach, BufferSource, ConsolePlan, CopyPlan, EventPace, ExecPlan, FramebufferAccess,
+    FramebufferPlan, FramebufferVariant, GpuMemory, GpuPlan, GpuWait, GpuWork, GraphicsMethod, GraphicsPlan,
+    IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace, PageattrPlan,
+    SoftirqPlan, TlbPlan,
 };
 pub use probe::{
     ACCESS_AGAIN, ACCESS_FIRST, AccessPlan, CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, Judged,
@@ -43,6 +45,7 @@ use crate::cpus::CpuSelector;
 use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// An experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -123,6 +126,9 @@ pub struct Plan {
     /// What the experiment shall answer, each by a contrast of two cells; by default each contrast is a question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answer: Vec<AnswerPlan>,
+    /// Keys with other values for `--short`, as in the rest of the plan: `duration = "1s"`, `load.l3.rate = "1GB/s"`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub short: BTreeMap<String, serde_json::Value>,
 }
 
 /// Where to measure.
@@ -140,7 +146,7 @@ impl Default for Target {
 }
 
 /// One combination of loads and treatments.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellPlan {
     /// Its name; by default the loads and treatments joined by `+`, or `idle`.
@@ -152,6 +158,16 @@ pub struct CellPlan {
     /// Names of treatments, in the order in which they are applied.
     #[serde(default)]
     pub treatments: Vec<String>,
+    /// Whether causes are searched in this cell, in a plan with `causes = true`: the programs that look for them cost
+    /// time themselves.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub causes: bool,
+}
+
+impl Default for CellPlan {
+    fn default() -> Self {
+        Self { name: None, loads: Vec::new(), treatments: Vec::new(), causes: true }
+    }
 }
 
 impl CellPlan {
@@ -184,6 +200,7 @@ impl Matrix {
                 name: None,
                 loads: loads.clone(),
                 treatments: treatments.clone(),
+                causes: true,
             })
         });
         pairs.collect()
@@ -192,6 +209,9 @@ impl Matrix {
 
 fn one_empty_set() -> Vec<Vec<String>> {
     vec![Vec::new()]
+}
+fn yes() -> bool {
+    true
 }
 fn default_duration() -> Nanos {
     Nanos::from_secs(60)
@@ -243,6 +263,7 @@ impl Plan {
             treatment: Vec::new(),
             cell: Vec::new(),
             answer: Vec::new(),
+            short: BTreeMap::new(),
         }
     }
 
@@ -251,7 +272,24 @@ impl Plan {
     /// # Errors
     /// [`PlanError`] for the first thing that is wrong.
     pub fn parse(source: &Source<'_>, overrides: &[String]) -> Result<Self, PlanError> {
-        document::Document::parse(source, overrides)?.decode()
+        let plan = document::Document::parse(source, overrides, false)?.decode()?;
+        if !plan.short.is_empty() {
+            Self::parse_short(source, overrides)?;
+        }
+        Ok(plan)
+    }
+
+    /// The same in its short form: with what its section `[short]` says in the place of the rest.
+    ///
+    /// # Errors
+    /// [`PlanError`] also for a plan without that section.
+    pub fn parse_short(source: &Source<'_>, overrides: &[String]) -> Result<Self, PlanError> {
+        document::Document::parse(source, overrides, true)?.decode()
+    }
+
+    /// Lets its loads draw where a display shows it.
+    pub fn allow_drawing(&mut self) {
+        self.load.iter_mut().for_each(|load| load.kind.allow_drawing());
     }
 
     /// Length of a stored interval.

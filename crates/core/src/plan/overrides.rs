@@ -1,6 +1,6 @@
-//! Puts overrides (`path=value`) into the tree of a plan.
+//! Puts overrides (`path=value`), and what `[short]` says, into the tree of a plan.
 
-use super::document::suggestion;
+use super::hint::suggestion;
 use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
@@ -8,14 +8,14 @@ use toml::de::{DeArray, DeTable, DeValue};
 /// Sets the value at `steps` below `table`; tables that are missing on the way are made.
 pub(super) fn set_in_table<'a>(
     table: &mut DeTable<'a>,
-    steps: &[&'a str],
-    value: Spanned<DeValue<'a>>,
+    steps: &[&str],
+    value: &Spanned<DeValue<'a>>,
     base: usize,
 ) -> Result<(), String> {
     let (first, rest) = steps.split_first().ok_or("is empty")?;
-    let key = Spanned::new(base..base, Cow::Borrowed(*first));
+    let key = Spanned::new(base..base, Cow::Owned((*first).to_owned()));
     if rest.is_empty() {
-        table.insert(key, value);
+        table.insert(key, value.clone());
         return Ok(());
     }
     let missing = || Spanned::new(base..base, DeValue::Table(DeTable::default()));
@@ -26,29 +26,59 @@ pub(super) fn set_in_table<'a>(
     }
 }
 
-/// Sets the value below the element of `items` that the next step names: by its place, `name` or `kind`.
+/// Sets the value below the elements of `items` that the next step names: one by its place or `name`, or all of a `kind`.
 fn set_in_array<'a>(
     items: &mut DeArray<'a>,
     list: &str,
-    steps: &[&'a str],
-    value: Spanned<DeValue<'a>>,
+    steps: &[&str],
+    value: &Spanned<DeValue<'a>>,
     base: usize,
 ) -> Result<(), String> {
     let (which, rest) = steps.split_first().ok_or("is empty")?;
     let label = |item: &Spanned<DeValue<'a>>, key: &str| {
         item.get_ref().as_table().and_then(|table| table.get(key)?.get_ref().as_str().map(str::to_owned))
     };
-    let place = which.parse().ok().filter(|place| *place < items.len());
-    let named = |key: &str| items.iter().position(|item| label(item, key).as_deref() == Some(which));
-    let Some(place) = place.or_else(|| named("name")).or_else(|| named("kind")) else {
+    let mut meant: Vec<usize> = which.parse().ok().filter(|place| *place < items.len()).into_iter().collect();
+    for key in ["name", "kind"] {
+        if meant.is_empty() {
+            let is_meant = |item: &Spanned<DeValue<'a>>| label(item, key).as_deref() == Some(which);
+            meant = (0..items.len()).filter(|place| items.get(*place).is_some_and(is_meant)).collect();
+        }
+    }
+    if meant.is_empty() {
         let labels: Vec<String> =
             items.iter().filter_map(|item| label(item, "name").or_else(|| label(item, "kind"))).collect();
         let known: Vec<&str> = labels.iter().map(String::as_str).collect();
         return Err(format!("no `{which}` in `{list}`{}", suggestion(which, &known)));
-    };
-    match items.get_mut(place).map(Spanned::get_mut) {
-        Some(DeValue::Table(table)) if !rest.is_empty() => set_in_table(table, rest, value, base),
-        _ => Err(format!("`{list}.{which}` needs a key below it, for example `{list}.{which}.cpus`")),
+    }
+    for place in meant {
+        match items.get_mut(place).map(Spanned::get_mut) {
+            Some(DeValue::Table(table)) if !rest.is_empty() => set_in_table(table, rest, value, base)?,
+            _ => {
+                return Err(format!(
+                    "`{list}.{which}` needs a key below it, for example `{list}.{which}.cpus`"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every value below a table that is no table itself, with its path.
+pub(super) fn leaves<'a>(
+    value: &Spanned<DeValue<'a>>,
+    path: &mut Vec<String>,
+    found: &mut Vec<(Vec<String>, Spanned<DeValue<'a>>)>,
+) {
+    match value.get_ref() {
+        DeValue::Table(table) => {
+            for (name, inner) in table.iter() {
+                path.push(name.get_ref().to_string());
+                leaves(inner, path, found);
+                path.pop();
+            }
+        }
+        _ => found.push((path.clone(), value.clone())),
     }
 }
 

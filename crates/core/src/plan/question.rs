@@ -235,6 +235,7 @@ mod tests {
             name: None,
             loads: loads.iter().map(ToString::to_string).collect(),
             treatments: treatments.iter().map(ToString::to_string).collect(),
+            causes: true,
         };
         let cells = [cell(&[], &[]), cell(&["l3"], &["shielded"])];
         let parts = |parts: &[&str]| CellReference::Parts(parts.iter().map(ToString::to_string).collect());

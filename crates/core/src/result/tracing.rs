@@ -25,6 +25,9 @@ pub struct TracingFacility {
     pub name: String,
     /// Whether it works, tried a moment ago.
     pub works: bool,
+    /// From where it is known: events of the kernel, files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Why it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

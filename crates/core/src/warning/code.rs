@@ -320,6 +320,8 @@ codes! {
     TreatmentNotRestored = "treatment-not-restored", "whylate treat restore";
     /// Treatments of others are in force.
     TreatmentsInForce = "treatments-in-force", "whylate treat restore";
+    /// An optional treatment cannot be applied here: its cells run without it.
+    TreatmentLeftOut = "treatment-left-out";
     /// The record of the treatments could not be stored.
     TreatmentsNotKept = "treatments-not-kept";
     /// What a killed process left was undone.

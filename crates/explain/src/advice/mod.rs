@@ -140,7 +140,7 @@ fn lines(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
 }
 
 fn arm(id: &str, kind: TreatmentKind, reason: String, answers: Vec<String>) -> FixArm {
-    FixArm { treatment: TreatmentPlan { name: id.to_owned(), kind }, reason, answers }
+    FixArm { treatment: TreatmentPlan { name: id.to_owned(), optional: false, kind }, reason, answers }
 }
 
 /// `irq 45 (nvme0q1) was the main cause of 5 of 9 spikes`.

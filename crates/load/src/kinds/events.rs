@@ -47,6 +47,8 @@ pub trait Act {
 pub trait Acts: Clone + Send + 'static {
     /// The name in plans.
     const NAME: &'static str;
+    /// Whether one thread is the usual: of the CPUs `others` it takes the first.
+    const ONE_THREAD: bool = false;
     /// The longest that preparing may take.
     const PREPARED_WITHIN: Option<Duration> = None;
     /// What its rate counts.
@@ -90,7 +92,9 @@ impl<P: Acts> Events<P> {
     pub(crate) fn resolve(plan: &P, place: &Place<'_>) -> Result<Self, LoadError> {
         let keys = plan.keys();
         let victims = keys.victims.map(|victims| place.cpus("victims", victims)).transpose()?;
-        Ok(Self { cpus: place.cpus("cpus", keys.cpus)?, victims, plan: plan.clone() })
+        let cpus = place.cpus("cpus", keys.cpus)?;
+        let first = cpus.first().filter(|_| P::ONE_THREAD && *keys.cpus == CpuSelector::Others);
+        Ok(Self { cpus: first.map_or(cpus, CpuSet::single), victims, plan: plan.clone() })
     }
 }
 

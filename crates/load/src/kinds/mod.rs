@@ -118,7 +118,9 @@ impl LoadWork {
     }
 }
 
+mod console;
 mod copy;
+mod framebuffer;
 mod ipi;
 mod irq_thread;
 mod pageattr;
@@ -136,6 +138,10 @@ kinds! {
     Graphics(graphics::GraphicsSpec),
     /// Work for a graphics processor.
     Gpu(events::Events<whylate_core::plan::GpuPlan>),
+    /// Frames streamed into video memory.
+    Framebuffer(events::Events<whylate_core::plan::FramebufferPlan>),
+    /// Lines of text on a terminal.
+    Console(events::Events<whylate_core::plan::ConsolePlan>),
     /// Changes of mappings.
     Tlb(events::Events<whylate_core::plan::TlbPlan>),
     /// Memory barriers.

@@ -8,7 +8,8 @@ use whylate_core::result::{TracingFacility, TracingResult};
 pub fn tracing(result: &TracingResult) -> Page {
     let item = |facility: &TracingFacility| {
         let (label, tone) = if facility.works { ("works", Tone::Good) } else { ("missing", Tone::Warn) };
-        let reason = facility.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let reason = facility.reason.as_ref().or(facility.source.as_ref());
+        let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let below = [("effect", &facility.effect), ("fix", &facility.fix)];
         Item {
             tone,
@@ -19,7 +20,10 @@ pub fn tracing(result: &TracingResult) -> Page {
         }
     };
     let working = result.facilities.iter().filter(|facility| facility.works).count();
-    let note = format!("{working} of {} work; each was tried just now.", result.facilities.len());
+    let note = format!(
+        "{working} of {} work; each was tried just now. What other kernels have: docs/KERNELS.md.",
+        result.facilities.len()
+    );
     let items: Vec<Item> = result.facilities.iter().map(item).collect();
     Page {
         origin: "whylate check --tracing".to_owned(),

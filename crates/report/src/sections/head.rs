@@ -57,10 +57,8 @@ pub(crate) fn failures(run: &RunResult) -> Vec<String> {
     if run.restored == Some(false) {
         sentences.push("the machine's settings after the run are not those before it".to_owned());
     }
+    sentences.extend(skipped(run));
     for cell in &run.cells {
-        if let Some(reason) = &cell.skipped {
-            sentences.push(format!("{} was skipped: {reason}", cell.name));
-        }
         for repeat in &cell.repeats {
             if let Some(error) = &repeat.error {
                 sentences.push(format!("repeat {} of {} is not complete: {error}", repeat.repeat, cell.name));
@@ -68,4 +66,24 @@ pub(crate) fn failures(run: &RunResult) -> Vec<String> {
         }
     }
     sentences
+}
+
+/// Which cells did not run, and why: those of one reason together.
+fn skipped(run: &RunResult) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for cell in &run.cells {
+        let Some(reason) = &cell.skipped else { continue };
+        // The name of the load is in that of the cell.
+        let reason =
+            reason.strip_prefix("load `").and_then(|rest| Some(rest.split_once("`: ")?.1)).unwrap_or(reason);
+        match reasons.iter_mut().find(|(other, _)| *other == reason) {
+            Some((_, cells)) => cells.push(&cell.name),
+            None => reasons.push((reason, vec![&cell.name])),
+        }
+    }
+    let sentence = |(reason, cells): (&str, Vec<&str>)| {
+        let were = if cells.len() == 1 { "was" } else { "were" };
+        format!("{} {were} skipped: {reason}", cells.join(", "))
+    };
+    reasons.into_iter().map(sentence).collect()
 }

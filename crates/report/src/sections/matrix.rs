@@ -5,9 +5,9 @@ use crate::section::{Block, Cell, Column, Row, Section, Table, Tone};
 use crate::words::probe_meaning;
 use crate::worst::{self, CellSeries};
 use whylate_core::SeriesName;
-use whylate_core::figure::{nanoseconds, share};
+use whylate_core::figure::{nanoseconds, rate, share};
 use whylate_core::plan::{Samples, Statistic};
-use whylate_core::result::{Comparison, RunResult};
+use whylate_core::result::{CellResult, Comparison, RunResult};
 
 /// A CPU whose figure is so many times that of the middle one is named.
 const OUTLYING: f64 = 2.0;
@@ -50,6 +50,7 @@ fn table(run: &RunResult, cells: &[CellSeries<'_>]) -> Table {
         Column::text(first).importance(7),
         Column::number("max"),
         Column::text("max").importance(6),
+        Column::text("loads did").importance(4),
     ];
     let largest = cells.iter().filter_map(CellSeries::max_ns).max();
     let worst = cells.iter().position(|cell| cell.max_ns() == largest);
@@ -99,14 +100,21 @@ fn rows(run: &RunResult, cell: &CellSeries<'_>, statistics: [Statistic; 2], is_w
         first,
         Cell { tone, ..cell.max_ns().map(nanoseconds).into() },
         second,
+        loads_of(cell.cell).into(),
     ];
     let others = baselines.iter().skip(1).map(|baseline| {
         let [against, first, second] = said_of(Some(baseline));
         let none = Cell::default;
-        let cells = vec![none(), none(), none(), none(), against, first, none(), second];
+        let cells = vec![none(), none(), none(), none(), against, first, none(), second, none()];
         Row { cells, is_part: true, ..Row::default() }
     });
     std::iter::once(Row { cells, ..Row::default() }).chain(others).collect()
+}
+
+/// What each load of a cell achieved: `11.6 GB/s; 7.52 k operations/s`.
+fn loads_of(cell: &CellResult) -> Option<String> {
+    let rates: Vec<String> = cell.rates.iter().map(|it| rate(it.mean, &it.unit)).collect();
+    (!rates.is_empty()).then(|| rates.join("; "))
 }
 
 /// Which CPUs are apart from the others: `l3: CPUs 17 (412 us), 40 (380 us) have more than 2 times the p99.9 of the

@@ -343,3 +343,26 @@ fn a_companion_begins_before_the_others_and_ends_after_them() {
         assert_eq!(*duration, if *name == "histograms" { longest } else { planned }, "{name}");
     }
 }
+
+#[test]
+fn a_cell_without_causes_has_no_programs_in_the_kernel() {
+    let folder = folder();
+    let machine = MockMachine::default();
+    let plan = PLAN.replacen("repeats = 2", "repeats = 2\ncauses = true", 1);
+    let plan = plan.replacen("loads = [\"a\", \"b\"]", "loads = [\"a\", \"b\"]\ncauses = false", 1);
+    run(&experiment(&plan), &folder.path().join("run"), &options(), &machine, &mut machine.audience())
+        .unwrap();
+    let log = machine.log_of(&["find", "causes:", "start b"]);
+    let of_bare = |from: usize| {
+        let rest = &log[from + 1..];
+        rest.iter()
+            .take_while(|line| !line.starts_with("find"))
+            .filter(|line| line.starts_with("causes:"))
+            .count()
+    };
+    let bare: Vec<usize> = (0..log.len()).filter(|at| log[*at] == "start b").collect();
+    assert_eq!(bare.len(), 2, "{log:?}");
+    assert!(bare.iter().all(|at| of_bare(*at) == 0), "{log:?}");
+    let loaded = log.iter().filter(|line| line.starts_with("find")).count();
+    assert_eq!(loaded, 2, "once at the begin, and again behind the first bare repeat: {log:?}");
+}

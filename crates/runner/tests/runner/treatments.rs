@@ -4,7 +4,8 @@ use crate::mock::{Fault, MockMachine, PLAN, experiment, folder, info, options};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use whylate_core::result::RunState;
-use whylate_runner::{RunError, resume, run};
+use whylate_host::HostRoot;
+use whylate_runner::{RunError, check_treatments, resume, run};
 use whylate_treat::TreatError;
 
 /// Most steps of a run of this plan.
@@ -131,4 +132,24 @@ fn what_an_undo_leaves_alone_is_said() {
 #[test]
 fn a_panic_at_any_step_leaves_nothing_in_force() {
     assert!(at_every_step(Fault::Panic).is_empty());
+}
+
+#[test]
+fn an_optional_treatment_that_is_impossible_here_is_left_out_and_said() {
+    let machine = folder();
+    let root = HostRoot::at(machine.path());
+    let optional = plan().replace("kind = \"idle\"", "kind = \"idle\"\noptional = true");
+    let optional = optional.replace("kind = \"irq-affinity\"", "kind = \"irq-affinity\"\noptional = true");
+    let checked = check_treatments(experiment(&optional), &root).unwrap();
+    assert!(checked.cells.iter().all(|cell| cell.loads.is_ok()));
+    assert_eq!(checked.cells[1].without, ["quiet", "awake"]);
+    let left_out = checked.warnings.iter().filter(|warning| warning.code == "treatment-left-out");
+    assert_eq!(left_out.count(), 2, "{:?}", checked.warnings);
+    let path = machine.path().join("run");
+    let mock = MockMachine::default();
+    run(&checked, &path, &options(), &mock, &mut mock.audience()).unwrap();
+    assert!(mock.log_of(&["hold", "apply", "undo"]).is_empty(), "nothing is left to apply");
+    assert_eq!(info(&path).cells[1].name, "a+quiet+awake");
+    let required = check_treatments(experiment(&plan()), &root).unwrap();
+    assert!(required.cells[1].loads.is_err(), "a treatment that is not optional skips its cell");
 }

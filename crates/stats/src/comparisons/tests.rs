@@ -112,6 +112,9 @@ fn few_repeats_cannot_tell() {
     let cells = [cell("idle", &LOW[..2]), cell("a", &HIGH[..2])];
     let found = comparisons(&cells, &plan);
     assert!(found.iter().all(|it| it.outcome == Outcome::CannotTell), "{found:?}");
+    let sentence = answers(&cells, &plan, &found).remove(0).sentence;
+    // Two cells, three repeats more, 61.1 s each.
+    assert!(sentence.ends_with("it needs at least 3 more repeats, which take 367 s."), "{sentence}");
 }
 
 #[test]

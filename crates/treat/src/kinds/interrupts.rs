@@ -44,6 +44,8 @@ pub struct Interrupt {
     pub pci_address: Option<String>,
     /// Driver of that device.
     pub driver: Option<String>,
+    /// Whether that device is a graphics device.
+    pub is_graphics: bool,
     /// Whether it is signalled by a message of a PCI device.
     pub is_msi: bool,
     /// Where it may be handled.
@@ -61,7 +63,7 @@ impl Interrupt {
         format!("{} ({})", self.number, self.actions.join(", "))
     }
 
-    /// Whether `text` names it: by number, handler, device, driver, PCI address, `msi` or `all`.
+    /// Whether `text` names it: by number, handler, device, driver, PCI address, `graphics`, `msi` or `all`.
     fn is_named(&self, text: &str) -> bool {
         // `eth0` is also `eth0-rx-1`, `virtio1` is also `virtio1-req.0`, and `nvme0` is `nvme0q1`.
         let is_handler = |action: &String| {
@@ -71,6 +73,7 @@ impl Interrupt {
         };
         text == "all"
             || (text == "msi" && self.is_msi)
+            || (text == "graphics" && self.is_graphics)
             || text.parse() == Ok(self.number)
             || self.driver.as_deref() == Some(text)
             || self
@@ -97,6 +100,7 @@ pub fn interrupts(root: &HostRoot) -> Result<Vec<Interrupt>, HostError> {
             actions: actions.split(',').map(str::to_owned).filter(|name| !name.is_empty()).collect(),
             pci_address: device.map(|device| device.address.clone()),
             driver: device.and_then(|device| device.driver.clone()),
+            is_graphics: device.is_some_and(|device| device.is_graphics),
             is_msi: device.is_some_and(|device| device.is_msi) || chip.contains("MSI"),
             cpus,
             is_fixed: !movable,
@@ -108,8 +112,12 @@ pub fn interrupts(root: &HostRoot) -> Result<Vec<Interrupt>, HostError> {
 struct Device {
     address: String,
     driver: Option<String>,
+    is_graphics: bool,
     is_msi: bool,
 }
+
+/// Class of displays, as sysfs prints it.
+const DISPLAY: &str = "0x03";
 
 /// The PCI device of each interrupt that has one.
 fn devices(root: &HostRoot) -> Result<BTreeMap<u32, Device>, HostError> {
@@ -121,10 +129,13 @@ fn devices(root: &HostRoot) -> Result<BTreeMap<u32, Device>, HostError> {
         let driver = driver.and_then(|link| link.rsplit('/').next().map(str::to_owned));
         let messages = root.list_numbered(&format!("{folder}/msi_irqs"), "")?;
         let is_msi = !messages.is_empty();
+        let class = root.read_trimmed(&format!("{folder}/class"))?;
+        let is_graphics = class.is_some_and(|class| class.starts_with(DISPLAY));
         let line: Option<u32> = root.read_number(&format!("{folder}/irq"))?;
         let numbers = if is_msi { messages } else { line.into_iter().filter(|line| *line > 0).collect() };
         for number in numbers {
-            devices.insert(number, Device { address: address.clone(), driver: driver.clone(), is_msi });
+            let (address, driver) = (address.clone(), driver.clone());
+            devices.insert(number, Device { address, driver, is_graphics, is_msi });
         }
     }
     Ok(devices)
@@ -168,7 +179,7 @@ fn named(
     let meant: Vec<&Interrupt> = known.iter().filter(|interrupt| interrupt.is_named(text)).collect();
     if meant.is_empty() {
         let reason = format!(
-            "no interrupt is called `{text}`; name a number of /proc/interrupts, a device, a driver, a PCI address, `msi` or `all`"
+            "no interrupt is called `{text}`; name a number of /proc/interrupts, a device, a driver, a PCI address, `graphics`, `msi` or `all`"
         );
         return Err(Impossible::new(reason));
     }

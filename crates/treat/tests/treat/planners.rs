@@ -51,6 +51,8 @@ const INTERRUPTS: &str = "\
 == sys/bus/pci/devices/0000:01:00.0/driver -> ../../../../bus/pci/drivers/nvme
 == sys/bus/pci/devices/0000:0b:00.0/msi_irqs/41 := msi
 == sys/bus/pci/devices/0000:0b:00.0/driver -> ../../../../bus/pci/drivers/amdgpu
+== sys/bus/pci/devices/0000:0b:00.0/class := 0x030000
+== sys/bus/pci/devices/0000:0c:00.0/class := 0x020000
 == sys/bus/pci/devices/0000:0c:00.0/irq := 42
 == sys/bus/pci/devices/0000:0c:00.0/driver -> ../../../../bus/pci/drivers/r8169
 ";
@@ -63,6 +65,7 @@ fn interrupts_are_named_in_many_ways() {
         ("amdgpu", vec!["irq 41/smp_affinity_list: 0-13"]),
         ("0000:0b:00.0", vec!["irq 41/smp_affinity_list: 0-13"]),
         ("0b:00.0", vec!["irq 41/smp_affinity_list: 0-13"]),
+        ("graphics", vec!["irq 41/smp_affinity_list: 0-13"]),
         ("acpi", vec!["irq 9/smp_affinity_list: 0-13"]),
         // Those that stay within the CPUs are left where they are.
         ("eth0", vec![]),

@@ -12,9 +12,11 @@ use whylate_host::{Host, HostRoot, facts};
 use whylate_record::Tracefs;
 use whylate_record::histograms::LatencyHistograms;
 
-/// What is lost without a facility, and what brings it back.
+/// From where a facility knows, what is lost without it, and what brings it back.
 struct Meaning {
     name: &'static str,
+    /// From where it is known.
+    source: &'static str,
     effect: &'static str,
     fix: &'static str,
 }
@@ -25,6 +27,9 @@ const TRACEFS: &str = "tracefs";
 const FROM_TRACEFS: &str = "histograms from tracefs";
 /// What brings tracefs back.
 const FIX_TRACEFS: &str = "run as root on the host, on a kernel with CONFIG_TRACING";
+
+/// From where the tracers are.
+const TRACER_SOURCE: &str = "the kernel";
 
 /// Tracers of the kernel: the name, the option that builds it, and what is lost without it.
 const TRACERS: [(&str, &str, &str); 4] = [
@@ -46,84 +51,133 @@ const TRACERS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-const MEANINGS: [Meaning; 16] = [
+/// The effect of a histogram that cannot be counted.
+const EMPTY: &str = "this histogram stays empty";
+
+const MEANINGS: [Meaning; 21] = [
     Meaning {
         name: "BPF programs",
+        source: "tracing programs with BTF",
         effect: "no causes of spikes (--causes) and no senders of interrupts; histograms come from a trace buffer, if at all",
         fix: "run as root on the host, on a kernel with CONFIG_BPF_SYSCALL and CONFIG_DEBUG_INFO_BTF that is not locked down",
     },
     Meaning {
         name: "histogram switchoff",
+        source: "sched_exit_tp",
         effect: "the time of the switch itself is not known, and timerwakeupswitch ends with the decision to run the task",
         fix: "a kernel with the tracepoint sched_exit_tp",
     },
     Meaning {
+        name: "histogram missed_timer_offsets",
+        source: "timer:hrtimer_expire_entry, sched:sched_waking",
+        effect: EMPTY,
+        fix: "",
+    },
+    Meaning {
+        name: "histogram wakeup",
+        source: "sched:sched_waking, sched:sched_switch",
+        effect: EMPTY,
+        fix: "",
+    },
+    Meaning {
+        name: "histogram timerandwakeup",
+        source: "timer:hrtimer_expire_entry, sched:sched_switch",
+        effect: EMPTY,
+        fix: "",
+    },
+    Meaning {
+        name: "histogram timerwakeupswitch",
+        source: "timer:hrtimer_expire_entry, sched_exit_tp",
+        effect: EMPTY,
+        fix: "",
+    },
+    Meaning {
+        name: "histogram sharedprio",
+        source: "sched:sched_waking, sched:sched_switch",
+        effect: EMPTY,
+        fix: "",
+    },
+    Meaning {
         name: "interrupts by line",
+        source: "irq:irq_handler_entry, _exit",
         effect: "time that a device's interrupt took is not named as such",
         fix: "a kernel with the events irq:irq_handler_entry and _exit",
     },
     Meaning {
         name: "interrupts by vector",
+        source: "irq_vectors:*",
         effect: "time in the local timer's and other vectors' handlers is not named",
         fix: "a kernel with the events irq_vectors:* (x86)",
     },
     Meaning {
         name: "softirqs",
+        source: "irq:softirq_entry, _exit",
         effect: "time in softirqs is not named",
         fix: "a kernel with the events irq:softirq_entry and _exit",
     },
     Meaning {
         name: "non-maskable interrupts",
+        source: "nmi:nmi_handler",
         effect: "time in NMIs shows as unattributed",
         fix: "a kernel with the event nmi:nmi_handler (x86)",
     },
     Meaning {
         name: "idle states",
+        source: "power:cpu_idle",
         effect: "the exit from an idle state is not told apart from other delays of a timer",
         fix: "a kernel with CONFIG_CPU_IDLE",
     },
     Meaning {
         name: "page faults",
+        source: "exceptions:page_fault_user, _kernel",
         effect: "page faults of the measured process are not named",
         fix: "a kernel with the events exceptions:page_fault_user and _kernel",
     },
     Meaning {
         name: "migrations",
+        source: "sched:sched_migrate_task",
         effect: "the time after the measured thread was moved to another CPU is not named",
         fix: "a kernel with the event sched:sched_migrate_task",
     },
     Meaning {
         name: "locks",
+        source: "lock:contention_begin, _end",
         effect: "locks that a task waited for are not named",
         fix: "Linux 5.19 or newer, which has the events lock:contention_begin and _end",
     },
     Meaning {
         name: "functions run for other CPUs",
+        source: "csd:csd_function_entry, _exit, or probes",
         effect: "what an interrupt from another CPU did is not named",
         fix: "Linux 6.5 or newer, which has the events csd:*",
     },
     Meaning {
         name: "senders of interrupts",
+        source: "csd:csd_queue_cpu, ipi:ipi_send_cpu, or probes",
         effect: "who interrupted a measured CPU from another one is not known; /proc/interrupts counts them",
         fix: "Linux 6.5 or newer, which has the events csd:* and ipi:ipi_send_cpu",
     },
     Meaning {
         name: "names of kernel functions",
+        source: "/proc/kallsyms",
         effect: "functions are addresses",
         fix: "run as root, with kernel.kptr_restrict below 2",
     },
     Meaning {
         name: "TLB flushes by interrupts",
+        source: "the processor",
         effect: "flushes that the processor broadcasts are not counted; they interrupt nobody",
         fix: "",
     },
     Meaning {
         name: TRACEFS,
+        source: "/sys/kernel/tracing",
         effect: "nothing can be recorded (whylate trace record), and histograms have no fallback",
         fix: FIX_TRACEFS,
     },
     Meaning {
         name: FROM_TRACEFS,
+        source: "an instance with sched, timer and irq events",
         effect: "there are no histograms where BPF programs are refused",
         fix: "run as root on the host, on a kernel with CONFIG_ENABLE_EVENT_TRACING",
     },
@@ -149,11 +203,10 @@ fn described(facility: Facility) -> TracingFacility {
     let meaning = MEANINGS.iter().find(|meaning| meaning.name == name);
     let is_missing = missing.is_some();
     let said = |text: &str| Some(text.to_owned()).filter(|text| is_missing && !text.is_empty());
-    let default =
-        if is_missing && name.starts_with("histogram ") { "this histogram stays empty" } else { "" };
     TracingFacility {
         works: !is_missing,
-        effect: said(meaning.map_or(default, |meaning| meaning.effect)),
+        source: meaning.map(|meaning| meaning.source.to_owned()),
+        effect: said(meaning.map_or("", |meaning| meaning.effect)),
         fix: said(meaning.map_or("", |meaning| meaning.fix)),
         reason: missing,
         name,
@@ -188,6 +241,7 @@ fn tracers(found: &Result<Vec<String>, String>) -> impl Iterator<Item = TracingF
         TracingFacility {
             name: format!("tracer {name}"),
             works,
+            source: Some(TRACER_SOURCE.to_owned()),
             reason: (!works).then_some(reason),
             effect: (!works).then(|| effect.to_owned()),
             fix: (!works).then_some(fix),
@@ -204,8 +258,7 @@ mod tests {
         let mut names = whylate_bpf::internal::facility_names();
         names.extend([TRACEFS, FROM_TRACEFS].map(str::to_owned));
         for name in &names {
-            let is_known = MEANINGS.iter().any(|meaning| meaning.name == name);
-            assert!(is_known || name.starts_with("histogram "), "`{name}` has no meaning");
+            assert!(MEANINGS.iter().any(|meaning| meaning.name == name), "`{name}` has no meaning");
         }
         if names.len() > 3 {
             // In a build with BPF programs.
@@ -217,14 +270,12 @@ mod tests {
 
     #[test]
     fn the_page_about_kernels_has_a_row_for_everything_that_is_tried() {
-        let page = include_str!("../../../../../docs/KERNELS.md");
-        let rows: Vec<&str> =
-            page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
-        let tracers = TRACERS.map(|(name, ..)| format!("tracer {name}"));
-        let histograms = HistogramKind::ALL.map(|kind| format!("histogram {kind}"));
-        let names = MEANINGS.iter().map(|meaning| meaning.name.to_owned()).chain(tracers).chain(histograms);
-        for name in names {
-            assert!(rows.contains(&name.as_str()), "docs/KERNELS.md has no row for `{name}`");
+        let page = include_str!("../../../../../docs/KERNELS.md").replace('`', "");
+        let tracers = TRACERS.map(|(name, ..)| (format!("tracer {name}"), TRACER_SOURCE));
+        let known = MEANINGS.iter().map(|meaning| (meaning.name.to_owned(), meaning.source)).chain(tracers);
+        for (name, source) in known {
+            let row = format!("\n| {name} | {source} | ");
+            assert!(page.contains(&row), "docs/KERNELS.md has no row that begins `{}`", row.trim_start());
         }
     }
 

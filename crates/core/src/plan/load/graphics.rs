@@ -92,7 +92,7 @@ words! {
     /// What draws.
     #[derive(Default)]
     pub enum GraphicsMethod: "a method of drawing" {
-        /// x11perf.
+        /// x11perf; where that is missing, `drm-draw`.
         #[default]
         Auto = "auto",
         /// The program x11perf on an X server.

@@ -7,6 +7,7 @@ mod gpu;
 mod graphics;
 mod memory;
 mod pace;
+mod screen;
 
 pub use copy::CopyPlan;
 pub use events::{
@@ -17,6 +18,7 @@ pub use gpu::{GpuMemory, GpuPlan, GpuWait, GpuWork};
 pub use graphics::{GraphicsMethod, GraphicsPlan};
 pub use memory::{MemoryAccess, MemoryPlan};
 pub use pace::{EventPace, Pace};
+pub use screen::{ConsolePlan, FramebufferAccess, FramebufferPlan, FramebufferVariant};
 
 use super::kinds::{Words, kinds};
 use schemars::JsonSchema;
@@ -32,6 +34,18 @@ pub struct LoadPlan {
     pub kind: LoadKind,
 }
 
+impl LoadKind {
+    /// Lets it draw where a display shows it, if that is what it does.
+    pub fn allow_drawing(&mut self) {
+        match self {
+            Self::Graphics(plan) => plan.yes_draw_on_my_screen = true,
+            Self::Framebuffer(plan) => plan.yes_draw_on_my_screen = true,
+            Self::Console(plan) => plan.yes_draw_on_my_screen = true,
+            _ => {}
+        }
+    }
+}
+
 kinds! {
     /// What a load does.
     pub enum LoadKind: Words {
@@ -45,6 +59,10 @@ kinds! {
         "graphics" => Graphics(GraphicsPlan),
         /// Work for a graphics processor.
         "gpu" => Gpu(GpuPlan),
+        /// Frames streamed into video memory.
+        "framebuffer" => Framebuffer(FramebufferPlan),
+        /// Lines of text on a terminal.
+        "console" => Console(ConsolePlan),
         /// Changes of mappings, which flush translations on other CPUs.
         "tlb" => Tlb(TlbPlan),
         /// Memory barriers, which interrupt other CPUs.

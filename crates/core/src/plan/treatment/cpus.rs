@@ -64,7 +64,7 @@ Examples:
   whylate treat apply irq-affinity nvme eth0 --cpus 0,2      those of two devices
   whylate treat apply irq-affinity --cpus 0 --dry-run        what would be written"))]
 pub struct IrqAffinityPlan {
-    /// Line numbers, names of devices or drivers, PCI addresses, `msi`, or `all` that can be moved.
+    /// Line numbers, names of devices or drivers, PCI addresses, `graphics` devices, `msi`, or `all` that can be moved.
     #[serde(default = "all")]
     #[schemars(extend("x-flag" = Flag::positional("interrupt")))]
     pub interrupts: Vec<String>,

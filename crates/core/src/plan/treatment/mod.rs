@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 pub struct TreatmentPlan {
     /// The name.
     pub name: String,
+    /// Whether its cells run without it where it cannot be applied; else they are skipped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
     /// What it changes.
     #[serde(flatten)]
     pub kind: TreatmentKind,

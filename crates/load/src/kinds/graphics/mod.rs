@@ -32,10 +32,25 @@ pub enum GraphicsSpec {
 impl GraphicsSpec {
     pub(crate) fn resolve(plan: &GraphicsPlan, place: &Place<'_>) -> Result<Self, LoadError> {
         match plan.method {
-            GraphicsMethod::Auto | GraphicsMethod::X11perf => x11perf(plan, place).map(Self::X11perf),
+            GraphicsMethod::X11perf => x11perf(plan, place).map(Self::X11perf),
+            GraphicsMethod::Auto => Self::first(plan, place),
             GraphicsMethod::DrmDraw | GraphicsMethod::DrmFlip => {
                 Events::resolve(plan, place).map(Self::Device)
             }
+        }
+    }
+}
+
+impl GraphicsSpec {
+    /// x11perf; without it, or without a server for it, the same drawing on a graphics device.
+    fn first(plan: &GraphicsPlan, place: &Place<'_>) -> Result<Self, LoadError> {
+        let drawn = x11perf(plan, place).map(Self::X11perf)?;
+        let Err(missing) = drawn.validate() else { return Ok(drawn) };
+        let plan = GraphicsPlan { method: GraphicsMethod::DrmDraw, ..plan.clone() };
+        let device = Self::Device(Events::resolve(&plan, place)?);
+        match device.validate() {
+            Ok(()) => Ok(device),
+            Err(error) => Err(LoadError::Unavailable(format!("{missing}; {error}"))),
         }
     }
 }

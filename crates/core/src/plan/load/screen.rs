@@ -1,0 +1,136 @@
+//! Loads on what displays show: frames streamed into video memory, and text on a console.
+
+use super::EventPace;
+use crate::cpus::CpuSelector;
+use crate::plan::kinds::{KeyError, Words};
+use crate::units::Bytes;
+use crate::words::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Frames of random bytes, streamed from ordinary memory into video memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate load framebuffer --cpus 0 --duration 1m
+  whylate load framebuffer --device /dev/fb0 --yes-draw-on-my-screen
+  whylate load framebuffer --device /dev/fb0 --through write --yes-draw-on-my-screen
+  whylate load framebuffer --variant source-flushed --rate 60/s --json
+  whylate load framebuffer --variant uncached --device /sys/bus/pci/devices/0000:00:02.0/resource0
+
+Without --device it takes write-combining memory that no display shows: a buffer of a graphics driver
+(`modprobe vgem` makes one), pages of the module whylate_memtype, or a region of a PCI device."))]
+pub struct FramebufferPlan {
+    /// Where it is written, one thread on each CPU; of `others` the first alone.
+    pub cpus: CpuSelector,
+    /// Where to: `/dev/fb0`, `/dev/dri/card0`, `/dev/whylate_memtype`, or `resource0_wc` of a PCI device in sysfs; by
+    /// default the first that no display shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// How its memory is reached.
+    pub through: FramebufferAccess,
+    /// How a frame is written.
+    pub variant: FramebufferVariant,
+    /// Size of a frame; by default that of the display, and 3MiB (1024x768 pixels) where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<Bytes>,
+    /// How many frames over all CPUs (`60/s`), or a share of time (`25%`); by default as many as go.
+    pub rate: EventPace,
+    /// Draws also where a display shows it.
+    pub yes_draw_on_my_screen: bool,
+}
+
+/// Lines of random text, written to a terminal without pause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate load console --yes-draw-on-my-screen
+  whylate load console --device /dev/ttyS0 --rate 100/s --yes-draw-on-my-screen
+
+The screen of a virtual console is written back at the end; on another terminal the lines stay."))]
+pub struct ConsolePlan {
+    /// Where it is written, one thread on each CPU; of `others` the first alone.
+    pub cpus: CpuSelector,
+    /// The terminal; by default the console that is shown now (/dev/tty0).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// How many lines over all CPUs (`1000/s`), or a share of time (`25%`); by default as many as go.
+    pub rate: EventPace,
+    /// Writes: somebody may be reading there.
+    pub yes_draw_on_my_screen: bool,
+}
+
+impl Default for FramebufferPlan {
+    fn default() -> Self {
+        Self {
+            cpus: CpuSelector::Others,
+            device: None,
+            through: FramebufferAccess::Mapping,
+            variant: FramebufferVariant::AsIs,
+            frame: None,
+            rate: EventPace::Full,
+            yes_draw_on_my_screen: false,
+        }
+    }
+}
+
+impl Default for ConsolePlan {
+    fn default() -> Self {
+        let (cpus, rate) = (CpuSelector::Others, EventPace::Full);
+        Self { cpus, device: None, rate, yes_draw_on_my_screen: false }
+    }
+}
+
+impl Words for FramebufferPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        let is_write = self.through == FramebufferAccess::Write;
+        if is_write && self.variant != FramebufferVariant::AsIs {
+            let message =
+                "the kernel copies what is written: `through = \"write\"` has the variant `as-is` only";
+            return Err(KeyError::new("variant", message));
+        }
+        if is_write && self.device.is_none() {
+            return Err(KeyError::new("device", "`through = \"write\"` needs a device, such as `/dev/fb0`"));
+        }
+        if self.frame.is_some_and(|frame| !(4096..=1 << 30).contains(&frame.0)) {
+            return Err(KeyError::new("frame", "must be between 4KiB and 1GiB; write for example `3MiB`"));
+        }
+        Ok(())
+    }
+}
+impl Words for ConsolePlan {}
+
+words! {
+    /// How the memory of a framebuffer is reached.
+    #[derive(Default)]
+    pub enum FramebufferAccess: "a way to reach a framebuffer" {
+        /// Mapped into the process.
+        #[default]
+        Mapping = "mapping" | "mmap",
+        /// By write(2), as `dd of=/dev/fb0` does.
+        Write = "write",
+    }
+}
+
+words! {
+    /// How a frame gets into video memory.
+    #[derive(Default)]
+    pub enum FramebufferVariant: "a variant" {
+        /// Ordinary stores into the mapping as the driver made it: write-combining.
+        #[default]
+        AsIs = "as-is",
+        /// The same, then each line of the destination is flushed.
+        DestinationFlushed = "destination-flushed",
+        /// The lines of the source are flushed before they are read.
+        SourceFlushed = "source-flushed",
+        /// The same as `as-is`, then a store fence.
+        Sfence = "sfence",
+        /// Stores that bypass the caches.
+        NonTemporal = "non-temporal",
+        /// Ordinary stores into a mapping that is not write-combining.
+        Uncached = "uncached",
+    }
+}

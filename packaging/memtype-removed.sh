@@ -1,0 +1,7 @@
+#!/bin/sh
+# Before the files go.
+set -e
+if [ -d /sys/module/whylate_memtype ]; then
+    rmmod whylate_memtype || echo "whylate-memtype-dkms: the module is in use and stays loaded" >&2
+fi
+dkms remove -m whylate_memtype -v 0.1.0 --all || true
