@@ -286,7 +286,7 @@ impl<'a> RunInProgress<'a> {
         });
         self.directory.update_info(&self.info)?;
         let warnings = &mut self.info.warnings;
-        self.causing.look(cell.plan.causes, self.experiment, self.machine, warnings);
+        self.causing.look(cell.plan.causes, &self.experiment, self.machine, warnings);
         let mut attempted = Repeat {
             experiment: &self.experiment,
             machine: self.machine,

@@ -64,7 +64,10 @@ fn begin(
     asked_to_stop: Arc<AtomicBool>,
     recovered: Option<Warning>,
 ) -> Result<Option<(PathBuf, RunInfo)>> {
-    let mut plan = read_plan(arguments)?;
+    let name = arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN);
+    // A preview runs nothing.
+    let yes = arguments.yes || arguments.dry_run;
+    let mut plan = read_plan(name, &arguments.overrides, arguments.short, yes)?;
     if arguments.yes_draw_on_my_screen {
         plan.allow_drawing();
     }
@@ -101,15 +104,11 @@ fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc
     Screen::of_run(quiet, plan.repeat_duration(), arguments.on_threshold.clone(), asked_to_stop)
 }
 
-<<<<<<< HEAD
-pub(super) fn read_plan(name: &str, overrides: &[String], yes: bool) -> Result<Plan> {
-=======
-fn read_plan(arguments: &RunArguments) -> Result<Plan> {
-    let name = arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN);
-    let parse = if arguments.short { Plan::parse_short } else { Plan::parse };
->>>>>>> main
+/// The plan of that name or path; `short` for a look at it.
+pub(super) fn read_plan(name: &str, overrides: &[String], short: bool, yes: bool) -> Result<Plan> {
+    let parse = if short { Plan::parse_short } else { Plan::parse };
     if let Some(builtin) = builtin::find(name) {
-        return Ok(parse(&Source { name, text: builtin.text }, &arguments.overrides)?);
+        return Ok(parse(&Source { name, text: builtin.text }, overrides)?);
     }
     let path = Path::new(name);
     if !path.exists() && !name.contains(['/', '.']) {
@@ -120,9 +119,9 @@ fn read_plan(arguments: &RunArguments) -> Result<Plan> {
         );
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the plan {name}"))?;
-    let plan = parse(&Source { name, text: &text }, &arguments.overrides)?;
+    let plan = parse(&Source { name, text: &text }, overrides)?;
     // A preview runs nothing.
-    foreign::check(&plan, path, arguments.yes || arguments.dry_run)?;
+    foreign::check(&plan, path, yes)?;
     Ok(plan)
 }
 

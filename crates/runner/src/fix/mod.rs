@@ -314,8 +314,10 @@ impl Steps {
             known.map_or((Vec::new(), Ok(Vec::new())), |cell| (cell.plan.loads.clone(), cell.loads.clone()));
         let parts: Vec<&str> =
             std::iter::once(control.as_str()).chain(treatments.iter().map(String::as_str)).collect();
-        let plan = CellPlan { name: Some(parts.join("+")), loads, treatments: treatments.to_vec() };
-        let cell = PreparedCell { plan, loads: prepared };
+        let treatments = treatments.to_vec();
+        // Causes were looked for before: the programs that find them cost time.
+        let plan = CellPlan { name: Some(parts.join("+")), loads, treatments, causes: false };
+        let cell = PreparedCell::new(plan, prepared);
         let name = cell.plan.name();
         if !run.info.cells.iter().any(|cell| cell.name == name) {
             let CellPlan { loads, treatments, .. } = cell.plan.clone();

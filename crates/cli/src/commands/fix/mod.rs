@@ -113,6 +113,7 @@ fn planned(arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
     let mut plan = read_plan(
         arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN),
         &arguments.overrides,
+        false,
         !arguments.yes.is_empty(),
     )?;
     plan.treatment.clear();
