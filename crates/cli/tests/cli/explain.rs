@@ -216,5 +216,5 @@ fn why_prints_the_page_of_the_field_guide() {
     let path = file.path().join("smi.html");
     let said = whylate(&["explain", "--why", "smi", "-o", text(&path)]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(std::fs::read_to_string(path).unwrap().contains("<h2>Pitfalls"));
+    assert!(fs::read_to_string(path).unwrap().contains("<h2>Pitfalls"));
 }
