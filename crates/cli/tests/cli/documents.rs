@@ -86,7 +86,7 @@ fn what_the_documents_run_runs() {
 #[test]
 fn links_between_documents_lead_somewhere() {
     let mut pages = vec![root().join("README.md"), root().join("packaging/README.md")];
-    let folders = ["docs", "docs/causes", "docs/for"].map(|folder| root().join(folder));
+    let folders = ["docs", "docs/cases", "docs/causes", "docs/for"].map(|folder| root().join(folder));
     for entry in folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder").flatten()) {
         pages.push(entry.path());
     }
@@ -108,7 +108,7 @@ fn links_between_documents_lead_somewhere() {
 #[test]
 fn the_list_of_contents_has_every_page() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).expect("docs/SUMMARY.md");
-    for folder in ["", "causes/", "for/"] {
+    for folder in ["", "cases/", "causes/", "for/"] {
         for entry in fs::read_dir(root().join("docs").join(folder)).expect("a folder").flatten() {
             let name = format!("{folder}{}", entry.file_name().to_string_lossy());
             if name.ends_with(".md") && name != "SUMMARY.md" {
