@@ -8,7 +8,6 @@ use std::fs;
 
 const FILES: &str = "\
 == proc/sys/vm/swappiness := 60
-== proc/sys/kernel/soft_watchdog := 1
 == sys/kernel/mm/ksm/run := 1
 == sys/kernel/mm/transparent_hugepage/enabled := [always] madvise never
 == sys/devices/system/cpu/present := 0-1
@@ -35,8 +34,7 @@ fn a_search_gives_back_what_it_tries_and_can_be_read_again() {
     let folder = folder();
     let plan = write(&folder, "plan.toml", PLAN);
     let path = folder.path().join("fix");
-    let said =
-        fake.whylate(&["fix", &plan, "-o", text(&path), "--yes", "watchdog,thp", "--seed", "3", "--json"]);
+    let said = fake.whylate(&["fix", &plan, "-o", text(&path), "--yes", "ksm,thp", "--seed", "3", "--json"]);
     let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
     validate("fix", &result);
     assert_eq!((word(&result, "state"), &result["restored"]), ("complete", &serde_json::json!(true)));
@@ -51,7 +49,7 @@ fn a_search_gives_back_what_it_tries_and_can_be_read_again() {
     let is_proved = word(&result, "answer") == "proved";
     assert_eq!(said.code, Some(if is_proved { 0 } else { 1 }));
     let read = |file: &str| fs::read_to_string(fake.path("root").join(file)).unwrap();
-    assert_eq!(read("proc/sys/kernel/soft_watchdog"), "1\n");
+    assert_eq!(read("sys/kernel/mm/ksm/run"), "1\n");
     assert_eq!(read("sys/kernel/mm/transparent_hugepage/enabled"), "[always] madvise never\n");
     // Read again: the same answer, without a machine.
     let again = fake.whylate(&["fix", "--show", text(&path), "--json"]).stdout;
@@ -70,18 +68,18 @@ fn a_killed_search_is_undone_and_goes_on() {
     let folder = folder();
     let plan = write(&folder, "plan.toml", &PLAN.replace("40ms", "300ms"));
     let path = folder.path().join("fix");
-    let arguments = ["fix", &plan, "-o", text(&path), "--yes", "watchdog", "-q", "--budget", "3s"];
+    let arguments = ["fix", &plan, "-o", text(&path), "--yes", "ksm", "-q", "--budget", "3s"];
     let mut child = start(fake.command(&arguments));
-    let watchdog = || fs::read_to_string(fake.path("root/proc/sys/kernel/soft_watchdog")).unwrap();
-    assert!(until(|| watchdog() == "0\n"), "the treatment never came");
+    let merging = || fs::read_to_string(fake.path("root/sys/kernel/mm/ksm/run")).unwrap();
+    assert!(until(|| merging() == "0\n"), "the treatment never came");
     child.kill().unwrap();
     child.wait().unwrap();
     let restored = fake.whylate(&["treat", "restore"]);
-    assert_eq!((restored.code, watchdog().as_str()), (Some(0), "1\n"), "{restored:?}");
-    let said = fake.whylate(&["fix", "--resume", text(&path), "--yes", "watchdog", "-q", "--json"]);
+    assert_eq!((restored.code, merging().as_str()), (Some(0), "1\n"), "{restored:?}");
+    let said = fake.whylate(&["fix", "--resume", text(&path), "--yes", "ksm", "-q", "--json"]);
     let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
     assert_eq!(word(&result, "state"), "complete", "{said:?}");
-    assert_eq!(watchdog(), "1\n");
+    assert_eq!(merging(), "1\n");
 }
 
 #[test]
