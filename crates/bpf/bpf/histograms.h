@@ -11,6 +11,9 @@
 /* All zeros until the loader has written it, so that the object need not hold it. */
 struct config config SECTION(".bss.config");
 
+/* Whether all tasks of the configured priorities are watched: see tasks.h. */
+const volatile u32 watches_priorities SECTION(".rodata");
+
 /* Whether this kernel has an event for the end of a switch. */
 const volatile u32 sees_switch_end SECTION(".rodata");
 
@@ -52,6 +55,19 @@ ALWAYS_INLINE bool priority_counts(s32 prio)
 	return prio >= config.prio_min && prio <= config.prio_max;
 }
 
+/* Whether it is the name of the configuration. */
+ALWAYS_INLINE bool is_command(const u8 *name)
+{
+	/* The last byte is always 0; bytes after an earlier 0 are not part of the name. */
+	for (int i = 0; i < COMMAND_BYTES; i++) {
+		if (name[i] != config.command[i])
+			return 0;
+		if (!name[i])
+			break;
+	}
+	return 1;
+}
+
 /* Whether the task passes the filter by thread, process and name. */
 ALWAYS_INLINE bool task_counts(struct task_struct *task)
 {
@@ -63,15 +79,7 @@ ALWAYS_INLINE bool task_counts(struct task_struct *task)
 		u64 name[2] = {};
 
 		bpf_probe_read_kernel(name, sizeof(name), task->comm);
-		/* The last byte is always 0; bytes after an earlier 0 are not part of the name. */
-		for (int i = 0; i < COMMAND_BYTES; i++) {
-			u8 byte = ((u8 *)name)[i];
-
-			if (byte != config.command[i])
-				return 0;
-			if (!byte)
-				break;
-		}
+		return is_command((u8 *)name);
 	}
 	return 1;
 }

@@ -166,7 +166,8 @@ struct cpu_state {
 	u8 unused[2];
 	/* The run time of the current thread at that switch. */
 	u64 runtime_ns;
-	u64 padding_end;
+	/* How many records of watched tasks were written. */
+	u64 stretches;
 };
 _Static_assert(sizeof(struct cpu_state) == 256, "layout.rs");
 _Static_assert(__builtin_offsetof(struct cpu_state, segments) == 128, "layout.rs");
@@ -364,3 +365,140 @@ struct stack {
 _Static_assert(sizeof(struct stack) == 384, "layout.rs");
 /* Stacks that a CPU's ring holds. */
 #define RING_STACKS 64
+
+/* ---- Watched tasks ---- */
+
+/* The id of a thread gives its slot. */
+#define TASK_SLOTS 65536
+/* A thread that is watched. */
+#define SLOT_WATCHED 1
+/* The threads and processes that it starts are watched, too. */
+#define SLOT_INHERITS 2
+/* So long before a task left its CPU another one may have woken it for the time after. */
+#define WAKING_RACE_NS 50000
+#define SYSCALL_NOT_KNOWN -2
+
+/* What a record is of; the counterpart is `Told` in layout.rs, and a test compares them. */
+enum task_event {
+	TASK_NONE,
+	/* A watched task had a CPU, from one switch to the next. */
+	TASK_STRETCH,
+	/* A task is watched from now on: it was forked by a watched one, got the name or has the priority. */
+	TASK_NEW,
+	/* A watched task ended, or has another name now. */
+	TASK_GONE,
+};
+
+/* How a stretch began; the counterpart is `Began` in layout.rs. */
+enum began {
+	BEGAN_UNKNOWN,
+	BEGAN_WOKEN,
+	BEGAN_PREEMPTED,
+};
+
+/* What woke a task; the counterpart is `Waker` in layout.rs. */
+enum waker {
+	WAKER_THREAD,
+	WAKER_TIMER,
+	WAKER_IRQ,
+	WAKER_VECTOR,
+	WAKER_SOFTIRQ,
+};
+
+/* A wake-up of a task. */
+struct woken {
+	u64 expires_ns;
+	u32 waker;
+	u32 waker_kind;
+	COMMAND(waker_command);
+};
+
+/* What is in progress for one watched task. */
+struct task_slot {
+	/* 0: free. */
+	u32 thread;
+	u32 flags;
+	u64 waking_ns;
+	u64 left_ns;
+	u64 run_ns;
+	u64 ready_ns;
+	u64 moved_ns;
+	u64 fault_ns;
+	u32 began;
+	u32 faults;
+	u32 lost;
+	u32 previous;
+	s32 previous_prio;
+	u8 was_runnable;
+	/* Whether its control group had no CPU time left when it was woken. */
+	u8 is_out_of_quota;
+	u8 unused[2];
+	COMMAND(previous_command);
+	/* The last wake-up, and the one after which it runs: a task may be woken while it runs. */
+	struct woken waking;
+	struct woken woken;
+};
+_Static_assert(sizeof(struct task_slot) == 160, "layout.rs");
+
+/* A watched task had a CPU: from one switch to the next. */
+struct stretch {
+	/* 1 + its number, written last. */
+	u64 number;
+	/* When it could run: woken, or preempted; 0: not known. */
+	u64 ready_ns;
+	/* The programmed expiry of the timer that woke it; 0: no timer. */
+	u64 expires_ns;
+	u64 run_ns;
+	u64 end_ns;
+	/* When it was last moved to another CPU, before it ran; 0: it was not. */
+	u64 moved_ns;
+	/* Its last page fault; 0: none. */
+	u64 fault_ns;
+	/* The address of the futex in whose system call it fell asleep. */
+	u64 futex;
+	u32 kind;
+	u32 thread;
+	u32 process;
+	s32 prio;
+	u32 began;
+	/* The state bits of a task that fell asleep. */
+	u32 state;
+	/* In which it fell asleep; -1: none, SYSCALL_NOT_KNOWN. */
+	s32 syscall;
+	u32 futex_command;
+	u32 futex_value;
+	/* The word of a futex with priority inheritance: it has the owner. */
+	u32 futex_word;
+	/* What glibc's mutexes have behind their word. */
+	u32 futex_owner;
+	u32 faults;
+	/* Records of it that found no room before this one. */
+	u32 lost;
+	u32 waker;
+	u32 waker_kind;
+	u32 next;
+	s32 next_prio;
+	/* The thread that had the CPU before. */
+	u32 previous;
+	s32 previous_prio;
+	bool is_runnable;
+	/* Its control group had no CPU time left: when it left the CPU, when it was woken. */
+	bool is_out_of_quota;
+	bool was_out_of_quota;
+	u8 unused;
+	COMMAND(command);
+	COMMAND(waker_command);
+	COMMAND(next_command);
+	COMMAND(previous_command);
+};
+_Static_assert(sizeof(struct stretch) == 208, "layout.rs");
+_Static_assert(__builtin_offsetof(struct stretch, kind) == 64, "layout.rs");
+_Static_assert(__builtin_offsetof(struct stretch, command) == 144, "layout.rs");
+
+/* What could not be told, on all CPUs. */
+struct task_losses {
+	/* Of tasks that came and went. */
+	u64 events;
+	/* Tasks that are not watched because another one has their slot. */
+	u64 collisions;
+};

@@ -3,7 +3,7 @@
  * The programs for histograms and causes, one for each event of the kernel. `cargo xtask bpf` compiles them into
  * ../objects.
  */
-#include "calls.h"
+#include "tasks.h"
 #include "origin.h"
 
 /* A timer's handler begins: keep the programmed expiry. */
@@ -60,14 +60,22 @@ ALWAYS_INLINE void count_offset(u32 cpu, struct task_struct *task, u64 expires_n
 	}
 }
 
-/* A task is about to be woken. */
-ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
+/* A task is about to be woken. With tasks, those that are watched count. */
+ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes, bool with_tasks)
 {
 	struct task_struct *task = (void *)ctx[0];
 	s32 prio = task->prio;
+	struct task_slot *slot = 0;
 
-	if (LIKELY(!priority_counts(prio)) || !task_counts(task))
+	if (with_tasks) {
+		slot = slot_of(task->pid);
+		if (!slot && UNLIKELY(is_chosen(prio)))
+			slot = claim(task, SLOT_WATCHED, 0);
+		if (LIKELY(!slot))
+			return 0;
+	} else if (LIKELY(!priority_counts(prio)) || !task_counts(task)) {
 		return 0;
+	}
 	u64 now_ns = bpf_ktime_get_ns();
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_state *state = state_of(cpu);
@@ -86,6 +94,8 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 	if (expires_ns > now_ns)
 		expires_ns = now_ns;
 	state->counters.wakings++;
+	if (slot)
+		task_woken(state, slot, task, expires_ns, now_ns);
 	if (UNLIKELY(pending->waking_ns)) {
 		if (pending->pid == pid)
 			state->counters.without_switch++;
@@ -112,14 +122,21 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 SECTION("tp_btf/sched_waking")
 int waking(u64 *ctx)
 {
-	return on_waking(ctx, 0);
+	return on_waking(ctx, 0, 0);
 }
 
 /* The variant for watched CPUs: it needs kernels from 5.12 on, for an atomic instruction. */
 SECTION("tp_btf/sched_waking")
 int waking_watched(u64 *ctx)
 {
-	return on_waking(ctx, 1);
+	return on_waking(ctx, 1, 0);
+}
+
+/* The variant for watched tasks. */
+SECTION("tp_btf/sched_waking")
+int waking_tasks(u64 *ctx)
+{
+	return on_waking(ctx, 1, 1);
 }
 
 /* A latency that ends with the decision to run the task. */
@@ -213,11 +230,14 @@ ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, 
 }
 
 /* The scheduler has decided which task runs next. */
-ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes)
+ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes, bool with_tasks)
 {
 	bool is_preempted = ctx[0];
 	struct task_struct *previous = (void *)ctx[1], *next = (void *)ctx[2];
-	bool previous_counts = priority_counts(previous->prio), next_counts = priority_counts(next->prio);
+	struct task_slot *left = with_tasks ? slot_of(previous->pid) : 0;
+	struct task_slot *came = with_tasks ? slot_of(next->pid) : 0;
+	bool previous_counts = with_tasks ? is_there(left) : priority_counts(previous->prio);
+	bool next_counts = with_tasks ? is_there(came) : priority_counts(next->prio);
 	u32 cpu = bpf_get_smp_processor_id();
 	u32 ring = with_causes ? ring_of(cpu) : 0;
 
@@ -240,6 +260,12 @@ ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes)
 		now_ns = bpf_ktime_get_ns();
 		note_thread(state, ring, now_ns, previous, next, is_runnable);
 	}
+	if (with_tasks && !now_ns)
+		now_ns = bpf_ktime_get_ns();
+	if (left)
+		task_leaves(state, left, cpu, now_ns, previous, next, is_preempted || is_running(previous));
+	if (came)
+		task_comes(came, cpu, now_ns, previous);
 	if (UNLIKELY(state->switch_ns)) {
 		state->counters.unfinished++;
 		state->switch_ns = 0;
@@ -254,14 +280,21 @@ ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes)
 SECTION("tp_btf/sched_switch")
 int task_switch(u64 *ctx)
 {
-	return on_switch(ctx, 0);
+	return on_switch(ctx, 0, 0);
 }
 
 /* As waking_watched. */
 SECTION("tp_btf/sched_switch")
 int task_switch_watched(u64 *ctx)
 {
-	return on_switch(ctx, 1);
+	return on_switch(ctx, 1, 0);
+}
+
+/* As waking_tasks. */
+SECTION("tp_btf/sched_switch")
+int task_switch_tasks(u64 *ctx)
+{
+	return on_switch(ctx, 1, 1);
 }
 
 /* A latency that ends with the task that runs. */
@@ -643,5 +676,83 @@ int function_exit(u64 *ctx)
 	}
 	complete(segment, SEGMENT_FUNCTION, state->function_ns, bpf_ktime_get_ns(), number);
 	state->function_ns = 0;
+	return 0;
+}
+
+/* ---- Watched tasks ---- */
+
+/* What a watched task starts is watched as well, and what has the name. */
+SECTION("tp_btf/sched_process_fork")
+int task_forked(u64 *ctx)
+{
+	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
+	struct task_slot *slot = place_of(parent->pid);
+
+	if (slot && slot->thread == (u32)parent->pid && slot->flags & SLOT_INHERITS)
+		claim(child, SLOT_WATCHED | SLOT_INHERITS, parent->pid);
+	else if (UNLIKELY(config.has_command) && task_counts(child))
+		claim(child, SLOT_WATCHED, parent->pid);
+	return 0;
+}
+
+/* A task gets another name, also by executing a program. */
+SECTION("tp_btf/task_rename")
+int task_renamed(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	u8 name[COMMAND_BYTES] = {};
+
+	if (LIKELY(!config.has_command))
+		return 0;
+	bpf_probe_read_kernel_str(name, sizeof(name), (void *)ctx[1]);
+	struct task_slot *slot = slot_of(task->pid);
+	bool has_name = is_command(name);
+
+	if (has_name && !slot) {
+		claim(task, SLOT_WATCHED, 0);
+	} else if (!has_name && slot) {
+		slot->flags = 0;
+		slot->thread = 0;
+		tell(TASK_GONE, task, 0);
+	}
+	return 0;
+}
+
+SECTION("tp_btf/sched_process_exit")
+int task_ended(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	struct task_slot *slot = slot_of(task->pid);
+
+	if (LIKELY(!slot))
+		return 0;
+	slot->flags = 0;
+	slot->thread = 0;
+	tell(TASK_GONE, task, 0);
+	return 0;
+}
+
+SECTION("tp_btf/page_fault_user")
+int task_fault(u64 *ctx)
+{
+	struct task_slot *slot = slot_of((u32)bpf_get_current_pid_tgid());
+
+	if (LIKELY(!slot))
+		return 0;
+	slot->faults++;
+	slot->fault_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* A watched task waits, and shall do so on another CPU. */
+SECTION("tp_btf/sched_migrate_task")
+int task_moved(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	struct task_slot *slot = slot_of(task->pid);
+
+	if (LIKELY(!slot))
+		return 0;
+	slot->moved_ns = bpf_ktime_get_ns();
 	return 0;
 }

@@ -2,7 +2,7 @@
 
 use crate::error::BpfError;
 use crate::events::{Event, event};
-use crate::histograms::{Histograms, Watching};
+use crate::histograms::Histograms;
 use crate::layout::{
     Command, NO_CPU, RING_STACKS, RawIpiCount, RawIpiKey, RawSegment, RawStack, WATCHED_MAX, What,
 };
@@ -11,6 +11,7 @@ use crate::rings::{Rings, ring_size};
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
 use crate::symbols::{Symbols, kernel_functions};
+use crate::watching::{Watching, WatchingTasks};
 use std::collections::HashMap;
 use whylate_core::record::IpiRecord;
 use whylate_core::{CpuId, CpuSet};
@@ -74,7 +75,7 @@ const VECTORS: [&str; 10] = [
 
 /// The search for causes, running. It ends when this is dropped.
 pub struct Causes {
-    histograms: Histograms,
+    pub(crate) histograms: Histograms,
     cpus: CpuSet,
     rings: Rings,
     symbols: Symbols,
@@ -92,8 +93,17 @@ impl Causes {
     /// # Errors
     /// When the kernel refuses programs, has no type information, or lacks the events of the scheduler.
     pub fn start(cpus: &CpuSet, histograms: &HistogramsConfig) -> Result<Self, BpfError> {
+        Self::start_watching(cpus, histograms, None)
+    }
+
+    pub(crate) fn start_watching(
+        cpus: &CpuSet,
+        histograms: &HistogramsConfig,
+        tasks: Option<WatchingTasks>,
+    ) -> Result<Self, BpfError> {
         let ring_segments = ring_size(cpus.len());
-        let watching = Watching { cpus: cpus.clone(), ring_segments };
+        // With tasks, those that count are the watched ones.
+        let watching = Watching { cpus: cpus.clone(), ring_segments, tasks };
         let histograms = Histograms::start_watching(histograms, Some(&watching))?;
         let rings = Rings::map(histograms.object(), cpus.len(), ring_segments)?;
         let mut causes = Self {
@@ -118,7 +128,7 @@ impl Causes {
     }
 
     /// Attaches the programs of one facility; the reason if it is incomplete.
-    fn attach(&mut self, events: &[Event]) -> Result<Option<String>, BpfError> {
+    pub(crate) fn attach(&mut self, events: &[Event]) -> Result<Option<String>, BpfError> {
         let mut missing = None;
         for event in events {
             match self.histograms.object_mut().attach(*event) {

@@ -91,13 +91,7 @@ pub fn find_causes(
     let mut warnings: Vec<Warning> = causes.facilities().iter().filter_map(warning).collect();
     let flushes = broadcast_flushes(host).map(|reason| format!("flushes of other CPUs' TLB: {reason}"));
     warnings.extend(flushes.map(|text| Warning::new(WarningCode::FlushesUnseen, text)));
-    let surroundings = Surroundings {
-        is_virtual: facts.environment.hypervisor.is_some(),
-        own_process: std::process::id(),
-        siblings: siblings(facts),
-        lines: lines(host, &facts.cpu_sets.online),
-        ..Surroundings::default()
-    };
+    let surroundings = surroundings(host, facts);
     let mut finder = LiveFinder {
         host: host.clone(),
         counted: (!causes.knows_senders()).then(|| IpisByKind::start(host, &cpus)),
@@ -284,6 +278,17 @@ impl LiveFinder {
         let now = smis.counter.read().ok()?;
         smis.read_at = Instant::now();
         Some(SmiCounter::delta(std::mem::replace(&mut smis.before, now), now))
+    }
+}
+
+/// What is known of the machine besides the recordings.
+pub(crate) fn surroundings(host: &HostRoot, facts: &Facts) -> Surroundings {
+    Surroundings {
+        is_virtual: facts.environment.hypervisor.is_some(),
+        own_process: std::process::id(),
+        siblings: siblings(facts),
+        lines: lines(host, &facts.cpu_sets.online),
+        ..Surroundings::default()
     }
 }
 

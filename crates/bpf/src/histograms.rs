@@ -3,12 +3,11 @@
 use crate::causes::FUNCTION_RUNS;
 use crate::error::BpfError;
 use crate::events::{Event, Sizes, event};
-use crate::layout::{
-    CPUS_MAX, Command, Config, KINDS_STRIDE, RING_CALLS, RING_STACKS, RawCpuState, RawHistogram, Record,
-};
+use crate::layout::{CPUS_MAX, Command, Config, KINDS_STRIDE, RawCpuState, RawHistogram, Record};
 use crate::object::{Object, WHYLATE, possible_cpus};
 use crate::settings::{HistogramsChange, HistogramsConfig, TaskFilter};
 use crate::snapshot::{HistogramsSnapshot, ProgramCost, WakeupCounts};
+use crate::watching::{self, Watching};
 use std::collections::{BTreeMap, BTreeSet};
 use syscalls::Sysno;
 use whylate_core::record::Interval;
@@ -20,29 +19,13 @@ use zerocopy::{FromZeros as _, transmute, transmute_ref};
 
 /// At most this many times a histogram that changes while it is read is read again.
 const READS_MAX: usize = 8;
-/// At most this many different senders of interrupts, and stacks of theirs, are kept.
-const IPIS: u32 = 16_384;
-const SENDER_STACKS: u32 = 2_048;
 /// The event at which a switch is over.
 const SWITCH_END: Event = event("switch_end", "sched_exit_tp");
 /// The events of timers.
 const TIMERS: [Event; 2] =
     [event("timer_entry", "hrtimer_expire_entry"), event("timer_exit", "hrtimer_expire_exit")];
-/// The events without which there is no histogram.
-const TASKS: [Event; 2] = [event("task_switch", "sched_switch"), event("waking", "sched_waking")];
-/// The same, where causes are looked for.
-const TASKS_WATCHED: [Event; 2] =
-    [event("task_switch_watched", "sched_switch"), event("waking_watched", "sched_waking")];
 
 type CpuStateBytes = [u8; size_of::<RawCpuState>()];
-
-/// What the search for causes needs beside the histograms.
-pub(crate) struct Watching {
-    /// The CPUs that have a ring of segments, in the order of their rings.
-    pub(crate) cpus: CpuSet,
-    /// How many segments a ring holds: a power of two.
-    pub(crate) ring_segments: u32,
-}
 
 /// Running histograms. They end when this is dropped.
 pub struct Histograms {
@@ -80,15 +63,10 @@ impl Histograms {
         }
         let histograms = (possible_cpus * KINDS_STRIDE) as u32;
         let mut maps = vec![("histograms", histograms), ("cpu_states", possible_cpus as u32)];
-        if let Some(watching) = watching {
-            maps.push(("segments", watching.cpus.len() as u32 * watching.ring_segments));
-            maps.push(("late_stacks", watching.cpus.len() as u32 * RING_STACKS));
-            maps.push(("calls", watching.cpus.len() as u32 * RING_CALLS));
-            maps.extend([("sender_stacks", SENDER_STACKS), ("ipis", IPIS)]);
-        }
+        maps.extend(watching.iter().flat_map(|watching| watching.maps()));
         let has_tracepoint =
             vec![("sees_switch_end", SWITCH_END.tracepoint), ("tells_functions", FUNCTION_RUNS)];
-        let constants = watching.iter().map(|watching| ("ring_segments", watching.ring_segments)).collect();
+        let constants = watching.iter().flat_map(|watching| watching.constants()).collect();
         let mut object = Object::load(WHYLATE, &Sizes { maps, has_tracepoint, constants })?;
         for (ring, cpu) in watching.iter().flat_map(|watching| watching.cpus.iter()).enumerate() {
             let state = RawCpuState { ring: 1 + ring as u32, ..RawCpuState::new_zeroed() };
@@ -110,7 +88,7 @@ impl Histograms {
         if watching.is_none() && (running.enabled.is_empty() || running.cpus.is_empty()) {
             return Err(BpfError::Nothing);
         }
-        running.attach_tasks(if watching.is_some() { TASKS_WATCHED } else { TASKS })?;
+        running.attach_tasks(watching::task_events(watching))?;
         Ok(running)
     }
 

@@ -1,6 +1,8 @@
 //! What the programs and their loader share: the counterpart of `bpf/layout.h`, which asserts the same sizes. A test
 //! compares the lists of kinds and the constants of both.
 
+pub(crate) mod tasks;
+
 use std::mem::offset_of;
 use whylate_stats::buckets::BUCKETS;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -148,7 +150,9 @@ pub(crate) struct RawCpuState {
     /// 1 + the number of the CPU's ring; 0: it has none.
     pub(crate) ring: u32,
     pub(crate) idle_state: u32,
-    pub(crate) rest: [u64; 8],
+    pub(crate) rest: [u64; 7],
+    /// How many records of watched tasks were written.
+    pub(crate) stretches: u64,
 }
 
 const _: () = assert!(size_of::<RawCounters>() == 48 && size_of::<RawCpuState>() == 256);
@@ -243,14 +247,14 @@ pub(crate) struct RawIpiCount {
 const _: () = assert!(size_of::<RawIpiCount>() == 16);
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use whylate_core::result::HistogramKind;
 
     const HEADER: &str = include_str!("../bpf/layout.h");
 
     /// The names of an enumeration of the header, whose values begin with 0, as Rust writes them.
-    fn names(of: &str) -> Vec<String> {
+    pub(crate) fn names(of: &str) -> Vec<String> {
         let (_, rest) = HEADER.split_once(&format!("\nenum {of} {{\n")).unwrap();
         let (body, _) = rest.split_once("};").unwrap();
         let lines = body.lines().filter_map(|line| line.trim().strip_suffix(','));
@@ -258,7 +262,7 @@ mod tests {
         lines.map(|name| name.split('_').map(capital).collect()).collect()
     }
 
-    fn constant(name: &str) -> usize {
+    pub(crate) fn constant(name: &str) -> usize {
         let number = |text: &str| match text.strip_prefix("0x") {
             Some(digits) => usize::from_str_radix(digits, 16).ok(),
             None => text.parse().ok(),

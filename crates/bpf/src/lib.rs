@@ -23,6 +23,8 @@ mod settings;
 mod snapshot;
 mod stack_threshold;
 mod symbols;
+pub mod tasks;
+mod watching;
 
 pub use by_kind::IpisByKind;
 pub use causes::Causes;

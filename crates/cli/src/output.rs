@@ -33,6 +33,11 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<()> {
     drawn(&json(document)?)
 }
 
+/// Prints a JSON document as one line.
+pub(crate) fn print_json_line(document: &impl Serialize) -> Result<()> {
+    drawn(&format!("{}\n", text::json(&serde_json::to_string(document)?)))
+}
+
 /// The text of a JSON document.
 pub(crate) fn json(document: &impl Serialize) -> Result<String> {
     Ok(text::json(&serde_json::to_string_pretty(document)?))

@@ -153,6 +153,60 @@ pub struct SourceRecord {
     pub max_ns: u64,
 }
 
+/// What one thread of the user did in one stored interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskRecord {
+    /// The CPU under which the thread is listed: the one on which it was first seen.
+    pub cpu: CpuId,
+    /// The series that is its own: its name, with a number where several threads have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<String>,
+    /// Its id.
+    pub thread: u32,
+    /// Its process.
+    pub process: u32,
+    /// Its name.
+    pub command: String,
+    /// Its priority as tools print it: 1 to 99 real time, 100 deadline, below 0 ordinary tasks.
+    pub priority: i32,
+    /// How long it ran in its activations.
+    pub run_ns: u64,
+    /// How long it could run in the middle of an activation and another thread did.
+    pub preempted_ns: u64,
+    /// How long it slept in the middle of an activation: for a lock, a page, a disk.
+    pub blocked_ns: u64,
+    /// How long its control group had no CPU time left.
+    pub quota_ns: u64,
+    /// How often it was on another CPU than before.
+    pub migrations: u64,
+    /// Page faults.
+    pub faults: u64,
+    /// The system call in which it waits for its next activation; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleeps_in: Option<String>,
+    /// Who woke it last: `timer`, `an interrupt`, or the name of a thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub woken_by: Option<String>,
+}
+
+impl TaskRecord {
+    /// Takes over what a later interval says of the same thread: times and counts add up.
+    pub fn add(&mut self, later: Self) {
+        let sum = |one: u64, other: u64| one.saturating_add(other);
+        *self = Self {
+            run_ns: sum(self.run_ns, later.run_ns),
+            preempted_ns: sum(self.preempted_ns, later.preempted_ns),
+            blocked_ns: sum(self.blocked_ns, later.blocked_ns),
+            quota_ns: sum(self.quota_ns, later.quota_ns),
+            migrations: sum(self.migrations, later.migrations),
+            faults: sum(self.faults, later.faults),
+            sleeps_in: later.sleeps_in.or_else(|| self.sleeps_in.take()),
+            woken_by: later.woken_by.or_else(|| self.woken_by.take()),
+            ..later
+        };
+    }
+}
+
 /// Who made one spike late.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpikeCauses {

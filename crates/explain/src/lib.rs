@@ -6,6 +6,7 @@
 //! spike, [`combine`] makes one answer of the two. A kind of cause is claimed only on evidence; what nothing explains is
 //! `unattributed`.
 
+pub mod activation;
 pub mod advice;
 mod combine;
 mod confidence;

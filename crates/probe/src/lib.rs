@@ -19,7 +19,7 @@ pub mod spec;
 
 pub use error::ProbeError;
 pub use kinds::{AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec};
-pub use measure::{Batch, Elsewhere, Observer, Outcome, Progress, measure};
+pub use measure::{Batch, Elsewhere, Observer, Outcome, Progress, TaskLine, measure};
 pub use resolve::{Options, resolve};
 pub use spec::{LaneSpec, ProbeSpec};
 

@@ -6,9 +6,12 @@ use crate::condition::{self, Condition, Starved, add_open_latencies};
 use crate::error::ProbeError;
 use crate::session::Session;
 use crate::spec::ProbeSpec;
+use serde::Serialize;
 use std::time::Duration;
-use whylate_core::record::{CounterRecord, HwlatRecord, InterruptRecord, Interval, SpikeRecord};
-use whylate_core::result::{HistogramKind, LatencyRecord};
+use whylate_core::record::{
+    CounterRecord, HwlatRecord, InterruptRecord, Interval, SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
+};
+use whylate_core::result::{Cause, HistogramKind, LatencyRecord, Quantiles};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
 use whylate_sys::process::Launcher;
@@ -37,6 +40,12 @@ pub struct Batch {
     pub counters: Vec<CounterRecord>,
     /// Who was late in new maxima of the kernel's histograms.
     pub latency_records: Vec<(CpuId, HistogramKind, LatencyRecord)>,
+    /// The causes of spikes, where the probe finds them itself.
+    pub causes: Vec<SpikeCauses>,
+    /// What watched threads did.
+    pub tasks: Vec<TaskRecord>,
+    /// Who took time from them, by series.
+    pub sources: Vec<(String, SourceRecord)>,
     /// Samples of the hwlat tracer, whole.
     pub hwlat: Vec<HwlatRecord>,
 }
@@ -50,6 +59,31 @@ pub struct Progress {
     pub duration: Nanos,
     /// Per measured CPU: samples and the largest one so far, in nanoseconds.
     pub cpus: Vec<(CpuId, u64, u64)>,
+}
+
+/// How a watched thread does so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TaskLine {
+    /// Its series.
+    pub name: String,
+    /// Its id.
+    pub thread: u32,
+    /// Its priority as tools print it.
+    pub priority: i32,
+    /// Its responses.
+    pub response: Option<Quantiles>,
+    /// Its wake-up latencies.
+    pub wakeup: Option<Quantiles>,
+    /// Its activations, and those above the deadline.
+    pub activations: u64,
+    /// Activations above the deadline.
+    pub missed: u64,
+    /// Its median period.
+    pub period_ns: Option<u64>,
+    /// The largest responses of the last seconds, oldest first.
+    pub strip: Vec<u64>,
+    /// The causes of its worst response.
+    pub worst: Option<(u64, Vec<Cause>)>,
 }
 
 /// Who follows a measurement.
@@ -68,6 +102,8 @@ pub trait Observer {
     /// Called with new spikes up to 20 times a second, so within about 50 ms of each; the same spikes come with the
     /// batch of their interval, unless larger ones have made them unimportant by then.
     fn spikes(&mut self, _spikes: &[SpikeRecord]) {}
+    /// Called about 20 times a second by a probe that watches tasks: how each of them does so far.
+    fn tasks(&mut self, _tasks: &[TaskLine]) {}
     /// Asked about 20 times a second: whether to end now, keeping what there is.
     fn should_stop(&self) -> bool;
 }

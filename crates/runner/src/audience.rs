@@ -2,7 +2,7 @@
 
 use whylate_core::record::{RateRecord, SpikeRecord};
 use whylate_core::{Nanos, Warning};
-use whylate_probe::Progress;
+use whylate_probe::{Progress, TaskLine};
 
 /// Who watches a run.
 pub trait Audience {
@@ -14,6 +14,12 @@ pub trait Audience {
     fn first_spike(&mut self, latency: Nanos);
     /// Asked often: whether the user wants the run to end, keeping what is done.
     fn should_stop(&self) -> bool;
+    /// Whether the run has no other end than the user's wish, so that this does not cut it short.
+    fn decides_end(&self) -> bool {
+        false
+    }
+    /// How watched tasks do, up to 20 times a second.
+    fn tasks(&mut self, _tasks: &[TaskLine]) {}
     /// Spikes of a probe as they come.
     fn spikes(&mut self, _spikes: &[SpikeRecord]) {}
     /// What a search does next, and why.

@@ -24,7 +24,7 @@ const TIMERLAT_PRIORITY: i32 = 95;
 /// count, hwlat tells the end of the window in which it looked, osnoise that of its period.
 pub(crate) fn measured(spec: &ProbeSpec) -> Option<Measured> {
     let (is_timer, priority) = match &spec.kind {
-        ProbeKind::Histograms(_) => return None,
+        ProbeKind::Histograms(_) | ProbeKind::Task(_) => return None,
         ProbeKind::Tracer(plan) if plan.tracer != Tracer::Timerlat => return None,
         ProbeKind::Tracer(plan) => (true, plan.priority.map_or(TIMERLAT_PRIORITY, |own| own as i32)),
         _ => (spec.period().is_some(), priority(spec)),

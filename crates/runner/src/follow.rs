@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
 use whylate_core::Nanos;
 use whylate_core::record::SpikeRecord;
-use whylate_probe::{Batch, Observer, Outcome, ProbeError, Progress};
+use whylate_probe::{Batch, Observer, Outcome, ProbeError, Progress, TaskLine};
 
 /// So many events wait.
 pub(crate) const EVENTS_MAX: usize = 64;
@@ -23,6 +23,8 @@ pub(crate) enum Event {
     FirstSpike(Nanos),
     /// Spikes as they come.
     Spikes(usize, Vec<SpikeRecord>),
+    /// How watched tasks do.
+    Tasks(Vec<TaskLine>),
     /// The measuring process is ready.
     Armed(usize, u32),
     Ended(usize, Box<Result<Outcome, ProbeError>>),
@@ -77,6 +79,10 @@ impl Observer for Forward<'_> {
         if self.events.try_send(Event::Spikes(self.index, told)).is_err() {
             self.untold.fetch_add(spikes.len() as u64, Ordering::Relaxed);
         }
+    }
+    fn tasks(&mut self, tasks: &[TaskLine]) {
+        // The next one says the same, and more.
+        let _ = self.events.try_send(Event::Tasks(tasks.to_vec()));
     }
     fn should_stop(&self) -> bool {
         let others_ended = self.others.is_some_and(|others| others.load(Ordering::Relaxed) == 0);

@@ -27,6 +27,9 @@ impl Repeat<'_> {
         rows.add_interrupts(key, span, batch.interrupts);
         rows.add_counters(key, span, batch.counters);
         rows.add_hwlat(key, batch.hwlat);
+        rows.add_tasks(key, span, batch.tasks);
+        rows.add_sources_of_series(key, span, batch.sources);
+        rows.add_causes(key, batch.causes);
         for spikes in batch.spikes.chunks(SPIKES_AT_ONCE) {
             let causes = self.causing.take(spikes);
             self.sink.rows().add_causes(key, causes);

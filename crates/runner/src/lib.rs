@@ -29,6 +29,6 @@ pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad,
 pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, recover_treatments, recovery};
 pub use whylate_load::gpu_list;
-pub use whylate_probe::Progress;
 pub use whylate_probe::copy_table::{BLOCKS as COPY_BLOCKS, CopyRequest, backends, copy_table};
+pub use whylate_probe::{Progress, TaskLine};
 pub use whylate_sys::allocation::{ReservingAllocator, hold_reserve};

@@ -288,6 +288,7 @@ impl Repeat<'_> {
                         self.tracing.spikes(&watch.keys[index], &spikes, directory, self.warnings);
                     }
                 }
+                Ok(Event::Tasks(tasks)) => self.audience.tasks(&tasks),
                 Ok(Event::Batch(index, batch)) => {
                     if let Err(error) = self.keep(&watch.keys[index], *batch) {
                         watch.end_with(Err(error.into()));
@@ -328,7 +329,10 @@ impl Repeat<'_> {
             }
         }
         if watch.end.is_none() && self.audience.should_stop() {
-            watch.end_with(Ok(RunEnd::Interrupted));
+            match self.audience.decides_end() {
+                true => watch.end_with(Ok(RunEnd::Completed)),
+                false => watch.end_with(Ok(RunEnd::Interrupted)),
+            }
         }
         if watch.end.is_none() && allocation::is_exhausted() {
             watch.end_with(Err(RepeatError::OutOfMemory));

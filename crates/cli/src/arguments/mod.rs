@@ -22,6 +22,7 @@ mod schema;
 mod shell;
 mod trace;
 mod treat;
+mod watch;
 
 pub(crate) use check::CheckArguments;
 pub(crate) use compare::{CompareArguments, CompareFormat};
@@ -44,6 +45,7 @@ pub(crate) use schema::SchemaArguments;
 pub(crate) use shell::{CompletionsArguments, ManArguments};
 pub(crate) use trace::{TraceCommand, TraceRecordArguments};
 pub(crate) use treat::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
+pub(crate) use watch::WatchArguments;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -63,6 +65,7 @@ Examples:
   whylate measure stall -a 1 -D 10s            what oslat measures
   whylate treat apply governor --governor performance
                                                a setting changed until `whylate treat restore`
+  whylate watch --task audio -D 10m            why your own task was late
   whylate explain trace.dat                    who made a task late, from a trace
   whylate report RUN -o report.html            a picture of a run
   whylate compare BEFORE AFTER                 what differs between two runs
@@ -89,6 +92,8 @@ pub(crate) enum Command {
     /// Measures with one probe alone
     #[command(subcommand)]
     Measure(MeasureCommand),
+    /// Watches your own threads, and says why one of them was late
+    Watch(WatchArguments),
     /// Shows the kernel's latency histograms: timer, wake-up, switch, and who was late
     Histograms(HistogramsArguments),
     /// Runs one load alone and prints what it achieves

@@ -19,6 +19,7 @@ mod schema;
 mod shell;
 mod trace;
 mod treat;
+mod watch;
 
 use crate::arguments::Command;
 use crate::exit::Ending;
@@ -32,6 +33,7 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
         Command::Fix(arguments) => fix::execute(&arguments, host),
         Command::Plans(arguments) => plans::execute(&arguments),
         Command::Measure(command) => measure::execute(command, host),
+        Command::Watch(arguments) => watch::execute(&arguments, host),
         Command::Histograms(arguments) => histograms::execute(&arguments, host),
         Command::Load(command) => load::execute(&command, host),
         Command::Treat(command) => treat::execute(command, host),

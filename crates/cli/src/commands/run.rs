@@ -52,8 +52,11 @@ pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
             None => return Ok(Ending::Pass),
         },
     };
-    conclude(&path, &info, arguments.printing.json)
+    conclude(&path, &info, arguments.printing.json.then_some(output::print_json as Print))
 }
+
+/// How a result is printed as JSON.
+pub(super) type Print = fn(&RunResult) -> Result<()>;
 
 /// Runs a plan into a new directory; `None` where it was only to be checked.
 fn begin(
@@ -172,8 +175,8 @@ fn preview(experiment: &Experiment, warnings: &[Warning], json: bool) -> Result<
     output::print(&format!("{}\n{warnings}", preview.text()))
 }
 
-/// Prints the result, and turns it into an exit code.
-fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
+/// Prints the result, as JSON or for people, and turns it into an exit code.
+pub(super) fn conclude(path: &Path, info: &RunInfo, json: Option<Print>) -> Result<Ending> {
     let mut result = match whylate_runner::assemble(path) {
         Ok(result) => result,
         // Report why there are no samples, not only that there are none.
@@ -184,9 +187,9 @@ fn conclude(path: &Path, info: &RunInfo, json: bool) -> Result<Ending> {
         }
         Err(error) => return Err(error.into()),
     };
-    if json {
+    if let Some(print) = json {
         result.shorten();
-        output::print_json(&result)?;
+        print(&result)?;
     } else {
         output::drawn(&whylate_report::run(&result)?.terminal(output::style()))?;
         output::message(&format!(

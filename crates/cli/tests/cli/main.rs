@@ -29,3 +29,4 @@ mod trace;
 mod treat;
 mod treat_crashes;
 mod unprivileged;
+mod watch;

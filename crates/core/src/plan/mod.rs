@@ -32,7 +32,8 @@ pub use load::{
 pub use probe::{
     ACCESS_AGAIN, ACCESS_FIRST, AccessPlan, CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, Judged,
     MeasuringTask, Policy, ProbeFacts, ProbePlan, ProbeWords, RoundtripMethod, RoundtripMethods,
-    RoundtripPlan, Samples, StallPlan, Threshold, TimerMethod, TimerPlan, Tracer, TracerPlan, check_period,
+    RoundtripPlan, Samples, StallPlan, TaskPlan, Threshold, TimerMethod, TimerPlan, Tracer, TracerPlan,
+    check_period,
 };
 pub use question::{AnswerPlan, CellReference, Expected, Order, SeriesStatistic, Share, Statistic};
 pub use size::{Size, SizeError};

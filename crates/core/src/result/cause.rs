@@ -174,6 +174,12 @@ causes! {
     ContextSwitch = "context_switch", Section, ["the switch between two tasks took the time{place}"];
     /// The task waited for a lock that another thread held.
     Lock = "lock", Section, ["it waited for a lock that {actor|another thread} held{place}"];
+    /// The control group of the task had used up its CPU quota.
+    Quota = "quota", Thread, ["its control group had used up its CPU quota"];
+    /// The task waited in the kernel: for a disk, memory, or a lock of the kernel that is not known.
+    Wait = "wait", Section, ["it waited in {function}", "it waited in the kernel"];
+    /// The task itself ran: its own work took the time.
+    OwnWork = "own_work", Idle, ["its own work took the time"];
     /// The hypervisor ran something else.
     Steal = "steal", Machine, ["the hypervisor ran something else"];
     /// The firmware took the CPU (a system-management interrupt was counted).

@@ -164,6 +164,9 @@ pub struct CpuResult {
     /// What is known of the samples where quantiles are not: of results of other tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extremes: Option<Extremes>,
+    /// What the thread did besides (task only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<crate::record::TaskRecord>,
     /// Who was late in the largest sample (histograms only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_record: Option<LatencyRecord>,

@@ -44,6 +44,8 @@ codes! {
     NoCpuDmaLatency = "no-cpu-dma-latency";
     /// tracefs can neither be written nor mounted.
     NoTracefs = "no-tracefs";
+    /// Activations of watched tasks, or records of them, are missing.
+    TaskRecordsLost = "task-records-lost", "watch fewer threads, or raise --worst less";
     /// The machine is a virtual one.
     VirtualMachine = "virtual-machine";
     /// The hypervisor ran something else on a target.

@@ -63,9 +63,14 @@ impl Surroundings {
 
 /// The causes of a spike, the main one first; never empty.
 pub fn decompose(window: &Window, recording: &Recording, surroundings: &Surroundings) -> Vec<Cause> {
+    let pieces = pieces(window, recording, surroundings);
+    let latency_ns = window.to_ns.saturating_sub(window.from_ns);
+    causes_of(&pieces, latency_ns, recording.lost)
+}
+
+/// What had the CPU at each moment of the window.
+pub(crate) fn pieces(window: &Window, recording: &Recording, surroundings: &Surroundings) -> Vec<Piece<()>> {
     let context = Context::of(window, recording, surroundings);
-    let margin_ns = surroundings.margin_ns();
-    let slices = slices(window, recording, margin_ns);
     let piece = |slice: &Slice<'_>| Piece {
         from: slice.from_ns,
         to: slice.to_ns,
@@ -73,16 +78,19 @@ pub fn decompose(window: &Window, recording: &Recording, surroundings: &Surround
         blame: context.blame(slice),
         detail: (),
     };
-    let pieces: Vec<Piece<()>> = slices.iter().map(piece).collect();
-    let latency_ns = window.to_ns.saturating_sub(window.from_ns);
-    let groups = divide::groups(&pieces);
+    slices(window, recording, surroundings.margin_ns()).iter().map(piece).collect()
+}
+
+/// The causes of a latency, the main one first; never empty.
+pub(crate) fn causes_of(pieces: &[Piece<()>], latency_ns: u64, lost: u64) -> Vec<Cause> {
+    let groups = divide::groups(pieces);
     let mut causes: Vec<Cause> = groups.iter().map(|group| group.cause(latency_ns)).collect();
     for (cause, group) in causes.iter_mut().zip(&groups).filter(|(cause, _)| cause.confidence.is_some()) {
         let stretches = group.stretches().len();
         let times = if stretches == 1 { String::new() } else { format!(" in {stretches} pieces") };
         cause.evidence.push(format!("{:.1} us{times}", group.time as f64 / 1e3));
-        if recording.lost > 0 {
-            let reason = format!("less sure: {} records of that time were lost", recording.lost);
+        if lost > 0 {
+            let reason = format!("less sure: {lost} records of that time were lost");
             lower(cause, confidence::OF_LOSSES, reason);
         }
     }

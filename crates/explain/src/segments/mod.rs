@@ -7,6 +7,7 @@ mod recorded;
 mod tests;
 
 pub use decompose::{Surroundings, Window, decompose};
+pub(crate) use decompose::{causes_of, pieces};
 
 use whylate_core::CpuId;
 
@@ -117,7 +118,7 @@ pub enum Activity {
 }
 
 /// A thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
     /// Its id; 0 is the idle task.
     pub pid: u32,

@@ -5,6 +5,7 @@ mod dispatch;
 mod histograms;
 pub(crate) mod roundtrip;
 mod stall;
+mod task;
 mod timer;
 mod tracer;
 
@@ -24,7 +25,7 @@ use roundtrip::Exchange;
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use whylate_bpf::DispatchSteps;
-use whylate_core::plan::{CpuPair, HistogramsPlan, Policy, ProbePlan, TracerPlan};
+use whylate_core::plan::{CpuPair, HistogramsPlan, Policy, ProbePlan, TaskPlan, TracerPlan};
 use whylate_core::{CpuSet, Facts, Nanos, Warning};
 use whylate_sys::counter::{Calibration, CounterKind};
 
@@ -160,6 +161,8 @@ kinds! {
     Access(AccessSpec),
     /// The kernel's histograms: its caller reads them, there is no measuring process.
     Histograms(HistogramsPlan),
+    /// The user's own threads: its caller watches them, there is no measuring process.
+    Task(TaskPlan),
     /// A measuring tracer of the kernel: its caller drives it, there is no measuring process.
     Tracer(TracerPlan),
 }

@@ -24,6 +24,7 @@ pub(crate) mod records;
 mod sources;
 pub(crate) mod spikes;
 mod summary;
+mod tasks;
 mod traces;
 pub(crate) mod warnings;
 
@@ -37,6 +38,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     late_time::of_run,
     matrix::of_run,
     noise::of_run,
+    tasks::of_run,
     answers::of_run,
     comparisons::of_run,
     spikes::of_run,

@@ -15,6 +15,10 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let all = section(
         run.cells.iter().flat_map(|cell| cell.probes.iter().flat_map(|it| of_cell(it, &cell.name))).collect(),
     );
+    // Of a watched thread it is the answer.
+    if run.cells.iter().flat_map(|cell| &cell.probes).any(|probe| probe.probe == "task") {
+        return all;
+    }
     all.into_iter().map(|section| section.depth(crate::section::Depth::Detail)).collect()
 }
 
@@ -26,6 +30,7 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
     let columns = vec![
         Column::text("cell"),
         Column::number("CPU"),
+        Column::text("of"),
         Column::text("source").wraps(),
         Column::number("gaps"),
         Column::number("total"),
@@ -33,8 +38,10 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
         Column::number("mean").importance(1),
         Column::number("max"),
     ];
-    Section::new("sources", "Who took the time of the loop")
-        .meaning("all gaps, divided among what had the CPU in them")
+    Section::new("sources", "Who took the time")
+        .meaning(
+            "of a loop, all its gaps; of a watched thread, what had the CPU or the lock while it had work",
+        )
         .with(Table::new(columns, rows))
         .unless_empty()
 }
@@ -53,6 +60,7 @@ fn of_cpu(cpu: &CpuResult, cell: Option<&str>) -> Vec<Row> {
         Row::of([
             cell.map(str::to_owned),
             Some(cpu.cpu.to_string()),
+            cpu.series.clone(),
             Some(name),
             Some(count(source.gaps)).filter(|_| source.gaps > 0),
             Some(nanoseconds(source.total_ns)),

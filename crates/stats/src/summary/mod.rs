@@ -174,6 +174,10 @@ impl Summary {
             // A gap that lasts beyond the end of its interval is counted whole where it ended.
             result.lost_share = (watched_ns > 0.0).then(|| (self.lost_ns as f64 / watched_ns).min(1.0));
         }
+        // What a watched task waited in its activations.
+        if facts.samples == Samples::Duration && self.lost_ns > 0 {
+            result.lost_ns = Some(self.lost_ns);
+        }
         result.accesses = self.accesses.filter(|accesses| *accesses > 0);
         result.access_ns = result
             .accesses

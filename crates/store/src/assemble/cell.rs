@@ -9,7 +9,7 @@ use crate::latency_records::Line;
 use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord, TaskRecord};
 use whylate_core::result::{
     CellResult, CpuResult, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult, ThrottledGaps,
 };
@@ -44,6 +44,8 @@ pub(super) struct CellData {
     interrupts: BTreeMap<(CpuId, String), InterruptRecord>,
     /// Which task had the largest latency of each of the kernel's histograms.
     latency_records: BTreeMap<(CpuId, &'static str), LatencyRecord>,
+    /// What is known of watched threads, by the series.
+    tasks: BTreeMap<(String, CpuId), TaskRecord>,
     pub(super) causes: Causes,
     noise: NoiseData,
 }
@@ -113,6 +115,11 @@ impl CellData {
             let total = self.interrupts.entry(place).or_insert(InterruptRecord { count: 0, ..record });
             total.count = total.count.saturating_add(count);
         }
+        Ok(())
+    }
+
+    pub(super) fn add_task(&mut self, key: &RowKey, record: TaskRecord) -> Taken {
+        self.tasks.entry((key.probe.clone(), record.cpu)).or_default().add(record);
         Ok(())
     }
 
@@ -225,6 +232,7 @@ impl CellData {
                 let series = result.series.as_deref().unwrap_or_default();
                 result.max_record = self.latency_records.get(&(cpu, series)).cloned();
             }
+            result.task = self.tasks.remove(&(full_name.clone(), cpu));
             if let Some(lost_ns) = result.lost_ns {
                 result.sources = self.causes.take_sources(&full_name, cpu, lost_ns);
             }

@@ -215,6 +215,9 @@ values! {
     false u64 as Int64Type:
         |it, _| Some(int64(*it)),
         |it, stored| set(it, unsigned(*required(stored)?));
+    false i32 as Int32Type:
+        |it, _| Some(*it),
+        |it, stored| set(it, required(stored).copied());
     false f64 as DoubleType:
         |it, _| Some(*it),
         |it, stored| set(it, required(stored).copied());

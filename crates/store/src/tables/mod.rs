@@ -17,6 +17,7 @@ mod rates;
 mod size;
 mod sources;
 mod spikes;
+mod tasks;
 
 pub(crate) use histograms::Apart;
 pub use keys::{NOISE_FLOOR, RateKey, RowKey, Span, Spanned};
@@ -32,7 +33,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use whylate_core::record::{
     CounterRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord, SpikeCauses,
-    SpikeRecord,
+    SpikeRecord, TaskRecord,
 };
 
 /// A row of a table.
@@ -159,6 +160,8 @@ tables! {
     interrupts: RowKey, Spanned<InterruptRecord>;
     /// The kernel's counters.
     counters: RowKey, Spanned<CounterRecord>;
+    /// What watched threads did.
+    tasks: RowKey, Spanned<TaskRecord>;
     /// Samples of the hwlat tracer.
     hwlat: RowKey, HwlatRecord;
     /// Intervals with their histograms.

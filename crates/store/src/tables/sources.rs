@@ -31,4 +31,15 @@ impl Rows {
     ) {
         self.sources.extend(key.over(span, sources));
     }
+
+    /// As [`Self::add_sources`], of several series of the probe.
+    pub fn add_sources_of_series(
+        &mut self,
+        key: &Arc<RowKey>,
+        span: Span,
+        sources: impl IntoIterator<Item = (String, SourceRecord)>,
+    ) {
+        let with_key = key.of_series(sources, |(series, _)| Some(std::mem::take(series)));
+        self.sources.extend(with_key.map(|(key, (_, record))| (key, Spanned { span, record })));
+    }
 }

@@ -19,6 +19,7 @@ fn without(mut rows: Rows, table: &str) -> Rows {
         "rates" => rows.rates.clear(),
         "interrupts" => rows.interrupts.clear(),
         "counters" => rows.counters.clear(),
+        "tasks" => rows.tasks.clear(),
         "hwlat" => rows.hwlat.clear(),
         other => panic!("no table {other}"),
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use whylate_core::plan::Source;
 use whylate_core::record::{
     CounterRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord, SpikeCauses,
-    SpikeRecord,
+    SpikeRecord, TaskRecord,
 };
 use whylate_core::result::{Cause, CauseKind, HwlatSample};
 use whylate_core::{CpuId, Facts, Plan};
@@ -161,6 +161,25 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         };
         (Arc::clone(&timer), Spanned { span, record })
     };
+    let watched = |sleeps_in: Option<&str>| {
+        let record = TaskRecord {
+            cpu: CpuId(1),
+            series: None,
+            thread: 812,
+            process: 800,
+            command: "audio".to_owned(),
+            priority: -21,
+            run_ns: 9,
+            preempted_ns: 8,
+            blocked_ns: 7,
+            quota_ns: 6,
+            migrations: 5,
+            faults: 4,
+            sleeps_in: sleeps_in.map(str::to_owned),
+            woken_by: None,
+        };
+        (key(cell, repeat, 1, "task/audio"), Spanned { span, record })
+    };
     let hwlat = |inner_ns, nmi| {
         let sample = HwlatSample {
             inner_ns,
@@ -175,6 +194,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
     };
     Rows {
         hwlat: vec![hwlat(19, Some(3)), hwlat(20, None)],
+        tasks: vec![watched(None), watched(Some("poll"))],
         causes: vec![
             (Arc::clone(&timer), explained(vec![cause, Cause::unattributed()], second * SECOND + 7)),
             (Arc::clone(&timer), explained(vec![Cause::unattributed()], second * SECOND + 9)),
@@ -219,7 +239,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
 }
 
 /// The tables of which [`rows`] has rows.
-pub(crate) const TABLES: [&str; 10] = [
+pub(crate) const TABLES: [&str; 11] = [
     "histograms",
     "intervals",
     "spikes",
@@ -229,6 +249,7 @@ pub(crate) const TABLES: [&str; 10] = [
     "rates",
     "interrupts",
     "counters",
+    "tasks",
     "hwlat",
 ];
 
@@ -265,6 +286,9 @@ pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     }
     for (key, row) in &rows.interrupts {
         directory.rows().add_interrupts(key, row.span, [row.record.clone()]);
+    }
+    for (key, row) in &rows.tasks {
+        directory.rows().add_tasks(key, row.span, [row.record.clone()]);
     }
     for (key, row) in &rows.hwlat {
         let key = RowKey { probe: "tracer".to_owned(), ..RowKey::clone(key) };

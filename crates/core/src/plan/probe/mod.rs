@@ -6,6 +6,7 @@ mod facts;
 mod histograms;
 mod roundtrip;
 mod stall;
+mod task;
 mod timer;
 mod tracer;
 
@@ -15,6 +16,7 @@ pub use facts::{Judged, MeasuringTask, ProbeFacts, Samples};
 pub use histograms::HistogramsPlan;
 pub use roundtrip::{CpuPair, RoundtripMethod, RoundtripMethods, RoundtripPlan};
 pub use stall::{StallPlan, Threshold};
+pub use task::TaskPlan;
 pub use timer::{TimerMethod, TimerPlan};
 pub use tracer::{Tracer, TracerPlan};
 
@@ -41,6 +43,8 @@ kinds! {
         "histograms" => Histograms(HistogramsPlan),
         /// what the kernel's own tracer measured
         "tracer" => Tracer(TracerPlan),
+        /// how long the user's own threads take from their wake-up to their next sleep
+        "task" => Task(TaskPlan),
     }
 }
 

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Watched tasks: one record each time such a task leaves a CPU, with how it got there (woken, by whom, or preempted
+ * before) and why it left (preempted, by whom, or asleep, in which system call, on which futex). The records lie in a ring
+ * for each CPU that has a ring of segments. For a task that is not watched a program ends after one comparison.
+ */
+#pragma once
+#include "calls.h"
+
+/* Records that a CPU's ring holds: a power of two. */
+const volatile u32 ring_stretches SECTION(".rodata") = 1024;
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct task_slot);
+} task_slots SECTION(".maps");
+
+/* Mapped by the loader. */
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(map_flags, BPF_F_MMAPABLE);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct stretch);
+} stretches SECTION(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct task_losses);
+} task_losses SECTION(".maps");
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct cfs_rq {
+	int throttle_count;
+};
+
+struct sched_entity___group {
+	struct cfs_rq *cfs_rq;
+};
+
+struct task_struct___group {
+	struct sched_entity___group se;
+};
+
+/* Kernels from 6.18 on throttle tasks one by one. */
+struct task_struct___throttled {
+	bool throttled;
+};
+
+struct pt_regs___futex_x86 {
+	unsigned long di;
+	unsigned long si;
+	unsigned long dx;
+};
+
+struct pt_regs___futex_arm64 {
+	u64 regs[31];
+	u64 orig_x0;
+};
+
+#pragma clang attribute pop
+
+/* The system call futex, and the commands that wait for a lock. */
+#define FUTEX_X86 202
+#define FUTEX_ARM64 98
+#define FUTEX_COMMAND_MASK 0x7f
+#define FUTEX_WAIT 0
+#define FUTEX_LOCK_PI 6
+#define FUTEX_WAIT_BITSET 9
+#define FUTEX_LOCK_PI2 13
+/* What a waiter for a mutex expects to find: "locked, and others wait" in glibc, Rust and Go. */
+#define FUTEX_CONTENDED 2
+/* Where glibc's pthread_mutex_t keeps the thread id of its owner. */
+#define GLIBC_OWNER_OFFSET 8
+
+ALWAYS_INLINE void count_loss(u64 offset)
+{
+	u32 zero = 0;
+	struct task_losses *losses = bpf_map_lookup_elem(&task_losses, &zero);
+
+	if (losses)
+		__sync_fetch_and_add(offset ? &losses->collisions : &losses->events, 1);
+}
+
+ALWAYS_INLINE struct task_slot *place_of(u32 thread)
+{
+	u32 place = thread & (TASK_SLOTS - 1);
+
+	return bpf_map_lookup_elem(&task_slots, &place);
+}
+
+/* The slot of a watched task; 0 for others. */
+ALWAYS_INLINE struct task_slot *slot_of(u32 thread)
+{
+	struct task_slot *slot = place_of(thread);
+
+	return slot && slot->thread == thread && slot->flags & SLOT_WATCHED ? slot : 0;
+}
+
+/* Whether there is a slot, as a number: the verifier allows no arithmetic with pointers, which the compiler likes. */
+ALWAYS_INLINE bool is_there(struct task_slot *slot)
+{
+	u32 there = 0;
+
+	if (slot)
+		there = 1;
+	__asm__ volatile("" : "+r"(there));
+	return there;
+}
+
+/* Reserves a record on this CPU; complete_stretch() makes it valid. */
+ALWAYS_INLINE struct stretch *begin_stretch(struct cpu_state *state, u64 *number)
+{
+	u32 ring = state->ring;
+
+	if (!ring)
+		return 0;
+	*number = __sync_fetch_and_add(&state->stretches, 1);
+	u32 place = (ring - 1) * ring_stretches + ((u32)*number & (ring_stretches - 1));
+
+	return bpf_map_lookup_elem(&stretches, &place);
+}
+
+ALWAYS_INLINE void complete_stretch(struct stretch *stretch, u32 kind, u64 end_ns, u64 number)
+{
+	stretch->kind = kind;
+	stretch->end_ns = end_ns;
+	BARRIER();
+	stretch->number = number + 1;
+}
+
+/* Tells the loader that a task is watched from now on, or no more. */
+ALWAYS_INLINE void tell(u32 kind, struct task_struct *task, u32 parent)
+{
+	u64 number;
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+	struct stretch *stretch = state ? begin_stretch(state, &number) : 0;
+
+	if (!stretch) {
+		count_loss(0);
+		return;
+	}
+	stretch->thread = task->pid;
+	stretch->process = task->tgid;
+	stretch->prio = task->prio;
+	stretch->waker = parent;
+	copy_name(stretch->command, task);
+	complete_stretch(stretch, kind, bpf_ktime_get_ns(), number);
+}
+
+/* Watches a task from now on. */
+NEVER_INLINE struct task_slot *claim(struct task_struct *task, u32 flags, u32 parent)
+{
+	u32 thread = task->pid;
+	struct task_slot *slot = place_of(thread);
+
+	if (!slot || !thread)
+		return 0;
+	if (slot->thread && slot->thread != thread) {
+		count_loss(1);
+		return 0;
+	}
+	slot->flags = 0;
+	slot->waking_ns = 0;
+	slot->left_ns = 0;
+	slot->run_ns = 0;
+	slot->ready_ns = 0;
+	slot->moved_ns = 0;
+	slot->fault_ns = 0;
+	slot->faults = 0;
+	slot->lost = 0;
+	slot->was_runnable = 0;
+	slot->thread = thread;
+	BARRIER();
+	slot->flags = flags;
+	tell(TASK_NEW, task, parent);
+	return slot;
+}
+
+/* By the priority range of the configuration. */
+ALWAYS_INLINE bool is_chosen(s32 prio)
+{
+	return watches_priorities && priority_counts(prio);
+}
+
+/* What woke a task: what this CPU does now. A task that an interrupt interrupts has no part in it. */
+ALWAYS_INLINE u32 waker_kind(struct cpu_state *state, u64 expires_ns)
+{
+	if (expires_ns)
+		return WAKER_TIMER;
+	if (state->irq_ns)
+		return WAKER_IRQ;
+	if (state->vector_ns)
+		return WAKER_VECTOR;
+	if (state->softirq_ns)
+		return WAKER_SOFTIRQ;
+	return WAKER_THREAD;
+}
+
+ALWAYS_INLINE bool is_quota_used_up(struct task_struct *task)
+{
+	if (FIELD_EXISTS(((struct task_struct___throttled *)0)->throttled) &&
+	    ((struct task_struct___throttled *)(void *)task)->throttled)
+		return 1;
+	if (!FIELD_EXISTS(((struct cfs_rq *)0)->throttle_count))
+		return 0;
+	struct cfs_rq *queue = ((struct task_struct___group *)(void *)task)->se.cfs_rq;
+
+	return queue && queue->throttle_count > 0;
+}
+
+ALWAYS_INLINE void task_woken(struct cpu_state *state, struct task_slot *slot, struct task_struct *task, u64 expires_ns,
+			      u64 now_ns)
+{
+	slot->waking_ns = now_ns;
+	slot->waking.expires_ns = expires_ns;
+	slot->waking.waker_kind = waker_kind(state, expires_ns);
+	slot->waking.waker = (u32)bpf_get_current_pid_tgid();
+	bpf_get_current_comm(slot->waking.waker_command, COMMAND_BYTES);
+	slot->is_out_of_quota = is_quota_used_up(task);
+}
+
+/* A watched task gets a CPU. */
+ALWAYS_INLINE void task_comes(struct task_slot *slot, u32 cpu, u64 now_ns, struct task_struct *previous)
+{
+	u64 left_ns = slot->left_ns, waking_ns = slot->waking_ns;
+
+	if (left_ns && slot->was_runnable) {
+		slot->began = BEGAN_PREEMPTED;
+		slot->ready_ns = left_ns;
+	} else if (waking_ns > left_ns) {
+		slot->began = BEGAN_WOKEN;
+		slot->ready_ns = waking_ns;
+	} else if (left_ns && waking_ns + WAKING_RACE_NS > left_ns) {
+		/* Another CPU woke it while it left. */
+		slot->began = BEGAN_WOKEN;
+		slot->ready_ns = left_ns;
+	} else {
+		slot->began = BEGAN_UNKNOWN;
+		slot->ready_ns = 0;
+	}
+	slot->woken = slot->waking;
+	slot->run_ns = now_ns;
+	slot->previous = previous->pid;
+	slot->previous_prio = previous->prio;
+	copy_name(slot->previous_command, previous);
+}
+
+/* The arguments of the futex call in which the task falls asleep, and who has the lock. */
+ALWAYS_INLINE void note_futex(struct stretch *stretch, struct task_struct *task)
+{
+	u64 address = 0, command = 0, value = 0;
+	void *registers = bpf_task_pt_regs(task);
+
+	if (FIELD_EXISTS(((struct pt_regs___futex_x86 *)0)->di)) {
+		if (stretch->syscall != FUTEX_X86)
+			return;
+		bpf_probe_read_kernel(&address, 8, &((struct pt_regs___futex_x86 *)registers)->di);
+		bpf_probe_read_kernel(&command, 8, &((struct pt_regs___futex_x86 *)registers)->si);
+		bpf_probe_read_kernel(&value, 8, &((struct pt_regs___futex_x86 *)registers)->dx);
+	} else if (FIELD_EXISTS(((struct pt_regs___futex_arm64 *)0)->orig_x0)) {
+		if (stretch->syscall != FUTEX_ARM64)
+			return;
+		bpf_probe_read_kernel(&address, 8, &((struct pt_regs___futex_arm64 *)registers)->orig_x0);
+		bpf_probe_read_kernel(&command, 8, &((struct pt_regs___futex_arm64 *)registers)->regs[1]);
+		bpf_probe_read_kernel(&value, 8, &((struct pt_regs___futex_arm64 *)registers)->regs[2]);
+	} else {
+		return;
+	}
+	command &= FUTEX_COMMAND_MASK;
+	stretch->futex = address;
+	stretch->futex_command = command;
+	stretch->futex_value = value;
+	bool is_plain = (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) && (u32)value == FUTEX_CONTENDED;
+
+	if (is_plain)
+		bpf_probe_read_user(&stretch->futex_owner, 4, (void *)(address + GLIBC_OWNER_OFFSET));
+	else if (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2)
+		bpf_probe_read_user(&stretch->futex_word, 4, (void *)address);
+}
+
+ALWAYS_INLINE u32 state_bits(struct task_struct *task)
+{
+	if (FIELD_EXISTS(((struct task_struct___new *)0)->__state))
+		return ((struct task_struct___new *)(void *)task)->__state;
+	return ((struct task_struct___old *)(void *)task)->state;
+}
+
+/* A watched task leaves its CPU: the record of the time since it came. */
+ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, u32 cpu, u64 now_ns,
+			       struct task_struct *previous, struct task_struct *next, bool is_runnable)
+{
+	u64 number;
+	struct stretch *stretch = begin_stretch(state, &number);
+
+	slot->left_ns = now_ns;
+	slot->was_runnable = is_runnable;
+	if (!stretch) {
+		slot->lost++;
+		return;
+	}
+	stretch->ready_ns = slot->ready_ns;
+	stretch->expires_ns = slot->woken.expires_ns;
+	stretch->run_ns = slot->run_ns;
+	stretch->moved_ns = slot->moved_ns;
+	stretch->fault_ns = slot->fault_ns;
+	stretch->faults = slot->faults;
+	stretch->lost = slot->lost;
+	stretch->began = slot->run_ns ? slot->began : BEGAN_UNKNOWN;
+	stretch->thread = previous->pid;
+	stretch->process = previous->tgid;
+	stretch->prio = previous->prio;
+	stretch->is_runnable = is_runnable;
+	stretch->was_out_of_quota = slot->is_out_of_quota;
+	stretch->is_out_of_quota = is_runnable && is_quota_used_up(previous);
+	stretch->state = is_runnable ? 0 : state_bits(previous);
+	stretch->futex = 0;
+	stretch->futex_command = 0;
+	stretch->futex_value = 0;
+	stretch->futex_word = 0;
+	stretch->futex_owner = 0;
+	stretch->syscall = SYSCALL_NOT_KNOWN;
+	if (!is_runnable && HELPER_EXISTS(task_pt_regs)) {
+		stretch->syscall = syscall_of(previous);
+		if (!(previous->flags & PF_KTHREAD))
+			note_futex(stretch, previous);
+	}
+	stretch->waker_kind = slot->woken.waker_kind;
+	stretch->waker = slot->woken.waker;
+	stretch->next = next->pid;
+	stretch->next_prio = next->prio;
+	stretch->previous = slot->previous;
+	stretch->previous_prio = slot->previous_prio;
+	copy_name(stretch->command, previous);
+	copy_name(stretch->next_command, next);
+	((u64 *)stretch->waker_command)[0] = ((u64 *)slot->woken.waker_command)[0];
+	((u64 *)stretch->waker_command)[1] = ((u64 *)slot->woken.waker_command)[1];
+	((u64 *)stretch->previous_command)[0] = ((u64 *)slot->previous_command)[0];
+	((u64 *)stretch->previous_command)[1] = ((u64 *)slot->previous_command)[1];
+	complete_stretch(stretch, TASK_STRETCH, now_ns, number);
+	slot->faults = 0;
+	slot->fault_ns = 0;
+	slot->moved_ns = 0;
+	slot->lost = 0;
+	slot->run_ns = 0;
+	slot->is_out_of_quota = 0;
+}

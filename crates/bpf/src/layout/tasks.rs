@@ -1,0 +1,154 @@
+//! What the programs for watched tasks and their loader share: the counterpart of the end of `bpf/layout.h`.
+
+use super::Command;
+use std::mem::offset_of;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
+/// The id of a thread gives its slot.
+pub(crate) const TASK_SLOTS: u32 = 65_536;
+/// A thread that is watched.
+pub(crate) const SLOT_WATCHED: u32 = 1;
+/// The threads and processes that it starts are watched, too.
+pub(crate) const SLOT_INHERITS: u32 = 2;
+
+/// What is in progress for one watched task, as far as the loader has to do with it.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawSlot {
+    /// 0: free.
+    pub(crate) thread: u32,
+    pub(crate) flags: u32,
+    pub(crate) rest: [u64; 19],
+}
+
+const _: () = assert!(size_of::<RawSlot>() == 160);
+
+/// What a record of a watched task is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(u32)]
+#[allow(dead_code, reason = "the programs make them")]
+pub(crate) enum TaskEvent {
+    None,
+    /// It had a CPU, from one switch to the next.
+    Stretch,
+    /// It is watched from now on.
+    New,
+    /// It ended, or has another name now.
+    Gone,
+}
+
+/// How a stretch began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(u32)]
+#[allow(dead_code, reason = "the programs make them")]
+pub(crate) enum Began {
+    Unknown,
+    Woken,
+    Preempted,
+}
+
+/// What woke a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(u32)]
+#[allow(dead_code, reason = "the programs make them")]
+pub(crate) enum Waker {
+    Thread,
+    Timer,
+    Irq,
+    Vector,
+    Softirq,
+}
+
+/// A watched task had a CPU: from one switch to the next. Of tasks that come and go, only who they are and `waker`, the
+/// thread that started it.
+#[derive(Clone, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawStretch {
+    /// 1 + its number.
+    pub(crate) number: u64,
+    /// When it could run; 0: not known.
+    pub(crate) ready_ns: u64,
+    /// The programmed expiry of the timer that woke it; 0: no timer.
+    pub(crate) expires_ns: u64,
+    pub(crate) run_ns: u64,
+    pub(crate) end_ns: u64,
+    /// When it was moved to another CPU before it ran; 0: it was not.
+    pub(crate) moved_ns: u64,
+    /// Its last page fault; 0: none.
+    pub(crate) fault_ns: u64,
+    /// The futex in whose system call it fell asleep.
+    pub(crate) futex: u64,
+    pub(crate) kind: TaskEvent,
+    pub(crate) thread: u32,
+    pub(crate) process: u32,
+    pub(crate) prio: i32,
+    pub(crate) began: Began,
+    /// The state bits of a task that fell asleep.
+    pub(crate) state: u32,
+    /// In which it fell asleep; -1: none, -2: not known.
+    pub(crate) syscall: i32,
+    pub(crate) futex_command: u32,
+    pub(crate) futex_value: u32,
+    /// The word of a futex with priority inheritance.
+    pub(crate) futex_word: u32,
+    /// What glibc's mutexes have behind their word.
+    pub(crate) futex_owner: u32,
+    pub(crate) faults: u32,
+    /// Records of it that found no room before this one.
+    pub(crate) lost: u32,
+    pub(crate) waker: u32,
+    pub(crate) waker_kind: Waker,
+    pub(crate) next: u32,
+    pub(crate) next_prio: i32,
+    /// The thread that had the CPU before.
+    pub(crate) previous: u32,
+    pub(crate) previous_prio: i32,
+    pub(crate) is_runnable: u8,
+    /// Its control group had no CPU time left: when it left the CPU, when it was woken.
+    pub(crate) is_out_of_quota: u8,
+    pub(crate) was_out_of_quota: u8,
+    pub(crate) unused: u8,
+    pub(crate) command: Command,
+    pub(crate) waker_command: Command,
+    pub(crate) next_command: Command,
+    pub(crate) previous_command: Command,
+}
+
+const _: () = assert!(size_of::<RawStretch>() == 208 && offset_of!(RawStretch, kind) == 64);
+const _: () = assert!(offset_of!(RawStretch, command) == 144);
+
+/// What could not be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawTaskLosses {
+    /// Of tasks that came and went.
+    pub(crate) events: u64,
+    /// Tasks that are not watched because another one has their slot.
+    pub(crate) collisions: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::tests::{constant, names};
+
+    #[test]
+    fn both_sides_have_the_same_words_for_watched_tasks() {
+        let of = |one: &dyn std::fmt::Debug, prefix: &str| format!("{prefix}{one:?}");
+        let events = (0u32..4).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
+        assert_eq!(names("task_event"), events.map(|it| of(&it, "Task")).collect::<Vec<_>>());
+        let began = (0u32..3).map(|it| Began::try_read_from_bytes(it.as_bytes()).unwrap());
+        assert_eq!(names("began"), began.map(|it| of(&it, "Began")).collect::<Vec<_>>());
+        let wakers = (0u32..5).map(|it| Waker::try_read_from_bytes(it.as_bytes()).unwrap());
+        assert_eq!(names("waker"), wakers.map(|it| of(&it, "Waker")).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn both_sides_have_the_same_constants_for_watched_tasks() {
+        for (name, value) in
+            [("TASK_SLOTS", TASK_SLOTS), ("SLOT_WATCHED", SLOT_WATCHED), ("SLOT_INHERITS", SLOT_INHERITS)]
+        {
+            assert_eq!(constant(name), value as usize, "{name}");
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! From records of single stretches to activations: what a task did from being woken to its next sleep.
+
+use crate::causes::PRIORITY_TOP;
+use crate::layout::Command;
+use crate::layout::tasks::{Began, RawStretch, TaskEvent, Waker as RawWaker};
+use std::collections::BTreeMap;
+use syscalls::Sysno;
+use whylate_core::CpuId;
+use whylate_explain::activation::{Activation, Doing, Stage, Wait, Waker};
+use whylate_explain::segments::Thread;
+
+/// An activation with more stages than this is a task that hardly ever sleeps: it is given up.
+const STAGES_MAX: usize = 4_096;
+/// State bits of the kernel: uninterruptible, stopped or traced, without load (a thread of the kernel that has nothing to
+/// do), waiting for a sleeping spinlock of a real-time kernel.
+const UNINTERRUPTIBLE: u32 = 0x2;
+const STOPPED: u32 = 0x4 | 0x8;
+const NO_LOAD: u32 = 0x400;
+const RT_LOCK: u32 = 0x1000;
+/// Commands of futex(2) that wait, and the value that a waiter for a mutex expects.
+const FUTEX_WAIT: u32 = 0;
+const FUTEX_LOCK_PI: u32 = 6;
+const FUTEX_WAIT_BITSET: u32 = 9;
+const FUTEX_LOCK_PI2: u32 = 13;
+const FUTEX_CONTENDED: u32 = 2;
+/// The thread id in the word of a futex with priority inheritance.
+const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
+/// Real-time priorities end here, in the kernel's numbers.
+const SYSCALL_NONE: i32 = -1;
+
+/// What is known of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// Its process.
+    pub process: u32,
+    /// Its name, as it was last seen.
+    pub command: String,
+    /// Its priority as tools print it: below 0 for ordinary tasks.
+    pub priority: i32,
+    /// Whether it has ended.
+    pub is_gone: bool,
+}
+
+/// How it left its CPU.
+struct Left {
+    at_ns: u64,
+    cpu: CpuId,
+    /// `None`: it was preempted.
+    wait: Option<Wait>,
+    next: Thread,
+    out_of_quota: bool,
+}
+
+#[derive(Default)]
+struct Track {
+    open: Option<Activation>,
+    left: Option<Left>,
+    cpu: Option<CpuId>,
+}
+
+/// Puts activations together.
+#[derive(Default)]
+pub(super) struct Builder {
+    tracks: BTreeMap<u32, Track>,
+    pub(super) threads: BTreeMap<u32, Watched>,
+    /// Activations of which a part was not seen.
+    pub(super) incomplete: u64,
+}
+
+impl Builder {
+    /// Takes the next record; the activation that it ends.
+    pub(super) fn add(
+        &mut self,
+        cpu: CpuId,
+        raw: &RawStretch,
+        owner: &dyn Fn(u32, u32) -> Option<String>,
+    ) -> Option<Activation> {
+        let known = self.threads.entry(raw.thread).or_default();
+        *known = Watched {
+            process: raw.process,
+            command: raw.command.text(),
+            priority: PRIORITY_TOP - raw.prio,
+            is_gone: raw.kind == TaskEvent::Gone,
+        };
+        match raw.kind {
+            TaskEvent::Stretch => self.stretch(cpu, raw, owner),
+            TaskEvent::New => {
+                // Perhaps another thread had the number before.
+                self.tracks.remove(&raw.thread);
+                None
+            }
+            TaskEvent::Gone => {
+                // It ended in the middle of its work: no response.
+                self.tracks.remove(&raw.thread);
+                None
+            }
+            TaskEvent::None => None,
+        }
+    }
+
+    /// Gives up what is not complete: records were lost.
+    pub(super) fn forget_open(&mut self) {
+        for track in self.tracks.values_mut() {
+            self.incomplete += u64::from(track.open.take().is_some());
+            track.left = None;
+        }
+    }
+
+    fn stretch(
+        &mut self,
+        cpu: CpuId,
+        raw: &RawStretch,
+        owner: &dyn Fn(u32, u32) -> Option<String>,
+    ) -> Option<Activation> {
+        let track = self.tracks.entry(raw.thread).or_default();
+        if raw.lost > 0 {
+            self.incomplete += u64::from(track.open.take().is_some());
+            track.left = None;
+        }
+        let left = track.left.take();
+        let is_open = track.open.is_some();
+        match (raw.began, left) {
+            (Began::Woken, left) => track.wake(cpu, raw, left),
+            (Began::Preempted, Some(left)) if left.wait.is_none() => track.go_on(cpu, raw, left),
+            // What was before is not known.
+            _ => {
+                self.incomplete += u64::from(is_open);
+                track.open = None;
+            }
+        }
+        let wait = (raw.is_runnable == 0).then(|| wait_of(raw, owner));
+        if let Some(open) = &mut track.open {
+            open.stages.push(Stage { from_ns: raw.run_ns, to_ns: raw.end_ns, cpu, what: Doing::Running });
+            open.faults += u64::from(raw.faults);
+            open.migrations += u64::from(track.cpu.is_some_and(|before| before != cpu));
+        }
+        track.cpu = Some(cpu);
+        track.left = Some(Left {
+            at_ns: raw.end_ns,
+            cpu,
+            wait: wait.clone(),
+            next: thread(raw.next, raw.next_prio, &raw.next_command),
+            out_of_quota: raw.is_out_of_quota != 0,
+        });
+        if track.open.as_ref().is_some_and(|open| open.stages.len() > STAGES_MAX) {
+            self.incomplete += 1;
+            track.open = None;
+        }
+        match wait {
+            Some(wait) if !wait.is_inside() => {
+                let mut ended = track.open.take()?;
+                ended.slept = wait;
+                Some(ended)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Track {
+    /// It was woken: its work begins, or goes on after a wait in its middle.
+    fn wake(&mut self, cpu: CpuId, raw: &RawStretch, left: Option<Left>) {
+        let previous = thread(raw.previous, raw.previous_prio, &raw.previous_command);
+        let what = Doing::Waking { previous, out_of_quota: raw.was_out_of_quota != 0 };
+        let waker = waker(raw);
+        match (&mut self.open, left) {
+            (Some(open), Some(Left { at_ns, cpu: before, wait: Some(wait), .. })) => {
+                let woken_ns = raw.ready_ns.max(at_ns);
+                open.stages.push(Stage {
+                    from_ns: at_ns,
+                    to_ns: woken_ns,
+                    cpu: before,
+                    what: Doing::Blocked { wait, waker },
+                });
+                open.stages.push(Stage { from_ns: woken_ns, to_ns: raw.run_ns.max(woken_ns), cpu, what });
+            }
+            _ => {
+                let is_timer = raw.waker_kind == RawWaker::Timer && raw.expires_ns > 0;
+                let due_ns = if is_timer { raw.expires_ns.min(raw.ready_ns) } else { raw.ready_ns };
+                self.open = Some(Activation {
+                    thread: thread(raw.thread, raw.prio, &raw.command),
+                    process: raw.process,
+                    due_ns,
+                    woken_ns: raw.ready_ns,
+                    waker,
+                    stages: vec![Stage { from_ns: due_ns, to_ns: raw.run_ns, cpu, what }],
+                    ..Activation::default()
+                });
+            }
+        }
+    }
+
+    /// It was preempted and runs again, perhaps on another CPU.
+    fn go_on(&mut self, cpu: CpuId, raw: &RawStretch, left: Left) {
+        let Some(open) = &mut self.open else { return };
+        let what = Doing::Preempted { by: left.next, out_of_quota: left.out_of_quota };
+        let moved_ns = Some(raw.moved_ns).filter(|moved_ns| (left.at_ns..raw.run_ns).contains(moved_ns));
+        let until_ns = moved_ns.filter(|_| left.cpu != cpu).unwrap_or(if left.cpu == cpu {
+            raw.run_ns
+        } else {
+            left.at_ns
+        });
+        open.stages.push(Stage { from_ns: left.at_ns, to_ns: until_ns, cpu: left.cpu, what });
+        if until_ns < raw.run_ns {
+            let by = thread(raw.previous, raw.previous_prio, &raw.previous_command);
+            let what = Doing::Preempted { by, out_of_quota: left.out_of_quota };
+            open.stages.push(Stage { from_ns: until_ns, to_ns: raw.run_ns, cpu, what });
+        }
+    }
+}
+
+fn thread(pid: u32, prio: i32, command: &Command) -> Thread {
+    let command = if pid == 0 { "swapper".to_owned() } else { command.text() };
+    Thread { pid, priority: PRIORITY_TOP - prio, command }
+}
+
+fn waker(raw: &RawStretch) -> Waker {
+    match raw.waker_kind {
+        RawWaker::Timer => Waker::Timer,
+        RawWaker::Irq | RawWaker::Vector | RawWaker::Softirq => Waker::Interrupt,
+        RawWaker::Thread if raw.waker == 0 => Waker::Interrupt,
+        RawWaker::Thread => Waker::Thread(raw.waker, raw.waker_command.text()),
+    }
+}
+
+/// For what a task fell asleep. `owner` gives the name of a thread of a process, if that has one of that number.
+fn wait_of(raw: &RawStretch, owner: &dyn Fn(u32, u32) -> Option<String>) -> Wait {
+    let call = u32::try_from(raw.syscall)
+        .ok()
+        .and_then(|number| Sysno::new(number as usize))
+        .map(|it| it.name().to_owned());
+    if raw.state & STOPPED != 0 {
+        return Wait::Unknown;
+    }
+    let is_contended = raw.futex_value == FUTEX_CONTENDED;
+    let found =
+        |thread: u32| Some(thread).filter(|it| *it > 0).and_then(|it| Some((it, owner(raw.process, it)?)));
+    let lock = |owner, inherits_priority| Wait::Lock { address: raw.futex, owner, inherits_priority };
+    match raw.futex_command {
+        FUTEX_LOCK_PI | FUTEX_LOCK_PI2 if raw.futex > 0 => {
+            return lock(found(raw.futex_word & FUTEX_TID_MASK), true);
+        }
+        FUTEX_WAIT | FUTEX_WAIT_BITSET if raw.futex > 0 && is_contended => {
+            return lock(found(raw.futex_owner), false);
+        }
+        _ => {}
+    }
+    let is_deep = raw.state & (UNINTERRUPTIBLE | RT_LOCK) != 0 && raw.state & NO_LOAD == 0;
+    match raw.syscall {
+        SYSCALL_NONE if raw.fault_ns > 0 => Wait::Page,
+        _ if is_deep => Wait::Kernel(call),
+        _ => Wait::Work(call),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::TryFromBytes as _;
+
+    const NANOSLEEP: i32 = Sysno::clock_nanosleep as i32;
+    const FUTEX: i32 = Sysno::futex as i32;
+
+    /// Ran from `from` to `to`, ready at `ready`, and then slept.
+    fn stretch(began: Began, ready: u64, from: u64, to: u64) -> RawStretch {
+        RawStretch {
+            kind: TaskEvent::Stretch,
+            thread: 5,
+            process: 4,
+            prio: 120,
+            began,
+            ready_ns: ready,
+            run_ns: from,
+            end_ns: to,
+            state: 1,
+            syscall: NANOSLEEP,
+            command: Command::new("control"),
+            ..RawStretch::try_read_from_bytes(&[0; size_of::<RawStretch>()]).unwrap()
+        }
+    }
+
+    fn preempted(raw: &RawStretch) -> RawStretch {
+        RawStretch { is_runnable: 1, next: 9, next_command: Command::new("thief"), ..raw.clone() }
+    }
+
+    /// The process has the threads 5 and 6.
+    fn names(_: u32, thread: u32) -> Option<String> {
+        (5..7).contains(&thread).then(|| format!("thread-{thread}"))
+    }
+
+    fn built(raws: &[(u32, RawStretch)]) -> (Vec<Activation>, u64) {
+        let mut builder = Builder::default();
+        let found = raws.iter().filter_map(|(cpu, raw)| builder.add(CpuId(*cpu), raw, &names)).collect();
+        (found, builder.incomplete)
+    }
+
+    #[test]
+    fn an_activation_reaches_from_the_timer_to_the_sleep_over_cpus_and_thieves() {
+        let timer = RawStretch {
+            waker_kind: RawWaker::Timer,
+            expires_ns: 90,
+            ..stretch(Began::Woken, 100, 110, 150)
+        };
+        let moved = RawStretch { moved_ns: 180, ..stretch(Began::Preempted, 0, 200, 230) };
+        let (found, incomplete) = built(&[(0, preempted(&timer)), (1, moved)]);
+        assert_eq!((found.len(), incomplete), (1, 0));
+        let one = &found[0];
+        assert_eq!((one.due_ns, one.wakeup_ns(), one.response_ns()), (90, 20, 140));
+        assert_eq!((one.running_ns(), one.preempted_ns(), one.migrations), (70, 50, 1));
+        let stages: Vec<(u64, u64, u32)> =
+            one.stages.iter().map(|it| (it.from_ns, it.to_ns, it.cpu.0)).collect();
+        assert_eq!(stages, [(90, 110, 0), (110, 150, 0), (150, 180, 0), (180, 200, 1), (200, 230, 1)]);
+        assert!(matches!(&one.stages[2].what, Doing::Preempted { by, .. } if by.command == "thief"));
+        assert_eq!(one.slept, Wait::Work(Some("clock_nanosleep".to_owned())));
+        assert_eq!(one.waker, Waker::Timer);
+    }
+
+    #[test]
+    fn the_owner_of_a_lock_is_the_one_that_the_lock_names() {
+        let wait = |command, value, word, owner| RawStretch {
+            syscall: FUTEX,
+            futex: 0x1000,
+            futex_command: command,
+            futex_value: value,
+            futex_word: word,
+            futex_owner: owner,
+            ..stretch(Began::Woken, 100, 110, 120)
+        };
+        let waits = |raw: RawStretch| wait_of(&raw, &names);
+        let lock = |owner: Option<u32>, inherits_priority| Wait::Lock {
+            address: 0x1000,
+            owner: owner.map(|it| (it, format!("thread-{it}"))),
+            inherits_priority,
+        };
+        assert_eq!(waits(wait(FUTEX_LOCK_PI, 0, 0x8000_0006, 0)), lock(Some(6), true));
+        assert_eq!(waits(wait(FUTEX_WAIT, 2, 0, 6)), lock(Some(6), false));
+        assert_eq!(waits(wait(FUTEX_WAIT_BITSET, 2, 0, 77)), lock(None, false), "no thread of the process");
+        assert_eq!(
+            waits(wait(FUTEX_WAIT, 0, 0, 6)),
+            Wait::Work(Some("futex".to_owned())),
+            "a condition variable"
+        );
+    }
+
+    #[test]
+    fn waits_in_the_middle_do_not_end_it() {
+        let fault = RawStretch {
+            syscall: SYSCALL_NONE,
+            fault_ns: 115,
+            state: 2,
+            ..stretch(Began::Woken, 100, 110, 120)
+        };
+        let disk =
+            RawStretch { syscall: Sysno::fsync as i32, state: 2, ..stretch(Began::Woken, 150, 160, 170) };
+        let (found, _) = built(&[(0, fault), (0, disk), (0, stretch(Began::Woken, 200, 210, 220))]);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].response_ns(), found[0].blocked_ns(), found[0].preempted_ns()), (120, 60, 20));
+        let waits: Vec<&Wait> = found[0]
+            .stages
+            .iter()
+            .filter_map(|stage| if let Doing::Blocked { wait, .. } = &stage.what { Some(wait) } else { None })
+            .collect();
+        assert_eq!(waits, [&Wait::Page, &Wait::Kernel(Some("fsync".to_owned()))]);
+    }
+
+    #[test]
+    fn what_was_not_seen_whole_is_counted_and_no_activation() {
+        let lossy = RawStretch { lost: 1, ..stretch(Began::Preempted, 0, 200, 230) };
+        let unseen = stretch(Began::Unknown, 0, 200, 230);
+        for second in [lossy, unseen] {
+            let (found, incomplete) =
+                built(&[(0, preempted(&stretch(Began::Woken, 100, 110, 150))), (0, second)]);
+            assert_eq!((found.len(), incomplete), (0, 1));
+        }
+        let (found, incomplete) = built(&[(0, stretch(Began::Preempted, 0, 200, 230))]);
+        assert_eq!((found.len(), incomplete), (0, 0), "the watch began in the middle of it");
+    }
+}

@@ -1,0 +1,189 @@
+//! Which tasks are watched.
+
+use super::Watched;
+use std::path::{Path, PathBuf};
+use whylate_host::HostRoot;
+use whylate_host::threads::Stat;
+
+/// Where cgroup v2 is, alone or beside v1.
+const CGROUP_MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// No folder of groups is deeper.
+const DEPTH_MAX: usize = 16;
+
+/// Which tasks are watched; those that come later, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskTarget {
+    /// Every thread of that name; the kernel keeps 15 bytes of it.
+    Name(String),
+    /// Every thread of a process, and of those that it starts.
+    Process(u32),
+    /// Everything in a control group and those below it: its folder in the mounted hierarchy.
+    Group(PathBuf),
+    /// Every thread from the one priority to the other, as tools print them.
+    Priorities(i32, i32),
+    /// What the watching thread starts.
+    Children,
+}
+
+/// A thread that is there now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// Its id.
+    pub thread: u32,
+    /// What is known of it.
+    pub known: Watched,
+}
+
+/// The threads of a target that are there now and that the programs do not find themselves.
+pub(super) fn chosen(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
+    let threads: Vec<(u32, u32)> = match target {
+        TaskTarget::Process(pid) => threads_of(host, *pid),
+        TaskTarget::Group(folder) => {
+            let mut processes = Vec::new();
+            processes_of(host, folder, 0, &mut processes);
+            processes.into_iter().flat_map(|pid| threads_of(host, pid)).collect()
+        }
+        TaskTarget::Name(_) => {
+            let processes = host.list_numbered("/proc", "").unwrap_or_default();
+            processes.into_iter().flat_map(|pid| threads_of(host, pid)).collect()
+        }
+        TaskTarget::Priorities(..) | TaskTarget::Children => Vec::new(),
+    };
+    let known = threads.into_iter().filter_map(|(pid, tid)| known(host, pid, tid));
+    // The kernel keeps 15 bytes of a name.
+    let is_named = |one: &Chosen| match target {
+        TaskTarget::Name(name) => one.known.command.as_bytes() == &name.as_bytes()[..name.len().min(15)],
+        _ => true,
+    };
+    known.filter(is_named).collect()
+}
+
+/// Process and thread ids.
+fn threads_of(host: &HostRoot, pid: u32) -> Vec<(u32, u32)> {
+    let threads = host.list_numbered(&format!("/proc/{pid}/task"), "").unwrap_or_default();
+    threads.into_iter().map(|tid| (pid, tid)).collect()
+}
+
+fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
+    let text = host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok()??;
+    let stat = Stat::parse(&text)?;
+    // Of ordinary tasks the nice value + 20, of others -1 - the priority.
+    let priority: i32 = stat.field(18)?.parse().ok()?;
+    let known =
+        Watched { process: pid, command: stat.name.to_owned(), priority: -1 - priority, is_gone: false };
+    Some(Chosen { thread: tid, known })
+}
+
+fn processes_of(host: &HostRoot, folder: &Path, depth: usize, found: &mut Vec<u32>) {
+    let path = folder.display();
+    let text = host.read(&format!("{path}/cgroup.procs")).ok().flatten().unwrap_or_default();
+    found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+    if depth < DEPTH_MAX {
+        for name in folders_in(host, folder) {
+            processes_of(host, &folder.join(name), depth + 1, found);
+        }
+    }
+}
+
+fn folders_in(host: &HostRoot, folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(host.path(&folder.display().to_string())) else { return Vec::new() };
+    let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// The folder of a control group, given as a path below the mounted hierarchy or in full; or of a systemd unit or container
+/// by the name of its folder, or a part of that which no other has. `None` where there is none.
+pub fn unit_group(host: &HostRoot, name: &str) -> Option<PathBuf> {
+    let is_group = |folder: &Path| {
+        host.read(&format!("{}/cgroup.procs", folder.display())).is_ok_and(|text| text.is_some())
+    };
+    let direct = PathBuf::from(name);
+    if direct.is_absolute() && direct.starts_with("/sys/fs/cgroup") && is_group(&direct) {
+        return Some(direct);
+    }
+    let below = name.trim_start_matches('/');
+    for mount in CGROUP_MOUNTS {
+        let folder = Path::new(mount).join(below);
+        if !below.is_empty() && is_group(&folder) {
+            return Some(folder);
+        }
+    }
+    CGROUP_MOUNTS.iter().find_map(|mount| named(host, Path::new(mount), below, 0))
+}
+
+fn named(host: &HostRoot, folder: &Path, name: &str, depth: usize) -> Option<PathBuf> {
+    let folders = folders_in(host, folder);
+    // A container's folder has its id in its name: `docker-4f….scope`.
+    let is_it = |found: &&String| {
+        *found == name || (name.len() >= 12 && found.contains(name)) || **found == format!("{name}.service")
+    };
+    if let Some(found) = folders.iter().find(is_it) {
+        return Some(folder.join(found));
+    }
+    let deeper = folders.iter().filter(|_| depth < DEPTH_MAX);
+    deeper.into_iter().find_map(|below| named(host, &folder.join(below), name, depth + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, HostRoot) {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path.trim_start_matches('/'));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let host = HostRoot::at(folder.path());
+        (folder, host)
+    }
+
+    fn stat(pid: u32, name: &str, priority: i32) -> String {
+        format!("{pid} ({name}) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 {priority} 0 1 0")
+    }
+
+    #[test]
+    fn groups_are_found_by_path_name_and_id_with_all_below_them() {
+        let files = [
+            ("/sys/fs/cgroup/cgroup.procs", "1\n"),
+            ("/sys/fs/cgroup/system.slice/cgroup.procs", ""),
+            ("/sys/fs/cgroup/system.slice/plc.service/cgroup.procs", "7\n"),
+            ("/sys/fs/cgroup/system.slice/plc.service/io/cgroup.procs", "9\n"),
+            ("/sys/fs/cgroup/system.slice/docker-4f5e6d7c8b9a.scope/cgroup.procs", "11\n"),
+            ("/proc/7/task/7/stat", &stat(7, "plc", -81)),
+            ("/proc/7/task/8/stat", &stat(8, "plc io", 20)),
+            ("/proc/9/task/9/stat", &stat(9, "logger", 29)),
+        ];
+        let (_folder, host) = host(&files);
+        let plc = PathBuf::from("/sys/fs/cgroup/system.slice/plc.service");
+        for name in
+            ["plc.service", "plc", "/system.slice/plc.service", "/sys/fs/cgroup/system.slice/plc.service"]
+        {
+            assert_eq!(unit_group(&host, name).as_ref(), Some(&plc), "{name}");
+        }
+        assert!(unit_group(&host, "4f5e6d7c8b9a").unwrap().ends_with("docker-4f5e6d7c8b9a.scope"));
+        assert_eq!(unit_group(&host, "nothing"), None);
+        let found = chosen(&host, &TaskTarget::Group(plc));
+        let told: Vec<_> =
+            found.iter().map(|it| (it.thread, it.known.command.as_str(), it.known.priority)).collect();
+        assert_eq!(told, [(7, "plc", 80), (8, "plc io", -21), (9, "logger", -30)]);
+    }
+
+    #[test]
+    fn a_name_is_that_of_a_thread_and_a_process_has_all_its_threads() {
+        let files = [
+            ("/proc/7/task/7/stat", stat(7, "audio", 20)),
+            ("/proc/7/task/8/stat", stat(8, "a very long nam", 20)),
+            ("/proc/9/task/9/stat", stat(9, "audio", 20)),
+        ];
+        let files = files.each_ref().map(|(path, text)| (*path, text.as_str()));
+        let (_folder, host) = host(&files);
+        let threads =
+            |target: TaskTarget| -> Vec<u32> { chosen(&host, &target).iter().map(|it| it.thread).collect() };
+        assert_eq!(threads(TaskTarget::Name("audio".to_owned())), [7, 9]);
+        assert_eq!(threads(TaskTarget::Name("a very long name".to_owned())), [8]);
+        assert_eq!(threads(TaskTarget::Process(7)), [7, 8]);
+        assert!(threads(TaskTarget::Children).is_empty());
+    }
+}

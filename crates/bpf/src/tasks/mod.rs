@@ -1,0 +1,274 @@
+//! Tasks of the user that are watched: which ones, what each of their activations was made of, and why one took long.
+//!
+//! The programs in the kernel (`bpf/tasks.h`) write a record whenever a watched task leaves a CPU, into rings that are read
+//! from here twenty times a second. The rings of [`Causes`] beside them say what else the CPUs did.
+
+mod build;
+mod choose;
+mod rings;
+
+pub use build::Watched;
+pub use choose::{Chosen, TaskTarget, unit_group};
+
+use crate::causes::Causes;
+use crate::error::BpfError;
+use crate::events::{Event, event};
+use crate::finder::surroundings;
+use crate::layout::tasks::{RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS};
+use crate::object::check_namespaces;
+use crate::settings::{HistogramsConfig, TaskFilter};
+use crate::watching::WatchingTasks;
+use build::Builder;
+use rings::StretchRings;
+use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::result::Cause;
+use whylate_core::{CpuId, CpuSet, Facts};
+pub use whylate_explain::activation::{Activation, Doing, Stage, Wait, Waker};
+use whylate_explain::segments::{Recording, Surroundings};
+use whylate_host::HostRoot;
+use whylate_sys::clock;
+use zerocopy::{FromZeros as _, transmute};
+
+/// Records that the ring of a CPU holds.
+const RING_STRETCHES: u32 = 4_096;
+/// The facilities without which fewer tasks are found or less is told of them.
+const EVENTS: [(&str, Event); 5] = [
+    ("tasks that come later", event("task_forked", "sched_process_fork")),
+    ("tasks that change their name", event("task_renamed", "task_rename")),
+    ("ends of tasks", event("task_ended", "sched_process_exit")),
+    ("page faults of tasks", event("task_fault", "page_fault_user")),
+    ("moves of waiting tasks", event("task_moved", "sched_migrate_task")),
+];
+
+type SlotBytes = [u8; size_of::<RawSlot>()];
+
+/// What is missing in the activations so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskLosses {
+    /// Records that were overwritten before they were read, or found no ring.
+    pub records: u64,
+    /// Activations of which a part was not seen.
+    pub incomplete: u64,
+    /// Tasks that are not watched since another one has their slot.
+    pub unwatched: u64,
+    /// Events at which a program could not run.
+    pub missed: u64,
+}
+
+/// The watch, running. It ends when this is dropped.
+pub struct TaskWatch {
+    host: HostRoot,
+    target: TaskTarget,
+    cpus: CpuSet,
+    causes: Causes,
+    rings: StretchRings,
+    builder: Builder,
+    surroundings: Surroundings,
+    /// The threads that were given a slot from here.
+    slots: BTreeSet<u32>,
+    collisions: u64,
+    lost_seen: u64,
+    missing: Vec<String>,
+}
+
+impl TaskWatch {
+    /// Begins to watch tasks wherever they run among `cpus`.
+    ///
+    /// # Errors
+    /// As [`Causes::start`], and in a container whose process ids are not the kernel's.
+    pub fn start(
+        host: &HostRoot,
+        cpus: &CpuSet,
+        target: &TaskTarget,
+        facts: &Facts,
+    ) -> Result<Self, BpfError> {
+        check_namespaces()?;
+        let mut config = HistogramsConfig::new(cpus.clone());
+        config.kinds.clear();
+        let mut priorities = false;
+        match target {
+            TaskTarget::Name(name) => config.task = Some(TaskFilter::Command(name.clone())),
+            TaskTarget::Priorities(least, most) => {
+                (config.priority_min, config.priority_max, priorities) = (*least, *most, true);
+            }
+            TaskTarget::Process(_) | TaskTarget::Group(_) | TaskTarget::Children => {}
+        }
+        let tasks = WatchingTasks { ring_stretches: RING_STRETCHES, priorities };
+        let mut causes = Causes::start_watching(cpus, &config, Some(tasks))?;
+        let mut missing: Vec<String> = causes
+            .facilities()
+            .iter()
+            .filter_map(|it| Some(format!("{}: {}", it.name, it.missing.as_ref()?)))
+            .collect();
+        for (name, event) in EVENTS {
+            missing.extend(causes.attach(&[event])?.map(|reason| format!("{name}: {reason}")));
+        }
+        let rings = StretchRings::map(causes.histograms().object(), cpus.len(), RING_STRETCHES)?;
+        let mut watch = Self {
+            host: host.clone(),
+            target: target.clone(),
+            cpus: cpus.clone(),
+            causes,
+            rings,
+            builder: Builder::default(),
+            surroundings: surroundings(host, facts),
+            slots: BTreeSet::new(),
+            collisions: 0,
+            lost_seen: 0,
+            missing,
+        };
+        watch.look_for_tasks()?;
+        Ok(watch)
+    }
+
+    /// What is not recorded here, with the reason.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// Looks which tasks there are now, where the kernel does not tell of all that come and go.
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub fn look_for_tasks(&mut self) -> Result<(), BpfError> {
+        let chosen = choose::chosen(&self.host, &self.target);
+        let left: Vec<u32> = match self.target {
+            TaskTarget::Group(_) => {
+                self.slots.iter().copied().filter(|it| !chosen.iter().any(|one| one.thread == *it)).collect()
+            }
+            _ => Vec::new(),
+        };
+        for thread in left {
+            self.slots.remove(&thread);
+            self.set_slot(thread, 0)?;
+        }
+        let inherits = if matches!(self.target, TaskTarget::Name(_)) { 0 } else { SLOT_INHERITS };
+        for one in chosen {
+            if !self.slots.contains(&one.thread) && self.set_slot(one.thread, SLOT_WATCHED | inherits)? {
+                self.slots.insert(one.thread);
+                self.builder.threads.entry(one.thread).or_insert(one.known);
+            }
+        }
+        Ok(())
+    }
+
+    /// Watches what this thread starts from now on, or no more.
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub fn follow_children(&mut self, thread: u32, follow: bool) -> Result<(), BpfError> {
+        self.set_slot(thread, if follow { SLOT_INHERITS } else { 0 }).map(drop)
+    }
+
+    /// Gives a thread its slot, or frees it where there are no flags; `false` where another thread has it.
+    fn set_slot(&mut self, thread: u32, flags: u32) -> Result<bool, BpfError> {
+        let place = thread % TASK_SLOTS;
+        let object = self.causes.histograms().object_mut();
+        let known: RawSlot = transmute!(object.get::<SlotBytes>("task_slots", place)?);
+        if known.thread != thread && known.thread != 0 {
+            self.collisions += u64::from(flags != 0);
+            return Ok(false);
+        }
+        if flags != 0 && known.thread == thread && known.flags == flags {
+            return Ok(true);
+        }
+        let slot = match flags {
+            0 => RawSlot::new_zeroed(),
+            flags => RawSlot { thread, flags, ..RawSlot::new_zeroed() },
+        };
+        let bytes: SlotBytes = transmute!(slot);
+        object.set("task_slots", place, &bytes)?;
+        Ok(true)
+    }
+
+    /// The activations that ended since the last call, in that order. Call it twenty times a second.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn poll(&mut self) -> Result<Vec<Activation>, BpfError> {
+        let now_ns = clock::now().0;
+        for (ring, cpu) in self.cpus.clone().iter().enumerate() {
+            let written = self.written(cpu)?;
+            self.rings.read(ring, cpu, written);
+            let written = self.written(cpu)?;
+            self.rings.confirm(cpu, written);
+        }
+        if self.rings.lost() > self.lost_seen {
+            self.lost_seen = self.rings.lost();
+            self.builder.forget_open();
+        }
+        let host = &self.host;
+        let owner = |process: u32, thread: u32| {
+            let name = host.read_trimmed(&format!("/proc/{process}/task/{thread}/comm")).ok()??;
+            Some(name)
+        };
+        let taken = self.rings.take(now_ns);
+        Ok(taken.iter().filter_map(|(cpu, raw)| self.builder.add(*cpu, raw, &owner)).collect())
+    }
+
+    fn written(&mut self, cpu: CpuId) -> Result<u64, BpfError> {
+        Ok(self.causes.histograms().cpu_state(cpu.0)?.stretches)
+    }
+
+    /// The causes of activations, each with how many records of its time were lost. Call it soon after [`Self::poll`].
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn explain(&self, activations: &[&Activation]) -> Result<Vec<(Vec<Cause>, u64)>, BpfError> {
+        let mut from: BTreeMap<CpuId, u64> = BTreeMap::new();
+        for stage in activations.iter().flat_map(|activation| &activation.stages) {
+            let least = from.entry(stage.cpu).or_insert(stage.from_ns);
+            *least = (*least).min(stage.from_ns);
+        }
+        let read = |(cpu, from_ns): (&CpuId, &u64)| Ok((*cpu, self.causes.since(*cpu, *from_ns)?));
+        let recordings = from.iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
+        let within = |cpu: CpuId, from_ns: u64, to_ns: u64| {
+            recordings.get(&cpu).map(|it| it.within(from_ns, to_ns)).unwrap_or_default()
+        };
+        let explained = activations.iter().map(|activation| {
+            let lost = activation
+                .stages
+                .iter()
+                .map(|stage| within(stage.cpu, stage.from_ns, stage.to_ns).lost)
+                .sum();
+            (whylate_explain::activation::explain(activation, &within, &self.surroundings), lost)
+        });
+        Ok(explained.collect())
+    }
+
+    /// The latency above which the kernel's stack is recorded; it takes some microseconds.
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub fn keep_stacks(&mut self, above_ns: u64) -> Result<(), BpfError> {
+        let all: Vec<(CpuId, u64)> = self.cpus.iter().map(|cpu| (cpu, above_ns)).collect();
+        self.causes.histograms().keep_stacks(&all)
+    }
+
+    /// Every thread that was watched, by its id.
+    pub fn threads(&self) -> &BTreeMap<u32, Watched> {
+        &self.builder.threads
+    }
+
+    /// What is missing so far.
+    pub fn losses(&self) -> TaskLosses {
+        let told: RawTaskLosses = self
+            .causes
+            .histograms
+            .object()
+            .get::<[u8; size_of::<RawTaskLosses>()]>("task_losses", 0)
+            .map(|bytes| transmute!(bytes))
+            .unwrap_or_default();
+        TaskLosses {
+            records: self.rings.lost() + told.events,
+            incomplete: self.builder.incomplete,
+            unwatched: self.collisions + told.collisions,
+            missed: self.causes.missed().in_window(true).count(),
+        }
+    }
+
+    /// What the programs cost so far; times are counted only while the kernel's BPF statistics are on.
+    pub fn costs(&self) -> Vec<crate::ProgramCost> {
+        self.causes.histograms.costs()
+    }
+}

@@ -1,0 +1,103 @@
+//! The rings of records of watched tasks, mapped; read one after another, in the order of their times.
+
+use crate::error::BpfError;
+use crate::layout::tasks::RawStretch;
+use crate::object::Object;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use whylate_core::CpuId;
+use whylate_sys::shared::SharedWords;
+use zerocopy::{IntoBytes as _, TryFromBytes as _};
+
+/// The map that they lie in.
+const MAP: &str = "stretches";
+const WORDS: usize = size_of::<RawStretch>() / 8;
+/// A record of a CPU may be read this long after it was written on another one; until then it waits.
+const SETTLED_NS: u64 = 1_000_000;
+
+/// The rings, one after another: `[ring][record]`.
+pub(super) struct StretchRings {
+    words: SharedWords,
+    ring_stretches: u64,
+    /// Of each ring, the number of the next record to be read.
+    next: Vec<u64>,
+    /// Records that were read and not handed out yet.
+    waiting: Vec<(CpuId, RawStretch)>,
+    /// How many of them were read last.
+    fresh: usize,
+    /// Records that were overwritten before they were read.
+    lost: u64,
+}
+
+impl StretchRings {
+    /// Maps `count` rings of that size.
+    pub(super) fn map(object: &Object, count: usize, ring_stretches: u32) -> Result<Self, BpfError> {
+        let words = SharedWords::of_map(object.array_file(MAP)?, count * ring_stretches as usize * WORDS)
+            .map_err(|error| BpfError::map(MAP, &error))?;
+        let (next, waiting) = (vec![0; count], Vec::new());
+        Ok(Self { words, ring_stretches: ring_stretches.into(), next, waiting, fresh: 0, lost: 0 })
+    }
+
+    /// Records that were overwritten before they were read.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Reads what is new in the ring of a CPU, in which so many records were `written`.
+    pub(super) fn read(&mut self, ring: usize, cpu: CpuId, written: u64) {
+        let oldest = written.saturating_sub(self.ring_stretches);
+        let mut number = self.next[ring];
+        let before = self.waiting.len();
+        if number < oldest {
+            self.lost += oldest - number;
+            number = oldest;
+        }
+        while number < written {
+            match self.record(ring, number) {
+                Some(found) if found.number == number + 1 => self.waiting.push((cpu, found)),
+                // Being written just now.
+                Some(found) if found.number <= number => break,
+                // Overwritten, or half so.
+                _ => self.lost += 1,
+            }
+            number += 1;
+        }
+        self.next[ring] = number;
+        self.fresh = self.waiting.len() - before;
+    }
+
+    /// Removes what may have been overwritten while it was read, now that so many records of the CPU were `written`.
+    pub(super) fn confirm(&mut self, cpu: CpuId, written: u64) {
+        let overwritten = written.saturating_sub(self.ring_stretches);
+        let before = self.waiting.len();
+        let read = self.waiting.len() - self.fresh.min(self.waiting.len());
+        let mut place = 0;
+        self.waiting.retain(|(of, it)| {
+            place += 1;
+            place <= read || *of != cpu || it.number > overwritten
+        });
+        self.lost += (before - self.waiting.len()) as u64;
+    }
+
+    /// What was read and ended long enough before `now_ns` that no other CPU has an earlier one, in the order of the ends.
+    pub(super) fn take(&mut self, now_ns: u64) -> Vec<(CpuId, RawStretch)> {
+        let until_ns = now_ns.saturating_sub(SETTLED_NS);
+        let mut taken: Vec<_> = self.waiting.extract_if(.., |(_, it)| it.end_ns <= until_ns).collect();
+        taken.sort_by_key(|(_, it)| it.end_ns);
+        taken
+    }
+
+    /// The record at the place of that number; `None` for one that no program wrote like this.
+    fn record(&self, ring: usize, number: u64) -> Option<RawStretch> {
+        let place = ring as u64 * self.ring_stretches + number % self.ring_stretches;
+        let words = &self.words.words()[place as usize * WORDS..][..WORDS];
+        // Its number is written last, so it is read first.
+        let complete = words[0].load(Acquire);
+        let mut values: [u64; WORDS] = std::array::from_fn(|word| words[word].load(Relaxed));
+        // A program that writes the place again begins with the members, and ends with the number.
+        if words[0].load(Acquire) != complete {
+            return None;
+        }
+        values[0] = complete;
+        RawStretch::try_read_from_bytes(values.as_bytes()).ok()
+    }
+}

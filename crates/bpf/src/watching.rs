@@ -1,0 +1,66 @@
+//! What the programs need beside the histograms: to look for causes, and to watch tasks.
+
+use crate::events::{Event, event};
+use crate::layout::tasks::TASK_SLOTS;
+use crate::layout::{RING_CALLS, RING_STACKS};
+use whylate_core::CpuSet;
+
+/// At most this many different senders of interrupts, and stacks of theirs, are kept.
+const IPIS: u32 = 16_384;
+const SENDER_STACKS: u32 = 2_048;
+
+/// What the search for causes needs beside the histograms.
+pub(crate) struct Watching {
+    /// The CPUs that have a ring of segments, in the order of their rings.
+    pub(crate) cpus: CpuSet,
+    /// How many segments a ring holds: a power of two.
+    pub(crate) ring_segments: u32,
+    /// Where tasks are watched.
+    pub(crate) tasks: Option<WatchingTasks>,
+}
+
+/// What the programs for watched tasks need.
+pub(crate) struct WatchingTasks {
+    /// How many records a ring holds: a power of two.
+    pub(crate) ring_stretches: u32,
+    /// Whether all tasks of the configured priorities are watched.
+    pub(crate) priorities: bool,
+}
+
+impl Watching {
+    /// The sizes of its maps.
+    pub(crate) fn maps(&self) -> Vec<(&'static str, u32)> {
+        let cpus = self.cpus.len() as u32;
+        let mut maps = vec![
+            ("segments", cpus * self.ring_segments),
+            ("late_stacks", cpus * RING_STACKS),
+            ("calls", cpus * RING_CALLS),
+            ("sender_stacks", SENDER_STACKS),
+            ("ipis", IPIS),
+        ];
+        if let Some(tasks) = &self.tasks {
+            maps.extend([("task_slots", TASK_SLOTS), ("stretches", cpus * tasks.ring_stretches)]);
+        }
+        maps
+    }
+
+    /// The constants of its programs.
+    pub(crate) fn constants(&self) -> Vec<(&'static str, u32)> {
+        let mut constants = vec![("ring_segments", self.ring_segments)];
+        if let Some(tasks) = &self.tasks {
+            constants.push(("ring_stretches", tasks.ring_stretches));
+            constants.push(("watches_priorities", u32::from(tasks.priorities)));
+        }
+        constants
+    }
+}
+
+/// The events of tasks, without which there is nothing, each with its program for what is watched.
+pub(crate) fn task_events(watching: Option<&Watching>) -> [Event; 2] {
+    let (switch, waking) = match watching {
+        None => ("task_switch", "waking"),
+        Some(Watching { tasks: None, .. }) => ("task_switch_watched", "waking_watched"),
+        Some(Watching { tasks: Some(_), .. }) => ("task_switch_tasks", "waking_tasks"),
+    };
+    [event(switch, "sched_switch"), event(waking, "sched_waking")]
+}

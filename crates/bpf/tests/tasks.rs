@@ -1,0 +1,218 @@
+//! Watched tasks, on this machine's kernel: planted causes are found. Where the kernel refuses BPF programs, the tests say
+//! so.
+
+#![cfg(feature = "bpf")]
+#![allow(clippy::print_stderr, reason = "a skipped test says why")]
+
+mod support;
+
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use support::unless_refused;
+use whylate_bpf::tasks::{Activation, Doing, TaskTarget, TaskWatch, Wait};
+use whylate_core::result::{Cause, CauseKind};
+use whylate_core::{CpuId, CpuSet, Facts};
+use whylate_host::HostRoot;
+use whylate_sys::schedule;
+use whylate_sys::schedule::Scheduling;
+
+/// An activation with its causes.
+type Explained = (Activation, Vec<Cause>);
+
+fn watch(target: &TaskTarget) -> Option<TaskWatch> {
+    let cpus = schedule::allowed_of_this_thread().unwrap();
+    unless_refused(TaskWatch::start(&HostRoot::real(), &cpus, target, &Facts::default()))
+}
+
+/// Follows for that long, and explains what took at least `least_ns`.
+fn follow(watch: &mut TaskWatch, time: Duration, least_ns: u64) -> Vec<Explained> {
+    let (begin, mut all) = (Instant::now(), Vec::new());
+    while begin.elapsed() < time {
+        std::thread::sleep(Duration::from_millis(20));
+        let found = watch.poll().unwrap();
+        let long: Vec<&Activation> = found.iter().filter(|it| it.response_ns() >= least_ns).collect();
+        let causes = watch.explain(&long).unwrap();
+        all.extend(long.into_iter().cloned().zip(causes.into_iter().map(|(causes, _)| causes)));
+    }
+    all
+}
+
+/// Runs a thread of that name until the returned value is dropped.
+struct Running {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(name: &str, cpu: CpuId, priority: Option<u32>, mut turn: impl FnMut() + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let work = move || {
+            schedule::pin_this_thread(&CpuSet::from_iter([cpu])).unwrap();
+            if let Some(priority) = priority {
+                schedule::schedule_this_thread(Scheduling::Fifo(priority)).unwrap();
+            }
+            while !asked.load(SeqCst) {
+                turn();
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work).unwrap();
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, SeqCst);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn spin(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+fn last_cpu() -> CpuId {
+    schedule::allowed_of_this_thread().unwrap().iter().last().unwrap()
+}
+
+/// The shares of a response add up, and at most 1 % is left without a name.
+fn assert_whole(explained: &[Explained]) {
+    for (activation, causes) in explained {
+        let (unnamed, named): (Vec<&Cause>, Vec<&Cause>) =
+            causes.iter().partition(|cause| cause.kind == CauseKind::Unattributed);
+        let sum = |causes: &[&Cause]| causes.iter().filter_map(|cause| cause.share).sum::<f64>();
+        // Contributors below 1 % are left out, and those after the eighth.
+        assert!((0.5..1.000_001).contains(&sum(&named)), "{activation:?} {causes:#?}");
+        assert!(sum(&unnamed) <= 0.01, "{activation:?} {causes:#?}");
+        let mut at_ns = activation.due_ns;
+        for stage in &activation.stages {
+            assert!(stage.from_ns == at_ns && stage.to_ns >= at_ns, "{activation:#?}");
+            at_ns = stage.to_ns;
+        }
+    }
+}
+
+fn find(causes: &[Cause], kind: CauseKind) -> Option<&Cause> {
+    causes.iter().find(|cause| cause.kind == kind)
+}
+
+#[test]
+fn a_task_that_works_between_sleeps_has_its_own_work_as_the_cause() {
+    let Some(mut watch) = watch(&TaskTarget::Name("wl-plain".to_owned())) else { return };
+    let _task = Running::start("wl-plain", last_cpu(), None, || {
+        spin(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(3));
+    });
+    let found = follow(&mut watch, Duration::from_secs(1), 1_000_000);
+    assert!(found.len() > 50, "{}", found.len());
+    assert_whole(&found);
+    for (activation, causes) in &found {
+        let own = find(causes, CauseKind::OwnWork).and_then(|cause| cause.share).unwrap_or(0.0);
+        let least = activation.running_ns() as f64 / activation.response_ns() as f64;
+        assert!(own <= least + 1e-6 && own > least * 0.8, "{activation:#?} {causes:#?}");
+    }
+    let (activation, _) = &found[found.len() / 2];
+    assert_eq!(activation.slept, Wait::Work(Some("clock_nanosleep".to_owned())));
+    assert!(activation.wakeup_ns() < activation.response_ns(), "{activation:?}");
+    assert_eq!(watch.losses().records, 0);
+}
+
+#[test]
+fn a_thread_of_higher_priority_that_preempts_is_named_with_its_time() {
+    let cpu = last_cpu();
+    let Some(mut watch) = watch(&TaskTarget::Name("wl-victim".to_owned())) else { return };
+    let _task = Running::start("wl-victim", cpu, None, || {
+        spin(Duration::from_millis(6));
+        std::thread::sleep(Duration::from_millis(4));
+    });
+    let _thief = Running::start("wl-thief", cpu, Some(30), || {
+        spin(Duration::from_millis(3));
+        std::thread::sleep(Duration::from_millis(23));
+    });
+    let found = follow(&mut watch, Duration::from_secs(2), 1_000_000);
+    assert_whole(&found);
+    let hit = |(activation, _): &&Explained| {
+        activation.stages.iter().any(|stage| {
+            matches!(&stage.what, Doing::Preempted { by, .. } if by.command == "wl-thief" && stage.length_ns() > 2_000_000)
+        })
+    };
+    let hits: Vec<&Explained> = found.iter().filter(hit).collect();
+    assert!(hits.len() > 10, "{} of {}", hits.len(), found.len());
+    for (activation, causes) in &hits {
+        let thief = causes.iter().find(|cause| cause.actor.as_deref() == Some("wl-thief"));
+        let thief = thief.unwrap_or_else(|| panic!("{activation:#?} {causes:#?}"));
+        assert_eq!(thief.kind, CauseKind::Thread);
+        let took_ns = thief.share.unwrap() * activation.response_ns() as f64;
+        assert!((2.5e6..40e6).contains(&took_ns), "{took_ns}");
+    }
+}
+
+#[test]
+fn a_lock_that_does_not_tell_its_owner_is_released_by_somebody_with_little_confidence() {
+    let cpu = last_cpu();
+    let Some(mut watch) = watch(&TaskTarget::Name("wl-waiter".to_owned())) else { return };
+    let lock = Arc::new(Mutex::new(()));
+    let (own, other) = (Arc::clone(&lock), lock);
+    let _holder = Running::start("wl-holder", CpuId(0), None, move || {
+        let held = other.lock().unwrap();
+        spin(Duration::from_millis(3));
+        drop(held);
+        std::thread::sleep(Duration::from_millis(9));
+    });
+    let _task = Running::start("wl-waiter", cpu, None, move || {
+        drop(own.lock().unwrap());
+        std::thread::sleep(Duration::from_millis(2));
+    });
+    let found = follow(&mut watch, Duration::from_secs(2), 500_000);
+    assert_whole(&found);
+    let waits: Vec<&Cause> = found.iter().filter_map(|(_, causes)| find(causes, CauseKind::Lock)).collect();
+    assert!(waits.len() > 10, "{} of {}", waits.len(), found.len());
+    for cause in waits {
+        assert_eq!(cause.actor.as_deref(), Some("wl-holder"));
+        assert!(cause.confidence.unwrap() <= 0.8, "{cause:?}");
+    }
+}
+
+/// A shell and all that it starts; ended when this is dropped.
+struct Shell(Child);
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_a_watched_thread_starts_is_watched_from_its_first_moment() {
+    let Some(mut watch) = watch(&TaskTarget::Children) else { return };
+    let own = schedule::id_of_this_thread();
+    watch.follow_children(own, true).unwrap();
+    let script = "for i in 1 2 3 4 5; do sleep 0.02; done";
+    let _shell = Shell(Command::new("/bin/sh").args(["-c", script]).spawn().unwrap());
+    watch.follow_children(own, false).unwrap();
+    let found = follow(&mut watch, Duration::from_millis(600), 0);
+    assert!(found.iter().any(|(activation, _)| activation.thread.command == "sh"), "{found:?}");
+    let names: Vec<&str> = watch.threads().values().map(|thread| thread.command.as_str()).collect();
+    assert_eq!(names.iter().filter(|name| **name == "sleep").count(), 5, "{names:?}");
+    assert!(watch.threads().values().all(|thread| thread.command != "tasks"), "{:?}", watch.threads());
+    let ended = watch.threads().values().filter(|thread| thread.is_gone).count();
+    assert!(ended >= 5, "{:?}", watch.threads());
+}
+
+#[test]
+fn priorities_are_watched_without_being_listed() {
+    let Some(mut watch) = watch(&TaskTarget::Priorities(41, 42)) else { return };
+    let turn = || std::thread::sleep(Duration::from_millis(1));
+    let _inside = Running::start("wl-41", last_cpu(), Some(41), turn);
+    let _outside = Running::start("wl-43", last_cpu(), Some(43), turn);
+    let found = follow(&mut watch, Duration::from_millis(500), 0);
+    let of = |name: &str| found.iter().filter(|(activation, _)| activation.thread.command == name).count();
+    assert!(of("wl-41") > 100 && of("wl-43") == 0, "{} {}", of("wl-41"), of("wl-43"));
+}

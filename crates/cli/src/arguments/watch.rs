@@ -1,0 +1,86 @@
+//! Flags of `whylate watch`.
+
+use super::Printing;
+use super::parsers::{microseconds, seconds};
+use clap::Args;
+use std::path::PathBuf;
+use whylate_core::plan::TaskPlan;
+use whylate_core::{CpuSelector, Nanos};
+
+/// `whylate watch`.
+#[derive(Debug, Args)]
+#[command(
+    group = clap::ArgGroup::new("target").required(true).multiple(false),
+    after_help = "\
+Examples:
+  whylate watch --task audio                    every thread of that name, until Ctrl-C
+  whylate watch --pid 812 -D 10m --deadline 1ms a process, with the deadline of its work
+  whylate watch --unit plc.service --limit 500us
+  whylate watch --priority 80-99 -D 1h -o night everything with such a priority, wherever it is
+  whylate watch -D 30s -- ./control --rate 1000 starts a program and watches it from its begin
+
+An activation is what a thread does from its timer or wake-up to its next sleep; how long that took
+is its response. Nothing of the thread is changed. The worst activations are explained, and all is
+kept in a run directory: whylate report DIR, whylate explain DIR, whylate compare DIR OTHER.
+Exit code 2 when a response was above --limit or --deadline, 69 without the rights (root, or
+CAP_BPF and CAP_PERFMON)."
+)]
+pub(crate) struct WatchArguments {
+    /// Every thread of this name (the kernel keeps 15 letters of it), also those that come later
+    #[arg(long, value_name = "NAME", group = "target")]
+    pub(crate) task: Option<String>,
+    /// Every thread of this process, and of those that it starts
+    #[arg(long, value_name = "PID", group = "target")]
+    pub(crate) pid: Option<u32>,
+    /// Everything in this systemd unit
+    #[arg(long, value_name = "UNIT", group = "target")]
+    pub(crate) unit: Option<String>,
+    /// Everything in this control group: its path below /sys/fs/cgroup, or the id of a container
+    #[arg(long, value_name = "GROUP", group = "target")]
+    pub(crate) cgroup: Option<String>,
+    /// Every thread with such a real-time priority: 80-99, or one number (100: SCHED_DEADLINE)
+    #[arg(long, value_name = "RANGE", group = "target")]
+    pub(crate) priority: Option<String>,
+    /// Starts this program, and watches it and everything that it starts; it ends with the watch
+    #[arg(last = true, value_name = "COMMAND", group = "target")]
+    pub(crate) command: Vec<String>,
+    /// CPUs on which the threads are watched: a list, or all, isolated, housekeeping, last [default: all that are online]
+    #[arg(short = 'a', long = "cpu", alias = "cpus", value_name = "LIST")]
+    pub(crate) cpu: Option<CpuSelector>,
+    /// How long to watch; a bare number is seconds, 0 is until Ctrl-C or the end of the process
+    #[arg(short = 'D', long, value_name = "TIME", default_value = "0", value_parser = seconds)]
+    pub(crate) duration: Nanos,
+    /// Counts and explains activations whose response is longer than this; a bare number is microseconds
+    #[arg(long, value_name = "TIME", value_parser = microseconds)]
+    pub(crate) deadline: Option<Nanos>,
+    /// The period of the work, which is its deadline where none is given; a bare number is microseconds
+    #[arg(long, value_name = "TIME", value_parser = microseconds)]
+    pub(crate) period: Option<Nanos>,
+    /// A longer response makes the verdict `fail`; a bare number is microseconds
+    #[arg(long, value_name = "TIME", value_parser = microseconds)]
+    pub(crate) limit: Option<Nanos>,
+    /// How many of the worst activations of each thread are explained
+    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) worst: u32,
+    /// Directory for the run: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-watch]
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+}
+
+impl WatchArguments {
+    /// The probe that does this.
+    pub(crate) fn plan(&self) -> TaskPlan {
+        TaskPlan {
+            cpus: self.cpu.clone(),
+            name: self.task.clone(),
+            pid: self.pid,
+            cgroup: self.unit.clone().or_else(|| self.cgroup.clone()),
+            command: self.command.clone(),
+            priorities: self.priority.clone(),
+            deadline: self.deadline.or(self.period),
+            worst: Some(self.worst),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `whylate watch` on this machine's kernel. Where it allows no BPF programs, the tests check that this is said.
+
+use crate::tool::{Said, alone, command, finish, folder, signal, start, until, wait, whylate};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+/// Watches in that folder; the journal is in it, too.
+fn watch(folder: &Path, arguments: &[&str]) -> Said {
+    let output = folder.join("run");
+    let all = [&["watch", "-o", output.to_str().unwrap()], arguments].concat();
+    let mut command = command(&all);
+    command.env("WHYLATE_STATE_DIR", folder.join("state"));
+    finish(command)
+}
+
+/// Whether the machine can watch tasks; where it cannot, exit code 69, a line that says so, and no directory.
+fn is_possible(said: &Said, folder: &Path) -> bool {
+    if said.code == Some(69) {
+        assert!(said.stderr.contains("tasks cannot be watched"), "{said:?}");
+        assert!(!folder.join("run").exists());
+        return false;
+    }
+    true
+}
+
+const NAPS: &str = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.03; done";
+
+#[test]
+fn a_command_is_watched_to_its_end_and_kept_as_a_run() {
+    let _alone = alone();
+    let folder = folder();
+    let said = watch(folder.path(), &["--json", "--", "/bin/sh", "-c", NAPS]);
+    if !is_possible(&said, folder.path()) {
+        return;
+    }
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let lines: Vec<Value> = said.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (result, before) = lines.split_last().unwrap();
+    assert!(before.iter().all(|line| line["format"] == "whylate.watch/1"), "{before:?}");
+    assert_eq!((&result["format"], &result["state"]), (&"whylate.run/1".into(), &"complete".into()));
+    let probe = &result["cells"][0]["probes"][0];
+    assert_eq!(probe["probe"], "task");
+    let shell = probe["cpus"].as_array().unwrap().iter().find(|cpu| cpu["series"] == "sh").unwrap();
+    assert!(shell["samples"].as_u64().unwrap() >= 8, "{shell:#}");
+    assert!(shell["task"]["run_ns"].as_u64().unwrap() > 0, "{shell:#}");
+    let parts: Vec<&str> =
+        shell["parts"].as_array().unwrap().iter().map(|it| it["part"].as_str().unwrap()).collect();
+    assert!(["wakeup", "run", "period"].iter().all(|part| parts.contains(part)), "{parts:?}");
+    let spikes = probe["spikes"].as_array().unwrap();
+    assert!(spikes.iter().any(|spike| spike["cause"]["kind"] != "unattributed"), "{spikes:?}");
+    let run = folder.path().join("run");
+    let report = whylate(&["report", run.to_str().unwrap()]);
+    assert!(report.code == Some(0) && report.stdout.contains("The watched threads"), "{report:?}");
+    let explained = whylate(&["explain", run.to_str().unwrap()]);
+    assert_eq!(explained.code, Some(0), "{explained:?}");
+}
+
+#[test]
+fn a_response_above_the_deadline_or_the_limit_is_exit_code_2() {
+    let _alone = alone();
+    for flag in ["--deadline", "--limit"] {
+        let folder = folder();
+        let said = watch(folder.path(), &["-q", flag, "1us", "--", "/bin/sh", "-c", NAPS]);
+        if !is_possible(&said, folder.path()) {
+            return;
+        }
+        assert_eq!(said.code, Some(2), "{flag}: {said:?}");
+    }
+}
+
+#[test]
+fn ctrl_c_is_the_end_of_a_watch_and_no_failure() {
+    let _alone = alone();
+    let folder = folder();
+    let output = folder.path().join("run");
+    let mut child = command(&["watch", "-q", "-o", output.to_str().unwrap(), "--priority", "1-99"]);
+    child.env("WHYLATE_STATE_DIR", folder.path().join("state"));
+    let mut child = start(child);
+    let file = output.join("run.json");
+    assert!(until(|| file.exists() || child.try_wait().unwrap().is_some()));
+    if !file.exists() {
+        return assert!(!is_possible(&wait(child), folder.path()));
+    }
+    std::thread::sleep(Duration::from_millis(1_500));
+    signal(&child, Signal::INT);
+    let said = wait(child);
+    // A machine without any such thread has nothing to report.
+    let is_quiet = said.stderr.contains("no samples");
+    assert!(is_quiet || said.code == Some(0), "{said:?}");
+}
+
+#[test]
+fn whom_to_watch_must_be_said_once_and_be_there() {
+    let said = whylate(&["watch"]);
+    assert!(said.code == Some(1) && said.stderr.contains("--task"), "{said:?}");
+    let said = whylate(&["watch", "--task", "a", "--pid", "1"]);
+    assert!(said.code == Some(1) && said.stderr.contains("cannot be used with"), "{said:?}");
+    let said = whylate(&["watch", "--priority", "99-80"]);
+    assert!(said.error().contains("real-time priority from 1 to 99"), "{said:?}");
+    let folder = folder();
+    let said = watch(folder.path(), &["-q", "--pid", "4194304"]);
+    if is_possible(&said, folder.path()) {
+        assert!(said.code == Some(1) && said.stderr.contains("there is no process 4194304"), "{said:?}");
+    }
+}

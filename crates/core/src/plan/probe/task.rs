@@ -1,0 +1,132 @@
+//! The task probe: the user's own threads, watched and not changed.
+
+use super::{MeasuringTask, Policy, ProbeFacts, ProbeWords, Samples};
+use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
+use crate::plan::kinds::KeyError;
+use crate::units::Nanos;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The task probe: what each activation of the named threads is made of, from the timer or wake-up to the next sleep. Exactly
+/// one of `name`, `pid`, `cgroup`, `command` and `priorities` says which threads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TaskPlan {
+    /// Where the threads are watched; by default every online CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuSelector>,
+    /// Every thread of this name; the kernel keeps 15 bytes of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Every thread of this process, and of those that it starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Everything in this control group: its path, or the name of a systemd unit, or the id of a container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// A program with its arguments: it is started, and watched with everything that it starts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// Every thread with one of these priorities, as tools print them: `80-99`, or one number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priorities: Option<String>,
+    /// An activation is late when its response takes longer than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Nanos>,
+    /// How many of the worst activations of each thread are explained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst: Option<u32>,
+}
+
+/// So many of the worst activations of each thread are explained where the plan does not say.
+const WORST: u32 = 20;
+
+impl TaskPlan {
+    /// How many of the worst activations of each thread are explained.
+    pub fn worst(&self) -> usize {
+        self.worst.unwrap_or(WORST) as usize
+    }
+
+    /// The lowest and the highest priority; `None` where the text is no range.
+    pub fn priority_range(&self) -> Option<(i32, i32)> {
+        let text = self.priorities.as_deref()?;
+        let (least, most) = text.split_once('-').unwrap_or((text, text));
+        let number = |text: &str| text.trim().parse::<i32>().ok().filter(|it| (1..=100).contains(it));
+        let (least, most) = (number(least)?, number(most)?);
+        (least <= most).then_some((least, most))
+    }
+}
+
+impl ProbeWords for TaskPlan {
+    fn facts(_: Option<&str>) -> ProbeFacts {
+        let duration = ProbeFacts::of(Samples::Duration);
+        ProbeFacts {
+            companion: true,
+            misses_periods: true,
+            series_title: "thread",
+            task: MeasuringTask::None,
+            ..duration
+        }
+    }
+
+    fn check(&self) -> Result<(), KeyError> {
+        let given = [
+            self.name.is_some(),
+            self.pid.is_some(),
+            self.cgroup.is_some(),
+            !self.command.is_empty(),
+            self.priorities.is_some(),
+        ];
+        if given.into_iter().filter(|given| *given).count() != 1 {
+            let message =
+                "exactly one of name, pid, cgroup, command and priorities says which threads to watch";
+            return Err(KeyError::new("", message));
+        }
+        if self.priorities.is_some() && self.priority_range().is_none() {
+            let message =
+                "must be a real-time priority from 1 to 99 (100: SCHED_DEADLINE), or a range such as 80-99";
+            return Err(KeyError::new("priorities", message));
+        }
+        if self.name.as_deref() == Some("") {
+            return Err(KeyError::new("name", "is empty; `ps -eLo comm` lists the names of threads"));
+        }
+        if self.deadline.is_some_and(|deadline| deadline.0 == 0) {
+            return Err(KeyError::new("deadline", "must be above 0"));
+        }
+        Ok(())
+    }
+
+    /// It has no measuring thread.
+    fn scheduling(&self) -> (Policy, u32) {
+        (Policy::Other, 1)
+    }
+
+    fn cpus(&self) -> Option<&CpuSelector> {
+        self.cpus.as_ref()
+    }
+
+    fn resolve_cpus(&self, context: &CpuContext, target: &CpuSet) -> Result<CpuSet, CpuError> {
+        let resolve = |cpus: &CpuSelector| cpus.resolve(context, Some(target));
+        self.cpus.as_ref().map_or_else(|| Ok(context.online.clone()), resolve)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_key_says_which_threads() {
+        let named = TaskPlan { name: Some("audio".to_owned()), ..TaskPlan::default() };
+        assert_eq!(named.check(), Ok(()));
+        assert!(TaskPlan::default().check().is_err());
+        let two = TaskPlan { pid: Some(8), ..named };
+        assert!(two.check().unwrap_err().message.contains("exactly one"));
+        let range = |text: &str| TaskPlan { priorities: Some(text.to_owned()), ..TaskPlan::default() };
+        assert_eq!(range("80-99").priority_range(), Some((80, 99)));
+        assert_eq!(range("80").priority_range(), Some((80, 80)));
+        for wrong in ["99-80", "0", "a", "", "1-101"] {
+            assert_eq!(range(wrong).check().unwrap_err().key, "priorities", "{wrong}");
+        }
+    }
+}

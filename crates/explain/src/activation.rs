@@ -1,0 +1,340 @@
+//! Why a task of the user took so long: from the moment at which it was due or woken to the one at which it fell asleep
+//! again.
+//!
+//! In: the stages of one activation (waiting for a CPU, running, preempted, blocked), as the programs in the kernel saw
+//! them, and what the CPUs did meanwhile. Out: causes whose shares add up to the whole response. A task that runs and is
+//! not interrupted does its own work, which is a cause like the others ([`CauseKind::OwnWork`]): the response was long, and
+//! nobody else is to blame.
+//!
+//! "Held by" is not "released by". The owner of a lock is known where the lock itself told it when the wait began; where
+//! only the thread is known that ended the wait, the cause says so, and is at best [`confidence::LIKELY`].
+
+use crate::confidence::{self, LIKELY, POSSIBLE, RECORDED, STATED};
+use crate::divide::{Blame, Piece};
+use crate::segments::{Activity, Recording, Surroundings, Thread, Window, causes_of, pieces};
+use whylate_core::CpuId;
+use whylate_core::result::{Cause, CauseKind as Kind};
+
+/// A priority below that of every thread: an ordinary task has no right to a CPU, so that nobody who has one kept it from
+/// its own.
+const NO_RIGHT: i32 = i32::MIN;
+
+/// What one task did from being due to its next sleep. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Activation {
+    /// The task.
+    pub thread: Thread,
+    /// Its process.
+    pub process: u32,
+    /// When it was due: the programmed expiry of its timer, or the wake-up.
+    pub due_ns: u64,
+    /// When it was woken.
+    pub woken_ns: u64,
+    /// Who woke it.
+    pub waker: Waker,
+    /// The stages, one after another without a gap, from `due_ns` to the end.
+    pub stages: Vec<Stage>,
+    /// Why it fell asleep at the end.
+    pub slept: Wait,
+    /// Page faults.
+    pub faults: u64,
+    /// How often it was on another CPU than before.
+    pub migrations: u64,
+}
+
+/// What woke a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Waker {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// Its timer.
+    Timer,
+    /// An interrupt; what it interrupted has no part in it.
+    Interrupt,
+    /// A thread: its id and its name.
+    Thread(u32, String),
+}
+
+/// A stretch of an activation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Its begin.
+    pub from_ns: u64,
+    /// Its end.
+    pub to_ns: u64,
+    /// The CPU on which it ran or waited.
+    pub cpu: CpuId,
+    /// What it was.
+    pub what: Doing,
+}
+
+impl Stage {
+    /// Its length.
+    pub fn length_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// What a task did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It was due or woken and did not run yet.
+    Waking {
+        /// Who had the CPU until it ran.
+        previous: Thread,
+        /// Its control group had no CPU time left.
+        out_of_quota: bool,
+    },
+    /// It ran.
+    Running,
+    /// It could run, and another thread did.
+    Preempted {
+        /// To whom the CPU went.
+        by: Thread,
+        /// Its control group had no CPU time left.
+        out_of_quota: bool,
+    },
+    /// It slept in the middle of its work.
+    Blocked {
+        /// For what.
+        wait: Wait,
+        /// Who ended it.
+        waker: Waker,
+    },
+}
+
+/// What a task slept for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// For something to do: a timer, a message, a file. The system call, where it is known.
+    Work(Option<String>),
+    /// For a lock of its own program.
+    Lock {
+        /// The address of its word.
+        address: u64,
+        /// Who held it when the wait began: thread id and name; `None` where the lock does not tell.
+        owner: Option<(u32, String)>,
+        /// Whether the owner gets the priority of who waits.
+        inherits_priority: bool,
+    },
+    /// For a page of its memory.
+    Page,
+    /// In the kernel, without being woken by signals: for a disk or a lock of the kernel. The system call.
+    Kernel(Option<String>),
+}
+
+impl Wait {
+    /// Whether it is a part of its work, after which it goes on.
+    pub fn is_inside(&self) -> bool {
+        matches!(self, Self::Lock { .. } | Self::Page | Self::Kernel(_))
+    }
+
+    /// In a few words: `clock_nanosleep`, `a lock`.
+    pub fn describe(&self) -> &str {
+        match self {
+            Self::Unknown | Self::Work(None) => "not known",
+            Self::Work(Some(call)) => call,
+            Self::Lock { .. } => "a lock",
+            Self::Page => "a page fault",
+            Self::Kernel(_) => "the kernel",
+        }
+    }
+}
+
+impl Activation {
+    /// When it fell asleep.
+    pub fn end_ns(&self) -> u64 {
+        self.stages.last().map_or(self.due_ns, |stage| stage.to_ns)
+    }
+
+    /// From being due to the sleep.
+    pub fn response_ns(&self) -> u64 {
+        self.end_ns().saturating_sub(self.due_ns)
+    }
+
+    /// When it first ran.
+    pub fn run_ns(&self) -> u64 {
+        self.stages
+            .iter()
+            .find(|stage| stage.what == Doing::Running)
+            .map_or(self.due_ns, |stage| stage.from_ns)
+    }
+
+    /// From being due to running.
+    pub fn wakeup_ns(&self) -> u64 {
+        self.run_ns().saturating_sub(self.due_ns)
+    }
+
+    /// How long it ran.
+    pub fn running_ns(&self) -> u64 {
+        self.sum(|what| *what == Doing::Running)
+    }
+
+    /// How long it could run and another thread did, after it had begun.
+    pub fn preempted_ns(&self) -> u64 {
+        self.sum(|what| matches!(what, Doing::Preempted { .. })) + self.waking_again_ns()
+    }
+
+    /// How long it slept in the middle of its work.
+    pub fn blocked_ns(&self) -> u64 {
+        self.sum(|what| matches!(what, Doing::Blocked { .. }))
+    }
+
+    /// How long its control group had no CPU time left.
+    pub fn quota_ns(&self) -> u64 {
+        self.sum(|what| {
+            matches!(
+                what,
+                Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. }
+            )
+        })
+    }
+
+    fn waking_again_ns(&self) -> u64 {
+        self.sum(|what| matches!(what, Doing::Waking { .. })).saturating_sub(self.wakeup_ns())
+    }
+
+    fn sum(&self, is_it: impl Fn(&Doing) -> bool) -> u64 {
+        self.stages.iter().filter(|stage| is_it(&stage.what)).map(Stage::length_ns).sum()
+    }
+
+    /// The same up to the moment at which it first ran: what its wake-up latency is made of.
+    #[must_use]
+    pub fn until_running(&self) -> Self {
+        let run_ns = self.run_ns();
+        let stages = self.stages.iter().filter(|stage| stage.to_ns <= run_ns).cloned().collect();
+        Self { stages, ..self.clone() }
+    }
+}
+
+/// The causes of a response, the largest share first; never empty. `recordings` says what a CPU did over some time.
+pub fn explain(
+    activation: &Activation,
+    recordings: &dyn Fn(CpuId, u64, u64) -> Recording,
+    surroundings: &Surroundings,
+) -> Vec<Cause> {
+    let mut all: Vec<Piece<()>> = Vec::new();
+    let mut lost = 0;
+    for (nth, stage) in activation.stages.iter().enumerate().filter(|(_, stage)| stage.length_ns() > 0) {
+        match &stage.what {
+            Doing::Blocked { wait, waker } => all.push(whole(stage, blocked(wait, waker))),
+            Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. } => {
+                let evidence =
+                    "the CPU time of its control group was used up when it left the CPU or was woken";
+                all.push(whole(stage, Blame::new(Kind::Quota, STATED, evidence)));
+            }
+            what => {
+                let recording = recordings(stage.cpu, stage.from_ns, stage.to_ns);
+                lost += recording.lost;
+                let is_timer = matches!(what, Doing::Waking { .. });
+                let priority =
+                    if activation.thread.priority > 0 { activation.thread.priority } else { NO_RIGHT };
+                let window = Window {
+                    cpu: stage.cpu,
+                    from_ns: stage.from_ns,
+                    to_ns: stage.to_ns,
+                    is_timer,
+                    process: activation.process,
+                    priority,
+                };
+                let recording = of_thread(recording, activation);
+                let mut found = pieces(&window, &recording, surroundings);
+                found.iter_mut().for_each(|piece| complete(piece, what, nth));
+                all.append(&mut found);
+            }
+        }
+    }
+    causes_of(&all, activation.response_ns(), lost)
+}
+
+/// Without the wake-ups, timers and faults of the other threads of its process.
+fn of_thread(mut recording: Recording, activation: &Activation) -> Recording {
+    recording.segments.retain(|segment| match segment.what {
+        Activity::Timer { pid, .. }
+        | Activity::Wakeup { pid, .. }
+        | Activity::Migration { pid, .. }
+        | Activity::Lock { pid, .. } => pid == activation.thread.pid,
+        Activity::PageFault { .. } => false,
+        _ => true,
+    });
+    recording
+}
+
+fn whole(stage: &Stage, blame: Blame) -> Piece<()> {
+    Piece { from: stage.from_ns, to: stage.to_ns, began: stage.from_ns, blame, detail: () }
+}
+
+/// Says what the recording of the CPU alone does not: a task that runs does its own work, and the CPU of a task that is
+/// preempted has the thread to which it was switched.
+fn complete(piece: &mut Piece<()>, what: &Doing, nth: usize) {
+    let kind = piece.blame.kind.unwrap_or(Kind::Unattributed);
+    let is_interrupt = matches!(kind, Kind::Irq | Kind::Softirq | Kind::Nmi | Kind::Ipi);
+    match what {
+        Doing::Running if !is_interrupt && kind != Kind::Lock => {
+            piece.blame =
+                Blame::new(Kind::OwnWork, RECORDED, "it had the CPU, and nothing else was recorded there");
+        }
+        Doing::Preempted { by, .. }
+            if matches!(kind, Kind::Hardware | Kind::Unattributed | Kind::PageFault) =>
+        {
+            piece.blame = behind(by, "the CPU was switched from the task to it");
+        }
+        // The recording begins later than the wait, or the switch itself took the time.
+        Doing::Waking { previous, .. } if kind == Kind::Unattributed && previous.pid != 0 => {
+            let when = if nth == 0 {
+                "it had the CPU before the task"
+            } else {
+                "it had the CPU when the task went on"
+            };
+            piece.blame = Blame { confidence: POSSIBLE, ..behind(previous, when) };
+        }
+        _ => {}
+    }
+}
+
+fn behind(thread: &Thread, evidence: &'static str) -> Blame {
+    if thread.pid == 0 {
+        return Blame::unattributed_as("the CPU was idle although the task could run");
+    }
+    Blame::new(Kind::Thread, LIKELY, format!("{evidence}; its priority is {}", thread.priority))
+        .thread(&thread.command, thread.pid)
+}
+
+/// For what it slept, and who had it.
+fn blocked(wait: &Wait, waker: &Waker) -> Blame {
+    match wait {
+        Wait::Lock { address, owner, inherits_priority } => {
+            let lock = if *inherits_priority { "lock with priority inheritance" } else { "lock" };
+            match (owner, waker) {
+                (Some((pid, command)), _) => {
+                    let evidence = format!("the {lock} at {address:#x} named its owner when the wait began");
+                    Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid)
+                }
+                (None, Waker::Thread(pid, command)) => {
+                    let evidence = format!(
+                        "it waited for the {lock} at {address:#x}, which this thread released; who held it before is not known"
+                    );
+                    Blame::new(Kind::Lock, LIKELY, evidence).thread(command, *pid)
+                }
+                (None, _) => {
+                    let evidence =
+                        format!("it waited for the {lock} at {address:#x}; who held it is not known");
+                    Blame::new(Kind::Lock, LIKELY, evidence)
+                }
+            }
+        }
+        Wait::Page => {
+            Blame::new(Kind::PageFault, STATED, "it slept in a page fault, until the page was there")
+        }
+        Wait::Kernel(call) => {
+            let evidence = "it slept in the kernel in a state that signals do not end";
+            let named = call.clone().map(|call| (call, Vec::new()));
+            Blame::new(Kind::Wait, confidence::SHOWN, evidence).named(named)
+        }
+        Wait::Work(_) | Wait::Unknown => Blame::unattributed(),
+    }
+}

@@ -1,0 +1,226 @@
+//! What one watched thread has brought: histograms, the worst activations, who took its time.
+
+use crate::measure::{Batch, TaskLine};
+use std::collections::{BTreeMap, VecDeque};
+use whylate_bpf::tasks::{Activation, Doing, Wait, Waker};
+use whylate_core::CpuId;
+use whylate_core::record::{Interval, SourceRecord, TaskRecord};
+use whylate_core::result::{Cause, CauseKind};
+use whylate_stats::{Histogram, Largest};
+
+/// So many thieves of one thread are told apart: those that come later are counted by their kind alone.
+const THIEVES_MAX: usize = 256;
+/// Waits for a CPU below this are what every wake-up takes: nobody is said to have stolen them.
+const THEFT_MIN_NS: u64 = 10_000;
+/// The columns of the strip of a thread.
+const STRIP: usize = 10;
+/// The parts of a response that have a histogram.
+pub(super) const PARTS: [&str; 5] = ["wakeup", "run", "preempted", "blocked", "period"];
+
+/// Kind, actor, function.
+type Thief = (CauseKind, Option<String>, Option<String>);
+
+/// What one thread brought; histograms since the last stored interval, and over all of the time.
+pub(super) struct Lane {
+    pub(super) name: String,
+    pub(super) home: CpuId,
+    pub(super) thread: u32,
+    pub(super) response: (Histogram, Histogram),
+    pub(super) wakeup_all: Histogram,
+    pub(super) period_all: Histogram,
+    pub(super) parts: [Histogram; PARTS.len()],
+    pub(super) record: TaskRecord,
+    /// In the interval, and over all of the time.
+    pub(super) missed: (u64, u64),
+    pub(super) lost_ns: u64,
+    pub(super) thieves: BTreeMap<Thief, SourceRecord>,
+    pub(super) worst: [Largest<(u64, u64)>; 2],
+    pub(super) worst_causes: Option<(u64, Vec<Cause>)>,
+    pub(super) before_due_ns: Option<u64>,
+    pub(super) strip: VecDeque<u64>,
+}
+
+impl Lane {
+    pub(super) fn new(name: String, home: CpuId, thread: u32, worst: usize) -> Self {
+        Self {
+            name,
+            home,
+            thread,
+            response: Default::default(),
+            wakeup_all: Histogram::new(),
+            period_all: Histogram::new(),
+            parts: Default::default(),
+            record: TaskRecord::default(),
+            missed: (0, 0),
+            lost_ns: 0,
+            thieves: BTreeMap::new(),
+            worst: [Largest::new(worst), Largest::new(worst)],
+            worst_causes: None,
+            before_due_ns: None,
+            strip: VecDeque::from([0]),
+        }
+    }
+
+    pub(super) fn take_over(&mut self, thread: u32) {
+        self.thread = thread;
+        self.before_due_ns = None;
+    }
+
+    pub(super) fn count(&mut self, activation: &Activation, is_missed: bool) {
+        let (response_ns, wakeup_ns) = (activation.response_ns(), activation.wakeup_ns());
+        let period_ns = self
+            .before_due_ns
+            .replace(activation.due_ns)
+            .map(|before| activation.due_ns.saturating_sub(before));
+        let (run_ns, preempted_ns, blocked_ns) =
+            (activation.running_ns(), activation.preempted_ns(), activation.blocked_ns());
+        self.response.0.record(response_ns);
+        self.response.1.record(response_ns);
+        self.wakeup_all.record(wakeup_ns);
+        let parts = [Some(wakeup_ns), Some(run_ns), Some(preempted_ns), Some(blocked_ns), period_ns];
+        for (histogram, value) in self.parts.iter_mut().zip(parts) {
+            value.into_iter().for_each(|value| histogram.record(value));
+        }
+        period_ns.into_iter().for_each(|period_ns| self.period_all.record(period_ns));
+        self.missed.0 += u64::from(is_missed);
+        self.missed.1 += u64::from(is_missed);
+        self.lost_ns += response_ns.saturating_sub(run_ns);
+        if let Some(last) = self.strip.back_mut() {
+            *last = (*last).max(response_ns);
+        }
+        let sleeps_in = match &activation.slept {
+            Wait::Unknown | Wait::Work(None) => None,
+            wait => Some(wait.describe().to_owned()),
+        };
+        let woken_by = match &activation.waker {
+            Waker::Unknown => None,
+            Waker::Timer => Some("timer".to_owned()),
+            Waker::Interrupt => Some("an interrupt".to_owned()),
+            Waker::Thread(_, command) => Some(command.clone()),
+        };
+        self.record.add(TaskRecord {
+            cpu: self.home,
+            series: Some(self.name.clone()),
+            thread: activation.thread.pid,
+            process: activation.process,
+            command: activation.thread.command.clone(),
+            priority: activation.thread.priority,
+            run_ns,
+            preempted_ns,
+            blocked_ns,
+            quota_ns: activation.quota_ns(),
+            migrations: activation.migrations,
+            faults: activation.faults,
+            sleeps_in,
+            woken_by,
+        });
+        self.count_thieves(activation);
+    }
+
+    /// Who had the CPU, or what the task waited for, while it had something to do.
+    fn count_thieves(&mut self, activation: &Activation) {
+        for stage in activation.stages.iter().filter(|stage| stage.length_ns() > 0) {
+            let took_ns = stage.length_ns();
+            match &stage.what {
+                Doing::Running => {}
+                Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. } => {
+                    self.steal((CauseKind::Quota, None, None), took_ns);
+                }
+                Doing::Preempted { by: other, .. } | Doing::Waking { previous: other, .. } => {
+                    if other.pid != 0 && took_ns >= THEFT_MIN_NS {
+                        self.steal((CauseKind::Thread, Some(other.command.clone()), None), took_ns);
+                    }
+                }
+                Doing::Blocked { wait, waker } => {
+                    let released_by = match waker {
+                        Waker::Thread(_, command) => Some(command.clone()),
+                        _ => None,
+                    };
+                    match wait {
+                        Wait::Lock { owner, .. } => {
+                            let holder = owner.clone().map(|(_, command)| command).or(released_by);
+                            self.steal((CauseKind::Lock, holder, None), took_ns);
+                        }
+                        Wait::Page => self.steal((CauseKind::PageFault, None, None), took_ns),
+                        Wait::Kernel(call) => self.steal((CauseKind::Wait, None, call.clone()), took_ns),
+                        Wait::Work(_) | Wait::Unknown => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Interrupts are known of the activations that are explained.
+    pub(super) fn count_interrupts(&mut self, activation: &Activation, causes: &[Cause]) {
+        let is_interrupt = |kind: CauseKind| {
+            matches!(kind, CauseKind::Irq | CauseKind::Softirq | CauseKind::Nmi | CauseKind::Ipi)
+        };
+        for cause in causes.iter().filter(|cause| is_interrupt(cause.kind)) {
+            let took_ns = (cause.share.unwrap_or(0.0) * activation.response_ns() as f64) as u64;
+            self.lost_ns += took_ns;
+            self.steal((cause.kind, cause.actor.clone(), cause.function.clone()), took_ns);
+        }
+    }
+
+    fn steal(&mut self, thief: Thief, took_ns: u64) {
+        let is_told = self.thieves.len() < THIEVES_MAX || self.thieves.contains_key(&thief);
+        let thief = if is_told { thief } else { (thief.0, None, None) };
+        let record = self.thieves.entry(thief).or_default();
+        record.gaps += 1;
+        record.total_ns += took_ns;
+        record.max_ns = record.max_ns.max(took_ns);
+    }
+
+    pub(super) fn line(&mut self) -> TaskLine {
+        let line = TaskLine {
+            name: self.name.clone(),
+            thread: self.thread,
+            priority: self.record.priority,
+            response: self.response.1.quantiles(),
+            wakeup: self.wakeup_all.quantiles(),
+            activations: self.response.1.count(),
+            missed: self.missed.1,
+            period_ns: self.period_all.quantile(0.5),
+            strip: self.strip.iter().copied().collect(),
+            worst: self.worst_causes.clone(),
+        };
+        self.strip.push_back(0);
+        if self.strip.len() > STRIP {
+            self.strip.pop_front();
+        }
+        line
+    }
+
+    pub(super) fn take(&mut self, batch: &mut Batch) {
+        let (start_ns, end_ns, cpu) = (batch.start_ns, batch.end_ns, self.home);
+        let interval = |series: String, histogram: Histogram| Interval {
+            cpu,
+            start_ns,
+            end_ns,
+            series: Some(series),
+            samples: histogram.count(),
+            sum_ns: u64::try_from(histogram.sum()).unwrap_or(u64::MAX),
+            min_ns: histogram.min(),
+            max_ns: histogram.max(),
+            histogram: histogram.buckets().collect(),
+            ..Interval::default()
+        };
+        let response = interval(self.name.clone(), std::mem::take(&mut self.response.0));
+        let (missed, lost_ns) = (std::mem::take(&mut self.missed.0), std::mem::take(&mut self.lost_ns));
+        batch.intervals.push(Interval { overruns: Some(missed), lost_ns: Some(lost_ns), ..response });
+        for (part, histogram) in PARTS.iter().zip(&mut self.parts) {
+            batch.intervals.push(interval(format!("{}/{part}", self.name), std::mem::take(histogram)));
+        }
+        let fresh = TaskRecord { series: None, ..TaskRecord::default() };
+        let record = std::mem::replace(&mut self.record, fresh);
+        if !record.command.is_empty() {
+            // Who it is stays, for intervals without an activation.
+            self.record.priority = record.priority;
+            batch.tasks.push(record);
+        }
+        let named = |((kind, actor, function), record)| {
+            (self.name.clone(), SourceRecord { cpu, kind, actor, function, ..record })
+        };
+        batch.sources.extend(std::mem::take(&mut self.thieves).into_iter().map(named));
+    }
+}

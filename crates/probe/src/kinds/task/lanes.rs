@@ -1,0 +1,166 @@
+//! What all watched threads have brought, each in its lane.
+
+use super::lane::{Lane, PARTS};
+use crate::measure::{Batch, TaskLine};
+use std::collections::BTreeMap;
+use whylate_bpf::tasks::{Activation, Watched};
+use whylate_core::record::{SpikeCauses, SpikeRecord};
+use whylate_core::result::Cause;
+use whylate_core::{CpuId, Nanos};
+
+/// So many threads have a series of their own; what the others did is in one series.
+pub(super) const SERIES_MAX: usize = 64;
+/// The series of all others.
+pub(super) const OTHERS: &str = "others";
+
+/// The two latencies of an activation whose worst are explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// From being due to the next sleep.
+    Response,
+    /// From being due to running.
+    Wakeup,
+}
+
+/// All threads.
+pub(super) struct Lanes {
+    lanes: Vec<Lane>,
+    /// The lane of a thread.
+    of_thread: BTreeMap<u32, usize>,
+    deadline: Option<Nanos>,
+    worst: usize,
+    spikes: Vec<SpikeRecord>,
+    causes: Vec<SpikeCauses>,
+    activations: u64,
+}
+
+impl Lanes {
+    pub(super) fn new(deadline: Option<Nanos>, worst: usize) -> Self {
+        Self {
+            lanes: Vec::new(),
+            of_thread: BTreeMap::new(),
+            deadline,
+            worst,
+            spikes: Vec::new(),
+            causes: Vec::new(),
+            activations: 0,
+        }
+    }
+
+    /// Counts an activation; which of its latencies shall be explained.
+    pub(super) fn add(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> Vec<Of> {
+        let (deadline, number) = (self.deadline, self.activations);
+        self.activations += 1;
+        let lane = self.lane(activation, threads);
+        let (response_ns, wakeup_ns) = (activation.response_ns(), activation.wakeup_ns());
+        let is_missed = deadline.is_some_and(|deadline| response_ns > deadline.0);
+        lane.count(activation, is_missed);
+        let mut wanted = Vec::new();
+        if lane.worst[0].offer((response_ns, number)) || is_missed {
+            wanted.push(Of::Response);
+        }
+        if wakeup_ns > 0 && lane.worst[1].offer((wakeup_ns, number)) {
+            wanted.push(Of::Wakeup);
+        }
+        wanted
+    }
+
+    /// The number of the activation that was added last.
+    pub(super) fn last_number(&self) -> u64 {
+        self.activations.saturating_sub(1)
+    }
+
+    /// Keeps one of the worst activations, or of its beginnings, with its causes.
+    pub(super) fn explain(
+        &mut self,
+        of: Of,
+        number: u64,
+        activation: &Activation,
+        causes: Vec<Cause>,
+        lost: u64,
+    ) {
+        let Some(lane) = self.of_thread.get(&activation.thread.pid).and_then(|nth| self.lanes.get_mut(*nth))
+        else {
+            return;
+        };
+        let (at_ns, latency_ns) = (activation.end_ns(), activation.response_ns());
+        let series = match of {
+            Of::Response => lane.name.clone(),
+            Of::Wakeup => format!("{}/{}", lane.name, PARTS[0]),
+        };
+        if of == Of::Response {
+            lane.count_interrupts(activation, &causes);
+            if lane.worst_causes.as_ref().is_none_or(|(worst_ns, _)| *worst_ns < latency_ns) {
+                lane.worst_causes = Some((latency_ns, causes.clone()));
+            }
+        }
+        let (cpu, series) = (lane.home, Some(series));
+        self.spikes.push(SpikeRecord { cpu, series: series.clone(), at_ns, latency_ns, sample: number });
+        self.causes.push(SpikeCauses { cpu, series, at_ns, latency_ns, causes, lost });
+    }
+
+    /// The lane of the thread of an activation.
+    fn lane(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> &mut Lane {
+        let thread = activation.thread.pid;
+        let nth = match self.of_thread.get(&thread) {
+            Some(nth) => *nth,
+            None => {
+                let nth = self.new_lane(activation, threads);
+                self.of_thread.insert(thread, nth);
+                nth
+            }
+        };
+        &mut self.lanes[nth]
+    }
+
+    /// A thread that begins anew after an end is the same to the user: it has the lane of one of its name that is gone.
+    fn new_lane(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> usize {
+        let command = plain(&activation.thread.command);
+        let is_gone = |lane: &Lane| threads.get(&lane.thread).is_none_or(|thread| thread.is_gone);
+        let of_name = |lane: &Lane| lane.name.split('#').next() == Some(command.as_str());
+        if let Some(nth) = self.lanes.iter().position(|lane| of_name(lane) && is_gone(lane)) {
+            self.lanes[nth].take_over(activation.thread.pid);
+            return nth;
+        }
+        if let Some(nth) = self.lanes.iter().position(|lane| lane.name == OTHERS) {
+            return nth;
+        }
+        let same = self.lanes.iter().filter(|lane| of_name(lane)).count();
+        let name = match same {
+            _ if self.lanes.len() + 1 >= SERIES_MAX => OTHERS.to_owned(),
+            0 => command,
+            more => format!("{command}#{}", more + 1),
+        };
+        let home = activation.stages.last().map_or(CpuId(0), |stage| stage.cpu);
+        self.lanes.push(Lane::new(name, home, activation.thread.pid, self.worst));
+        self.lanes.len() - 1
+    }
+
+    /// The largest of the worst wake-up latencies that are still kept of any thread: below it no stack is needed.
+    pub(super) fn least_worst_wakeup_ns(&self) -> Option<u64> {
+        self.lanes.iter().map(|lane| lane.worst[1].least().map(|(latency_ns, _)| *latency_ns)).min().flatten()
+    }
+
+    /// How the threads do so far.
+    pub(super) fn lines(&mut self) -> Vec<TaskLine> {
+        self.lanes.iter_mut().map(Lane::line).collect()
+    }
+
+    /// What came since the last call.
+    pub(super) fn take(&mut self, start_ns: u64, end_ns: u64) -> Batch {
+        let mut batch = Batch { start_ns, end_ns, ..Batch::default() };
+        for lane in &mut self.lanes {
+            lane.take(&mut batch);
+        }
+        batch.spikes = std::mem::take(&mut self.spikes);
+        batch.causes = std::mem::take(&mut self.causes);
+        batch
+    }
+}
+
+/// A name without the sign that parts series from their parts.
+fn plain(command: &str) -> String {
+    let name: String =
+        command.chars().map(|letter| if matches!(letter, '/' | '#') { ':' } else { letter }).collect();
+    if name.is_empty() { "?".to_owned() } else { name }
+}

@@ -1,0 +1,227 @@
+//! The task probe: watches the user's own threads by what BPF programs record of them, and explains the worst activations.
+//!
+//! A sample is the response of one activation: from the moment at which the thread was due (the programmed expiry of its
+//! timer, or its wake-up) to its next sleep for something to do. Its parts are the wake-up latency, the time that it ran, that
+//! another thread ran instead, and that it slept in the middle of its work. Nothing of the thread is changed.
+
+mod lane;
+mod lanes;
+#[cfg(test)]
+mod tests;
+
+use super::{Kind, Place, Resolve};
+use crate::error::ProbeError;
+use crate::measure::{Elsewhere, Measuring, Observer, Outcome};
+use lanes::{Lanes, Of};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use whylate_bpf::BpfError;
+use whylate_bpf::tasks::{Activation, TaskTarget, TaskWatch, unit_group};
+use whylate_core::plan::TaskPlan;
+use whylate_core::{Warning, WarningCode};
+use whylate_host::HostRoot;
+use whylate_host::facts::collect;
+use whylate_sys::{clock, schedule};
+
+/// How often the records are read.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often tasks are looked for that the kernel does not tell of.
+const SEARCH_EVERY: Duration = Duration::from_secs(1);
+/// At most this many activations are explained at one look: the worst ones come first in every look.
+const AT_ONCE_MAX: usize = 64;
+/// The kernel's stack is never recorded below this latency; and above the half of the least of the worst latencies.
+const STACK_MIN_NS: u64 = 20_000;
+
+impl Resolve<TaskPlan> for TaskPlan {
+    fn resolve(plan: &Self, _: &mut Place<'_>) -> Result<Self, ProbeError> {
+        Ok(plan.clone())
+    }
+}
+
+impl Kind for TaskPlan {
+    fn name(&self) -> &'static str {
+        "task"
+    }
+
+    fn measure(&self, of: &Measuring<'_>, observer: &mut dyn Observer) -> Result<Outcome, ProbeError> {
+        measure(self, of, observer)
+    }
+}
+
+/// A program that was started to be watched; ended with the measurement.
+struct Started(Child);
+
+impl Started {
+    fn has_ended(&mut self) -> bool {
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if !self.has_ended() {
+            // It is a child that was not waited for: nobody else can have its number.
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+fn failed(error: &BpfError) -> ProbeError {
+    let text = format!("tasks cannot be watched: {error}");
+    if error.is_unavailable() { ProbeError::Unavailable(text) } else { ProbeError::Failed(text) }
+}
+
+/// Whom to watch.
+fn target(plan: &TaskPlan, host: &HostRoot) -> Result<TaskTarget, ProbeError> {
+    if let Some(name) = &plan.name {
+        return Ok(TaskTarget::Name(name.clone()));
+    }
+    if let Some(pid) = plan.pid {
+        let is_there = host.exists(&format!("/proc/{pid}/task"));
+        let missing =
+            || ProbeError::Failed(format!("there is no process {pid}: `pgrep -l NAME` finds its number"));
+        return if is_there { Ok(TaskTarget::Process(pid)) } else { Err(missing()) };
+    }
+    if let Some(name) = &plan.cgroup {
+        let missing = || {
+            ProbeError::Failed(format!(
+                "there is no control group, unit or container `{name}` in /sys/fs/cgroup: `systemd-cgls` lists them"
+            ))
+        };
+        return unit_group(host, name).map(TaskTarget::Group).ok_or_else(missing);
+    }
+    if let Some((least, most)) = plan.priority_range() {
+        return Ok(TaskTarget::Priorities(least, most));
+    }
+    Ok(TaskTarget::Children)
+}
+
+/// Watches until the duration is over, the observer wants it to end, or the process has ended.
+fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> Result<Outcome, ProbeError> {
+    let Measuring { host, spec, stored, .. } = *of;
+    let _elsewhere = Elsewhere::move_to(&host.running, &spec.other_cpus);
+    let (facts, _) = collect(&host.running);
+    let target = target(plan, &host.running)?;
+    let watch =
+        TaskWatch::start(&host.running, &spec.cpus, &target, &facts).map_err(|error| failed(&error))?;
+    let begin_ns = clock::now().0;
+    let mut watching = Watching {
+        watch,
+        lanes: Lanes::new(plan.deadline, plan.worst()),
+        start_ns: begin_ns,
+        stack_ns: STACK_MIN_NS,
+        not_explained: 0,
+    };
+    watching.watch.keep_stacks(STACK_MIN_NS).map_err(|error| failed(&error))?;
+    let mut started = watching.start_command(&plan.command)?;
+    observer.armed(std::process::id());
+    let end_ns = begin_ns.saturating_add(spec.duration.0);
+    let mut searched = Instant::now();
+    let stopped = loop {
+        std::thread::sleep(LOOK_EVERY);
+        watching.look()?;
+        if searched.elapsed() >= SEARCH_EVERY {
+            searched = Instant::now();
+            watching.search()?;
+            observer.tasks(&watching.lanes.lines());
+        }
+        let now_ns = clock::now().0;
+        let stopped = observer.should_stop();
+        let has_ended = match &target {
+            TaskTarget::Process(pid) => !host.running.exists(&format!("/proc/{pid}/task")),
+            TaskTarget::Children => started.as_mut().is_none_or(Started::has_ended),
+            _ => false,
+        };
+        let is_over = stopped || has_ended || now_ns >= end_ns;
+        if is_over {
+            // What ended last has settled by then.
+            std::thread::sleep(LOOK_EVERY);
+            watching.look()?;
+        }
+        if is_over || now_ns >= watching.start_ns.saturating_add(stored.0) {
+            let batch = watching.lanes.take(watching.start_ns, clock::now().0);
+            watching.start_ns = batch.end_ns;
+            observer.batch(batch).map_err(ProbeError::Observer)?;
+        }
+        if is_over {
+            break stopped;
+        }
+    };
+    observer.tasks(&watching.lanes.lines());
+    Ok(Outcome { warnings: watching.warnings(), stopped, broke: None })
+}
+
+struct Watching {
+    watch: TaskWatch,
+    lanes: Lanes,
+    /// Begin of the interval.
+    start_ns: u64,
+    stack_ns: u64,
+    not_explained: u64,
+}
+
+impl Watching {
+    /// Starts a program whose threads are watched from the first moment on.
+    fn start_command(&mut self, command: &[String]) -> Result<Option<Started>, ProbeError> {
+        let [program, arguments @ ..] = command else { return Ok(None) };
+        let own = schedule::id_of_this_thread();
+        self.watch.follow_children(own, true).map_err(|error| failed(&error))?;
+        let started = Command::new(program).args(arguments).spawn();
+        self.watch.follow_children(own, false).map_err(|error| failed(&error))?;
+        let cannot = |error| ProbeError::Failed(format!("cannot start `{program}`: {error}"));
+        Ok(Some(Started(started.map_err(cannot)?)))
+    }
+
+    /// Takes the activations that ended, and explains the worst of them.
+    fn look(&mut self) -> Result<(), ProbeError> {
+        let ended = self.watch.poll().map_err(|error| failed(&error))?;
+        let mut wanted: Vec<(Of, u64, Activation)> = Vec::new();
+        for activation in ended {
+            let worst = self.lanes.add(&activation, self.watch.threads());
+            let number = self.lanes.last_number();
+            for of in worst {
+                let part = if of == Of::Wakeup { activation.until_running() } else { activation.clone() };
+                wanted.push((of, number, part));
+            }
+        }
+        wanted.sort_by_key(|(_, _, activation)| std::cmp::Reverse(activation.response_ns()));
+        self.not_explained += wanted.len().saturating_sub(AT_ONCE_MAX) as u64;
+        wanted.truncate(AT_ONCE_MAX);
+        let parts: Vec<&Activation> = wanted.iter().map(|(_, _, activation)| activation).collect();
+        let explained = self.watch.explain(&parts).map_err(|error| failed(&error))?;
+        for ((of, number, activation), (causes, lost)) in wanted.iter().zip(explained) {
+            self.lanes.explain(*of, *number, activation, causes, lost);
+        }
+        Ok(())
+    }
+
+    fn search(&mut self) -> Result<(), ProbeError> {
+        self.watch.look_for_tasks().map_err(|error| failed(&error))?;
+        let least_ns = self.lanes.least_worst_wakeup_ns().map_or(STACK_MIN_NS, |least_ns| least_ns / 2);
+        let stack_ns = least_ns.max(STACK_MIN_NS);
+        if stack_ns > self.stack_ns + self.stack_ns / 8 || stack_ns < self.stack_ns / 2 {
+            self.stack_ns = stack_ns;
+            self.watch.keep_stacks(stack_ns).map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    }
+
+    fn warnings(&self) -> Vec<Warning> {
+        let mut warnings: Vec<Warning> = Vec::new();
+        if !self.watch.missing().is_empty() {
+            let text = format!("watched tasks: not recorded: {}", self.watch.missing().join("; "));
+            warnings.push(Warning::new(WarningCode::CausesIncomplete, text));
+        }
+        let losses = self.watch.losses();
+        if losses.records + losses.incomplete + losses.unwatched + losses.missed + self.not_explained > 0 {
+            let text = format!(
+                "watched tasks: {} records were lost, {} activations were not seen whole and are not counted, {} tasks found \
+                 no room, {} events were missed, {} of the worst activations came too many at once to be explained",
+                losses.records, losses.incomplete, losses.unwatched, losses.missed, self.not_explained
+            );
+            warnings.push(Warning::new(WarningCode::TaskRecordsLost, text));
+        }
+        warnings
+    }
+}

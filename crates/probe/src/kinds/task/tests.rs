@@ -1,0 +1,87 @@
+//! What an interval holds, and whose it is.
+
+use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
+use std::collections::BTreeMap;
+use whylate_bpf::tasks::{Activation, Doing, Stage, Watched};
+use whylate_core::{CpuId, Nanos};
+use whylate_stats::buckets::lower_edge;
+
+fn activation(pid: u32, command: &str, due_ns: u64, lengths: &[(u64, Doing)]) -> Activation {
+    let mut at_ns = due_ns;
+    let mut found = Activation { due_ns, woken_ns: due_ns, process: 7, ..Activation::default() };
+    (found.thread.pid, found.thread.command) = (pid, command.to_owned());
+    for (length_ns, what) in lengths {
+        let (from_ns, to_ns) = (at_ns, at_ns + length_ns);
+        found.stages.push(Stage { from_ns, to_ns, cpu: CpuId(1), what: what.clone() });
+        at_ns = to_ns;
+    }
+    found
+}
+
+fn waking() -> Doing {
+    Doing::Waking { previous: Default::default(), out_of_quota: false }
+}
+
+fn preempted(command: &str) -> Doing {
+    let mut by = Activation::default().thread;
+    (by.pid, by.command) = (9, command.to_owned());
+    Doing::Preempted { by, out_of_quota: false }
+}
+
+#[test]
+fn an_interval_holds_what_came_since_the_last_one() {
+    let mut lanes = Lanes::new(Some(Nanos(50_000)), 2);
+    let none = BTreeMap::new();
+    for number in 0..4 {
+        let stages =
+            [(5_000, waking()), (20_000 + 10_000 * number, Doing::Running), (15_000, preempted("thief"))];
+        let wanted = lanes.add(&activation(5, "a/b", 1_000_000 * number, &stages), &none);
+        assert!(wanted.contains(&Of::Response), "each is worse than the ones before");
+    }
+    let batch = lanes.take(0, 4_000_000);
+    let of = |series: &str| {
+        batch.intervals.iter().find(|it| it.series.as_deref() == Some(series)).unwrap().clone()
+    };
+    assert_eq!((of("a:b").samples, of("a:b").overruns, of("a:b").max_ns), (4, Some(2), Some(70_000)));
+    assert_eq!((of("a:b/wakeup").max_ns, of("a:b/period").samples), (Some(5_000), 3));
+    assert_eq!(of("a:b/period").histogram.len(), 1);
+    assert!(of("a:b/period").histogram[0].0 <= 1_000_000 && lower_edge(0) == 0);
+    let (series, thief) = &batch.sources[0];
+    assert_eq!((series.as_str(), thief.actor.as_deref(), thief.gaps), ("a:b", Some("thief"), 4));
+    assert_eq!((thief.total_ns, of("a:b").lost_ns), (60_000, Some(80_000)));
+    assert_eq!((batch.tasks[0].thread, batch.tasks[0].run_ns), (5, 140_000));
+    let next = lanes.take(4_000_000, 5_000_000);
+    assert!(next.intervals.iter().all(|interval| interval.samples == 0) && next.tasks.is_empty());
+}
+
+#[test]
+fn threads_of_one_name_are_told_apart_and_one_that_returns_goes_on() {
+    let mut lanes = Lanes::new(None, 1);
+    let mut threads = BTreeMap::new();
+    let add = |lanes: &mut Lanes, threads: &BTreeMap<u32, Watched>, pid| {
+        lanes.add(&activation(pid, "audio", 10, &[(5, waking()), (9, Doing::Running)]), threads);
+    };
+    for pid in [1, 2] {
+        threads.insert(pid, Watched::default());
+        add(&mut lanes, &threads, pid);
+    }
+    threads.get_mut(&1).unwrap().is_gone = true;
+    threads.insert(3, Watched::default());
+    add(&mut lanes, &threads, 3);
+    let told: Vec<(String, u64)> =
+        lanes.lines().into_iter().map(|line| (line.name, line.activations)).collect();
+    assert_eq!(told, [("audio".to_owned(), 2), ("audio#2".to_owned(), 1)]);
+}
+
+#[test]
+fn very_many_threads_share_a_series_and_none_is_dropped() {
+    let mut lanes = Lanes::new(None, 1);
+    let threads: BTreeMap<u32, Watched> = (1..=10_000).map(|pid| (pid, Watched::default())).collect();
+    for pid in 1..=10_000 {
+        lanes.add(&activation(pid, &format!("t{pid}"), 10, &[(5, waking()), (9, Doing::Running)]), &threads);
+    }
+    let lines = lanes.lines();
+    assert_eq!(lines.len(), SERIES_MAX);
+    assert_eq!(lines.iter().map(|line| line.activations).sum::<u64>(), 10_000);
+    assert_eq!(lines.last().unwrap().name, OTHERS);
+}

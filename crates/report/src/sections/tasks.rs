@@ -1,0 +1,185 @@
+//! The user's own threads: what each did, and why its worst activations took long.
+
+use crate::section::{Column, Row, Section, Table, sentences};
+use std::cmp::Reverse;
+use whylate_core::SeriesName;
+use whylate_core::figure::{count, nanoseconds};
+use whylate_core::result::{Cause, CpuResult, ProbeResult, Quantiles, RunResult, Spike};
+
+/// The probe that watches threads.
+const PROBE: &str = "task";
+/// So many of the worst activations are told, with so many causes each.
+const WORST_MAX: usize = 5;
+const CAUSES_MAX: usize = 4;
+
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    let many = run.cells.len() > 1;
+    let of_cell = |cell: &str, probe: &ProbeResult| rows(probe, many.then_some(cell));
+    let probes = || run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell, probe)));
+    let worst = worst(probes().flat_map(|(_, probe)| &probe.spikes));
+    section(probes().flat_map(|(cell, probe)| of_cell(&cell.name, probe)).collect(), worst)
+}
+
+/// The worst responses, each with all of its causes in one sentence.
+fn worst<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<String> {
+    let thread = |spike: &'r Spike| {
+        let name = SeriesName::of(spike.probe.as_deref()?);
+        if name.probe == PROBE && name.part.is_none() { name.series } else { None }
+    };
+    let mut all: Vec<(&str, &Spike)> = spikes.filter_map(|spike| Some((thread(spike)?, spike))).collect();
+    all.sort_by_key(|(_, spike)| Reverse(spike.latency_ns));
+    all.into_iter().take(WORST_MAX).map(|(thread, spike)| sentence(thread, spike)).collect()
+}
+
+/// `4.10 ms of audio: 2.90 ms: logger (thread 7) ran …; 1.20 ms: its own work took the time`.
+fn sentence(thread: &str, spike: &Spike) -> String {
+    let part = |cause: &Cause| {
+        let took_ns = cause.share.unwrap_or(0.0) * spike.latency_ns as f64;
+        format!("{}: {}", nanoseconds(took_ns as u64), cause.sentence())
+    };
+    let causes = std::iter::once(&spike.cause).chain(&spike.also).filter(|cause| cause.share.is_some());
+    let parts: Vec<String> = causes.take(CAUSES_MAX).map(part).collect();
+    let why = if parts.is_empty() { "not explained".to_owned() } else { parts.join("; ") };
+    format!("{} of {thread}: {why}", nanoseconds(spike.latency_ns))
+}
+
+fn section(rows: Vec<Row>, worst: Vec<String>) -> Vec<Section> {
+    let columns = vec![
+        Column::text("cell"),
+        Column::text("thread"),
+        Column::number("id").importance(1),
+        Column::number("priority"),
+        Column::number("activations"),
+        Column::number("late"),
+        Column::number("wake-up p50").importance(1),
+        Column::number("wake-up p99.9").importance(2),
+        Column::number("wake-up max"),
+        Column::number("run p50").importance(2),
+        Column::number("response p50"),
+        Column::number("response p99.9"),
+        Column::number("response max"),
+        Column::number("period").importance(1),
+        Column::number("jitter").importance(2),
+        Column::number("preempted").importance(2),
+        Column::number("blocked").importance(2),
+        Column::number("quota").importance(3),
+        Column::number("moved").importance(3),
+        Column::number("faults").importance(3),
+        Column::text("sleeps in").importance(3),
+        Column::text("woken by").importance(3),
+    ];
+    Section::new("tasks", "The watched threads")
+        .meaning("response: from being due or woken to the next sleep; jitter: how far the 99.9 % of periods is from the median")
+        .with(Table::new(columns, rows))
+        .with(sentences(worst))
+        .unless_empty()
+}
+
+fn rows(probe: &ProbeResult, cell: Option<&str>) -> Vec<Row> {
+    let own = probe.cpus.iter().filter(|_| probe.probe == PROBE);
+    own.filter(|cpu| cpu.samples > 0).map(|cpu| row(cpu, cell)).collect()
+}
+
+fn row(cpu: &CpuResult, cell: Option<&str>) -> Row {
+    let part = |name: &str| cpu.parts.iter().find(|part| part.part == name).and_then(|part| part.quantiles);
+    let (wakeup, run, period) = (part("wakeup"), part("run"), part("period"));
+    let time =
+        |of: &Option<Quantiles>, figure: fn(&Quantiles) -> u64| of.as_ref().map(|it| nanoseconds(figure(it)));
+    let task = cpu.task.as_ref();
+    let total = |ns: Option<u64>| ns.filter(|ns| *ns > 0).map(nanoseconds);
+    let number = |of: Option<u64>| of.filter(|it| *it > 0).map(count);
+    Row::of([
+        cell.map(str::to_owned),
+        cpu.series.clone(),
+        task.map(|task| task.thread.to_string()),
+        task.map(|task| priority(task.priority)),
+        Some(count(cpu.samples)),
+        number(cpu.overruns),
+        time(&wakeup, |it| it.p50_ns),
+        time(&wakeup, |it| it.p999_ns),
+        time(&wakeup, |it| it.max_ns),
+        time(&run, |it| it.p50_ns),
+        time(&cpu.quantiles, |it| it.p50_ns),
+        time(&cpu.quantiles, |it| it.p999_ns),
+        time(&cpu.quantiles, |it| it.max_ns),
+        time(&period, |it| it.p50_ns),
+        time(&period, |it| it.p999_ns.saturating_sub(it.p50_ns)),
+        total(task.map(|task| task.preempted_ns)),
+        total(task.map(|task| task.blocked_ns)),
+        total(task.map(|task| task.quota_ns)),
+        number(task.map(|task| task.migrations)),
+        number(task.map(|task| task.faults)),
+        task.and_then(|task| task.sleeps_in.clone()),
+        task.and_then(|task| task.woken_by.clone()),
+    ])
+}
+
+/// As tools print it: `80`, `deadline`, `nice 5`.
+fn priority(priority: i32) -> String {
+    match priority {
+        100.. => "deadline".to_owned(),
+        0..100 => priority.to_string(),
+        _ => format!("nice {}", -21 - priority),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::Style;
+    use whylate_core::CpuId;
+    use whylate_core::record::TaskRecord;
+    use whylate_core::result::{CauseKind, PartResult};
+
+    #[test]
+    fn a_thread_has_a_line_with_its_parts() {
+        let figures = |us: u64| Quantiles {
+            p50_ns: us * 1_000,
+            p999_ns: us * 3_000,
+            max_ns: us * 9_000,
+            ..Quantiles::default()
+        };
+        let part = |name: &str, us: u64| PartResult {
+            part: name.to_owned(),
+            samples: 1_000,
+            quantiles: Some(figures(us)),
+            ..PartResult::default()
+        };
+        let task = TaskRecord { thread: 812, priority: 80, migrations: 3, ..TaskRecord::default() };
+        let cpu = CpuResult {
+            series: Some("audio".to_owned()),
+            samples: 1_000,
+            overruns: Some(7),
+            quantiles: Some(figures(200)),
+            parts: vec![part("wakeup", 11), part("period", 1_000)],
+            task: Some(task),
+            ..CpuResult::default()
+        };
+        let probe = ProbeResult { probe: PROBE.to_owned(), cpus: vec![cpu], ..ProbeResult::default() };
+        let cause = |share, actor: Option<&str>, kind| Cause {
+            share: Some(share),
+            actor: actor.map(str::to_owned),
+            ..Cause::new(kind)
+        };
+        let spike = |series: &str| Spike {
+            probe: Some(series.to_owned()),
+            cause: cause(0.75, Some("logger"), CauseKind::Lock),
+            also: vec![cause(0.25, None, CauseKind::OwnWork)],
+            ..Spike::unexplained(CpuId(1), 9, 4_000_000)
+        };
+        let spikes = [spike("task/audio"), spike("task/audio/wakeup")];
+        let sections = section(rows(&probe, None), worst(spikes.iter()));
+        let page = crate::section::Page { sections, ..Default::default() };
+        let text = page.terminal(Style::default());
+        for expected in ["audio", "80", "1,000", "7", "99.0 us", "600 us", "1.80 ms"] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let expected = "4.00 ms of audio: 3.00 ms: it waited for a lock that logger held; 1.00 ms: its own work took the time";
+        assert_eq!(told.matches(expected).count(), 1, "{told}");
+        assert_eq!(
+            [priority(100), priority(1), priority(-21), priority(-26)],
+            ["deadline", "1", "nice 0", "nice 5"]
+        );
+    }
+}
