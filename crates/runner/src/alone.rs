@@ -211,6 +211,7 @@ fn once(
         repeat: 1,
         attempt: 1,
         place: (0, 1),
+        cpu_tables: &mut Vec::new(),
         ended: Vec::new(),
     };
     let end = repeat.run().map_err(|error| match error {

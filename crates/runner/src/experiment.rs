@@ -11,7 +11,7 @@ use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
 use whylate_core::figure::nanoseconds;
-use whylate_core::result::{RunEnd, RunState};
+use whylate_core::result::{CpuTableAt, RunEnd, RunState};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Plan, Warning, WarningCode};
 use whylate_stats::order;
@@ -159,6 +159,9 @@ impl<'a> RunInProgress<'a> {
         repeats: impl FnOnce(&mut Self) -> Result<RunEnd, RunError>,
     ) -> Result<RunInfo, RunError> {
         self.copies()?;
+        if self.info.cpu_tables.is_empty() {
+            self.keep_cpu_table("before");
+        }
         let end = repeats(&mut self);
         self.tracing.finish(&mut self.info.warnings);
         let end = match end {
@@ -172,6 +175,9 @@ impl<'a> RunInProgress<'a> {
         };
         push_all_once(&mut self.info.warnings, self.causing.losses());
         self.verify();
+        // A resumed run ends again.
+        self.info.cpu_tables.retain(|table| table.at != "after");
+        self.keep_cpu_table("after");
         self.end(end);
         self.directory.seal(&self.info)?;
         match assemble(self.directory.path()) {
@@ -203,6 +209,15 @@ impl<'a> RunInProgress<'a> {
             }
         }
         Ok(self.directory.update_info(&self.info)?)
+    }
+
+    /// Of a run with a shield: what it changes, and that it is gone at the end, shows in the CPU table.
+    fn keep_cpu_table(&mut self, at: &str) {
+        let experiment = self.experiment;
+        if experiment.cells.iter().any(|cell| experiment.has_shield(cell)) {
+            let cpus = self.machine.cpu_rows();
+            self.info.cpu_tables.push(CpuTableAt { at: at.to_owned(), cpus });
+        }
     }
 
     fn end(&mut self, end: RunEnd) {
@@ -301,6 +316,7 @@ impl<'a> RunInProgress<'a> {
             repeat,
             attempt,
             place,
+            cpu_tables: &mut self.info.cpu_tables,
             ended: Vec::new(),
         };
         let outcome = attempted.run();

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use whylate_bpf::{BpfError, FindsCauses, Measured, find_causes};
 use whylate_core::plan::CopiesPlan;
 use whylate_core::record::RateRecord;
-use whylate_core::result::CopyTable;
+use whylate_core::result::{CopyTable, CpuRow};
 use whylate_core::{CpuSet, Facts, Nanos, Warning};
+use whylate_host::cpu_table::Sampler;
 use whylate_host::{Host, HostRoot, facts};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
 use whylate_probe::copy_table::{BLOCKS, CopyRequest, copy_table};
@@ -73,6 +74,12 @@ pub trait Machine: Sync {
         // The thread stays where it copied; the runner must not.
         let copying = std::thread::spawn(move || copy_table(&request, &mut |_| true));
         copying.join().unwrap_or_else(|_| Err(ProbeError::Failed("copying panicked".to_owned())))
+    }
+
+    /// The rows of the CPU table now; none where it cannot be read.
+    fn cpu_rows(&self) -> Vec<CpuRow> {
+        let table = Sampler::start(self.running()).and_then(|mut sampler| sampler.table(&self.facts()));
+        table.map(|table| table.cpus).unwrap_or_default()
     }
 
     /// The files of the running machine.

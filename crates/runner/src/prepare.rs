@@ -1,7 +1,7 @@
 //! From a plan to what it means on this machine: CPUs, sizes, thresholds; and which cells cannot run here, and why.
 
 use crate::error::RunError;
-use whylate_core::plan::{CellPlan, LoadPlan, Policy, ProbePlan, StallPlan, Threshold};
+use whylate_core::plan::{CellPlan, LoadPlan, Policy, ProbePlan, StallPlan, Threshold, TreatmentKind};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{CpuSet, Facts, Nanos, Plan, Warning, WarningCode};
 use whylate_host::HostRoot;
@@ -36,6 +36,15 @@ impl Experiment {
     /// Whether a cell that can run has treatments.
     pub fn has_treatments(&self) -> bool {
         self.cells.iter().any(|cell| cell.loads.is_ok() && cell.treatments().next().is_some())
+    }
+
+    /// Whether a cell has a shield that is applied here.
+    pub(crate) fn has_shield(&self, cell: &PreparedCell) -> bool {
+        let is_shield = |name: &String| {
+            let kind = self.plan.treatment(name).map(|treatment| &treatment.kind);
+            matches!(kind, Some(TreatmentKind::Shield(_)))
+        };
+        cell.loads.is_ok() && cell.treatments().any(is_shield)
     }
 
     /// Refuses an experiment of which no cell can run.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
-use whylate_core::result::{RunEnd, TreatChange};
+use whylate_core::result::{CpuTableAt, RunEnd, TreatChange};
 use whylate_core::warning::{not_restored, push_all_once, push_once};
 use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_probe::{Elsewhere, ProbeError, ProbeSpec, Progress};
@@ -41,6 +41,8 @@ pub(crate) struct Repeat<'a> {
     pub(crate) attempt: u32,
     /// Repeats that are done, and in all.
     pub(crate) place: (u32, u32),
+    /// The CPU tables of the run.
+    pub(crate) cpu_tables: &'a mut Vec<CpuTableAt>,
     /// What is left of the loads that were stopped.
     pub(crate) ended: Vec<LoadEnd>,
 }
@@ -73,6 +75,10 @@ impl Repeat<'_> {
         }
         if let Some(changes) = self.treating.as_ref().map(|treating| treating.in_force()) {
             self.keep_changes(&changes)?;
+        }
+        // Behind the table before the run, that of the first cell with a shield.
+        if self.cpu_tables.len() == 1 && self.experiment.has_shield(self.cell) {
+            self.cpu_tables.push(CpuTableAt { at: self.name.to_owned(), cpus: self.machine.cpu_rows() });
         }
         Ok(())
     }
@@ -151,7 +157,8 @@ impl Repeat<'_> {
     fn let_run(&mut self, loads: &mut [Running]) -> Result<RunEnd, RepeatError> {
         let (begin, duration) = (Instant::now(), self.experiment.plan.duration);
         let length = Duration::from_nanos(duration.0);
-        let deadline = begin + length + LOOK_EVERY;
+        // This thread may be late, as on a machine that the load keeps busy.
+        let deadline = begin + length + Duration::from_nanos(self.experiment.plan.repeat_timeout().0);
         let stop = AtomicBool::new(false);
         let mut watch = Watch { keys: &[], specs: &[], stop: &stop, deadline, end: None, flushed: begin };
         while watch.end.is_none() && begin.elapsed() < length {

@@ -92,7 +92,8 @@ fn answer(
         | (Outcome::Worse, Expected::Higher | Expected::Different) => AnswerOutcome::Yes,
         _ => AnswerOutcome::No,
     };
-    let sentence = sentence(outcome, &comparison, matters, plan);
+    let running = cells.iter().filter(|cell| cell.skipped.is_none()).count() as u64;
+    let sentence = sentence(outcome, &comparison, matters, plan.repeat_duration().0.saturating_mul(running));
     Answer { question: question.question.clone(), outcome, sentence, comparison: Some(comparison) }
 }
 
@@ -110,15 +111,10 @@ fn expected(baseline: &CellPlan, cell: &CellPlan) -> Expected {
 /// are as extreme as the most extreme one.
 const REPEATS_MIN: u32 = 5;
 
-/// How long that many repeats of all cells take: `, which take 12.0 min`.
-fn time(plan: &Plan, repeats: u32) -> String {
-    let cells = plan.cell.len() as u64;
-    let all = plan.repeat_duration().0.saturating_mul(cells).saturating_mul(u64::from(repeats));
-    format!(", which take {}", figure::nanoseconds(all))
-}
-
-fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share, plan: &Plan) -> String {
+/// `round_ns` is how long one repeat of all cells takes.
+fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share, round_ns: u64) -> String {
     let Comparison { probe, statistic, .. } = comparison;
+    let time = |repeats: u32| figure::nanoseconds(round_ns.saturating_mul(u64::from(repeats)));
     let [before, after] =
         [comparison.baseline_value, comparison.cell_value].map(|it| figure::value(*statistic, it));
     let ratio = comparison.ratio.map(|ratio| {
@@ -138,10 +134,10 @@ fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share, pla
                 (Some(reason), _) => format!("; {reason}"),
                 (None, _) if comparison.repeats < REPEATS_MIN => {
                     let least = REPEATS_MIN - comparison.repeats;
-                    format!("; it needs at least {least} more repeats{}", time(plan, least))
+                    format!("; it needs at least {least} more repeats, which take {}", time(least))
                 }
                 (None, Some(more)) => {
-                    format!("; about {more} more repeats{}, would tell", time(plan, more))
+                    format!("; about {more} more repeats, which take {}, would tell", time(more))
                 }
                 (None, None) => String::new(),
             };

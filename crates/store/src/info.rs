@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::moment::utc_text;
-use whylate_core::result::{CopyTable, FixRegistration, RunEnd, RunState};
+use whylate_core::result::{CopyTable, CpuTableAt, FixRegistration, RunEnd, RunState};
 use whylate_core::{Facts, Plan, Warning};
 
 /// `format` of [`RunInfo`].
@@ -61,6 +61,9 @@ pub struct RunInfo {
     /// The rules of the search that it is (`whylate fix`); absent of an experiment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<FixRegistration>,
+    /// The CPU tables of a run with a shield.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_tables: Vec<CpuTableAt>,
     /// The cells, in the plan's order.
     pub cells: Vec<CellInfo>,
     /// Every repeat of a cell that was begun, oldest first.
@@ -142,6 +145,7 @@ impl RunInfo {
             seed: 0,
             copies: None,
             fix: None,
+            cpu_tables: Vec::new(),
             cells: cells.collect(),
             plan,
             facts,

@@ -3,6 +3,7 @@
 use whylate_lab::suite;
 
 mod boot;
+mod cases;
 mod causes;
 mod devices;
 mod histograms;
@@ -22,6 +23,7 @@ fn main() -> std::process::ExitCode {
     tests.extend(measure::tests());
     tests.extend(histograms::tests());
     tests.extend(causes::tests());
+    tests.extend(cases::tests());
     tests.extend(devices::tests());
     tests.extend(memtype::tests());
     tests.extend(treat::tests());

@@ -55,8 +55,8 @@ pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
 pub use quantiles::{Extremes, Quantiles};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
-    Answer, AnswerOutcome, CellResult, Comparison, Exposure, NoiseFloor, Outcome, RateResult, RepeatProbe,
-    RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
+    Answer, AnswerOutcome, CellResult, Comparison, CpuTableAt, Exposure, NoiseFloor, Outcome, RateResult,
+    RepeatProbe, RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
 };
 pub use runs::{RUNS_FORMAT, RunSummary, RunsResult};
 pub use spike::Spike;

@@ -41,6 +41,9 @@ pub struct RunResult {
     /// The search for treatments that it is (`whylate fix`); absent of an experiment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<super::FixResult>,
+    /// The CPU tables of a run with a shield: before it, in its first cell with a shield, and after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_tables: Vec<CpuTableAt>,
     /// Against the plan's limit.
     pub verdict: Verdict,
     /// What the verdict rests on, in one sentence.
@@ -53,6 +56,15 @@ pub struct RunResult {
     pub restored: Option<bool>,
     /// What was not measured, or less well.
     pub warnings: Vec<Warning>,
+}
+
+/// The rows of the CPU table at one moment of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuTableAt {
+    /// `before`, `after`, or the name of a cell, whose treatments were in force.
+    pub at: String,
+    /// Every present CPU.
+    pub cpus: Vec<super::CpuRow>,
 }
 
 /// A document of more results of CPUs than this is kept small.

@@ -18,8 +18,6 @@ use whylate_core::plan::ConsolePlan;
 const SHOWN: &str = "/dev/tty0";
 /// Length of a line without its end.
 const LINE: usize = 78;
-/// Lines of one turn.
-const LINES: usize = 8;
 /// A terminal that takes nothing is asked again after that time.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -81,10 +79,8 @@ impl Act for Terminal {
 
     fn turn(&mut self) -> io::Result<u64> {
         if self.text.is_empty() {
-            for _ in 0..LINES {
-                self.text.extend((0..LINE).map(|_| b'!' + self.random.below(94) as u8));
-                self.text.extend(*b"\r\n");
-            }
+            self.text.extend((0..LINE).map(|_| b'!' + self.random.below(94) as u8));
+            self.text.extend(*b"\r\n");
         }
         put(&mut self.file, &mut self.text)
     }

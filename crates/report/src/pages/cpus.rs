@@ -3,7 +3,7 @@
 use crate::section::{ALWAYS, Block, Cell, Page, Row, Section, Table, Tone};
 use crate::sections::warnings;
 use whylate_core::figure;
-use whylate_core::result::{CpuRow, CpuTable, IdleLimit, L3Domain, Shielding, ThreadKind};
+use whylate_core::result::{CpuRow, CpuTable, CpuTableAt, IdleLimit, L3Domain, Shielding, ThreadKind};
 
 /// Names of a list are cut after so many, with the number of the others, unless all are asked for.
 const NAMES_MAX: usize = 24;
@@ -63,6 +63,27 @@ pub fn cpus(table: &CpuTable, all: bool) -> Page {
     sections.extend(listed.map(|row| remaining(table, row, if all { usize::MAX } else { NAMES_MAX })));
     sections.extend(warnings::section(&table.warnings));
     Page { origin: "whylate cpus".to_owned(), sections, ..Page::default() }
+}
+
+/// The columns that are always there, of several moments of a run.
+pub(crate) fn at_moments(tables: &[CpuTableAt]) -> Table {
+    let always = || COLUMNS.iter().filter(|column| column.importance == ALWAYS);
+    let mut columns = vec![crate::section::Column::text("when")];
+    columns.extend(always().map(|column| crate::section::Column {
+        is_text: column.is_text,
+        ..crate::section::Column::number(column.title)
+    }));
+    let of = |at: &CpuTableAt| -> Vec<Row> {
+        let none = CpuTable::default();
+        let value =
+            |row: &CpuRow, column: &Column| (column.value)(row, &none).unwrap_or_else(|| "-".to_owned());
+        let cells = |row: &CpuRow| {
+            let values = always().map(|column| value(row, column));
+            Row::of(std::iter::once(at.at.clone()).chain(values.collect::<Vec<_>>()))
+        };
+        at.cpus.iter().map(cells).collect()
+    };
+    Table::new(columns, tables.iter().flat_map(of).collect())
 }
 
 fn row(row: &CpuRow, table: &CpuTable) -> Row {

@@ -2,7 +2,7 @@
 
 mod check;
 mod compare;
-mod cpus;
+pub(crate) mod cpus;
 pub(crate) mod explain;
 pub(crate) mod finding;
 mod fix;

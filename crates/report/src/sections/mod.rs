@@ -21,6 +21,7 @@ mod noise;
 mod rates;
 mod reading;
 pub(crate) mod records;
+mod shielding;
 mod sources;
 pub(crate) mod spikes;
 mod summary;
@@ -49,6 +50,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     figures::of_run,
     dispatch::of_run,
     reading::of_run,
+    shielding::of_run,
     ipis::of_run,
     interrupts::of_run,
     access::of_run,

@@ -153,3 +153,19 @@ fn an_optional_treatment_that_is_impossible_here_is_left_out_and_said() {
     let required = check_treatments(experiment(&plan()), &root).unwrap();
     assert!(required.cells[1].loads.is_err(), "a treatment that is not optional skips its cell");
 }
+
+#[test]
+fn a_run_with_a_shield_keeps_the_cpu_table_before_with_and_after_it() {
+    let folder = folder();
+    let path = folder.path().join("run");
+    let machine = MockMachine::default();
+    let shielded = plan().replace("kind = \"idle\"", "kind = \"shield\"");
+    run(&experiment(&shielded), &path, &options(), &machine, &mut machine.audience()).unwrap();
+    let tables = info(&path).cpu_tables;
+    let moments: Vec<&str> = tables.iter().map(|table| table.at.as_str()).collect();
+    assert_eq!(moments, ["before", "a+quiet+awake", "after"]);
+    assert!(tables.iter().all(|table| !table.cpus.is_empty()));
+    let without = folder.path().join("without");
+    run(&experiment(&plan()), &without, &options(), &machine, &mut machine.audience()).unwrap();
+    assert!(info(&without).cpu_tables.is_empty());
+}

@@ -110,6 +110,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         comparisons,
         copies: info.copies.clone(),
         fix,
+        cpu_tables: info.cpu_tables.clone(),
         cells: results,
         verdict,
         verdict_reason: reason,
