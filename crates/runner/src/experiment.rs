@@ -68,10 +68,10 @@ pub fn resume(
     audience: &mut dyn Audience,
 ) -> Result<RunInfo, RunError> {
     let (mut directory, mut info) = RunDirectory::reopen(path)?;
-    // A run killed after its last repeat is not yet marked complete.
     if info.fix.is_some() {
         return Err(RunError::IsSearch(path.display().to_string()));
     }
+    // A run killed after its last repeat is not yet marked complete.
     if info.is_complete() && info.state != RunState::Running {
         return Err(RunError::AlreadyComplete(path.display().to_string()));
     }
@@ -213,7 +213,7 @@ impl<'a> RunInProgress<'a> {
 
     /// Of a run with a shield: what it changes, and that it is gone at the end, shows in the CPU table.
     fn keep_cpu_table(&mut self, at: &str) {
-        let experiment = self.experiment;
+        let experiment = &self.experiment;
         if experiment.cells.iter().any(|cell| experiment.has_shield(cell)) {
             let cpus = self.machine.cpu_rows();
             self.info.cpu_tables.push(CpuTableAt { at: at.to_owned(), cpus });
