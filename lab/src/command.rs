@@ -17,8 +17,10 @@ usage: cargo xtask lab COMMAND
   list                          what is in the cache, and what a MACHINE is made of
   corpus [NAME…]                records the traces with planted causes anew (fixtures/traces/planted), or those whose
                                 `MACHINE KERNEL/CAUSE/RECORDING` contains one of the words
-  test [WORD…] [--all-kernels]  builds, then runs the lab's tests: those whose names contain a word, on the kernels that
-                                words name; without such words on those that each test needs, or on all
+  test [WORD…] [--all-kernels|--brief]
+                                builds, then runs the lab's tests: those whose names contain a word, on the kernels that
+                                words name; without such words on those that each test needs, or on all; with `--brief`
+                                on the real-time kernel alone where the kernel's preemption hardly matters
 
 The cache is $WHYLATE_LAB_CACHE, else whylate/lab in the user's cache folder.
 Exit status 69: the lab cannot be had on this machine.";

@@ -51,6 +51,16 @@ pub fn kernels(named: &[Kernel]) -> Vec<Kernel> {
     }
 }
 
+/// As [`kernels`], but the real-time kernel alone with `--brief`: for what the kernel's preemption hardly touches.
+#[must_use]
+pub fn kernels_unless_brief(named: &[Kernel]) -> Vec<Kernel> {
+    let mut kernels = kernels(named);
+    if std::env::args().any(|word| word == "--brief") {
+        kernels.retain(|kernel| kernel.is_realtime());
+    }
+    kernels
+}
+
 /// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {

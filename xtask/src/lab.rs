@@ -29,22 +29,22 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
 /// # Errors
 /// When there has to be a lab and can be none.
 pub(crate) fn tools(root: &Path) -> Result<()> {
-    step(root, "tools")
+    step(root, &["tools"])
 }
 
-/// A step of `cargo xtask test`: builds the lab and runs its tests.
+/// A step of `cargo xtask test`: builds the lab and runs its tests, most of them on one kernel.
 ///
 /// # Errors
 /// When a test fails, or when there has to be a lab and is none.
 pub(crate) fn test(root: &Path) -> Result<()> {
-    step(root, "test")
+    step(root, &["test", "--brief"])
 }
 
 /// Runs a command of the lab. A machine that can have no lab is told, and is no failure unless `WHYLATE_LAB` is
 /// `required`.
-fn step(root: &Path, word: &str) -> Result<()> {
+fn step(root: &Path, words: &[&str]) -> Result<()> {
     process::run(process::cargo(root).args(["build", "--quiet", "--package", "whylate-lab"]))?;
-    let status = program(root, &[word]).stdin(Stdio::null()).status();
+    let status = program(root, words).stdin(Stdio::null()).status();
     let status = status.context("cannot start the lab's program")?;
     judge(status.code(), std::env::var("WHYLATE_LAB").is_ok_and(|mode| mode == "required"))
 }

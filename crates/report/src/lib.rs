@@ -9,6 +9,7 @@
 
 mod charts;
 mod ci;
+pub mod export;
 mod heat;
 pub mod osadl;
 mod pages;
@@ -22,11 +23,11 @@ mod write;
 
 pub use ci::{annotations, junit};
 pub use pages::{
-    check, compare, copy, cpus, explain, fix, guide, histograms, measure, recording, run, run_with_charts,
-    runs, tracing, warnings,
+    begun, check, compare, copy, cpus, explain, fix, guide, histograms, measure, recording, run,
+    run_with_charts, runs, tracing, warnings,
 };
 pub use section::Page;
-pub use write::Style;
+pub use write::{Frame, Style};
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]

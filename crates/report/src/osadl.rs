@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 use whylate_core::CpuId;
-use whylate_core::result::{HistogramKind, KernelHistogram, LatencyRecord};
+use whylate_core::result::{HistogramKind, KernelHistogram, LatencyRecord, Quantiles};
 use whylate_core::text::is_hidden;
 
 /// Lines of a histogram.
@@ -43,7 +43,8 @@ pub struct TreeFile {
 pub fn files(cpu: CpuId, one: &KernelHistogram) -> [TreeFile; 2] {
     let file = |name: String, text| TreeFile { path: format!("{}/{name}", folder(one.kind)), text };
     let record = one.max_record.as_ref().map_or_else(|| "(none)\n".to_owned(), max_latency);
-    [file(format!("CPU{cpu}"), histogram(one)), file(format!("max_latency-CPU{cpu}"), record)]
+    let text = histogram(one.samples, one.quantiles.as_ref(), &one.histogram);
+    [file(format!("CPU{cpu}"), text), file(format!("max_latency-CPU{cpu}"), record)]
 }
 
 /// The CPU of a file that [`files`] makes, by its name in the folder of its kind; `None` of any other.
@@ -53,11 +54,12 @@ pub fn cpu_of(name: &str) -> Option<CpuId> {
     number.parse().ok().map(CpuId).filter(|cpu| cpu.to_string() == number)
 }
 
-fn histogram(one: &KernelHistogram) -> String {
+/// A file of a histogram: samples in each microsecond.
+pub(crate) fn histogram(samples: u64, figures: Option<&Quantiles>, buckets: &[(u64, u64)]) -> String {
     let mut lines = vec![0_u64; MICROSECONDS];
     let mut above = 0;
-    let (min_ns, max_ns) = one.quantiles.as_ref().map_or((0, 0), |figures| (figures.min_ns, figures.max_ns));
-    for (lower_ns, count) in &one.histogram {
+    let (min_ns, max_ns) = figures.map_or((0, 0), |figures| (figures.min_ns, figures.max_ns));
+    for (lower_ns, count) in buckets {
         // A bucket is a 128th of its power of two wide, and a nanosecond below 256.
         let half_ns = lower_ns.checked_ilog2().map_or(0, |octave| (1 << octave >> 7) / 2);
         let middle_ns = lower_ns.saturating_add(half_ns).clamp(min_ns, max_ns);
@@ -68,7 +70,6 @@ fn histogram(one: &KernelHistogram) -> String {
     }
     let micros =
         |value: Option<u64>| value.map_or_else(|| "<undef>".to_owned(), |ns| (ns / 1000).to_string());
-    let figures = one.quantiles.as_ref();
     let mut text = String::with_capacity(26 * MICROSECONDS);
     // Writing to a string does not fail.
     let _ = write!(
@@ -81,7 +82,7 @@ fn histogram(one: &KernelHistogram) -> String {
         micros(figures.map(|figures| figures.min_ns)),
         micros(figures.map(|figures| figures.mean_ns as u64)),
         micros(figures.map(|figures| figures.max_ns)),
-        one.samples,
+        samples,
         "samples",
     );
     for (microsecond, count) in lines.iter().enumerate() {

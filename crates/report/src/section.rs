@@ -306,6 +306,8 @@ impl Column {
 pub(crate) struct Row {
     /// What leads to it in HTML; nothing does where it is empty.
     pub(crate) anchor: String,
+    /// Where its first cell leads on a page of a web server, and what it is called when it is ticked.
+    pub(crate) link: Option<(String, String)>,
     /// Belongs to the row before it, and says nothing where a cell is missing.
     pub(crate) is_part: bool,
     pub(crate) tone: Tone,

@@ -3,6 +3,7 @@
 use crate::audience::{Audience, Stage};
 use crate::causes::{CauseSearch, assemble};
 use crate::error::{RepeatError, RunError};
+use crate::live::Live;
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
 use crate::repeat::Repeat;
@@ -51,7 +52,8 @@ pub fn run(
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     push_all_once(&mut info.warnings, held.warnings);
     let directory = RunDirectory::create(path, &info)?;
-    RunInProgress::begin(experiment, machine, audience, directory, info, held.treating)
+    let mut live = Live::new(audience, path, experiment.target.clone());
+    RunInProgress::begin(experiment, machine, &mut live, directory, info, held.treating)
         .run(RunInProgress::all_repeats)
 }
 
@@ -82,7 +84,8 @@ pub fn resume(
     record_skipped(&mut info, &experiment);
     (info.state, info.error, info.end) = (RunState::Running, None, None);
     directory.update_info(&info)?;
-    RunInProgress::begin(&experiment, machine, audience, directory, info, held.treating)
+    let mut live = Live::new(audience, path, experiment.target.clone());
+    RunInProgress::begin(&experiment, machine, &mut live, directory, info, held.treating)
         .run(RunInProgress::all_repeats)
 }
 

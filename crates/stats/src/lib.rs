@@ -7,6 +7,7 @@
 
 mod answers;
 pub mod buckets;
+pub mod changes;
 pub mod compare;
 mod comparisons;
 pub mod contrast;

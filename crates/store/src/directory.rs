@@ -25,7 +25,7 @@ const LOADS_FOLDER: &str = "loads";
 /// Name of the file with what treatments changed.
 const TREATMENTS_FILE: &str = "treatments.jsonl";
 /// Name of the file with the finished result.
-const RESULT_FILE: &str = "result.json";
+pub(crate) const RESULT_FILE: &str = "result.json";
 
 /// A run directory that is being written. One process at a time can have it: the folder is held as long as it is open, so
 /// that no other process writes to it and readers see that it is alive.
@@ -288,7 +288,7 @@ fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Whether another process is writing to the run.
-pub(crate) fn is_being_written(path: &Path) -> bool {
+pub fn is_being_written(path: &Path) -> bool {
     Folder::open(path).is_ok_and(|folder| folder.is_held())
 }
 

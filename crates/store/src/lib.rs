@@ -25,11 +25,11 @@ mod traces;
 
 pub use assemble::{MeasuredCell, Memory, assemble, assemble_newest};
 pub use damage::Damage;
-pub use directory::RunDirectory;
+pub use directory::{RunDirectory, is_being_written};
 pub use error::StoreError;
 pub use fix::fix_steps;
 pub use info::{CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path};
-pub use list::{Labels, list, remove};
+pub use list::{Labels, RunList, list, remove};
 pub use manifest::Part;
 pub use reader::{Reader, Segment};
 pub use tables::{FLUSH_BYTES, NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span, Spanned};

@@ -3,13 +3,16 @@
 //! A list reads `run.json`, the verdict of `result.json` and `labels.json` of each run, and no table. Labels are the
 //! user's: they are no part of what was measured, and the manifest does not name them.
 
+use crate::directory::{RESULT_FILE, is_being_written};
 use crate::error::{At as _, StoreError};
 use crate::folder::Folder;
 use crate::info::{INFO_FILE, RunInfo};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
-use whylate_core::result::{RunSummary, Verdict};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use whylate_core::result::{RunState, RunSummary, Verdict};
 
 const LABELS: &str = "labels.json";
 /// A larger file is none of ours.
@@ -80,18 +83,44 @@ struct Judged {
 
 /// The runs in a folder, the newest first. What is no run is left out, and so is one that cannot be read.
 pub fn list(folder: &Path) -> Vec<RunSummary> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    // Links may lead out of the folder.
-    let folders =
-        entries.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir())).map(|entry| entry.path());
-    let mut runs: Vec<RunSummary> = folders.filter_map(|path| summary(&path)).collect();
-    runs.sort_by(|a, b| (&b.started_at, &b.path).cmp(&(&a.started_at, &a.path)));
-    runs
+    RunList::default().read(folder)
+}
+
+/// When the files of a run that a list shows were written.
+type Stamp = [Option<SystemTime>; 3];
+
+/// The runs in a folder, of which only those that have changed are read again.
+#[derive(Debug, Default)]
+pub struct RunList(HashMap<PathBuf, (Stamp, RunSummary)>);
+
+impl RunList {
+    /// As [`list`].
+    pub fn read(&mut self, folder: &Path) -> Vec<RunSummary> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        // Links may lead out of the folder.
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir()));
+        let mut known = std::mem::take(&mut self.0);
+        for path in folders.map(|entry| entry.path()) {
+            let stamp = [INFO_FILE, RESULT_FILE, LABELS]
+                .map(|name| fs::symlink_metadata(path.join(name)).and_then(|it| it.modified()).ok());
+            let summary = match known.remove(&path) {
+                Some((former, summary)) if former == stamp => Some(summary),
+                _ => summary(&path),
+            };
+            self.0.extend(summary.map(|summary| (path, (stamp, summary))));
+        }
+        let mut runs: Vec<RunSummary> = self.0.values().map(|(_, summary)| summary.clone()).collect();
+        for run in runs.iter_mut().filter(|run| run.state == RunState::Running) {
+            run.running = is_being_written(Path::new(&run.path));
+        }
+        runs.sort_by(|a, b| (&b.started_at, &b.path).cmp(&(&a.started_at, &a.path)));
+        runs
+    }
 }
 
 fn summary(path: &Path) -> Option<RunSummary> {
     let info: RunInfo = serde_json::from_slice(&fs::read(path.join(INFO_FILE)).ok()?).ok()?;
-    let result = fs::File::open(path.join("result.json")).ok();
+    let result = fs::File::open(path.join(RESULT_FILE)).ok();
     let judged =
         result.and_then(|file| serde_json::from_reader::<_, Judged>(std::io::BufReader::new(file)).ok());
     let labels = Labels::read(path).unwrap_or_default();
@@ -100,6 +129,7 @@ fn summary(path: &Path) -> Option<RunSummary> {
         plan: info.plan.name,
         started_at: info.started_at,
         state: info.state,
+        running: false,
         verdict: judged.map(|judged| judged.verdict),
         host: info.facts.host,
         kernel: info.facts.kernel.release,
@@ -111,8 +141,7 @@ fn summary(path: &Path) -> Option<RunSummary> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
-    use std::time::{Duration, SystemTime};
+    use std::time::Duration;
     use whylate_core::Facts;
     use whylate_core::plan::{Plan, Source};
 

@@ -6,8 +6,9 @@ use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
 
 pub(crate) fn tests() -> Vec<LabTest> {
     // Two CPUs would do, but QEMU's threads lose what is written into code that runs, which this does again and again.
-    let machines =
-        suite::kernels(&Kernel::NEEDED).into_iter().map(|kernel| Machine::new(Profile::Counted, kernel));
+    let machines = suite::kernels_unless_brief(&Kernel::NEEDED)
+        .into_iter()
+        .map(|kernel| Machine::new(Profile::Counted, kernel));
     machines.map(|machine| LabTest::new("histograms_account_for_every_wakeup", machine, accounted)).collect()
 }
 

@@ -6,7 +6,7 @@ use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in suite::kernels(&Kernel::NEEDED) {
+    for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
         let machine = Machine::new(Profile::Threads, kernel);
         tests.extend([
             LabTest::new("series_dispatch_from_every_clock", machine.clone(), dispatch),

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(280);
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in suite::kernels(&Kernel::NEEDED) {
+    for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
         let counted = Machine::new(Profile::Counted, kernel);
         tests.extend([
             LabTest::new("tracing_record_light_holds_the_stall", counted.clone(), record_light),
@@ -25,8 +25,11 @@ pub(crate) fn tests() -> Vec<LabTest> {
             LabTest::new("tracing_record_graph_names_the_function", counted.clone(), record_graph),
             // With one CPU: QEMU sometimes loses what one CPU writes into the code that another one runs, as the function
             // tracer does in every function, and that CPU then traps for ever.
-            LabTest::new("tracing_is_given_back_after_a_kill", counted.clone(), kills),
+            LabTest::new("tracing_is_given_back_after_a_kill", counted, kills),
         ]);
+    }
+    for kernel in suite::kernels(&Kernel::NEEDED) {
+        let counted = Machine::new(Profile::Counted, kernel);
         // Debian builds the measuring tracers for its real-time kernel alone.
         let threads = Machine::new(Profile::Threads, kernel);
         if kernel.is_realtime() {

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 pub(crate) fn tests() -> Vec<LabTest> {
     let machine = |kernel| Machine::new(Profile::Threads, kernel);
     let mut tests = Vec::new();
-    for kernel in suite::kernels(&Kernel::NEEDED) {
+    for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
         tests.extend([
             LabTest::new("treat_restores_a_killed_cpu_hotplug", machine(kernel), hotplug),
             LabTest::new("treat_restores_after_ends_at_random_moments", machine(kernel), random_ends),

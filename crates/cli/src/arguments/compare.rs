@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use whylate_core::plan::{SeriesStatistic, Share};
 
 /// `whylate compare`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
   whylate compare RUN1 RUN2                      two runs; others beside RUN1 tell how runs differ

@@ -7,6 +7,7 @@ mod cpus;
 #[cfg(test)]
 mod documents_tests;
 mod explain;
+mod export;
 mod fix;
 mod histograms;
 mod kind;
@@ -19,6 +20,7 @@ mod report;
 mod run;
 mod runs;
 mod schema;
+mod serve;
 mod shell;
 mod trace;
 mod treat;
@@ -29,6 +31,7 @@ pub(crate) use compare::{CompareArguments, CompareFormat};
 pub(crate) use copy::{BLOCK_MAX as COPY_BLOCK_MAX, CopyArguments};
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
+pub(crate) use export::{ExportArguments, RunForm, TableChoice};
 pub(crate) use fix::FixArguments;
 pub(crate) use histograms::{
     ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities,
@@ -42,6 +45,7 @@ pub(crate) use report::{ReportArguments, ReportFormat};
 pub(crate) use run::RunArguments;
 pub(crate) use runs::{RunsArguments, RunsCommand};
 pub(crate) use schema::SchemaArguments;
+pub(crate) use serve::ServeArguments;
 pub(crate) use shell::{CompletionsArguments, ManArguments};
 pub(crate) use trace::{TraceCommand, TraceRecordArguments};
 pub(crate) use treat::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
@@ -119,6 +123,10 @@ pub(crate) enum Command {
     Runs(RunsArguments),
     /// Says what differs between runs, and whether it is better, worse or equivalent
     Compare(CompareArguments),
+    /// Writes a run in the forms of other tools: Perfetto, CSV, HdrHistogram, OSADL
+    Export(ExportArguments),
+    /// Shows runs as web pages, live while one goes on
+    Serve(ServeArguments),
     /// Prints the JSON Schema of the plan or of an output
     Schema(SchemaArguments),
     /// Prints what completes the command line in a shell

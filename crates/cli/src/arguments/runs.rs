@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use whylate_core::plan::SeriesStatistic;
 
 /// `whylate runs`.
 #[derive(Debug, Args)]
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 Examples:
   whylate runs                                  all runs, the newest first
   whylate runs kernel>=6.12 verdict=fail        those that match every term
+  whylate runs plan=quick --series 'timer p99'  its course over time, and where it changes
   whylate runs tag latest before-update         a word to find it by
   whylate runs note latest 'with the new driver'
   whylate runs remove RUN --yes
@@ -25,6 +27,12 @@ pub(crate) struct RunsArguments {
     /// What to look for
     #[arg(value_name = "TERM")]
     pub(crate) terms: Vec<String>,
+    /// Shows the course of a statistic over the runs, and where it changes, for example `timer p99.9`
+    #[arg(long, value_name = "STATISTIC")]
+    pub(crate) series: Option<SeriesStatistic>,
+    /// Of this cell [default: the first one of the newest run]
+    #[arg(long, value_name = "CELL", requires = "series")]
+    pub(crate) cell: Option<String>,
     /// Folder with the runs [default: $XDG_DATA_HOME/whylate/runs]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,

@@ -35,8 +35,7 @@ enum Part {
 
 pub(super) fn execute(arguments: &CompareArguments) -> Result<Ending> {
     let format = format(arguments)?;
-    let names = ('A'..='Z').map(String::from).chain((27..).map(|number| format!("side {number}")));
-    let sides = arguments.sides.iter().zip(names).map(|(text, name)| side(text, name));
+    let sides = arguments.sides.iter().zip(names()).map(|(text, name)| side(text, name));
     let sides: Vec<Side> = sides.collect::<Result<_>>()?;
     let result = compared(arguments, &sides)?;
     let text = match (arguments.json, format) {
@@ -55,6 +54,18 @@ pub(super) fn execute(arguments: &CompareArguments) -> Result<Ending> {
         CompareOutcome::Better | CompareOutcome::Equivalent => Ending::Pass,
         CompareOutcome::CannotTell | CompareOutcome::Nothing => Ending::Incomplete,
     })
+}
+
+/// Runs against the first of them, as `whylate compare` without flags.
+pub(super) fn of_runs(runs: &[PathBuf]) -> Result<CompareResult> {
+    let side = |(run, name): (&PathBuf, String)| Ok(Side { name, parts: vec![part(run)?], cell: None });
+    let sides: Vec<Side> = runs.iter().zip(names()).map(side).collect::<Result<_>>()?;
+    compared(&CompareArguments::default(), &sides)
+}
+
+/// What sides are called.
+fn names() -> impl Iterator<Item = String> {
+    ('A'..='Z').map(String::from).chain((27..).map(|number| format!("side {number}")))
 }
 
 fn format(arguments: &CompareArguments) -> Result<CompareFormat> {

@@ -5,6 +5,7 @@ mod compare;
 mod copy;
 mod cpus;
 mod explain;
+mod export;
 mod fix;
 mod foreign;
 mod histograms;
@@ -16,6 +17,7 @@ mod report;
 mod run;
 mod runs;
 mod schema;
+mod serve;
 mod shell;
 mod trace;
 mod treat;
@@ -54,6 +56,11 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
             report::execute(&arguments)
         }
         Command::Runs(arguments) => runs::execute(&arguments),
+        Command::Export(mut arguments) => {
+            arguments.run = runs::named(&arguments.run)?;
+            export::execute(&arguments)
+        }
+        Command::Serve(arguments) => serve::execute(&arguments),
         Command::Schema(arguments) => schema::execute(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),

@@ -4,17 +4,19 @@ use crate::arguments::{RunsArguments, RunsCommand};
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use std::cmp::Ordering;
 use std::io::{IsTerminal as _, stdin};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use whylate_core::result::{RUNS_FORMAT, RunState, RunSummary, RunsResult, Verdict};
+use whylate_core::plan::SeriesStatistic;
+use whylate_core::result::{
+    RUNS_FORMAT, RunChange, RunPoint, RunSearch, RunSeries, RunState, RunSummary, RunsResult,
+};
+use whylate_stats::changes::{self, Change};
+use whylate_stats::compare::RunValues;
 use whylate_store::{Labels, default_path};
 
 /// Stands for the newest run.
 const LATEST: &str = "latest";
-/// What compares, the longest first.
-const SIGNS: [&str; 7] = [">=", "<=", "!=", "=", "~", "<", ">"];
 
 pub(super) fn execute(arguments: &RunsArguments) -> Result<Ending> {
     match &arguments.action {
@@ -45,7 +47,7 @@ pub(super) fn named(run: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(newest.path))
 }
 
-fn folder(named: Option<&Path>) -> Result<PathBuf> {
+pub(super) fn folder(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(named) = named {
         std::fs::read_dir(named).with_context(|| format!("cannot read {}", named.display()))?;
         return Ok(named.to_owned());
@@ -63,15 +65,52 @@ fn folder(named: Option<&Path>) -> Result<PathBuf> {
 
 fn show(arguments: &RunsArguments) -> Result<()> {
     let folder = folder(arguments.dir.as_deref())?;
-    let terms: Vec<Term> = arguments.terms.iter().map(|text| Term::of(text)).collect::<Result<_>>()?;
+    let search = RunSearch::of(&arguments.terms)?;
     let mut runs = whylate_store::list(&folder);
     let all = runs.len();
-    runs.retain(|run| terms.iter().all(|term| term.matches(run)));
-    let result = RunsResult { format: RUNS_FORMAT.to_owned(), folder: folder.display().to_string(), runs };
+    runs.retain(|run| search.matches(run));
+    let series =
+        arguments.series.as_ref().map(|of| series(&runs, of, arguments.cell.as_deref())).transpose()?;
+    let folder = folder.display().to_string();
+    let result = RunsResult { format: RUNS_FORMAT.to_owned(), folder, runs, series };
     if arguments.json {
         return output::print_json(&result);
     }
-    output::drawn(&whylate_report::runs(&result, all).terminal(output::style()))
+    output::drawn(&whylate_report::runs(&result, all, None).terminal(output::style()))
+}
+
+/// The course of a statistic over the runs of one plan: that of the newest one.
+fn series(runs: &[RunSummary], of: &SeriesStatistic, cell: Option<&str>) -> Result<RunSeries> {
+    let newest = runs.iter().find(|run| run.state == RunState::Complete).context("no run is complete")?;
+    let (plan, mut cell) = (newest.plan.clone(), cell.map(str::to_owned));
+    let mut points = Vec::new();
+    for run in runs.iter().filter(|run| run.plan == plan && run.state == RunState::Complete) {
+        let result = match whylate_runner::assemble(Path::new(&run.path)) {
+            Ok(result) => result,
+            Err(error) => {
+                output::message(&format!("left out: {}: {error}", run.path));
+                continue;
+            }
+        };
+        let first = result.cells.first().map(|cell| cell.name.clone());
+        let Some(cell) = cell.clone().or(first).inspect(|name| cell = Some(name.clone())) else { continue };
+        let value = RunValues::of_run(&result, None, Some(of)).of_statistic(&cell, of);
+        points.extend(value.map(|value| RunPoint {
+            path: run.path.clone(),
+            started_at: run.started_at.clone(),
+            kernel: run.kernel.clone(),
+            tags: run.tags.clone(),
+            value,
+        }));
+    }
+    let Some(cell) = cell.filter(|_| !points.is_empty()) else {
+        bail!("no run of plan {plan} has {of} there; `whylate report RUN` shows what it has");
+    };
+    points.reverse();
+    let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+    let change = |it: Change| RunChange { point: it.at, p_value: it.p_value, ratio: it.ratio };
+    let changes = changes::changes(&values).into_iter().map(change).collect();
+    Ok(RunSeries { plan, cell, statistic: of.to_string(), points, changes })
 }
 
 fn label(run: &Path, change: impl FnOnce(&mut Labels)) -> Result<()> {
@@ -103,119 +142,4 @@ fn remove(runs: &[PathBuf], yes: bool) -> Result<()> {
         output::message(&format!("deleted {}", run.display()));
     }
     Ok(())
-}
-
-/// `kernel>=6.12`; without a sign a text that any of the values holds.
-#[derive(Debug)]
-struct Term {
-    key: Option<&'static str>,
-    sign: &'static str,
-    value: String,
-}
-
-const KEYS: [&str; 8] = ["plan", "host", "kernel", "verdict", "state", "tag", "note", "started"];
-
-impl Term {
-    fn of(text: &str) -> Result<Self> {
-        let at = text.find(['=', '!', '~', '<', '>']);
-        let sign = at.and_then(|at| SIGNS.into_iter().find(|sign| text[at..].starts_with(sign)));
-        let (Some(at), Some(sign)) = (at, sign) else {
-            return Ok(Self { key: None, sign: "~", value: text.to_owned() });
-        };
-        let (key, value) = (&text[..at], &text[at + sign.len()..]);
-        let Some(known) = KEYS.into_iter().find(|known| *known == key) else {
-            bail!("{text}: there is no `{key}`; choose {}", KEYS.join(", "));
-        };
-        Ok(Self { key: Some(known), sign, value: value.to_owned() })
-    }
-
-    fn matches(&self, run: &RunSummary) -> bool {
-        let keys = KEYS.into_iter().filter(|key| self.key.is_none_or(|own| own == *key));
-        let values: Vec<String> = keys.flat_map(|key| values(run, key)).collect();
-        let is = |value: &String| match self.sign {
-            "=" | "!=" => value.eq_ignore_ascii_case(&self.value),
-            "~" => value.to_lowercase().contains(&self.value.to_lowercase()),
-            sign => {
-                let order = by_numbers(value, &self.value);
-                match sign {
-                    "<" => order == Ordering::Less,
-                    ">" => order == Ordering::Greater,
-                    "<=" => order != Ordering::Greater,
-                    _ => order != Ordering::Less,
-                }
-            }
-        };
-        values.iter().any(is) != (self.sign == "!=")
-    }
-}
-
-fn values(run: &RunSummary, key: &str) -> Vec<String> {
-    let state = match run.state {
-        RunState::Running => "running",
-        RunState::Complete => "complete",
-        RunState::Interrupted => "interrupted",
-    };
-    let verdict = run.verdict.map(|verdict| match verdict {
-        Verdict::Pass => "pass",
-        Verdict::Fail => "fail",
-        Verdict::NoLimit => "no_limit",
-        Verdict::Incomplete => "incomplete",
-    });
-    match key {
-        "plan" => vec![run.plan.clone()],
-        "host" => vec![run.host.clone()],
-        "kernel" => vec![run.kernel.clone()],
-        "verdict" => verdict.map(str::to_owned).into_iter().collect(),
-        "state" => vec![state.to_owned()],
-        "tag" => run.tags.clone(),
-        "note" => run.note.iter().cloned().collect(),
-        _ => vec![run.started_at.clone()],
-    }
-}
-
-/// `6.9` is before `6.12`: numbers in the texts count as numbers, as far as the second goes.
-fn by_numbers(a: &str, b: &str) -> Ordering {
-    let parts = |text: &str| -> Vec<u64> {
-        text.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
-    };
-    let (a, b) = (parts(a), parts(b));
-    a.iter().take(b.len()).cmp(b.iter())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn terms_select_runs() {
-        let run = RunSummary {
-            path: "runs/a".to_owned(),
-            plan: "quick".to_owned(),
-            started_at: "2026-11-22T10:00:00Z".to_owned(),
-            state: RunState::Complete,
-            verdict: Some(Verdict::Fail),
-            host: "bench".to_owned(),
-            kernel: "6.12.4-rt3".to_owned(),
-            tags: vec!["before".to_owned()],
-            note: None,
-        };
-        let matches = |text: &str| Term::of(text).unwrap().matches(&run);
-        for text in [
-            "kernel>=6.12",
-            "kernel<6.13",
-            "kernel>6.9",
-            "verdict=fail",
-            "tag=before",
-            "tag!=after",
-            "bench",
-            "plan~qui",
-            "started>=2026-11-01",
-        ] {
-            assert!(matches(text), "{text}");
-        }
-        for text in ["kernel<6.12", "kernel>=7", "verdict=pass", "tag=after", "host!=bench", "nowhere"] {
-            assert!(!matches(text), "{text}");
-        }
-        assert!(Term::of("colour=red").unwrap_err().to_string().contains("plan, host"));
-    }
 }

@@ -44,6 +44,29 @@ fn two_single_results_are_not_told_apart_and_say_how_far_they_are() {
 }
 
 #[test]
+fn a_change_over_runs_is_found() {
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", SMALL_PLAN);
+    let runs = folder.path().join("runs");
+    std::fs::create_dir(&runs).unwrap();
+    let _alone = alone();
+    let said = whylate(&["run", &plan, "-o", text(&runs.join("r")), "--quiet"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let show = |more: &[&str]| {
+        let words = ["runs", "--dir", text(&runs), "--series", "timer p99"];
+        whylate(&words.into_iter().chain(more.iter().copied()).collect::<Vec<_>>())
+    };
+    let document = show(&["--json"]).json();
+    validate("runs", &document);
+    let series = &document["series"];
+    assert_eq!((word(series, "cell"), word(series, "plan")), ("idle", "small"), "{series}");
+    assert!(series["points"][0]["value"].as_f64().unwrap() > 0.0, "{series}");
+    let shown = show(&[]).stdout;
+    assert!(shown.contains("1 runs are too few to show a change: 8 can."), "{shown}");
+    assert!(show(&["--cell", "none"]).error().contains("no run of plan small has timer p99"));
+}
+
+#[test]
 fn a_regression_is_exit_code_2_and_a_failure_for_build_servers() {
     let folder = folder();
     let side = |name: &str, times: u64| -> String {

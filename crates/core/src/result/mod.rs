@@ -13,11 +13,13 @@ mod explain;
 mod fix;
 mod histograms;
 mod late_time;
+mod live;
 mod preview;
 mod quantiles;
 mod recording;
 mod run;
 mod runs;
+mod search;
 mod spike;
 mod spike_trace;
 mod tracing;
@@ -51,6 +53,7 @@ pub use histograms::{
     LatencyRecord, WakeupTotals,
 };
 pub use late_time::{LateTime, late_time};
+pub use live::{LIVE_SOCKET, LiveCpu, LiveValue};
 pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
 pub use quantiles::{Extremes, Quantiles};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
@@ -58,7 +61,8 @@ pub use run::{
     Answer, AnswerOutcome, CellResult, Comparison, CpuTableAt, Exposure, NoiseFloor, Outcome, RateResult,
     RepeatProbe, RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
 };
-pub use runs::{RUNS_FORMAT, RunSummary, RunsResult};
+pub use runs::{RUNS_FORMAT, RunChange, RunPoint, RunSeries, RunSummary, RunsResult};
+pub use search::{RunSearch, SearchError};
 pub use spike::Spike;
 pub use spike_trace::SpikeTrace;
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};

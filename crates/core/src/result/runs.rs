@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const RUNS_FORMAT: &str = "whylate.runs/1";
 
 /// The runs of a folder.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunsResult {
     /// [`RUNS_FORMAT`].
     pub format: String,
@@ -16,6 +16,51 @@ pub struct RunsResult {
     pub folder: String,
     /// The newest first.
     pub runs: Vec<RunSummary>,
+    /// The course of a statistic over these runs, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<RunSeries>,
+}
+
+/// A statistic of one cell over runs of one plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunSeries {
+    /// The plan.
+    pub plan: String,
+    /// The cell.
+    pub cell: String,
+    /// The statistic: `timer p99.9`.
+    pub statistic: String,
+    /// The oldest first; runs without the value are left out.
+    pub points: Vec<RunPoint>,
+    /// Where it changes, the oldest first.
+    pub changes: Vec<RunChange>,
+}
+
+/// The statistic of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunPoint {
+    /// Its directory.
+    pub path: String,
+    /// When it began: RFC 3339, UTC.
+    pub started_at: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// Words of the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// The median over its repeats, of the worst CPU, in the unit of the statistic.
+    pub value: f64,
+}
+
+/// A change between two runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunChange {
+    /// The first point after it, from 0.
+    pub point: usize,
+    /// How often a series without a change looks like this.
+    pub p_value: f64,
+    /// Median after it over the median before it.
+    pub ratio: f64,
 }
 
 /// One run in a list.
@@ -29,6 +74,9 @@ pub struct RunSummary {
     pub started_at: String,
     /// How far it came.
     pub state: RunState,
+    /// Whether it goes on now; one without an end that does not was killed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub running: bool,
     /// Against its limit; absent where it has no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,

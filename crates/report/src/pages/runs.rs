@@ -1,10 +1,20 @@
 //! The list of runs.
 
 use crate::section::{Block, Cell, Column, Page, Row, Section, Table, Tone};
-use whylate_core::result::{RunState, RunSummary, RunsResult, Verdict};
+use whylate_core::figure;
+use whylate_core::plan::SeriesStatistic;
+use whylate_core::result::{RunPoint, RunSeries, RunState, RunSummary, RunsResult, Verdict};
 
-/// The runs of a folder; `all` is how many there are before the search.
-pub fn runs(result: &RunsResult, all: usize) -> Page {
+/// The bar of the largest value.
+const BAR_WIDTH: usize = 30;
+/// So many runs can show a change (`stats::changes`).
+const RUNS_MIN: usize = 8;
+
+/// The runs of a folder; `all` is how many there are before the search. `address` is where a run is shown by a web server.
+pub fn runs(result: &RunsResult, all: usize, address: Option<fn(&RunSummary) -> String>) -> Page {
+    if let Some(series) = &result.series {
+        return Page { sections: vec![course(series)], ..Page::default() };
+    }
     let columns = vec![
         Column::text("started"),
         Column::text("plan"),
@@ -14,7 +24,12 @@ pub fn runs(result: &RunsResult, all: usize) -> Page {
         Column::text("tags and note").wraps().importance(6),
         Column::text("run"),
     ];
-    let rows: Vec<Row> = result.runs.iter().map(|run| row(run, &result.folder)).collect();
+    let name = |run: &RunSummary| {
+        run.path.strip_prefix(&*result.folder).unwrap_or(&run.path).trim_start_matches('/').to_owned()
+    };
+    let link = |run: &RunSummary| address.map(|of| (of(run), name(run)));
+    let rows: Vec<Row> =
+        result.runs.iter().map(|run| Row { link: link(run), ..row(run, name(run)) }).collect();
     let shown = rows.len();
     let note = match (shown, all) {
         (_, 0) => format!("No runs in {}.", result.folder),
@@ -22,20 +37,70 @@ pub fn runs(result: &RunsResult, all: usize) -> Page {
         (shown, all) => format!("{shown} of {all} runs in {}.", result.folder),
     };
     let section = Section::new("runs", "").with(Table::new(columns, rows)).with(Block::note(note));
-    Page { sections: vec![section], ..Page::default() }
+    let title = if address.is_some() { "Runs" } else { "" };
+    Page { title: title.to_owned(), sections: vec![section], ..Page::default() }
 }
 
-fn row(run: &RunSummary, folder: &str) -> Row {
+/// What is known of a run before it has a sample.
+pub fn begun(run: &RunSummary) -> Page {
+    let origin = format!("{} on {}, Linux {}", run.started_at, run.host, run.kernel);
+    Page { origin, title: run.plan.clone(), ..Page::default() }
+}
+
+/// A statistic over time: a bar for each run, and what changed from which run on.
+fn course(series: &RunSeries) -> Section {
+    let columns = vec![
+        Column::text("started"),
+        Column::text("kernel").importance(4),
+        Column::text("tags").importance(3),
+        Column::number(series.statistic.as_str()),
+        Column::text("").importance(6),
+        Column::text("change"),
+    ];
+    let statistic = series.statistic.parse::<SeriesStatistic>().ok().map(|it| it.statistic);
+    let most = series.points.iter().map(|point| point.value).fold(f64::MIN_POSITIVE, f64::max);
+    let row = |(index, point): (usize, &RunPoint)| {
+        let change = series.changes.iter().find(|change| change.point == index);
+        let value = statistic.map_or_else(|| point.value.to_string(), |it| figure::value(it, point.value));
+        let length = (BAR_WIDTH as f64 * point.value / most).round() as usize;
+        let tags: Vec<String> = point.tags.iter().map(|tag| format!("#{tag}")).collect();
+        let text = change.map(|it| {
+            let arrow = if it.ratio > 1.0 { "▲" } else { "▼" };
+            format!("{arrow} {:.3} × from here on (p = {:.2})", it.ratio, it.p_value.max(0.01))
+        });
+        Row::of::<Cell>([
+            point.started_at.as_str().into(),
+            point.kernel.as_str().into(),
+            tags.join(" ").into(),
+            value.into(),
+            "█".repeat(length).into(),
+            Cell { tone: Tone::Warn, ..text.into() },
+        ])
+    };
+    let rows: Vec<Row> = series.points.iter().enumerate().map(row).collect();
+    let note = match (series.changes.len(), series.points.len()) {
+        (_, count @ 0..RUNS_MIN) => format!("{count} runs are too few to show a change: {RUNS_MIN} can."),
+        (0, count) => format!("No change is seen in {count} runs."),
+        (changes, count) => format!(
+            "{changes} {} in {count} runs; a series without a change shows one in 5 % of cases.",
+            if changes == 1 { "change" } else { "changes" }
+        ),
+    };
+    let title = format!("{}, cell {} of plan {}", series.statistic, series.cell, series.plan);
+    Section::new("series", title).with(Table::new(columns, rows)).with(Block::note(note))
+}
+
+fn row(run: &RunSummary, name: String) -> Row {
     let (verdict, tone) = match (run.verdict, run.state) {
         (Some(Verdict::Fail), _) => ("fail", Tone::Bad),
         (Some(Verdict::Pass), _) => ("pass", Tone::Good),
         (Some(Verdict::Incomplete), _) => ("incomplete", Tone::Warn),
         (Some(Verdict::NoLimit), _) => ("no limit", Tone::Plain),
+        (None, RunState::Running) if run.running => ("running", Tone::Plain),
         (None, RunState::Running) => ("no end", Tone::Warn),
         (None, _) => ("-", Tone::Plain),
     };
     let labels = run.tags.iter().map(|tag| format!("#{tag}")).chain(run.note.clone());
-    let name = run.path.strip_prefix(folder).map_or(run.path.as_str(), |name| name.trim_start_matches('/'));
     Row::of::<Cell>([
         run.started_at.as_str().into(),
         run.plan.as_str().into(),

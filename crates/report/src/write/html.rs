@@ -4,11 +4,13 @@
 //! [`Html::text`]. The charts' data is JSON in which `<`, `>` and `&` are written as escapes, so that no name can end its
 //! script element.
 
+mod frame;
 mod pictures;
 
 use super::{bars, plain, words};
 use crate::charts::Chart;
 use crate::section::{Block, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, different};
+pub use frame::Frame;
 use pictures::{FIGURE, FOLDED};
 use serde_json::{Value, json};
 use whylate_core::Warning;
@@ -47,8 +49,10 @@ const TIME_AXIS: &str = r#"<div class="row axis"><span class="cpu"></span><div c
 const SEGMENT: &str = r#"<div class="part {}" data-from="{}" data-to="{}" style="left:{}%;width:{}%" title="{}"><span>{}</span></div>
 "#;
 
-pub(super) fn page(page: &Page) -> String {
+/// The page; with what a web server puts around it.
+pub(super) fn page(page: &Page, frame: Option<&Frame>) -> String {
     let mut body = Html::default();
+    frame.into_iter().for_each(|frame| body.frame(frame));
     body.header(page);
     body.raw("<main>\n");
     page.sections.iter().for_each(|section| body.section(section, 0));
@@ -71,7 +75,8 @@ pub(super) fn page(page: &Page) -> String {
             .push_str(&script_json(&json!(body.charts)));
         html.raw("</script>\n").asset("script", PLOT_SCRIPT).asset("script", CHART_SCRIPT);
     }
-    html.asset("script", if body.has_timeline { TIMELINE_SCRIPT } else { "" }).raw("</body>\n</html>\n");
+    html.asset("script", if body.has_timeline { TIMELINE_SCRIPT } else { "" });
+    html.asset("script", frame.map_or("", Frame::script)).raw("</body>\n</html>\n");
     html.text
 }
 
@@ -308,7 +313,10 @@ impl<'p> Html<'p> {
             (class, _) => self.fill("<td class=\"{}\">", &[class]),
         };
         match &cell.text {
-            Some(text) => _ = self.words(text),
+            Some(text) => match row.link.as_ref().filter(|_| column == 0) {
+                Some((address, name)) => self.link(address, name, text),
+                None => _ = self.words(text),
+            },
             None if row.is_part => {}
             None => _ = self.raw("<span class=\"missing\">–</span>"),
         }

@@ -8,6 +8,7 @@ mod table;
 mod terminal;
 mod timeline;
 
+pub use html::Frame;
 pub(crate) use html::class_of;
 pub use terminal::Style;
 
@@ -27,7 +28,12 @@ impl Page {
 
     /// As one self-contained HTML document.
     pub fn html(&self) -> String {
-        html::page(self)
+        html::page(self, None)
+    }
+
+    /// As one HTML document of a web server.
+    pub fn html_within(&self, frame: &Frame) -> String {
+        html::page(self, Some(frame))
     }
 }
 

@@ -10,6 +10,7 @@ mod heat;
 use crate::audience::Audience;
 use crate::error::RunError;
 use crate::experiment::{RunInProgress, RunOptions, note_reboot, record_skipped};
+use crate::live::Live;
 use crate::machine::Machine;
 use crate::prepare::{Experiment, PreparedCell};
 use std::path::Path;
@@ -92,7 +93,8 @@ pub fn fix(
     let held = machine.hold_treatments(&path.display().to_string(), true)?;
     push_all_once(&mut info.warnings, held.warnings);
     let directory = RunDirectory::create(path, &info)?;
-    RunInProgress::begin(experiment, machine, audience, directory, info, held.treating)
+    let mut live = Live::new(audience, path, experiment.target.clone());
+    RunInProgress::begin(experiment, machine, &mut live, directory, info, held.treating)
         .run(|run| search(run, adviser))
 }
 
@@ -121,7 +123,8 @@ pub fn resume_fix(
     push_all_once(&mut info.warnings, held.warnings);
     (info.state, info.error, info.end) = (RunState::Running, None, None);
     directory.update_info(&info)?;
-    RunInProgress::begin(&experiment, machine, audience, directory, info, held.treating)
+    let mut live = Live::new(audience, path, experiment.target.clone());
+    RunInProgress::begin(&experiment, machine, &mut live, directory, info, held.treating)
         .run(|run| search(run, adviser))
 }
 

@@ -58,6 +58,14 @@ impl RunValues {
         Self(values)
     }
 
+    /// The value of a cell for a statistic; of a probe with several series the largest one.
+    pub fn of_statistic(&self, cell: &str, statistic: &SeriesStatistic) -> Option<f64> {
+        let is_it = |key: &ValueKey| {
+            key.cell == cell && key.statistic == statistic.statistic && statistic.is_of(&key.series)
+        };
+        self.0.iter().filter(|(key, _)| is_it(key)).map(|(_, value)| *value).max_by(f64::total_cmp)
+    }
+
     /// One value.
     pub fn get(&self, key: &ValueKey) -> Option<f64> {
         self.0.get(key).copied()

@@ -1,0 +1,30 @@
+//! Flags of `whylate serve`.
+
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// `whylate serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate serve                                  the runs of this user, at http://127.0.0.1:8787
+  whylate serve --dir /srv/runs --address 127.0.0.1:9000
+  whylate serve --address 0.0.0.0:8787 --behind-proxy --token-file /etc/whylate/token
+                                                 for other machines, through a proxy that does TLS
+
+It only reads. A run that goes on is shown live. /metrics is for Prometheus, /runs.json for scripts.")]
+pub(crate) struct ServeArguments {
+    /// The folder of runs [default: where `run` keeps them]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
+    pub(crate) address: SocketAddr,
+    /// A file with the token that readers have to show [default: $WHYLATE_TOKEN, if it is set]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// A proxy with TLS is in front: allows another than a loopback address, with a token
+    #[arg(long)]
+    pub(crate) behind_proxy: bool,
+}

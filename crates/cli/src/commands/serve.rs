@@ -1,0 +1,60 @@
+//! `whylate serve`.
+
+use crate::arguments::ServeArguments;
+use crate::exit::Ending;
+use crate::output;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use whylate_core::result::{CompareResult, RunResult};
+use whylate_serve::{Settings, Source};
+
+/// A shorter one can be guessed.
+const TOKEN_LENGTH_MIN: usize = 16;
+
+pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
+    let address = arguments.address;
+    if !address.ip().is_loopback() && !arguments.behind_proxy {
+        bail!(
+            "{address} is not a loopback address, and what is served there is not encrypted: put a proxy with TLS in \
+             front, and say so with --behind-proxy and a token"
+        );
+    }
+    let folder = super::runs::folder(arguments.dir.as_deref())?;
+    let settings = Settings { folder, address, token: token(arguments.token_file.as_deref())? };
+    let about = settings.folder.display().to_string();
+    whylate_serve::serve(settings, Box::new(Reports), |address| {
+        output::message(&format!("{about} is shown at http://{address}/ until Ctrl-C"));
+    })?;
+    Ok(Ending::Pass)
+}
+
+fn token(file: Option<&Path>) -> Result<Option<String>> {
+    let text = match file {
+        Some(file) => {
+            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?
+        }
+        None => std::env::var("WHYLATE_TOKEN").unwrap_or_default(),
+    };
+    let token = text.trim();
+    let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    match token.len() {
+        0 if file.is_none() => Ok(None),
+        TOKEN_LENGTH_MIN.. if is_plain => Ok(Some(token.to_owned())),
+        _ => bail!(
+            "a token has {TOKEN_LENGTH_MIN} letters, digits, `-`, `_` or `.` at least: `openssl rand -hex 16` makes one"
+        ),
+    }
+}
+
+/// Results as `report` and `compare` make them.
+struct Reports;
+
+impl Source for Reports {
+    fn run(&self, run: &Path) -> Result<RunResult, String> {
+        whylate_runner::assemble(run).map_err(|error| format!("{:#}", anyhow::Error::new(error)))
+    }
+
+    fn compare(&self, runs: &[PathBuf]) -> Result<CompareResult, String> {
+        super::compare::of_runs(runs).map_err(|error| format!("{error:#}"))
+    }
+}

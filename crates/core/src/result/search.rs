@@ -1,0 +1,151 @@
+//! Which runs are meant: `kernel>=6.12 verdict=fail`.
+
+use super::{RunState, RunSummary, Verdict};
+use std::cmp::Ordering;
+
+/// What compares, the longest first.
+const SIGNS: [&str; 7] = [">=", "<=", "!=", "=", "~", "<", ">"];
+const KEYS: [&str; 8] = ["plan", "host", "kernel", "verdict", "state", "tag", "note", "started"];
+
+/// A term asks for something that a run does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{term}: there is no `{key}`; choose {}", KEYS.join(", "))]
+pub struct SearchError {
+    term: String,
+    key: String,
+}
+
+/// Terms that a run has to meet, all of them.
+#[derive(Clone, Debug, Default)]
+pub struct RunSearch(Vec<Term>);
+
+impl RunSearch {
+    /// `KEY SIGN VALUE` each, with a key of `plan host kernel verdict state tag note started` and a sign of
+    /// `= != ~ < > <= >=`; a term without a sign is a text that any of the values holds.
+    ///
+    /// # Errors
+    /// A key that there is not.
+    pub fn of<T: AsRef<str>>(terms: &[T]) -> Result<Self, SearchError> {
+        terms.iter().map(|text| Term::of(text.as_ref())).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether a run meets all terms.
+    #[must_use]
+    pub fn matches(&self, run: &RunSummary) -> bool {
+        self.0.iter().all(|term| term.matches(run))
+    }
+}
+
+/// `kernel>=6.12`; without a sign a text that any of the values holds.
+#[derive(Clone, Debug)]
+struct Term {
+    key: Option<&'static str>,
+    sign: &'static str,
+    value: String,
+}
+
+impl Term {
+    fn of(text: &str) -> Result<Self, SearchError> {
+        let at = text.find(['=', '!', '~', '<', '>']);
+        let sign = at.and_then(|at| SIGNS.into_iter().find(|sign| text[at..].starts_with(sign)));
+        let (Some(at), Some(sign)) = (at, sign) else {
+            return Ok(Self { key: None, sign: "~", value: text.to_owned() });
+        };
+        let (key, value) = (&text[..at], &text[at + sign.len()..]);
+        let Some(known) = KEYS.into_iter().find(|known| *known == key) else {
+            return Err(SearchError { term: text.to_owned(), key: key.to_owned() });
+        };
+        Ok(Self { key: Some(known), sign, value: value.to_owned() })
+    }
+
+    fn matches(&self, run: &RunSummary) -> bool {
+        let keys = KEYS.into_iter().filter(|key| self.key.is_none_or(|own| own == *key));
+        let values: Vec<String> = keys.flat_map(|key| values(run, key)).collect();
+        let is = |value: &String| match self.sign {
+            "=" | "!=" => value.eq_ignore_ascii_case(&self.value),
+            "~" => value.to_lowercase().contains(&self.value.to_lowercase()),
+            sign => {
+                let order = by_numbers(value, &self.value);
+                match sign {
+                    "<" => order == Ordering::Less,
+                    ">" => order == Ordering::Greater,
+                    "<=" => order != Ordering::Greater,
+                    _ => order != Ordering::Less,
+                }
+            }
+        };
+        values.iter().any(is) != (self.sign == "!=")
+    }
+}
+
+fn values(run: &RunSummary, key: &str) -> Vec<String> {
+    let state = match run.state {
+        RunState::Running => "running",
+        RunState::Complete => "complete",
+        RunState::Interrupted => "interrupted",
+    };
+    let verdict = run.verdict.map(|verdict| match verdict {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "fail",
+        Verdict::NoLimit => "no_limit",
+        Verdict::Incomplete => "incomplete",
+    });
+    match key {
+        "plan" => vec![run.plan.clone()],
+        "host" => vec![run.host.clone()],
+        "kernel" => vec![run.kernel.clone()],
+        "verdict" => verdict.map(str::to_owned).into_iter().collect(),
+        "state" => vec![state.to_owned()],
+        "tag" => run.tags.clone(),
+        "note" => run.note.iter().cloned().collect(),
+        _ => vec![run.started_at.clone()],
+    }
+}
+
+/// `6.9` is before `6.12`: numbers in the texts count as numbers, as far as the second goes.
+fn by_numbers(a: &str, b: &str) -> Ordering {
+    let parts = |text: &str| -> Vec<u64> {
+        text.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+    };
+    let (a, b) = (parts(a), parts(b));
+    a.iter().take(b.len()).cmp(b.iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_select_runs() {
+        let run = RunSummary {
+            path: "runs/a".to_owned(),
+            plan: "quick".to_owned(),
+            started_at: "2026-11-22T10:00:00Z".to_owned(),
+            state: RunState::Complete,
+            running: false,
+            verdict: Some(Verdict::Fail),
+            host: "bench".to_owned(),
+            kernel: "6.12.4-rt3".to_owned(),
+            tags: vec!["before".to_owned()],
+            note: None,
+        };
+        let matches = |text: &str| Term::of(text).unwrap().matches(&run);
+        for text in [
+            "kernel>=6.12",
+            "kernel<6.13",
+            "kernel>6.9",
+            "verdict=fail",
+            "tag=before",
+            "tag!=after",
+            "bench",
+            "plan~qui",
+            "started>=2026-11-01",
+        ] {
+            assert!(matches(text), "{text}");
+        }
+        for text in ["kernel<6.12", "kernel>=7", "verdict=pass", "tag=after", "host!=bench", "nowhere"] {
+            assert!(!matches(text), "{text}");
+        }
+        assert!(Term::of("colour=red").unwrap_err().to_string().contains("plan, host"));
+    }
+}

@@ -1,0 +1,146 @@
+//! Tables of comma-separated values (RFC 4180).
+
+use super::{ExportError, all};
+use whylate_core::result::RunResult;
+
+/// Which table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CsvTable {
+    /// One row for each cell, probe and CPU.
+    Quantiles,
+    /// One row for each bucket with samples.
+    Histogram,
+    /// One row for each interval.
+    Timeline,
+    /// One row for each of the largest spikes.
+    Spikes,
+    /// One row for each interval of a load.
+    Rates,
+}
+
+/// A table of a run. What is missing is an empty field; names end in their unit.
+///
+/// # Errors
+/// [`ExportError::Csv`].
+pub fn csv(run: &RunResult, table: CsvTable) -> Result<String, ExportError> {
+    let rows = match table {
+        CsvTable::Quantiles => quantiles(run),
+        CsvTable::Histogram => histogram(run),
+        CsvTable::Timeline => timeline(run),
+        CsvTable::Spikes => spikes(run),
+        CsvTable::Rates => rates(run),
+    };
+    let failed = |error: ::csv::Error| ExportError::Csv(error.to_string());
+    let mut writer = ::csv::Writer::from_writer(Vec::new());
+    rows.iter().try_for_each(|row| writer.write_record(row)).map_err(failed)?;
+    let bytes = writer.into_inner().map_err(|error| ExportError::Csv(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| ExportError::Csv(error.to_string()))
+}
+
+type Rows = Vec<Vec<String>>;
+
+fn titled(titles: &str) -> Rows {
+    vec![titles.split(' ').map(str::to_owned).collect()]
+}
+
+fn field<T: ToString>(value: Option<T>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+fn quantiles(run: &RunResult) -> Rows {
+    let mut rows = titled(
+        "cell probe cpu samples min_ns mean_ns p50_ns p99_ns p999_ns p9999_ns max_ns overruns gaps lost_ns",
+    );
+    for series in all(run) {
+        let (cpu, figures) = (series.cpu, series.cpu.quantiles);
+        let mut row =
+            vec![series.cell.name.clone(), series.name(), cpu.cpu.to_string(), cpu.samples.to_string()];
+        row.extend([
+            field(figures.map(|it| it.min_ns)),
+            field(figures.map(|it| it.mean_ns)),
+            field(figures.map(|it| it.p50_ns)),
+            field(figures.map(|it| it.p99_ns)),
+            field(figures.map(|it| it.p999_ns)),
+            field(figures.map(|it| it.p9999_ns)),
+            field(figures.map(|it| it.max_ns)),
+            field(cpu.overruns),
+            field(cpu.gaps),
+            field(cpu.lost_ns),
+        ]);
+        rows.push(row);
+    }
+    rows
+}
+
+fn histogram(run: &RunResult) -> Rows {
+    let mut rows = titled("cell probe cpu lower_ns count");
+    for series in all(run) {
+        let own = [series.cell.name.clone(), series.name(), series.cpu.cpu.to_string()];
+        for (lower_ns, count) in &series.cpu.histogram {
+            rows.push(own.iter().cloned().chain([lower_ns.to_string(), count.to_string()]).collect());
+        }
+    }
+    rows
+}
+
+fn timeline(run: &RunResult) -> Rows {
+    let mut rows = titled("cell probe cpu repeat start_ns end_ns samples p50_ns max_ns");
+    for series in all(run) {
+        let own = [series.cell.name.clone(), series.name(), series.cpu.cpu.to_string()];
+        for point in &series.cpu.timeline {
+            let figures = [
+                field(point.repeat),
+                point.start_ns.to_string(),
+                point.end_ns.to_string(),
+                point.samples.to_string(),
+                field(point.p50_ns),
+                field(point.max_ns),
+            ];
+            rows.push(own.iter().cloned().chain(figures).collect());
+        }
+    }
+    rows
+}
+
+fn spikes(run: &RunResult) -> Rows {
+    let mut rows = titled("cell probe cpu repeat at_ns latency_ns cause actor function share confidence");
+    for cell in &run.cells {
+        for probe in &cell.probes {
+            rows.extend(probe.spikes.iter().map(|spike| {
+                vec![
+                    cell.name.clone(),
+                    spike.probe.clone().unwrap_or_else(|| probe.probe.clone()),
+                    spike.cpu.to_string(),
+                    field(spike.repeat),
+                    spike.at_ns.to_string(),
+                    spike.latency_ns.to_string(),
+                    spike.cause.kind.name().to_owned(),
+                    spike.cause.actor.clone().unwrap_or_default(),
+                    spike.cause.function.clone().unwrap_or_default(),
+                    field(spike.cause.share),
+                    field(spike.cause.confidence),
+                ]
+            }));
+        }
+    }
+    rows
+}
+
+fn rates(run: &RunResult) -> Rows {
+    let mut rows = titled("cell load at_ns interval_ns value unit");
+    for cell in &run.cells {
+        for load in &cell.rates {
+            rows.extend(load.series.iter().map(|rate| {
+                vec![
+                    cell.name.clone(),
+                    load.load.clone(),
+                    rate.at_ns.to_string(),
+                    rate.interval_ns.to_string(),
+                    rate.value.to_string(),
+                    load.unit.clone(),
+                ]
+            }));
+        }
+    }
+    rows
+}

@@ -1,0 +1,53 @@
+//! A run in the forms of other tools: trace events for Perfetto, tables of comma-separated values, interval logs of
+//! HdrHistogram, and the tree of the OSADL latency-histograms patch.
+
+mod csv;
+mod hdr;
+mod perfetto;
+mod tree;
+
+pub use csv::{CsvTable, csv};
+pub use hdr::hdr;
+pub use perfetto::perfetto;
+pub use tree::tree;
+
+use whylate_core::result::{CellResult, CpuResult, ProbeResult, RunResult};
+
+/// Why a run has no other form.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// A table cannot be written.
+    #[error("cannot write the table: {0}")]
+    Csv(String),
+    /// A histogram does not fit the other tool's form.
+    #[error("cannot write {series}: {reason}")]
+    Hdr {
+        /// Cell, probe and CPU.
+        series: String,
+        /// What its writer says.
+        reason: String,
+    },
+}
+
+/// What one probe measured on one CPU in one cell.
+struct Series<'r> {
+    cell: &'r CellResult,
+    probe: &'r ProbeResult,
+    cpu: &'r CpuResult,
+}
+
+/// Every series of a run, in its order.
+fn all(run: &RunResult) -> impl Iterator<Item = Series<'_>> {
+    let probes = run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell, probe)));
+    probes.flat_map(|(cell, probe)| probe.cpus.iter().map(move |cpu| Series { cell, probe, cpu }))
+}
+
+impl Series<'_> {
+    /// The probe, with its series where it has several.
+    fn name(&self) -> String {
+        match &self.cpu.series {
+            Some(series) => format!("{}/{series}", self.probe.probe),
+            None => self.probe.probe.clone(),
+        }
+    }
+}

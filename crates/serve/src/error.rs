@@ -1,0 +1,62 @@
+//! What can go wrong: before anything is served, and with one request.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Another machine could read everything.
+    #[error(
+        "{0} is not a loopback address: give a token (--token-file FILE or WHYLATE_TOKEN), and put a proxy with TLS in \
+         front of it (--behind-proxy)"
+    )]
+    NoToken(SocketAddr),
+    /// There is no such folder, or it is not for us.
+    #[error("cannot read {}", folder.display())]
+    Folder {
+        /// The folder of runs.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The address is taken, or not ours.
+    #[error("cannot serve at {address}")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// No threads could be had.
+    #[error("cannot start threads")]
+    Runtime(#[source] io::Error),
+}
+
+/// Why a request has no page.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The folder has no run of this name.
+    NoRun(String),
+    /// The request asks for something that there is not.
+    Bad(String),
+    /// As many readers as there may be.
+    Busy,
+    /// The run cannot be read or is too large for a page.
+    Run(String),
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let (status, text) = match self {
+            Self::NoRun(name) => (StatusCode::NOT_FOUND, format!("there is no run {name} here")),
+            Self::Bad(text) => (StatusCode::BAD_REQUEST, text),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many readers follow runs".to_owned()),
+            Self::Run(text) => (StatusCode::UNPROCESSABLE_ENTITY, text),
+        };
+        (status, format!("{text}\n")).into_response()
+    }
+}

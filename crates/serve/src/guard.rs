@@ -1,0 +1,107 @@
+//! Who may read: on a loopback address programs of this machine; elsewhere whoever shows the token.
+
+use crate::Site;
+use axum::extract::{Request, State};
+use axum::http::header::{
+    AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, HOST, LOCATION, REFERRER_POLICY, SET_COOKIE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+
+const COOKIE_NAME: &str = "whylate-token=";
+/// A page asks nothing but this server, and nothing may show it in a frame.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+                      img-src data: blob:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// What every answer says.
+const HEADERS: [(HeaderName, &str); 3] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+];
+
+pub(crate) async fn check(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+    let mut response = match refusal(&site, &request) {
+        Some(response) => response,
+        None => next.run(request).await,
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn refusal(site: &Site, request: &Request) -> Option<Response> {
+    let Some(token) = &site.settings.token else {
+        // A page of another site that resolves its own name to 127.0.0.1 must not read ours.
+        return (!is_local(request.headers())).then(|| {
+            let text = "open this page as http://localhost or http://127.0.0.1\n";
+            (StatusCode::FORBIDDEN, text).into_response()
+        });
+    };
+    if shown(request.headers()).is_some_and(|shown| is_same(shown, token)) {
+        return None;
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let asked = query.split('&').find_map(|pair| pair.strip_prefix("token="));
+    if asked.is_some_and(|asked| is_same(asked, token)) {
+        // The token leaves the address line, so that it is in no history or bookmark.
+        let cookie = format!("{COOKIE_NAME}{token}; HttpOnly; SameSite=Strict; Path=/");
+        let headers = [(SET_COOKIE, cookie), (LOCATION, request.uri().path().to_owned())];
+        return Some((StatusCode::SEE_OTHER, headers).into_response());
+    }
+    let text = "a token is needed: open /?token=TOKEN once, or send `Authorization: Bearer TOKEN`\n";
+    Some((StatusCode::UNAUTHORIZED, text).into_response())
+}
+
+fn is_local(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else { return false };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|it| it.is_ascii_digit()) => name,
+        _ => host,
+    };
+    matches!(name, "localhost" | "[::1]")
+        || name.starts_with("127.") && name.parse::<std::net::Ipv4Addr>().is_ok()
+}
+
+/// The token of a request's headers.
+fn shown(headers: &HeaderMap) -> Option<&str> {
+    let bearer = headers.get(AUTHORIZATION).and_then(|it| it.to_str().ok()?.strip_prefix("Bearer "));
+    let cookies = headers.get_all(COOKIE).into_iter().filter_map(|it| it.to_str().ok());
+    let cookie = cookies.flat_map(|it| it.split("; ")).find_map(|it| it.strip_prefix(COOKIE_NAME));
+    bearer.or(cookie)
+}
+
+/// Takes as long wherever they differ.
+fn is_same(a: &str, b: &str) -> bool {
+    let differences = a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    a.len() == b.len() && differences == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_local() {
+        let check = |host: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static(host));
+            is_local(&headers)
+        };
+        for host in ["localhost", "localhost:8787", "127.0.0.1:80", "[::1]:80", "[::1]"] {
+            assert!(check(host), "{host}");
+        }
+        for host in ["evil.example", "127.evil.example", "127.0.0.1.evil.example:80", "localhost.evil", ""] {
+            assert!(!check(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_compared_whole() {
+        assert!(is_same("secret", "secret"));
+        assert!(!is_same("secre", "secret") && !is_same("", "secret") && !is_same("secrez", "secret"));
+    }
+}

@@ -1,0 +1,102 @@
+//! The newest results for Prometheus.
+
+use crate::Site;
+use crate::error::Refusal;
+use crate::pages::page_text;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use whylate_core::result::{ProbeResult, Quantiles, RunResult, RunState, Verdict};
+
+/// Of so many plans and machines the newest run is shown.
+const RUNS_MAX: usize = 20;
+const HEAD: &str = "\
+# HELP whylate_latency_seconds Quantiles of the CPU with the largest one, of the newest complete run of a plan.
+# TYPE whylate_latency_seconds gauge
+# HELP whylate_run_verdict 1 for the verdict that the run has.
+# TYPE whylate_run_verdict gauge
+";
+
+/// The newest complete run of each plan on each machine.
+pub(crate) async fn metrics(State(site): State<Arc<Site>>) -> Result<Response, Refusal> {
+    let runs = site.clone();
+    let newest = crate::pages::blocking(move || {
+        let mut seen = BTreeSet::new();
+        let mut all = runs.runs.all();
+        all.retain(|run| {
+            run.state == RunState::Complete && seen.insert((run.plan.clone(), run.host.clone()))
+        });
+        all.truncate(RUNS_MAX);
+        Ok(all.into_iter().map(|run| PathBuf::from(run.path)).collect::<Vec<_>>())
+    });
+    let mut text = HEAD.to_owned();
+    for run in newest.await? {
+        let figures = page_text(&site, "metrics", vec![run], |site, paths| {
+            paths.iter().map(|path| site.source.run(path).map(|run| figures(&run))).collect()
+        });
+        // One run that cannot be read takes no other's figures away.
+        if let Ok(figures) = figures.await {
+            text.push_str(&figures);
+        }
+    }
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+}
+
+fn figures(run: &RunResult) -> String {
+    let mut text = String::new();
+    let own = format!("plan=\"{}\",host=\"{}\"", escaped(&run.plan.name), escaped(&run.facts.host));
+    let verdict = match run.verdict {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "fail",
+        Verdict::NoLimit => "no_limit",
+        Verdict::Incomplete => "incomplete",
+    };
+    // Writing to a string cannot fail.
+    _ = writeln!(text, "whylate_run_verdict{{{own},verdict=\"{verdict}\"}} 1");
+    for cell in &run.cells {
+        for probe in &cell.probes {
+            for (quantile, value_ns) in worst(probe) {
+                let seconds = value_ns as f64 / 1e9;
+                let (cell, probe) = (escaped(&cell.name), escaped(&probe.probe));
+                _ = writeln!(
+                    text,
+                    "whylate_latency_seconds{{{own},cell=\"{cell}\",probe=\"{probe}\",quantile=\"{quantile}\"}} {seconds:e}"
+                );
+            }
+        }
+    }
+    text
+}
+
+/// The largest of each quantile over the CPUs.
+fn worst(probe: &ProbeResult) -> Vec<(&'static str, u64)> {
+    let quantiles: [(&str, fn(&Quantiles) -> u64); 5] = [
+        ("0.5", |it| it.p50_ns),
+        ("0.99", |it| it.p99_ns),
+        ("0.999", |it| it.p999_ns),
+        ("0.9999", |it| it.p9999_ns),
+        ("1", |it| it.max_ns),
+    ];
+    let largest = |of: fn(&Quantiles) -> u64| {
+        probe.cpus.iter().filter_map(|cpu| cpu.corrected.as_ref().or(cpu.quantiles.as_ref())).map(of).max()
+    };
+    quantiles.into_iter().filter_map(|(name, of)| Some((name, largest(of)?))).collect()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn labels_cannot_end_themselves() {
+        assert_eq!(escaped("a\"} 1\nb\\"), "a\\\"} 1\\nb\\\\");
+    }
+}

@@ -1,0 +1,239 @@
+//! Pages: the list, a run, a comparison.
+
+use crate::Site;
+use crate::error::Refusal;
+use crate::runs::name_of;
+use axum::Json;
+use axum::extract::{Path as Name, Query, RawQuery, State};
+use axum::response::Html;
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+use whylate_core::result::{RUNS_FORMAT, RunSearch, RunSummary, RunsResult};
+use whylate_report::Frame;
+
+/// Pages of so many bytes are kept.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+/// A run with more bytes would take minutes and gigabytes: its report is made once, by the command.
+const RUN_BYTES_MAX: u64 = 2 << 30;
+/// What is compared at once.
+const SIDES_MAX: usize = 8;
+
+/// What a page is, and of which runs.
+type Key = (&'static str, Vec<PathBuf>);
+/// When the runs were last written to, and the page.
+type Kept = (Vec<Option<SystemTime>>, Arc<str>);
+
+/// Pages that were made, and when their runs were last written to.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    kept: Mutex<HashMap<Key, Kept>>,
+    /// One page is made at a time: it takes a CPU, and as much memory as the run has figures.
+    making: tokio::sync::Mutex<()>,
+}
+
+impl Pages {
+    /// Waits until no other page is made.
+    pub(crate) async fn making(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.making.lock().await
+    }
+}
+
+/// What is asked of the list.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Asked {
+    q: Option<String>,
+}
+
+fn searched(site: &Site, asked: &Asked) -> Result<(RunsResult, usize), Refusal> {
+    let terms: Vec<&str> = asked.q.iter().flat_map(|text| text.split_whitespace()).collect();
+    let search = RunSearch::of(&terms).map_err(|error| Refusal::Bad(error.to_string()))?;
+    let mut runs = site.runs.all();
+    let all = runs.len();
+    runs.retain(|run| search.matches(run));
+    let folder = site.runs.folder().display().to_string();
+    Ok((RunsResult { format: RUNS_FORMAT.to_owned(), folder, runs, series: None }, all))
+}
+
+pub(crate) async fn list(
+    State(site): State<Arc<Site>>,
+    Query(asked): Query<Asked>,
+) -> Result<Html<String>, Refusal> {
+    blocking(move || {
+        let (result, all) = searched(&site, &asked)?;
+        let frame = Frame { search: Some(asked.q.unwrap_or_default()), compares: true, ..Frame::default() };
+        Ok(Html(whylate_report::runs(&result, all, Some(address)).html_within(&frame)))
+    })
+    .await
+}
+
+pub(crate) async fn list_json(
+    State(site): State<Arc<Site>>,
+    Query(asked): Query<Asked>,
+) -> Result<Json<RunsResult>, Refusal> {
+    blocking(move || Ok(Json(searched(&site, &asked)?.0))).await
+}
+
+/// A report; of a run that goes on its present values above what is stored already.
+pub(crate) async fn run(
+    State(site): State<Arc<Site>>,
+    Name(name): Name<String>,
+) -> Result<Html<String>, Refusal> {
+    let path = find(&site, name).await?;
+    let own = address_of(&path);
+    let is_live = whylate_store::is_being_written(&path);
+    let kind = if is_live { "live" } else { "run" };
+    let frame = Frame {
+        links: [
+            ("All runs", "/".to_owned()),
+            ("JSON", format!("{own}/result.json")),
+            ("Archive", format!("{own}/archive.tar")),
+        ]
+        .map(|(words, address)| (words.to_owned(), address))
+        .to_vec(),
+        live: is_live.then(|| format!("{own}/events")),
+        ..Frame::default()
+    };
+    let page = page_text(&site, kind, vec![path], move |site, paths| {
+        let path = paths.first().ok_or_else(String::new)?;
+        let drawn = site
+            .source
+            .run(path)
+            .and_then(|result| whylate_report::run_with_charts(&result).map_err(|error| error.to_string()));
+        let summary = || site.runs.all().into_iter().find(|run| Path::new(&run.path) == path);
+        let page = match drawn {
+            // Before the first sample is stored there is nothing to draw.
+            Err(_) if is_live => summary().map(|run| whylate_report::begun(&run)).unwrap_or_default(),
+            drawn => drawn?,
+        };
+        Ok(page.html_within(&frame))
+    });
+    Ok(Html(page.await?))
+}
+
+/// `?side=RUN&side=RUN`, the first of which is what the others are compared with.
+pub(crate) async fn compare(
+    State(site): State<Arc<Site>>,
+    RawQuery(query): RawQuery,
+) -> Result<Html<String>, Refusal> {
+    let pairs: Vec<(String, String)> = pairs(query.as_deref().unwrap_or_default());
+    let names = pairs.into_iter().filter(|(key, _)| key == "side").map(|(_, name)| name);
+    let names: Vec<String> = names.collect();
+    if !(2..=SIDES_MAX).contains(&names.len()) {
+        return Err(Refusal::Bad(format!("tick 2 to {SIDES_MAX} runs; there are {}", names.len())));
+    }
+    let mut paths = Vec::new();
+    for name in names {
+        paths.push(find(&site, name).await?);
+    }
+    // The list shows the newest first; what came before is compared with.
+    paths.reverse();
+    let frame = Frame { links: vec![("All runs".to_owned(), "/".to_owned())], ..Frame::default() };
+    let page = page_text(&site, "compare", paths, move |site, paths| {
+        let result = site.source.compare(paths)?;
+        Ok(whylate_report::compare(&result).html_within(&frame))
+    });
+    Ok(Html(page.await?))
+}
+
+async fn find(site: &Arc<Site>, name: String) -> Result<PathBuf, Refusal> {
+    let site = site.clone();
+    blocking(move || site.runs.find(&name)).await
+}
+
+/// What is made of runs: as it was made before, unless one of them has changed.
+pub(crate) async fn page_text(
+    site: &Arc<Site>,
+    kind: &'static str,
+    paths: Vec<PathBuf>,
+    make: impl FnOnce(&Site, &[PathBuf]) -> Result<String, String> + Send + 'static,
+) -> Result<String, Refusal> {
+    let _making = site.pages.making().await;
+    let site = site.clone();
+    blocking(move || {
+        let stamps: Vec<_> = paths.iter().map(|path| written_at(path)).collect();
+        let key = (kind, paths);
+        if let Some((former, page)) = kept(&site).get(&key)
+            && *former == stamps
+        {
+            return Ok(page.to_string());
+        }
+        if let Some(large) = key.1.iter().find(|path| bytes_of(path) > RUN_BYTES_MAX) {
+            let text =
+                format!("{} is too large for a page: `whylate report` makes it a file", name_of(large));
+            return Err(Refusal::Run(text));
+        }
+        let page: Arc<str> = make(&site, &key.1).map_err(Refusal::Run)?.into();
+        let mut kept = kept(&site);
+        if kept.values().map(|(_, page)| page.len()).sum::<usize>() + page.len() > KEPT_BYTES_MAX {
+            kept.clear();
+        }
+        kept.insert(key, (stamps, page.clone()));
+        Ok(page.to_string())
+    })
+    .await
+}
+
+fn kept(site: &Site) -> MutexGuard<'_, HashMap<Key, Kept>> {
+    site.pages.kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reading files takes threads that may wait.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Refusal::Run(error.to_string())))
+}
+
+/// The regular files of a run: those of its folder, and of the folders in it.
+pub(crate) fn files_of(run: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![(run.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && depth < 2 => folders.push((entry.path(), depth + 1)),
+                Ok(kind) if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn bytes_of(run: &Path) -> u64 {
+    files_of(run).iter().filter_map(|file| fs::symlink_metadata(file).ok()).map(|it| it.len()).sum()
+}
+
+/// When the newest file of a run was written.
+fn written_at(run: &Path) -> Option<SystemTime> {
+    files_of(run).iter().filter_map(|file| fs::symlink_metadata(file).ok()?.modified().ok()).max()
+}
+
+fn address(run: &RunSummary) -> String {
+    address_of(Path::new(&run.path))
+}
+
+/// The page of a run, with what has a meaning in addresses written as `%XX`.
+fn address_of(run: &Path) -> String {
+    let mut address = "/runs/".to_owned();
+    for byte in name_of(run).bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => address.push(byte.into()),
+            _ => address.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    address
+}
+
+/// The pairs of a query, decoded.
+fn pairs(query: &str) -> Vec<(String, String)> {
+    let uri = format!("/?{query}").parse::<axum::http::Uri>();
+    let pairs = uri.ok().and_then(|uri| Query::<Vec<(String, String)>>::try_from_uri(&uri).ok());
+    pairs.map(|Query(pairs)| pairs).unwrap_or_default()
+}
