@@ -106,6 +106,11 @@ impl Pace {
         Self { planned, first: 0, done: 0, total: 0, began: now, repeat_began: now }
     }
 
+    /// What follows is counted from 0.
+    pub(crate) fn begin_again(&mut self) {
+        self.total = 0;
+    }
+
     /// So many repeats are done.
     pub(crate) fn reach(&mut self, done: u32, total: u32, now: Instant) {
         if self.total == 0 {

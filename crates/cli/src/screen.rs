@@ -84,6 +84,14 @@ impl Audience for Screen {
         self.asked_to_stop.load(Ordering::Relaxed)
     }
 
+    fn said(&mut self, line: &str) {
+        if let (Some(pace), false) = (&mut self.pace, matches!(self.meter, Meter::Quiet)) {
+            // Each part of a search has a number of repeats of its own.
+            pace.begin_again();
+            output::message(line);
+        }
+    }
+
     fn rate(&mut self, unit: &str, rate: &RateRecord) {
         if self.pace.is_none() {
             self.rate = figure::rate(rate.value, unit);

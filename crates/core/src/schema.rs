@@ -2,14 +2,14 @@
 
 use crate::plan::{Plan, without_flags};
 use crate::result::{
-    CheckResult, CompareResult, CopyResult, CpuTable, ExplainResult, HistogramsResult, LoadResult,
+    CheckResult, CompareResult, CopyResult, CpuTable, ExplainResult, FixResult, HistogramsResult, LoadResult,
     MeasureResult, PlanList, PreviewResult, RecordingResult, RunResult, RunsResult, TracingResult,
     TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 16] = [
+pub const NAMES: [&str; 17] = [
     "plan",
     "measure",
     "run",
@@ -26,6 +26,7 @@ pub const NAMES: [&str; 16] = [
     "compare",
     "runs",
     "copy",
+    "fix",
 ];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
@@ -52,6 +53,7 @@ fn of_name(name: &str) -> Option<Schema> {
         "compare" => Some(schema_for!(CompareResult)),
         "runs" => Some(schema_for!(RunsResult)),
         "copy" => Some(schema_for!(CopyResult)),
+        "fix" => Some(schema_for!(FixResult)),
         "tracing" => Some(schema_for!(TracingResult)),
         _ => None,
     }

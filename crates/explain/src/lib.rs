@@ -7,6 +7,7 @@
 //! `unattributed`.
 
 pub mod activation;
+pub mod advice;
 mod combine;
 mod confidence;
 mod divide;

@@ -23,8 +23,8 @@ mod write;
 
 pub use ci::{annotations, junit};
 pub use pages::{
-    begun, check, compare, copy, cpus, explain, guide, histograms, measure, recording, run, run_with_charts,
-    runs, tracing, warnings,
+    begun, check, compare, copy, cpus, explain, fix, guide, histograms, measure, recording, run,
+    run_with_charts, runs, tracing, warnings,
 };
 pub use section::Page;
 pub use write::{Frame, Style};

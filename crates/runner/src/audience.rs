@@ -22,6 +22,8 @@ pub trait Audience {
     fn tasks(&mut self, _tasks: &[TaskLine]) {}
     /// Spikes of a probe as they come.
     fn spikes(&mut self, _spikes: &[SpikeRecord]) {}
+    /// What a search does next, and why.
+    fn said(&mut self, _line: &str) {}
     /// What a load achieved in one interval.
     fn rate(&mut self, _unit: &str, _rate: &RateRecord) {}
     /// Something that was asked for cannot be done from here on.

@@ -49,6 +49,10 @@ fn priority(spec: &ProbeSpec) -> i32 {
 pub fn assemble(path: &Path) -> Result<RunResult, StoreError> {
     let mut result = whylate_store::assemble(&Reader::open(path)?)?;
     combine_run(&mut result.cells);
+    let target = result.plan.target.cpus.resolve(&result.facts.cpu_context(), None);
+    if let (Some(fix), Ok(target)) = (&mut result.fix, target) {
+        whylate_explain::advice::install(fix, &result.facts, &target);
+    }
     Ok(result)
 }
 

@@ -68,6 +68,27 @@ pub enum RunError {
         /// Why the first one cannot.
         String,
     ),
+    /// A search goes on with another command.
+    #[error("{0} is a search for treatments; go on with `whylate fix --resume {0}`")]
+    IsSearch(
+        /// Its directory.
+        String,
+    ),
+    /// A run that is no search cannot go on as one.
+    #[error("{0} is no search for treatments; go on with `whylate run --resume {0}`")]
+    IsNoSearch(
+        /// Its directory.
+        String,
+    ),
+    /// The steps of a search are not those of its rules.
+    #[error(transparent)]
+    Search(#[from] whylate_stats::StatsError),
+    /// Which treatments may be tried could not be found out.
+    #[error("which treatments may be tried here: {0}")]
+    Adviser(
+        /// Why.
+        String,
+    ),
     /// The run to be resumed is done.
     #[error("{0} is complete; there is nothing to resume")]
     AlreadyComplete(

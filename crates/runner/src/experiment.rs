@@ -53,7 +53,8 @@ pub fn run(
     push_all_once(&mut info.warnings, held.warnings);
     let directory = RunDirectory::create(path, &info)?;
     let mut live = Live::new(audience, path, experiment.target.clone());
-    RunInProgress::begin(experiment, machine, &mut live, directory, info, held.treating).run()
+    RunInProgress::begin(experiment, machine, &mut live, directory, info, held.treating)
+        .run(RunInProgress::all_repeats)
 }
 
 /// Goes on with the run in `path`: what is done stays, what is not is run (again).
@@ -69,46 +70,56 @@ pub fn resume(
     audience: &mut dyn Audience,
 ) -> Result<RunInfo, RunError> {
     let (mut directory, mut info) = RunDirectory::reopen(path)?;
+    if info.fix.is_some() {
+        return Err(RunError::IsSearch(path.display().to_string()));
+    }
     // A run killed after its last repeat is not yet marked complete.
     if info.is_complete() && info.state != RunState::Running {
         return Err(RunError::AlreadyComplete(path.display().to_string()));
     }
     let experiment = prepare(info.plan.clone())?;
-    if experiment.facts.kernel.boot_id != info.facts.kernel.boot_id {
-        let text =
-            "the run was resumed after a reboot: repeats before and after it may differ for that reason";
-        push_once(&mut info.warnings, Warning::new(WarningCode::ResumedAfterReboot, text));
-    }
+    note_reboot(&experiment, &mut info);
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     push_all_once(&mut info.warnings, held.warnings);
     record_skipped(&mut info, &experiment);
     (info.state, info.error, info.end) = (RunState::Running, None, None);
     directory.update_info(&info)?;
     let mut live = Live::new(audience, path, experiment.target.clone());
-    RunInProgress::begin(&experiment, machine, &mut live, directory, info, held.treating).run()
+    RunInProgress::begin(&experiment, machine, &mut live, directory, info, held.treating)
+        .run(RunInProgress::all_repeats)
+}
+
+/// Says where repeats before a reboot and after it are together.
+pub(crate) fn note_reboot(experiment: &Experiment, info: &mut RunInfo) {
+    if experiment.facts.kernel.boot_id != info.facts.kernel.boot_id {
+        let text =
+            "the run was resumed after a reboot: repeats before and after it may differ for that reason";
+        push_once(&mut info.warnings, Warning::new(WarningCode::ResumedAfterReboot, text));
+    }
 }
 
 /// A seed of its own for each run.
-fn drawn_seed() -> u64 {
+pub fn drawn_seed() -> u64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     // JSON readers keep 53 bits.
     (since_epoch.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32)) >> 11
 }
 
 /// Notes which cells cannot run on the machine as it is now, and why.
-fn record_skipped(info: &mut RunInfo, experiment: &Experiment) {
+pub(crate) fn record_skipped(info: &mut RunInfo, experiment: &Experiment) {
     for (cell, prepared) in info.cells.iter_mut().zip(&experiment.cells) {
         cell.skipped = prepared.loads.as_ref().err().cloned();
     }
 }
 
 /// A run under way.
-struct RunInProgress<'a> {
-    experiment: &'a Experiment,
-    machine: &'a dyn Machine,
-    audience: &'a mut dyn Audience,
-    directory: RunDirectory,
-    info: RunInfo,
+pub(crate) struct RunInProgress<'a> {
+    /// A search adds treatments to it.
+    pub(crate) experiment: Experiment,
+    pub(crate) machine: &'a dyn Machine,
+    pub(crate) audience: &'a mut dyn Audience,
+    pub(crate) directory: RunDirectory,
+    pub(crate) info: RunInfo,
     /// `None` where the run has no treatments.
     treating: Option<Box<dyn Treating>>,
     causing: CauseSearch,
@@ -131,8 +142,8 @@ fn error_of(end: &RunEnd) -> Option<String> {
 
 impl<'a> RunInProgress<'a> {
     /// Begins to look for causes and to record traces, where the plan wants that.
-    fn begin(
-        experiment: &'a Experiment,
+    pub(crate) fn begin(
+        experiment: &Experiment,
         machine: &'a dyn Machine,
         audience: &'a mut dyn Audience,
         directory: RunDirectory,
@@ -141,21 +152,22 @@ impl<'a> RunInProgress<'a> {
     ) -> Self {
         let causing = CauseSearch::start(experiment, machine, &mut info.warnings);
         let tracing = Tracing::start(experiment, machine, &mut info.warnings);
+        let experiment = experiment.clone();
         Self { experiment, machine, audience, directory, info, treating, causing, tracing }
     }
 
-    fn run(mut self) -> Result<RunInfo, RunError> {
+    /// Does all that belongs to a run; `repeats` does its repeats.
+    pub(crate) fn run(
+        mut self,
+        repeats: impl FnOnce(&mut Self) -> Result<RunEnd, RunError>,
+    ) -> Result<RunInfo, RunError> {
         self.copies()?;
         if self.info.cpu_tables.is_empty() {
             self.keep_cpu_table("before");
         }
-        let end = self.all_repeats();
+        let end = repeats(&mut self);
         self.tracing.finish(&mut self.info.warnings);
         let end = match end {
-            Ok(RunEnd::Completed) if !self.info.is_complete() => {
-                let (done, total) = self.count_done();
-                RunEnd::Failed { reason: format!("{} of {total} repeats failed", total - done) }
-            }
             Ok(end) => end,
             Err(error) => {
                 self.end(RunEnd::Failed { reason: error.to_string() });
@@ -182,7 +194,7 @@ impl<'a> RunInProgress<'a> {
 
     /// The table of copies, where the plan asks for one; what cannot be measured is said, and the run goes on.
     fn copies(&mut self) -> Result<(), RunError> {
-        let (experiment, plan) = (self.experiment, &self.experiment.plan);
+        let (experiment, plan) = (&self.experiment, &self.experiment.plan);
         let Some(copies) = plan.copies.as_ref().filter(|_| self.info.copies.is_none()) else { return Ok(()) };
         self.audience.stage(&Stage { cell: "copies", repeat: 1, what: "table", done: 0, total: 1 });
         let cpus = copies.cpus.resolve(&experiment.facts.cpu_context(), Some(&experiment.target));
@@ -204,7 +216,7 @@ impl<'a> RunInProgress<'a> {
 
     /// Of a run with a shield: what it changes, and that it is gone at the end, shows in the CPU table.
     fn keep_cpu_table(&mut self, at: &str) {
-        let experiment = self.experiment;
+        let experiment = &self.experiment;
         if experiment.cells.iter().any(|cell| experiment.has_shield(cell)) {
             let cpus = self.machine.cpu_rows();
             self.info.cpu_tables.push(CpuTableAt { at: at.to_owned(), cpus });
@@ -219,15 +231,13 @@ impl<'a> RunInProgress<'a> {
 
     /// Every slot that is not done yet, in the order of the plan (`stats::order`). A resumed run begins new blocks.
     fn all_repeats(&mut self) -> Result<RunEnd, RunError> {
-        let experiment = self.experiment;
-        let runnable: Vec<&PreparedCell> =
-            experiment.cells.iter().filter(|cell| cell.loads.is_ok()).collect();
-        let plan = &experiment.plan;
+        let runnable = self.runnable();
+        let plan = &self.experiment.plan;
         let slots = order::slots(runnable.len(), plan.repeats, plan.order, self.info.seed);
         let total = slots.len() as u32;
         let blocks_before = self.info.executions.iter().map(|it| it.block + 1).max().unwrap_or(0);
         for (done, slot) in slots.iter().enumerate() {
-            let cell = runnable[slot.cell];
+            let cell = &runnable[slot.cell];
             if self.is_done(&cell.plan.name(), slot.repeat) {
                 continue;
             }
@@ -236,7 +246,16 @@ impl<'a> RunInProgress<'a> {
                 return Ok(end);
             }
         }
+        if !self.info.is_complete() {
+            let (done, total) = self.count_done();
+            return Ok(RunEnd::Failed { reason: format!("{} of {total} repeats failed", total - done) });
+        }
         Ok(RunEnd::Completed)
+    }
+
+    /// The cells that can run here.
+    pub(crate) fn runnable(&self) -> Vec<PreparedCell> {
+        self.experiment.cells.iter().filter(|cell| cell.loads.is_ok()).cloned().collect()
     }
 
     /// Looks whether the machine is as it was before the run.
@@ -261,11 +280,11 @@ impl<'a> RunInProgress<'a> {
         (done, repeats.count())
     }
 
-    fn is_done(&self, cell: &str, repeat: u32) -> bool {
+    pub(crate) fn is_done(&self, cell: &str, repeat: u32) -> bool {
         self.info.newest_execution(cell, repeat).is_some_and(|it| it.state == ExecutionState::Done)
     }
 
-    fn one_repeat(
+    pub(crate) fn one_repeat(
         &mut self,
         cell: &PreparedCell,
         repeat: u32,
@@ -285,9 +304,9 @@ impl<'a> RunInProgress<'a> {
         });
         self.directory.update_info(&self.info)?;
         let warnings = &mut self.info.warnings;
-        self.causing.look(cell.plan.causes, self.experiment, self.machine, warnings);
+        self.causing.look(cell.plan.causes, &self.experiment, self.machine, warnings);
         let mut attempted = Repeat {
-            experiment: self.experiment,
+            experiment: &self.experiment,
             machine: self.machine,
             audience: self.audience,
             sink: &mut self.directory,

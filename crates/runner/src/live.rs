@@ -158,6 +158,10 @@ impl Audience for Live<'_> {
         self.audience.rate(unit, rate);
     }
 
+    fn said(&mut self, line: &str) {
+        self.audience.said(line);
+    }
+
     fn lost(&mut self, warning: &Warning) {
         self.audience.lost(warning);
     }

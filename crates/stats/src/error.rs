@@ -21,4 +21,10 @@ pub enum StatsError {
         /// The CPU that the data is about.
         found: CpuId,
     },
+    /// The steps of a search are not those that its rules ask for.
+    #[error("step {0} of the search is not what its rules in run.json ask for; one of the two was altered")]
+    OtherSearch(
+        /// Its number, from 1.
+        usize,
+    ),
 }

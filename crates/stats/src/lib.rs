@@ -19,6 +19,7 @@ mod largest;
 mod omission;
 pub mod order;
 pub mod random;
+pub mod search;
 mod simultaneity;
 pub mod summary;
 pub mod throttling;

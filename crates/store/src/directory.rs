@@ -5,6 +5,7 @@
 //! them in the manifest. What a killed process loses is what came after the last flush.
 
 use crate::error::{At, StoreError};
+use crate::fix;
 use crate::folder::{Folder, add_line, if_present};
 use crate::info::{INFO_FILE, RunInfo, to_json};
 use crate::latency_records;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use whylate_core::result::RunResult;
+use whylate_core::result::{FixStep, RunResult};
 
 /// Folder of what the commands of `exec` loads printed.
 const LOADS_FOLDER: &str = "loads";
@@ -90,7 +91,7 @@ impl RunDirectory {
         }
         info.manifest = true;
         let mut directory = Self::begin(folder, &info.run, manifest.as_ref(), last + 1)?;
-        for name in [TREATMENTS_FILE, latency_records::FILE] {
+        for name in [TREATMENTS_FILE, latency_records::FILE, fix::FILE] {
             directory.end_last_line(name)?;
         }
         directory.update_info(&info)?;
@@ -133,7 +134,8 @@ impl RunDirectory {
     /// # Errors
     /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn seal(&mut self, info: &RunInfo) -> Result<(), StoreError> {
-        let mut names = vec![TREATMENTS_FILE.to_owned(), latency_records::FILE.to_owned()];
+        let mut names =
+            vec![TREATMENTS_FILE.to_owned(), latency_records::FILE.to_owned(), fix::FILE.to_owned()];
         names.extend(crate::traces::notes(self.path()));
         let mut files = Vec::new();
         for name in names {
@@ -175,6 +177,22 @@ impl RunDirectory {
 
     pub(crate) fn add_line_to(&self, name: &str, line: &str) -> Result<(), StoreError> {
         add_line(&self.folder.append(name)?, &self.path().join(name), line)
+    }
+
+    /// Adds a step of a search to `fix.jsonl`.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
+    pub fn add_fix_step(&self, step: &FixStep) -> Result<(), StoreError> {
+        let encoded = serde_json::to_string(step);
+        let line =
+            encoded.map_err(|error| StoreError::Encode(self.path().join(fix::FILE), error.to_string()))?;
+        self.add_line_to(fix::FILE, &line)
+    }
+
+    /// The number that the next segment gets.
+    pub fn next_segment(&self) -> u32 {
+        self.next_segment
     }
 
     /// Ends the last line of a file, so that what is added to it begins a new one.

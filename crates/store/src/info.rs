@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::moment::utc_text;
-use whylate_core::result::{CopyTable, CpuTableAt, RunEnd, RunState};
+use whylate_core::result::{CopyTable, CpuTableAt, FixRegistration, RunEnd, RunState};
 use whylate_core::{Facts, Plan, Warning};
 
 /// `format` of [`RunInfo`].
@@ -58,6 +58,9 @@ pub struct RunInfo {
     /// The table of copies, once it is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<CopyTable>,
+    /// The rules of the search that it is (`whylate fix`); absent of an experiment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<FixRegistration>,
     /// The CPU tables of a run with a shield.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_tables: Vec<CpuTableAt>,
@@ -141,6 +144,7 @@ impl RunInfo {
             noise_floor_threshold_ns: None,
             seed: 0,
             copies: None,
+            fix: None,
             cpu_tables: Vec::new(),
             cells: cells.collect(),
             plan,
@@ -156,13 +160,22 @@ impl RunInfo {
         same.max_by_key(|execution| execution.attempt)
     }
 
+    /// Repeats of a cell: those of the plan, and in a search as many as it was measured.
+    pub fn repeats_of(&self, cell: &str) -> u32 {
+        if self.fix.is_none() {
+            return self.plan.repeats;
+        }
+        let of_cell = self.executions.iter().filter(|it| it.cell == cell);
+        of_cell.map(|execution| execution.repeat).max().unwrap_or(0)
+    }
+
     /// Whether every repeat of every cell that can run is done.
     pub fn is_complete(&self) -> bool {
         let done = |cell: &str, repeat| {
             self.newest_execution(cell, repeat).is_some_and(|it| it.state == ExecutionState::Done)
         };
         let mut cells = self.cells.iter().filter(|cell| cell.skipped.is_none());
-        cells.all(|cell| (1..=self.plan.repeats).all(|repeat| done(&cell.name, repeat)))
+        cells.all(|cell| (1..=self.repeats_of(&cell.name)).all(|repeat| done(&cell.name, repeat)))
     }
 
     /// Reads `run.json` of the directory `path`; with it, the file's SHA-256.

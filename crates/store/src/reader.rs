@@ -202,6 +202,11 @@ impl Reader {
         &self.damages
     }
 
+    /// Forgets the segments before that number.
+    pub(crate) fn keep_from(&mut self, number: u32) {
+        self.numbers.retain(|other| *other >= number);
+    }
+
     /// The segments, oldest first; each is read when it is asked for.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
         self.numbers.iter().map(|number| self.segment(*number))

@@ -3,9 +3,11 @@
 //! A planner makes such a list and writes nothing. Writing, verifying, journaling and undoing are the same for every
 //! change, whichever treatment wants it; a [`Guard`](crate::Guard) does them.
 
+use crate::place::Found;
 use crate::reading::Reading;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use whylate_host::HostRoot;
 
 /// One value that shall be different.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +49,15 @@ impl Change {
     /// A change that may fail: the treatment is less thorough without it.
     pub fn optional(target: Target, new: impl Into<String>, effect: impl Into<String>) -> Self {
         Self { required: false, ..Self::required(target, new, effect) }
+    }
+
+    /// Whether the machine below `root` is so already; also of a task that ended.
+    pub fn is_so(&self, root: &HostRoot) -> bool {
+        match self.target.read(root) {
+            Ok(Found::Value(value)) => self.target.is_reached(&self.new, &self.target.normal(&value)),
+            Ok(Found::Ended) => true,
+            Ok(Found::Nothing) | Err(_) => false,
+        }
     }
 
     /// The same change, undone in that way.

@@ -8,6 +8,7 @@ mod cpus;
 mod documents_tests;
 mod explain;
 mod export;
+mod fix;
 mod histograms;
 mod kind;
 mod load;
@@ -31,6 +32,7 @@ pub(crate) use copy::{BLOCK_MAX as COPY_BLOCK_MAX, CopyArguments};
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
 pub(crate) use export::{ExportArguments, RunForm, TableChoice};
+pub(crate) use fix::FixArguments;
 pub(crate) use histograms::{
     ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities,
 };
@@ -71,6 +73,7 @@ Examples:
   whylate explain trace.dat                    who made a task late, from a trace
   whylate report RUN -o report.html            a picture of a run
   whylate compare BEFORE AFTER                 what differs between two runs
+  whylate fix memory-load                      which change makes it better, proved
   whylate check --cpus 1                       is this machine fit for real time on CPU 1?
 
 Exit codes: 0 pass, 1 error, 2 limit exceeded, regression or unfit, 3 a setting is not as it was
@@ -86,6 +89,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Runs an experiment: a built-in plan by name, or a TOML file
     Run(RunArguments),
+    /// Searches treatments, proves the winner on fresh data, and says what to install
+    Fix(FixArguments),
     /// Lists the built-in plans, or prints one
     Plans(PlansArguments),
     /// Measures with one probe alone

@@ -6,6 +6,7 @@ mod copy;
 mod cpus;
 mod explain;
 mod export;
+mod fix;
 mod foreign;
 mod histograms;
 mod load;
@@ -31,6 +32,7 @@ use whylate_host::Host;
 pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
     match command {
         Command::Run(arguments) => run::execute(&arguments, host),
+        Command::Fix(arguments) => fix::execute(&arguments, host),
         Command::Plans(arguments) => plans::execute(&arguments),
         Command::Measure(command) => measure::execute(command, host),
         Command::Watch(arguments) => watch::execute(&arguments, host),

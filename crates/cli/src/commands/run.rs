@@ -67,7 +67,10 @@ fn begin(
     asked_to_stop: Arc<AtomicBool>,
     recovered: Option<Warning>,
 ) -> Result<Option<(PathBuf, RunInfo)>> {
-    let mut plan = read_plan(arguments)?;
+    let name = arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN);
+    // A preview runs nothing.
+    let yes = arguments.yes || arguments.dry_run;
+    let mut plan = read_plan(name, &arguments.overrides, arguments.short, yes)?;
     if arguments.yes_draw_on_my_screen {
         plan.allow_drawing();
     }
@@ -104,11 +107,11 @@ fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc
     Screen::of_run(quiet, plan.repeat_duration(), arguments.on_threshold.clone(), asked_to_stop)
 }
 
-fn read_plan(arguments: &RunArguments) -> Result<Plan> {
-    let name = arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN);
-    let parse = if arguments.short { Plan::parse_short } else { Plan::parse };
+/// The plan of that name or path; `short` for a look at it.
+pub(super) fn read_plan(name: &str, overrides: &[String], short: bool, yes: bool) -> Result<Plan> {
+    let parse = if short { Plan::parse_short } else { Plan::parse };
     if let Some(builtin) = builtin::find(name) {
-        return Ok(parse(&Source { name, text: builtin.text }, &arguments.overrides)?);
+        return Ok(parse(&Source { name, text: builtin.text }, overrides)?);
     }
     let path = Path::new(name);
     if !path.exists() && !name.contains(['/', '.']) {
@@ -119,9 +122,9 @@ fn read_plan(arguments: &RunArguments) -> Result<Plan> {
         );
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the plan {name}"))?;
-    let plan = parse(&Source { name, text: &text }, &arguments.overrides)?;
+    let plan = parse(&Source { name, text: &text }, overrides)?;
     // A preview runs nothing.
-    foreign::check(&plan, path, arguments.yes || arguments.dry_run)?;
+    foreign::check(&plan, path, yes)?;
     Ok(plan)
 }
 
@@ -197,7 +200,7 @@ pub(super) fn conclude(path: &Path, info: &RunInfo, json: Option<Print>) -> Resu
     Ok(ending(&result, info))
 }
 
-fn why_nothing(info: &RunInfo) -> String {
+pub(super) fn why_nothing(info: &RunInfo) -> String {
     let failed = info.executions.iter().find_map(|it| Some((it.cell.as_str(), it.error.as_deref()?)));
     match (failed, &info.error) {
         (Some((cell, reason)), _) => format!("no samples: cell `{cell}`: {reason}"),
@@ -208,7 +211,7 @@ fn why_nothing(info: &RunInfo) -> String {
 
 /// Whether every treatment was undone; what was not is said. A machine that was not given back outweighs what was
 /// measured on it.
-fn is_restored(info: &RunInfo) -> bool {
+pub(super) fn is_restored(info: &RunInfo) -> bool {
     let problems: Vec<&Warning> =
         info.warnings.iter().filter(|warning| warning.code == WarningCode::TreatmentNotRestored).collect();
     for warning in &problems {

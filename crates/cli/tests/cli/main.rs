@@ -13,6 +13,7 @@ mod experiment;
 mod explain;
 mod export;
 mod fields;
+mod fix;
 mod gpu;
 mod help;
 mod histograms;

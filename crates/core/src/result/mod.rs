@@ -10,6 +10,7 @@ mod copy;
 mod cpu_table;
 mod differences;
 mod explain;
+mod fix;
 mod histograms;
 mod late_time;
 mod live;
@@ -42,6 +43,10 @@ pub use differences::differences;
 pub use explain::{
     EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace,
     HwlatSample, LateTask, LateWhat, ThresholdFrom, TimelineSegment,
+};
+pub use fix::{
+    FIX_FORMAT, FixAnswer, FixArm, FixArmResult, FixCause, FixClaim, FixFile, FixGoal, FixLeftOut, FixMode,
+    FixOutcome, FixPhase, FixRegistration, FixResult, FixStep,
 };
 pub use histograms::{
     CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,

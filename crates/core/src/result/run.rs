@@ -38,6 +38,9 @@ pub struct RunResult {
     /// The table of copies, where the plan asks for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<super::CopyTable>,
+    /// The search for treatments that it is (`whylate fix`); absent of an experiment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<super::FixResult>,
     /// The CPU tables of a run with a shield: before it, in its first cell with a shield, and after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_tables: Vec<CpuTableAt>,

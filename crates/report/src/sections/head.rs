@@ -30,9 +30,10 @@ pub(crate) fn page(run: &RunResult) -> Page {
 /// How long and how often: `4 repeats of 60 s per probe and cell, limit 100 us`.
 pub(crate) fn extent(run: &RunResult) -> String {
     let plan = &run.plan;
-    let repeats = match plan.repeats {
-        1 => "1 repeat".to_owned(),
-        repeats => format!("{repeats} repeats"),
+    let repeats = match (plan.repeats, &run.fix) {
+        (_, Some(fix)) => format!("search of {} repeats", fix.repeats),
+        (1, None) => "1 repeat".to_owned(),
+        (repeats, None) => format!("{repeats} repeats"),
     };
     let limit = match plan.limit {
         Some(limit) => format!("limit {}", limit),

@@ -8,6 +8,7 @@ mod copy;
 mod dispatch;
 mod exposure;
 pub(crate) mod figures;
+pub(crate) mod fix;
 pub(crate) mod guide;
 pub(crate) mod head;
 mod histograms;
@@ -33,6 +34,7 @@ use whylate_core::result::{CopyResult, MeasureResult, RunResult};
 
 /// What the report of a run has, in this order.
 const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
+    fix::of_run,
     summary::of_run,
     late_time::of_run,
     matrix::of_run,

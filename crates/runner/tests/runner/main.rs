@@ -3,6 +3,7 @@
 mod crashes;
 mod disk;
 mod failures;
+mod fix;
 mod mock;
 mod ring;
 mod steps;

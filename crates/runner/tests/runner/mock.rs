@@ -161,6 +161,8 @@ pub(crate) struct MockMachine {
     pub(crate) together: usize,
     /// Latencies that every probe tells of as they come.
     pub(crate) late: Vec<u64>,
+    /// The treatment that halves every latency.
+    pub(crate) helps: Option<&'static str>,
     /// What of a recording fails: `start`, `pause`, `resume`, `save` or `finish`.
     pub(crate) failing_trace: Option<&'static str>,
     /// Called with `cell: probe` when a probe begins.
@@ -278,12 +280,14 @@ impl Machine for MockMachine {
                 outcome.stopped = true;
             }
         }
-        observer.spikes(&batch(spec).spikes);
+        let is_helped = self.helps.is_some_and(|name| place.contains(name));
+        let latency_ns = if is_helped { 50 } else { 100 };
+        observer.spikes(&batch(spec, latency_ns).spikes);
         observer.progress(&Progress { elapsed: Nanos(0), duration: spec.duration, cpus: Vec::new() });
         if name != "noise" && !self.late.is_empty() {
             observer.spikes(&spikes_now(&self.late));
         }
-        observer.batch(batch(spec)).map_err(ProbeError::Observer)?;
+        observer.batch(batch(spec, latency_ns)).map_err(ProbeError::Observer)?;
         self.record.say(format!("end {name}"));
         Ok(outcome)
     }
@@ -361,20 +365,20 @@ impl Machine for MockMachine {
     }
 }
 
-fn batch(spec: &ProbeSpec) -> Batch {
+fn batch(spec: &ProbeSpec, latency_ns: u64) -> Batch {
     let interval = |cpu| Interval {
         cpu,
         start_ns: 1_000,
         end_ns: 2_000,
         samples: SAMPLES,
-        sum_ns: 100 * SAMPLES,
-        min_ns: Some(100),
-        max_ns: Some(100),
+        sum_ns: latency_ns * SAMPLES,
+        min_ns: Some(latency_ns),
+        max_ns: Some(latency_ns),
         overruns: spec.period().map(|_| 0),
         gaps: spec.period().is_none().then_some(0),
         lost_ns: spec.period().is_none().then_some(0),
         spikes_dropped: 0,
-        histogram: vec![(100, SAMPLES)],
+        histogram: vec![(latency_ns, SAMPLES)],
         ..Interval::default()
     };
     let interrupt =
@@ -383,7 +387,7 @@ fn batch(spec: &ProbeSpec) -> Batch {
         start_ns: 1_000,
         end_ns: 2_000,
         intervals: spec.cpus.iter().map(interval).collect(),
-        spikes: vec![SpikeRecord { cpu: CpuId(3), series: None, at_ns: 1_500, latency_ns: 100, sample: 1 }],
+        spikes: vec![SpikeRecord { cpu: CpuId(3), series: None, at_ns: 1_500, latency_ns, sample: 1 }],
         interrupts: spec.cpus.iter().map(interrupt).collect(),
         ..Batch::default()
     }

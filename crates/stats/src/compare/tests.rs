@@ -46,6 +46,7 @@ fn with_cell(cell: CellResult) -> RunResult {
         cells: vec![cell],
         answers: Vec::new(),
         comparisons: Vec::new(),
+        fix: None,
         copies: None,
         cpu_tables: Vec::new(),
         verdict: whylate_core::result::Verdict::NoLimit,

@@ -80,16 +80,24 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     }
     push_all_once(&mut warnings, damages.warnings());
     let mut missing: Vec<String> = damages.named().into_iter().collect();
-    missing.extend(missing_in(&results, info.plan.repeats));
+    missing.extend(missing_in(&results, info));
     if !reader.has_ended() {
         missing.push("nothing recorded the end of the run".to_owned());
     }
     let Judgement { verdict, reason, exposure } =
         whylate_stats::judge(&mut results, &earlier, &info.plan, &missing);
     let verdict = damages.judge(verdict);
-    let comparisons = whylate_stats::comparisons(&results, &info.plan);
-    let mut answers = whylate_stats::answers(&results, &info.plan, &comparisons);
+    // In a search earlier figures decide what is measured: tests over its repeats would find what chance chose.
+    let comparisons = match &info.fix {
+        Some(_) => Vec::new(),
+        None => whylate_stats::comparisons(&results, &info.plan),
+    };
+    let mut answers = match &info.fix {
+        Some(_) => Vec::new(),
+        None => whylate_stats::answers(&results, &info.plan, &comparisons),
+    };
     answers.extend(whylate_stats::copy_choice(&info.plan, info.copies.as_ref(), &results));
+    let fix = crate::fix::result(reader, &mut warnings);
     Ok(RunResult {
         format: RUN_FORMAT.to_owned(),
         run: reader.path().display().to_string(),
@@ -101,6 +109,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         answers,
         comparisons,
         copies: info.copies.clone(),
+        fix,
         cpu_tables: info.cpu_tables.clone(),
         cells: results,
         verdict,
@@ -111,10 +120,37 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     })
 }
 
+/// One cell, of what was written from segment `from` on: what the newest repeat brought.
+///
+/// # Errors
+/// As [`Reader::open`].
+pub fn assemble_newest(path: &Path, cell: &str, from: u32) -> Result<Option<CellResult>, StoreError> {
+    let mut reader = Reader::open(path)?;
+    reader.keep_from(from);
+    let info = reader.info();
+    let Some(known) = info.cells.iter().find(|it| it.name == cell) else { return Ok(None) };
+    let shapes = Shapes::of(info, SPIKES_KEPT);
+    let mut collector = Collector {
+        cells: HashMap::from([(known.name.as_str(), CellData::default())]),
+        newest: newest_attempts(info),
+        void: void_attempts(info),
+        shapes: &shapes,
+        earlier: Vec::new(),
+        problems: Vec::new(),
+    };
+    let damages: Vec<Damage> = reader.segments().flat_map(|segment| collector.add_segment(segment)).collect();
+    let data = collector.cells.remove(cell).unwrap_or_default();
+    let mut found = finish_cell(data, known, info, true, &shapes);
+    if let Some(damage) = damages.first() {
+        found.repeats.iter_mut().for_each(|repeat| repeat.error = Some(damage.warning.text.clone()));
+    }
+    Ok(Some(found))
+}
+
 /// What of the plan was not measured, or not to its end.
-fn missing_in(cells: &[CellResult], repeats: u32) -> Vec<String> {
+fn missing_in(cells: &[CellResult], info: &RunInfo) -> Vec<String> {
     let of_cell = |cell: &CellResult| {
-        let name = &cell.name;
+        let (name, repeats) = (&cell.name, info.repeats_of(&cell.name));
         let skipped = cell.skipped.iter().map(|reason| format!("cell `{name}` was skipped: {reason}"));
         let cut = cell.repeats.iter().filter_map(|repeat| {
             let error = repeat.error.as_ref()?;
@@ -277,8 +313,9 @@ fn finish_cell(
     in_progress: bool,
     shapes: &Shapes,
 ) -> CellResult {
-    let executions: Vec<&Execution> =
-        (1..=info.plan.repeats).filter_map(|repeat| info.newest_execution(&cell.name, repeat)).collect();
+    let executions: Vec<&Execution> = (1..=info.repeats_of(&cell.name))
+        .filter_map(|repeat| info.newest_execution(&cell.name, repeat))
+        .collect();
     let skipped = match &cell.skipped {
         Some(reason) => Some(reason.clone()),
         None if executions.is_empty() && in_progress => Some("not begun yet".to_owned()),

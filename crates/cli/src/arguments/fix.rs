@@ -1,0 +1,75 @@
+//! Flags of `whylate fix`.
+
+use super::Printing;
+use clap::Args;
+use std::path::PathBuf;
+use whylate_core::Nanos;
+use whylate_core::plan::Share;
+use whylate_core::result::FixGoal;
+
+/// `whylate fix`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate fix                                       the plan `quick`: what would make it better here
+  whylate fix memory-load --goal 'timer p99.9'      another plan and statistic
+  whylate fix plan.toml --goal 'max < 100us' --budget 1h --yes all
+  whylate fix --yes idle,irq-affinity --never smt-off
+  whylate fix --advise                              proposes, and changes nothing
+  whylate fix --resume DIR                          goes on with a search that was stopped or killed
+  whylate fix --show DIR --write install            what was proved, as files to install
+  whylate fix --verify DIR                          does it still hold? (after an update)
+
+First the machine is measured as it is. What made it late, and what `whylate check` finds, says which
+treatments may help. They are tried in repeats, each with its treatments applied and given back; the
+best ones are compared with the machine as it is on fresh data, in pairs whose order a coin decides.
+Of all that is called proved, in at most 5 % of searches anything is not so.
+
+Exit codes: 0 something is proved or nothing is needed, 1 nothing is proved or the search is not
+over, 2 what was proved does not hold any more (--verify), 3 a setting is not as it was before,
+69 a right is missing.")]
+pub(crate) struct FixArguments {
+    /// Name of a built-in plan, or path of a TOML file [default: quick]
+    pub(crate) plan: Option<String>,
+    /// Directory for the search: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-PLAN]
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Overrides one value of the plan, for example `duration=10s`
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// What shall become smaller: `timer p99.9`, `max < 100us`, `misses` [default: the plan's primary statistic]
+    #[arg(long, value_name = "STATISTIC")]
+    pub(crate) goal: Option<FixGoal>,
+    /// How long the search may take
+    #[arg(long, value_name = "TIME", default_value = "30m")]
+    pub(crate) budget: Nanos,
+    /// The smallest change that matters [default: the plan's]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) margin: Option<Share>,
+    /// What order and coins are drawn from [default: another one each time]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+    /// Treatments that are tried without asking, by the ids that are proposed, or `all`
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub(crate) yes: Vec<String>,
+    /// Treatments that are not tried
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub(crate) never: Vec<String>,
+    /// Proposes treatments from what is measured, or from the run DIR given as plan; tries none
+    #[arg(long, conflicts_with_all = ["yes", "never", "resume"])]
+    pub(crate) advise: bool,
+    /// Goes on with the search in DIR
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "goal", "margin", "seed", "advise"])]
+    pub(crate) resume: Option<PathBuf>,
+    /// Looks whether what the search in DIR proved still holds on the machine as it is now
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "overrides", "goal", "margin", "advise", "resume", "yes", "never"])]
+    pub(crate) verify: Option<PathBuf>,
+    /// Shows what the search in DIR proved; measures nothing
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "goal", "margin", "seed", "advise", "resume", "yes", "never", "verify"])]
+    pub(crate) show: Option<PathBuf>,
+    /// Writes the files that install what is proved below DIR, as they belong below `/`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+}

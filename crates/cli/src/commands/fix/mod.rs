@@ -1,0 +1,278 @@
+//! `whylate fix`.
+
+mod adviser;
+
+use super::run::{default_run_path, is_restored, read_plan, run_name};
+use crate::arguments::FixArguments;
+use crate::exit::Ending;
+use crate::screen::Screen;
+use crate::{machine, output, signals};
+use adviser::{Choice, MachineAdviser};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use whylate_core::WarningCode;
+use whylate_core::plan::Plan;
+use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult};
+use whylate_host::Host;
+use whylate_host::facts::{self, preflight};
+use whylate_runner::{Experiment, RunOptions, check_tracers, drawn_seed, prepare, recover_treatments};
+use whylate_store::{Reader, RunInfo};
+
+/// The plan that is searched when none is named.
+const DEFAULT_PLAN: &str = "quick";
+/// Probability of one false claim or more in a search.
+const ALPHA: f64 = 0.05;
+
+pub(super) fn execute(arguments: &FixArguments, host: &Host) -> Result<Ending> {
+    if let Some(path) = &arguments.show {
+        let result = result_of(path)?;
+        return conclude(arguments, &result, None);
+    }
+    if arguments.advise {
+        return advise(arguments, host);
+    }
+    whylate_runner::hold_reserve();
+    let (path, info) = searched(arguments, host)?;
+    let mut result = result_of(&path).with_context(|| super::run::why_nothing(&info))?;
+    result.warnings = info.warnings.clone();
+    conclude(arguments, &result, Some(&info))
+}
+
+/// Searches, or goes on with a search.
+fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)> {
+    let machine = machine::real(host)?;
+    let asked_to_stop = signals::watch()?;
+    let recovered = recover_treatments(&host.settings);
+    if let Some(warning) = &recovered {
+        output::message(&format!("note: {}", warning.text));
+    }
+    let quiet = arguments.printing.quiet || arguments.printing.json;
+    let choice = Choice { yes: &arguments.yes, never: &arguments.never };
+    let mut adviser = MachineAdviser { host, choice };
+    if let Some(path) = &arguments.resume {
+        let prepare = |plan: Plan| {
+            let experiment = prepare(plan, facts::collect(&host.running).0, false)?;
+            check_tracers(experiment, &host.settings)
+        };
+        let plan = Reader::open(path)?.info().plan.clone();
+        let mut screen = Screen::of_run(quiet, plan.repeat_duration(), None, asked_to_stop);
+        let info = whylate_runner::resume_fix(path, &prepare, &machine, &mut screen, &mut adviser)?;
+        screen.finish();
+        return Ok((path.clone(), info));
+    }
+    let (plan, registration) = match &arguments.verify {
+        Some(proved) => again(proved, arguments)?,
+        None => planned(arguments)?,
+    };
+    let (facts, mut warnings) = facts::collect(&host.running);
+    let experiment = check_tracers(prepare(plan, facts, false)?, &host.settings)?;
+    warnings.extend(recovered);
+    warnings.extend(preflight(&experiment.facts, &experiment.target));
+    let started_at = SystemTime::now();
+    let path = match &arguments.output {
+        Some(path) => path.clone(),
+        None => default_run_path(&format!("fix-{}", experiment.plan.name), started_at)?,
+    };
+    if !quiet {
+        announce(&experiment, &registration, &path);
+    }
+    let options = RunOptions { name: run_name(&path), started_at, warnings };
+    let mut screen = Screen::of_run(quiet, experiment.plan.repeat_duration(), None, asked_to_stop);
+    let info =
+        whylate_runner::fix(&experiment, registration, &path, &options, &machine, &mut screen, &mut adviser)?;
+    screen.finish();
+    Ok((path, info))
+}
+
+/// The plan of an earlier search with its cell alone, and the rules by which what it proved is looked at again.
+fn again(proved: &Path, arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
+    let mut plan = Reader::open(proved)?.info().plan.clone();
+    let FixResult { registration, recommended, .. } = result_of(proved)?;
+    if recommended.is_empty() {
+        bail!("{}: nothing was proved there that could still hold", proved.display());
+    }
+    let is_proved = |name: &String| recommended.contains(name);
+    let arms: Vec<_> = registration.arms.into_iter().filter(|arm| is_proved(&arm.treatment.name)).collect();
+    plan.treatment = arms.iter().map(|arm| arm.treatment.clone()).collect();
+    plan.cell.retain(|cell| cell.treatments.is_empty() && Some(cell.name()) == registration.cell);
+    let rules = FixRegistration {
+        mode: FixMode::Verify,
+        seed: arguments.seed.unwrap_or_else(drawn_seed),
+        budget: arguments.budget,
+        arms,
+        left_out: Vec::new(),
+        begun: true,
+        ..registration
+    };
+    Ok((plan, rules))
+}
+
+/// The plan without its treatments, and the rules of the search.
+fn planned(arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
+    let mut plan = read_plan(
+        arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN),
+        &arguments.overrides,
+        false,
+        !arguments.yes.is_empty(),
+    )?;
+    plan.treatment.clear();
+    let mut seen = std::collections::BTreeSet::new();
+    plan.cell.retain_mut(|cell| {
+        if !cell.treatments.is_empty() {
+            cell.name = None;
+            cell.treatments.clear();
+        }
+        seen.insert(cell.loads.clone())
+    });
+    (plan.answer, plan.baseline, plan.copies) = (Vec::new(), None, None);
+    plan.causes = true;
+    let primary = plan.primary_statistic();
+    let mut goal = match (&arguments.goal, &primary) {
+        (Some(goal), _) => goal.clone(),
+        (None, Some(primary)) => FixGoal { series: None, statistic: primary.statistic, below: None },
+        (None, None) => {
+            bail!("the plan has no probe whose statistic could become smaller; name one with --goal")
+        }
+    };
+    goal.series = goal.series.or(primary.map(|primary| primary.series));
+    let series: Vec<String> =
+        plan.probe.iter().flat_map(whylate_core::plan::ProbePlan::series_names).collect();
+    let wanted = whylate_core::plan::SeriesStatistic {
+        series: goal.series.clone().unwrap_or_default(),
+        statistic: goal.statistic,
+    };
+    if !series.iter().any(|name| wanted.is_of(name)) {
+        bail!("--goal {goal}: the plan measures no `{}`; it has {}", wanted.series, series.join(", "));
+    }
+    let registration = FixRegistration {
+        mode: FixMode::Search,
+        goal,
+        margin: arguments.margin.unwrap_or(plan.margin),
+        alpha: ALPHA,
+        seed: arguments.seed.unwrap_or_else(drawn_seed),
+        budget: arguments.budget,
+        cell: None,
+        causes: Vec::new(),
+        arms: Vec::new(),
+        left_out: Vec::new(),
+        begun: false,
+    };
+    Ok((plan, registration))
+}
+
+fn announce(experiment: &Experiment, registration: &FixRegistration, path: &Path) {
+    let cells: Vec<String> = experiment.cells.iter().map(|cell| cell.plan.name()).collect();
+    output::message(&format!(
+        "{} lowers {} on CPU {} (cells {}), for at most {}, into {}",
+        if registration.mode == FixMode::Verify {
+            "looking whether what was proved"
+        } else {
+            "searching what"
+        },
+        registration.goal,
+        experiment.target,
+        cells.join(", "),
+        registration.budget,
+        path.display()
+    ));
+}
+
+/// The result of the search in that directory.
+fn result_of(path: &Path) -> Result<FixResult> {
+    let run = whylate_runner::assemble(path)?;
+    let is_restored = run.restored;
+    run.fix
+        .map(|fix| FixResult { restored: is_restored, ..fix })
+        .with_context(|| format!("{} is no search for treatments", path.display()))
+}
+
+/// Proposes treatments from a run, or from a new one.
+fn advise(arguments: &FixArguments, host: &Host) -> Result<Ending> {
+    let named = arguments.plan.as_deref().map(Path::new).filter(|path| path.is_dir());
+    let measured = match named {
+        Some(path) => whylate_runner::assemble(path)?,
+        None => measured(arguments, host)?,
+    };
+    let primary = measured.plan.primary_statistic().context("the run has no probe")?;
+    let of_plan = || FixGoal { series: None, statistic: primary.statistic, below: None };
+    let mut goal = arguments.goal.clone().unwrap_or_else(of_plan);
+    let series = goal.series.get_or_insert(primary.series).clone();
+    let cell = adviser::latest_cell(&measured).context("no cell without treatments was measured")?;
+    let choice = Choice { yes: &[], never: &[] };
+    let proposal = MachineAdviser { host, choice }.proposal(&measured, &cell, &series)?;
+    let result = adviser::advice(&measured, cell, goal, proposal);
+    conclude(arguments, &result, None)
+}
+
+/// The plan, measured twice without treatments.
+fn measured(arguments: &FixArguments, host: &Host) -> Result<whylate_core::result::RunResult> {
+    let (mut plan, _) = planned(arguments)?;
+    plan.repeats = 2;
+    let machine = machine::real(host)?;
+    let asked_to_stop = signals::watch()?;
+    let (facts, mut warnings) = facts::collect(&host.running);
+    let experiment = check_tracers(prepare(plan, facts, false)?, &host.settings)?;
+    warnings.extend(preflight(&experiment.facts, &experiment.target));
+    let started_at = SystemTime::now();
+    let path = match &arguments.output {
+        Some(path) => path.clone(),
+        None => default_run_path(&experiment.plan.name, started_at)?,
+    };
+    let quiet = arguments.printing.quiet || arguments.printing.json;
+    let options = RunOptions { name: run_name(&path), started_at, warnings };
+    let mut screen = Screen::of_run(quiet, experiment.plan.repeat_duration(), None, asked_to_stop);
+    whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)?;
+    screen.finish();
+    Ok(whylate_runner::assemble(&path)?)
+}
+
+/// Prints the answer and writes the files.
+fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>) -> Result<Ending> {
+    if arguments.printing.json {
+        output::print_json(result)?;
+    } else {
+        let mut shown = result.clone();
+        // What a machine lacks stands in the report of the run.
+        let is_about_treatments = |code: &str| code == WarningCode::TreatmentNotRestored.name();
+        shown.warnings.retain(|warning| is_about_treatments(&warning.code));
+        output::drawn(&whylate_report::fix(&shown).terminal(output::style()))?;
+        if !result.run.is_empty() {
+            output::message(&format!(
+                "\nkept in {0}\neverything: whylate report {0} -o report.html",
+                result.run
+            ));
+        }
+    }
+    if let Some(folder) = &arguments.write {
+        write(folder, result)?;
+    }
+    if info.is_some_and(|info| !is_restored(info)) {
+        return Ok(Ending::NotRestored);
+    }
+    if result.answer == FixAnswer::Unfinished {
+        let why = info.and_then(|info| info.error.clone()).map(|why| format!(": {why}")).unwrap_or_default();
+        output::message(&format!("whylate: the search is not over{why}"));
+        output::message(&format!("    to go on: whylate fix --resume {}", result.run));
+    }
+    Ok(match result.answer {
+        FixAnswer::Proved | FixAnswer::NothingNeeded | FixAnswer::Advised => Ending::Pass,
+        FixAnswer::NothingProved if result.registration.mode == FixMode::Verify => Ending::Exceeded,
+        FixAnswer::NothingProved | FixAnswer::NothingToTry | FixAnswer::Unfinished => Ending::Incomplete,
+    })
+}
+
+/// Writes each file below `folder` where it belongs below `/`.
+fn write(folder: &Path, result: &FixResult) -> Result<()> {
+    if result.files.is_empty() {
+        output::message("nothing is proved that a file installs; nothing was written");
+    }
+    for file in &result.files {
+        let path = folder.join(file.path.trim_start_matches('/'));
+        let parent = path.parent().unwrap_or(folder);
+        std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+        output::write_new(&path, &file.text)?;
+        output::message(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! `whylate fix` on a machine made of files: what is tried is given back, killed or not, and the answer can be read again.
+
+use crate::fields::{list, word};
+use crate::json::validate;
+use crate::tool::{alone, folder, start, text, until, write};
+use crate::treat::Fake;
+use std::fs;
+
+const FILES: &str = "\
+== proc/sys/vm/swappiness := 60
+== sys/kernel/mm/ksm/run := 1
+== sys/kernel/mm/transparent_hugepage/enabled := [always] madvise never
+== sys/devices/system/cpu/present := 0-1
+== sys/devices/system/cpu/online := 0-1
+";
+
+const PLAN: &str = "\
+name = \"short\"
+duration = \"40ms\"
+settle = \"1ms\"
+warmup = \"1ms\"
+noise_floor = \"0s\"
+[target]
+cpus = \"0\"
+[[probe]]
+kind = \"timer\"
+policy = \"other\"
+";
+
+#[test]
+fn a_search_gives_back_what_it_tries_and_can_be_read_again() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", PLAN);
+    let path = folder.path().join("fix");
+    let said = fake.whylate(&["fix", &plan, "-o", text(&path), "--yes", "ksm,thp", "--seed", "3", "--json"]);
+    let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+    validate("fix", &result);
+    assert_eq!((word(&result, "state"), &result["restored"]), ("complete", &serde_json::json!(true)));
+    let ids: Vec<&str> = list(&result, "arms").iter().map(|arm| word(arm, "name")).collect();
+    assert_eq!(ids.len(), 2, "{ids:?}");
+    // Nothing can be said of what the figures of this machine show; what is claimed has its evidence.
+    let proved = list(&result, "claims").iter().filter(|claim| word(claim, "outcome") == "proved");
+    for claim in proved {
+        let evidence = list(claim, "evidence").last().and_then(serde_json::Value::as_f64);
+        assert!(evidence >= claim["needed"].as_f64(), "{claim}");
+    }
+    let is_proved = word(&result, "answer") == "proved";
+    assert_eq!(said.code, Some(if is_proved { 0 } else { 1 }));
+    let read = |file: &str| fs::read_to_string(fake.path("root").join(file)).unwrap();
+    assert_eq!(read("sys/kernel/mm/ksm/run"), "1\n");
+    assert_eq!(read("sys/kernel/mm/transparent_hugepage/enabled"), "[always] madvise never\n");
+    // Read again: the same answer, without a machine.
+    let again = fake.whylate(&["fix", "--show", text(&path), "--json"]).stdout;
+    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    assert_eq!((&again["claims"], &again["recommended"]), (&result["claims"], &result["recommended"]));
+    let report = fake.whylate(&["report", text(&path), "--format", "markdown"]);
+    assert!(report.code == Some(0) && report.stdout.contains("What was tried"), "{report:?}");
+    let other = fake.whylate(&["run", "--resume", text(&path)]);
+    assert!(other.error().contains("whylate fix --resume"), "{other:?}");
+}
+
+#[test]
+fn a_killed_search_is_undone_and_goes_on() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", &PLAN.replace("40ms", "300ms"));
+    let path = folder.path().join("fix");
+    let arguments = ["fix", &plan, "-o", text(&path), "--yes", "ksm", "-q", "--budget", "3s"];
+    let mut child = start(fake.command(&arguments));
+    let merging = || fs::read_to_string(fake.path("root/sys/kernel/mm/ksm/run")).unwrap();
+    assert!(until(|| merging() == "0\n"), "the treatment never came");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let restored = fake.whylate(&["treat", "restore"]);
+    assert_eq!((restored.code, merging().as_str()), (Some(0), "1\n"), "{restored:?}");
+    let said = fake.whylate(&["fix", "--resume", text(&path), "--yes", "ksm", "-q", "--json"]);
+    let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+    assert_eq!(word(&result, "state"), "complete", "{said:?}");
+    assert_eq!(merging(), "1\n");
+}
+
+#[test]
+fn what_is_wrong_is_one_line() {
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", PLAN);
+    for (arguments, expected) in [
+        (vec!["fix", &plan, "--goal", "stall p99"], "the plan measures no `stall`; it has timer"),
+        (vec!["fix", &plan, "--goal", "timer p98"], "is not a statistic"),
+        (vec!["fix", "--show", text(folder.path())], "run.json"),
+    ] {
+        let said = fake.whylate(&arguments);
+        assert!(said.code != Some(0) && said.stderr.contains(expected), "{arguments:?}: {said:?}");
+    }
+}

@@ -1,0 +1,345 @@
+//! What `whylate fix` registers before it searches, notes down while it does, and prints.
+
+use super::run::RunState;
+use crate::plan::{Share, Statistic, TreatmentPlan};
+use crate::units::Nanos;
+use crate::units::as_text;
+use crate::warning::Warning;
+use crate::words::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// `format` of [`FixResult`].
+pub const FIX_FORMAT: &str = "whylate.fix/1";
+
+/// What shall become smaller: `timer p99.9`, `p99`, `max < 100us`, `misses`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixGoal {
+    /// The series, or the probe for all its series; that of the plan's primary statistic where it is `None`.
+    pub series: Option<String>,
+    /// The statistic.
+    pub statistic: Statistic,
+    /// Small enough: no more treatments are sought then.
+    pub below: Option<Nanos>,
+}
+
+impl FromStr for FixGoal {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (what, below) = match text.split_once('<') {
+            Some((what, below)) => (what.trim(), Some(below.trim().parse().map_err(|it| format!("{it}"))?)),
+            None => (text.trim(), None),
+        };
+        let (series, statistic) = what.rsplit_once(' ').map_or((None, what), |(a, b)| (Some(a.trim()), b));
+        let statistic = match statistic {
+            "misses" => Statistic::SpikeRate,
+            name => name.parse()?,
+        };
+        if below.is_some() && statistic.unit() != "ns" {
+            return Err(format!("`{text}`: {statistic} is not a time; leave out `<`"));
+        }
+        Ok(Self { series: series.map(str::to_owned), statistic, below })
+    }
+}
+
+impl fmt::Display for FixGoal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(series) = &self.series {
+            write!(f, "{series} ")?;
+        }
+        write!(f, "{}", self.statistic)?;
+        self.below.map_or(Ok(()), |below| write!(f, " < {below}"))
+    }
+}
+
+as_text!(
+    FixGoal,
+    "timer p99.9",
+    "A statistic that shall become smaller, and what is small enough: max < 100us"
+);
+
+/// One treatment that is tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FixArm {
+    /// What it changes; its name is the stable id of the recommendation.
+    #[serde(flatten)]
+    pub treatment: TreatmentPlan,
+    /// Why it may help, in one sentence.
+    pub reason: String,
+    /// The causes (`irq`) and findings (`deep-idle-states`) that it answers.
+    pub answers: Vec<String>,
+}
+
+/// A treatment that was not tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FixLeftOut {
+    /// Its id.
+    pub id: String,
+    /// What it would be good for.
+    pub reason: String,
+    /// Why it was not tried.
+    pub why: String,
+}
+
+/// A cause of the spikes before anything was changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FixCause {
+    /// `irq`, `idle_exit`, …
+    pub kind: String,
+    /// Who.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// Spikes of which it was the main cause.
+    pub spikes: u32,
+    /// Its part of the late time of all spikes, in [0, 1].
+    pub share: f64,
+}
+
+words! {
+    /// What a search is for.
+    #[derive(Default)]
+    pub enum FixMode: "a mode" {
+        /// Which treatments help.
+        #[default]
+        Search = "search",
+        /// Whether what was proved earlier still helps.
+        Verify = "verify",
+    }
+}
+
+/// The rules of a search, in `run.json` before it measures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FixRegistration {
+    /// What it is for.
+    #[serde(default)]
+    pub mode: FixMode,
+    /// What shall become smaller.
+    pub goal: FixGoal,
+    /// The smallest relative change that matters.
+    pub margin: Share,
+    /// Probability of one false claim or more in the whole search.
+    pub alpha: f64,
+    /// What orders and coins are drawn from.
+    pub seed: u64,
+    /// How long the search may take.
+    pub budget: Nanos,
+    /// The cell that is treated; chosen after the first measurement, before the search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// The causes of its spikes.
+    #[serde(default)]
+    pub causes: Vec<FixCause>,
+    /// What is tried; empty until it is known.
+    #[serde(default)]
+    pub arms: Vec<FixArm>,
+    /// What is not tried, and why.
+    #[serde(default)]
+    pub left_out: Vec<FixLeftOut>,
+    /// Whether the arms are chosen: the search has begun.
+    #[serde(default)]
+    pub begun: bool,
+}
+
+words! {
+    /// What a repeat of a search is for.
+    pub enum FixPhase: "a phase" {
+        /// Which treatment looks best; claims nothing.
+        Screen = "screen",
+        /// Whether the best one helps, on fresh data.
+        Confirm = "confirm",
+        /// Whether a part of the proved set is needed in it.
+        LeaveOut = "leave_out",
+        /// Whether what is left of the set helps.
+        Combine = "combine",
+    }
+}
+
+/// One repeat of a search: a line of `fix.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FixStep {
+    /// What it was for.
+    pub phase: FixPhase,
+    /// The treatments in force, by id.
+    pub treatments: Vec<String>,
+    /// The cell of the run, and its repeat.
+    pub cell: String,
+    /// The repeat of that cell, from 1.
+    pub repeat: u32,
+    /// The goal's statistic; absent when the repeat failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Other statistics, by name (`timer p50`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<String, f64>,
+    /// What the loads achieved, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rates: BTreeMap<String, f64>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// How long it took.
+    pub took_ns: u64,
+}
+
+words! {
+    /// What is known of a treatment after a search.
+    pub enum FixOutcome: "an outcome" {
+        /// Shown to help by more than the margin; part of the recommendation.
+        Proved = "proved",
+        /// Proved, and not needed beside the others.
+        NotNeeded = "not_needed",
+        /// Shown to help, and refused: something else got worse.
+        Refused = "refused",
+        /// Makes no difference larger than the margin.
+        Equivalent = "equivalent",
+        /// Makes it worse by more than the margin.
+        Harms = "harms",
+        /// Was confirmed, and nothing is shown.
+        CannotTell = "cannot_tell",
+        /// Others looked better; nothing is claimed of it.
+        NotConfirmed = "not_confirmed",
+        /// It could not be applied, or not be measured.
+        Failed = "failed",
+    }
+}
+
+/// A treatment of a search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FixArmResult {
+    /// Its id.
+    pub id: String,
+    /// What is known of it.
+    pub outcome: FixOutcome,
+    /// Why it was refused, or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The goal's statistic in each repeat of the first screening.
+    #[serde(default)]
+    pub screened: Vec<f64>,
+    /// Rounds of the first screening that it survived.
+    pub rounds: u32,
+}
+
+/// A comparison of two sets of treatments on data that did not choose them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FixClaim {
+    /// What it was for.
+    pub phase: FixPhase,
+    /// The treatments that were in force on both sides.
+    pub control: Vec<String>,
+    /// The treatments of the other side.
+    pub candidate: Vec<String>,
+    /// Values of the pairs: control, candidate.
+    pub pairs: Vec<[f64; 2]>,
+    /// Evidence after each pair.
+    pub evidence: Vec<f64>,
+    /// From which evidence on it is proved.
+    pub needed: f64,
+    /// What is shown.
+    pub outcome: FixOutcome,
+    /// Median ratio candidate / control.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Lower end of its 95 % confidence sequence; absent where the pairs do not bound it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_low: Option<f64>,
+    /// Upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_high: Option<f64>,
+    /// Other statistics and rates of loads: median ratio candidate / control.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<String, f64>,
+    /// Why a proof is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+words! {
+    /// What a search answers.
+    pub enum FixAnswer: "an answer" {
+        /// A set of treatments is proved.
+        Proved = "proved",
+        /// The goal is met as the machine is.
+        NothingNeeded = "nothing_needed",
+        /// Nothing is proved.
+        NothingProved = "nothing_proved",
+        /// Nothing can be tried here.
+        NothingToTry = "nothing_to_try",
+        /// Proposals only: nothing was tried.
+        Advised = "advised",
+        /// The search is not over.
+        Unfinished = "unfinished",
+    }
+}
+
+/// A file that installs what was proved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FixFile {
+    /// Where it belongs: `/etc/sysctl.d/90-whylate.conf`.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// What `whylate fix` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FixResult {
+    /// [`FIX_FORMAT`].
+    pub format: String,
+    /// The run directory; empty without one.
+    pub run: String,
+    /// How far it came.
+    pub state: RunState,
+    /// The answer.
+    pub answer: FixAnswer,
+    /// The answer in one sentence.
+    pub sentence: String,
+    /// The rules, the causes and what was tried.
+    #[serde(flatten)]
+    pub registration: FixRegistration,
+    /// The treatments that are recommended, by id.
+    pub recommended: Vec<String>,
+    /// What is known of each.
+    pub results: Vec<FixArmResult>,
+    /// The comparisons on fresh data.
+    pub claims: Vec<FixClaim>,
+    /// Repeats that were measured for the search.
+    pub repeats: u32,
+    /// How long they took.
+    pub took_ns: u64,
+    /// What installs the recommended treatments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FixFile>,
+    /// Recommended treatments that no file can install, with why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_hand: Vec<FixLeftOut>,
+    /// Whether the machine is as it was; absent while that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<bool>,
+    /// What was not measured, or less well.
+    #[serde(default)]
+    pub warnings: Vec<Warning>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_read_as_people_write_them() {
+        let goal: FixGoal = "max < 100us".parse().unwrap();
+        assert_eq!(
+            (goal.series.clone(), goal.statistic, goal.below),
+            (None, Statistic::Max, Some(Nanos(100_000)))
+        );
+        assert_eq!(goal.to_string().parse::<FixGoal>().unwrap(), goal);
+        let goal: FixGoal = "dispatch/timerfd p99.9".parse().unwrap();
+        assert_eq!(goal.series.as_deref(), Some("dispatch/timerfd"));
+        assert_eq!("misses".parse::<FixGoal>().unwrap().statistic, Statistic::SpikeRate);
+        assert!("timer p98".parse::<FixGoal>().unwrap_err().contains("choose"));
+        assert!("misses < 3us".parse::<FixGoal>().unwrap_err().contains("not a time"));
+    }
+}

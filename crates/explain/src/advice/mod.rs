@@ -1,0 +1,192 @@
+//! What may help: from the causes of spikes and from the findings about a machine to treatments, each with its reason and a
+//! stable id; and the files that install those that were proved.
+//!
+//! Nothing here knows whether a treatment is possible on the machine: its planner does. Nothing here claims that a treatment
+//! helps: a search does.
+
+mod install;
+mod table;
+
+pub use install::install;
+
+use std::collections::BTreeMap;
+use table::{ROWS, Row};
+use whylate_core::plan::{TreatmentKind, TreatmentPlan};
+use whylate_core::result::{
+    Cause, CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, ProbeResult, Severity,
+};
+use whylate_core::{CpuSet, Facts, SeriesName};
+
+/// More treatments than this are not tried in one search; those that answer larger causes come first.
+pub const ARMS_MAX: usize = 12;
+/// Lines of interrupts that get a treatment of their own.
+const LINES_MAX: usize = 3;
+
+/// What was measured and found.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// The causes of the spikes, largest share first.
+    pub causes: &'a [FixCause],
+    /// What `check` finds.
+    pub findings: &'a [Finding],
+    /// The machine.
+    pub facts: &'a Facts,
+    /// The measured CPUs.
+    pub target: &'a CpuSet,
+}
+
+/// The causes of the spikes of a cell in the series that shall become better, or in all where that has none; those of most
+/// spikes first.
+pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
+    let mut sums: BTreeMap<(&str, Option<&str>), (u32, f64)> = BTreeMap::new();
+    let wanted = |it: &ProbeResult| it.probe == SeriesName::of(series).probe && !it.spikes.is_empty();
+    let is_there = cell.probes.iter().any(wanted);
+    let of_goal = cell.probes.iter().filter(|it| !is_there || wanted(it));
+    let mut total = 0.0;
+    for spike in of_goal.flat_map(|probe| &probe.spikes) {
+        let late = spike.latency_ns as f64;
+        total += late;
+        let each = |cause: &'_ Cause| late * cause.share.unwrap_or(0.0);
+        for (index, cause) in std::iter::once(&spike.cause).chain(&spike.also).enumerate() {
+            let sum = sums.entry((cause.kind.name(), cause.actor.as_deref())).or_default();
+            sum.0 += u32::from(index == 0);
+            sum.1 += each(cause);
+        }
+    }
+    let cause = |((kind, actor), (spikes, late)): ((&str, Option<&str>), (u32, f64))| FixCause {
+        kind: kind.to_owned(),
+        actor: actor.map(str::to_owned),
+        spikes,
+        share: if total > 0.0 { late / total } else { 0.0 },
+    };
+    let mut causes: Vec<FixCause> = sums.into_iter().map(cause).collect();
+    causes.sort_by(|a, b| {
+        (b.spikes, b.share).partial_cmp(&(a.spikes, a.share)).unwrap_or(std::cmp::Ordering::Equal)
+    });
+    causes
+}
+
+/// The treatments that may help, those that answer the largest causes first, as far as they are `possible` on the machine;
+/// and what is not tried, with why. Those of `wanted` are tried even if others answer larger causes.
+pub fn candidates(
+    situation: &Situation<'_>,
+    wanted: &[String],
+    possible: &dyn Fn(&TreatmentPlan) -> Result<(), String>,
+) -> (Vec<FixArm>, Vec<FixLeftOut>) {
+    let mut arms: Vec<(f64, FixArm)> = lines(situation);
+    arms.extend(ROWS.iter().filter_map(|row| of_row(row, situation)));
+    arms.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut left_out: Vec<FixLeftOut> = Vec::new();
+    let mut kept: Vec<FixArm> = Vec::new();
+    for (_, arm) in arms {
+        let is_wanted = wanted.contains(&arm.treatment.name);
+        let why = match possible(&arm.treatment) {
+            Ok(()) if kept.len() < ARMS_MAX || is_wanted => {
+                kept.push(arm);
+                continue;
+            }
+            Ok(()) => format!("{ARMS_MAX} others answer larger causes; name it with --yes"),
+            Err(why) => why,
+        };
+        left_out.push(FixLeftOut { id: arm.treatment.name, reason: arm.reason, why });
+    }
+    left_out.extend(untreatable(situation));
+    (kept, left_out)
+}
+
+/// The arm of a row, with its weight: the share of the causes that it answers, and little for a mere finding.
+fn of_row(row: &Row, situation: &Situation<'_>) -> Option<(f64, FixArm)> {
+    let Situation { causes, findings, .. } = situation;
+    let caused: Vec<&FixCause> = causes.iter().filter(|cause| row.answers(cause)).collect();
+    let found: Vec<&Finding> = findings
+        .iter()
+        .filter(|it| it.severity != Severity::Ok && row.findings.contains(&it.id.as_str()))
+        .collect();
+    let reason = match (caused.first(), found.first()) {
+        (Some(_), _) => caused_reason(&caused, causes),
+        (None, Some(finding)) => finding.text.clone(),
+        (None, None) => return None,
+    };
+    let kind = row.treatment(situation)?;
+    let weight = caused.iter().map(|cause| f64::from(cause.spikes) + cause.share).sum::<f64>() * 10.0
+        + found.len() as f64 * 0.1;
+    let answers = caused.iter().map(|cause| cause.kind.clone()).chain(found.iter().map(|it| it.id.clone()));
+    let mut answers: Vec<String> = answers.collect();
+    answers.dedup();
+    Some((weight, arm(row.id, kind, reason, answers)))
+}
+
+/// The interrupts that made spikes, each line on its own.
+fn lines(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
+    let of_line = |cause: &FixCause| {
+        let line = cause.actor.as_deref()?.strip_prefix("irq ")?;
+        let number: u32 = line.split(' ').next()?.parse().ok()?;
+        let kind = serde_json::json!({
+            "kind": "irq-affinity", "interrupts": [number.to_string()], "new_interrupts": false
+        });
+        let kind: TreatmentKind = serde_json::from_value(kind).ok()?;
+        let reason = caused_reason(&[cause], situation.causes);
+        // Before the treatment of all interrupts.
+        let weight = (f64::from(cause.spikes) + cause.share) * 10.0 + 0.5;
+        Some((weight, arm(&format!("irq-affinity-{number}"), kind, reason, vec![cause.kind.clone()])))
+    };
+    situation
+        .causes
+        .iter()
+        .filter(|cause| cause.kind == CauseKind::Irq.name())
+        .filter_map(of_line)
+        .take(LINES_MAX)
+        .collect()
+}
+
+fn arm(id: &str, kind: TreatmentKind, reason: String, answers: Vec<String>) -> FixArm {
+    FixArm { treatment: TreatmentPlan { name: id.to_owned(), optional: false, kind }, reason, answers }
+}
+
+/// `irq 45 (nvme0q1) was the main cause of 5 of 9 spikes`.
+fn caused_reason(caused: &[&FixCause], all: &[FixCause]) -> String {
+    let spikes: u32 = caused.iter().map(|cause| cause.spikes).sum();
+    let total: u32 = all.iter().map(|cause| cause.spikes).sum();
+    let first = caused.first();
+    let kind = first.map_or("", |cause| cause.kind.as_str());
+    let who = match (first.and_then(|cause| cause.actor.as_deref()), caused.len()) {
+        (Some(actor), 1) => format!("{actor} ({kind})"),
+        (Some(actor), more) => format!("{actor} ({kind}) and {} others", more - 1),
+        (None, _) => format!("`{kind}`"),
+    };
+    match spikes {
+        0 => format!("{who} took part in spikes"),
+        _ => format!("{who} was the main cause of {spikes} of {total} spikes"),
+    }
+}
+
+/// What nothing can be done about while the machine runs: causes outside of the kernel, and findings that need a boot.
+fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
+    let outside = |cause: &FixCause| {
+        let why = match CauseKind::from_name(&cause.kind)? {
+            CauseKind::Steal => "the hypervisor decides it: pin the virtual CPUs on the host",
+            CauseKind::Smi => "the firmware decides it: look for settings of the firmware",
+            CauseKind::Lock | CauseKind::PreemptOff | CauseKind::IrqsOff => {
+                "code of the kernel does it: avoid what calls it, or change that code"
+            }
+            _ => return None,
+        };
+        let reason = caused_reason(&[cause], situation.causes);
+        Some(FixLeftOut { id: cause.kind.clone(), reason, why: why.to_owned() })
+    };
+    let mut left_out: Vec<FixLeftOut> = Vec::new();
+    for one in situation.causes.iter().filter(|cause| cause.spikes > 0).filter_map(outside) {
+        if !left_out.iter().any(|known| known.id == one.id) {
+            left_out.push(one);
+        }
+    }
+    let boots = situation.findings.iter().filter(|it| it.severity < Severity::Ok && it.treatment.is_none());
+    left_out.extend(boots.filter_map(|finding| {
+        let why = format!("needs a reboot: {}", finding.fix_boot.as_ref()?);
+        Some(FixLeftOut { id: finding.id.clone(), reason: finding.text.clone(), why })
+    }));
+    left_out
+}
+
+#[cfg(test)]
+mod tests;

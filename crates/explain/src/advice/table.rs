@@ -1,0 +1,129 @@
+//! Which treatment answers which causes and findings: a row each. To add one: its row.
+
+use super::Situation;
+use whylate_core::plan::TreatmentKind;
+use whylate_core::result::{CauseKind, CauseKind::*, FixCause};
+use whylate_core::{CpuId, CpuSet};
+
+/// A treatment, and what it answers.
+pub(super) struct Row {
+    /// Stable id of the recommendation, and name of the treatment in plans.
+    pub(super) id: &'static str,
+    /// The treatment as JSON; `{others}` stands for the CPUs that are not measured, `{mask}` for their mask.
+    kind: &'static str,
+    /// Causes that it may take away.
+    pub(super) causes: &'static [CauseKind],
+    /// Findings of `check` that it changes.
+    pub(super) findings: &'static [&'static str],
+}
+
+const fn row(
+    id: &'static str,
+    kind: &'static str,
+    causes: &'static [CauseKind],
+    findings: &'static [&'static str],
+) -> Row {
+    Row { id, kind, causes, findings }
+}
+
+/// All of them. Causes without a row are outside of what a running kernel lets one change.
+pub(super) const ROWS: &[Row] = &[
+    row(
+        "irq-affinity",
+        r#"{"kind":"irq-affinity"}"#,
+        &[Irq, Softirq, Thread],
+        &["interrupts-on-target", "default-irq-affinity", "irqbalance"],
+    ),
+    row(
+        "shield",
+        r#"{"kind":"shield"}"#,
+        &[Ipi, Softirq, Thread, Migration, ContextSwitch, PreemptOff],
+        &["not-isolated", "rcu-callbacks"],
+    ),
+    row("idle", r#"{"kind":"idle"}"#, &[IdleExit, TimerLate], &["deep-idle-states"]),
+    row("rt-throttling", r#"{"kind":"rt-throttling"}"#, &[Throttled], &["rt-throttling"]),
+    row(
+        "fair-server",
+        r#"{"kind":"sysfs","path":"/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime","value":"0","cpus":"target"}"#,
+        &[Throttled],
+        &[],
+    ),
+    row(
+        "vm-stat-interval",
+        r#"{"kind":"sysctl","key":"vm.stat_interval","value":"120"}"#,
+        &[Ipi, Thread],
+        &["vmstat-interval"],
+    ),
+    row(
+        "timer-migration",
+        r#"{"kind":"sysctl","key":"kernel.timer_migration","value":"0"}"#,
+        &[Ipi, Softirq],
+        &[],
+    ),
+    row(
+        "workqueue-mask",
+        r#"{"kind":"sysfs","path":"/sys/devices/virtual/workqueue/cpumask","value":"{mask}"}"#,
+        &[Thread],
+        &["workqueue-mask"],
+    ),
+    row(
+        "governor",
+        r#"{"kind":"governor","governor":"performance"}"#,
+        &[Hardware, TimerLate, IdleExit],
+        &["governor-not-performance"],
+    ),
+    row("frequency-fixed", r#"{"kind":"governor","turbo":false}"#, &[Hardware], &["turbo"]),
+    row("smt-off", r#"{"kind":"smt-off","cpus":"target"}"#, &[Smt], &["smt-sibling-online"]),
+    row("cache-partition", r#"{"kind":"cache-partition"}"#, &[Hardware], &["cache-shared"]),
+    row("thp", r#"{"kind":"thp","enabled":"never"}"#, &[PageFault], &["huge-pages-always"]),
+    row("ksm", r#"{"kind":"ksm"}"#, &[PageFault], &["page-merging"]),
+    row("numa-balancing", r#"{"kind":"numa-balancing"}"#, &[PageFault, Migration], &["numa-balancing"]),
+    row("watchdog", r#"{"kind":"watchdog"}"#, &[Nmi], &["watchdog-on"]),
+    row("gpu-power", r#"{"kind":"gpu-power"}"#, &[], &["gpu-runtime-power", "gpu-frequency"]),
+];
+
+/// Interrupts of the CPU itself, which no other CPU can take.
+const OWN_INTERRUPTS: [&str; 2] = ["local timer", "irq work"];
+
+impl Row {
+    /// Whether it may take that cause away.
+    pub(super) fn answers(&self, cause: &FixCause) -> bool {
+        let is_own = cause.actor.as_deref().is_some_and(|actor| OWN_INTERRUPTS.contains(&actor));
+        !is_own && self.causes.iter().any(|kind| kind.name() == cause.kind)
+    }
+
+    /// The treatment on that machine; `None` where it leaves no CPU for the others.
+    pub(super) fn treatment(&self, situation: &Situation<'_>) -> Option<TreatmentKind> {
+        let others = situation.facts.cpu_sets.online.difference(situation.target);
+        if others.is_empty() && self.kind.contains("{mask}") {
+            return None;
+        }
+        serde_json::from_str(&self.kind.replace("{mask}", &mask(&others))).ok()
+    }
+}
+
+/// CPUs as the kernel prints a mask: groups of 32 bits, the highest first.
+pub(super) fn mask(cpus: &CpuSet) -> String {
+    let last = cpus.last().map_or(0, |CpuId(last)| last);
+    let group = |group: u32| {
+        let bits = (0..32).filter(|bit| cpus.contains(CpuId(group * 32 + bit)));
+        format!("{:08x}", bits.fold(0u32, |mask, bit| mask | (1 << bit)))
+    };
+    let groups: Vec<String> = (0..=last / 32).rev().map(group).collect();
+    groups.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_a_treatment() {
+        for row in ROWS {
+            let kind: Result<TreatmentKind, _> = serde_json::from_str(&row.kind.replace("{mask}", "1"));
+            assert!(kind.is_ok(), "{}: {:?}", row.id, kind);
+            assert!(!row.causes.is_empty() || !row.findings.is_empty(), "{}", row.id);
+        }
+        assert_eq!(mask(&"0-2,33".parse().unwrap()), "00000002,00000007");
+    }
+}

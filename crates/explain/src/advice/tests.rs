@@ -1,0 +1,178 @@
+use super::*;
+use whylate_core::CpuId;
+use whylate_core::plan::{Plan, Share};
+use whylate_core::result::{
+    FixAnswer, FixClaim, FixMode, FixOutcome, FixPhase, FixRegistration, FixResult, ProbeResult, RunState,
+    Spike,
+};
+
+fn spike(kind: CauseKind, actor: Option<&str>, latency_ns: u64) -> Spike {
+    let cause = Cause { actor: actor.map(str::to_owned), share: Some(0.8), ..Cause::new(kind) };
+    Spike { cause, ..Spike::unexplained(CpuId(1), 1_000, latency_ns) }
+}
+
+fn facts() -> Facts {
+    let mut facts = Facts::default();
+    facts.cpu_sets.online = "0-1".parse().unwrap();
+    facts
+}
+
+fn proposed(spikes: Vec<Spike>, findings: &[Finding]) -> (Vec<FixArm>, Vec<FixLeftOut>) {
+    let probe = ProbeResult { spikes, ..ProbeResult::default() };
+    let causes = causes(&CellResult { probes: vec![probe], ..CellResult::default() }, "timer");
+    let target = CpuSet::single(CpuId(1));
+    let here = |treatment: &TreatmentPlan| match treatment.name.as_str() {
+        "ksm" => Err("no such file".to_owned()),
+        _ => Ok(()),
+    };
+    let situation = Situation { causes: &causes, findings, facts: &facts(), target: &target };
+    candidates(&situation, &[], &here)
+}
+
+fn ids(arms: &[FixArm]) -> Vec<&str> {
+    arms.iter().map(|arm| arm.treatment.name.as_str()).collect()
+}
+
+#[test]
+fn an_interrupt_that_made_spikes_is_moved_first() {
+    let spikes = vec![
+        spike(CauseKind::Irq, Some("irq 45 (nvme0q1)"), 90_000),
+        spike(CauseKind::Irq, Some("irq 45 (nvme0q1)"), 80_000),
+        spike(CauseKind::IdleExit, None, 50_000),
+    ];
+    let (arms, _) = proposed(spikes, &[]);
+    assert_eq!(ids(&arms)[..2], ["irq-affinity-45", "irq-affinity"]);
+    assert_eq!(arms[0].reason, "irq 45 (nvme0q1) (irq) was the main cause of 2 of 3 spikes");
+    assert!(ids(&arms).contains(&"idle"));
+    assert!(!ids(&arms).contains(&"shield"), "nothing speaks for it: {:?}", ids(&arms));
+}
+
+#[test]
+fn every_cause_is_answered_or_said_to_be_out_of_reach() {
+    for kind in CauseKind::ALL.into_iter().filter(|kind| *kind != CauseKind::Unattributed) {
+        let (arms, left_out) = proposed(vec![spike(kind, None, 50_000)], &[]);
+        assert!(!arms.is_empty() || left_out.iter().any(|it| it.id == kind.name()), "{kind}");
+    }
+}
+
+#[test]
+fn findings_propose_their_treatments_and_boots_are_listed() {
+    let finding = |id: &str, treatment: Option<&str>| Finding {
+        id: id.to_owned(),
+        theme: whylate_core::result::Theme::Kernel,
+        severity: Severity::Advice,
+        text: format!("{id} is so"),
+        effect: None,
+        evidence: Vec::new(),
+        source: None,
+        fix_now: None,
+        fix_boot: Some("boot with `x`".to_owned()),
+        treatment: treatment.map(str::to_owned),
+    };
+    let (arms, left_out) = proposed(
+        Vec::new(),
+        &[finding("huge-pages-always", Some("thp")), finding("kernel-not-realtime", None)],
+    );
+    assert_eq!(ids(&arms), ["thp"]);
+    assert_eq!(arms[0].reason, "huge-pages-always is so");
+    assert_eq!(left_out[0].why, "needs a reboot: boot with `x`");
+}
+
+#[test]
+fn only_what_is_proved_is_installed_each_with_its_proof() {
+    let spikes = vec![
+        spike(CauseKind::Ipi, None, 9_000),
+        spike(CauseKind::Throttled, None, 8_000),
+        spike(CauseKind::Irq, Some("irq 9 (eth0)"), 7_000),
+    ];
+    let (arms, _) = proposed(spikes, &[]);
+    let claim = FixClaim {
+        phase: FixPhase::Confirm,
+        control: Vec::new(),
+        candidate: vec!["vm-stat-interval".to_owned()],
+        pairs: vec![[2.0, 1.0]; 8],
+        evidence: vec![56.8],
+        needed: 40.0,
+        outcome: FixOutcome::Proved,
+        ratio: Some(0.5),
+        ratio_low: Some(0.4),
+        ratio_high: Some(0.6),
+        others: BTreeMap::default(),
+        refused: None,
+    };
+    let registration = FixRegistration {
+        mode: FixMode::Search,
+        goal: "timer p99".parse().unwrap(),
+        margin: Share(0.05),
+        alpha: 0.05,
+        seed: 1,
+        budget: Plan::named("p").duration,
+        cell: None,
+        causes: Vec::new(),
+        arms,
+        left_out: Vec::new(),
+        begun: true,
+    };
+    let mut result = FixResult {
+        format: String::new(),
+        run: String::new(),
+        state: RunState::Complete,
+        answer: FixAnswer::Proved,
+        sentence: String::new(),
+        registration,
+        recommended: ["vm-stat-interval", "irq-affinity-9", "shield"].map(str::to_owned).to_vec(),
+        results: Vec::new(),
+        claims: vec![claim],
+        repeats: 0,
+        took_ns: 0,
+        files: Vec::new(),
+        by_hand: Vec::new(),
+        restored: None,
+        warnings: Vec::new(),
+    };
+    install(&mut result, &facts(), &CpuSet::single(CpuId(1)));
+    let file = |path: &str| result.files.iter().find(|file| file.path == path).map(|file| file.text.as_str());
+    assert_eq!(
+        file("/etc/sysctl.d/90-whylate.conf").unwrap(),
+        "# whylate fix: vm-stat-interval: timer p99 x 0.50 (95 %: 0.40 to 0.60), 8 pairs, evidence 57\n\
+         vm.stat_interval = 120\n"
+    );
+    let tmpfiles = file("/etc/tmpfiles.d/90-whylate.conf").unwrap();
+    assert!(tmpfiles.contains("w /proc/irq/9/smp_affinity_list - - - - 0\n"), "{tmpfiles}");
+    assert!(!tmpfiles.contains("rt_runtime"), "{tmpfiles}");
+    assert!(
+        file("/etc/systemd/system/system.slice.d/90-whylate.conf")
+            .unwrap()
+            .ends_with("[Slice]\nAllowedCPUs=0\n")
+    );
+    assert!(file("/etc/tuned/profiles/whylate/tuned.conf").unwrap().contains("[sysctl]"));
+}
+
+#[test]
+fn what_is_not_possible_here_takes_no_place() {
+    let (arms, left_out) = proposed(vec![spike(CauseKind::PageFault, None, 5_000)], &[]);
+    assert_eq!(ids(&arms), ["thp", "numa-balancing"]);
+    assert!(left_out.iter().any(|it| it.id == "ksm" && it.why == "no such file"));
+}
+
+/// The tick of the CPU itself cannot be sent to another one.
+#[test]
+fn the_local_timer_is_not_moved() {
+    let (arms, _) = proposed(vec![spike(CauseKind::Irq, Some("local timer"), 5_000)], &[]);
+    assert_eq!(ids(&arms), Vec::<&str>::new());
+}
+
+#[test]
+fn spikes_of_the_probe_that_shall_become_better_count() {
+    let probe = |name: &str, kind| ProbeResult {
+        probe: name.to_owned(),
+        spikes: vec![spike(kind, None, 5_000)],
+        ..ProbeResult::default()
+    };
+    let probes = vec![probe("stall", CauseKind::Throttled), probe("timer", CauseKind::IdleExit)];
+    let cell = CellResult { probes, ..CellResult::default() };
+    let kinds =
+        |series: &str| -> Vec<String> { causes(&cell, series).into_iter().map(|it| it.kind).collect() };
+    assert_eq!(kinds("timer"), ["idle_exit"]);
+    assert_eq!(kinds("dispatch/timerfd").len(), 2, "nothing is known of it");
+}

@@ -1,0 +1,36 @@
+//! The report of `whylate fix`.
+
+use crate::section::{Page, Tone};
+use crate::sections::{fix as sections, warnings};
+use whylate_core::figure::nanoseconds;
+use whylate_core::result::{FixAnswer, FixResult};
+
+/// The answer of a search.
+pub fn fix(fix: &FixResult) -> Page {
+    let registration = &fix.registration;
+    let mut page = Page {
+        origin: "whylate fix".to_owned(),
+        title: fix.sentence.clone(),
+        title_tone: match fix.answer {
+            FixAnswer::Proved | FixAnswer::NothingNeeded => Tone::Good,
+            FixAnswer::Unfinished => Tone::Warn,
+            _ => Tone::Plain,
+        },
+        about: vec![vec![format!("goal {}", registration.goal), format!("margin {}", registration.margin)]],
+        sections: sections::of_fix(fix),
+        ..Page::default()
+    };
+    if fix.answer != FixAnswer::Advised {
+        page.about[0].extend([
+            format!("{} repeats in {}", fix.repeats, nanoseconds(fix.took_ns)),
+            format!("something false is claimed in at most {} % of searches", registration.alpha * 100.0),
+        ]);
+    }
+    // The answer is the title here.
+    page.sections.retain(|section| section.id != "fix");
+    if fix.restored == Some(false) {
+        page.failures.push("the machine's settings after the search are not those before it".to_owned());
+    }
+    page.sections.extend(warnings::section(&fix.warnings));
+    page
+}

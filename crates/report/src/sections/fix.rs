@@ -1,0 +1,201 @@
+//! A search for treatments: what was wrong, what was tried, what is proved, what does not help, what it costs, what
+//! cannot be tried here, and what to install.
+
+use crate::pictures::{Forest, ForestRow};
+use crate::reading::{Reading, times};
+use crate::section::{Block, Column, Depth, Item, Row, Section, Table, Tone};
+use whylate_core::figure::{share, value};
+use whylate_core::result::{
+    FixAnswer, FixArm, FixArmResult, FixClaim, FixOutcome, FixPhase, FixResult, Outcome, RunResult,
+};
+
+/// So many causes are named.
+const CAUSES_MAX: usize = 6;
+/// Other statistics that differ by less are not named as a cost.
+const COST_MIN: f64 = 0.05;
+/// Steps of the picture of evidence, each twice the one before.
+const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    run.fix.as_ref().map(of_fix).unwrap_or_default()
+}
+
+/// The sections of a search.
+pub(crate) fn of_fix(fix: &FixResult) -> Vec<Section> {
+    let sections = [answer(fix), wrong(fix), tried(fix), proved(fix), not_tried(fix), install(fix)];
+    sections.into_iter().flat_map(Section::unless_empty).collect()
+}
+
+fn answer(fix: &FixResult) -> Section {
+    let (tone, symbol) = match fix.answer {
+        FixAnswer::Proved | FixAnswer::NothingNeeded => (Tone::Good, "✓"),
+        FixAnswer::Unfinished => (Tone::Warn, "?"),
+        FixAnswer::NothingProved | FixAnswer::NothingToTry | FixAnswer::Advised => (Tone::Plain, "-"),
+    };
+    let sentence = Item { tone, symbol, text: fix.sentence.clone().into(), ..Item::default() };
+    Section::new("fix", "What helps").with(vec![sentence])
+}
+
+fn wrong(fix: &FixResult) -> Section {
+    let causes = fix.registration.causes.iter().filter(|cause| cause.spikes > 0).take(CAUSES_MAX);
+    let item = |cause: &whylate_core::result::FixCause| {
+        let who = cause.actor.as_ref().map(|actor| format!(" ({actor})")).unwrap_or_default();
+        let spikes =
+            if cause.spikes == 1 { "1 spike".to_owned() } else { format!("{} spikes", cause.spikes) };
+        Item::from(format!("`{}`{who}: {spikes}, {} of the late time", cause.kind, share(cause.share)))
+    };
+    let title = match &fix.registration.cell {
+        Some(cell) => format!("What was wrong in `{cell}`"),
+        None => "What was wrong".to_owned(),
+    };
+    Section::new("fix-causes", title).with(causes.map(item).collect::<Vec<Item>>())
+}
+
+/// Every arm: its way through the screening, and what is known of it.
+fn tried(fix: &FixResult) -> Section {
+    if fix.answer == FixAnswer::Advised {
+        let item = |arm: &FixArm| Item::from(format!("`{}`: {}", arm.treatment.name, arm.reason));
+        let items: Vec<Item> = fix.registration.arms.iter().map(item).collect();
+        return Section::new("fix-tried", "What may help").with(items);
+    }
+    let columns = ["treatment", "why", "screened", "rounds", "outcome"];
+    let columns =
+        columns.map(|title| if title == "screened" { Column::number(title) } else { Column::text(title) });
+    let columns = columns.into_iter().map(|it| if it.title == "why" { it.wraps().importance(1) } else { it });
+    let arms = fix.registration.arms.iter();
+    let most = fix.results.iter().map(|result| result.rounds).max().unwrap_or(0);
+    let row = |arm: &FixArm| {
+        let result = fix.results.iter().find(|result| result.id == arm.treatment.name);
+        let rounds = result.map_or(0, |result| result.rounds);
+        let race: String = (0..most).map(|round| if round < rounds { '●' } else { '○' }).collect();
+        let (word, tone) = result.map_or((String::new(), Tone::Plain), outcome);
+        let screened = result.and_then(|result| middle(&result.screened));
+        let mut row = Row::of([
+            format!("`{}`", arm.treatment.name),
+            arm.reason.clone(),
+            screened.map(|it| value(fix.registration.goal.statistic, it)).unwrap_or_default(),
+            race,
+            word,
+        ]);
+        row.tone = tone;
+        row
+    };
+    let table = Table { columns: columns.collect(), rows: arms.map(row).collect(), folds: false };
+    let note = "Screening halves the field and proves nothing; ● a round that was survived.";
+    let section = Section::new("fix-tried", "What was tried").with(table);
+    if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
+}
+
+fn middle(values: &[f64]) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+fn outcome(result: &FixArmResult) -> (String, Tone) {
+    let (word, tone) = match result.outcome {
+        FixOutcome::Proved => ("proved", Tone::Good),
+        FixOutcome::NotNeeded => ("helps, not needed beside the others", Tone::Plain),
+        FixOutcome::Refused => ("refused", Tone::Warn),
+        FixOutcome::Equivalent => ("equivalent: does not help", Tone::Plain),
+        FixOutcome::Harms => ("harms", Tone::Bad),
+        FixOutcome::CannotTell => ("not proved", Tone::Plain),
+        FixOutcome::NotConfirmed => ("others looked better", Tone::Soft),
+        FixOutcome::Failed => ("failed", Tone::Warn),
+    };
+    let why = result.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    (format!("{word}{why}"), tone)
+}
+
+/// The comparisons on fresh data, with the evidence over time.
+fn proved(fix: &FixResult) -> Section {
+    let reading = |claim: &FixClaim| {
+        Reading::of(match claim.outcome {
+            FixOutcome::Proved => Outcome::Better,
+            FixOutcome::Harms => Outcome::Worse,
+            FixOutcome::Equivalent => Outcome::Equivalent,
+            _ => Outcome::CannotTell,
+        })
+    };
+    let item = |claim: &FixClaim| {
+        let Reading { sign, tone, .. } = reading(claim);
+        Item { tone, symbol: sign, text: sentence(claim).into(), ..Item::default() }
+    };
+    let row = |claim: &FixClaim| {
+        let interval = Some((claim.ratio_low, claim.ratio_high));
+        Some(ForestRow { label: title(claim), reading: reading(claim), ratio: claim.ratio?, interval })
+    };
+    let rows = fix.claims.iter().filter_map(row).collect();
+    let margin = fix.registration.margin.0;
+    let title = format!("What fresh data show of {}", fix.registration.goal);
+    Section::new("fix-claims", title)
+        .with(fix.claims.iter().map(item).collect::<Vec<Item>>())
+        .with(Forest { rows, margin })
+}
+
+fn title(claim: &FixClaim) -> String {
+    let control = if claim.control.is_empty() { "nothing".to_owned() } else { claim.control.join(" + ") };
+    format!("{} against {control}", claim.candidate.join(" + "))
+}
+
+fn sentence(claim: &FixClaim) -> String {
+    let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), times);
+    let ratio = claim
+        .ratio
+        .map(|ratio| format!(": {} × ({} to {})", times(ratio), end(claim.ratio_low), end(claim.ratio_high)));
+    let last = claim.evidence.last().copied().unwrap_or_default();
+    let word = match (claim.phase, claim.outcome) {
+        (FixPhase::LeaveOut, FixOutcome::Proved) => "each part is needed",
+        (FixPhase::LeaveOut, _) => "the part that was left out is not needed",
+        (_, FixOutcome::Proved) => "proved",
+        (_, FixOutcome::Refused) => "better, and refused",
+        (_, FixOutcome::Equivalent) => "equivalent",
+        (_, FixOutcome::Harms) => "worse",
+        _ => "not proved",
+    };
+    let refused = claim.refused.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    format!(
+        "`{}`{}, {} pairs, evidence {last:.1} of {:.0} {}: {word}{refused}{}",
+        title(claim),
+        ratio.unwrap_or_default(),
+        claim.pairs.len(),
+        claim.needed,
+        course(claim),
+        costs(claim)
+    )
+}
+
+/// The evidence over time: each step of the picture is twice the one before, the highest is enough.
+fn course(claim: &FixClaim) -> String {
+    let step = |evidence: &f64| {
+        let below = (claim.needed / evidence.max(1e-9)).log2().ceil().max(0.0) as usize;
+        STEPS[(STEPS.len() - 1).saturating_sub(below)]
+    };
+    claim.evidence.iter().map(step).collect()
+}
+
+/// What else changes: other statistics, and what loads achieve.
+fn costs(claim: &FixClaim) -> String {
+    let changed = claim.others.iter().filter(|(_, ratio)| (**ratio - 1.0).abs() >= COST_MIN);
+    let changed: Vec<String> = changed.map(|(name, ratio)| format!("{name} {} ×", times(*ratio))).collect();
+    if changed.is_empty() { String::new() } else { format!("; also {}", changed.join(", ")) }
+}
+
+fn not_tried(fix: &FixResult) -> Section {
+    let item = |left: &whylate_core::result::FixLeftOut| {
+        Item::from(format!("`{}` ({}): {}", left.id, left.reason, left.why))
+    };
+    let items: Vec<Item> = fix.registration.left_out.iter().map(item).collect();
+    Section::new("fix-left-out", "What was not tried").with(items)
+}
+
+fn install(fix: &FixResult) -> Section {
+    let part = |file: &whylate_core::result::FixFile| {
+        let lines = file.text.lines().map(str::to_owned).collect();
+        Section::new("", file.path.clone()).depth(Depth::Folded).with(Block::Lines(lines))
+    };
+    let by_hand = fix.by_hand.iter().map(|it| Item::from(format!("`{}`: {}", it.id, it.why)));
+    Section::new("fix-install", "What to install")
+        .with_all(fix.files.iter().map(part))
+        .with(by_hand.collect::<Vec<Item>>())
+}

@@ -1,0 +1,362 @@
+//! A search for treatments, as a run: measures, asks which treatments may be tried, and measures what the search wants to
+//! know, each repeat with its treatments applied and undone as in any run.
+//!
+//! What is measured next, and what it proves, is `stats::search`'s to say. Here each repeat of it becomes a repeat of a cell of
+//! the run; its figure is read back from the directory and noted down as a step. A search that was killed goes on where
+//! its steps end: a repeat without a step is measured again.
+
+mod heat;
+
+use crate::audience::Audience;
+use crate::error::RunError;
+use crate::experiment::{RunInProgress, RunOptions, note_reboot, record_skipped};
+use crate::live::Live;
+use crate::machine::Machine;
+use crate::prepare::{Experiment, PreparedCell};
+use std::path::Path;
+use std::time::Instant;
+use whylate_core::figure::nanoseconds;
+use whylate_core::plan::{CellPlan, TreatmentKind};
+use whylate_core::result::{
+    FixArm, FixCause, FixLeftOut, FixMode, FixPhase, FixRegistration, FixStep, RunEnd, RunResult, RunState,
+};
+use whylate_core::warning::push_all_once;
+use whylate_core::{CpuSet, Facts, Plan, WarningCode};
+use whylate_host::HostRoot;
+use whylate_stats::search::{Figure, PAIRS_MAX, Search, Trial, figure_of, replay};
+use whylate_store::{CellInfo, ExecutionState, RunDirectory, RunInfo, assemble_newest, fix_steps};
+use whylate_treat::{Planner as _, Surroundings};
+
+/// Repeats of each cell before anything is changed.
+const FIRST_REPEATS: u32 = 2;
+
+/// What may be tried.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Proposal {
+    /// The causes of the spikes in the chosen cell.
+    pub causes: Vec<FixCause>,
+    /// What is tried.
+    pub arms: Vec<FixArm>,
+    /// What is not, and why.
+    pub left_out: Vec<FixLeftOut>,
+}
+
+/// Says which treatments may be tried, given what was measured without any.
+pub trait Adviser {
+    /// The treatments for that cell, where `series` shall become better; `None` when the user wants none tried.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    fn propose(&mut self, measured: &RunResult, cell: &str, series: &str)
+    -> Result<Option<Proposal>, String>;
+}
+
+/// Whether a treatment can be applied to the machine below `root` and changes anything there.
+///
+/// # Errors
+/// Why it cannot be tried.
+pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &TreatmentKind) -> Result<(), String> {
+    let surroundings = Surroundings::new(root.clone(), facts, Some(target.clone()));
+    let planned = kind.plan(&surroundings).map_err(|error| error.to_string())?;
+    let changes = planned.changes.iter().filter(|change| !change.is_so(root));
+    if changes.count() == 0 {
+        return Err("the machine is so already".to_owned());
+    }
+    let off = whylate_treat::kinds::offline::switched_off(&planned.changes).intersection(target);
+    match off.first() {
+        Some(cpu) => Err(format!("it switches CPU {cpu} off, which is measured")),
+        None => Ok(()),
+    }
+}
+
+/// Searches treatments, or looks again at what was proved, by the rules of `registration`, into the new directory `path`.
+///
+/// # Errors
+/// As [`run`](crate::run()).
+pub fn fix(
+    experiment: &Experiment,
+    registration: FixRegistration,
+    path: &Path,
+    options: &RunOptions,
+    machine: &dyn Machine,
+    audience: &mut dyn Audience,
+    adviser: &mut dyn Adviser,
+) -> Result<RunInfo, RunError> {
+    let mut info =
+        RunInfo::new(&options.name, options.started_at, experiment.plan.clone(), experiment.facts.clone());
+    info.seed = registration.seed;
+    info.fix = Some(registration);
+    info.noise_floor_threshold_ns = experiment.noise_floor.as_ref().map(|_| crate::NOISE_FLOOR_THRESHOLD.0);
+    record_skipped(&mut info, experiment);
+    info.warnings = options.warnings.clone();
+    push_all_once(&mut info.warnings, experiment.warnings.iter().cloned());
+    let held = machine.hold_treatments(&path.display().to_string(), true)?;
+    push_all_once(&mut info.warnings, held.warnings);
+    let directory = RunDirectory::create(path, &info)?;
+    let mut live = Live::new(audience, path, experiment.target.clone());
+    RunInProgress::begin(experiment, machine, &mut live, directory, info, held.treating)
+        .run(|run| search(run, adviser))
+}
+
+/// Goes on with the search in `path` where its steps end.
+///
+/// # Errors
+/// As [`resume`](crate::resume()); [`RunError::Search`] when its steps are not those of its rules.
+pub fn resume_fix(
+    path: &Path,
+    prepare: &dyn Fn(Plan) -> Result<Experiment, RunError>,
+    machine: &dyn Machine,
+    audience: &mut dyn Audience,
+    adviser: &mut dyn Adviser,
+) -> Result<RunInfo, RunError> {
+    let (mut directory, mut info) = RunDirectory::reopen(path)?;
+    let name = || path.display().to_string();
+    if info.fix.is_none() {
+        return Err(RunError::IsNoSearch(name()));
+    }
+    if info.state == RunState::Complete {
+        return Err(RunError::AlreadyComplete(name()));
+    }
+    let experiment = prepare(info.plan.clone())?;
+    note_reboot(&experiment, &mut info);
+    let held = machine.hold_treatments(&name(), true)?;
+    push_all_once(&mut info.warnings, held.warnings);
+    (info.state, info.error, info.end) = (RunState::Running, None, None);
+    directory.update_info(&info)?;
+    let mut live = Live::new(audience, path, experiment.target.clone());
+    RunInProgress::begin(&experiment, machine, &mut live, directory, info, held.treating)
+        .run(|run| search(run, adviser))
+}
+
+/// All of a search that is not done yet.
+fn search(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<RunEnd, RunError> {
+    let registration = registration(run);
+    if !registration.begun {
+        let end = first_look(run)?;
+        if end != RunEnd::Completed {
+            return Ok(end);
+        }
+        if let Some(end) = choose(run, adviser)? {
+            return Ok(end);
+        }
+    }
+    let registration = self::registration(run);
+    run.experiment.plan.treatment = registration.arms.iter().map(|arm| arm.treatment.clone()).collect();
+    let steps = fix_steps(run.directory.path())?;
+    let search = replay(&registration, &steps)?;
+    Steps { took_ns: steps.iter().map(|step| step.took_ns).sum(), registration, search, steps, told: None }
+        .go_on(run)
+}
+
+fn registration(run: &RunInProgress<'_>) -> FixRegistration {
+    run.info.fix.clone().unwrap_or_else(|| unreachable!("a search has rules"))
+}
+
+/// Measures every cell of the plan without treatments.
+fn first_look(run: &mut RunInProgress<'_>) -> Result<RunEnd, RunError> {
+    let cells = run.runnable();
+    let total = FIRST_REPEATS * cells.len() as u32;
+    run.audience.said("measuring the machine as it is, to see what makes it late");
+    for repeat in 1..=FIRST_REPEATS {
+        for (index, cell) in cells.iter().enumerate() {
+            if run.is_done(&cell.plan.name(), repeat) {
+                continue;
+            }
+            let done = (repeat - 1) * cells.len() as u32 + index as u32;
+            let end = run.one_repeat(cell, repeat, repeat - 1, (done, total))?;
+            if end != RunEnd::Completed {
+                return Ok(end);
+            }
+        }
+    }
+    Ok(RunEnd::Completed)
+}
+
+/// Chooses the cell with the largest values and what is tried in it, and registers both. Returns an end where
+/// there is nothing to search.
+fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Option<RunEnd>, RunError> {
+    let mut registration = registration(run);
+    let measured = crate::assemble(run.directory.path())?;
+    let worst = |cell: &whylate_core::result::CellResult| {
+        let repeats = 1..=FIRST_REPEATS;
+        let values = repeats.filter_map(|it| figure_of(cell, it, &registration.goal)).map(|it| it.value);
+        values.reduce(f64::max).map(|value| (cell.name.clone(), value))
+    };
+    let cells = measured.cells.iter().filter(|cell| cell.treatments.is_empty()).filter_map(worst);
+    let Some((cell, value)) = cells.max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        let reason = format!("no repeat shows the goal `{}`", registration.goal);
+        return Ok(Some(RunEnd::Failed { reason }));
+    };
+    registration.cell = Some(cell.clone());
+    let is_met = registration.goal.below.is_some_and(|below| value < below.0 as f64);
+    if !is_met {
+        run.audience.said(&format!(
+            "the cell `{cell}` has the largest {}: that is what is treated",
+            registration.goal
+        ));
+        let series = registration.goal.series.clone().unwrap_or_default();
+        let proposed = adviser.propose(&measured, &cell, &series).map_err(RunError::Adviser)?;
+        let Some(proposal) = proposed else {
+            return Ok(Some(RunEnd::Interrupted));
+        };
+        (registration.causes, registration.arms) = (proposal.causes, proposal.arms);
+        (registration.left_out, registration.begun) = (proposal.left_out, true);
+        run.info.plan.treatment = registration.arms.iter().map(|arm| arm.treatment.clone()).collect();
+    }
+    run.info.fix = Some(registration);
+    run.directory.update_info(&run.info)?;
+    Ok(is_met.then_some(RunEnd::Completed))
+}
+
+/// A search under way.
+struct Steps {
+    registration: FixRegistration,
+    search: Search,
+    steps: Vec<FixStep>,
+    took_ns: u64,
+    /// What the user was told of: the phase and its treatments.
+    told: Option<(FixPhase, Vec<usize>)>,
+}
+
+impl Steps {
+    fn go_on(mut self, run: &mut RunInProgress<'_>) -> Result<RunEnd, RunError> {
+        while let Some(trial) = self.search.next() {
+            if self.took_ns >= self.registration.budget.0 {
+                let budget = nanoseconds(self.registration.budget.0);
+                run.audience.said(&format!("the budget of {budget} is spent: what is not proved stays open"));
+                break;
+            }
+            self.tell(run, &trial);
+            let end = self.measure(run, &trial)?;
+            if end != RunEnd::Completed {
+                return Ok(end);
+            }
+            if run.info.warnings.iter().any(|it| it.code == WarningCode::TreatmentNotRestored) {
+                let reason = "a setting could not be restored: the search stops".to_owned();
+                return Ok(RunEnd::Failed { reason });
+            }
+        }
+        Ok(RunEnd::Completed)
+    }
+
+    fn names(&self, arms: &[usize]) -> Vec<String> {
+        arms.iter().map(|arm| self.registration.arms[*arm].treatment.name.clone()).collect()
+    }
+
+    /// Measures one trial and takes its figure.
+    fn measure(&mut self, run: &mut RunInProgress<'_>, trial: &Trial) -> Result<RunEnd, RunError> {
+        let treatments = self.names(&trial.arms);
+        let cell = self.cell(run, &treatments);
+        let name = cell.plan.name();
+        let of_cell = self.steps.iter().filter(|step| step.cell == name).count() as u32;
+        let is_known = treatments.is_empty() && self.registration.mode == FixMode::Search;
+        let before = if is_known { FIRST_REPEATS } else { 0 };
+        let repeat = before + of_cell + 1;
+        let (segment, begun) = (run.directory.next_segment(), Instant::now());
+        let (total, done) = trial.part;
+        let block = FIRST_REPEATS + self.steps.len() as u32;
+        let end = run.one_repeat(&cell, repeat, block, (done, total))?;
+        if end != RunEnd::Completed {
+            return Ok(end);
+        }
+        let measured = self.figure(run, &name, repeat, segment)?;
+        let took_ns = begun.elapsed().as_nanos() as u64;
+        let (figure, error) = match measured {
+            Ok(figure) => (Some(figure), None),
+            Err(why) => (None, Some(why)),
+        };
+        let step = FixStep {
+            phase: trial.phase,
+            treatments,
+            cell: name,
+            repeat,
+            value: figure.as_ref().map(|figure| figure.value),
+            others: figure.as_ref().map(|figure| figure.others.clone()).unwrap_or_default(),
+            rates: figure.as_ref().map(|figure| figure.rates.clone()).unwrap_or_default(),
+            error: error.clone(),
+            took_ns,
+        };
+        run.directory.add_fix_step(&step)?;
+        match figure {
+            Some(figure) => self.search.take(&figure),
+            None => self.search.fail(error.as_deref().unwrap_or_default()),
+        }
+        self.steps.push(step);
+        self.took_ns += took_ns;
+        Ok(end)
+    }
+
+    /// What the newest repeat showed, or why it showed nothing.
+    fn figure(
+        &self,
+        run: &RunInProgress<'_>,
+        cell: &str,
+        repeat: u32,
+        segment: u32,
+    ) -> Result<Result<Figure, String>, RunError> {
+        if let Some(last) = run.info.executions.last().filter(|it| it.state != ExecutionState::Done) {
+            return Ok(Err(last.error.clone().unwrap_or_else(|| "it did not end".to_owned())));
+        }
+        if let Some(zone) = heat::too_hot(run.machine.running()) {
+            return Ok(Err(zone));
+        }
+        let measured = assemble_newest(run.directory.path(), cell, segment)?;
+        let Some(measured) = measured else { return Ok(Err("it left nothing".to_owned())) };
+        let mut figure = figure_of(&measured, repeat, &self.registration.goal);
+        if let Some(figure) = &mut figure {
+            figure.rates = measured.rates.iter().map(|rate| (rate.load.clone(), rate.mean)).collect();
+        }
+        Ok(figure.ok_or_else(|| format!("it shows no {}", self.registration.goal)))
+    }
+
+    /// The cell with these treatments, which becomes part of the run where it is new.
+    fn cell(&self, run: &mut RunInProgress<'_>, treatments: &[String]) -> PreparedCell {
+        let control = self.registration.cell.clone().unwrap_or_default();
+        let known = run.experiment.cells.iter().find(|cell| cell.plan.name() == control);
+        let (loads, prepared) =
+            known.map_or((Vec::new(), Ok(Vec::new())), |cell| (cell.plan.loads.clone(), cell.loads.clone()));
+        let parts: Vec<&str> =
+            std::iter::once(control.as_str()).chain(treatments.iter().map(String::as_str)).collect();
+        let treatments = treatments.to_vec();
+        // Causes were looked for before: the programs that find them cost time.
+        let plan = CellPlan { name: Some(parts.join("+")), loads, treatments, causes: false };
+        let cell = PreparedCell::new(plan, prepared);
+        let name = cell.plan.name();
+        if !run.info.cells.iter().any(|cell| cell.name == name) {
+            let CellPlan { loads, treatments, .. } = cell.plan.clone();
+            run.info.cells.push(CellInfo { name, loads, treatments, skipped: None });
+            run.info.plan.cell.push(cell.plan.clone());
+        }
+        cell
+    }
+
+    /// Says what is tried next and why, once for each part of the search.
+    fn tell(&mut self, run: &mut RunInProgress<'_>, trial: &Trial) {
+        let arms = match trial.phase {
+            FixPhase::Screen => Vec::new(),
+            _ => self.search.claims().last().map(|claim| claim.candidate.clone()).unwrap_or_default(),
+        };
+        if self.told.replace((trial.phase, arms.clone())) == Some((trial.phase, arms.clone())) {
+            return;
+        }
+        let each = self.took_ns / (self.steps.len() as u64).max(1);
+        let each = if each == 0 { run.experiment.plan.repeat_duration().0 } else { each };
+        let at_most = nanoseconds(each * u64::from(trial.part.0.saturating_sub(trial.part.1)));
+        let names = self.names(&arms).join(" + ");
+        let reason = arms.last().map(|arm| self.registration.arms[*arm].reason.clone()).unwrap_or_default();
+        let line = match trial.phase {
+            FixPhase::Screen => {
+                let count = self.registration.arms.len();
+                format!("screening: which of {count} treatments looks best (about {at_most})")
+            }
+            FixPhase::Confirm => format!(
+                "confirming `{names}` on fresh data, since {reason}: at most {PAIRS_MAX} pairs ({at_most})"
+            ),
+            FixPhase::LeaveOut => {
+                format!("looking whether each part of `{names}` is needed (at most {at_most})")
+            }
+            FixPhase::Combine => format!("confirming what is left: `{names}` (at most {at_most})"),
+        };
+        run.audience.said(&line);
+    }
+}

@@ -1,0 +1,334 @@
+//! Which of many treatments helps: a search that says what to measure next and takes one figure for each repeat.
+//!
+//! Two phases. *Screening* halves the arms in blocks, each block with every arm once in an order drawn at random; it claims
+//! nothing. *Confirming* compares the best one with the control on fresh data: pairs in an order that a coin decides, until the
+//! [`evidence`] is enough, or cannot become so within [`PAIRS_MAX`] pairs. A proved arm becomes part of the control; the k-th
+//! claim needs 1/(α/2^k), so that all claims together are false with probability α at most. At last each part of the
+//! set is left out once, so that nothing useless stays.
+//!
+//! Everything is drawn from the seed, so that the same figures make the same search: one that was killed goes on where its
+//! figures end. Not known here: what an arm is, and how a figure is measured.
+
+mod evidence;
+mod outcome;
+mod pairs;
+mod screen;
+
+pub use evidence::{evidence, interval};
+pub use outcome::{answer, figure_of, replay};
+pub use pairs::{Claim, ClaimEnd, PAIRS_MAX};
+
+use crate::random::SplitMix;
+use pairs::Pairs;
+use screen::Screen;
+use std::collections::BTreeMap;
+use whylate_core::result::FixPhase;
+
+/// Arms of a screening after the first.
+const AGAIN_MAX: usize = 6;
+/// As many confirmations one after another that prove nothing end the search.
+const FUTILE_MAX: u32 = 2;
+
+/// The rules of a search.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// The smallest relative change that matters.
+    pub margin: f64,
+    /// Probability of a false claim in the whole search.
+    pub alpha: f64,
+    /// What orders and coins are drawn from.
+    pub seed: u64,
+    /// Values below it are small enough: nothing more is sought then.
+    pub below: Option<f64>,
+}
+
+/// What one repeat showed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figure {
+    /// The goal's statistic; smaller is better.
+    pub value: f64,
+    /// Other statistics, which must not become worse.
+    pub others: BTreeMap<String, f64>,
+    /// What the loads achieved.
+    pub rates: BTreeMap<String, f64>,
+}
+
+/// What to measure next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// What for.
+    pub phase: FixPhase,
+    /// The arms in force, in the order in which they are applied.
+    pub arms: Vec<usize>,
+    /// Block of the screening or pair of the claim, from 0.
+    pub block: u32,
+    /// Repeats that this part of the search takes at most, and those of it that are done.
+    pub part: (u32, u32),
+}
+
+/// What became of an arm.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ArmState {
+    /// Its values in the first screening.
+    pub screened: Vec<f64>,
+    /// Rounds that it survived there.
+    pub rounds: u32,
+    /// Why it cannot be measured.
+    pub failed: Option<String>,
+    is_tried: bool,
+}
+
+/// What is being done.
+#[derive(Clone, Debug)]
+enum Work {
+    Screen(Screen),
+    Pairs(Pairs),
+    Done,
+}
+
+/// A search under way.
+#[derive(Clone, Debug)]
+pub struct Search {
+    rules: Rules,
+    random: SplitMix,
+    arms: Vec<ArmState>,
+    /// The proved arms, in the order of their proofs.
+    base: Vec<usize>,
+    /// Untried arms, the best of the newest screening first.
+    ranked: Vec<usize>,
+    claims: Vec<Claim>,
+    /// Claims of help that were begun.
+    begun: u32,
+    futile: u32,
+    /// Parts that were left out already.
+    examined: usize,
+    work: Work,
+}
+
+impl Search {
+    /// A search among so many arms.
+    pub fn new(rules: Rules, arms: usize) -> Self {
+        let mut search = Self {
+            rules,
+            random: SplitMix(rules.seed),
+            arms: vec![ArmState::default(); arms],
+            base: Vec::new(),
+            ranked: (0..arms).collect(),
+            claims: Vec::new(),
+            begun: 0,
+            futile: 0,
+            examined: 0,
+            work: Work::Done,
+        };
+        search.screen(arms);
+        search
+    }
+
+    /// Whether so many arms together still help: one claim, which spends all of alpha.
+    pub fn of_whole(rules: Rules, arms: usize) -> Self {
+        let mut search = Self::new(Rules { alpha: 2.0 * rules.alpha, ..rules }, 0);
+        search.arms = vec![ArmState::default(); arms];
+        search.base = (0..arms).collect();
+        if arms > 0 {
+            search.claim(FixPhase::Combine, Vec::new(), search.base.clone(), None);
+        }
+        search
+    }
+
+    /// What to measure next; `None` at its end.
+    pub fn next(&self) -> Option<Trial> {
+        match &self.work {
+            Work::Screen(screen) => Some(screen.trial(&self.base)),
+            Work::Pairs(pairs) => Some(pairs.trial()),
+            Work::Done => None,
+        }
+    }
+
+    /// Takes what the trial of [`Self::next`] showed.
+    pub fn take(&mut self, figure: &Figure) {
+        match &mut self.work {
+            Work::Screen(screen) => {
+                let is_first = self.begun == 0;
+                let arm = screen.take(figure.value, &mut self.random);
+                if is_first {
+                    self.arms[arm].screened.push(figure.value);
+                }
+                self.screened();
+            }
+            Work::Pairs(pairs) => {
+                pairs.take(figure, &mut self.random);
+                if let Some(end) = pairs.end(self.rules.margin) {
+                    self.concluded(end);
+                }
+            }
+            Work::Done => {}
+        }
+    }
+
+    /// The trial of [`Self::next`] could not be measured.
+    pub fn fail(&mut self, why: &str) {
+        match &mut self.work {
+            Work::Screen(screen) => {
+                let arm = screen.drop_current(&mut self.random);
+                self.give_up(arm, why);
+                self.screened();
+            }
+            Work::Pairs(pairs) => {
+                if pairs.fail(&mut self.random) {
+                    return;
+                }
+                if let Some(arm) = pairs.tested() {
+                    self.give_up(arm, why);
+                }
+                self.concluded(ClaimEnd::Futile);
+            }
+            Work::Done => {}
+        }
+    }
+
+    /// Ends the search as it is: what is not proved yet stays so.
+    pub fn stop(&mut self) {
+        if let Work::Pairs(pairs) = std::mem::replace(&mut self.work, Work::Done) {
+            self.claims.push(pairs.claim(ClaimEnd::Open));
+        }
+    }
+
+    /// The proved arms that are recommended, in the order of their proofs.
+    pub fn base(&self) -> &[usize] {
+        &self.base
+    }
+
+    /// What became of each arm.
+    pub fn arms(&self) -> &[ArmState] {
+        &self.arms
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The claims, those under way included.
+    pub fn claims(&self) -> Vec<Claim> {
+        let open = match &self.work {
+            Work::Pairs(pairs) => Some(pairs.claim(ClaimEnd::Open)),
+            _ => None,
+        };
+        self.claims.iter().cloned().chain(open).collect()
+    }
+
+    fn give_up(&mut self, arm: usize, why: &str) {
+        self.arms[arm].failed = Some(why.to_owned());
+        self.arms[arm].is_tried = true;
+        self.ranked.retain(|other| *other != arm);
+    }
+
+    /// Begins a screening of the best so many arms.
+    fn screen(&mut self, arms: usize) {
+        let chosen: Vec<usize> = self.ranked.iter().copied().take(arms).collect();
+        match chosen.as_slice() {
+            [] => self.examine(),
+            [_] => self.confirm(),
+            _ => self.work = Work::Screen(Screen::new(chosen, &mut self.random)),
+        }
+    }
+
+    /// Goes on after a screening's end.
+    fn screened(&mut self) {
+        let Work::Screen(screen) = &self.work else { return };
+        let Some(ranking) = screen.ranking() else { return };
+        if self.begun == 0 {
+            ranking.iter().for_each(|(arm, rounds)| self.arms[*arm].rounds = *rounds);
+        }
+        let ranked: Vec<usize> = ranking.iter().map(|(arm, _)| *arm).collect();
+        let left: Vec<usize> = self.ranked.iter().copied().filter(|arm| !ranked.contains(arm)).collect();
+        self.ranked = ranked.into_iter().filter(|arm| !self.arms[*arm].is_tried).chain(left).collect();
+        self.confirm();
+    }
+
+    /// Begins to confirm the best untried arm.
+    fn confirm(&mut self) {
+        if self.ranked.is_empty() {
+            return self.examine();
+        }
+        let arm = self.ranked.remove(0);
+        self.arms[arm].is_tried = true;
+        let candidate: Vec<usize> = self.base.iter().copied().chain([arm]).collect();
+        self.claim(FixPhase::Confirm, self.base.clone(), candidate, Some(arm));
+    }
+
+    /// Begins to compare two sets.
+    fn claim(&mut self, phase: FixPhase, control: Vec<usize>, candidate: Vec<usize>, tested: Option<usize>) {
+        // Leaving a part out takes a claim back at most: it spends nothing.
+        let spent = if phase == FixPhase::LeaveOut {
+            self.rules.alpha
+        } else {
+            self.begun += 1;
+            self.rules.alpha / 2f64.powi(self.begun as i32)
+        };
+        let pairs = Pairs::new(phase, control, candidate, tested, 1.0 / spent, &mut self.random);
+        self.work = Work::Pairs(pairs);
+    }
+
+    fn concluded(&mut self, end: ClaimEnd) {
+        let Work::Pairs(pairs) = std::mem::replace(&mut self.work, Work::Done) else { return };
+        let claim = pairs.claim(end);
+        let (phase, is_proved) = (claim.phase, claim.end == ClaimEnd::Proved);
+        let is_enough = self.rules.below.is_some_and(|below| claim.candidate_max() < below);
+        self.claims.push(claim);
+        match phase {
+            FixPhase::Confirm | FixPhase::Screen if is_proved => {
+                self.base.extend(pairs.tested());
+                self.futile = 0;
+                if is_enough { self.examine() } else { self.screen(AGAIN_MAX) }
+            }
+            FixPhase::Confirm | FixPhase::Screen => {
+                self.futile += 1;
+                if self.futile < FUTILE_MAX { self.confirm() } else { self.examine() }
+            }
+            FixPhase::LeaveOut => {
+                if is_proved {
+                    self.examined += 1;
+                } else {
+                    self.base.retain(|arm| Some(*arm) != pairs.tested());
+                }
+                self.examine();
+            }
+            FixPhase::Combine if !is_proved => {
+                // The whole set is what was proved.
+                self.base = self.proved();
+            }
+            FixPhase::Combine => {}
+        }
+    }
+
+    /// Each arm that was proved when it was added.
+    fn proved(&self) -> Vec<usize> {
+        let proofs =
+            self.claims.iter().filter(|it| it.phase == FixPhase::Confirm && it.end == ClaimEnd::Proved);
+        proofs.filter_map(|claim| claim.tested).collect()
+    }
+
+    /// Leaves out the next part of the set. The last one was proved against the others; a set from which something was
+    /// taken is compared with nothing at all, unless a proof of exactly it is there.
+    fn examine(&mut self) {
+        let whole = self.proved();
+        let last = whole.last().copied();
+        let next =
+            self.base.get(self.examined).copied().filter(|arm| self.base.len() > 1 && Some(*arm) != last);
+        if let Some(arm) = next {
+            let without: Vec<usize> = self.base.iter().copied().filter(|other| *other != arm).collect();
+            return self.claim(FixPhase::LeaveOut, without, self.base.clone(), Some(arm));
+        }
+        let is_known = self.base == whole
+            || self
+                .claims
+                .iter()
+                .any(|it| it.control.is_empty() && it.candidate == self.base && it.end == ClaimEnd::Proved);
+        if is_known || self.base.is_empty() {
+            self.work = Work::Done;
+        } else {
+            self.claim(FixPhase::Combine, Vec::new(), self.base.clone(), None);
+        }
+    }
+}

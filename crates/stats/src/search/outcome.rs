@@ -1,0 +1,223 @@
+//! From the steps of a search to its answer.
+
+use super::{Claim, ClaimEnd, Figure, Rules, Search, interval};
+use crate::comparisons::values_of;
+use crate::contrast::median;
+use crate::error::StatsError;
+use whylate_core::SeriesName;
+use whylate_core::plan::{SeriesStatistic, Statistic};
+use whylate_core::result::{
+    CellResult, FIX_FORMAT, FixAnswer, FixArmResult, FixClaim, FixGoal, FixMode, FixOutcome, FixPhase,
+    FixRegistration, FixResult, FixStep, RunState,
+};
+
+/// The statistics that must not become worse.
+const GUARDED: [Statistic; 4] = [Statistic::Median, Statistic::P99, Statistic::P999, Statistic::Max];
+/// The intervals that are shown.
+const SHOWN: f64 = 0.05;
+
+/// What one repeat of a cell shows of the goal; `None` without such a statistic.
+pub fn figure_of(cell: &CellResult, repeat: u32, goal: &FixGoal) -> Option<Figure> {
+    let mut alone = CellResult { rates: cell.rates.clone(), ..CellResult::default() };
+    alone.repeats = cell.repeats.iter().filter(|it| it.repeat == repeat).cloned().collect();
+    let goal = SeriesStatistic { series: goal.series.clone()?, statistic: goal.statistic };
+    let is_goal = |series: &str, statistic: Statistic| goal.statistic == statistic && goal.is_of(series);
+    let values = values_of(&alone, &is_goal);
+    let mut figure = Figure { value: f64::NEG_INFINITY, ..Figure::default() };
+    for ((series, statistic), observed) in values {
+        let Some(one) = observed.first() else { continue };
+        let is_judged = SeriesName::of(series).facts().is_some_and(|facts| !facts.companion);
+        if is_goal(series, statistic) {
+            figure.value = figure.value.max(one.value);
+        } else if GUARDED.contains(&statistic) && is_judged {
+            figure.others.insert(format!("{series} {statistic}"), one.value);
+        }
+    }
+    figure.value.is_finite().then_some(figure)
+}
+
+/// The search as its steps left it.
+///
+/// # Errors
+/// [`StatsError::OtherSearch`] when a step is not what these rules ask for.
+pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Search, StatsError> {
+    let rules = Rules {
+        margin: registration.margin.0,
+        alpha: registration.alpha,
+        seed: registration.seed,
+        below: registration.goal.below.map(|below| below.0 as f64),
+    };
+    let mut search = match registration.mode {
+        FixMode::Search => Search::new(rules, registration.arms.len()),
+        FixMode::Verify => Search::of_whole(rules, registration.arms.len()),
+    };
+    for (index, step) in steps.iter().enumerate() {
+        let trial = search.next().ok_or(StatsError::OtherSearch(index + 1))?;
+        if trial.phase != step.phase || names(registration, &trial.arms) != step.treatments {
+            return Err(StatsError::OtherSearch(index + 1));
+        }
+        match (step.value, &step.error) {
+            (Some(value), None) => {
+                let (others, rates) = (step.others.clone(), step.rates.clone());
+                search.take(&Figure { value, others, rates });
+            }
+            (_, why) => search.fail(why.as_deref().unwrap_or("no value")),
+        }
+    }
+    Ok(search)
+}
+
+fn names(registration: &FixRegistration, arms: &[usize]) -> Vec<String> {
+    arms.iter().filter_map(|arm| Some(registration.arms.get(*arm)?.treatment.name.clone())).collect()
+}
+
+/// What a search shows. `state` is that of its run; one that has ended shows what is proved until then.
+///
+/// # Errors
+/// As [`replay`].
+pub fn answer(
+    registration: &FixRegistration,
+    steps: &[FixStep],
+    state: RunState,
+) -> Result<FixResult, StatsError> {
+    let mut search = replay(registration, steps)?;
+    let is_over = search.next().is_none();
+    if !is_over && state == RunState::Complete {
+        search.stop();
+    }
+    let claims: Vec<FixClaim> = search.claims().iter().map(|claim| shown(claim, registration)).collect();
+    let recommended = names(registration, search.base());
+    let results = results(&search, registration, &claims, &recommended);
+    let mut result = FixResult {
+        format: FIX_FORMAT.to_owned(),
+        run: String::new(),
+        state,
+        answer: FixAnswer::Unfinished,
+        sentence: String::new(),
+        registration: registration.clone(),
+        recommended,
+        results,
+        claims,
+        repeats: steps.len() as u32,
+        took_ns: steps.iter().map(|step| step.took_ns).sum(),
+        files: Vec::new(),
+        by_hand: Vec::new(),
+        restored: None,
+        warnings: Vec::new(),
+    };
+    (result.answer, result.sentence) = sentence(&result, is_over);
+    Ok(result)
+}
+
+fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
+    let registration = &result.registration;
+    let goal = &registration.goal;
+    let is_open = !is_over && result.state != RunState::Complete;
+    let whole = result.claims.iter().rev().find(|it| it.candidate == result.recommended);
+    let (answer, text) = match whole {
+        _ if !registration.begun && result.state == RunState::Complete => {
+            (FixAnswer::NothingNeeded, format!("the goal `{goal}` is met as the machine is"))
+        }
+        _ if !registration.begun => {
+            (FixAnswer::Unfinished, "the first measurement is not complete".to_owned())
+        }
+        _ if registration.arms.is_empty() => {
+            (FixAnswer::NothingToTry, "nothing that can be tried here answers what was measured".to_owned())
+        }
+        Some(claim) if !result.recommended.is_empty() => {
+            let by = claim.ratio.map_or(0.0, |ratio| (1.0 - ratio) * 100.0);
+            let against = match claim.control.as_slice() {
+                [] => String::new(),
+                control => format!(" (against {})", control.join(" + ")),
+            };
+            let still = if registration.mode == FixMode::Verify { "still " } else { "" };
+            let names = result.recommended.join(" + ");
+            let text = format!("{names} {still}lowers {goal} by {by:.0} %{against}");
+            (FixAnswer::Proved, text)
+        }
+        _ if registration.mode == FixMode::Verify => {
+            let names: Vec<&str> = registration.arms.iter().map(|it| it.treatment.name.as_str()).collect();
+            let text = format!("{} is not shown to lower {goal} any more", names.join(" + "));
+            (FixAnswer::NothingProved, text)
+        }
+        _ => {
+            let tried = registration.arms.len();
+            (FixAnswer::NothingProved, format!("none of {tried} treatments is proved to lower {goal}"))
+        }
+    };
+    match answer {
+        FixAnswer::Proved | FixAnswer::NothingProved if is_open => {
+            (FixAnswer::Unfinished, format!("the search is not over; until now {text}"))
+        }
+        FixAnswer::NothingProved if !is_over => (answer, format!("{text} (the budget is spent)")),
+        _ => (answer, text),
+    }
+}
+
+/// A claim with its effect.
+fn shown(claim: &Claim, registration: &FixRegistration) -> FixClaim {
+    let margin = registration.margin.0;
+    let mut effects = claim.effects();
+    let (low, high) = interval(&effects, SHOWN);
+    effects.sort_by(f64::total_cmp);
+    let middle = |mut effects: Vec<f64>| {
+        effects.sort_by(f64::total_cmp);
+        median(&effects).map_or(1.0, f64::exp)
+    };
+    let others = claim.others().into_iter().map(|(name, effects)| (name.to_owned(), middle(effects)));
+    let rates = claim.rates().into_iter().map(|(name, rate)| (format!("rate of {name}"), rate));
+    let within = |end: Option<f64>| end.is_some_and(|end| end.abs() <= margin.ln_1p());
+    let outcome = match &claim.end {
+        ClaimEnd::Proved => FixOutcome::Proved,
+        ClaimEnd::Refused(_) => FixOutcome::Refused,
+        _ if low.is_some_and(|low| low > margin.ln_1p()) => FixOutcome::Harms,
+        _ if within(low) && within(high) => FixOutcome::Equivalent,
+        _ => FixOutcome::CannotTell,
+    };
+    FixClaim {
+        phase: claim.phase,
+        control: names(registration, &claim.control),
+        candidate: names(registration, &claim.candidate),
+        pairs: claim.pairs.iter().map(|[control, it]| [control.value, it.value]).collect(),
+        evidence: claim.evidence(margin),
+        needed: claim.needed,
+        outcome,
+        ratio: median(&effects).map(f64::exp),
+        ratio_low: low.map(f64::exp),
+        ratio_high: high.map(f64::exp),
+        others: others.chain(rates).collect(),
+        refused: match &claim.end {
+            ClaimEnd::Refused(why) => Some(why.clone()),
+            _ => None,
+        },
+    }
+}
+
+fn results(
+    search: &Search,
+    registration: &FixRegistration,
+    claims: &[FixClaim],
+    recommended: &[String],
+) -> Vec<FixArmResult> {
+    let of_arm = |(arm, state): (&whylate_core::result::FixArm, &super::ArmState)| {
+        let id = &arm.treatment.name;
+        let claim = claims.iter().find(|it| it.phase == FixPhase::Confirm && it.candidate.last() == Some(id));
+        let outcome = match claim.map(|claim| claim.outcome) {
+            _ if state.failed.is_some() => FixOutcome::Failed,
+            Some(FixOutcome::Proved) if !recommended.contains(id) => FixOutcome::NotNeeded,
+            Some(outcome) => outcome,
+            None if registration.mode == FixMode::Verify => {
+                claims.last().map_or(FixOutcome::NotConfirmed, |claim| claim.outcome)
+            }
+            None => FixOutcome::NotConfirmed,
+        };
+        FixArmResult {
+            id: id.clone(),
+            outcome,
+            why: state.failed.clone().or_else(|| claim.and_then(|claim| claim.refused.clone())),
+            screened: state.screened.clone(),
+            rounds: state.rounds,
+        }
+    };
+    registration.arms.iter().zip(search.arms()).map(of_arm).collect()
+}

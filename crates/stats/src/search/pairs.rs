@@ -1,0 +1,192 @@
+//! Pairs of a control and a candidate, until it is known whether the candidate is better by more than the margin.
+
+use super::{Figure, Trial, evidence};
+use crate::contrast::median;
+use crate::random::SplitMix;
+use std::collections::BTreeSet;
+use whylate_core::result::FixPhase;
+
+/// More pairs are not measured for one claim.
+pub const PAIRS_MAX: u32 = 24;
+/// As many repeats of one claim may fail.
+const FAILED_MAX: u32 = 2;
+/// Evidence from which on another statistic is said to be worse.
+const WORSE: f64 = 10.0;
+/// A load that does less than this part of what it did disturbs less: better latencies are no proof then.
+const RATE_KEPT_MIN: f64 = 0.9;
+
+/// The logarithm of a value that may be 0: a count of misses.
+pub(super) fn logarithm(value: f64) -> f64 {
+    value.max(1e-9).ln()
+}
+
+/// How a claim ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimEnd {
+    /// The candidate is better by more than the margin.
+    Proved,
+    /// It is better, and something else is worse.
+    Refused(String),
+    /// It cannot be proved any more.
+    Futile,
+    /// The search ended before.
+    Open,
+}
+
+/// A comparison of two sets of arms.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// What for.
+    pub phase: FixPhase,
+    /// The arms of the control.
+    pub control: Vec<usize>,
+    /// The arms of the candidate.
+    pub candidate: Vec<usize>,
+    /// The arm in which they differ; `None` where it is more than one.
+    pub tested: Option<usize>,
+    /// Evidence that proves it.
+    pub needed: f64,
+    /// The pairs: control, candidate.
+    pub pairs: Vec<[Figure; 2]>,
+    /// How it ended.
+    pub end: ClaimEnd,
+}
+
+impl Claim {
+    /// The largest value of the candidate.
+    pub fn candidate_max(&self) -> f64 {
+        self.pairs.iter().map(|[_, candidate]| candidate.value).fold(0.0, f64::max)
+    }
+
+    /// Logarithms of the ratios candidate / control.
+    pub fn effects(&self) -> Vec<f64> {
+        self.pairs.iter().map(|[control, it]| logarithm(it.value) - logarithm(control.value)).collect()
+    }
+
+    /// Evidence after each pair that the candidate is better by more than the margin.
+    pub fn evidence(&self, margin: f64) -> Vec<f64> {
+        let mut won = 0;
+        let mut count = |(index, effect): (usize, &f64)| {
+            won += u32::from(*effect < -margin.ln_1p());
+            evidence(won, index as u32 + 1)
+        };
+        self.effects().iter().enumerate().map(&mut count).collect()
+    }
+
+    /// The other statistics that both sides of every pair have, with the logarithms of their ratios.
+    pub fn others(&self) -> Vec<(&str, Vec<f64>)> {
+        let sides = || self.pairs.iter().flatten();
+        let names: BTreeSet<&str> = sides().flat_map(|it| it.others.keys()).map(String::as_str).collect();
+        let complete = names.into_iter().filter(|name| sides().all(|it| it.others.contains_key(*name)));
+        let ratios = |name: &str| -> Vec<f64> {
+            self.pairs.iter().map(|[a, b]| logarithm(b.others[name]) - logarithm(a.others[name])).collect()
+        };
+        complete.map(|name| (name, ratios(name))).collect()
+    }
+
+    /// What each load does with the candidate, as a part of what it does without.
+    pub fn rates(&self) -> Vec<(&str, f64)> {
+        let Some([first, _]) = self.pairs.first() else { return Vec::new() };
+        let sum = |side: usize, name: &str| -> f64 {
+            self.pairs.iter().filter_map(|pair| pair[side].rates.get(name)).sum()
+        };
+        let rate = |name: &'_ String| (sum(0, name) > 0.0).then(|| sum(1, name) / sum(0, name));
+        first.rates.keys().filter_map(|name| Some((name.as_str(), rate(name)?))).collect()
+    }
+
+    /// What speaks against the candidate though it is better.
+    fn worse(&self, margin: f64) -> Option<String> {
+        if let Some((name, rate)) = self.rates().into_iter().find(|(_, rate)| *rate < RATE_KEPT_MIN) {
+            return Some(format!("load {name} does {:.0} % less with it", (1.0 - rate) * 100.0));
+        }
+        self.others().into_iter().find_map(|(name, mut effects)| {
+            let lost = effects.iter().filter(|effect| **effect > margin.ln_1p()).count() as u32;
+            let is_worse = evidence(lost, effects.len() as u32) >= WORSE;
+            effects.sort_by(f64::total_cmp);
+            let by = (median(&effects).unwrap_or_default().exp() - 1.0) * 100.0;
+            is_worse.then(|| format!("{name} is {by:.0} % larger with it"))
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Pairs {
+    claim: Claim,
+    /// Whether the candidate comes first in this pair.
+    is_reversed: bool,
+    /// What the first of this pair showed.
+    first: Option<Figure>,
+    failed: u32,
+}
+
+impl Pairs {
+    pub(super) fn new(
+        phase: FixPhase,
+        control: Vec<usize>,
+        candidate: Vec<usize>,
+        tested: Option<usize>,
+        needed: f64,
+        random: &mut SplitMix,
+    ) -> Self {
+        let claim =
+            Claim { phase, control, candidate, tested, needed, pairs: Vec::new(), end: ClaimEnd::Open };
+        Self { claim, is_reversed: coin(random), first: None, failed: 0 }
+    }
+
+    fn is_candidate(&self) -> bool {
+        self.first.is_some() != self.is_reversed
+    }
+
+    pub(super) fn trial(&self) -> Trial {
+        let arms = if self.is_candidate() { &self.claim.candidate } else { &self.claim.control };
+        let pairs = self.claim.pairs.len() as u32;
+        let done = 2 * pairs + u32::from(self.first.is_some());
+        Trial { phase: self.claim.phase, arms: arms.clone(), block: pairs, part: (2 * PAIRS_MAX, done) }
+    }
+
+    pub(super) fn tested(&self) -> Option<usize> {
+        self.claim.tested
+    }
+
+    pub(super) fn take(&mut self, figure: &Figure, random: &mut SplitMix) {
+        let Some(first) = self.first.take() else {
+            self.first = Some(figure.clone());
+            return;
+        };
+        let pair = if self.is_reversed { [figure.clone(), first] } else { [first, figure.clone()] };
+        self.claim.pairs.push(pair);
+        self.is_reversed = coin(random);
+    }
+
+    /// Gives the pair up and begins it again; `false` when that was too often.
+    pub(super) fn fail(&mut self, random: &mut SplitMix) -> bool {
+        (self.first, self.is_reversed, self.failed) = (None, coin(random), self.failed + 1);
+        self.failed <= FAILED_MAX
+    }
+
+    /// How it ends, when it does.
+    pub(super) fn end(&self, margin: f64) -> Option<ClaimEnd> {
+        if self.first.is_some() {
+            return None;
+        }
+        let effects = self.claim.effects();
+        let pairs = effects.len() as u32;
+        let won = effects.iter().filter(|effect| **effect < -margin.ln_1p()).count() as u32;
+        if evidence(won, pairs) >= self.claim.needed {
+            // A part that is needed is not refused for what the whole costs.
+            let is_needed = self.claim.phase == FixPhase::LeaveOut;
+            let worse = self.claim.worse(margin).filter(|_| !is_needed);
+            return Some(worse.map_or(ClaimEnd::Proved, ClaimEnd::Refused));
+        }
+        let best = (pairs..=PAIRS_MAX).map(|later| evidence(won + later - pairs, later)).fold(0.0, f64::max);
+        (best < self.claim.needed || pairs >= PAIRS_MAX).then_some(ClaimEnd::Futile)
+    }
+
+    pub(super) fn claim(&self, end: ClaimEnd) -> Claim {
+        Claim { end, ..self.claim.clone() }
+    }
+}
+
+fn coin(random: &mut SplitMix) -> bool {
+    random.below(2) == 1
+}

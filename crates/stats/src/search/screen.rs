@@ -1,0 +1,130 @@
+//! Successive halving: every arm once in each block, the better half goes on.
+
+use super::Trial;
+use crate::random::SplitMix;
+use std::collections::BTreeMap;
+use whylate_core::result::FixPhase;
+
+/// Blocks of the rounds; further rounds have as many as the last.
+const BLOCKS: [u32; 3] = [2, 3, 4];
+/// Of so many arms the best one alone goes on.
+const LAST: usize = 3;
+
+#[derive(Clone, Debug)]
+pub(super) struct Screen {
+    /// The arms of this round.
+    arms: Vec<usize>,
+    /// Those that were left behind, the best first, with the rounds that each survived.
+    behind: Vec<(usize, u32)>,
+    round: u32,
+    /// Blocks of this round that are done, and of all.
+    block: u32,
+    blocks: u32,
+    /// What is still to be measured of this block, the next one last.
+    order: Vec<usize>,
+    /// Sum of the logarithms of each arm's values: all that are left were in the same blocks.
+    sums: BTreeMap<usize, f64>,
+    done: u32,
+    is_over: bool,
+}
+
+impl Screen {
+    pub(super) fn new(arms: Vec<usize>, random: &mut SplitMix) -> Self {
+        let sums = arms.iter().map(|arm| (*arm, 0.0)).collect();
+        let mut screen = Self {
+            order: Vec::new(),
+            behind: Vec::new(),
+            round: 0,
+            block: 0,
+            blocks: 0,
+            sums,
+            done: 0,
+            is_over: false,
+            arms,
+        };
+        screen.shuffle(random);
+        screen
+    }
+
+    fn shuffle(&mut self, random: &mut SplitMix) {
+        self.order.clone_from(&self.arms);
+        random.shuffle(&mut self.order);
+    }
+
+    pub(super) fn trial(&self, base: &[usize]) -> Trial {
+        let arms = base.iter().copied().chain(self.order.last().copied()).collect();
+        Trial {
+            phase: FixPhase::Screen,
+            arms,
+            block: self.blocks,
+            part: (self.done + self.left(), self.done),
+        }
+    }
+
+    /// Repeats that are still to come.
+    fn left(&self) -> u32 {
+        let blocks = |round: u32| *BLOCKS.get(round as usize).unwrap_or(&BLOCKS[BLOCKS.len() - 1]);
+        let (mut arms, mut round) = (self.arms.len(), self.round);
+        let here = blocks(round).saturating_sub(self.block + 1);
+        let mut left = self.order.len() as u32 + here * arms as u32;
+        while arms > LAST {
+            (arms, round) = (kept(arms), round + 1);
+            left += blocks(round) * arms as u32;
+        }
+        left
+    }
+
+    /// Takes the value of the current arm, which it returns.
+    pub(super) fn take(&mut self, value: f64, random: &mut SplitMix) -> usize {
+        let arm = self.order.pop().unwrap_or_default();
+        *self.sums.entry(arm).or_default() += super::pairs::logarithm(value);
+        self.done += 1;
+        self.go_on(random);
+        arm
+    }
+
+    /// Goes on without the current arm, which it returns.
+    pub(super) fn drop_current(&mut self, random: &mut SplitMix) -> usize {
+        let arm = self.order.pop().unwrap_or_default();
+        self.arms.retain(|other| *other != arm);
+        self.go_on(random);
+        arm
+    }
+
+    fn go_on(&mut self, random: &mut SplitMix) {
+        if self.arms.len() < 2 && self.order.is_empty() {
+            self.is_over = true;
+        }
+        if !self.order.is_empty() || self.is_over {
+            return;
+        }
+        (self.block, self.blocks) = (self.block + 1, self.blocks + 1);
+        if self.block >= *BLOCKS.get(self.round as usize).unwrap_or(&BLOCKS[BLOCKS.len() - 1]) {
+            self.halve();
+        }
+        if !self.is_over {
+            self.shuffle(random);
+        }
+    }
+
+    fn halve(&mut self) {
+        let sum = |arm: &usize| self.sums.get(arm).copied().unwrap_or_default();
+        self.arms.sort_by(|a, b| sum(a).total_cmp(&sum(b)));
+        let keep = if self.arms.len() <= LAST { 1 } else { kept(self.arms.len()) };
+        let left: Vec<(usize, u32)> =
+            self.arms.drain(keep.min(self.arms.len())..).map(|it| (it, self.round)).collect();
+        self.behind.splice(0..0, left);
+        (self.round, self.block) = (self.round + 1, 0);
+        self.is_over = self.arms.len() <= 1;
+    }
+
+    /// The arms from best to worst with the rounds that each survived, once it is over.
+    pub(super) fn ranking(&self) -> Option<Vec<(usize, u32)>> {
+        let best = self.arms.iter().map(|arm| (*arm, self.round));
+        self.is_over.then(|| best.chain(self.behind.iter().copied()).collect())
+    }
+}
+
+fn kept(arms: usize) -> usize {
+    arms.div_ceil(2)
+}

@@ -1,0 +1,217 @@
+//! Searches over simulated machines: how often something is claimed that is not so, and how often what helps is found.
+
+use std::collections::BTreeMap;
+use whylate_core::result::FixPhase;
+use whylate_stats::random::SplitMix;
+use whylate_stats::search::{ClaimEnd, Figure, Rules, Search};
+
+/// A machine whose values depend on those before: a first-order autoregression of their logarithms.
+struct Machine {
+    random: SplitMix,
+    state: f64,
+    spread: f64,
+    /// Logarithms of what the arms do, alone.
+    effects: Vec<f64>,
+    measured: u32,
+}
+
+impl Machine {
+    fn new(seed: u64, spread: f64, effects: Vec<f64>) -> Self {
+        Self { random: SplitMix(seed), state: 0.0, spread, effects, measured: 0 }
+    }
+
+    fn normal(&mut self) -> f64 {
+        let (a, b) = (self.random.unit(), self.random.unit());
+        (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
+    }
+
+    fn measure(&mut self, arms: &[usize]) -> Figure {
+        self.measured += 1;
+        let innovation = self.normal() * (1.0f64 - 0.25).sqrt();
+        self.state = 0.5 * self.state + innovation;
+        let effect: f64 = arms.iter().map(|arm| self.effects[*arm]).sum();
+        let other = 0.1 * self.normal();
+        Figure {
+            value: (10.0 + effect + self.spread * self.state).exp(),
+            others: BTreeMap::from([("timer p50".to_owned(), (8.0 + other).exp())]),
+            rates: BTreeMap::new(),
+        }
+    }
+}
+
+/// A search to its end, with the repeats after which the first claim was made.
+fn searched(mut machine: Machine, seed: u64) -> (Search, u32) {
+    let rules = Rules { margin: 0.05, alpha: 0.05, seed, below: None };
+    let mut search = Search::new(rules, machine.effects.len());
+    let mut first = u32::MAX;
+    while let Some(trial) = search.next() {
+        let figure = machine.measure(&trial.arms);
+        search.take(&figure);
+        if first == u32::MAX && !search.base().is_empty() {
+            first = machine.measured;
+        }
+        assert!(machine.measured < 2_000, "the search has no end");
+    }
+    (search, first)
+}
+
+#[test]
+fn where_nothing_helps_hardly_anything_is_claimed() {
+    let searches = 3_000;
+    let claims = (0..searches).filter(|seed| {
+        let machine = Machine::new(1_000 + seed, 0.15, vec![0.0; 12]);
+        !searched(machine, *seed).0.base().is_empty()
+    });
+    let claims = claims.count();
+    assert!(claims <= searches as usize / 20, "{claims} of {searches}");
+}
+
+/// The best case for a false claim: effects exactly at the margin.
+#[test]
+fn effects_of_the_margin_are_not_claimed() {
+    let searches = 2_000;
+    let effect = -(1.05f64.ln());
+    let claims = (0..searches).filter(|seed| {
+        let machine = Machine::new(50_000 + seed, 0.15, vec![effect; 4]);
+        searched(machine, *seed).0.claims().first().is_some_and(|claim| claim.end == ClaimEnd::Proved)
+    });
+    let claims = claims.count();
+    assert!(claims <= searches as usize / 20, "{claims} of {searches}");
+}
+
+fn found(spread: f64, effect: f64, searches: u64) -> (usize, usize) {
+    let (mut found, mut superfluous) = (0, 0);
+    for seed in 0..searches {
+        let mut effects = vec![0.0; 12];
+        let good = (seed % 12) as usize;
+        effects[good] = effect;
+        let (search, first) = searched(Machine::new(9_000 + seed, spread, effects), seed);
+        found += usize::from(search.base().contains(&good) && first <= 100);
+        superfluous += usize::from(search.base().iter().any(|arm| *arm != good));
+    }
+    (found, superfluous)
+}
+
+#[test]
+fn one_good_arm_of_twelve_is_found_within_100_repeats() {
+    let (p99, superfluous) = found(0.15, 0.77f64.ln(), 1_000);
+    assert!(p99 >= 950, "a 0.99 quantile 23 % lower: {p99} of 1000");
+    assert!(superfluous <= 50, "{superfluous} of 1000");
+    let (maximum, superfluous) = found(0.5, 0.5f64.ln(), 1_000);
+    assert!(maximum >= 900, "a maximum halved: {maximum} of 1000");
+    assert!(superfluous <= 50, "{superfluous} of 1000");
+}
+
+/// Two arms that help together are both kept; one that only repeats another is taken out again.
+#[test]
+fn parts_that_help_are_kept() {
+    let both = (0..200u64).filter(|seed| {
+        let mut effects = vec![0.0; 6];
+        (effects[1], effects[4]) = (-0.5, -0.4);
+        let (search, _) = searched(Machine::new(70_000 + seed, 0.1, effects), *seed);
+        let mut base = search.base().to_vec();
+        base.sort_unstable();
+        base == [1, 4]
+    });
+    assert!(both.count() >= 180);
+}
+
+#[test]
+fn a_part_that_others_replace_is_left_out() {
+    // Arm 1 helps alone, arm 0 does all that it does and more.
+    let value = |arms: &[usize], noise: f64| {
+        let effect = if arms.contains(&0) {
+            -0.8
+        } else if arms.contains(&1) {
+            -0.5
+        } else {
+            0.0
+        };
+        Figure { value: (10.0 + effect + noise).exp(), ..Figure::default() }
+    };
+    let mut random = SplitMix(3);
+    let mut searches_with_a_detour = 0;
+    for seed in 0..50 {
+        let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed, below: None }, 2);
+        let mut screened = 0;
+        while let Some(trial) = search.next() {
+            screened += 1;
+            // The screening is misled: arm 1 looks best.
+            let is_misled = trial.phase == FixPhase::Screen && trial.arms == [0];
+            let figure = value(&trial.arms, 0.05 * (random.unit() - 0.5));
+            search.take(&Figure { value: figure.value * if is_misled { 3.0 } else { 1.0 }, ..figure });
+        }
+        assert!(screened > 0);
+        assert_eq!(search.base(), [0], "{:?}", search.claims());
+        searches_with_a_detour +=
+            usize::from(search.claims().iter().any(|claim| claim.phase == FixPhase::LeaveOut));
+    }
+    assert_eq!(searches_with_a_detour, 50);
+}
+
+#[test]
+fn what_makes_something_else_worse_is_refused() {
+    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None }, 1);
+    while let Some(trial) = search.next() {
+        let is_treated = trial.arms == [0];
+        let median = if is_treated { 300.0 } else { 200.0 };
+        let value = if is_treated { 50.0 } else { 100.0 };
+        let others = BTreeMap::from([("timer p50".to_owned(), median)]);
+        search.take(&Figure { value, others, rates: BTreeMap::new() });
+    }
+    assert!(search.base().is_empty());
+    let end = search.claims()[0].end.clone();
+    assert!(matches!(&end, ClaimEnd::Refused(why) if why.contains("timer p50 is 50 % larger")), "{end:?}");
+    // Less load is no better latency.
+    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None }, 1);
+    while let Some(trial) = search.next() {
+        let (value, rate) = if trial.arms == [0] { (50.0, 4e9) } else { (100.0, 8e9) };
+        let rates = BTreeMap::from([("l3".to_owned(), rate)]);
+        search.take(&Figure { value, others: BTreeMap::new(), rates });
+    }
+    assert!(
+        matches!(&search.claims()[0].end, ClaimEnd::Refused(why) if why.contains("load l3 does 50 % less"))
+    );
+}
+
+#[test]
+fn what_was_proved_is_looked_at_again_as_one_claim() {
+    let rules = Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None };
+    for helps in [true, false] {
+        let mut search = Search::of_whole(rules, 2);
+        let mut pairs = 0;
+        while let Some(trial) = search.next() {
+            assert!(trial.arms.is_empty() || trial.arms == [0, 1]);
+            let value = if helps && !trial.arms.is_empty() { 50.0 } else { 100.0 };
+            search.take(&Figure { value, ..Figure::default() });
+            pairs = trial.block + 1;
+        }
+        assert_eq!(search.base().len(), if helps { 2 } else { 0 });
+        // It needs evidence of 20, not of 40: one claim.
+        assert!(!helps || pairs == 7, "{pairs}");
+    }
+}
+
+#[test]
+fn an_arm_that_cannot_be_measured_is_left_behind() {
+    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None }, 5);
+    let mut random = SplitMix(4);
+    while let Some(trial) = search.next() {
+        if trial.arms.contains(&2) {
+            search.fail("refused by the kernel");
+            continue;
+        }
+        let value = if trial.arms.contains(&3) { 60.0 } else { 100.0 } + random.unit();
+        search.take(&Figure { value, ..Figure::default() });
+    }
+    assert_eq!(search.base(), [3]);
+    assert_eq!(search.arms()[2].failed.as_deref(), Some("refused by the kernel"));
+    // Where nothing can be measured, it ends too.
+    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None }, 5);
+    let mut trials = 0;
+    while search.next().is_some() {
+        search.fail("no");
+        trials += 1;
+    }
+    assert!(trials < 20 && search.base().is_empty());
+}

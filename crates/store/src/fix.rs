@@ -1,0 +1,39 @@
+//! The steps of a search: `fix.jsonl`, a line for each repeat whose figure counts.
+
+use crate::error::{At, StoreError};
+use crate::reader::Reader;
+use std::path::Path;
+use whylate_core::result::{FixResult, FixStep};
+use whylate_core::{Warning, WarningCode};
+
+/// Name of the file.
+pub(crate) const FILE: &str = "fix.jsonl";
+
+/// The steps of the search in that run directory. A line that a killed process did not end counts as not written.
+///
+/// # Errors
+/// [`StoreError::Io`] when the file cannot be read.
+pub fn fix_steps(path: &Path) -> Result<Vec<FixStep>, StoreError> {
+    let file = path.join(FILE);
+    let text = crate::folder::read(&file).at("read", &file)?.unwrap_or_default();
+    Ok(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
+}
+
+/// What the search shows; `None` of an experiment, and of a search whose steps cannot be understood, which is said.
+pub(crate) fn result(reader: &Reader, warnings: &mut Vec<Warning>) -> Option<FixResult> {
+    let info = reader.info();
+    let registration = info.fix.as_ref()?;
+    let answered = fix_steps(reader.path()).map_err(|error| error.to_string()).and_then(|steps| {
+        whylate_stats::search::answer(registration, &steps, info.state).map_err(|error| error.to_string())
+    });
+    match answered {
+        Ok(answer) => {
+            Some(FixResult { run: reader.path().display().to_string(), restored: info.restored, ..answer })
+        }
+        Err(reason) => {
+            let text = format!("the search cannot be understood: {reason}");
+            warnings.push(Warning::new(WarningCode::DamagedManifest, text));
+            None
+        }
+    }
+}
