@@ -3,11 +3,11 @@
 //!
 //! In: the stages of one activation (waiting for a CPU, running, preempted, blocked), as the programs in the kernel saw
 //! them, and what the CPUs did meanwhile. Out: causes whose shares add up to the whole response. A task that runs and is
-//! not interrupted does its own work, which is a cause like the others ([`CauseKind::OwnWork`]): the response was long, and
+//! not interrupted does its own work, which is a cause like the others (`own_work`): the response was long, and
 //! nobody else is to blame.
 //!
 //! "Held by" is not "released by". The owner of a lock is known where the lock itself told it when the wait began; where
-//! only the thread is known that ended the wait, the cause says so, and is at best [`confidence::LIKELY`].
+//! only the thread is known that ended the wait, the cause says so, and is at best likely.
 
 use crate::confidence::{self, LIKELY, POSSIBLE, RECORDED, STATED};
 use crate::divide::{Blame, Piece};
