@@ -52,6 +52,9 @@ pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
     (SENDERS, &[event("function_asked", "csd_queue_cpu"), event("ipi_sent", "ipi_send_cpu")]),
 ];
 
+/// What is recorded of one measured process on each CPU: watched tasks have programs of their own.
+const OF_PROCESSES: [&str; 2] = ["page faults", "migrations"];
+
 /// The event of kernels from 6.5 on for a function that another CPU asked for.
 pub(crate) const FUNCTION_RUNS: &str = "csd_function_entry";
 
@@ -101,7 +104,7 @@ impl Causes {
         histograms: &HistogramsConfig,
         tasks: Option<WatchingTasks>,
     ) -> Result<Self, BpfError> {
-        let ring_segments = ring_size(cpus.len());
+        let (ring_segments, has_tasks) = (ring_size(cpus.len()), tasks.is_some());
         // With tasks, those that count are the watched ones.
         let watching = Watching { cpus: cpus.clone(), ring_segments, tasks };
         let histograms = Histograms::start_watching(histograms, Some(&watching))?;
@@ -115,7 +118,8 @@ impl Causes {
             probes_requests: false,
             ipis_before: HashMap::new(),
         };
-        for (name, events) in EVENTS {
+        let is_needed = |name: &str| !has_tasks || !OF_PROCESSES.contains(&name);
+        for (name, events) in EVENTS.into_iter().filter(|(name, _)| is_needed(name)) {
             let missing = causes.attach(events)?;
             causes.facilities.push(Facility { name: name.to_owned(), missing });
         }

@@ -89,7 +89,10 @@ fn assert_whole(explained: &[Explained]) {
         let sum = |causes: &[&Cause]| causes.iter().filter_map(|cause| cause.share).sum::<f64>();
         // Contributors below 1 % are left out, and those after the eighth.
         assert!((0.5..1.000_001).contains(&sum(&named)), "{activation:?} {causes:#?}");
-        assert!(sum(&unnamed) <= 0.01, "{activation:?} {causes:#?}");
+        // Why a timer's interrupt was late is known only where a stack was kept.
+        let pending_ns = activation.woken_ns - activation.due_ns;
+        let pending = pending_ns as f64 / activation.response_ns() as f64;
+        assert!(sum(&unnamed) <= 0.01 + pending, "{activation:?} {causes:#?}");
         let mut at_ns = activation.due_ns;
         for stage in &activation.stages {
             assert!(stage.from_ns == at_ns && stage.to_ns >= at_ns, "{activation:#?}");

@@ -3,11 +3,11 @@
 //!
 //! In: the stages of one activation (waiting for a CPU, running, preempted, blocked), as the programs in the kernel saw
 //! them, and what the CPUs did meanwhile. Out: causes whose shares add up to the whole response. A task that runs and is
-//! not interrupted does its own work, which is a cause like the others ([`CauseKind::OwnWork`]): the response was long, and
+//! not interrupted does its own work, which is a cause like the others (`own_work`): the response was long, and
 //! nobody else is to blame.
 //!
 //! "Held by" is not "released by". The owner of a lock is known where the lock itself told it when the wait began; where
-//! only the thread is known that ended the wait, the cause says so, and is at best [`confidence::LIKELY`].
+//! only the thread is known that ended the wait, the cause says so, and is at best likely.
 
 use crate::confidence::{self, LIKELY, POSSIBLE, RECORDED, STATED};
 use crate::divide::{Blame, Piece};
@@ -243,7 +243,8 @@ pub fn explain(
                 };
                 let recording = of_thread(recording, activation);
                 let mut found = pieces(&window, &recording, surroundings);
-                found.iter_mut().for_each(|piece| complete(piece, what, nth));
+                let woken_ns = if nth == 0 { activation.woken_ns } else { stage.from_ns };
+                found.iter_mut().for_each(|piece| complete(piece, what, woken_ns, priority));
                 all.append(&mut found);
             }
         }
@@ -270,7 +271,7 @@ fn whole(stage: &Stage, blame: Blame) -> Piece<()> {
 
 /// Says what the recording of the CPU alone does not: a task that runs does its own work, and the CPU of a task that is
 /// preempted has the thread to which it was switched.
-fn complete(piece: &mut Piece<()>, what: &Doing, nth: usize) {
+fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32) {
     let kind = piece.blame.kind.unwrap_or(Kind::Unattributed);
     let is_interrupt = matches!(kind, Kind::Irq | Kind::Softirq | Kind::Nmi | Kind::Ipi);
     match what {
@@ -281,24 +282,30 @@ fn complete(piece: &mut Piece<()>, what: &Doing, nth: usize) {
         Doing::Preempted { by, .. }
             if matches!(kind, Kind::Hardware | Kind::Unattributed | Kind::PageFault) =>
         {
-            piece.blame = behind(by, "the CPU was switched from the task to it");
+            piece.blame = behind(by, priority, "the CPU was switched from the task to it");
         }
-        // The recording begins later than the wait, or the switch itself took the time.
-        Doing::Waking { previous, .. } if kind == Kind::Unattributed && previous.pid != 0 => {
-            let when = if nth == 0 {
-                "it had the CPU before the task"
-            } else {
-                "it had the CPU when the task went on"
-            };
-            piece.blame = Blame { confidence: POSSIBLE, ..behind(previous, when) };
+        // The recording begins later than the wait. Before the wake-up nobody kept the task from its CPU, and a lesser
+        // thread does not do so.
+        Doing::Waking { previous, .. }
+            if piece.blame.kind == Some(Kind::Unattributed)
+                && previous.pid != 0
+                && piece.from >= woken_ns
+                && previous.priority >= priority =>
+        {
+            let blame = behind(previous, priority, "it had the CPU before the task");
+            piece.blame = Blame { confidence: POSSIBLE, ..blame };
         }
         _ => {}
     }
 }
 
-fn behind(thread: &Thread, evidence: &'static str) -> Blame {
+fn behind(thread: &Thread, priority: i32, evidence: &'static str) -> Blame {
     if thread.pid == 0 {
         return Blame::unattributed_as("the CPU was idle although the task could run");
+    }
+    if thread.priority < priority {
+        let evidence = format!("{evidence}, {} of lower priority: real-time throttling", thread.command);
+        return Blame::new(Kind::Throttled, LIKELY, format!("{evidence}, or the fair server"));
     }
     Blame::new(Kind::Thread, LIKELY, format!("{evidence}; its priority is {}", thread.priority))
         .thread(&thread.command, thread.pid)
@@ -338,3 +345,6 @@ fn blocked(wait: &Wait, waker: &Waker) -> Blame {
         Wait::Work(_) | Wait::Unknown => Blame::unattributed(),
     }
 }
+
+#[cfg(test)]
+mod tests;

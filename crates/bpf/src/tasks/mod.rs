@@ -66,6 +66,7 @@ pub struct TaskWatch {
     surroundings: Surroundings,
     /// The threads that were given a slot from here.
     slots: BTreeSet<u32>,
+    has_looked: bool,
     collisions: u64,
     lost_seen: u64,
     missing: Vec<String>,
@@ -113,6 +114,7 @@ impl TaskWatch {
             builder: Builder::default(),
             surroundings: surroundings(host, facts),
             slots: BTreeSet::new(),
+            has_looked: false,
             collisions: 0,
             lost_seen: 0,
             missing,
@@ -131,6 +133,11 @@ impl TaskWatch {
     /// # Errors
     /// When the kernel does not take the change.
     pub fn look_for_tasks(&mut self) -> Result<(), BpfError> {
+        // Of all others the programs see what comes and goes.
+        let is_told = !matches!(self.target, TaskTarget::Group(_) | TaskTarget::Process(_));
+        if std::mem::replace(&mut self.has_looked, true) && is_told {
+            return Ok(());
+        }
         let chosen = choose::chosen(&self.host, &self.target);
         let left: Vec<u32> = match self.target {
             TaskTarget::Group(_) => {

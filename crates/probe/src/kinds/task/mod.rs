@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use whylate_bpf::BpfError;
 use whylate_bpf::tasks::{Activation, TaskTarget, TaskWatch, unit_group};
 use whylate_core::plan::TaskPlan;
-use whylate_core::{Warning, WarningCode};
+use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_host::facts::collect;
 use whylate_sys::{clock, schedule};
@@ -110,6 +110,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         watch,
         lanes: Lanes::new(plan.deadline, plan.worst()),
         start_ns: begin_ns,
+        deadline: plan.deadline,
         stack_ns: STACK_MIN_NS,
         not_explained: 0,
     };
@@ -157,6 +158,7 @@ struct Watching {
     lanes: Lanes,
     /// Begin of the interval.
     start_ns: u64,
+    deadline: Option<Nanos>,
     stack_ns: u64,
     not_explained: u64,
 }
@@ -186,8 +188,11 @@ impl Watching {
             }
         }
         wanted.sort_by_key(|(_, _, activation)| std::cmp::Reverse(activation.response_ns()));
-        self.not_explained += wanted.len().saturating_sub(AT_ONCE_MAX) as u64;
-        wanted.truncate(AT_ONCE_MAX);
+        let left = wanted.split_off(wanted.len().min(AT_ONCE_MAX));
+        // In the beginning everything is among the worst so far.
+        let is_late =
+            |activation: &Activation| self.deadline.is_some_and(|it| activation.response_ns() > it.0);
+        self.not_explained += left.iter().filter(|(_, _, activation)| is_late(activation)).count() as u64;
         let parts: Vec<&Activation> = wanted.iter().map(|(_, _, activation)| activation).collect();
         let explained = self.watch.explain(&parts).map_err(|error| failed(&error))?;
         for ((of, number, activation), (causes, lost)) in wanted.iter().zip(explained) {
@@ -217,7 +222,7 @@ impl Watching {
         if losses.records + losses.incomplete + losses.unwatched + losses.missed + self.not_explained > 0 {
             let text = format!(
                 "watched tasks: {} records were lost, {} activations were not seen whole and are not counted, {} tasks found \
-                 no room, {} events were missed, {} of the worst activations came too many at once to be explained",
+                 no room, {} events were missed, {} late ones came too many at once to be explained",
                 losses.records, losses.incomplete, losses.unwatched, losses.missed, self.not_explained
             );
             warnings.push(Warning::new(WarningCode::TaskRecordsLost, text));

@@ -1,0 +1,113 @@
+//! Activations made by hand, with what the CPUs did meanwhile.
+
+use super::*;
+use crate::segments::Segment;
+
+const TASK: u32 = 5;
+
+fn thread(pid: u32, priority: i32, command: &str) -> Thread {
+    Thread { pid, priority, command: command.to_owned() }
+}
+
+fn stage(from_ns: u64, to_ns: u64, what: Doing) -> Stage {
+    Stage { from_ns, to_ns, cpu: CpuId(1), what }
+}
+
+/// Of a real-time task of that priority that was due and woken at 1,000,000.
+fn activation(priority: i32, stages: Vec<Stage>) -> Activation {
+    let thread = thread(TASK, priority, "control");
+    Activation { thread, process: 4, due_ns: 1_000_000, woken_ns: 1_000_000, stages, ..Activation::default() }
+}
+
+fn waking(previous: Thread) -> Doing {
+    Doing::Waking { previous, out_of_quota: false }
+}
+
+fn causes(activation: &Activation, segments: &[Segment]) -> Vec<Cause> {
+    let recording = Recording { segments: segments.to_vec(), ..Recording::default() };
+    explain(activation, &|_, from_ns, to_ns| recording.within(from_ns, to_ns), &Surroundings::default())
+}
+
+fn share(causes: &[Cause], kind: Kind) -> f64 {
+    causes.iter().filter(|cause| cause.kind == kind).filter_map(|cause| cause.share).sum()
+}
+
+#[test]
+fn own_work_is_what_no_interrupt_took() {
+    let stages = vec![
+        stage(1_000_000, 1_100_000, waking(thread(7, 50, "thief"))),
+        stage(1_100_000, 2_000_000, Doing::Running),
+    ];
+    let softirq = Segment { from_ns: 1_500_000, to_ns: 1_700_000, what: Activity::Softirq { number: 3 } };
+    let thief = Segment {
+        from_ns: 900_000,
+        to_ns: 1_100_000,
+        what: Activity::Thread {
+            thread: thread(7, 50, "thief"),
+            process: 7,
+            was_runnable: false,
+            next_priority: 40,
+        },
+    };
+    let found = causes(&activation(40, stages), &[thief, softirq]);
+    assert_eq!(found[0].kind, Kind::OwnWork);
+    let shares =
+        [Kind::OwnWork, Kind::Softirq, Kind::Thread].map(|kind| (share(&found, kind) * 10.0).round());
+    assert_eq!(shares, [7.0, 2.0, 1.0], "{found:#?}");
+}
+
+#[test]
+fn a_lesser_thread_that_was_there_before_is_not_accused() {
+    let of = |priority, previous: Thread| {
+        let stages = vec![stage(1_000_000, 2_000_000, waking(previous))];
+        causes(&activation(priority, stages), &[])
+    };
+    let kworker = || thread(9, -21, "kworker");
+    assert!(of(40, kworker()).iter().all(|cause| cause.actor.is_none()), "{:?}", of(40, kworker()));
+    let same = of(-21, kworker());
+    assert_eq!((same[0].kind, same[0].actor.as_deref()), (Kind::Thread, Some("kworker")));
+    assert!(same[0].confidence.unwrap() < 0.8);
+}
+
+#[test]
+fn nobody_is_accused_of_the_time_before_the_wake_up() {
+    let stages = vec![stage(1_000_000, 2_000_000, waking(thread(9, 90, "irq/9")))];
+    let late = Activation { woken_ns: 1_999_000, ..activation(40, stages) };
+    let found = causes(&late, &[]);
+    let accused: f64 =
+        found.iter().filter(|cause| cause.actor.is_some()).filter_map(|cause| cause.share).sum();
+    assert!(accused < 0.01, "{found:#?}");
+}
+
+#[test]
+fn who_took_the_cpu_is_blamed_even_without_a_recording_unless_it_had_no_right() {
+    let preempted = |by: Thread, out_of_quota| {
+        let stages = vec![
+            stage(1_000_000, 1_100_000, Doing::Running),
+            stage(1_100_000, 2_000_000, Doing::Preempted { by, out_of_quota }),
+        ];
+        causes(&activation(40, stages), &[]).remove(0)
+    };
+    let thief = preempted(thread(7, 50, "thief"), false);
+    assert_eq!((thief.kind, thief.actor.as_deref()), (Kind::Thread, Some("thief")));
+    assert_eq!(preempted(thread(7, -21, "rustc"), false).kind, Kind::Throttled);
+    assert_eq!(preempted(thread(7, -21, "rustc"), true).kind, Kind::Quota);
+    assert_eq!(preempted(thread(0, -21, "swapper"), false).kind, Kind::Unattributed);
+}
+
+#[test]
+fn held_by_is_not_released_by() {
+    let blocked = |owner, waker| {
+        let wait = Wait::Lock { address: 0x10, owner, inherits_priority: false };
+        let stages = vec![stage(1_000_000, 2_000_000, Doing::Blocked { wait, waker })];
+        causes(&activation(40, stages), &[]).remove(0)
+    };
+    let last = || Waker::Thread(8, "last".to_owned());
+    let held = blocked(Some((7, "logger".to_owned())), last());
+    assert_eq!((held.kind, held.actor.as_deref(), held.pid), (Kind::Lock, Some("logger"), Some(7)));
+    assert!(held.confidence.unwrap() > 0.9);
+    let released = blocked(None, last());
+    assert_eq!(released.actor.as_deref(), Some("last"));
+    assert!(released.confidence.unwrap() <= 0.8 && released.evidence[0].contains("released"), "{released:?}");
+    assert_eq!(blocked(None, Waker::Interrupt).actor, None);
+}
