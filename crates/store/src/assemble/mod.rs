@@ -26,7 +26,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use whylate_core::record::Interval;
 use whylate_core::result::{
-    CellResult, ProbeResult, RUN_FORMAT, RepeatResult, RunResult, RunState, SpikeTrace,
+    Answer, CellResult, Comparison, ProbeResult, RUN_FORMAT, RepeatResult, RunResult, RunState, SpikeTrace,
 };
 use whylate_core::warning::push_all_once;
 use whylate_core::{Warning, WarningCode};
@@ -87,15 +87,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let Judgement { verdict, reason, exposure } =
         whylate_stats::judge(&mut results, &earlier, &info.plan, &missing);
     let verdict = damages.judge(verdict);
-    // In a search earlier figures decide what is measured: tests over its repeats would find what chance chose.
-    let comparisons = match &info.fix {
-        Some(_) => Vec::new(),
-        None => whylate_stats::comparisons(&results, &info.plan),
-    };
-    let mut answers = match &info.fix {
-        Some(_) => Vec::new(),
-        None => whylate_stats::answers(&results, &info.plan, &comparisons),
-    };
+    let (comparisons, mut answers) = compared(&results, info);
     answers.extend(whylate_stats::copy_choice(&info.plan, info.copies.as_ref(), &results));
     let fix = crate::fix::result(reader, &mut warnings);
     Ok(RunResult {
@@ -118,6 +110,17 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         restored: info.restored,
         warnings,
     })
+}
+
+/// What differs between cells, and what that answers. In a search earlier figures decide what is measured: tests over its
+/// repeats would find what chance chose.
+fn compared(results: &[CellResult], info: &RunInfo) -> (Vec<Comparison>, Vec<Answer>) {
+    if info.fix.is_some() {
+        return (Vec::new(), Vec::new());
+    }
+    let comparisons = whylate_stats::comparisons(results, &info.plan);
+    let answers = whylate_stats::answers(results, &info.plan, &comparisons);
+    (comparisons, answers)
 }
 
 /// One cell, of what was written from segment `from` on: what the newest repeat brought.
