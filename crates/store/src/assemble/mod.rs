@@ -87,7 +87,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let Judgement { verdict, reason, exposure } =
         whylate_stats::judge(&mut results, &earlier, &info.plan, &missing);
     let verdict = damages.judge(verdict);
-    let (comparisons, mut answers) = concluded(&results, info);
+    let (comparisons, mut answers) = compared(&results, info);
     answers.extend(whylate_stats::copy_choice(&info.plan, info.copies.as_ref(), &results));
     let fix = crate::fix::result(reader, &mut warnings);
     Ok(RunResult {
@@ -112,9 +112,9 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     })
 }
 
-/// What a plan's repeats say of its cells. In a search earlier figures decide what is measured: tests over its repeats would
-/// find what chance chose.
-fn concluded(results: &[CellResult], info: &RunInfo) -> (Vec<Comparison>, Vec<Answer>) {
+/// What differs between cells, and what that answers. In a search earlier figures decide what is measured: tests over its
+/// repeats would find what chance chose.
+fn compared(results: &[CellResult], info: &RunInfo) -> (Vec<Comparison>, Vec<Answer>) {
     if info.fix.is_some() {
         return (Vec::new(), Vec::new());
     }
