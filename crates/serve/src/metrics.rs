@@ -21,6 +21,9 @@ const HEAD: &str = "\
 # TYPE whylate_run_verdict gauge
 ";
 
+/// Reads one quantile.
+type Figure = fn(&Quantiles) -> u64;
+
 /// The newest complete run of each plan on each machine.
 pub(crate) async fn metrics(State(site): State<Arc<Site>>) -> Result<Response, Refusal> {
     let runs = site.clone();
@@ -74,14 +77,14 @@ fn figures(run: &RunResult) -> String {
 
 /// The largest of each quantile over the CPUs.
 fn worst(probe: &ProbeResult) -> Vec<(&'static str, u64)> {
-    let quantiles: [(&str, fn(&Quantiles) -> u64); 5] = [
-        ("0.5", |it| it.p50_ns),
+    let quantiles = [
+        ("0.5", (|it| it.p50_ns) as Figure),
         ("0.99", |it| it.p99_ns),
         ("0.999", |it| it.p999_ns),
         ("0.9999", |it| it.p9999_ns),
         ("1", |it| it.max_ns),
     ];
-    let largest = |of: fn(&Quantiles) -> u64| {
+    let largest = |of: Figure| {
         probe.cpus.iter().filter_map(|cpu| cpu.corrected.as_ref().or(cpu.quantiles.as_ref())).map(of).max()
     };
     quantiles.into_iter().filter_map(|(name, of)| Some((name, largest(of)?))).collect()
