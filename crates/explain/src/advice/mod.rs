@@ -164,6 +164,11 @@ fn caused_reason(caused: &[&FixCause], all: &[FixCause]) -> String {
 fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
     let outside = |cause: &FixCause| {
         let why = match CauseKind::from_name(&cause.kind)? {
+            CauseKind::Quota => "the quota of its group decides it: raise `cpu.max` (CPUQuota= of its unit)",
+            CauseKind::Wait => {
+                "the task itself waits in the kernel: keep disks and memory out of its real-time part"
+            }
+            CauseKind::OwnWork => "the work of the task itself takes the time: no setting shortens it",
             CauseKind::Steal => "the hypervisor decides it: pin the virtual CPUs on the host",
             CauseKind::Smi => "the firmware decides it: look for settings of the firmware",
             CauseKind::Lock | CauseKind::PreemptOff | CauseKind::IrqsOff => {
