@@ -12,7 +12,7 @@ use std::time::Duration;
 use whylate_core::record::{RateRecord, SpikeRecord};
 use whylate_core::result::{LIVE_SOCKET, LiveCpu, LiveValue};
 use whylate_core::{CpuSet, Nanos, Warning};
-use whylate_probe::Progress;
+use whylate_probe::{Progress, TaskLine};
 use whylate_sys::schedule;
 
 /// How often a reader is told.
@@ -148,6 +148,14 @@ impl Audience for Live<'_> {
 
     fn should_stop(&self) -> bool {
         self.audience.should_stop()
+    }
+
+    fn decides_end(&self) -> bool {
+        self.audience.decides_end()
+    }
+
+    fn tasks(&mut self, tasks: &[TaskLine]) {
+        self.audience.tasks(tasks);
     }
 
     fn spikes(&mut self, spikes: &[SpikeRecord]) {
