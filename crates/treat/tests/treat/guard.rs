@@ -1,8 +1,7 @@
 //! The journal and the guard.
 
 use crate::machine::{Machine, set};
-use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use whylate_core::Warning;
 use whylate_host::shield::MARK;
 use whylate_treat::journal::State;
