@@ -92,11 +92,11 @@ impl Guard {
     /// [`TreatError::NotApplied`] when a required change fails; what this call had changed is undone then.
     pub fn apply(&mut self, treatment: &str, changes: &[Change]) -> Result<Vec<Warning>, TreatError> {
         let first = self.journal.next_entry();
-        let mut warnings = Vec::new();
-        match self.apply_all(treatment, changes, &mut warnings) {
+        let (mut warnings, mut report) = (Vec::new(), Report::default());
+        match self.apply_all(treatment, changes, &mut warnings, &mut report) {
             Ok(()) => Ok(warnings),
             Err(source) => {
-                let report = undo(&mut self.journal, &self.root, |entry| entry.entry >= first);
+                report.extend(undo(&mut self.journal, &self.root, |entry| entry.entry >= first));
                 self.forget_closed_session();
                 let aftermath = report.aftermath();
                 let treatment = treatment.to_owned();
@@ -164,6 +164,7 @@ impl Guard {
         treatment: &str,
         changes: &[Change],
         warnings: &mut Vec<Warning>,
+        undone: &mut Report,
     ) -> Result<(), TreatError> {
         for batch in batches(changes) {
             let mut intended: Vec<(u64, &Change)> = Vec::new();
@@ -178,7 +179,7 @@ impl Guard {
                         intended.push((entry, change));
                     }
                     Ok(None) => {}
-                    Err(error) => forgive(change, error, warnings)?,
+                    Err(error) => forgive(change, error, &[], warnings)?,
                 }
             }
             if !records.is_empty() {
@@ -190,10 +191,15 @@ impl Guard {
                     Ok(Some(found)) => self.journal.append(vec![Record::Applied { entry, found }])?,
                     Ok(None) => {}
                     Err(error) => {
-                        // It may have been made in part.
-                        undo(&mut self.journal, &self.root, |it| it.entry == entry);
+                        // It may have been made in part: what is there right after is what the kernel made of it.
+                        if let TreatError::NotTaken { found, .. } = &error {
+                            self.journal.append(vec![Record::Applied { entry, found: found.clone() }])?;
+                        }
+                        let report = undo(&mut self.journal, &self.root, |it| it.entry == entry);
                         self.forget_closed_session();
-                        forgive(change, error, warnings)?;
+                        let problems = report.problems();
+                        undone.extend(report);
+                        forgive(change, error, &problems, warnings)?;
                     }
                 }
             }
@@ -274,11 +280,17 @@ impl Drop for Guard {
 }
 
 /// Turns the failure of a change that is not required into a warning.
-fn forgive(change: &Change, error: TreatError, warnings: &mut Vec<Warning>) -> Result<(), TreatError> {
+fn forgive(
+    change: &Change,
+    error: TreatError,
+    problems: &[String],
+    warnings: &mut Vec<Warning>,
+) -> Result<(), TreatError> {
     if change.required || matches!(error, TreatError::State { .. }) {
         return Err(error);
     }
-    let text = format!("not done: {} ({error})", change.effect);
+    let problems: String = problems.iter().map(|problem| format!("; {problem}")).collect();
+    let text = format!("not done: {} ({error}{problems})", change.effect);
     warnings.push(Warning::new(WarningCode::TreatmentIncomplete, text));
     Ok(())
 }

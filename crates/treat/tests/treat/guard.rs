@@ -1,8 +1,7 @@
 //! The journal and the guard.
 
 use crate::machine::{Machine, set};
-use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use whylate_core::Warning;
 use whylate_host::shield::MARK;
 use whylate_treat::journal::State;
@@ -105,18 +104,18 @@ fn the_intention_is_in_the_journal_before_the_change_is_made() {
         let contents = place.read(&machine.root).unwrap();
         let entry = contents.entries.iter().find(|entry| entry.treatment == "piped" && entry.old == "old\n");
         assert_eq!(entry.unwrap().state, State::Intended);
-        // Read back another value: the change was not taken, and everything is undone.
-        while !guard.is_finished() {
-            let mut options = std::fs::OpenOptions::new();
-            let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-            if let Ok(mut file) = options.write(true).custom_flags(nonblocking).open(&pipe) {
-                // Whoever reads may have gone.
-                let _ = file.write_all(b"else\n");
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
+        // Read back another value, as of a file with several values: the change was not taken, and what was made of it is
+        // undone. Between two answers the pipe has to be closed.
+        let pause = std::time::Duration::from_millis(200);
+        for _ in ["read back", "looked at before it is undone"] {
+            std::fs::write(&pipe, "else\n").unwrap();
+            std::thread::sleep(pause);
         }
+        assert_eq!(std::fs::read_to_string(&pipe).unwrap(), "old\n");
+        std::fs::write(&pipe, "old\n").unwrap();
         let error = guard.join().unwrap().unwrap_err();
-        assert!(error.contains("was set to `new` and reads `else"), "{error}");
+        assert!(error.contains("was set to `new` and reads `else`"), "{error}");
+        assert!(error.ends_with("everything is as it was before"), "{error}");
     });
     assert_eq!(machine.text("/sys/a"), "1\n");
 }
