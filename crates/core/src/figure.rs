@@ -131,6 +131,15 @@ fn three_digits(value: f64) -> String {
     }
 }
 
+/// A priority as tools print it: `80`, `deadline`, and of ordinary tasks, which are below 0 here, `nice 5`.
+pub fn priority(priority: i32) -> String {
+    match priority {
+        100.. => "deadline".to_owned(),
+        0..100 => priority.to_string(),
+        _ => format!("nice {}", -21 - priority),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

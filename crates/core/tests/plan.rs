@@ -319,6 +319,7 @@ fn treatments_are_an_axis_of_the_matrix() {
 /// The keys without which a kind cannot be.
 fn required(kind: &str) -> &'static str {
     match kind {
+        "task" => "command = [\"true\"]\n",
         "tracer" => "tracer = \"hwlat\"\n",
         "memory" => "working_set = \"1MiB\"\n",
         "exec" => "command = [\"true\"]\n",

@@ -68,7 +68,7 @@ impl Change {
     }
 }
 
-/// A place that holds one value. Paths are as on the machine itself; a [`HostRoot`](whylate_host::HostRoot) says
+/// A place that holds one value. Paths are as on the machine itself; a [`HostRoot`] says
 /// below which folder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]

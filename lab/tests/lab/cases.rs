@@ -26,7 +26,7 @@ fn run(guest: &mut Guest, plan: &str, before: &str, sets: &[&str]) -> Result<Val
         "taskset -pc 0 $$ >/dev/null\n{before}\ntaskset -c 0-1 whylate run {plan} --short --set answer=[] --set repeats=1 --set noise_floor=0s{sets} \
          -o /tmp/{plan} --json -q >$OUT/result.json; status=$?\n[ -z \"$beside\" ] || kill $beside\nrm -rf /tmp/{plan}\nexit $status"
     );
-    let output = guest.start(&script)?.wait(Duration::from_secs(150))?;
+    let output = guest.start(&script)?.wait(Duration::from_secs(300))?;
     assert_eq!(output.status, 0, "{}", output.stderr);
     output.json("result.json")
 }

@@ -20,10 +20,10 @@ Examples:
   whylate fix --show DIR --write install            what was proved, as files to install
   whylate fix --verify DIR                          does it still hold? (after an update)
 
-First the machine is measured as it is. What made it late, and what `whylate check` finds, says which
-treatments may help. They are tried in repeats, each with its treatments applied and given back; the
-best ones are compared with the machine as it is on fresh data, in pairs whose order a coin decides.
-Of all that is called proved, in at most 5 % of searches anything is not so.
+First the machine is measured as it is. What made it late, and what `whylate check` finds, says
+which treatments may help. They are tried in repeats, each with its treatments applied and given
+back; the best ones are compared with the machine as it is on fresh data, in pairs whose order a
+coin decides. Of all that is called proved, in at most 5 % of searches anything is not so.
 
 Exit codes: 0 something is proved or nothing is needed, 1 nothing is proved or the search is not
 over, 2 what was proved does not hold any more (--verify), 3 a setting is not as it was before,

@@ -32,7 +32,8 @@ fn plans_are_listed_and_printed() {
     validate("plans", &plans);
     assert_eq!(word(&plans, "format"), "whylate.plans/1");
     let names: Vec<&str> = list(&plans, "plans").iter().map(|plan| word(plan, "name")).collect();
-    assert_eq!(names, ["quick", "memory-load", "cache-modes"]);
+    let cases = ["graphics", "interrupts", "gpu-buffers", "cache-modes", "framebuffer"];
+    assert_eq!(names, [["quick", "memory-load"].as_slice(), &cases].concat());
     for name in names {
         let plan = whylate(&["plans", name, "--json"]).json();
         assert_eq!(word(&plan, "name"), name);

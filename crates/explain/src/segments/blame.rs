@@ -8,6 +8,7 @@ use crate::divide::Blame;
 use crate::stack;
 use crate::vocabulary;
 use whylate_core::CpuId;
+use whylate_core::figure;
 use whylate_core::result::CauseKind as Kind;
 
 /// A CPU with two threads that want it has a tick, every 10 ms at the slowest: this is two of them and a half.
@@ -199,7 +200,7 @@ impl<'r> Context<'r> {
             return throttled("a thread of lower priority was chosen although the task could have run");
         }
         let ran = || {
-            let ran = format!("it ran at priority {}", thread.priority);
+            let ran = format!("it ran at priority {}", figure::priority(thread.priority));
             let (sure, evidence) =
                 match self.surroundings.is_virtual && slice.to_ns - slice.from_ns >= TICKS_MISSED_NS {
                     true => (CONCLUDED, format!("{ran}, without an interrupt; {MAY_HAVE_STOPPED}")),
@@ -253,7 +254,7 @@ impl<'r> Context<'r> {
     /// A lesser thread went on running after the wake-up.
     fn not_preempted(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
         let named = self.running.and_then(|(_, stack)| stack::preempted(stack));
-        let priority = thread.priority;
+        let priority = figure::priority(thread.priority);
         let evidence = format!("it kept the CPU after the wake-up of the task, at priority {priority}");
         let blame = if self.lacks_ticks(slice) {
             let evidence = format!("{evidence}; no tick came meanwhile, and an interrupt at once after it");

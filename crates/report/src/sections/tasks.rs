@@ -3,7 +3,7 @@
 use crate::section::{Column, Row, Section, Table, sentences};
 use std::cmp::Reverse;
 use whylate_core::SeriesName;
-use whylate_core::figure::{count, nanoseconds};
+use whylate_core::figure::{count, nanoseconds, priority};
 use whylate_core::result::{Cause, CpuResult, ProbeResult, Quantiles, RunResult, Spike};
 
 /// The probe that watches threads.
@@ -112,15 +112,6 @@ fn row(cpu: &CpuResult, cell: Option<&str>) -> Row {
         task.and_then(|task| task.sleeps_in.clone()),
         task.and_then(|task| task.woken_by.clone()),
     ])
-}
-
-/// As tools print it: `80`, `deadline`, `nice 5`.
-fn priority(priority: i32) -> String {
-    match priority {
-        100.. => "deadline".to_owned(),
-        0..100 => priority.to_string(),
-        _ => format!("nice {}", -21 - priority),
-    }
 }
 
 #[cfg(test)]
