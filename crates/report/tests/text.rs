@@ -79,6 +79,26 @@ fn the_first_screen_answers() {
 }
 
 #[test]
+fn a_treatment_that_was_skipped_is_not_called_missing() {
+    let mut run = fixture::run_result(&[1]);
+    let reason = "treatments are held by `whylate run` (pid 7)".to_owned();
+    let treatments = vec!["shield".to_owned()];
+    let skipped = whylate_core::result::CellResult {
+        name: "l3+shield".to_owned(),
+        treatments,
+        skipped: Some(reason.clone()),
+        probes: Vec::new(),
+        ..run.cells[1].clone()
+    };
+    run.cells.push(skipped);
+    let text = terminal_text(&run, 200);
+    assert!(
+        text.contains(&format!("Not tried: l3+shield was skipped: {}", reason.replace('`', ""))),
+        "{text}"
+    );
+}
+
+#[test]
 fn run_as_markdown() {
     insta::assert_snapshot!(whylate_report::run(&fixture::run_result(&[1])).unwrap().markdown());
 }

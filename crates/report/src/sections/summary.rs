@@ -173,9 +173,20 @@ fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> 
 }
 
 fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
-    if treatments.is_empty() {
-        return "Not tried: no treatment is in the plan. `whylate check` names the settings to change."
-            .to_owned();
+    if !treatments.is_empty() {
+        return effects(run, treatments, |cell| &cell.treatments);
     }
-    effects(run, treatments, |cell| &cell.treatments)
+    let treated = || run.cells.iter().filter(|cell| !cell.treatments.is_empty());
+    let skipped = treated().find_map(|cell| Some((&cell.name, cell.skipped.as_ref()?)));
+    match skipped {
+        Some((name, reason)) => format!("Not tried: {name} was skipped: {reason}"),
+        None if treated().next().is_some() => {
+            "Not told: no cell with a treatment can be compared with one without it.".to_owned()
+        }
+        None => {
+            "Not tried: no treatment is in the plan. `whylate check` names the settings to change; `whylate \
+                 fix` tries them."
+                .to_owned()
+        }
+    }
 }
