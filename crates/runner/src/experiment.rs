@@ -16,7 +16,7 @@ use whylate_core::result::{CpuTableAt, RunEnd, RunState};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Plan, Warning, WarningCode};
 use whylate_stats::order;
-use whylate_store::{Execution, ExecutionState, RunDirectory, RunInfo, Sink as _, StoreError};
+use whylate_store::{Execution, ExecutionState, Reader, RunDirectory, RunInfo, Sink as _, StoreError};
 
 /// What is not part of the plan.
 #[derive(Clone, Debug)]
@@ -69,7 +69,9 @@ pub fn resume(
     machine: &dyn Machine,
     audience: &mut dyn Audience,
 ) -> Result<RunInfo, RunError> {
-    let (mut directory, mut info) = RunDirectory::reopen(path)?;
+    // A run that is refused is not written to.
+    let reader = Reader::open(path)?;
+    let info = reader.info();
     if info.fix.is_some() {
         return Err(RunError::IsSearch(path.display().to_string()));
     }
@@ -78,8 +80,9 @@ pub fn resume(
         return Err(RunError::AlreadyComplete(path.display().to_string()));
     }
     let experiment = prepare(info.plan.clone())?;
-    note_reboot(&experiment, &mut info);
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
+    let (mut directory, mut info) = RunDirectory::reopen(path)?;
+    note_reboot(&experiment, &mut info);
     push_all_once(&mut info.warnings, held.warnings);
     record_skipped(&mut info, &experiment);
     (info.state, info.error, info.end) = (RunState::Running, None, None);

@@ -77,6 +77,20 @@ fn holder(run: Option<&str>, root: &HostRoot) -> Holder {
     Holder::this_process("whylate run", run, false, root)
 }
 
+/// What a killed run of this machine left behind, which is left as it is.
+pub fn left_behind(root: &HostRoot) -> Option<Warning> {
+    let contents = JournalPlace::of_this_machine(TREATMENTS).read(root).ok()?;
+    let holder = contents.open().next().and_then(|entry| contents.holder(entry))?;
+    let text = format!(
+        "{} settings are as `{}` changed them since {}: `whylate treat status` shows them, `whylate treat restore` takes \
+         them back where nothing runs",
+        contents.open().count(),
+        holder.command,
+        holder.since()
+    );
+    Some(Warning::new(WarningCode::TreatmentsInForce, text))
+}
+
 /// Undoes what a killed run of this machine left behind, before anything is measured or written down about it. What
 /// is in force by hand, or by a run that goes on, stays; so does all that a damaged journal tells, which is a warning.
 pub fn recover_treatments(root: &HostRoot) -> Option<Warning> {

@@ -25,11 +25,18 @@ mod watch;
 
 use crate::arguments::Command;
 use crate::exit::Ending;
+use crate::output;
 use anyhow::Result;
 use whylate_host::Host;
 
 /// Runs one command.
 pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
+    // What a killed run left behind is in each figure; a run takes it back first.
+    if matches!(command, Command::Measure(_) | Command::Watch(_) | Command::Check(_))
+        && let Some(left) = whylate_runner::left_behind(&host.settings)
+    {
+        output::message(&format!("note: {}", left.text));
+    }
     match command {
         Command::Run(arguments) => run::execute(&arguments, host),
         Command::Fix(arguments) => fix::execute(&arguments, host),

@@ -19,7 +19,8 @@ use whylate_core::result::{RunEnd, RunResult, RunState, Verdict};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
 use whylate_runner::{
-    Experiment, RealMachine, RunOptions, check_tracers, check_treatments, prepare, recover_treatments,
+    Experiment, RealMachine, RunOptions, check_tracers, check_treatments, left_behind, prepare,
+    recover_treatments,
 };
 use whylate_store::{Reader, RunInfo, StoreError, default_path};
 
@@ -30,7 +31,9 @@ pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
     whylate_runner::hold_reserve();
     let machine = machine::real(host)?;
     let asked_to_stop = signals::watch()?;
-    let recovered = recover_treatments(&host.settings);
+    // A preview changes nothing, and takes nothing back.
+    let recovered =
+        if arguments.dry_run { left_behind(&host.settings) } else { recover_treatments(&host.settings) };
     if let Some(warning) = &recovered {
         output::message(&format!("note: {}", warning.text));
     }
@@ -130,8 +133,13 @@ pub(super) fn read_plan(name: &str, overrides: &[String], short: bool, yes: bool
 
 pub(super) fn default_run_path(plan: &str, started_at: SystemTime) -> Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    default_path(variable("XDG_DATA_HOME").as_deref(), variable("HOME").as_deref(), started_at, plan)
-        .context("neither XDG_DATA_HOME nor HOME is set; name a directory for the run with -o")
+    let path =
+        default_path(variable("XDG_DATA_HOME").as_deref(), variable("HOME").as_deref(), started_at, plan)
+            .context("neither XDG_DATA_HOME nor HOME is set; name a directory for the run with -o")?;
+    // Another one began in the same second.
+    let others = (2..).map(|nth| PathBuf::from(format!("{}-{nth}", path.display())));
+    let free = std::iter::once(path.clone()).chain(others).find(|path| !path.exists());
+    Ok(free.unwrap_or(path))
 }
 
 pub(super) fn run_name(path: &Path) -> String {

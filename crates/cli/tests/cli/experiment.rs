@@ -5,6 +5,7 @@ use crate::json::validate;
 use crate::tool::{SMALL_PLAN, alone, command, finish, folder, skipped, text, whylate, write};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 use whylate_core::figure::nanoseconds;
 
 /// The largest latency of each probe in each cell, as reports print it.
@@ -68,9 +69,12 @@ fn a_run_and_its_reports() {
     let error = whylate(&["report", place, "-o", &notes]).error().to_owned();
     assert!(error.contains(&notes) && error.contains("-o"), "{error}");
     assert_eq!(fs::read_to_string(&notes).unwrap(), "mine");
-    // A complete run is not begun again, and its place not taken.
+    // A complete run is not begun again, nothing is written to it, and its place is not taken.
+    let manifest = || fs::read(Path::new(place).join("manifest.jsonl")).unwrap();
+    let before = manifest();
     let error = whylate(&["run", "--resume", place, "-q"]).error().to_owned();
     assert!(error.contains("nothing to resume"), "{error}");
+    assert!(manifest() == before, "a run that is over was written to");
     let error = whylate(&["run", &plan, "-o", place, "-q"]).error().to_owned();
     assert!(error.contains("--resume"), "{error}");
 }

@@ -43,9 +43,22 @@ pub(super) fn deciding(run: &RunResult) -> Option<Vec<CellSeries<'_>>> {
     let is_primary = |name: &str| primary.as_ref().is_some_and(|primary| primary.is_of(name));
     let is_late =
         |name: &str| SeriesName::of(name).facts().is_some_and(|facts| facts.samples == Samples::Lateness);
+    // Of watched threads the one that was the latest: its whole response is longer than its parts.
+    let largest = |cells: &[CellSeries<'_>]| cells.iter().filter_map(CellSeries::max_ns).max();
+    let of_threads = all.iter().enumerate().filter(|(_, (name, _))| thread(name).is_some());
+    let latest = of_threads.rev().max_by_key(|(_, (_, cells))| largest(cells)).map(|(at, _)| at);
     let at = all.iter().position(|(name, _)| is_primary(name));
+    let at = match at {
+        Some(at) if thread(&all[at].0).is_some() => latest,
+        at => at,
+    };
     let at = at.or_else(|| all.iter().position(|(name, _)| is_late(name))).unwrap_or(0);
     (at < all.len()).then(|| all.swap_remove(at).1)
+}
+
+/// The watched thread of a series.
+fn thread(series: &str) -> Option<&str> {
+    series.strip_prefix("task/")
 }
 
 fn late(run: &RunResult) -> (String, Tone) {
@@ -67,6 +80,9 @@ fn late(run: &RunResult) -> (String, Tone) {
             (format!("No: nothing above the limit of {limit}{watched}."), Tone::Good)
         }
         (Verdict::Incomplete, _) => (format!("Cannot tell: {}.", run.verdict_reason), Tone::Warn),
+        _ if run.plan.probe.iter().any(|probe| probe.kind() == "task") => {
+            ("Not judged: there is no limit (`whylate watch --limit 1ms`).".to_owned(), Tone::Plain)
+        }
         _ => ("Not judged: the plan has no limit (`--set limit=100us` sets one).".to_owned(), Tone::Plain),
     }
 }
@@ -77,7 +93,8 @@ fn how_bad(cells: &[CellSeries<'_>]) -> Option<String> {
     let cpu = worst.worst()?.cpu;
     let max = nanoseconds(worst.max_ns()?);
     let best = cells.iter().min_by_key(|cell| cell.max_ns())?;
-    let place = format!("in {} on CPU {cpu}", worst.cell.name);
+    let of = thread(&worst.name).map(|thread| format!("{thread}, ")).unwrap_or_default();
+    let place = format!("{of}in {} on CPU {cpu}", worst.cell.name);
     if worst.samples() == Some(Samples::Gap) {
         let lost = worst.lost_share().map(|lost| format!("; gaps took {} of the time there", share(lost)));
         return Some(format!("Stopped for up to {max}, {place}{}.", lost.unwrap_or_default()));

@@ -24,7 +24,7 @@ use whylate_core::warning::push_all_once;
 use whylate_core::{CpuSet, Facts, Plan, WarningCode};
 use whylate_host::HostRoot;
 use whylate_stats::search::{Figure, PAIRS_MAX, Search, Trial, figure_of, replay};
-use whylate_store::{CellInfo, ExecutionState, RunDirectory, RunInfo, assemble_newest, fix_steps};
+use whylate_store::{CellInfo, ExecutionState, Reader, RunDirectory, RunInfo, assemble_newest, fix_steps};
 use whylate_treat::{Planner as _, Surroundings};
 
 /// Repeats of each cell before anything is changed.
@@ -109,17 +109,19 @@ pub fn resume_fix(
     audience: &mut dyn Audience,
     adviser: &mut dyn Adviser,
 ) -> Result<RunInfo, RunError> {
-    let (mut directory, mut info) = RunDirectory::reopen(path)?;
     let name = || path.display().to_string();
-    if info.fix.is_none() {
+    // A search that is refused is not written to.
+    let reader = Reader::open(path)?;
+    if reader.info().fix.is_none() {
         return Err(RunError::IsNoSearch(name()));
     }
-    if info.state == RunState::Complete {
+    if reader.info().state == RunState::Complete {
         return Err(RunError::AlreadyComplete(name()));
     }
-    let experiment = prepare(info.plan.clone())?;
-    note_reboot(&experiment, &mut info);
+    let experiment = prepare(reader.info().plan.clone())?;
     let held = machine.hold_treatments(&name(), true)?;
+    let (mut directory, mut info) = RunDirectory::reopen(path)?;
+    note_reboot(&experiment, &mut info);
     push_all_once(&mut info.warnings, held.warnings);
     (info.state, info.error, info.end) = (RunState::Running, None, None);
     directory.update_info(&info)?;

@@ -181,6 +181,12 @@ fn what_was_proved_is_looked_at_again() {
     let found = answer(&path);
     assert_eq!((found.answer, found.repeats), (FixAnswer::Proved, 14), "{}", found.sentence);
     assert!(found.sentence.contains("awake still lowers"), "{}", found.sentence);
+    // Too little was measured: neither a proof nor its absence.
+    let path = folder.path().join("short");
+    searched(&path, &helped(), FixRegistration { budget: Nanos(1), ..rules.clone() }).unwrap();
+    let found = answer(&path);
+    assert_eq!(found.answer, FixAnswer::Unfinished, "{}", found.sentence);
+    assert!(found.sentence.contains("cannot tell whether awake still lowers"), "{}", found.sentence);
     let path = folder.path().join("over");
     searched(&path, &MockMachine::default(), rules).unwrap();
     let found = answer(&path);

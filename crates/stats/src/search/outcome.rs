@@ -124,7 +124,10 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
         _ if registration.arms.is_empty() => {
             (FixAnswer::NothingToTry, "nothing that can be tried here answers what was measured".to_owned())
         }
-        Some(claim) if !result.recommended.is_empty() => {
+        Some(claim)
+            if !result.recommended.is_empty()
+                && (registration.mode != FixMode::Verify || claim.outcome == FixOutcome::Proved) =>
+        {
             let by = claim.ratio.map_or(0.0, |ratio| (1.0 - ratio) * 100.0);
             let against = match claim.control.as_slice() {
                 [] => String::new(),
@@ -135,11 +138,7 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
             let text = format!("{names} {still}lowers {goal} by {by:.0} %{against}");
             (FixAnswer::Proved, text)
         }
-        _ if registration.mode == FixMode::Verify => {
-            let names: Vec<&str> = registration.arms.iter().map(|it| it.treatment.name.as_str()).collect();
-            let text = format!("{} is not shown to lower {goal} any more", names.join(" + "));
-            (FixAnswer::NothingProved, text)
-        }
+        _ if registration.mode == FixMode::Verify => verified(result, is_over),
         _ => {
             let tried = registration.arms.len();
             (FixAnswer::NothingProved, format!("none of {tried} treatments is proved to lower {goal}"))
@@ -152,6 +151,20 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
         FixAnswer::NothingProved if !is_over => (answer, format!("{text} (the budget is spent)")),
         _ => (answer, text),
     }
+}
+
+/// What to say of an earlier proof that was not found again: that it is not there, or that too little was measured.
+fn verified(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
+    let names: Vec<&str> = result.registration.arms.iter().map(|it| it.treatment.name.as_str()).collect();
+    let (names, goal) = (names.join(" + "), &result.registration.goal);
+    if is_over {
+        return (FixAnswer::NothingProved, format!("{names} is not shown to lower {goal} any more"));
+    }
+    let pairs = result.claims.last().map_or(0, |claim| claim.pairs.len());
+    let text = format!(
+        "cannot tell whether {names} still lowers {goal}: {pairs} pairs are too few; give a larger --budget"
+    );
+    (FixAnswer::Unfinished, text)
 }
 
 /// A claim with its effect.

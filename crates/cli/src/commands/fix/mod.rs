@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::WarningCode;
 use whylate_core::plan::Plan;
-use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult};
+use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult, RunState};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
 use whylate_runner::{Experiment, RunOptions, check_tracers, drawn_seed, prepare, recover_treatments};
@@ -253,7 +253,9 @@ fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>
     if result.answer == FixAnswer::Unfinished {
         let why = info.and_then(|info| info.error.clone()).map(|why| format!(": {why}")).unwrap_or_default();
         output::message(&format!("whylate: the search is not over{why}"));
-        output::message(&format!("    to go on: whylate fix --resume {}", result.run));
+        if result.state != RunState::Complete {
+            output::message(&format!("    to go on: whylate fix --resume {}", result.run));
+        }
     }
     Ok(match result.answer {
         FixAnswer::Proved | FixAnswer::NothingNeeded | FixAnswer::Advised => Ending::Pass,
