@@ -13,11 +13,11 @@ use whylate_core::{CpuSelector, Nanos};
     group = clap::ArgGroup::new("target").required(true).multiple(false),
     after_help = "\
 Examples:
-  whylate watch --task audio                    every thread of that name, until Ctrl-C
-  whylate watch --pid 812 -D 10m --deadline 1ms a process, with the deadline of its work
+  whylate watch --task audio                     every thread of that name, until Ctrl-C
+  whylate watch --pid 812 -D 10m --deadline 1ms  a process, with the deadline of its work
   whylate watch --unit plc.service --limit 500us
-  whylate watch --priority 80-99 -D 1h -o night everything with such a priority, wherever it is
-  whylate watch -D 30s -- ./control --rate 1000 starts a program and watches it from its begin
+  whylate watch --priority 80-99 -D 1h -o night  everything with such a priority
+  whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from its begin
 
 An activation is what a thread does from its timer or wake-up to its next sleep; how long that took
 is its response. Nothing of the thread is changed. The worst activations are explained, and all is
