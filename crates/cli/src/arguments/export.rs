@@ -10,10 +10,10 @@ Examples:
   whylate export latest --to perfetto -o run.json      spikes, latencies and loads on one time line
   whylate export RUN --to csv --table timeline         the course over time
   whylate export RUN --to hdr -o run.hlog              for HdrHistogram's tools
-  whylate export RUN --to osadl -o DIR                 files as the OSADL latency-histograms patch has
+  whylate export RUN --to osadl -o DIR                 the files of the OSADL histograms patch
 
-The tables of a run directory are Parquet: DuckDB, pandas, Polars, Spark and ClickHouse open them as
-they are (docs/FORMAT.md).")]
+The tables of a run directory are Parquet: DuckDB, pandas, Polars, Spark and ClickHouse open them
+as they are (docs/FORMAT.md).")]
 pub(crate) struct ExportArguments {
     /// A run directory, or `latest`
     #[arg(value_name = "RUN")]

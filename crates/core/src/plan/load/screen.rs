@@ -20,8 +20,9 @@ Examples:
   whylate load framebuffer --variant source-flushed --rate 60/s --json
   whylate load framebuffer --variant uncached --device /sys/bus/pci/devices/0000:00:02.0/resource0
 
-Without --device it takes write-combining memory that no display shows: a buffer of a graphics driver
-(`modprobe vgem` makes one), pages of the module whylate_memtype, or a region of a PCI device."))]
+Without --device it takes write-combining memory that no display shows: a buffer of a graphics
+driver (`modprobe vgem` makes one), pages of the module whylate_memtype, or a region of a PCI
+device."))]
 pub struct FramebufferPlan {
     /// Where it is written, one thread on each CPU; of `others` the first alone.
     pub cpus: CpuSelector,
