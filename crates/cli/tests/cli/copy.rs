@@ -47,7 +47,7 @@ fn what_is_not_here_says_why() {
 
 #[test]
 fn passes_are_told_apart_and_divided_by_their_accesses() {
-    let words = ["measure", "access", "--working-set", "64KiB", "--interval", "2ms", "--duration", "300ms"];
+    let words = ["measure", "access", "--working-set", "64KiB", "--interval", "2ms", "--duration", "2s"];
     let document = whylate(&[&words[..], &["--policy", "other", "--json"]].concat()).json();
     validate("measure", &document);
     let cpus = list(&document, "cpus");

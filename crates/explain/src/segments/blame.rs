@@ -17,6 +17,8 @@ const TICKS_MISSED_NS: u64 = 25_000_000;
 /// What the whole recording says, for the explanation of its pieces.
 pub(super) struct Context<'r> {
     window: &'r Window,
+    /// That of the measured thread.
+    priority: i32,
     pub(super) recording: &'r Recording,
     pub(super) surroundings: &'r Surroundings,
     /// When the measured task was woken, and the stack of that moment.
@@ -36,6 +38,7 @@ impl<'r> Context<'r> {
     pub(super) fn of(window: &'r Window, recording: &'r Recording, surroundings: &'r Surroundings) -> Self {
         let mut context = Self {
             window,
+            priority: window.priority,
             recording,
             surroundings,
             woken: None,
@@ -46,6 +49,7 @@ impl<'r> Context<'r> {
             let_others_in: false,
         };
         let measured = context.measured_thread();
+        context.priority = context.recorded_priority(measured).unwrap_or(window.priority);
         for segment in &recording.segments {
             context.look_at(segment, measured);
         }
@@ -62,6 +66,19 @@ impl<'r> Context<'r> {
             _ => None,
         });
         begins.filter(|(at_ns, _)| self.is_inside(*at_ns)).max().map(|(_, pid)| pid)
+    }
+
+    /// What the scheduler said of the measured thread when it left the CPU: some run as ordinary ones although the plan
+    /// says otherwise. Without its number it is the one that would have run on.
+    fn recorded_priority(&self, measured: Option<u32>) -> Option<i32> {
+        let own = self.recording.segments.iter().filter_map(|segment| match &segment.what {
+            Activity::Thread { thread, process, was_runnable, .. } if self.is_measured(*process) => {
+                let is_it = measured.map_or(*was_runnable, |pid| pid == thread.pid);
+                is_it.then_some((segment.to_ns, thread.priority))
+            }
+            _ => None,
+        });
+        own.max_by_key(|(to_ns, _)| *to_ns).map(|(_, priority)| priority)
     }
 
     fn is_inside(&self, at_ns: u64) -> bool {
@@ -106,11 +123,11 @@ impl<'r> Context<'r> {
         let chosen = self.recording.segments.iter().filter_map(|segment| match &segment.what {
             // It was preempted, and a thread of lower priority ran next.
             Activity::Thread { process, was_runnable, next_priority, .. } if self.is_measured(*process) => {
-                (*was_runnable && *next_priority < self.window.priority).then_some(segment.to_ns)
+                (*was_runnable && *next_priority < self.priority).then_some(segment.to_ns)
             }
             // A thread of lower priority began to run after the wake-up.
             Activity::Thread { thread, .. } => {
-                let is_lesser = thread.priority < self.window.priority;
+                let is_lesser = thread.priority < self.priority;
                 (is_lesser && segment.from_ns > woken_ns).then_some(segment.from_ns)
             }
             _ => None,
@@ -196,7 +213,7 @@ impl<'r> Context<'r> {
     }
 
     fn other_thread(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
-        if thread.priority < self.window.priority && self.is_throttled(slice) {
+        if thread.priority < self.priority && self.is_throttled(slice) {
             return throttled("a thread of lower priority was chosen although the task could have run");
         }
         let ran = || {
@@ -214,7 +231,7 @@ impl<'r> Context<'r> {
         match self.woken {
             None => self.timer_pending(Some(thread)),
             Some(_) if self.is_pending(slice) => self.timer_pending(Some(thread)),
-            Some(_) if thread.priority >= self.window.priority => ran(),
+            Some(_) if thread.priority >= self.priority => ran(),
             Some(_) => self.not_preempted(slice, thread),
         }
     }

@@ -165,6 +165,20 @@ fn a_loop_that_gives_way_to_a_lesser_thread_is_throttled() {
     assert_eq!(first(&window(false, 50_001_000), segments).kind, CauseKind::Throttled);
 }
 
+/// A plan that asks for a real-time priority does not make the thread one: it may run as an ordinary one all the same.
+#[test]
+fn an_ordinary_loop_that_waits_for_its_like_is_not_throttled() {
+    let own = Activity::Thread {
+        thread: thread(101, -21, "probe"),
+        process: OWN,
+        was_runnable: true,
+        next_priority: -21,
+    };
+    let segments = vec![segment(0, 1_001_000, own), ran(1_001_000, 50_000_000, thread(7, -21, "other"))];
+    let cause = first(&window(false, 50_001_000), segments);
+    assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::Thread, Some("other")), "{cause:?}");
+}
+
 #[test]
 fn a_function_is_the_interrupt_that_asked_for_it() {
     let sender = Some(Sender { cpu: CpuId(0), pid: 55, process: 54, command: "unmapper".to_owned() });
