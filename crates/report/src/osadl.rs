@@ -54,15 +54,19 @@ pub fn cpu_of(name: &str) -> Option<CpuId> {
     number.parse().ok().map(CpuId).filter(|cpu| cpu.to_string() == number)
 }
 
+/// The middle of a bucket by its lower edge: it is a 128th of its power of two wide, and a nanosecond below 256.
+pub(crate) fn middle_ns(lower_ns: u64) -> u64 {
+    let half_ns = lower_ns.checked_ilog2().map_or(0, |octave| (1_u64 << octave >> 7) / 2);
+    lower_ns.saturating_add(half_ns)
+}
+
 /// A file of a histogram: samples in each microsecond.
 pub(crate) fn histogram(samples: u64, figures: Option<&Quantiles>, buckets: &[(u64, u64)]) -> String {
     let mut lines = vec![0_u64; MICROSECONDS];
     let mut above = 0;
     let (min_ns, max_ns) = figures.map_or((0, 0), |figures| (figures.min_ns, figures.max_ns));
     for (lower_ns, count) in buckets {
-        // A bucket is a 128th of its power of two wide, and a nanosecond below 256.
-        let half_ns = lower_ns.checked_ilog2().map_or(0, |octave| (1 << octave >> 7) / 2);
-        let middle_ns = lower_ns.saturating_add(half_ns).clamp(min_ns, max_ns);
+        let middle_ns = middle_ns(*lower_ns).clamp(min_ns, max_ns);
         match lines.get_mut((middle_ns / 1000) as usize) {
             Some(line) => *line += count,
             None => above += count,

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use whylate_core::result::{ProbeResult, Quantiles, RunResult, RunState, Verdict};
+use whylate_core::result::{ProbeResult, Quantiles, RunResult, RunState};
 
 /// Of so many plans and machines the newest run is shown.
 const RUNS_MAX: usize = 20;
@@ -52,12 +52,7 @@ pub(crate) async fn metrics(State(site): State<Arc<Site>>) -> Result<Response, R
 fn figures(run: &RunResult) -> String {
     let mut text = String::new();
     let own = format!("plan=\"{}\",host=\"{}\"", escaped(&run.plan.name), escaped(&run.facts.host));
-    let verdict = match run.verdict {
-        Verdict::Pass => "pass",
-        Verdict::Fail => "fail",
-        Verdict::NoLimit => "no_limit",
-        Verdict::Incomplete => "incomplete",
-    };
+    let verdict = run.verdict.name();
     // Writing to a string cannot fail.
     _ = writeln!(text, "whylate_run_verdict{{{own},verdict=\"{verdict}\"}} 1");
     for cell in &run.cells {

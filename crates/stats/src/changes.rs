@@ -3,9 +3,8 @@
 
 use crate::contrast::median;
 use crate::random::SplitMix;
+use whylate_core::result::RUNS_MIN;
 
-/// Fewer runs cannot show a change at the usual evidence.
-pub const RUNS_MIN: usize = 8;
 /// A series without a change has one found at most so often. Parts are tested at a share of it.
 pub const FALSE_ALARMS: f64 = 0.05;
 const PERMUTATIONS: u32 = 1999;

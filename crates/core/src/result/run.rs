@@ -90,16 +90,16 @@ impl RunResult {
     }
 }
 
-/// How far a run came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RunState {
-    /// Still going on, or killed: nothing recorded its end.
-    Running,
-    /// Every cell ran.
-    Complete,
-    /// Stopped by the user or by an error; what was done is kept.
-    Interrupted,
+words! {
+    /// How far a run came.
+    pub enum RunState: "a state" {
+        /// Still going on, or killed: nothing recorded its end.
+        Running = "running",
+        /// Every cell ran.
+        Complete = "complete",
+        /// Stopped by the user or by an error; what was done is kept.
+        Interrupted = "interrupted",
+    }
 }
 
 /// How a run, or one repeat of it, ended.
@@ -127,18 +127,18 @@ pub enum RunEnd {
     },
 }
 
-/// Pass or fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// No latency above the limit in any cell.
-    Pass,
-    /// A latency above the limit.
-    Fail,
-    /// The plan has no limit.
-    NoLimit,
-    /// Nothing above the limit so far, but not every cell ran.
-    Incomplete,
+words! {
+    /// Pass or fail.
+    pub enum Verdict: "a verdict" {
+        /// No latency above the limit in any cell.
+        Pass = "pass",
+        /// A latency above the limit.
+        Fail = "fail",
+        /// The plan has no limit.
+        NoLimit = "no_limit",
+        /// Nothing above the limit so far, but not every cell ran.
+        Incomplete = "incomplete",
+    }
 }
 
 /// One cell of the matrix.

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// `format` of [`RunsResult`].
 pub const RUNS_FORMAT: &str = "whylate.runs/1";
 
+/// Fewer runs cannot show a change at the usual evidence.
+pub const RUNS_MIN: usize = 8;
+
 /// The runs of a folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunsResult {

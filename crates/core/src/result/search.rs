@@ -1,6 +1,6 @@
 //! Which runs are meant: `kernel>=6.12 verdict=fail`.
 
-use super::{RunState, RunSummary, Verdict};
+use super::RunSummary;
 use std::cmp::Ordering;
 
 /// What compares, the longest first.
@@ -79,23 +79,12 @@ impl Term {
 }
 
 fn values(run: &RunSummary, key: &str) -> Vec<String> {
-    let state = match run.state {
-        RunState::Running => "running",
-        RunState::Complete => "complete",
-        RunState::Interrupted => "interrupted",
-    };
-    let verdict = run.verdict.map(|verdict| match verdict {
-        Verdict::Pass => "pass",
-        Verdict::Fail => "fail",
-        Verdict::NoLimit => "no_limit",
-        Verdict::Incomplete => "incomplete",
-    });
     match key {
         "plan" => vec![run.plan.clone()],
         "host" => vec![run.host.clone()],
         "kernel" => vec![run.kernel.clone()],
-        "verdict" => verdict.map(str::to_owned).into_iter().collect(),
-        "state" => vec![state.to_owned()],
+        "verdict" => run.verdict.iter().map(|verdict| verdict.name().to_owned()).collect(),
+        "state" => vec![run.state.name().to_owned()],
         "tag" => run.tags.clone(),
         "note" => run.note.iter().cloned().collect(),
         _ => vec![run.started_at.clone()],
@@ -114,6 +103,7 @@ fn by_numbers(a: &str, b: &str) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::{RunState, Verdict};
 
     #[test]
     fn terms_select_runs() {

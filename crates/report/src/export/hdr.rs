@@ -1,6 +1,7 @@
 //! Interval logs of HdrHistogram, which its tools and viewers read: one line with a tag for each cell, probe and CPU.
 
 use super::{ExportError, Series, all};
+use crate::osadl::middle_ns;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
@@ -47,9 +48,7 @@ fn histogram(series: &Series<'_>) -> Result<Histogram<u64>, String> {
     let mut histogram = Histogram::<u64>::new(DIGITS).map_err(|error| error.to_string())?;
     let most = series.cpu.quantiles.map_or(u64::MAX, |figures| figures.max_ns);
     for (lower_ns, count) in &series.cpu.histogram {
-        // The middle of the bucket, as quantiles are read from it.
-        let half_ns = lower_ns.checked_ilog2().map_or(0, |octave| (1_u64 << octave >> 7) / 2);
-        let value = lower_ns.saturating_add(half_ns).min(most);
+        let value = middle_ns(*lower_ns).min(most);
         histogram.record_n(value, *count).map_err(|error| error.to_string())?;
     }
     Ok(histogram)

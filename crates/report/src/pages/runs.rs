@@ -3,12 +3,10 @@
 use crate::section::{Block, Cell, Column, Page, Row, Section, Table, Tone};
 use whylate_core::figure;
 use whylate_core::plan::SeriesStatistic;
-use whylate_core::result::{RunPoint, RunSeries, RunState, RunSummary, RunsResult, Verdict};
+use whylate_core::result::{RUNS_MIN, RunPoint, RunSeries, RunState, RunSummary, RunsResult, Verdict};
 
 /// The bar of the largest value.
 const BAR_WIDTH: usize = 30;
-/// So many runs can show a change (`stats::changes`).
-const RUNS_MIN: usize = 8;
 
 /// The runs of a folder; `all` is how many there are before the search. `address` is where a run is shown by a web server.
 pub fn runs(result: &RunsResult, all: usize, address: Option<fn(&RunSummary) -> String>) -> Page {
