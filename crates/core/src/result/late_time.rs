@@ -85,7 +85,11 @@ fn add(all: &mut Vec<LateTime>, cause: &Cause, ns: f64) {
 /// `ksoftirqd/3` is `ksoftirqd`. The number of an interrupt stays.
 fn lasting_name(actor: &str) -> String {
     match actor.split_once('/') {
-        Some((name, rest)) if name != "irq" && rest.starts_with(|c: char| c.is_ascii_digit() || c == 'u') => {
+        Some((name, rest))
+            if name != "irq"
+                && !name.contains(' ')
+                && rest.starts_with(|c: char| c.is_ascii_digit() || c == 'u') =>
+        {
             name.to_owned()
         }
         _ => actor.to_owned(),

@@ -129,7 +129,7 @@ mod tests {
         assert!(lines[0].contains("thread-0") && lines[0].contains("20.0 ms"), "{text}");
         assert!(lines[SOURCES_MAX].contains("2 others") && lines[SOURCES_MAX].contains("23.0 ms"), "{text}");
         assert!(
-            lines[SOURCES_MAX + 1].contains("unattributed") && lines[SOURCES_MAX + 1].contains("5.00 ms"),
+            lines[SOURCES_MAX + 1].contains("not explained") && lines[SOURCES_MAX + 1].contains("5.00 ms"),
             "{text}"
         );
     }
