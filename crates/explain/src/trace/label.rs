@@ -3,10 +3,12 @@
 //! The same state means different things in different phases: code with interrupts off delays a timer that is due,
 //! and a thread of low priority does; but once the task is runnable, the same thread must hold it up by other means.
 
+use super::finder::PRIORITY_NORMAL;
 use super::late::LateKind;
 use super::priorities::Priorities;
 use super::state::{Knowledge, Level, Span, State};
 use super::states::States;
+pub(super) use super::warn::Need;
 use super::window::Window;
 use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED};
 use crate::divide::Blame;
@@ -46,17 +48,6 @@ pub(super) enum Phase {
     },
     /// It has a page fault that is being served.
     Fault,
-}
-
-/// What the trace lacks to be sure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Need {
-    /// When interrupts and preemption were off.
-    Sections,
-    /// What ran in the kernel.
-    Functions,
-    /// Idle states.
-    IdleStates,
 }
 
 /// What a span is to a waiting task.
@@ -296,6 +287,10 @@ impl Labeller<'_> {
         }
         let priority = state.pid.and_then(|pid| self.priorities.at(pid, span.events.0));
         match (priority, who.priority) {
+            (Some(other @ PRIORITY_NORMAL..), Some(own @ PRIORITY_NORMAL..)) if other > own => {
+                let reason = "an ordinary task ran, with which the late one shares the CPU";
+                by(Thread, &format!("priority {other}, shares the CPU"), CONCLUDED, reason)
+            }
             (Some(other), Some(own)) if other <= own => {
                 let what = format!("priority {other}, not below {own}");
                 let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));
@@ -338,18 +333,14 @@ impl Labeller<'_> {
     /// The thread `pid` shall wake the task.
     fn waker(&self, pid: u32, owner: bool, span: &Span, length_ns: u64) -> Label {
         let state = &span.state;
-        let (kind, reason, what) = match owner {
-            true => (
-                CauseKind::Lock,
-                "the task waited for a lock until this thread released it",
-                "holds the lock",
-            ),
-            false => {
-                (CauseKind::Thread, "the task waited until this thread woke it", "has not woken the task yet")
-            }
-        };
+        let held = "the task waited for a lock until this thread released it";
         if state.pid == Some(pid) {
-            let confidence = if owner { CONCLUDED } else { FAINT };
+            let not_yet = ("has not woken the task yet", FAINT, "the task waited until this thread woke it");
+            let (kind, (what, confidence, reason)) = if owner {
+                (CauseKind::Lock, ("holds the lock", CONCLUDED, held))
+            } else {
+                (CauseKind::Thread, not_yet)
+            };
             return self.by(kind, state, what, confidence, reason);
         }
         let priority = self.priorities.at(pid, span.events.0);
@@ -359,7 +350,11 @@ impl Labeller<'_> {
         }
         let name = self.thread(Some(pid));
         let what = format!("{name}, which holds the lock, waits: {}", inner.what);
-        Label { blame: Blame::new(kind, CONCLUDED, reason).thread(&name, pid), what, need: inner.need }
+        let other = inner.blame.actor.filter(|_| inner.blame.pid.is_some());
+        let more = other.map(|other| format!("; {other} had the CPU meanwhile: priority inversion"));
+        let evidence = format!("{held}{}", more.unwrap_or_default());
+        let blame = Blame::new(CauseKind::Lock, CONCLUDED, evidence).thread(&name, pid);
+        Label { blame, what, need: inner.need }
     }
 }
 
