@@ -4,7 +4,7 @@ use super::account::{Accountant, Piece, Place};
 use super::describe;
 use super::label::{self, Need};
 use super::stacks::{self, FunctionId, PathId};
-use crate::confidence::{CONCLUDED, LEFT_OVER};
+use crate::confidence::{CONCLUDED, FAINT};
 use crate::divide;
 use crate::stack::{self, Named};
 use crate::vocabulary::Class;
@@ -65,7 +65,7 @@ fn less_sure(group: &Group<'_>, mut cause: Cause) -> Cause {
             cause
                 .evidence
                 .push("each handler was short: what they delayed may have another reason".to_owned());
-            LEFT_OVER
+            FAINT
         }
         _ => 1.0,
     };

@@ -25,6 +25,8 @@ const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
 const SWITCH_MAX_NS: u64 = 50_000;
 /// A handler that is silent for longer may have been stopped itself.
 pub(super) const STOPPED_LEAST_NS: u64 = 50_000;
+/// The same of softirqs, which do more work.
+const SOFTIRQ_LONG_NS: u64 = 10_000_000;
 /// A switch that takes longer is worth naming.
 const SWITCH_LONG_NS: u64 = 20_000;
 /// A real-time task that can run and for which no thread is asked to make room, for longer than this, is throttled.
@@ -243,7 +245,7 @@ impl Labeller<'_> {
         if sampled && state.idle_state.is_none() && length_ns <= IDLE_EXIT_FIRST_MAX_NS {
             let reason =
                 "the CPU was idle: leaving idle took the time, or a hypervisor; the trace does not tell";
-            let blame = Blame::new(CauseKind::IdleExit, POSSIBLE, reason);
+            let blame = Blame::new(CauseKind::IdleExit, CONCLUDED, reason);
             return Label { blame, need: Some(Need::IdleStates), ..Label::needed("leaving idle") };
         }
         let (blame, what) = if leaving {
@@ -375,10 +377,9 @@ fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
 /// How sure it is that an interrupt or a softirq took a time: a handler whose end is not in the trace may have ended long
 /// before the next event, and one that is silent for long may have been stopped itself.
 fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static str) {
+    let longest_ns = if kind == CauseKind::Softirq { SOFTIRQ_LONG_NS } else { STOPPED_LEAST_NS };
     match span.closed {
-        true if length_ns <= STOPPED_LEAST_NS || kind != CauseKind::Irq => {
-            (SHOWN, "events tell the begin and the end of its handler")
-        }
+        true if length_ns <= longest_ns => (SHOWN, "events tell the begin and the end of its handler"),
         true => (
             CONCLUDED,
             "events tell the begin and the end of its handler; a CPU that stops in it looks the same",
