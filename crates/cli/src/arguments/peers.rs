@@ -11,7 +11,6 @@ const CYCLICTEST: [(&str, Value, &str); 10] = [
     ("--verbose", Value::None, VERBOSE),
     ("-T", Value::Any, TRACER),
     ("--tracer", Value::Any, TRACER),
-    ("--tracemark", Value::None, "--break always writes a trace marker"),
 ];
 const HISTOGRAM: &str = "the histogram is always kept whole, without a limit: `--json` prints it";
 const VERBOSE: &str = "`--json` has the histogram and the largest spikes; `--spikes N` keeps more of them";

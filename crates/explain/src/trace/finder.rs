@@ -295,10 +295,11 @@ impl<'o> Finder<'o> {
             ..Late::new(cpu, expected_ns, actual_ns, ExpectedFrom::Marker, LateKind::Wakeup)
         });
         let command = track.command;
-        track.late.push(late, options.top, options.least_ns());
+        // Those that were longer would keep it out.
         for track in self.tasks.values_mut().filter(|track| is_first && track.command == command) {
             track.forget_before(late.expected_ns);
         }
+        self.task(pid, None, None).late.push(late, options.top, options.least_ns());
     }
 }
 
