@@ -22,9 +22,8 @@ use whylate_sys::allocation;
 
 /// How often loads, the clock and the user are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How often what was measured is made safe on disk.
+/// How often what was measured is made safe on disk; at first sooner, so that one that is killed soon has kept something.
 const FLUSH_EVERY: Duration = Duration::from_secs(60);
-/// And for the first time: what is killed soon has kept something.
 const FLUSH_FIRST: Duration = Duration::from_secs(5);
 
 pub(crate) struct Repeat<'a> {

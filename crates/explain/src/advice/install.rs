@@ -97,6 +97,13 @@ impl Files {
         put(self.tuned.entry("sysfs").or_default(), proof, format!("{path}={value}"));
     }
 
+    /// The same for each CPU, where `{cpu}` stands for one.
+    fn write_each(&mut self, proof: &str, path: &str, value: &str, cpus: &CpuSet) {
+        let of_cpus = cpus.iter().map(|cpu| path.replace("{cpu}", &cpu.to_string()));
+        let paths: std::collections::BTreeSet<String> = of_cpus.collect();
+        paths.iter().for_each(|path| self.write(proof, path, value));
+    }
+
     fn add(
         &mut self,
         kind: &TreatmentKind,
@@ -119,22 +126,15 @@ impl Files {
             TreatmentKind::Thp(plan) => {
                 self.write(proof, "/sys/kernel/mm/transparent_hugepage/enabled", &plan.enabled);
             }
-            TreatmentKind::Sysfs(plan) if plan.path.contains("{cpu}") => {
-                for cpu in target.iter() {
-                    self.write(proof, &plan.path.replace("{cpu}", &cpu.to_string()), &plan.value);
-                }
-            }
-            TreatmentKind::Sysfs(plan) => self.write(proof, &plan.path, &plan.value),
+            TreatmentKind::Sysfs(plan) => self.write_each(proof, &plan.path, &plan.value, target),
             TreatmentKind::ModuleParameter(plan) => {
                 let line = format!("options {} {}={}", plan.module, plan.parameter, plan.value);
                 self.line(MODPROBE, proof, line);
             }
             TreatmentKind::Workqueue(_) => self.write(proof, WORKQUEUES, &mask(others)),
             TreatmentKind::FairServer(plan) => {
-                for cpu in target.iter() {
-                    let path = format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime");
-                    self.write(proof, &path, &plan.runtime.0.to_string());
-                }
+                let path = "/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime";
+                self.write_each(proof, path, &plan.runtime.0.to_string(), target);
             }
             TreatmentKind::Cgroup(plan) => {
                 let unit = plan.group.rsplit('/').next().unwrap_or_default();
