@@ -1,7 +1,7 @@
 //! Flags that a user of cyclictest types and whylate does not have: a usage error that says what does the same.
 
 /// How the flag begins, whether a value follows it at once, and what does the same.
-const CYCLICTEST: [(&str, Value, &str); 10] = [
+const CYCLICTEST: [(&str, Value, &str); 9] = [
     ("-h", Value::Digits, HISTOGRAM),
     ("-H", Value::Any, HISTOGRAM),
     ("--histogram", Value::Any, HISTOGRAM),
