@@ -177,7 +177,7 @@ fn of_run(directory: &Path, options: &Options, part: &Part<'_>) -> Result<Explai
                     note.explained = None;
                     note.cell.clone()
                 });
-                add(&mut all, explained.map(|it| of_cell(it, cell)), &path);
+                add(&mut all, explained.map(|it| of_cell(it, cell.as_ref())), &path);
             }
         }
     }
@@ -187,7 +187,7 @@ fn of_run(directory: &Path, options: &Options, part: &Part<'_>) -> Result<Explai
         all.measured.extend(cell.spikes.into_iter().map(|spike| Spike { cell: name.clone(), ..spike }));
         for note in cell.traces.into_iter().filter(|note| as_kept && part.has(note)) {
             if let Some(explained) = note.explained {
-                add(&mut all, Ok(of_cell(explained, name.clone())), &directory.join(note.path));
+                add(&mut all, Ok(of_cell(explained, name.as_ref())), &directory.join(note.path));
             }
         }
     }
@@ -203,8 +203,8 @@ fn of_run(directory: &Path, options: &Options, part: &Part<'_>) -> Result<Explai
 }
 
 /// The result with the cell in it whose trace it is of.
-fn of_cell(mut result: ExplainResult, cell: Option<String>) -> ExplainResult {
-    result.traces.iter_mut().for_each(|trace| trace.cell.clone_from(&cell));
+fn of_cell(mut result: ExplainResult, cell: Option<&String>) -> ExplainResult {
+    result.traces.iter_mut().for_each(|trace| trace.cell = cell.cloned());
     result
 }
 
