@@ -194,7 +194,7 @@ fn pictures_of_five_reports() {
         let image = folder.path().join(format!("{name}.png"));
         let shot = format!("--screenshot={}", image.display());
         let address = format!("file://{}", html.display());
-        if chromium(&["--window-size=1000,1300", &shot, &address]).is_none() {
+        if chromium(&["--window-size=820,1060", &shot, &address]).is_none() {
             return;
         }
         std::fs::copy(&image, images.join(format!("{name}.png"))).unwrap();

@@ -50,10 +50,13 @@ pub(crate) struct Asked {
     q: Option<String>,
 }
 
-fn searched(site: &Site, asked: &Asked) -> Result<(RunsResult, usize), Refusal> {
-    let terms: Vec<&str> = asked.q.iter().flat_map(|text| text.split_whitespace()).collect();
+fn searched(
+    site: &Site,
+    mut runs: Vec<RunSummary>,
+    asked: Option<&str>,
+) -> Result<(RunsResult, usize), Refusal> {
+    let terms: Vec<&str> = asked.into_iter().flat_map(str::split_whitespace).collect();
     let search = RunSearch::of(&terms).map_err(|error| Refusal::Bad(error.to_string()))?;
-    let mut runs = site.runs.all();
     let all = runs.len();
     runs.retain(|run| search.matches(run));
     let folder = site.runs.folder().display().to_string();
@@ -65,9 +68,13 @@ pub(crate) async fn list(
     Query(asked): Query<Asked>,
 ) -> Result<Html<String>, Refusal> {
     blocking(move || {
-        let (result, all) = searched(&site, &asked)?;
-        let frame = Frame { search: Some(asked.q.unwrap_or_default()), compares: true, ..Frame::default() };
-        Ok(Html(whylate_report::runs(&result, all, Some(address)).html_within(&frame)))
+        let search = asked.q.unwrap_or_default();
+        let page = site.runs.page(&search, |runs| {
+            let (result, all) = searched(&site, runs, Some(&search))?;
+            let frame = Frame { search: Some(search.clone()), compares: true, ..Frame::default() };
+            Ok(whylate_report::runs(&result, all, Some(address)).html_within(&frame))
+        });
+        Ok(Html(page?.to_string()))
     })
     .await
 }
@@ -76,7 +83,7 @@ pub(crate) async fn list_json(
     State(site): State<Arc<Site>>,
     Query(asked): Query<Asked>,
 ) -> Result<Json<RunsResult>, Refusal> {
-    blocking(move || Ok(Json(searched(&site, &asked)?.0))).await
+    blocking(move || Ok(Json(searched(&site, site.runs.all(), asked.q.as_deref())?.0))).await
 }
 
 /// A report; of a run that goes on its present values above what is stored already.
@@ -156,7 +163,8 @@ pub(crate) async fn series(
 ) -> Result<Html<String>, Refusal> {
     let AskedSeries { q, statistic, cell } = asked;
     let listed = site.clone();
-    let mut runs = blocking(move || searched(&listed, &Asked { q })).await?.0.runs;
+    let found = blocking(move || searched(&listed, listed.runs.all(), q.as_deref()));
+    let mut runs = found.await?.0.runs;
     runs.retain(|run| run.state == RunState::Complete);
     let plan = runs.first().map(|run| run.plan.clone());
     runs.retain(|run| Some(&run.plan) == plan.as_ref());

@@ -60,7 +60,7 @@ impl Source for Reports {
     }
 
     fn series(&self, runs: &[RunSummary], statistic: &str, cell: Option<&str>) -> Result<RunSeries, String> {
-        let statistic = statistic.parse::<SeriesStatistic>().map_err(|error| error.to_string())?;
+        let statistic: SeriesStatistic = statistic.parse()?;
         super::runs::series(runs, &statistic, cell).map_err(|error| format!("{error:#}"))
     }
 }

@@ -43,10 +43,10 @@ pub fn compare(result: &CompareResult) -> Page {
 fn machines(result: &CompareResult) -> Section {
     let section = Section::new("machines", "What differs besides the figures");
     let section = match result.differences.is_empty() {
-        true => section.with(Block::note(
-            "Nothing that is known of all sides: kernel, command line, firmware, clocks, settings, plan, loads and \
-             treatments are the same.",
+        true if result.unknown.is_empty() => section.with(Block::note(
+            "Nothing: kernel, command line, firmware, clocks, settings, plan, loads and treatments are the same.",
         )),
+        true => section.with(Block::note("Nothing that every side tells.")),
         false => section.with(facts(result, &result.differences)),
     };
     let names: Vec<&str> = result.unknown.iter().map(|it| it.what.as_str()).collect();

@@ -97,7 +97,7 @@ fn course(series: &RunSeries, address: Option<fn(&str) -> String>) -> Section {
             if changes == 1 { "change" } else { "changes" }
         ),
     };
-    let section = Section::new("series", "").with(vec![picture(series)]);
+    let section = Section::new("series", "Over the runs").with(vec![picture(series)]);
     section.with(Block::note(note)).with(Table::new(columns, rows))
 }
 
