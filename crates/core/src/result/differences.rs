@@ -134,7 +134,7 @@ fn flatten(path: String, value: &Value, found: &mut BTreeMap<String, String>) {
         }
         Value::Array(all) => {
             let texts = all.iter().map(text).collect::<Vec<_>>().join(", ");
-            _ = found.insert(path, if texts.is_empty() { NONE.to_owned() } else { texts });
+            _ = (!texts.is_empty()).then(|| found.insert(path, texts));
         }
         other => {
             let text = text(other);
