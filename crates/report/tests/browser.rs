@@ -182,10 +182,13 @@ fn a_series_has_a_dot_per_run() {
     assert_eq!((&found["entered"], &found["svgs"]), (&"run-1".into(), &1.into()), "{found}");
 }
 
-/// Pictures of five reports, for whoever looks: `cargo test -p whylate-report --test browser pictures -- --ignored`.
+/// Pictures of five reports, for whoever looks: `WHYLATE_PICTURES=1 cargo test --workspace --test browser five_reports`.
 #[test]
-#[ignore = "it writes docs/images"]
 fn pictures_of_five_reports() {
+    if std::env::var_os("WHYLATE_PICTURES").is_none() {
+        eprintln!("skipped: WHYLATE_PICTURES is not set: it writes docs/images");
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
     for (name, page) in fixture::pages::five_reports() {

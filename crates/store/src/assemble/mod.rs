@@ -75,8 +75,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         note_damages(cell, info, &damages);
     }
     warnings.extend(traces.first().map(of_no_cell));
-    let has_samples = |cell: &CellResult| cell.probes.iter().any(ProbeResult::has_data);
-    if !results.iter().any(has_samples) {
+    if !results.iter().flat_map(|cell| &cell.probes).any(ProbeResult::has_data) {
         return Err(no_samples(reader.path(), &damages));
     }
     push_all_once(&mut warnings, damages.warnings());
