@@ -1,11 +1,14 @@
 //! The helper of whylate for graphics processors.
 //!
 //! `whylate-gpu internal-load` is the process of one `gpu` load: it speaks the lines of JSON of every load on its standard
-//! streams. `whylate-gpu list` prints what devices there are and what each can do, as JSON. It is an executable of its own
-//! because drivers are loaded at run time, which a static program cannot.
+//! streams. `whylate-gpu list` prints what devices there are and what each can do, as JSON. `whylate-gpu copies` measures the
+//! table of copies from and to memory of the drivers, which only this process has. It is an executable of its own because
+//! drivers are loaded at run time, which a static program cannot.
 //!
 //! Each load checks its own results: sums, products, copies and images that are wrong fail it.
 
+mod copies;
+mod cuda;
 mod vulkan;
 mod work;
 
@@ -22,8 +25,10 @@ fn main() -> ExitCode {
             whylate_load::gpu_main(HostRoot::real(), std::io::stdin(), std::io::stdout(), work::start)
         }
         Some("list") => print(&devices()),
+        Some("backends") => print(&copies::backends()),
+        Some("copies") => copies::execute(),
         _ => {
-            let text = "whylate-gpu is the helper of `whylate load gpu`: put it beside whylate, or name it in WHYLATE_GPU";
+            let text = "whylate-gpu is the helper of `whylate load gpu` and `whylate copy`: put it beside whylate, or name it in WHYLATE_GPU";
             let _ = writeln!(std::io::stderr(), "{text}");
             ExitCode::from(64)
         }

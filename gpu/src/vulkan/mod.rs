@@ -5,12 +5,14 @@
 
 mod commands;
 mod error;
+mod host;
 mod list;
 mod memory;
 mod picture;
 
 pub(crate) use commands::{Commands, Program};
 pub(crate) use error::GpuError;
+pub(crate) use host::HostVisible;
 pub(crate) use list::{Listed, list};
 pub(crate) use memory::{Buffer, Kind};
 pub(crate) use picture::Picture;
