@@ -89,6 +89,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let verdict = damages.judge(verdict);
     let (comparisons, mut answers) = compared(&results, info);
     answers.extend(whylate_stats::copy_choice(&info.plan, info.copies.as_ref(), &results));
+    let loaded_latency = whylate_stats::loaded_latency(&info.plan, &results);
     let fix = crate::fix::result(reader, &mut warnings);
     Ok(RunResult {
         format: RUN_FORMAT.to_owned(),
@@ -100,6 +101,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         facts: info.facts.clone(),
         answers,
         comparisons,
+        loaded_latency,
         copies: info.copies.clone(),
         fix,
         cpu_tables: info.cpu_tables.clone(),
