@@ -141,6 +141,7 @@ fn desktop_with_smt() {
         driver: Some("amdgpu".to_owned()),
         pci_id: Some("1002:164e".to_owned()),
         runtime_power: Some("auto".to_owned()),
+        ..GpuFacts::default()
     };
     assert_eq!(facts.gpus, [gpu]);
     assert_eq!(

@@ -58,6 +58,10 @@ fn all(facts: &Facts, plan: Option<&Plan>) -> BTreeMap<String, String> {
     let mut document = serde_json::to_value(facts).unwrap_or_default();
     if let Some(map) = document.as_object_mut() {
         map.remove("cpus");
+        // What a device does changes from moment to moment.
+        for gpu in map.get_mut("gpus").and_then(Value::as_array_mut).into_iter().flatten() {
+            gpu.as_object_mut().map(|gpu| gpu.remove("usage"));
+        }
         map.insert(
             "plan".to_owned(),
             plan.and_then(|plan| serde_json::to_value(plan).ok()).unwrap_or_default(),
