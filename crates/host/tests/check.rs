@@ -74,7 +74,7 @@ fn each_thing_that_is_wrong_is_found() {
         ("== sys/devices/system/cpu/cpu2/cpufreq/scaling_min_freq := 800000\n", Code::FrequencyRange, Info),
         ("== sys/class/drm/card0/gt_min_freq_mhz := 350\n", Code::GpuFrequency, Info),
         (
-            "== sys/class/drm/card0/device/irq := 120\n== proc/irq/120/smp_affinity_list := 0-3\n",
+            "== sys/class/drm/card0/device/irq := 77\n== proc/irq/77/smp_affinity_list := 0-3\n",
             Code::GpuInUse,
             Info,
         ),
