@@ -49,7 +49,7 @@ fn devices() -> serde_json::Value {
         Ok(listed) => (listed, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
-    let devices: Vec<_> = listed
+    let mut devices: Vec<_> = listed
         .iter()
         .map(|device| {
             let loads: serde_json::Map<_, _> = GpuWork::ALL
@@ -63,5 +63,23 @@ fn devices() -> serde_json::Value {
             })
         })
         .collect();
+    devices.extend(cuda_devices());
     json!({"format": "whylate.gpus/1", "version": env!("CARGO_PKG_VERSION"), "devices": devices, "reason": reason})
+}
+
+/// The same of the devices that CUDA finds: none where there is no such driver.
+fn cuda_devices() -> Vec<serde_json::Value> {
+    let of = |work: GpuWork| match work::cuda::WORKS.contains(&work) {
+        true => String::new(),
+        false => "it is done by Vulkan".to_owned(),
+    };
+    let loads: serde_json::Map<_, _> =
+        GpuWork::ALL.into_iter().map(|work| (work.name().to_owned(), json!(of(work)))).collect();
+    let device = |listed: cuda::Listed| {
+        json!({
+            "number": listed.number, "name": listed.name, "kind": "cuda", "driver": listed.driver,
+            "memory_bytes": listed.memory_bytes, "memory": ["device", "pinned", "write-combined"], "loads": loads.clone(),
+        })
+    };
+    cuda::list().unwrap_or_default().into_iter().map(device).collect()
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use whylate_core::plan::{EventPace, GpuMemory, GpuPlan, GpuWait, GpuWork};
+use whylate_core::plan::{EventPace, GpuApi, GpuMemory, GpuPlan, GpuWait, GpuWork};
 use whylate_core::result::{BackendFacts, CopyTable, MemoryFacts};
 use whylate_core::{Bytes, CpuSet, Nanos};
 use whylate_load::protocol::Message;
@@ -244,5 +244,24 @@ fn memory_that_is_not_there_is_an_error_of_one_line() {
         let answers = copies(&request);
         let error = answers.last().and_then(|last| last["error"].as_str()).unwrap_or_default();
         assert!(!error.is_empty() && error.lines().count() == 1, "{answers:?}");
+    }
+}
+
+#[test]
+fn cuda_does_its_works_or_says_in_one_line_what_is_missing() {
+    for work in GpuWork::ALL {
+        for memory in [GpuMemory::Device, GpuMemory::Pinned, GpuMemory::WriteCombined] {
+            let plan = GpuPlan { api: GpuApi::Cuda, memory, ..small(work) };
+            let said = said(plan);
+            let is_done = matches!(
+                work,
+                GpuWork::CopyUp | GpuWork::CopyDown | GpuWork::AllocChurn | GpuWork::Preallocated
+            );
+            if !is_done {
+                assert!(refusal(&said).contains("is done by Vulkan"), "{said:?}");
+            } else if rate(&format!("{work} by CUDA in {memory} memory"), &said).is_none() {
+                assert!(refusal(&said).contains("CUDA"), "{said:?}");
+            }
+        }
     }
 }

@@ -1,19 +1,27 @@
-//! Host memory of the CUDA driver, as far as the table of copies needs it. The library is NVIDIA's driver itself, loaded at
-//! run time; nothing of CUDA's toolkit is used.
+//! NVIDIA's CUDA driver, as far as the loads and the table of copies need it: devices, their memory, page-locked memory of the
+//! host. The library is the driver's own, loaded at run time; nothing of CUDA's toolkit is used.
 
+mod host;
+mod memory;
+
+pub(crate) use host::HostAllocated;
+pub(crate) use memory::{DeviceMemory, HostMemory};
+
+use crate::vulkan::GpuError;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::io;
-use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
-use whylate_core::MemoryMode;
-use whylate_load::GPU_BACKENDS;
-use whylate_sys::memory::typed::{Backend, Memory, Offer};
 
 const LIBRARY: &str = "libcuda.so.1";
-/// `CU_MEMHOSTALLOC_WRITECOMBINED`.
-const WRITE_COMBINED: c_uint = 4;
+/// `CU_CTX_SCHED_SPIN` and `CU_CTX_SCHED_BLOCKING_SYNC`: how the end of a device's work is waited for.
+const SPIN: c_uint = 1;
+const BLOCK: c_uint = 4;
+/// Bytes for the name of a device.
+const NAME_BYTES: usize = 256;
+
 type Context = *mut c_void;
+/// An address in the memory of a device.
+type Address = u64;
 
 /// Declares the functions of the driver, by the names that `cuda.h` gives their versions.
 macro_rules! functions {
@@ -40,27 +48,35 @@ macro_rules! functions {
 
 functions! {
     init = b"cuInit\0"(c_uint);
+    version = b"cuDriverGetVersion\0"(*mut c_int);
     count = b"cuDeviceGetCount\0"(*mut c_int);
     device = b"cuDeviceGet\0"(*mut c_int, c_int);
+    device_name = b"cuDeviceGetName\0"(*mut c_char, c_int, c_int);
+    device_memory = b"cuDeviceTotalMem_v2\0"(*mut usize, c_int);
     error_name = b"cuGetErrorName\0"(c_int, *mut *const c_char);
     create = b"cuCtxCreate_v2\0"(*mut Context, c_uint, c_int);
     make_current = b"cuCtxSetCurrent\0"(Context);
     destroy = b"cuCtxDestroy_v2\0"(Context);
-    allocate = b"cuMemHostAlloc\0"(*mut *mut c_void, usize, c_uint);
-    free = b"cuMemFreeHost\0"(*mut c_void);
+    host_allocate = b"cuMemHostAlloc\0"(*mut *mut c_void, usize, c_uint);
+    host_free = b"cuMemFreeHost\0"(*mut c_void);
+    device_allocate = b"cuMemAlloc_v2\0"(*mut Address, usize);
+    device_free = b"cuMemFree_v2\0"(Address);
+    copy_up = b"cuMemcpyHtoD_v2\0"(Address, *const c_void, usize);
+    copy_down = b"cuMemcpyDtoH_v2\0"(*mut c_void, Address, usize);
 }
 
 impl Cuda {
-    fn load() -> Result<Self, String> {
-        let cuda = Self::functions()
-            .map_err(|error| format!("there is no CUDA driver ({error}); install NVIDIA's"))?;
+    fn load() -> Result<Self, GpuError> {
+        let cuda = Self::functions().map_err(|error| {
+            GpuError::Absent(format!("there is no CUDA driver ({error}); install NVIDIA's"))
+        })?;
         // SAFETY: flags must be 0.
         let code = unsafe { (cuda.init)(0) };
-        cuda.check("starting CUDA", code)?;
+        cuda.check("starting CUDA", code).map_err(|error| GpuError::Absent(error.to_string()))?;
         Ok(cuda)
     }
 
-    fn check(&self, what: &str, code: c_int) -> Result<(), String> {
+    fn check(&self, what: &str, code: c_int) -> Result<(), GpuError> {
         if code == 0 {
             return Ok(());
         }
@@ -72,115 +88,98 @@ impl Cuda {
             true => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
             false => format!("error {code}"),
         };
-        Err(format!("{what}: {name}"))
+        Err(GpuError::Failed(format!("{what}: {name}")))
     }
 
-    fn devices(&self) -> Result<c_int, String> {
+    fn listed(&self, number: c_int) -> Result<Listed, GpuError> {
+        let (mut device, mut version, mut memory) = (0, 0, 0);
+        let mut name = [0 as c_char; NAME_BYTES];
+        // SAFETY: the pointers are where the answers go, the name with its room; the device is one of the driver's.
+        let name = unsafe {
+            self.check("opening the device", (self.device)(&mut device, number))?;
+            self.check(
+                "naming the device",
+                (self.device_name)(name.as_mut_ptr(), NAME_BYTES as c_int - 1, device),
+            )?;
+            self.check("asking for its memory", (self.device_memory)(&mut memory, device))?;
+            self.check("asking for the version", (self.version)(&mut version))?;
+            CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
+        };
+        let driver = format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
+        Ok(Listed { number: number as usize, device, name, driver, memory_bytes: memory as u64 })
+    }
+
+    fn list(&self) -> Result<Vec<Listed>, GpuError> {
         let mut count = 0;
         // SAFETY: the pointer is where the answer goes.
         let code = unsafe { (self.count)(&mut count) };
         self.check("listing devices", code)?;
-        Ok(count)
+        (0..count).map(|number| self.listed(number)).collect()
     }
 }
 
-/// Page-locked memory of the host for each device: cached, and write-combined.
-#[derive(Debug)]
-pub(crate) struct HostAllocated;
-
-impl Backend for HostAllocated {
-    fn name(&self) -> &'static str {
-        GPU_BACKENDS[1].0
-    }
-    fn meaning(&self) -> &'static str {
-        GPU_BACKENDS[1].1
-    }
-    fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
-        let count = Cuda::load()?.devices()?;
-        let numbers =
-            (0..count).filter(|number| device.is_none_or(|named| named == Path::new(&number.to_string())));
-        let modes = [MemoryMode::WriteCombining, MemoryMode::WriteBack];
-        let offers: Vec<Offer> = numbers
-            .flat_map(|number| {
-                modes.map(|mode| Offer { mode, place: number.to_string().into(), is_free: false })
-            })
-            .collect();
-        if offers.is_empty() { Err("CUDA finds no such device".to_owned()) } else { Ok(offers) }
-    }
-    fn open(&self, offer: &Offer, bytes: usize) -> io::Result<Box<dyn Memory>> {
-        let flags = if offer.mode == MemoryMode::WriteCombining { WRITE_COMBINED } else { 0 };
-        let number = offer.place.to_string_lossy().parse().map_err(io::Error::other)?;
-        let context = OwnContext::new(number).map_err(io::Error::other)?;
-        Ok(Box::new(Allocated::new(context, bytes, flags).map_err(io::Error::other)?))
-    }
+/// A device.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    /// Its place in CUDA's list.
+    pub(crate) number: usize,
+    device: c_int,
+    pub(crate) name: String,
+    /// The version of CUDA that the driver has.
+    pub(crate) driver: String,
+    pub(crate) memory_bytes: u64,
 }
 
-/// A context for one allocation.
-struct OwnContext {
-    cuda: Arc<Cuda>,
+/// The devices that CUDA finds.
+pub(crate) fn list() -> Result<Vec<Listed>, GpuError> {
+    Cuda::load()?.list()
+}
+
+/// A device that is open.
+pub(crate) struct Session {
+    cuda: Cuda,
     context: Context,
+    pub(crate) listed: Listed,
 }
 
-impl OwnContext {
-    fn new(number: c_int) -> Result<Self, String> {
-        let cuda = Arc::new(Cuda::load()?);
-        let (mut device, mut context) = (0, ptr::null_mut());
-        // SAFETY: the pointers are where the answers go; the device is one of the driver's.
-        unsafe {
-            cuda.check("opening the device", (cuda.device)(&mut device, number))?;
-            cuda.check("opening the device", (cuda.create)(&mut context, 0, device))?;
-        }
-        Ok(Self { cuda, context })
+// SAFETY: the driver's functions may be called from any thread; the context is made current before each is used.
+unsafe impl Send for Session {}
+// SAFETY: as above.
+unsafe impl Sync for Session {}
+
+impl Session {
+    /// The device of that number or with that text in its name; by default the first.
+    pub(crate) fn open(named: Option<&str>, spins: bool) -> Result<Arc<Self>, GpuError> {
+        let cuda = Cuda::load()?;
+        let wanted = |listed: &Listed| {
+            named.is_none_or(|text| {
+                listed.number.to_string() == text || listed.name.to_lowercase().contains(&text.to_lowercase())
+            })
+        };
+        let listed = cuda.list()?.into_iter().find(wanted).ok_or_else(|| {
+            GpuError::Absent(
+                format!("CUDA finds no device `{}`", named.unwrap_or_default()).replace(" ``", ""),
+            )
+        })?;
+        let mut context = ptr::null_mut();
+        // SAFETY: the pointer is where the answer goes; the device is one of the driver's.
+        let code = unsafe { (cuda.create)(&mut context, if spins { SPIN } else { BLOCK }, listed.device) };
+        cuda.check("opening the device", code)?;
+        Ok(Arc::new(Self { cuda, context, listed }))
+    }
+
+    /// The driver's answer to `call`, with this device as the one that is meant.
+    fn call(&self, what: &str, call: impl FnOnce(&Cuda) -> c_int) -> Result<(), GpuError> {
+        // SAFETY: the context lives as long as this value.
+        let code = unsafe { (self.cuda.make_current)(self.context) };
+        self.cuda.check(what, code)?;
+        self.cuda.check(what, call(&self.cuda))
     }
 }
 
-impl Drop for OwnContext {
+impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: it was made once and is destroyed once, after what was allocated in it. An error changes nothing.
+        // SAFETY: it was made once and is destroyed once: what was allocated in it holds it. An error changes nothing.
         unsafe { (self.cuda.destroy)(self.context) };
-    }
-}
-
-/// Memory that the driver has allocated.
-struct Allocated {
-    start: *mut u8,
-    bytes: usize,
-    context: OwnContext,
-}
-
-// SAFETY: the driver's functions may be called from any thread; the context is made current before it is used.
-unsafe impl Send for Allocated {}
-
-impl Allocated {
-    fn new(context: OwnContext, bytes: usize, flags: c_uint) -> Result<Self, String> {
-        let (cuda, mut start) = (&context.cuda, ptr::null_mut());
-        // SAFETY: the pointer is where the answer goes; the context is the current one since it was made.
-        let code = unsafe { (cuda.allocate)(&mut start, bytes, flags) };
-        cuda.check(&format!("allocating {bytes} bytes"), code)?;
-        let start = start.cast::<u8>();
-        // SAFETY: as long as that, and nobody else knows where. New memory need not be initialised.
-        unsafe { start.write_bytes(0, bytes) };
-        Ok(Self { start, bytes, context })
-    }
-}
-
-impl Memory for Allocated {
-    fn as_slice(&self) -> &[u8] {
-        // SAFETY: mapped as long as this value lives; the device does not use it.
-        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
-    }
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
-    }
-}
-
-impl Drop for Allocated {
-    fn drop(&mut self) {
-        // SAFETY: it was allocated in this context and is freed once. An error leaves it to the end of the process.
-        unsafe {
-            (self.context.cuda.make_current)(self.context.context);
-            (self.context.cuda.free)(self.start.cast());
-        }
     }
 }

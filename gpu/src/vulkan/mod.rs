@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// The longest time that a device may take for one list of commands. Software cannot hang as a device can, and has to wait
 /// for its processors.
-const ANSWER_WITHIN: Duration = Duration::from_secs(4);
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 const SOFTWARE_ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// The loader, and what it found.

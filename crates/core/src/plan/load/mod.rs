@@ -14,7 +14,7 @@ pub use events::{
     BarrierReach, BufferSource, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan,
 };
 pub use exec::ExecPlan;
-pub use gpu::{GpuMemory, GpuPlan, GpuWait, GpuWork};
+pub use gpu::{GpuApi, GpuMemory, GpuPlan, GpuWait, GpuWork};
 pub use graphics::{GraphicsMethod, GraphicsPlan};
 pub use memory::{MemoryAccess, MemoryPlan};
 pub use pace::{EventPace, Pace};
