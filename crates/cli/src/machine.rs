@@ -1,5 +1,6 @@
 //! The machine that this process runs on, and the CPUs of the command line on it.
 
+use crate::exit::Refused;
 use anyhow::{Context, Result};
 use whylate_core::{CpuSelector, CpuSet, Facts};
 use whylate_host::environment::folder_variable;
@@ -9,14 +10,22 @@ use whylate_runner::RealMachine;
 /// Environment variable with a folder that stands for `/` when settings are looked at or changed: for tests.
 const ROOT_VARIABLE: &str = "WHYLATE_HOST_ROOT";
 
+const NO_RESERVE: Refused = Refused(
+    "this process may not set 32 MiB of memory aside, which it needs to end in order when memory ends; allow it more \
+     (`ulimit -v`)",
+);
+
 /// The running machine, with the place of its settings.
 pub(crate) fn host(running: HostRoot) -> Host {
     let folder = folder_variable(ROOT_VARIABLE);
     Host { settings: folder.map_or_else(|| running.clone(), HostRoot::at), running }
 }
 
-/// The machine to measure and to load.
+/// The machine to measure and to load, with memory set aside for an orderly end.
 pub(crate) fn real(host: &Host) -> Result<RealMachine> {
+    if !whylate_runner::hold_reserve() {
+        return Err(NO_RESERVE.into());
+    }
     RealMachine::new(host.clone()).context("cannot find the path of this program (is /proc mounted?)")
 }
 

@@ -156,7 +156,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "[[cell]]",
             "[[treatment]]\nname = \"s\"\n[[cell]]",
-            "plan.toml:20:1: treatment[0]: has no `kind`; the kinds are shield, irq-affinity, affinity, governor, smt-off, idle, cache-partition, gpu-power, thp, ksm, numa-balancing, watchdog, rt-throttling, sysfs, sysctl, module-parameter",
+            "plan.toml:20:1: treatment[0]: has no `kind`; the kinds are shield, irq-affinity, affinity, cgroup, priority, workqueue, fair-server, network, governor, smt-off, idle, cache-partition, gpu-power, pci-power, thp, ksm, numa-balancing, watchdog, rt-throttling, sysfs, sysctl, module-parameter",
         ),
         (
             "[[cell]]",
@@ -323,6 +323,8 @@ fn required(kind: &str) -> &'static str {
         "tracer" => "tracer = \"hwlat\"\n",
         "memory" => "working_set = \"1MiB\"\n",
         "exec" => "command = [\"true\"]\n",
+        "cgroup" => "group = \"system.slice\"\n",
+        "priority" => "thread = \"x\"\npolicy = \"idle\"\n",
         "affinity" => "process = \"Xorg\"\n",
         "governor" => "governor = \"performance\"\n",
         "sysfs" => "path = \"/sys/a\"\nvalue = \"1\"\n",

@@ -22,8 +22,9 @@ use whylate_sys::allocation;
 
 /// How often loads, the clock and the user are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How often what was measured is made safe on disk.
+/// How often what was measured is made safe on disk; at first sooner, so that one that is killed soon has kept something.
 const FLUSH_EVERY: Duration = Duration::from_secs(60);
+const FLUSH_FIRST: Duration = Duration::from_secs(5);
 
 pub(crate) struct Repeat<'a> {
     pub(crate) experiment: &'a Experiment,
@@ -160,7 +161,8 @@ impl Repeat<'_> {
         // This thread may be late, as on a machine that the load keeps busy.
         let deadline = begin + length + Duration::from_nanos(self.experiment.plan.repeat_timeout().0);
         let stop = AtomicBool::new(false);
-        let mut watch = Watch { keys: &[], specs: &[], stop: &stop, deadline, end: None, flushed: begin };
+        let mut watch =
+            Watch { keys: &[], specs: &[], stop: &stop, deadline, end: None, begun: begin, flushed: begin };
         while watch.end.is_none() && begin.elapsed() < length {
             self.machine.pause(LOOK_EVERY.min(length.saturating_sub(begin.elapsed())));
             let elapsed = Nanos(begin.elapsed().as_nanos() as u64);
@@ -263,8 +265,8 @@ impl Repeat<'_> {
                 spawn(index, spec, None);
             }
             drop(sender);
-            let flushed = Instant::now();
-            let mut watch = Watch { keys: &keys, specs, stop, deadline, end: None, flushed };
+            let begun = Instant::now();
+            let mut watch = Watch { keys: &keys, specs, stop, deadline, end: None, begun, flushed: begun };
             let end = self.follow(&events, &mut watch, loads);
             self.causing.keep_counts(&keys, specs, self.sink, self.warnings);
             self.causing.note_untold(untold.load(Ordering::Relaxed));
@@ -347,7 +349,8 @@ impl Repeat<'_> {
         if watch.end.is_none() && Instant::now() > watch.deadline {
             watch.end_with(Err(RepeatError::Timeout(self.experiment.plan.repeat_timeout())));
         }
-        if watch.flushed.elapsed() >= FLUSH_EVERY {
+        let every = (watch.flushed - watch.begun).clamp(FLUSH_FIRST, FLUSH_EVERY);
+        if watch.flushed.elapsed() >= every {
             watch.flushed = Instant::now();
             self.causing.keep_counts(watch.keys, watch.specs, self.sink, self.warnings);
             if let Err(error) = self.sink.flush() {
@@ -385,6 +388,7 @@ pub(crate) struct Watch<'a> {
     deadline: Instant,
     /// Why the group ends early; the first reason counts.
     end: Option<Result<RunEnd, RepeatError>>,
+    begun: Instant,
     flushed: Instant,
 }
 

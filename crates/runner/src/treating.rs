@@ -74,7 +74,9 @@ impl RealTreating {
 }
 
 fn holder(run: Option<&str>, root: &HostRoot) -> Holder {
-    Holder::this_process("whylate run", run, false, root)
+    let command =
+        std::env::args().nth(1).map_or_else(|| "whylate".to_owned(), |word| format!("whylate {word}"));
+    Holder::this_process(&command, run, false, root)
 }
 
 /// What a killed run of this machine left behind, which is left as it is.

@@ -1,27 +1,40 @@
 //! Allocators: one that counts, for tests that assert that a measuring thread allocates nothing; and one with a reserve, so
-//! that a process whose memory has ended (`ulimit -v`) can still end in order.
+//! that a process whose memory has ended (`ulimit -v`) can still end in order, or at least with a message.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr::null_mut;
-use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicPtr};
 
 /// Enough to store what was measured, to undo what was changed, and to say so.
 const RESERVE_LAYOUT: Layout = Layout::new::<[u64; 4 << 20]>();
 /// Null before it is held, and after it was needed.
 static RESERVE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
-static IS_EXHAUSTED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+static IS_EXHAUSTED: AtomicBool = AtomicBool::new(false);
+static MAY_LEAVE_SETTINGS: AtomicBool = AtomicBool::new(false);
+const ENDED: &str = "whylate: out of memory: it ends here, what a run has stored is kept; raise the limit \
+                     (`ulimit -v`, the cgroup's `memory.max`)\n";
+const LEFT_SETTINGS: &str =
+    "whylate: settings of the machine may be changed still; to give them back: whylate treat restore\n";
 
-/// The system's allocator, which gives up its reserve when the system has no more memory.
+/// The system's allocator, which gives up its reserve when the system has no more memory, and ends the process when there
+/// is none after that: with a message and a code, where Rust would abort.
 #[derive(Debug)]
 pub struct ReservingAllocator;
 
-/// Sets memory aside: address space, no pages.
-pub fn hold_reserve() {
+/// Sets memory aside: address space, no pages. Whether there was as much.
+#[must_use]
+pub fn hold_reserve() -> bool {
     // SAFETY: the layout has a size.
     let reserve = unsafe { System.alloc(RESERVE_LAYOUT) };
     release(RESERVE.swap(reserve, Relaxed));
+    !reserve.is_null()
+}
+
+/// Whether the process, should it end for lack of memory, may leave settings of the machine changed.
+pub fn may_leave_settings(may: bool) {
+    MAY_LEAVE_SETTINGS.store(may, Relaxed);
 }
 
 /// Whether the reserve was needed: it is time to end.
@@ -49,20 +62,34 @@ fn with_reserve(allocate: impl Fn() -> *mut u8) -> *mut u8 {
     allocate()
 }
 
+/// Memory that a caller can use, or the end of the process.
+fn or_end(memory: *mut u8) -> *mut u8 {
+    if !memory.is_null() {
+        return memory;
+    }
+    let leaves = MAY_LEAVE_SETTINGS.load(Relaxed);
+    for text in [ENDED, LEFT_SETTINGS].into_iter().take(1 + usize::from(leaves)) {
+        // SAFETY: the text is valid for its length.
+        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    }
+    // SAFETY: it ends the process at once and runs nothing that could need memory.
+    unsafe { libc::_exit(if leaves { 3 } else { 1 }) }
+}
+
 // SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract of `GlobalAlloc`; one that
 // gave nothing had no effect, and is made once more.
 unsafe impl GlobalAlloc for ReservingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `alloc`.
-        with_reserve(|| unsafe { System.alloc(layout) })
+        or_end(with_reserve(|| unsafe { System.alloc(layout) }))
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        with_reserve(|| unsafe { System.alloc_zeroed(layout) })
+        or_end(with_reserve(|| unsafe { System.alloc_zeroed(layout) }))
     }
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `realloc`; where it gave nothing, `pointer` is as before.
-        with_reserve(|| unsafe { System.realloc(pointer, layout, size) })
+        or_end(with_reserve(|| unsafe { System.realloc(pointer, layout, size) }))
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller keeps the contract of `dealloc`.
@@ -119,12 +146,12 @@ mod tests {
 
     #[test]
     fn the_reserve_is_given_up_once_when_memory_ends() {
-        hold_reserve();
+        assert!(hold_reserve());
         assert!(!is_exhausted());
         // No machine has so much: the system refuses it, then the reserve is gone, and it is refused again.
         let layout = Layout::from_size_align(isize::MAX as usize - 4_096, 16).unwrap();
         // SAFETY: the layout has a size; what comes back is not used.
-        let memory = unsafe { ReservingAllocator.alloc(layout) };
+        let memory = with_reserve(|| unsafe { System.alloc(layout) });
         assert!(memory.is_null() && is_exhausted());
         assert!(RESERVE.load(Relaxed).is_null());
         let small = Layout::new::<u64>();

@@ -23,6 +23,19 @@ pub enum Scheduling {
     },
 }
 
+/// Policy, priority and nice value of a thread, as the kernel numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadScheduling {
+    /// `SCHED_OTHER` is 0, `SCHED_FIFO` 1, `SCHED_RR` 2, `SCHED_BATCH` 3, `SCHED_IDLE` 5, `SCHED_DEADLINE` 6.
+    pub policy: u32,
+    /// Real-time priority; 0 without one.
+    pub priority: u32,
+    /// Nice value.
+    pub nice: i32,
+    /// Whether its children are ordinary tasks.
+    pub reset_on_fork: bool,
+}
+
 /// `struct sched_attr` of the kernel (include/uapi/linux/sched/types.h), version 0.
 #[repr(C)]
 #[derive(Default)]
@@ -38,6 +51,8 @@ struct SchedAttr {
 }
 
 const _: () = assert!(size_of::<SchedAttr>() == 48);
+/// Of include/uapi/linux/sched.h.
+const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
 
 /// The kernel's number of the calling thread.
 pub fn id_of_this_thread() -> u32 {
@@ -105,6 +120,43 @@ pub fn schedule_thread(tid: u32, scheduling: Scheduling) -> io::Result<()> {
     schedule(tid.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?, scheduling)
 }
 
+/// How a thread is scheduled.
+///
+/// # Errors
+/// ESRCH when there is no such thread.
+pub fn scheduling_of_thread(tid: u32) -> io::Result<ThreadScheduling> {
+    let mut attributes = SchedAttr::default();
+    let size = size_of::<SchedAttr>() as u32;
+    // SAFETY: sched_getattr writes at most `size` bytes to the pointer, which points to a structure of that size.
+    let outcome = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attributes, size, 0) };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(ThreadScheduling {
+        policy: attributes.policy,
+        priority: attributes.priority,
+        nice: attributes.nice,
+        reset_on_fork: attributes.flags & SCHED_FLAG_RESET_ON_FORK != 0,
+    })
+}
+
+/// Sets how a thread is scheduled, all of it; not as `SCHED_DEADLINE`.
+///
+/// # Errors
+/// As [`schedule_thread`]; EINVAL for values that the kernel does not take.
+pub fn set_scheduling_of_thread(tid: u32, scheduling: ThreadScheduling) -> io::Result<()> {
+    let ThreadScheduling { policy, priority, nice, reset_on_fork } = scheduling;
+    let flags = if reset_on_fork { SCHED_FLAG_RESET_ON_FORK } else { 0 };
+    let size = size_of::<SchedAttr>() as u32;
+    set_attributes(tid as i32, &SchedAttr { size, policy, flags, nice, priority, ..SchedAttr::default() })?;
+    if [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(policy as i32)) {
+        return Ok(());
+    }
+    // Policies without use for a nice value leave the former one.
+    let pid = i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw);
+    Ok(rustix::process::setpriority_process(pid, nice)?)
+}
+
 /// Thread 0 is the calling one.
 fn schedule(tid: i32, scheduling: Scheduling) -> io::Result<()> {
     let mut attributes = SchedAttr { size: size_of::<SchedAttr>() as u32, ..SchedAttr::default() };
@@ -122,9 +174,13 @@ fn schedule(tid: i32, scheduling: Scheduling) -> io::Result<()> {
                 (runtime.0, period.0, period.0);
         }
     }
+    set_attributes(tid, &attributes)
+}
+
+fn set_attributes(tid: i32, attributes: &SchedAttr) -> io::Result<()> {
     // SAFETY: sched_setattr reads `size` bytes from the pointer, which points to a structure of that size; musl's
     // own wrapper for policies answers ENOSYS, hence the bare system call.
-    let outcome = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attributes, 0) };
+    let outcome = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const *attributes, 0) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -53,11 +53,8 @@ impl Change {
 
     /// Whether the machine below `root` is so already; also of a task that ended.
     pub fn is_so(&self, root: &HostRoot) -> bool {
-        match self.target.read(root) {
-            Ok(Found::Value(value)) => self.target.is_reached(&self.new, &self.target.normal(&value)),
-            Ok(Found::Ended) => true,
-            Ok(Found::Nothing) | Err(_) => false,
-        }
+        matches!(self.target.read(root), Ok(Found::Ended))
+            || self.target.now(root).is_some_and(|now| self.target.is_reached(&self.new, &now))
     }
 
     /// The same change, undone in that way.
@@ -92,6 +89,11 @@ pub enum Target {
     /// The CPUs that one thread may use; its value is a CPU list. Undoing it touches no thread that has the number
     /// of one that ended.
     Affinity {
+        /// The thread.
+        task: Task,
+    },
+    /// How one thread is scheduled; its value is as [`crate::priority`] writes it: `fifo 50`, `other 0`.
+    Scheduling {
         /// The thread.
         task: Task,
     },
@@ -151,11 +153,22 @@ impl Target {
         Self::File { path: path.into(), reading }
     }
 
+    /// Its value now, where there is one.
+    pub fn now(&self, root: &HostRoot) -> Option<String> {
+        match self.read(root) {
+            Ok(Found::Value(value)) => Some(self.normal(&value)),
+            _ => None,
+        }
+    }
+
     /// The task that it is about.
     pub fn task(&self) -> Option<&Task> {
         match self {
             Self::File { .. } | Self::Directory { .. } | Self::Mount { .. } | Self::GpuClock { .. } => None,
-            Self::Affinity { task } | Self::Membership { task, .. } | Self::Stopped { task } => Some(task),
+            Self::Affinity { task }
+            | Self::Scheduling { task }
+            | Self::Membership { task, .. }
+            | Self::Stopped { task } => Some(task),
         }
     }
 }
@@ -167,6 +180,7 @@ impl fmt::Display for Target {
             Self::Mount { path, filesystem, .. } => write!(f, "{filesystem} at {path}"),
             Self::GpuClock { address } => write!(f, "clock of graphics device {address}"),
             Self::Affinity { task } => write!(f, "affinity of {task}"),
+            Self::Scheduling { task } => write!(f, "scheduling of {task}"),
             Self::Membership { task, mount, .. } => write!(f, "group of {task} in {mount}"),
             Self::Stopped { task } => write!(f, "state of {task}"),
         }

@@ -6,6 +6,7 @@
 use crate::change::{Change, Hierarchy, Target, Undoing};
 use crate::kinds::{cache, interrupts, is_setting, offline};
 use crate::nvidia::UNLOCKED;
+use crate::priority;
 use crate::reading::Reading;
 use whylate_core::CpuSet;
 use whylate_host::HostRoot;
@@ -47,6 +48,7 @@ pub(crate) fn check(change: &Change, old: &str, root: &HostRoot) -> Result<(), &
             (is_address, both(&is_clock))
         }
         Target::Affinity { .. } => (true, both(&is_cpus)),
+        Target::Scheduling { .. } => (true, both(&|value| priority::parse(value).is_some())),
         Target::Membership { hierarchy, mount, .. } => {
             let is_mount = match hierarchy {
                 Hierarchy::Resctrl => mount == cache::MOUNT,
@@ -149,6 +151,7 @@ mod tests {
                 "present",
             ),
             (Target::Affinity { task: task("x") }, "0-1", "1"),
+            (Target::Scheduling { task: task("x") }, "other 0", "fifo 50 reset-on-fork"),
             (Target::Stopped { task: task("irqbalance") }, "running", "stopped"),
             (Target::GpuClock { address: "0000:01:00.0".to_owned() }, "unlocked", "900,900"),
         ] {
@@ -182,6 +185,8 @@ mod tests {
             (mount("/etc", "tracefs"), "absent", "present", place),
             (Target::Stopped { task: task("sshd") }, "running", "stopped", place),
             (Target::Affinity { task: task("x") }, "all", "1", value),
+            (Target::Scheduling { task: task("x") }, "other 0", "fifo 100", value),
+            (Target::Scheduling { task: task("x") }, "deadline 1", "other 0", value),
             (Target::GpuClock { address: "../../x".to_owned() }, "unlocked", "unlocked", place),
             (Target::GpuClock { address: "0".to_owned() }, "unlocked", "--reset", value),
         ] {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use whylate_host::HostRoot;
+use whylate_sys::allocation;
 
 /// The journals that this process holds, or left with settings that stay changed.
 static HELD: Mutex<BTreeMap<JournalPlace, HostRoot>> = Mutex::new(BTreeMap::new());
@@ -16,10 +17,13 @@ const WITHIN: Duration = Duration::from_secs(1);
 /// From here on this process answers for what the journal at `place` tells.
 pub fn held(place: &JournalPlace, root: &HostRoot) {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).insert(place.clone(), root.clone());
+    allocation::may_leave_settings(true);
 }
 
 pub(crate) fn given_up(place: &JournalPlace) {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    held.remove(place);
+    allocation::may_leave_settings(!held.is_empty());
 }
 
 /// From here until it is dropped one setting is written.

@@ -15,6 +15,7 @@ pub mod last_words;
 mod nvidia;
 mod place;
 pub mod planner;
+mod priority;
 mod reading;
 mod result;
 mod settle;

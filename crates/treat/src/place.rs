@@ -4,6 +4,7 @@ use crate::change::{Hierarchy, Target, Task};
 use crate::error::TreatError;
 use crate::last_words;
 use crate::nvidia;
+use crate::priority;
 use crate::reading::Reading;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -88,6 +89,7 @@ impl Target {
                 .map(Found::Value)
                 .map_err(|source| TreatError::Read { target: self.to_string(), source }),
             Self::Affinity { task } => Ok(value_or_ended(task.affinity(root).map(|cpus| cpus.to_string()))),
+            Self::Scheduling { task } => Ok(value_or_ended(priority::read(task, root))),
             Self::Membership { task, hierarchy, .. } => {
                 Ok(value_or_ended(group_of(task, hierarchy, root, &self.to_string())?))
             }
@@ -174,6 +176,7 @@ impl Target {
             Self::Mount { path, .. } => unmount(path).map_err(io::Error::from),
             Self::GpuClock { address } => nvidia::lock(root, address, text),
             Self::Affinity { task } => set_affinity(task, text),
+            Self::Scheduling { task } => priority::write(task, text),
             Self::Membership { task, hierarchy, mount } => move_to_group(root, task, hierarchy, mount, text),
             Self::Stopped { task } => {
                 let signal = if text == Self::STOPPED { Signal::STOP } else { Signal::CONT };

@@ -263,7 +263,7 @@ impl Key {
             Takes::State => texts.next().map(|text| Value::Bool(text == "on")),
             Takes::Number => texts
                 .next()
-                .map(|text| text.parse::<u64>().map_or_else(|_| Value::String(text.clone()), Value::from)),
+                .map(|text| text.parse::<i64>().map_or_else(|_| Value::String(text.clone()), Value::from)),
             Takes::Time => texts.next().map(|text| {
                 let is_bare = text.parse::<f64>().is_ok();
                 Value::String(if is_bare { format!("{text}us") } else { text.clone() })

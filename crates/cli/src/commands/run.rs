@@ -28,7 +28,6 @@ use whylate_store::{Reader, RunInfo, StoreError, default_path};
 const DEFAULT_PLAN: &str = "quick";
 
 pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
-    whylate_runner::hold_reserve();
     let machine = machine::real(host)?;
     let asked_to_stop = signals::watch()?;
     // A preview changes nothing, and takes nothing back.

@@ -205,7 +205,7 @@ fn line(change: &TreatChange) -> String {
     if let Some(reason) = &change.reason {
         return reason.clone();
     }
-    let quoted = |value: &str| value.replace('\n', "; ");
+    let quoted = |value: &str| if value.is_empty() { "none".to_owned() } else { value.replace('\n', "; ") };
     let old = change.old.as_deref().map_or_else(|| "(nothing yet)".to_owned(), quoted);
     let (target, new) = (&change.target, quoted(&change.new));
     let effect = change.effect.as_ref().map(|effect| format!("  ({effect})")).unwrap_or_default();

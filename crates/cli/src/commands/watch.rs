@@ -5,7 +5,7 @@ use crate::arguments::{WatchArguments, or_endless};
 use crate::exit::Ending;
 use crate::progress::{self, Meter};
 use crate::{machine, output, signals};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,11 +51,26 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     let info = whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;
     screen.meter.finish();
+    if screen.tasks.is_empty() && info.executions.iter().all(|it| it.error.is_none()) {
+        bail!("no samples: {}; what was looked at is in {}", nobody(arguments), path.display());
+    }
     // Everything that it prints as JSON is one document in a line.
     let json = arguments.printing.json.then_some(output::print_json_line as Print);
     let ending = conclude(&path, &info, json)?;
     let missed = screen.tasks.iter().any(|task| task.missed > 0);
     Ok(if ending == Ending::Pass && missed { Ending::Exceeded } else { ending })
+}
+
+/// That nobody was there to be watched, and how to find the name.
+fn nobody(arguments: &WatchArguments) -> String {
+    let list = "`ps -eLo tid,cls,rtprio,comm` lists the threads";
+    match (&arguments.task, &arguments.priority) {
+        (Some(name), _) => {
+            format!("no thread called `{name}` ran; {list}, and the kernel keeps 15 bytes of a name")
+        }
+        (None, Some(range)) => format!("no thread with a real-time priority of {range} ran; {list}"),
+        (None, None) => "none of its threads ran and slept again".to_owned(),
+    }
 }
 
 /// What `--json` prints of a watch under way, a line each second.

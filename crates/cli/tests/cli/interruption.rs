@@ -3,12 +3,14 @@
 use crate::fields::{list, run, word};
 use crate::json::validate;
 use crate::tool::{
-    SMALL_PLAN, alone, command, folder, mark, marked, signal, start, text, until, wait, whylate, write,
+    SMALL_PLAN, WHYLATE, alone, command, finish, folder, mark, marked, signal, start, text, until, wait,
+    whylate, write,
 };
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long processes may take to notice that the run is gone.
@@ -125,4 +127,36 @@ fn a_run_that_is_still_going_on_is_left_alone() {
     assert_eq!(word(&result, "error"), "the run is still going on");
     signal(&child, Signal::TERM);
     assert_eq!(wait(child).code, Some(1));
+}
+
+/// The command where it may have so much memory.
+fn within_memory(mebibytes: u32, arguments: &[&str]) -> Command {
+    let mut shell = Command::new("sh");
+    let script = format!("ulimit -v {}; exec \"$0\" \"$@\"", mebibytes << 10);
+    shell.args(["-c", &script, WHYLATE]).args(arguments).env("NO_COLOR", "1").stdin(Stdio::null());
+    shell
+}
+
+#[test]
+fn too_little_memory_is_an_end_with_a_message_never_a_crash() {
+    let _alone = alone();
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", &SMALL_PLAN.replace("repeats = 2", "repeats = 1"));
+    // Below that the kernel cannot even load the program.
+    let starts = |size: &u32| within_memory(*size, &["--version"]).output().unwrap().status.success();
+    let least = (4..400).step_by(4).find(starts).expect("it starts with 400 MiB");
+    let (mut refused, mut ended) = (0, 0);
+    for more in (0..).step_by(8) {
+        let path = folder.path().join(format!("run{more}"));
+        let said = finish(within_memory(least + more, &["run", &plan, "-q", "-o", text(&path)]));
+        assert!(more < 400, "it never had enough: {said:?}");
+        match said.code {
+            Some(0) => break,
+            Some(69) => refused += 1,
+            Some(1) => ended += 1,
+            _ => panic!("neither said nor kept with {} MiB: {said:?}", least + more),
+        }
+        assert!(!said.stderr.is_empty(), "{said:?}");
+    }
+    assert!(refused > 0 && ended > 0, "{refused} times refused, {ended} times ended");
 }

@@ -325,7 +325,10 @@ fn a_second_ctrl_c_still_gives_settings_back() {
     signal(&child, Signal::INT);
     let said = wait(child);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stderr.contains("giving settings back first"), "{said:?}");
+    // Where all was given back before the second one came, there is nothing to say.
+    let is_told =
+        ["giving settings back first", "stopped by the user"].iter().any(|it| said.stderr.contains(it));
+    assert!(is_told, "{said:?}");
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
     assert_eq!(fake.whylate(&["treat", "status"]).stdout, "nothing is changed\n");
 }

@@ -92,6 +92,39 @@ fn ctrl_c_is_the_end_of_a_watch_and_no_failure() {
 }
 
 #[test]
+fn a_watch_that_is_killed_keeps_what_was_stored() {
+    let _alone = alone();
+    let folder = folder();
+    let output = folder.path().join("run");
+    let loops = [
+        "watch",
+        "-q",
+        "-o",
+        output.to_str().unwrap(),
+        "--",
+        "/bin/sh",
+        "-c",
+        "while sleep 0.02; do :; done",
+    ];
+    let mut child = command(&loops);
+    child.env("WHYLATE_STATE_DIR", folder.path().join("state"));
+    let mut child = start(child);
+    let is_kept = || {
+        let manifest = std::fs::read_to_string(output.join("manifest.jsonl")).unwrap_or_default();
+        manifest.contains("\"record\":\"flushed\"")
+    };
+    assert!(until(|| is_kept() || child.try_wait().unwrap().is_some()), "nothing was stored in time");
+    if !is_kept() {
+        return assert!(!is_possible(&wait(child), folder.path()));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let said = whylate(&["report", output.to_str().unwrap(), "--json"]);
+    let probe = &said.document()["cells"][0]["probes"][0];
+    assert!(probe["cpus"].as_array().unwrap().iter().any(|cpu| cpu["series"] == "sh"), "{probe:#}");
+}
+
+#[test]
 fn whom_to_watch_must_be_said_once_and_be_there() {
     let said = whylate(&["watch"]);
     assert!(said.code == Some(1) && said.stderr.contains("--task"), "{said:?}");
@@ -101,7 +134,14 @@ fn whom_to_watch_must_be_said_once_and_be_there() {
     assert!(said.error().contains("real-time priority from 1 to 99"), "{said:?}");
     let folder = folder();
     let said = watch(folder.path(), &["-q", "--pid", "4194304"]);
-    if is_possible(&said, folder.path()) {
-        assert!(said.code == Some(1) && said.stderr.contains("there is no process 4194304"), "{said:?}");
+    if !is_possible(&said, folder.path()) {
+        return;
     }
+    assert!(said.code == Some(1) && said.stderr.contains("there is no process 4194304"), "{said:?}");
+    let folder = crate::tool::folder();
+    let said = watch(folder.path(), &["-q", "-D", "300ms", "--task", "nobody-is-that"]);
+    assert!(
+        said.code == Some(1) && said.stderr.contains("no thread called `nobody-is-that` ran"),
+        "{said:?}"
+    );
 }

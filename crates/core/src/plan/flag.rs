@@ -43,7 +43,12 @@ impl Flag {
 
     /// Given by its position; any text.
     pub(super) fn text(name: &str) -> Self {
-        Self { takes_hyphens: true, ..Self::positional(name) }
+        Self::positional(name).hyphens()
+    }
+
+    /// With a value that may begin with a hyphen.
+    pub(super) fn hyphens(self) -> Self {
+        Self { takes_hyphens: true, ..self }
     }
 
     /// As in a plan, but for its default.

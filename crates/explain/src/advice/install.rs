@@ -10,10 +10,20 @@ use whylate_core::{CpuSet, Facts};
 const SYSCTL: &str = "/etc/sysctl.d/90-whylate.conf";
 const TMPFILES: &str = "/etc/tmpfiles.d/90-whylate.conf";
 const MODPROBE: &str = "/etc/modprobe.d/90-whylate.conf";
+const UDEV: &str = "/etc/udev/rules.d/90-whylate.rules";
+const WORKQUEUES: &str = "/sys/devices/virtual/workqueue/cpumask";
 const IRQBALANCE: &str = "/etc/default/irqbalance";
 const TUNED: &str = "/etc/tuned/profiles/whylate/tuned.conf";
 /// The groups that systemd keeps everything in.
 const SLICES: [&str; 3] = ["system.slice", "user.slice", "init.scope"];
+/// Where units go that shall run on the measured CPUs.
+const REALTIME_SLICE: &str = "realtime.slice";
+
+/// CPUs as a number, as tuned takes them.
+fn hexadecimal(cpus: &CpuSet) -> String {
+    let digits = mask(cpus).replace(',', "");
+    format!("0x{}", digits.trim_start_matches('0'))
+}
 
 /// Lines for files, and what no file can do.
 #[derive(Default)]
@@ -59,27 +69,39 @@ fn proof(id: &str, result: &FixResult) -> String {
     )
 }
 
+/// Adds a line below its proof; one that two treatments want stands once, below both.
+fn put(lines: &mut Vec<String>, proof: &str, line: String) {
+    let comment = format!("# {proof}");
+    let known = lines.iter().position(|it| *it == line);
+    if !lines.contains(&comment) {
+        lines.insert(known.unwrap_or(lines.len()), comment);
+    }
+    if known.is_none() {
+        lines.push(line);
+    }
+}
+
 impl Files {
     fn line(&mut self, path: &str, proof: &str, line: impl Into<String>) {
-        let lines = self.lines.entry(path.to_owned()).or_default();
-        let comment = format!("# {proof}");
-        if !lines.contains(&comment) {
-            lines.push(comment);
-        }
-        lines.push(line.into());
+        put(self.lines.entry(path.to_owned()).or_default(), proof, line.into());
     }
 
     fn sysctl(&mut self, proof: &str, key: &str, value: &str) {
         self.line(SYSCTL, proof, format!("{key} = {value}"));
-        let lines = self.tuned.entry("sysctl").or_default();
-        lines.extend([format!("# {proof}"), format!("{key}={value}")]);
+        put(self.tuned.entry("sysctl").or_default(), proof, format!("{key}={value}"));
     }
 
     /// A file of the kernel that is written at each boot.
     fn write(&mut self, proof: &str, path: &str, value: &str) {
         self.line(TMPFILES, proof, format!("w {path} - - - - {value}"));
-        let lines = self.tuned.entry("sysfs").or_default();
-        lines.extend([format!("# {proof}"), format!("{path}={value}")]);
+        put(self.tuned.entry("sysfs").or_default(), proof, format!("{path}={value}"));
+    }
+
+    /// The same for each CPU, where `{cpu}` stands for one.
+    fn write_each(&mut self, proof: &str, path: &str, value: &str, cpus: &CpuSet) {
+        let of_cpus = cpus.iter().map(|cpu| path.replace("{cpu}", &cpu.to_string()));
+        let paths: std::collections::BTreeSet<String> = of_cpus.collect();
+        paths.iter().for_each(|path| self.write(proof, path, value));
     }
 
     fn add(
@@ -104,15 +126,31 @@ impl Files {
             TreatmentKind::Thp(plan) => {
                 self.write(proof, "/sys/kernel/mm/transparent_hugepage/enabled", &plan.enabled);
             }
-            TreatmentKind::Sysfs(plan) if plan.path.contains("{cpu}") => {
-                for cpu in target.iter() {
-                    self.write(proof, &plan.path.replace("{cpu}", &cpu.to_string()), &plan.value);
-                }
-            }
-            TreatmentKind::Sysfs(plan) => self.write(proof, &plan.path, &plan.value),
+            TreatmentKind::Sysfs(plan) => self.write_each(proof, &plan.path, &plan.value, target),
             TreatmentKind::ModuleParameter(plan) => {
                 let line = format!("options {} {}={}", plan.module, plan.parameter, plan.value);
                 self.line(MODPROBE, proof, line);
+            }
+            TreatmentKind::Workqueue(_) => self.write(proof, WORKQUEUES, &mask(others)),
+            TreatmentKind::FairServer(plan) => {
+                let path = "/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime";
+                self.write_each(proof, path, &plan.runtime.0.to_string(), target);
+            }
+            TreatmentKind::Cgroup(plan) => {
+                let unit = plan.group.rsplit('/').next().unwrap_or_default();
+                self.unit(unit, proof, &format!("AllowedCPUs={others}"));
+            }
+            TreatmentKind::Affinity(plan) => {
+                self.scheduled(proof, &plan.process, &format!("0:*:*:{}", hexadecimal(others)));
+            }
+            TreatmentKind::Priority(plan) => {
+                let policy = &plan.policy.name()[..1];
+                let rule = format!("0:{policy}:{}:*", plan.priority.unwrap_or_default());
+                self.scheduled(proof, &plan.thread, &rule);
+            }
+            TreatmentKind::PciPower(plan) if plan.links => {
+                self.write(proof, "/sys/module/pcie_aspm/parameters/policy", "performance");
+                self.line(UDEV, proof, "ACTION==\"add\", SUBSYSTEM==\"pci\", ATTR{power/control}=\"on\"");
             }
             TreatmentKind::Governor(plan) => self.governor(plan, proof, target),
             TreatmentKind::Idle(plan) => self.idle(plan.exit_latency_max.0, proof, facts, target),
@@ -171,8 +209,7 @@ impl Files {
         others: &CpuSet,
     ) {
         self.line(IRQBALANCE, proof, format!("IRQBALANCE_BANNED_CPULIST={target}"));
-        let banned = self.tuned.entry("irqbalance").or_default();
-        banned.extend([format!("# {proof}"), format!("banned_cpus={target}")]);
+        put(self.tuned.entry("irqbalance").or_default(), proof, format!("banned_cpus={target}"));
         let numbers = plan.interrupts.iter().filter_map(|name| name.parse::<u32>().ok());
         for line in numbers {
             let note = format!("{proof}; the number of the line may change from boot to boot");
@@ -183,6 +220,7 @@ impl Files {
         }
     }
 
+    /// All that the shield changes and a file can.
     fn shield(
         &mut self,
         plan: &whylate_core::plan::ShieldPlan,
@@ -192,16 +230,48 @@ impl Files {
     ) {
         if plan.processes {
             for slice in SLICES {
-                let path = format!("/etc/systemd/system/{slice}.d/90-whylate.conf");
-                let section = if slice.ends_with(".scope") { "[Scope]" } else { "[Slice]" };
-                self.line(&path, proof, format!("{section}\nAllowedCPUs={others}"));
+                self.unit(slice, proof, &format!("AllowedCPUs={others}"));
             }
-            self.write(proof, "/sys/devices/virtual/workqueue/cpumask", &mask(others));
+            let use_it = format!("# Units that shall run on CPU {target}: Slice={REALTIME_SLICE}");
+            let path = format!("/etc/systemd/system/{REALTIME_SLICE}");
+            self.line(&path, proof, format!("{use_it}\n[Slice]\nAllowedCPUs={target}"));
+            self.write(proof, WORKQUEUES, &mask(others));
         }
         if plan.interrupts {
             self.line(IRQBALANCE, proof, format!("IRQBALANCE_BANNED_CPULIST={target}"));
             self.line(TMPFILES, proof, format!("w /proc/irq/default_smp_affinity - - - - {}", mask(others)));
+            // Those that are there at the boot; a managed one refuses.
+            self.line(TMPFILES, proof, format!("w- /proc/irq/*/smp_affinity_list - - - - {others}"));
         }
+        if plan.local_timer {
+            self.sysctl(proof, "kernel.watchdog_cpumask", &others.to_string());
+            self.sysctl(proof, "vm.stat_interval", "120");
+            self.sysctl(proof, "kernel.timer_migration", "0");
+        }
+    }
+
+    /// What a unit of systemd gets beside its own file.
+    fn unit(&mut self, unit: &str, proof: &str, setting: &str) {
+        let section = match unit.rsplit_once('.').map(|(_, kind)| kind) {
+            Some("scope") => "[Scope]",
+            Some("service") => "[Service]",
+            _ => "[Slice]",
+        };
+        self.line(
+            &format!("/etc/systemd/system/{unit}.d/90-whylate.conf"),
+            proof,
+            format!("{section}\n{setting}"),
+        );
+    }
+
+    /// Threads by name, also those that start later, while tuned runs.
+    fn scheduled(&mut self, proof: &str, name: &str, rule: &str) {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let group: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+        let literal = |c: char| if is_plain(c) || c == '/' { c.to_string() } else { format!("\\{c}") };
+        let pattern: Vec<String> = name.split('*').map(|part| part.chars().map(literal).collect()).collect();
+        let line = format!("group.{group}={rule}:^\\[?{}", pattern.join(".*"));
+        put(self.tuned.entry("scheduler").or_default(), proof, line);
     }
 
     fn finish(self) -> (Vec<FixFile>, Vec<FixLeftOut>) {
@@ -214,12 +284,7 @@ impl Files {
                 profile.extend(of_section);
             }
         }
-        let file = |(path, mut lines): (String, Vec<String>)| {
-            // A line that two treatments want stands once.
-            let mut seen = std::collections::BTreeSet::new();
-            lines.retain(|line| line.starts_with(['#', '[', '\n']) || seen.insert(line.clone()));
-            FixFile { path, text: lines.join("\n") + "\n" }
-        };
+        let file = |(path, lines): (String, Vec<String>)| FixFile { path, text: lines.join("\n") + "\n" };
         (lines.into_iter().map(file).collect(), by_hand)
     }
 }

@@ -9,6 +9,7 @@ mod table;
 
 pub use install::install;
 
+use crate::vocabulary::OWN;
 use std::collections::BTreeMap;
 use table::{ROWS, Row};
 use whylate_core::plan::{TreatmentKind, TreatmentPlan};
@@ -19,8 +20,9 @@ use whylate_core::{CpuSet, Facts, SeriesName};
 
 /// More treatments than this are not tried in one search; those that answer larger causes come first.
 pub const ARMS_MAX: usize = 12;
-/// Lines of interrupts that get a treatment of their own.
+/// Lines of interrupts that get a treatment of their own; and threads.
 const LINES_MAX: usize = 3;
+const THREADS_MAX: usize = 3;
 
 /// What was measured and found.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +76,7 @@ pub fn candidates(
     possible: &dyn Fn(&TreatmentPlan) -> Result<(), String>,
 ) -> (Vec<FixArm>, Vec<FixLeftOut>) {
     let mut arms: Vec<(f64, FixArm)> = lines(situation);
+    arms.extend(threads(situation));
     arms.extend(ROWS.iter().filter_map(|row| of_row(row, situation)));
     arms.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut left_out: Vec<FixLeftOut> = Vec::new();
@@ -107,7 +110,7 @@ fn of_row(row: &Row, situation: &Situation<'_>) -> Option<(f64, FixArm)> {
         (None, Some(finding)) => finding.text.clone(),
         (None, None) => return None,
     };
-    let kind = row.treatment(situation)?;
+    let kind = row.treatment()?;
     let weight = caused.iter().map(|cause| f64::from(cause.spikes) + cause.share).sum::<f64>() * 10.0
         + found.len() as f64 * 0.1;
     let answers = caused.iter().map(|cause| cause.kind.clone()).chain(found.iter().map(|it| it.id.clone()));
@@ -126,9 +129,10 @@ fn lines(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
         });
         let kind: TreatmentKind = serde_json::from_value(kind).ok()?;
         let reason = caused_reason(&[cause], situation.causes);
-        // Before the treatment of all interrupts.
-        let weight = (f64::from(cause.spikes) + cause.share) * 10.0 + 0.5;
-        Some((weight, arm(&format!("irq-affinity-{number}"), kind, reason, vec![cause.kind.clone()])))
+        Some((
+            own_weight(cause),
+            arm(&format!("irq-affinity-{number}"), kind, reason, vec![cause.kind.clone()]),
+        ))
     };
     situation
         .causes
@@ -137,6 +141,42 @@ fn lines(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
         .filter_map(of_line)
         .take(LINES_MAX)
         .collect()
+}
+
+/// That of a treatment of one actor: tried before one of many.
+fn own_weight(cause: &FixCause) -> f64 {
+    (f64::from(cause.spikes) + cause.share) * 10.0 + 0.5
+}
+
+/// The threads that had the CPU, each on its own: elsewhere, or with a priority below that of the measured task.
+fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
+    const KINDS: [CauseKind; 4] =
+        [CauseKind::Thread, CauseKind::PreemptOff, CauseKind::IrqsOff, CauseKind::Lock];
+    let named = |cause: &'_ &FixCause| {
+        let actor = cause.actor.as_deref().unwrap_or_default();
+        // Workers and the threads of interrupts go where their work and their interrupts go.
+        let is_moved_otherwise = ["kworker/", "irq/", OWN].iter().any(|first| actor.starts_with(first));
+        KINDS.iter().any(|kind| kind.name() == cause.kind) && !actor.is_empty() && !is_moved_otherwise
+    };
+    let arms_of = |cause: &FixCause| {
+        let actor = cause.actor.as_deref().unwrap_or_default();
+        let reason = caused_reason(&[cause], situation.causes);
+        let of = |name: &str, kind: serde_json::Value, more: f64| {
+            let kind: TreatmentKind = serde_json::from_value(kind).ok()?;
+            let answers = vec![cause.kind.clone()];
+            Some((own_weight(cause) + more, arm(&format!("{name}-{actor}"), kind, reason.clone(), answers)))
+        };
+        let elsewhere = of("affinity", serde_json::json!({"kind": "affinity", "process": actor}), 0.1);
+        // With its CPU and its locks an ordinary task keeps a real-time one waiting; its priority does not.
+        let below = (cause.kind == CauseKind::Thread.name()).then(|| {
+            let kind = serde_json::json!({
+                "kind": "priority", "thread": actor, "policy": "fifo", "priority": 1
+            });
+            of("priority", kind, 0.0)
+        });
+        elsewhere.into_iter().chain(below.flatten())
+    };
+    situation.causes.iter().filter(named).take(THREADS_MAX).flat_map(arms_of).collect()
 }
 
 fn arm(id: &str, kind: TreatmentKind, reason: String, answers: Vec<String>) -> FixArm {

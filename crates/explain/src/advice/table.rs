@@ -1,6 +1,5 @@
 //! Which treatment answers which causes and findings: a row each. To add one: its row.
 
-use super::Situation;
 use whylate_core::plan::TreatmentKind;
 use whylate_core::result::{CauseKind, CauseKind::*, FixCause};
 use whylate_core::{CpuId, CpuSet};
@@ -9,7 +8,7 @@ use whylate_core::{CpuId, CpuSet};
 pub(super) struct Row {
     /// Stable id of the recommendation, and name of the treatment in plans.
     pub(super) id: &'static str,
-    /// The treatment as JSON; `{others}` stands for the CPUs that are not measured, `{mask}` for their mask.
+    /// The treatment as JSON.
     kind: &'static str,
     /// Causes that it may take away.
     pub(super) causes: &'static [CauseKind],
@@ -42,12 +41,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("idle", r#"{"kind":"idle"}"#, &[IdleExit, TimerLate], &["deep-idle-states"]),
     row("rt-throttling", r#"{"kind":"rt-throttling"}"#, &[Throttled], &["rt-throttling"]),
-    row(
-        "fair-server",
-        r#"{"kind":"sysfs","path":"/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime","value":"0","cpus":"target"}"#,
-        &[Throttled],
-        &[],
-    ),
+    row("fair-server", r#"{"kind":"fair-server"}"#, &[Throttled], &[]),
     row(
         "vm-stat-interval",
         r#"{"kind":"sysctl","key":"vm.stat_interval","value":"120"}"#,
@@ -60,12 +54,7 @@ pub(super) const ROWS: &[Row] = &[
         &[Ipi, Softirq],
         &[],
     ),
-    row(
-        "workqueue-mask",
-        r#"{"kind":"sysfs","path":"/sys/devices/virtual/workqueue/cpumask","value":"{mask}"}"#,
-        &[Thread],
-        &["workqueue-mask"],
-    ),
+    row("workqueue-mask", r#"{"kind":"workqueue"}"#, &[Thread], &["workqueue-mask"]),
     row(
         "governor",
         r#"{"kind":"governor","governor":"performance"}"#,
@@ -79,26 +68,36 @@ pub(super) const ROWS: &[Row] = &[
     row("ksm", r#"{"kind":"ksm"}"#, &[PageFault], &["page-merging"]),
     row("numa-balancing", r#"{"kind":"numa-balancing"}"#, &[PageFault, Migration], &["numa-balancing"]),
     row("watchdog", r#"{"kind":"watchdog"}"#, &[Nmi], &["watchdog-on"]),
+    row("network", r#"{"kind":"network"}"#, &[Softirq], &[]),
+    row("pci-power", r#"{"kind":"pci-power"}"#, &[Hardware], &[]),
     row("gpu-power", r#"{"kind":"gpu-power"}"#, &[], &["gpu-runtime-power", "gpu-frequency"]),
 ];
 
 /// Interrupts of the CPU itself, which no other CPU can take.
 const OWN_INTERRUPTS: [&str; 2] = ["local timer", "irq work"];
 
+/// Of which threads and softirqs a treatment can be an answer, by the beginning of the name; of all where it is not here.
+const ACTORS: &[(&str, &[&str])] = &[
+    ("irq-affinity", &["irq/", "NET_", "BLOCK", "IRQ_POLL", "TASKLET", "HI "]),
+    ("vm-stat-interval", &["kworker/"]),
+    ("workqueue-mask", &["kworker/"]),
+    ("timer-migration", &["TIMER", "HRTIMER"]),
+    ("network", &["NET_"]),
+];
+
 impl Row {
     /// Whether it may take that cause away.
     pub(super) fn answers(&self, cause: &FixCause) -> bool {
         let is_own = cause.actor.as_deref().is_some_and(|actor| OWN_INTERRUPTS.contains(&actor));
-        !is_own && self.causes.iter().any(|kind| kind.name() == cause.kind)
+        let names_work = [Thread, Softirq].iter().any(|kind| kind.name() == cause.kind);
+        let of_actor = ACTORS.iter().find(|(id, _)| names_work && *id == self.id).zip(cause.actor.as_deref());
+        let is_its = of_actor.is_none_or(|((_, known), actor)| known.iter().any(|it| actor.starts_with(it)));
+        !is_own && is_its && self.causes.iter().any(|kind| kind.name() == cause.kind)
     }
 
-    /// The treatment on that machine; `None` where it leaves no CPU for the others.
-    pub(super) fn treatment(&self, situation: &Situation<'_>) -> Option<TreatmentKind> {
-        let others = situation.facts.cpu_sets.online.difference(situation.target);
-        if others.is_empty() && self.kind.contains("{mask}") {
-            return None;
-        }
-        serde_json::from_str(&self.kind.replace("{mask}", &mask(&others))).ok()
+    /// The treatment.
+    pub(super) fn treatment(&self) -> Option<TreatmentKind> {
+        serde_json::from_str(self.kind).ok()
     }
 }
 
@@ -120,7 +119,7 @@ mod tests {
     #[test]
     fn every_row_is_a_treatment() {
         for row in ROWS {
-            let kind: Result<TreatmentKind, _> = serde_json::from_str(&row.kind.replace("{mask}", "1"));
+            let kind: Result<TreatmentKind, _> = serde_json::from_str(row.kind);
             assert!(kind.is_ok(), "{}: {:?}", row.id, kind);
             assert!(!row.causes.is_empty() || !row.findings.is_empty(), "{}", row.id);
         }

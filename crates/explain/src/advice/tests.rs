@@ -84,6 +84,7 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
         spike(CauseKind::Ipi, None, 9_000),
         spike(CauseKind::Throttled, None, 8_000),
         spike(CauseKind::Irq, Some("irq 9 (eth0)"), 7_000),
+        spike(CauseKind::Thread, Some("vision"), 6_000),
     ];
     let (arms, _) = proposed(spikes, &[]);
     let claim = FixClaim {
@@ -120,7 +121,9 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
         answer: FixAnswer::Proved,
         sentence: String::new(),
         registration,
-        recommended: ["vm-stat-interval", "irq-affinity-9", "shield"].map(str::to_owned).to_vec(),
+        recommended: ["vm-stat-interval", "irq-affinity-9", "shield", "affinity-vision"]
+            .map(str::to_owned)
+            .to_vec(),
         results: Vec::new(),
         claims: vec![claim],
         repeats: 0,
@@ -132,11 +135,10 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
     };
     install(&mut result, &facts(), &CpuSet::single(CpuId(1)));
     let file = |path: &str| result.files.iter().find(|file| file.path == path).map(|file| file.text.as_str());
-    assert_eq!(
-        file("/etc/sysctl.d/90-whylate.conf").unwrap(),
+    assert!(file("/etc/sysctl.d/90-whylate.conf").unwrap().contains(
         "# whylate fix: vm-stat-interval: timer p99 x 0.50 (95 %: 0.40 to 0.60), 8 pairs, evidence 57\n\
          vm.stat_interval = 120\n"
-    );
+    ));
     let tmpfiles = file("/etc/tmpfiles.d/90-whylate.conf").unwrap();
     assert!(tmpfiles.contains("w /proc/irq/9/smp_affinity_list - - - - 0\n"), "{tmpfiles}");
     assert!(!tmpfiles.contains("rt_runtime"), "{tmpfiles}");
@@ -146,6 +148,29 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
             .ends_with("[Slice]\nAllowedCPUs=0\n")
     );
     assert!(file("/etc/tuned/profiles/whylate/tuned.conf").unwrap().contains("[sysctl]"));
+    let tuned = file("/etc/tuned/profiles/whylate/tuned.conf").unwrap();
+    assert!(
+        tuned.contains("[scheduler]\n") && tuned.contains("\ngroup.vision=0:*:*:0x1:^\\[?vision\n"),
+        "{tuned}"
+    );
+    // What the shield keeps free is open to units that name its slice, and the rest of what it sets is there, too.
+    assert!(file("/etc/systemd/system/realtime.slice").unwrap().ends_with("[Slice]\nAllowedCPUs=1\n"));
+    let sysctl = file("/etc/sysctl.d/90-whylate.conf").unwrap();
+    for line in ["kernel.watchdog_cpumask = 0", "kernel.timer_migration = 0", "vm.stat_interval = 120"] {
+        assert_eq!(sysctl.matches(line).count(), 1, "{sysctl}");
+    }
+}
+
+#[test]
+fn a_thread_that_has_the_cpu_is_sent_elsewhere_or_below() {
+    let (arms, _) = proposed(vec![spike(CauseKind::Thread, Some("vision"), 5_000)], &[]);
+    assert_eq!(ids(&arms), ["affinity-vision", "priority-vision", "shield"]);
+    let (arms, _) = proposed(vec![spike(CauseKind::Thread, Some("kworker/1:2"), 5_000)], &[]);
+    assert_eq!(ids(&arms), ["shield", "vm-stat-interval", "workqueue-mask"]);
+    let (arms, _) = proposed(vec![spike(CauseKind::Thread, Some("irq/9-eth0"), 5_000)], &[]);
+    assert_eq!(ids(&arms), ["irq-affinity", "shield"]);
+    let (arms, _) = proposed(vec![spike(CauseKind::PreemptOff, Some("rustc"), 5_000)], &[]);
+    assert_eq!(ids(&arms), ["affinity-rustc", "shield"]);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn tried(fix: &FixResult) -> Section {
     if fix.answer == FixAnswer::Advised {
         let item = |arm: &FixArm| Item::from(format!("`{}`: {}", arm.treatment.name, arm.reason));
         let items: Vec<Item> = fix.registration.arms.iter().map(item).collect();
-        return Section::new("fix-tried", "What may help").with(items);
+        return Section::new("fix-tried", "What may help").with(items).with_all(in_plans(fix));
     }
     let columns = ["treatment", "why", "screened", "rounds", "outcome"];
     let columns =
@@ -80,10 +80,34 @@ fn tried(fix: &FixResult) -> Section {
         row.tone = tone;
         row
     };
-    let table = Table { columns: columns.collect(), rows: arms.map(row).collect(), folds: false };
+    let rows = as_it_is(fix).into_iter().chain(arms.map(row)).collect();
+    let table = Table { columns: columns.collect(), rows, folds: false };
     let note = "Screening halves the field and proves nothing; ● a round that was survived.";
-    let section = Section::new("fix-tried", "What was tried").with(table);
+    let section = Section::new("fix-tried", "What was tried").with(table).with_all(in_plans(fix));
     if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
+}
+
+/// The value that the treatments are to beat: of the repeats without any, which the first comparison has.
+fn as_it_is(fix: &FixResult) -> Option<Row> {
+    let claim = fix.claims.iter().find(|claim| claim.control.is_empty())?;
+    let values: Vec<f64> = claim.pairs.iter().map(|pair| pair[0]).collect();
+    let untreated = value(fix.registration.goal.statistic, middle(&values)?);
+    let count = format!("median of {} repeats beside the first comparison", values.len());
+    Some(Row::of(["nothing changed".to_owned(), count, untreated, String::new(), String::new()]))
+}
+
+/// Each treatment as a plan has it, which is what its id stands for.
+fn in_plans(fix: &FixResult) -> Vec<Section> {
+    let lines = |arm: &FixArm| {
+        let keys = serde_json::to_value(&arm.treatment).unwrap_or_default();
+        let keys = keys.as_object().cloned().unwrap_or_default();
+        let line = |(key, value): (String, serde_json::Value)| format!("{key} = {value}");
+        let is_set = |(_, value): &(String, serde_json::Value)| !value.is_null();
+        std::iter::once("[[treatment]]".to_owned()).chain(keys.into_iter().filter(is_set).map(line))
+    };
+    let all: Vec<String> = fix.registration.arms.iter().flat_map(lines).collect();
+    let title = "As treatments of a plan, and of whylate treat apply KIND";
+    Section::new("", title).depth(Depth::Folded).with(Block::Lines(all)).unless_empty().into_iter().collect()
 }
 
 fn middle(values: &[f64]) -> Option<f64> {

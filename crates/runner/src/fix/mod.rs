@@ -25,7 +25,7 @@ use whylate_core::{CpuSet, Facts, Plan, WarningCode};
 use whylate_host::HostRoot;
 use whylate_stats::search::{Figure, PAIRS_MAX, Search, Trial, figure_of, replay};
 use whylate_store::{CellInfo, ExecutionState, Reader, RunDirectory, RunInfo, assemble_newest, fix_steps};
-use whylate_treat::{Planner as _, Surroundings};
+use whylate_treat::{Change, Planner as _, Surroundings, Target};
 
 /// Repeats of each cell before anything is changed.
 const FIRST_REPEATS: u32 = 2;
@@ -61,6 +61,14 @@ pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &Treatmen
     let changes = planned.changes.iter().filter(|change| !change.is_so(root));
     if changes.count() == 0 {
         return Err("the machine is so already".to_owned());
+    }
+    let rises = |change: &&Change| {
+        let is_real_time = |text: &str| text.starts_with("fifo") || text.starts_with("rr");
+        let before = || change.target.now(root).is_some_and(|now| is_real_time(&now));
+        matches!(change.target, Target::Scheduling { .. }) && is_real_time(&change.new) && !before()
+    };
+    if planned.changes.iter().any(|change| rises(&change)) {
+        return Err("it has no real-time priority that could be lowered".to_owned());
     }
     let off = whylate_treat::kinds::offline::switched_off(&planned.changes).intersection(target);
     match off.first() {
@@ -228,6 +236,10 @@ impl Steps {
                 run.audience.said(&format!("the budget of {budget} is spent: what is not proved stays open"));
                 break;
             }
+            if let Some(why) = self.no_proof_within_budget(&trial) {
+                run.audience.said(&why);
+                break;
+            }
             self.tell(run, &trial);
             let end = self.measure(run, &trial)?;
             if end != RunEnd::Completed {
@@ -239,6 +251,27 @@ impl Steps {
             }
         }
         Ok(RunEnd::Completed)
+    }
+
+    /// What a repeat took on average.
+    fn each_ns(&self) -> u64 {
+        self.took_ns / (self.steps.len() as u64).max(1)
+    }
+
+    /// Why a comparison is not begun: even if every pair were won, the budget ends before the proof.
+    fn no_proof_within_budget(&self, trial: &Trial) -> Option<String> {
+        let needed = 2 * u64::from(self.search.pairs_at_least()) * self.each_ns();
+        let budget = self.registration.budget.0;
+        let is_first = trial.phase == FixPhase::Confirm && trial.part.1 == 0;
+        (is_first && self.took_ns + needed > budget).then(|| {
+            format!(
+                "{} of the budget are left, and a proof takes {} at least: what is not proved stays open; a search with \
+                 `--budget {}s` could prove it",
+                nanoseconds(budget.saturating_sub(self.took_ns)),
+                nanoseconds(needed),
+                (self.took_ns + needed).div_ceil(1_000_000_000) * 2
+            )
+        })
     }
 
     fn names(&self, arms: &[usize]) -> Vec<String> {
@@ -341,7 +374,7 @@ impl Steps {
         if self.told.replace((trial.phase, arms.clone())) == Some((trial.phase, arms.clone())) {
             return;
         }
-        let each = self.took_ns / (self.steps.len() as u64).max(1);
+        let each = self.each_ns();
         let each = if each == 0 { run.experiment.plan.repeat_duration().0 } else { each };
         let at_most = nanoseconds(each * u64::from(trial.part.0.saturating_sub(trial.part.1)));
         let names = self.names(&arms).join(" + ");

@@ -217,6 +217,17 @@ impl Search {
         self.claims.iter().cloned().chain(open).collect()
     }
 
+    /// So many pairs the comparison under way has at least, should every one be won.
+    pub fn pairs_at_least(&self) -> u32 {
+        let Work::Pairs(pairs) = &self.work else { return 0 };
+        let claim = pairs.claim(ClaimEnd::Open);
+        let done = claim.pairs.len() as u32;
+        (0..=PAIRS_MAX)
+            .find(|more| evidence(*more, *more) >= claim.needed)
+            .unwrap_or(PAIRS_MAX)
+            .saturating_sub(done)
+    }
+
     fn give_up(&mut self, arm: usize, why: &str) {
         self.arms[arm].failed = Some(why.to_owned());
         self.arms[arm].is_tried = true;

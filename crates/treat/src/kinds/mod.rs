@@ -10,7 +10,11 @@ mod governor;
 mod gpu;
 mod idle;
 pub mod interrupts;
+mod network;
 pub mod offline;
+mod pci;
+mod priority;
+mod scheduling;
 mod shield;
 mod smt;
 mod switches;
@@ -34,6 +38,12 @@ fn planner(kind: &TreatmentKind) -> &dyn Planner {
         TreatmentKind::ModuleParameter(plan) => plan,
         TreatmentKind::IrqAffinity(plan) => plan,
         TreatmentKind::Affinity(plan) => plan,
+        TreatmentKind::Cgroup(plan) => plan,
+        TreatmentKind::Priority(plan) => plan,
+        TreatmentKind::Workqueue(plan) => plan,
+        TreatmentKind::FairServer(plan) => plan,
+        TreatmentKind::Network(plan) => plan,
+        TreatmentKind::PciPower(plan) => plan,
         TreatmentKind::Governor(plan) => plan,
         TreatmentKind::SmtOff(plan) => plan,
         TreatmentKind::Idle(plan) => plan,

@@ -307,3 +307,76 @@ fn switches_of_the_whole_machine() {
         assert_eq!(lines(&planned), expected, "{section}");
     }
 }
+
+#[test]
+fn work_of_the_network_of_groups_and_of_pci_moves_or_stays_awake() {
+    let more = "\
+== sys/devices/virtual/workqueue/cpumask := ffff
+== sys/kernel/debug/sched/fair_server/cpu3/runtime := 50000000
+== sys/fs/cgroup/cgroup.controllers := cpuset cpu io
+== sys/fs/cgroup/cgroup.subtree_control := cpu io
+== sys/fs/cgroup/user.slice/cgroup.subtree_control := cpu
+== sys/fs/cgroup/user.slice/user-1000.slice/cgroup.procs := 812
+== sys/fs/cgroup/user.slice/user-1000.slice/cpuset.cpus := 0-15
+== sys/class/net/eth0/queues/rx-0/rps_cpus := 0000
+== sys/class/net/eth0/queues/tx-0/xps_cpus := 0000
+== sys/class/net/eth0/threaded := 0
+== sys/class/net/lo/queues/rx-0/rps_cpus := 0000
+== sys/bus/pci/devices/0000:01:00.0/driver -> ../../../../bus/pci/drivers/nvme
+== sys/bus/pci/devices/0000:01:00.0/power/control := auto
+== sys/bus/pci/devices/0000:02:00.0/driver -> ../../../../bus/pci/drivers/nvme
+== sys/bus/pci/devices/0000:02:00.0/power/control := auto
+== sys/bus/pci/devices/0000:03:00.0/power/control := auto
+== sys/module/pcie_aspm/parameters/policy := [default] performance powersave powersupersave
+";
+    let machine = Machine::fixture("desktop-smt", more);
+    let awake = |address: &str| format!("/sys/bus/pci/devices/{address}/power/control: on");
+    let links = "/sys/module/pcie_aspm/parameters/policy: performance".to_owned();
+    let queues = |file: &str, cpus: &str| format!("/sys/class/net/eth0/{file}: {cpus}");
+    let cases = [
+        ("kind = \"workqueue\"", vec!["/sys/devices/virtual/workqueue/cpumask: 0-2,4-15".to_owned()]),
+        ("kind = \"fair-server\"", vec!["/sys/kernel/debug/sched/fair_server/cpu3/runtime: 0".to_owned()]),
+        (
+            "kind = \"cgroup\"\ngroup = \"user.slice/user-1000.slice\"\ncpus = \"0-1\"",
+            vec![
+                "/sys/fs/cgroup/cgroup.subtree_control: +cpuset".to_owned(),
+                "/sys/fs/cgroup/user.slice/cgroup.subtree_control: +cpuset".to_owned(),
+                "/sys/fs/cgroup/user.slice/user-1000.slice/cpuset.cpus: 0-1".to_owned(),
+            ],
+        ),
+        (
+            "kind = \"network\"\ncpus = \"0\"\nthreaded = true",
+            vec![
+                queues("queues/rx-0/rps_cpus", "0"),
+                queues("queues/tx-0/xps_cpus", "0"),
+                queues("threaded", "1"),
+            ],
+        ),
+        (
+            "kind = \"pci-power\"",
+            vec![awake("0000:01:00.0"), awake("0000:02:00.0"), awake("0000:03:00.0"), links],
+        ),
+        (
+            "kind = \"pci-power\"\ndevices = [\"nvme\"]\nlinks = false",
+            vec![awake("0000:01:00.0"), awake("0000:02:00.0")],
+        ),
+    ];
+    for (section, expected) in cases {
+        let planned = plan(&machine, Some("3"), section).unwrap();
+        assert_eq!(lines(&planned), expected, "{section}");
+        // Files that take something else than they print are not what they were where no kernel reads them.
+        if !section.contains("cgroup") && !section.ends_with("pci-power\"") {
+            there_and_back(&machine, &planned);
+        }
+    }
+    for (section, expected) in [
+        ("kind = \"network\"\ninterfaces = [\"eth7\"]", "there is no interface `eth7`"),
+        ("kind = \"pci-power\"\ndevices = [\"e1000e\"]", "no PCI device has the address or driver `e1000e`"),
+        ("kind = \"cgroup\"\ngroup = \"plc.slice\"", "there is no group /sys/fs/cgroup/plc.slice"),
+        ("kind = \"fair-server\"\ncpus = \"0\"", "this kernel has no fair server"),
+        ("kind = \"priority\"\nthread = \"nobody\"\npolicy = \"idle\"", "no thread is called `nobody`"),
+    ] {
+        let error = plan(&machine, Some("3"), section).unwrap_err().to_string();
+        assert!(error.contains(expected), "{section}: {error}");
+    }
+}

@@ -5,6 +5,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 use whylate_core::CpuSet;
 use whylate_host::HostRoot;
+use whylate_sys::schedule::{ThreadScheduling, scheduling_of_thread, set_scheduling_of_thread};
 use whylate_treat::{Change, Fate, Guard, Holder, JournalPlace, Target, Task};
 
 /// A process that sleeps, ended with the test. It is called as the program that treatments stop.
@@ -74,6 +75,30 @@ fn a_task_is_moved_and_moved_back() {
     let report = guard.undo();
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(task.affinity(&root), Some(before));
+}
+
+#[test]
+fn a_task_is_scheduled_otherwise_and_as_before() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root may give a thread a real-time priority, and its nice value back");
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let (_sleeper, task) = Sleeper::start();
+    let before = ThreadScheduling { policy: 3, priority: 0, nice: 11, reset_on_fork: true };
+    set_scheduling_of_thread(task.tid, before).unwrap();
+    for (text, policy, priority, nice) in
+        [("fifo 7", 1, 7, 0), ("idle reset-on-fork", 5, 0, 0), ("other -3", 0, 0, -3)]
+    {
+        let mut guard = guard(&state, "scheduled");
+        let target = Target::Scheduling { task: task.clone() };
+        guard.apply("priority", &[Change::required(target, text, "schedules it otherwise")]).unwrap();
+        let now = scheduling_of_thread(task.tid).unwrap();
+        assert_eq!((now.policy, now.priority, now.nice), (policy, priority, nice), "{text}");
+        let report = guard.undo();
+        assert!(report.is_complete(), "{report:?}");
+        assert_eq!(scheduling_of_thread(task.tid).unwrap(), before);
+    }
 }
 
 #[test]

@@ -32,7 +32,6 @@ pub(super) fn execute(arguments: &FixArguments, host: &Host) -> Result<Ending> {
     if arguments.advise {
         return advise(arguments, host);
     }
-    whylate_runner::hold_reserve();
     let (path, info) = searched(arguments, host)?;
     let mut result = result_of(&path).with_context(|| super::run::why_nothing(&info))?;
     result.warnings = info.warnings.clone();

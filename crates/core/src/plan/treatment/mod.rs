@@ -3,9 +3,13 @@
 //! The type of a kind holds its keys in a plan, which are its flags in `whylate treat apply KIND`.
 
 mod cpus;
+mod devices;
+mod scheduling;
 mod settings;
 
 pub use cpus::*;
+pub use devices::*;
+pub use scheduling::*;
 pub use settings::*;
 
 use super::flag::Flag;
@@ -35,6 +39,16 @@ kinds! {
         "irq-affinity" => IrqAffinity(IrqAffinityPlan),
         /// Moves a process with all its threads to certain CPUs.
         "affinity" => Affinity(AffinityPlan),
+        /// Moves a group of processes (cgroup v2) to certain CPUs.
+        "cgroup" => Cgroup(CgroupPlan),
+        /// Gives threads a scheduling policy and a priority.
+        "priority" => Priority(PriorityPlan),
+        /// Keeps the kernel's unbound work queues on certain CPUs.
+        "workqueue" => Workqueue(WorkqueuePlan),
+        /// Sets what ordinary tasks get beside real-time tasks.
+        "fair-server" => FairServer(FairServerPlan),
+        /// Moves the packet work of network interfaces to certain CPUs.
+        "network" => Network(NetworkPlan),
         /// Sets the frequency governor, frequency limits, energy preference, turbo.
         "governor" => Governor(GovernorPlan),
         /// Switches the other threads of cores off.
@@ -45,6 +59,8 @@ kinds! {
         "cache-partition" => CachePartition(CachePartitionPlan),
         /// Keeps graphics devices powered, and at one clock.
         "gpu-power" => GpuPower(GpuPowerPlan),
+        /// Keeps PCI devices and their links awake.
+        "pci-power" => PciPower(PciPowerPlan),
         /// Sets transparent huge pages.
         "thp" => Thp(ThpPlan),
         /// Sets the merging of equal pages.

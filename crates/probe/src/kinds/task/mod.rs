@@ -27,6 +27,8 @@ use whylate_sys::{clock, schedule};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often tasks are looked for that the kernel does not tell of.
 const SEARCH_EVERY: Duration = Duration::from_secs(1);
+/// The first interval that is stored.
+const FIRST_STORED_NS: u64 = 5_000_000_000;
 /// At most this many activations are explained at one look: the worst ones come first in every look.
 const AT_ONCE_MAX: usize = 64;
 /// The kernel's stack is never recorded below this latency; and above the half of the least of the worst latencies.
@@ -140,7 +142,9 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             std::thread::sleep(LOOK_EVERY);
             watching.look()?;
         }
-        if is_over || now_ns >= watching.start_ns.saturating_add(stored.0) {
+        // Short intervals first, so that one that is killed soon has kept something.
+        let interval_ns = (watching.start_ns - begin_ns).max(FIRST_STORED_NS).min(stored.0);
+        if is_over || now_ns >= watching.start_ns.saturating_add(interval_ns) {
             let batch = watching.lanes.take(watching.start_ns, clock::now().0);
             watching.start_ns = batch.end_ns;
             observer.batch(batch).map_err(ProbeError::Observer)?;

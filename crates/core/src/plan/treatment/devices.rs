@@ -1,0 +1,62 @@
+//! Treatments of devices: network interfaces, and the power management of PCI.
+
+use super::{Flag, KeyError, Words, all, yes};
+use crate::cpus::CpuSelector;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Moves the packet work of network interfaces to certain CPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate treat apply network eth0 --cpus 0                  packets are received and sent by CPU 0 (RPS, XPS)
+  whylate treat apply network eth0 --cpus 0 --threaded on    polled in a thread, which can have a priority"))]
+pub struct NetworkPlan {
+    /// Names of interfaces; all with queues by default.
+    #[serde(default = "all")]
+    #[schemars(extend("x-flag" = Flag::positional("interface")))]
+    pub interfaces: Vec<String>,
+    /// CPUs that shall do the work.
+    #[serde(default = "CpuSelector::others")]
+    pub cpus: CpuSelector,
+    /// Whether the interface is polled in threads of its own (threaded NAPI); by default as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threaded: Option<bool>,
+}
+
+/// Keeps PCI devices and their links awake.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate treat apply pci-power                              every device, and all links (ASPM)
+  whylate treat apply pci-power 0000:01:00.0 --leave-links   one device"))]
+pub struct PciPowerPlan {
+    /// PCI addresses, drivers, or all.
+    #[serde(default = "all")]
+    #[schemars(extend("x-flag" = Flag::positional("device")))]
+    pub devices: Vec<String>,
+    /// Whether links stay awake, too (ASPM policy `performance`, of the whole machine).
+    #[serde(default = "yes")]
+    #[schemars(extend("x-flag" = Flag::off("leave-links", "Leaves the power management of links (ASPM) as it is")))]
+    pub links: bool,
+}
+
+impl Words for NetworkPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        named("interfaces", &self.interfaces)
+    }
+}
+
+impl Words for PciPowerPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        named("devices", &self.devices)
+    }
+}
+
+fn named(key: &'static str, names: &[String]) -> Result<(), KeyError> {
+    let is_name = |name: &String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+    let message = "names something that is no device; leave it out for all";
+    if !names.is_empty() && names.iter().all(is_name) { Ok(()) } else { Err(KeyError::new(key, message)) }
+}

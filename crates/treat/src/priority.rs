@@ -1,0 +1,109 @@
+//! How a thread is scheduled, as text: `fifo 50`, `rr 1`, `other -5`, `batch 0`, `idle`; with `reset-on-fork` after it
+//! where its children shall be ordinary tasks, and `nice 5` before that where a thread without use for it has one.
+
+use crate::change::Task;
+use std::io;
+use whylate_core::plan::ThreadPolicy;
+use whylate_host::HostRoot;
+use whylate_host::threads::Stat;
+use whylate_sys::schedule::{ThreadScheduling, scheduling_of_thread, set_scheduling_of_thread};
+
+pub(crate) const RESET: &str = "reset-on-fork";
+/// Before the nice value that a thread keeps while its policy does not use it.
+const NICE: &str = "nice";
+/// Policies and the kernel's numbers of them.
+const POLICIES: [(ThreadPolicy, u32); 5] = [
+    (ThreadPolicy::Other, 0),
+    (ThreadPolicy::Fifo, 1),
+    (ThreadPolicy::Rr, 2),
+    (ThreadPolicy::Batch, 3),
+    (ThreadPolicy::Idle, 5),
+];
+
+/// The text of it; `None` for a policy that a treatment does not set, such as `SCHED_DEADLINE`.
+pub(crate) fn text(scheduling: ThreadScheduling) -> Option<String> {
+    let ThreadScheduling { policy, priority, nice, reset_on_fork } = scheduling;
+    let (policy, _) = POLICIES.into_iter().find(|(_, number)| *number == policy)?;
+    let kept = if nice == 0 { String::new() } else { format!(" {NICE} {nice}") };
+    let reset = if reset_on_fork { format!(" {RESET}") } else { String::new() };
+    Some(match policy {
+        ThreadPolicy::Fifo | ThreadPolicy::Rr => format!("{policy} {priority}{kept}{reset}"),
+        ThreadPolicy::Other | ThreadPolicy::Batch => format!("{policy} {nice}{reset}"),
+        ThreadPolicy::Idle => format!("{policy}{kept}{reset}"),
+    })
+}
+
+/// What a text stands for.
+pub(crate) fn parse(text: &str) -> Option<ThreadScheduling> {
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    let reset_on_fork = words.pop_if(|last| *last == RESET).is_some();
+    let number = |word: &str| word.parse::<i32>().ok();
+    let nice = |word: &str| number(word).filter(|it| (-20..=19).contains(it));
+    let (policy, values) = words.split_first()?;
+    let (policy, code) = POLICIES.into_iter().find(|(known, _)| known.name() == *policy)?;
+    let (priority, nice) = match (policy, values) {
+        (ThreadPolicy::Other | ThreadPolicy::Batch, [own]) => (0, nice(own)?),
+        (ThreadPolicy::Idle, []) => (0, 0),
+        (ThreadPolicy::Idle, [NICE, kept]) => (0, nice(kept)?),
+        (ThreadPolicy::Fifo | ThreadPolicy::Rr, [own]) => (number(own)?, 0),
+        (ThreadPolicy::Fifo | ThreadPolicy::Rr, [own, NICE, kept]) => (number(own)?, nice(kept)?),
+        _ => return None,
+    };
+    let is_real_time = matches!(policy, ThreadPolicy::Fifo | ThreadPolicy::Rr);
+    let is_possible = if is_real_time { (1..=99).contains(&priority) } else { priority == 0 };
+    is_possible.then_some(ThreadScheduling {
+        policy: code,
+        priority: priority.unsigned_abs(),
+        nice,
+        reset_on_fork,
+    })
+}
+
+/// How a thread is scheduled now; `None` when it has ended.
+pub(crate) fn read(task: &Task, root: &HostRoot) -> Option<String> {
+    let scheduling =
+        if root.is_real() { scheduling_of_thread(task.tid).ok()? } else { told_by_proc(task, root)? };
+    Some(text(scheduling).unwrap_or_else(|| format!("policy {}", scheduling.policy)))
+}
+
+/// The same from /proc, which does not tell what children get.
+fn told_by_proc(task: &Task, root: &HostRoot) -> Option<ThreadScheduling> {
+    let text = root.read(&format!("/proc/{}/task/{}/stat", task.pid, task.tid)).ok()??;
+    let stat = Stat::parse(&text)?;
+    let number = |field| stat.number(field).and_then(|it| u32::try_from(it).ok());
+    let nice = stat.field(19)?.parse().ok()?;
+    Some(ThreadScheduling { policy: number(41)?, priority: number(40)?, nice, reset_on_fork: false })
+}
+
+/// Schedules it so.
+pub(crate) fn write(task: &Task, text: &str) -> io::Result<()> {
+    let scheduling = parse(text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    set_scheduling_of_thread(task.tid, scheduling)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_read_back() {
+        for line in [
+            "fifo 50",
+            "rr 1 reset-on-fork",
+            "other -5",
+            "batch 19",
+            "idle",
+            "idle nice 3 reset-on-fork",
+            "rr 9 nice -1",
+        ] {
+            assert_eq!(text(parse(line).unwrap()).as_deref(), Some(line));
+        }
+        for line in
+            ["", "fifo", "fifo 0", "fifo 100", "other 20", "idle 1", "deadline 1", "policy 6", "fifo 5 x"]
+        {
+            assert_eq!(parse(line), None, "{line}");
+        }
+        let deadline = ThreadScheduling { policy: 6, priority: 0, nice: 0, reset_on_fork: false };
+        assert_eq!(text(deadline), None);
+    }
+}
