@@ -34,10 +34,9 @@ fn gpu(reader: &Reader, device: &str, name: String) -> GpuFacts {
         Some(line.trim().to_owned())
     };
     // virtio-gpu is a device of a virtio bus; the bus is a PCI device.
-    let bus = match value(device, "PCI_SLOT_NAME") {
-        Some(_) => device.to_owned(),
-        None => format!("{device}/.."),
-    };
+    let parent = format!("{device}/..");
+    let is_on_bus = value(device, "PCI_SLOT_NAME").is_none() && value(&parent, "PCI_SLOT_NAME").is_some();
+    let bus = if is_on_bus { parent } else { device.to_owned() };
     let (driver, address) = (value(device, "DRIVER"), value(&bus, "PCI_SLOT_NAME"));
     let is_asleep = reader.text(&format!("{bus}/power/runtime_status")).as_deref() == Some("suspended");
     let version = driver.as_ref().and_then(|driver| reader.text(&format!("/sys/module/{driver}/version")));
