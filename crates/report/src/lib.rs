@@ -24,7 +24,7 @@ mod write;
 pub use ci::{annotations, junit};
 pub use pages::{
     begun, check, compare, copy, cpus, explain, fix, guide, histograms, measure, recording, run,
-    run_with_charts, runs, tracing, warnings,
+    run_with_charts, runs, series, tracing, warnings,
 };
 pub use section::Page;
 pub use write::{Frame, Style};

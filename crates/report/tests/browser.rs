@@ -11,9 +11,13 @@ use whylate_core::result::RunResult;
 
 /// Runs in the page, as the page does; what it finds goes to the frame's parent.
 const PROBE: &str = r##"<script>
-const found = { errors: [] };
+const found = { errors: [], saved: [] };
 addEventListener("error", (event) => found.errors.push(event.message));
-addEventListener("load", () => {
+addEventListener("unhandledrejection", (event) => found.errors.push(String(event.reason)));
+for (const kind of ["error", "warn"]) console[kind] = (...words) => found.errors.push(words.join(" "));
+HTMLAnchorElement.prototype.click = function () { found.saved.push([this.download, this.href]); };
+const moment = () => new Promise((done) => setTimeout(done, 50));
+addEventListener("load", async () => {
   const blank = (canvas) => {
     const { width, height } = canvas;
     return !width || canvas.getContext("2d").getImageData(0, 0, width, height).data.every((value) => value === 0);
@@ -40,6 +44,35 @@ addEventListener("load", () => {
   const heads = [...document.querySelectorAll("#matrix th, article th, section th")].filter((th) => th.textContent === "max");
   const seen = (th) => th.offsetWidth > 0 && th.getBoundingClientRect().right <= innerWidth;
   found.max = heads.length > 0 && seen(heads[0]);
+  // Hover says what a dot is, arrow keys and Enter do the same without a mouse.
+  const line = [...document.querySelectorAll(".uplot")].find((plot) => plot.querySelector(".u-over").tabIndex === 0);
+  const said = line.parentElement.querySelector(".said"), key = (key) => line.querySelector(".u-over").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  found.hovered = said.textContent.trim();
+  for (const row of document.querySelectorAll("tr.open")) row.classList.remove("open");
+  key("ArrowRight");
+  found.keyed = said.textContent.trim();
+  key("Enter");
+  found.entered = (document.querySelector("tr.open") || {}).id;
+  // Dragging zooms, a double click shows all again.
+  const over = line.querySelector(".u-over"), canvas = line.querySelector("canvas"), box = over.getBoundingClientRect();
+  const ticks = () => canvas.toDataURL();
+  const mouse = (kind, x) => over.dispatchEvent(new MouseEvent(kind, { bubbles: true, button: 0, clientX: box.left + x, clientY: box.top + 60, movementX: 5 }));
+  await moment();
+  const whole = ticks();
+  mouse("mousedown", box.width * 0.2);
+  mouse("mousemove", box.width * 0.6);
+  mouse("mouseup", box.width * 0.6);
+  await moment();
+  found.zoomed = ticks() !== whole;
+  mouse("dblclick", box.width * 0.5);
+  await moment();
+  found.unzoomed = ticks() === whole;
+  for (const button of document.querySelectorAll("button.save")) { button.click(); await moment(); }
+  const svgs = found.saved.filter(([name]) => name.endsWith(".svg")).map(([, address]) => decodeURIComponent(address.slice(address.indexOf(",") + 1)));
+  const parsed = svgs.map((text) => new DOMParser().parseFromString(text, "image/svg+xml"));
+  found.svgs = parsed.filter((svg) => !svg.querySelector("parsererror") && svg.querySelectorAll("path").length > 5 && svg.querySelectorAll("text").length > 3).length;
+  found.pngs = found.saved.filter(([name, address]) => name.endsWith(".png") && address.startsWith("data:image/png") && address.length > 2000).length;
+  found.saved = found.saved.map(([name]) => name);
   found.dark = matchMedia("(prefers-color-scheme: dark)").matches;
   found.paper = getComputedStyle(document.body).backgroundColor;
   parent.document.body.textContent = JSON.stringify(found);
@@ -102,6 +135,12 @@ fn pictures_are_drawn_a_spike_opens_and_nothing_is_fetched() {
             found["opened"].as_str().unwrap().starts_with("spike-") && found["focused"] == true,
             "{found}"
         );
+        for said in ["hovered", "keyed"] {
+            assert!(found[said].as_str().unwrap().contains("CPU 1"), "{said}: {found}");
+        }
+        assert!(found["entered"].as_str().is_some_and(|row| row.starts_with("spike-")), "{found}");
+        assert_eq!((&found["zoomed"], &found["unzoomed"]), (&true.into(), &true.into()), "{found}");
+        assert_eq!((&found["svgs"], &found["pngs"]), (&found["charts"], &found["charts"]), "{found}");
         assert_eq!((&found["wide"], &found["max"]), (&false.into(), &true.into()), "{width}: {found}");
         let dark = found["paper"] != "rgb(255, 255, 255)";
         assert_eq!(found["dark"], dark, "{found}");
@@ -132,4 +171,35 @@ fn pages(pdf: &Path) -> usize {
     let bytes = std::fs::read(pdf).unwrap();
     let text = String::from_utf8_lossy(&bytes);
     text.matches("/Type /Page").count() - text.matches("/Type /Pages").count()
+}
+
+/// The series of a statistic over runs: a dot for each, and a change.
+#[test]
+fn a_series_has_a_dot_per_run() {
+    let Some(found) = looked_at(&fixture::pages::series().html(), 1_000, &[]) else { return };
+    assert_eq!((&found["errors"], &found["blank"]), (&serde_json::json!([]), &0.into()), "{found}");
+    assert!(found["keyed"].as_str().unwrap().contains("2026-10-01"), "{found}");
+    assert_eq!((&found["entered"], &found["svgs"]), (&"run-1".into(), &1.into()), "{found}");
+}
+
+/// Pictures of five reports, for whoever looks: `WHYLATE_PICTURES=1 cargo test --workspace --test browser five_reports`.
+#[test]
+fn pictures_of_five_reports() {
+    if std::env::var_os("WHYLATE_PICTURES").is_none() {
+        eprintln!("skipped: WHYLATE_PICTURES is not set: it writes docs/images");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
+    for (name, page) in fixture::pages::five_reports() {
+        let html = folder.path().join("page.html");
+        std::fs::write(&html, page.html()).unwrap();
+        let image = folder.path().join(format!("{name}.png"));
+        let shot = format!("--screenshot={}", image.display());
+        let address = format!("file://{}", html.display());
+        if chromium(&["--window-size=820,1060", &shot, &address]).is_none() {
+            return;
+        }
+        std::fs::copy(&image, images.join(format!("{name}.png"))).unwrap();
+    }
 }

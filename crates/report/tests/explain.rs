@@ -1,5 +1,8 @@
 //! Explanations as text and as a page: they say what the result says, fit their width, and are safe.
 
+mod fixture;
+
+use fixture::pages::explanation as result;
 use whylate_core::result::{ExplainAnswer, ExplainResult, LateTask, LateWhat, ThresholdFrom};
 use whylate_report::{Style, explain};
 
@@ -13,36 +16,6 @@ fn markdown(result: &ExplainResult) -> String {
 
 fn terminal(result: &ExplainResult, style: Style) -> String {
     explain(result).terminal(style)
-}
-
-fn result(name: &str) -> ExplainResult {
-    let document = serde_json::json!({
-        "format": "whylate.explain/1",
-        "events": 21, "answer": "found",
-        "traces": [{
-            "path": "trace.txt", "format": "tracefs text", "task": name, "task_reason": "as asked for",
-            "period_ns": 200_000, "threshold_ns": 100_000, "wakeups": 1, "spikes_found": 1
-        }],
-        "spikes": [{
-            "task": name, "pid": 7, "cpu": 5, "expected_ns": 1_000_000, "actual_ns": 1_112_000, "latency_ns": 112_000,
-            "expected_from": "period", "expected_error_ns": 1000,
-            "cause": {
-                "kind": "irqs_off", "actor": name, "pid": 489, "function": "gf100_mc_intr_unarm",
-                "callers": ["nvkm_mc_intr_unarm"], "from_ns": 961_000, "to_ns": 1_087_000, "share": 0.78,
-                "confidence": 0.75, "evidence": [format!("the timer did not come in {name}")]
-            },
-            "also": [{ "kind": "irq", "actor": "local timer", "share": 0.2 }],
-            "timeline": [
-                { "from_ns": 1_000_000, "to_ns": 1_087_000, "cpu": 5, "what": format!("{name}: interrupts off"),
-                  "kind": "irqs_off", "function": "gf100_mc_intr_unarm" },
-                { "from_ns": 1_087_000, "to_ns": 1_112_000, "cpu": 2, "what": "local timer", "kind": "irq" }
-            ],
-            "evidence": [{ "at_ns": 961_000, "cpu": 5, "offset": 77, "text": format!("{name}-489 [005]"),
-                           "meaning": "the last event before it" }]
-        }],
-        "warnings": [{ "code": "lost-events", "text": name, "fix": "record with a larger buffer" }]
-    });
-    serde_json::from_value(document).expect("a result")
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn names_from_the_result_stay_text() {
     let page = page(&run);
     assert!(!page.contains("<script>alert"));
     assert!(!page.contains("<img"));
-    assert_eq!(page.matches("</script>").count(), 3);
+    assert_eq!(page.matches("</script>").count(), 4);
     assert_well_formed(&markup(&page));
     assert_eq!(chart_data(&page)[0]["series"][1]["name"], EVIL);
     assert!(!harmless.contains("alert"));

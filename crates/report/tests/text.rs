@@ -139,7 +139,7 @@ fn a_run_without_samples_is_an_error_that_says_why() {
     let empty = fixture::empty_result();
     let error = whylate_report::run(&empty).unwrap_err();
     assert!(matches!(error, ReportError::NoSamples { .. }));
-    assert_eq!(error.to_string(), "no samples: the run was interrupted: the load `l3` ended early");
+    assert_eq!(error.to_string(), "no samples: the run is not complete: the load `l3` ended early");
     let mut measure = fixture::measure_result(&[1]);
     measure.probe.cpus.clear();
     assert!(matches!(whylate_report::measure(&measure), Err(ReportError::NoSamples { .. })));
@@ -152,6 +152,9 @@ fn what_went_wrong_is_in_every_text() {
     run.restored = Some(false);
     run.cells[2].skipped = Some("the machine reports no L3 cache".to_owned());
     run.cells[2].probes.clear();
+    run.warnings.push(run.warnings[0].clone());
+    let brief = terminal_text(&run, 200);
+    assert!(brief.contains("Warnings (3): virtual-machine (2), no-smi-counter;"), "{brief}");
     for text in [terminal_text(&run, 200), whylate_report::run(&run).unwrap().markdown()] {
         assert!(text.contains("INCOMPLETE"));
         assert!(text.contains("above-l3 was skipped: the machine reports no L3 cache"), "{text}");

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use whylate_core::result::{CompareResult, RunResult};
+use whylate_core::result::{CompareResult, RunResult, RunSeries, RunSummary};
 
 /// How results are made: by whoever knows how to read runs.
 pub trait Source: Send + Sync + 'static {
@@ -35,6 +35,11 @@ pub trait Source: Send + Sync + 'static {
     /// # Errors
     /// What is wrong with them, for the reader of the page.
     fn compare(&self, runs: &[PathBuf]) -> Result<CompareResult, String>;
+    /// A statistic (`timer p99.9`) over those of the runs that have the plan of the newest one, which is the first.
+    ///
+    /// # Errors
+    /// What is wrong with them, or with the statistic, for the reader of the page.
+    fn series(&self, runs: &[RunSummary], statistic: &str, cell: Option<&str>) -> Result<RunSeries, String>;
 }
 
 /// What is served, where and to whom.
@@ -89,6 +94,7 @@ fn router(site: Arc<Site>) -> Router {
     Router::new()
         .route("/", get(pages::list))
         .route("/compare", get(pages::compare))
+        .route("/series", get(pages::series))
         .route("/runs/{name}", get(pages::run))
         .route("/runs/{name}/events", get(live::events))
         .route("/runs/{name}/result.json", get(download::result))

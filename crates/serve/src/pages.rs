@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
-use whylate_core::result::{RUNS_FORMAT, RunSearch, RunSummary, RunsResult};
+use whylate_core::result::{RUNS_FORMAT, RunSearch, RunState, RunSummary, RunsResult};
 use whylate_report::Frame;
 
 /// Pages of so many bytes are kept.
@@ -21,9 +21,11 @@ const KEPT_BYTES_MAX: usize = 64 << 20;
 const RUN_BYTES_MAX: u64 = 2 << 30;
 /// What is compared at once.
 const SIDES_MAX: usize = 8;
+/// A series has so many runs, the newest ones.
+const SERIES_MAX: usize = 200;
 
 /// What a page is, and of which runs.
-type Key = (&'static str, Vec<PathBuf>);
+type Key = (String, Vec<PathBuf>);
 /// When the runs were last written to, and the page.
 type Kept = (Vec<Option<SystemTime>>, Arc<str>);
 
@@ -48,10 +50,13 @@ pub(crate) struct Asked {
     q: Option<String>,
 }
 
-fn searched(site: &Site, asked: &Asked) -> Result<(RunsResult, usize), Refusal> {
-    let terms: Vec<&str> = asked.q.iter().flat_map(|text| text.split_whitespace()).collect();
+fn searched(
+    site: &Site,
+    mut runs: Vec<RunSummary>,
+    asked: Option<&str>,
+) -> Result<(RunsResult, usize), Refusal> {
+    let terms: Vec<&str> = asked.into_iter().flat_map(str::split_whitespace).collect();
     let search = RunSearch::of(&terms).map_err(|error| Refusal::Bad(error.to_string()))?;
-    let mut runs = site.runs.all();
     let all = runs.len();
     runs.retain(|run| search.matches(run));
     let folder = site.runs.folder().display().to_string();
@@ -63,9 +68,13 @@ pub(crate) async fn list(
     Query(asked): Query<Asked>,
 ) -> Result<Html<String>, Refusal> {
     blocking(move || {
-        let (result, all) = searched(&site, &asked)?;
-        let frame = Frame { search: Some(asked.q.unwrap_or_default()), compares: true, ..Frame::default() };
-        Ok(Html(whylate_report::runs(&result, all, Some(address)).html_within(&frame)))
+        let search = asked.q.unwrap_or_default();
+        let page = site.runs.page(&search, |runs| {
+            let (result, all) = searched(&site, runs, Some(&search))?;
+            let frame = Frame { search: Some(search.clone()), compares: true, ..Frame::default() };
+            Ok(whylate_report::runs(&result, all, Some(address)).html_within(&frame))
+        });
+        Ok(Html(page?.to_string()))
     })
     .await
 }
@@ -74,7 +83,7 @@ pub(crate) async fn list_json(
     State(site): State<Arc<Site>>,
     Query(asked): Query<Asked>,
 ) -> Result<Json<RunsResult>, Refusal> {
-    blocking(move || Ok(Json(searched(&site, &asked)?.0))).await
+    blocking(move || Ok(Json(searched(&site, site.runs.all(), asked.q.as_deref())?.0))).await
 }
 
 /// A report; of a run that goes on its present values above what is stored already.
@@ -139,6 +148,39 @@ pub(crate) async fn compare(
     Ok(Html(page.await?))
 }
 
+/// What is asked of a series.
+#[derive(Debug, Deserialize)]
+pub(crate) struct AskedSeries {
+    q: Option<String>,
+    statistic: String,
+    cell: Option<String>,
+}
+
+/// A statistic over the newest runs that a search finds.
+pub(crate) async fn series(
+    State(site): State<Arc<Site>>,
+    Query(asked): Query<AskedSeries>,
+) -> Result<Html<String>, Refusal> {
+    let AskedSeries { q, statistic, cell } = asked;
+    let listed = site.clone();
+    let found = blocking(move || searched(&listed, listed.runs.all(), q.as_deref()));
+    let mut runs = found.await?.0.runs;
+    runs.retain(|run| run.state == RunState::Complete);
+    let plan = runs.first().map(|run| run.plan.clone());
+    runs.retain(|run| Some(&run.plan) == plan.as_ref());
+    runs.truncate(SERIES_MAX);
+    let frame =
+        Frame { links: vec![("All runs".to_owned(), "/".to_owned())], compares: true, ..Frame::default() };
+    let paths = runs.iter().map(|run| PathBuf::from(&run.path)).collect();
+    let kind = format!("series {statistic} of {}", cell.as_deref().unwrap_or_default());
+    let page = page_text(&site, &kind, paths, move |site, _| {
+        let series = site.source.series(&runs, &statistic, cell.as_deref().filter(|it| !it.is_empty()))?;
+        let address = |path: &str| address_of(Path::new(path));
+        Ok(whylate_report::series(&series, Some(address)).html_within(&frame))
+    });
+    Ok(Html(page.await?))
+}
+
 async fn find(site: &Arc<Site>, name: String) -> Result<PathBuf, Refusal> {
     let site = site.clone();
     blocking(move || site.runs.find(&name)).await
@@ -147,21 +189,21 @@ async fn find(site: &Arc<Site>, name: String) -> Result<PathBuf, Refusal> {
 /// What is made of runs: as it was made before, unless one of them has changed.
 pub(crate) async fn page_text(
     site: &Arc<Site>,
-    kind: &'static str,
+    kind: &str,
     paths: Vec<PathBuf>,
     make: impl FnOnce(&Site, &[PathBuf]) -> Result<String, String> + Send + 'static,
 ) -> Result<String, Refusal> {
     let _making = site.pages.making().await;
-    let site = site.clone();
+    let (site, kind) = (site.clone(), kind.to_owned());
     blocking(move || {
-        let stamps: Vec<_> = paths.iter().map(|path| written_at(path)).collect();
+        let (sizes, stamps): (Vec<u64>, Vec<_>) = paths.iter().map(|path| written(path)).unzip();
         let key = (kind, paths);
         if let Some((former, page)) = kept(&site).get(&key)
             && *former == stamps
         {
             return Ok(page.to_string());
         }
-        if let Some(large) = key.1.iter().find(|path| bytes_of(path) > RUN_BYTES_MAX) {
+        if let Some((large, _)) = key.1.iter().zip(sizes).find(|(_, bytes)| *bytes > RUN_BYTES_MAX) {
             let text =
                 format!("{} is too large for a page: `whylate report` makes it a file", name_of(large));
             return Err(Refusal::Run(text));
@@ -206,13 +248,11 @@ pub(crate) fn files_of(run: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn bytes_of(run: &Path) -> u64 {
-    files_of(run).iter().filter_map(|file| fs::symlink_metadata(file).ok()).map(|it| it.len()).sum()
-}
-
-/// When the newest file of a run was written.
-fn written_at(run: &Path) -> Option<SystemTime> {
-    files_of(run).iter().filter_map(|file| fs::symlink_metadata(file).ok()?.modified().ok()).max()
+/// The bytes of a run, and when the newest of its files was written.
+fn written(run: &Path) -> (u64, Option<SystemTime>) {
+    let files = files_of(run);
+    let files = files.iter().filter_map(|file| fs::symlink_metadata(file).ok());
+    files.fold((0, None), |(bytes, newest), file| (bytes + file.len(), newest.max(file.modified().ok())))
 }
 
 fn address(run: &RunSummary) -> String {

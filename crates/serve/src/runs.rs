@@ -1,14 +1,17 @@
 //! The runs of the folder, by name.
 
 use crate::error::Refusal;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use whylate_core::result::RunSummary;
 use whylate_store::RunList;
 
 /// So old may the list be: a thousand runs are not read again for each of a hundred readers.
 const AGE_MAX: Duration = Duration::from_millis(500);
+/// Pages of so many searches are kept.
+const PAGES_MAX: usize = 32;
 
 /// The list, which is read again when it is old.
 #[derive(Debug)]
@@ -22,6 +25,21 @@ struct Read {
     list: RunList,
     at: Option<Instant>,
     runs: Vec<RunSummary>,
+    /// Pages of the list, by what was searched for.
+    pages: HashMap<String, Arc<str>>,
+}
+
+impl Read {
+    fn refresh(&mut self, folder: &Path) {
+        if self.at.is_some_and(|at| at.elapsed() < AGE_MAX) {
+            return;
+        }
+        let runs = self.list.read(folder);
+        if runs != self.runs {
+            self.pages.clear();
+        }
+        (self.runs, self.at) = (runs, Some(Instant::now()));
+    }
 }
 
 impl Runs {
@@ -35,12 +53,31 @@ impl Runs {
 
     /// The newest first.
     pub(crate) fn all(&self) -> Vec<RunSummary> {
+        self.fresh().runs.clone()
+    }
+
+    fn fresh(&self) -> MutexGuard<'_, Read> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if read.at.is_none_or(|at| at.elapsed() >= AGE_MAX) {
-            read.runs = read.list.read(&self.folder);
-            read.at = Some(Instant::now());
+        read.refresh(&self.folder);
+        read
+    }
+
+    /// The page of the list for a search: made once as long as no run changes.
+    pub(crate) fn page(
+        &self,
+        search: &str,
+        make: impl FnOnce(Vec<RunSummary>) -> Result<String, Refusal>,
+    ) -> Result<Arc<str>, Refusal> {
+        let mut read = self.fresh();
+        if let Some(page) = read.pages.get(search) {
+            return Ok(page.clone());
         }
-        read.runs.clone()
+        let page: Arc<str> = make(read.runs.clone())?.into();
+        if read.pages.len() >= PAGES_MAX {
+            read.pages.clear();
+        }
+        read.pages.insert(search.to_owned(), page.clone());
+        Ok(page)
     }
 
     /// The directory of a run, by its name in the list.

@@ -28,19 +28,25 @@ pub fn changes(values: &[f64]) -> Vec<Change> {
     let mut found = Vec::new();
     search(values, 0, FALSE_ALARMS, &mut found);
     found.sort_unstable_by_key(|(at, _)| *at);
-    let mut edges = vec![0];
-    edges.extend(found.iter().map(|(at, _)| *at));
-    edges.push(values.len());
-    let middle = |part: &[f64]| {
-        let mut part = part.to_vec();
+    let levels = levels(values, found.iter().map(|(at, _)| *at));
+    let change = |((at, p_value), pair): (&(usize, f64), &[f64])| Change {
+        at: *at,
+        p_value: *p_value,
+        ratio: pair[1] / pair[0],
+    };
+    found.iter().zip(levels.windows(2)).map(change).collect()
+}
+
+/// The median of each part between changes, one more than there are changes; `changes` are the first values after them.
+#[must_use]
+pub fn levels(values: &[f64], changes: impl Iterator<Item = usize>) -> Vec<f64> {
+    let edges: Vec<usize> = [0].into_iter().chain(changes).chain([values.len()]).collect();
+    let middle = |edges: &[usize]| {
+        let mut part = values[edges[0]..edges[1]].to_vec();
         part.sort_by(f64::total_cmp);
         median(&part).unwrap_or(f64::NAN)
     };
-    let change = |(index, (at, p_value)): (usize, &(usize, f64))| {
-        let ratio = middle(&values[*at..edges[index + 2]]) / middle(&values[edges[index]..*at]);
-        Change { at: *at, p_value: *p_value, ratio }
-    };
-    found.iter().enumerate().map(change).collect()
+    edges.windows(2).map(middle).collect()
 }
 
 /// Looks for the largest change of a part, and then on both sides of it, with half of the allowed errors each.

@@ -7,11 +7,11 @@
 //! A gap is labelled only on evidence: its length, the context switches that the task did not want, and the period
 //! at which such gaps come again. Anything else stays unattributed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
+use whylate_core::Nanos;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{Cause, CauseKind, Spike, ThrottledGaps};
-use whylate_core::{CpuId, Nanos};
 
 /// How far a gap's length may be from what the scheduler takes, as a share of it.
 const LENGTH_TOLERANCE: f64 = 0.2;
@@ -19,6 +19,10 @@ const LENGTH_TOLERANCE: f64 = 0.2;
 const PHASE_WINDOW: f64 = 0.004;
 /// How often gaps at random moments may be taken for throttling.
 const FALSE_LABELS_MAX: f64 = 0.01;
+/// The same where another repeat shows that the scheduler stops this thread.
+const FALSE_LABELS_SHOWN_MAX: f64 = 0.05;
+/// Gaps from this length on are looked at one by one: something else may tell what made them.
+const LONG_NS: u64 = 1_000_000;
 /// How many gaps of a repeat are looked at.
 const CANDIDATES_KEPT: usize = 100_000;
 /// What the fair server takes of each second unless it was set up differently in debugfs.
@@ -52,26 +56,8 @@ pub fn fair_server_in(release: &str) -> Option<bool> {
     }
 }
 
-/// Labels the spikes of one probe on one CPU that throttling explains, with the evidence; returns how many.
-///
-/// All of these must hold, else a spike is left as it is:
-/// - the thread was a real-time one, and its involuntary context switches were counted;
-/// - the spike's length is within 20 % of what the scheduler takes of each period;
-/// - there are no more such spikes than involuntary context switches, and no more than periods;
-/// - it ends at the same moment of the period, to 0.4 % of it, as others of its repeat, and as many as gaps at random moments
-///   would do in at most 1 % of measurements.
-pub fn label(spikes: &mut [Spike], circumstances: &Circumstances) -> usize {
-    if !circumstances.realtime {
-        return 0;
-    }
-    let mut labelled = 0;
-    for allowance in allowances(circumstances) {
-        labelled += label_by(spikes, circumstances, &allowance);
-    }
-    labelled
-}
-
 /// What the scheduler takes from real-time tasks, and how often.
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Allowance {
     taken: Nanos,
     period: Nanos,
@@ -79,6 +65,7 @@ struct Allowance {
 }
 
 /// What sets an allowance; put into words only where a gap is labelled.
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Source {
     /// `sched_rt_runtime_us` and `sched_rt_period_us`.
     Throttling(i64, i64),
@@ -121,41 +108,13 @@ impl Allowance {
     }
 }
 
-fn label_by(spikes: &mut [Spike], circumstances: &Circumstances, allowance: &Allowance) -> usize {
-    let is_candidate =
-        |spike: &Spike| spike.cause.kind == CauseKind::Unattributed && allowance.fits(spike.latency_ns);
-    let mut repeats: BTreeMap<(CpuId, Option<u32>), Vec<usize>> = BTreeMap::new();
-    for (position, spike) in spikes.iter().enumerate().filter(|(_, spike)| is_candidate(spike)) {
-        repeats.entry((spike.cpu, spike.repeat)).or_default().push(position);
-    }
-    let candidates: u64 = repeats.values().map(|positions| positions.len() as u64).sum();
-    let periods = circumstances.measured.0 / allowance.period.0.max(1);
-    let Some(switches) = circumstances.involuntary_switches.filter(|switches| *switches >= candidates) else {
-        return 0;
-    };
-    if candidates > periods + repeats.len() as u64 {
-        return 0;
-    }
-    let mut labelled = 0;
-    for positions in repeats.values() {
-        let moments: Vec<u64> = positions.iter().map(|position| spikes[*position].at_ns).collect();
-        for member in in_phase(&moments, allowance.period, FALSE_LABELS_MAX / repeats.len() as f64) {
-            let spike = &mut spikes[positions[member]];
-            let evidence = evidence(spike, allowance, candidates, switches);
-            spike.cause = Cause { evidence, ..Cause::new(CauseKind::Throttled) };
-            labelled += 1;
-        }
-    }
-    labelled
-}
-
-/// The moments that come at one phase of the period: the largest group within [`PHASE_WINDOW`] of it, or none where moments
+/// The gaps that end at one phase of the period: the largest group within [`PHASE_WINDOW`] of it, or none where moments
 /// drawn at random would have such a group with a probability above `false_max`.
-fn in_phase(moments: &[u64], period: Nanos, false_max: f64) -> Vec<usize> {
+fn in_phase(gaps: &[Gap], period: Nanos, false_max: f64) -> Vec<usize> {
     let period = period.0.max(1);
     let window = (period as f64 * PHASE_WINDOW) as u64;
     let mut phases: Vec<(u64, usize)> =
-        moments.iter().enumerate().map(|(index, moment)| (moment % period, index)).collect();
+        gaps.iter().enumerate().map(|(index, (at_ns, _))| (at_ns % period, index)).collect();
     phases.sort_unstable();
     // Twice around, for groups across the end of the period.
     let count = phases.len();
@@ -171,7 +130,7 @@ fn in_phase(moments: &[u64], period: Nanos, false_max: f64) -> Vec<usize> {
         }
     }
     let largest: Vec<usize> = around[largest].iter().map(|(_, index)| *index).collect();
-    let is_believed = largest.len() > 1 && by_chance(moments.len(), largest.len()) <= false_max;
+    let is_believed = largest.len() > 1 && by_chance(gaps.len(), largest.len()) <= false_max;
     if is_believed { largest } else { Vec::new() }
 }
 
@@ -183,48 +142,152 @@ fn by_chance(count: usize, together: usize) -> f64 {
     count as f64 * ways.product::<f64>()
 }
 
-/// Divides the gaps of one repeat on one CPU into those that the scheduler makes and all others.
+/// A gap: its end and its length.
+type Gap = (u64, u64);
+
+/// The gaps of one series on one CPU in one cell, by repeat.
 #[derive(Clone, Debug, Default)]
-pub struct GapSplit {
-    /// End and length of those that are as long as what the scheduler takes.
-    candidates: Vec<(u64, u64)>,
+pub struct Gaps(BTreeMap<u32, RepeatGaps>);
+
+#[derive(Clone, Debug, Default)]
+struct RepeatGaps {
+    /// Those that are as long as what the scheduler takes, and all that are long enough to be told by others.
+    candidates: Vec<Gap>,
     other_max_ns: u64,
 }
 
-impl GapSplit {
+/// The gaps that the scheduler made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Throttling {
+    repeats: BTreeMap<u32, (ThrottledGaps, BTreeMap<u64, Allowance>)>,
+    candidates: u64,
+    switches: u64,
+}
+
+impl Gaps {
     /// Adds a gap.
-    pub fn add(&mut self, at_ns: u64, length_ns: u64, circumstances: &Circumstances) {
-        let fits = allowances(circumstances).any(|allowance| allowance.fits(length_ns));
-        if fits && self.candidates.len() < CANDIDATES_KEPT {
-            self.candidates.push((at_ns, length_ns));
+    pub fn add(&mut self, repeat: u32, at_ns: u64, length_ns: u64, circumstances: &Circumstances) {
+        let of_repeat = self.0.entry(repeat).or_default();
+        let is_long = length_ns >= LONG_NS || allowances(circumstances).any(|it| it.fits(length_ns));
+        if is_long && of_repeat.candidates.len() < CANDIDATES_KEPT {
+            of_repeat.candidates.push((at_ns, length_ns));
         } else {
-            self.other_max_ns = self.other_max_ns.max(length_ns);
+            of_repeat.other_max_ns = of_repeat.other_max_ns.max(length_ns);
         }
     }
 
-    /// What the scheduler took, by the same evidence as [`label`]; `None` where that is nothing.
-    pub fn finish(mut self, circumstances: &Circumstances) -> Option<ThrottledGaps> {
-        let switches = circumstances.involuntary_switches.filter(|_| circumstances.realtime)?;
-        let mut throttled = ThrottledGaps::default();
+    /// Whether the gaps of any repeat show that the scheduler makes them.
+    pub fn show(&self, circumstances: &Circumstances, cause: &impl Fn(u64) -> Option<CauseKind>) -> bool {
+        let all = self.0.values().flat_map(|gaps| &gaps.candidates);
+        let is_told = all.map(|gap| cause(gap.0)).any(|kind| kind == Some(CauseKind::Throttled));
+        is_told
+            || allowances(circumstances).any(|allowance| {
+                let fitting = self.fitting(&allowance, circumstances, cause);
+                let false_max = FALSE_LABELS_MAX / fitting.len() as f64;
+                fitting.values().any(|gaps| !in_phase(gaps, allowance.period, false_max).is_empty())
+            })
+    }
+
+    /// By repeat the gaps that an allowance explains by their length. None where the thread was switched out too seldom
+    /// for them, or where there are more of them than periods.
+    fn fitting(
+        &self,
+        allowance: &Allowance,
+        circumstances: &Circumstances,
+        cause: &impl Fn(u64) -> Option<CauseKind>,
+    ) -> BTreeMap<u32, Vec<Gap>> {
+        let is_fitting = |gap: &&Gap| allowance.fits(gap.1) && cause(gap.0).is_none();
+        let of_repeat = |(repeat, gaps): (&u32, &RepeatGaps)| {
+            let fitting: Vec<Gap> = gaps.candidates.iter().filter(is_fitting).copied().collect();
+            (!fitting.is_empty()).then_some((*repeat, fitting))
+        };
+        let fitting: BTreeMap<u32, Vec<Gap>> = self.0.iter().filter_map(of_repeat).collect();
+        let count = fitting.values().map(|gaps| gaps.len() as u64).sum::<u64>();
+        let periods = circumstances.measured.0 / allowance.period.0.max(1) + fitting.len() as u64;
+        let switches = circumstances.involuntary_switches.filter(|_| circumstances.realtime);
+        if switches.is_some_and(|switches| count <= switches) && count <= periods {
+            fitting
+        } else {
+            BTreeMap::new()
+        }
+    }
+
+    /// Which of them the scheduler made. All of these must hold:
+    /// - the thread was a real-time one, and its involuntary context switches were counted;
+    /// - the length is within 20 % of what the scheduler takes of each period;
+    /// - there are no more such gaps than involuntary context switches, and no more than periods;
+    /// - it ends at the same moment of the period, to 0.4 % of it, as others of its repeat, and as many as gaps at random
+    ///   moments would do in at most 1 % of measurements. Where `is_shown` by another repeat of the run, 5 % are enough,
+    ///   and so is the only such gap of a repeat: else the repeats of one run could not be compared.
+    ///
+    /// `cause` is what something else tells of the gap that ended at a moment: such a gap is the scheduler's where that
+    /// says so, and never otherwise.
+    pub fn finish(
+        self,
+        circumstances: &Circumstances,
+        is_shown: bool,
+        cause: &impl Fn(u64) -> Option<CauseKind>,
+    ) -> Throttling {
+        let mut found = Throttling {
+            switches: circumstances.involuntary_switches.unwrap_or_default(),
+            ..Throttling::default()
+        };
         for allowance in allowances(circumstances) {
-            let (fitting, others): (Vec<_>, Vec<_>) =
-                self.candidates.drain(..).partition(|(_, length)| allowance.fits(*length));
-            let moments: Vec<u64> = fitting.iter().map(|(at, _)| *at).collect();
-            let members: BTreeSet<usize> =
-                in_phase(&moments, allowance.period, FALSE_LABELS_MAX).into_iter().collect();
-            self.candidates = others;
-            for (index, (at, length)) in fitting.into_iter().enumerate() {
-                if members.contains(&index) {
-                    throttled.gaps += 1;
-                    throttled.lost_ns = throttled.lost_ns.saturating_add(length);
+            let fitting = self.fitting(&allowance, circumstances, cause);
+            found.candidates += fitting.values().map(|gaps| gaps.len() as u64).sum::<u64>();
+            let false_max =
+                if is_shown { FALSE_LABELS_SHOWN_MAX } else { FALSE_LABELS_MAX / fitting.len() as f64 };
+            for (repeat, gaps) in fitting {
+                let members = match gaps.as_slice() {
+                    [_] if is_shown => vec![0],
+                    gaps => in_phase(gaps, allowance.period, false_max),
+                };
+                let own = &mut found.repeats.entry(repeat).or_default().1;
+                members.iter().for_each(|member| _ = own.entry(gaps[*member].0).or_insert(allowance));
+            }
+        }
+        for (repeat, gaps) in self.0 {
+            let (sum, own) = found.repeats.entry(repeat).or_default();
+            sum.other_max_ns = gaps.other_max_ns;
+            for (at_ns, length_ns) in gaps.candidates {
+                if own.contains_key(&at_ns) || cause(at_ns) == Some(CauseKind::Throttled) {
+                    sum.gaps += 1;
+                    sum.lost_ns = sum.lost_ns.saturating_add(length_ns);
                 } else {
-                    self.candidates.push((at, length));
+                    sum.other_max_ns = sum.other_max_ns.max(length_ns);
                 }
             }
         }
-        let left = self.candidates.iter().map(|(_, length)| *length).max().unwrap_or(0);
-        throttled.other_max_ns = self.other_max_ns.max(left);
-        (throttled.gaps > 0 && throttled.gaps <= switches).then_some(throttled)
+        found.repeats.retain(|_, (sum, _)| sum.gaps > 0);
+        found
+    }
+}
+
+impl Throttling {
+    /// What was taken in a repeat; `None` where that is nothing.
+    pub fn of_repeat(&self, repeat: u32) -> Option<ThrottledGaps> {
+        self.repeats.get(&repeat).map(|(sum, _)| *sum)
+    }
+
+    /// What was taken in all repeats.
+    pub fn total(&self) -> Option<ThrottledGaps> {
+        let all = self.repeats.values().map(|(sum, _)| *sum);
+        all.reduce(|sum, gaps| ThrottledGaps {
+            gaps: sum.gaps + gaps.gaps,
+            lost_ns: sum.lost_ns.saturating_add(gaps.lost_ns),
+            other_max_ns: sum.other_max_ns.max(gaps.other_max_ns),
+        })
+    }
+
+    /// Labels the spikes that are such gaps and have no other cause, with the evidence.
+    pub fn label(&self, spikes: &mut [Spike]) {
+        for spike in spikes.iter_mut().filter(|spike| spike.cause.kind == CauseKind::Unattributed) {
+            let own = spike.repeat.and_then(|repeat| self.repeats.get(&repeat));
+            if let Some(allowance) = own.and_then(|(_, own)| own.get(&spike.at_ns)) {
+                let evidence = evidence(spike, allowance, self.candidates, self.switches);
+                spike.cause = Cause { evidence, ..Cause::new(CauseKind::Throttled) };
+            }
+        }
     }
 }
 
@@ -244,12 +307,29 @@ fn evidence(spike: &Spike, allowance: &Allowance, candidates: u64, switches: u64
 mod tests {
     use super::*;
     use crate::random::SplitMix;
+    use whylate_core::CpuId;
 
     const MILLISECOND: u64 = 1_000_000;
 
     fn spike(at_ms: u64, length_ms: u64, repeat: Option<u32>) -> Spike {
         let unexplained = Spike::unexplained(CpuId(1), at_ms * MILLISECOND, length_ms * MILLISECOND);
-        Spike { probe: Some("stall".to_owned()), repeat, ..unexplained }
+        Spike { probe: Some("stall".to_owned()), repeat: repeat.or(Some(1)), ..unexplained }
+    }
+
+    fn gaps_of(spikes: &[Spike], circumstances: &Circumstances) -> Gaps {
+        let mut gaps = Gaps::default();
+        for spike in spikes {
+            gaps.add(spike.repeat.unwrap_or(1), spike.at_ns, spike.latency_ns, circumstances);
+        }
+        gaps
+    }
+
+    /// Labels what the gaps show on their own; how many.
+    fn label(spikes: &mut [Spike], circumstances: &Circumstances) -> usize {
+        let gaps = gaps_of(spikes, circumstances);
+        let is_shown = gaps.show(circumstances, &|_| None);
+        gaps.finish(circumstances, is_shown, &|_| None).label(spikes);
+        spikes.iter().filter(|spike| spike.cause.kind == CauseKind::Throttled).count()
     }
 
     fn throttled_each_second(seconds: u64) -> Vec<Spike> {
@@ -348,17 +428,40 @@ mod tests {
 
     #[test]
     fn gaps_of_the_scheduler_are_told_apart_from_others() {
-        let mut split = GapSplit::default();
-        for spike in throttled_each_second(5) {
-            split.add(spike.at_ns, spike.latency_ns, &usual(5, 9));
-        }
-        split.add(2_500 * MILLISECOND, 3 * MILLISECOND, &usual(5, 9));
-        let throttled = split.clone().finish(&usual(5, 9)).unwrap();
+        let mut spikes = throttled_each_second(5);
+        spikes.push(spike(2_500, 3, None));
+        let total = |spikes: &[Spike], circumstances: &Circumstances| {
+            let gaps = gaps_of(spikes, circumstances);
+            let is_shown = gaps.show(circumstances, &|_| None);
+            gaps.finish(circumstances, is_shown, &|_| None).total()
+        };
         let expected = ThrottledGaps { gaps: 5, lost_ns: 250 * MILLISECOND, other_max_ns: 3 * MILLISECOND };
-        assert_eq!(throttled, expected);
-        split.add(2_600 * MILLISECOND, 45 * MILLISECOND, &usual(5, 9));
-        assert_eq!(split.clone().finish(&usual(5, 9)).unwrap().other_max_ns, 45 * MILLISECOND);
-        assert_eq!(split.finish(&Circumstances { realtime: false, ..usual(5, 9) }), None);
+        assert_eq!(total(&spikes, &usual(5, 9)), Some(expected));
+        spikes.push(spike(2_600, 45, None));
+        assert_eq!(total(&spikes, &usual(6, 9)).unwrap().other_max_ns, 45 * MILLISECOND);
+        assert_eq!(total(&spikes, &Circumstances { realtime: false, ..usual(6, 9) }), None);
+    }
+
+    #[test]
+    fn every_repeat_leaves_them_out_where_one_shows_them() {
+        let mut spikes = throttled_each_second(5);
+        spikes.push(spike(9_400, 51, Some(2)));
+        spikes.extend([spike(11_000, 52, Some(3)), spike(12_000, 48, Some(3)), spike(12_500, 55, Some(3))]);
+        assert_eq!(label(&mut spikes, &usual(12, 20)), 8, "alone in its repeat, and two of three");
+        let mut others = spikes[5..].to_vec();
+        others.iter_mut().for_each(|spike| spike.cause = Cause::unattributed());
+        assert_eq!(label(&mut others, &usual(12, 20)), 0, "nothing shows it");
+    }
+
+    #[test]
+    fn what_the_kernel_told_of_a_gap_counts_for_it_and_against_it() {
+        let spikes = [spike(900, 20, None), spike(2_500, 50, None), spike(2_600, 3, None)];
+        let gaps = gaps_of(&spikes, &usual(5, 9));
+        let told = |kind: CauseKind| move |at_ns: u64| (at_ns < 2_550 * MILLISECOND).then_some(kind);
+        let total = |kind| gaps.clone().finish(&usual(5, 9), true, &told(kind)).total();
+        let expected = ThrottledGaps { gaps: 2, lost_ns: 70 * MILLISECOND, other_max_ns: 3 * MILLISECOND };
+        assert_eq!(total(CauseKind::Throttled), Some(expected));
+        assert_eq!(total(CauseKind::Steal), None);
     }
 
     #[test]

@@ -3,15 +3,20 @@
 //! The limit is about the largest value of each series (`ProbeFacts::judged`). A pass says that nothing was above the
 //! limit in the time that was measured, and how often it may come all the same; it needs that every cell was measured
 //! whole, each long enough. A value above the limit is a failure whatever else is missing.
+//!
+//! The deadline of watched tasks is a limit of theirs: a response that missed it is a failure, too, and a plan without
+//! another limit is judged by it.
 
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{nanoseconds, nanoseconds_apart};
 use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan, Samples};
-use whylate_core::result::{CellResult, Exposure, ProbeResult, Verdict};
+use whylate_core::result::{CellResult, CpuResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
 
 /// How many reasons an incomplete verdict names.
 const REASONS_NAMED: usize = 3;
+/// The probe whose samples have a deadline.
+const TASK: &str = "task";
 
 /// The largest value of a series in an attempt that a later one replaced: a violation that was seen stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,15 +52,81 @@ struct Worst<'a> {
     unthrottled_ns: Option<u64>,
 }
 
-/// Judges the cells by the limit of `plan`, and writes into each how long it was looked at. `missing` says what of the
-/// run was not measured, was lost or is damaged: with any of it there is no pass.
+/// Judges the cells by the limit of `plan` and the deadline of its tasks, and writes into each how long it was looked at.
+/// `missing` says what of the run was not measured, was lost or is damaged: with any of it there is no pass.
 pub fn judge(
     cells: &mut [CellResult],
     earlier: &[EarlierMaximum],
     plan: &Plan,
     missing: &[String],
 ) -> Judgement {
-    let Some(limit) = plan.limit else { return without_limit(cells, earlier, missing) };
+    let by_limit = match (plan.limit, plan.deadline()) {
+        (Some(limit), _) => by_limit(cells, earlier, plan, limit, missing),
+        (None, Some(deadline)) => by_deadline(cells, earlier, plan, deadline, missing),
+        (None, None) => without_limit(cells, earlier, missing),
+    };
+    match missed(cells, plan) {
+        Some(reason) if by_limit.verdict != Verdict::Fail || plan.limit.is_none() => {
+            let missing = if missing.is_empty() { String::new() } else { format!("; {}", list(missing)) };
+            Judgement { verdict: Verdict::Fail, reason: format!("{reason}{missing}"), ..by_limit }
+        }
+        _ => by_limit,
+    }
+}
+
+/// A plan without a limit is judged by what its tasks had to keep.
+fn by_deadline(
+    cells: &mut [CellResult],
+    earlier: &[EarlierMaximum],
+    plan: &Plan,
+    deadline: Nanos,
+    missing: &[String],
+) -> Judgement {
+    let is_task = |probe: &str| SeriesName::of(probe).probe == TASK;
+    let of_tasks = |cell: &CellResult| {
+        let probes = cell.probes.iter().filter(|probe| is_task(&probe.probe)).cloned().collect();
+        let (name, skipped) = (cell.name.clone(), cell.skipped.clone());
+        CellResult { name, skipped, probes, repeats: cell.repeats.clone(), ..CellResult::default() }
+    };
+    let mut tasks: Vec<CellResult> = cells.iter().map(of_tasks).collect();
+    let earlier: Vec<EarlierMaximum> = earlier.iter().filter(|it| is_task(&it.probe)).cloned().collect();
+    let probe = plan.probe.iter().filter(|probe| probe.kind() == TASK).cloned().collect();
+    let judgement = by_limit(&mut tasks, &earlier, &Plan { probe, ..plan.clone() }, deadline, missing);
+    for (cell, task) in cells.iter_mut().zip(tasks) {
+        cell.exposure = task.exposure;
+    }
+    let reason = judgement.reason.replace("the limit of", "the deadline of");
+    Judgement { reason, ..judgement }
+}
+
+/// Which tasks were too late, how often and by how much.
+fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
+    let deadline = plan.deadline()?;
+    let probes = cells.iter().flat_map(|cell| cell.probes.iter().filter(|probe| probe.probe == TASK));
+    let late = probes.flat_map(|probe| &probe.cpus).filter(|task| task.overruns.is_some_and(|it| it > 0));
+    let late: Vec<&CpuResult> = late.collect();
+    let worst = late.iter().max_by_key(|task| task.quantiles.map(|figures| figures.max_ns))?;
+    let count = |of: fn(&CpuResult) -> u64| late.iter().map(|task| of(task)).sum::<u64>();
+    let (missed, all) = (count(|it| it.overruns.unwrap_or(0)), count(|it| it.samples));
+    let more = match late.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let name = worst.series.as_deref().unwrap_or(TASK);
+    let (value, deadline) =
+        nanoseconds_apart(worst.quantiles.map_or(0, |figures| figures.max_ns), deadline.0);
+    Some(format!(
+        "{missed} of {all} responses of {name}{more} missed the deadline of {deadline}; the longest took {value}"
+    ))
+}
+
+fn by_limit(
+    cells: &mut [CellResult],
+    earlier: &[EarlierMaximum],
+    plan: &Plan,
+    limit: Nanos,
+    missing: &[String],
+) -> Judgement {
     for cell in cells.iter_mut() {
         cell.exposure = exposure::exposure(cell, limit);
     }
@@ -239,7 +310,7 @@ fn of_earlier<'a>(maximum: &'a EarlierMaximum, cells: &[CellResult]) -> Option<W
 mod tests {
     use super::*;
     use whylate_core::plan::{Source, builtin};
-    use whylate_core::result::{CpuResult, Quantiles, Spike};
+    use whylate_core::result::{Quantiles, Spike};
 
     const MINUTE: u64 = 60_000_000_000;
 
@@ -379,6 +450,40 @@ mod tests {
         assert_eq!((verdict, exposure), (Verdict::NoLimit, None));
         assert!(reason.contains("no limit") && reason.contains("123 us"), "{reason}");
         assert_eq!(judged_by(&[], &[], None).verdict, Verdict::NoLimit);
+    }
+
+    #[test]
+    fn a_missed_deadline_fails_and_a_kept_one_passes() {
+        let judged_by = |missed: u64, deadline: &str, limit: Option<Nanos>| {
+            let mut cell = cell("idle", "task/control", Some(2_400_000));
+            cell.probes[0].cpus[0].overruns = Some(missed);
+            // No deadline is about another probe.
+            cell.probes.extend(self::cell("idle", "timer", Some(9_000_000)).probes);
+            let text = format!(
+                "name = \"x\"\nduration = \"1s\"\n[target]\ncpus = \"3\"\n[[probe]]\nkind = \"timer\"\n[[probe]]\n\
+                 kind = \"task\"\nname = \"control\"\ndeadline = \"{deadline}\"\n[[cell]]\n"
+            );
+            let plan = Plan::parse(&Source { name: "x", text: &text }, &[]).unwrap();
+            let mut cells = [cell];
+            let judgement = judge(&mut cells, &[], &Plan { limit, ..plan }, &[]);
+            assert!(cells[0].exposure.is_some());
+            judgement
+        };
+        let missed = judged_by(7, "2ms", None);
+        assert_eq!(
+            (missed.verdict, missed.reason.as_str()),
+            (
+                Verdict::Fail,
+                "7 of 10000 responses of control missed the deadline of 2.00 ms; the longest took 2.40 ms"
+            )
+        );
+        let kept = judged_by(0, "3ms", None);
+        assert_eq!(kept.verdict, Verdict::Pass, "{}", kept.reason);
+        assert!(kept.reason.starts_with("no latency above 3.00 ms in 60.0 s"), "{}", kept.reason);
+        let both = judged_by(7, "2ms", Some(Nanos::from_millis(10)));
+        assert!(both.verdict == Verdict::Fail && both.reason.contains("missed the deadline"), "{both:?}");
+        let above = judged_by(0, "3ms", Some(Nanos::from_millis(5)));
+        assert!(above.verdict == Verdict::Fail && above.reason.contains("above the limit"), "{above:?}");
     }
 
     #[test]

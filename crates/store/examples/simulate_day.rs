@@ -16,8 +16,11 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use whylate_core::plan::Source;
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::result::RunState;
 use whylate_core::{CpuId, Facts, Plan};
-use whylate_store::{RateKey, Reader, RowKey, RunDirectory, RunInfo, Sink as _, Span};
+use whylate_store::{
+    Execution, ExecutionState, RateKey, Reader, RowKey, RunDirectory, RunInfo, Sink as _, Span,
+};
 
 const INTERVAL_NS: u64 = 60_000_000_000;
 const SAMPLES: u64 = 300_000;
@@ -34,9 +37,18 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn write_run(path: &Path, cpus: u32, minutes: u64, width: f64) -> Result<(), Box<dyn Error>> {
-    let text = "name = \"day\"\nduration = \"24h\"\nrepeats = 1\n[[probe]]\nkind = \"timer\"\n[[load]]\nname = \"l3\"\nkind = \"memory\"\nworking_set = \"l3/2\"\ncpus = \"others\"\n";
+    let text = "name = \"day\"\nduration = \"24h\"\nrepeats = 1\n[[probe]]\nkind = \"timer\"\n[[load]]\nname = \"l3\"\nkind = \"memory\"\nworking_set = \"l3/2\"\ncpus = \"others\"\n[[cell]]\nloads = [\"l3\"]\n";
     let plan = Plan::parse(&Source { name: "day", text }, &[])?;
-    let info = RunInfo::new("simulated-day", SystemTime::now(), plan, Facts::default());
+    let mut info = RunInfo::new("simulated-day", SystemTime::now(), plan, Facts::default());
+    info.executions.push(Execution {
+        cell: "l3".to_owned(),
+        repeat: 1,
+        attempt: 1,
+        block: 0,
+        state: ExecutionState::Running,
+        error: None,
+        void: false,
+    });
     let mut directory = RunDirectory::create(path, &info)?;
     let mut machine =
         Machine { random: Random(0x9E37_79B9_7F4A_7C15), cpus, width, buckets: 0, cpu_intervals: 0 };
@@ -54,6 +66,9 @@ fn write_run(path: &Path, cpus: u32, minutes: u64, width: f64) -> Result<(), Box
             );
         }
     }
+    info.executions[0].state = ExecutionState::Done;
+    info.state = RunState::Complete;
+    directory.update_info(&info)?;
     let per = |total: u64| total as f64 / machine.cpu_intervals as f64;
     println!("{:.1} non-empty buckets per CPU and interval", per(machine.buckets));
     println!("{:.1} bytes per CPU and interval", per(disk_bytes(path)?));
@@ -101,18 +116,15 @@ impl Machine {
             end_ns: 8_123_456_789_000 + (minute + 1) * INTERVAL_NS,
         };
         for cpu in 0..self.cpus {
-            let interval = self.interval(cpu, minute, span);
+            // With 64 CPUs 10,000 spikes a day.
+            let latency_ns = (self.random.below(9) == 0).then(|| 100_000 + self.random.below(400_000));
+            let interval = self.interval(cpu, minute, span, latency_ns);
             self.buckets += interval.histogram.len() as u64;
             self.cpu_intervals += 1;
-            if self.random.below(20) == 0 {
-                let at_ns = span.start_ns + self.random.below(INTERVAL_NS);
-                let spike = SpikeRecord {
-                    series: None,
-                    cpu: CpuId(cpu),
-                    at_ns,
-                    latency_ns: 100_000 + self.random.below(400_000),
-                    sample: at_ns / 200_000,
-                };
+            if let Some(latency_ns) = latency_ns {
+                let at_ns = interval.start_ns + self.random.below(INTERVAL_NS);
+                let spike =
+                    SpikeRecord { series: None, cpu: CpuId(cpu), at_ns, latency_ns, sample: at_ns / 200_000 };
                 directory.rows().add_spikes(&key, [spike]);
             }
             directory.rows().add_intervals(&key, [interval]);
@@ -140,7 +152,7 @@ impl Machine {
     }
 
     /// A log-normal body around a median of the CPU's own that drifts from minute to minute, and a thin tail.
-    fn interval(&mut self, cpu: u32, minute: u64, span: Span) -> Interval {
+    fn interval(&mut self, cpu: u32, minute: u64, span: Span, spike_ns: Option<u64>) -> Interval {
         let own = f64::from(cpu.wrapping_mul(2_654_435_761) >> 16) / 65_536.0;
         let drift = ((minute as f64) / 97.0 + own * 6.0).sin() * 0.03;
         let median = 2_000.0 + 1_500.0 * own;
@@ -163,6 +175,7 @@ impl Machine {
             let latency = median * 1.6 * (self.random.unit() * 2.5).exp();
             add(&mut histogram, lower_edge(latency as u64));
         }
+        spike_ns.into_iter().for_each(|latency| add(&mut histogram, lower_edge(latency)));
         let samples = histogram.iter().map(|(_, count)| count).sum();
         let sum_ns: u64 =
             histogram.iter().map(|(lower, count)| (lower + bucket_width(*lower) / 2) * count).sum();
@@ -175,7 +188,7 @@ impl Machine {
             samples,
             sum_ns: sum_ns + self.random.below(SAMPLES),
             min_ns: histogram.first().map(|(lower, _)| *lower + 3),
-            max_ns: last.map(|lower| lower + self.random.below(bucket_width(lower))),
+            max_ns: spike_ns.or_else(|| last.map(|lower| lower + self.random.below(bucket_width(lower)))),
             overruns: Some(u64::from(self.random.below(50) == 0)),
             gaps: None,
             lost_ns: None,

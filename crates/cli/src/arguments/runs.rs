@@ -1,5 +1,6 @@
 //! Flags of `whylate runs`.
 
+use super::report::ReportFormat;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use whylate_core::plan::SeriesStatistic;
@@ -13,6 +14,7 @@ Examples:
   whylate runs                                  all runs, the newest first
   whylate runs kernel>=6.12 verdict=fail        those that match every term
   whylate runs plan=quick --series 'timer p99'  its course over time, and where it changes
+  whylate runs plan=quick --series 'timer p99' -o series.html
   whylate runs tag latest before-update         a word to find it by
   whylate runs note latest 'with the new driver'
   whylate runs remove RUN --yes
@@ -33,11 +35,17 @@ pub(crate) struct RunsArguments {
     /// Of this cell [default: the first one of the newest run]
     #[arg(long, value_name = "CELL", requires = "series")]
     pub(crate) cell: Option<String>,
+    /// File for the list or the series; must not exist [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// terminal, markdown or html [default: by the ending of FILE (.html, .md, .txt), else terminal]
+    #[arg(long, hide_possible_values = true)]
+    pub(crate) format: Option<ReportFormat>,
     /// Folder with the runs [default: $XDG_DATA_HOME/whylate/runs]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Prints one JSON document
-    #[arg(long)]
+    #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
 }
 

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use whylate_core::plan::{Plan, SeriesStatistic};
 use whylate_core::result::{
-    COMPARE_FORMAT, CauseDifference, CompareOutcome, CompareResult, CompareSide, MeasureResult, RunContrast,
-    RunResult, Spike, differences,
+    COMPARE_FORMAT, CauseDifference, CellResult, CompareOutcome, CompareResult, CompareSide, Described,
+    MeasureResult, RunContrast, RunResult, Spike, differences,
 };
-use whylate_core::{Facts, SeriesName, Warning, WarningCode};
+use whylate_core::{SeriesName, Warning, WarningCode};
 use whylate_stats::compare::{self, Basis, Question, RunValues};
 use whylate_store::Reader;
 
@@ -135,16 +135,21 @@ impl Part {
             Self::Foreign(..) => None,
         }
     }
-
-    fn facts(&self) -> (&Facts, Option<&Plan>) {
-        match self {
-            Self::Run(_, run) => (&run.facts, Some(&run.plan)),
-            Self::Foreign(_, measure) => (&measure.facts, None),
-        }
-    }
 }
 
 impl Side {
+    /// By its first run; of one cell what was done in it.
+    fn facts(&self) -> Option<Described<'_>> {
+        Some(match self.parts.first()? {
+            Part::Foreign(_, measure) => Described { facts: &measure.facts, plan: None, cell: None },
+            Part::Run(_, run) => {
+                let is_it = |it: &&CellResult| self.cell.as_ref().is_none_or(|cell| *cell == it.name);
+                let cell = run.cells.iter().find(is_it).filter(|_| self.is_one_cell());
+                Described { facts: &run.facts, plan: Some(&run.plan), cell }
+            }
+        })
+    }
+
     fn runs(&self) -> impl Iterator<Item = &RunResult> {
         self.parts.iter().filter_map(Part::run)
     }
@@ -186,12 +191,12 @@ fn compared(arguments: &CompareArguments, sides: &[Side]) -> Result<CompareResul
     let history = Side { name: String::new(), parts: past, cell: baseline.cell.clone() };
     let history_values = history.values(primary.as_ref(), one_cell);
     let first = baseline.values(primary.as_ref(), one_cell);
+    let (differences, unknown) = differences(&sides.iter().filter_map(Side::facts).collect::<Vec<_>>());
     let mut result = CompareResult {
         format: COMPARE_FORMAT.to_owned(),
         sides: sides.iter().map(Side::described).collect(),
-        differences: differences(
-            &sides.iter().filter_map(|side| side.parts.first()).map(Part::facts).collect::<Vec<_>>(),
-        ),
+        differences,
+        unknown,
         margin,
         warnings: incomplete(sides),
         ..CompareResult::default()

@@ -1,5 +1,6 @@
 //! `whylate runs`: lists, searches, tags and removes.
 
+use super::report;
 use crate::arguments::{RunsArguments, RunsCommand};
 use crate::exit::Ending;
 use crate::output;
@@ -73,14 +74,20 @@ fn show(arguments: &RunsArguments) -> Result<()> {
         arguments.series.as_ref().map(|of| series(&runs, of, arguments.cell.as_deref())).transpose()?;
     let folder = folder.display().to_string();
     let result = RunsResult { format: RUNS_FORMAT.to_owned(), folder, runs, series };
-    if arguments.json {
-        return output::print_json(&result);
-    }
-    output::drawn(&whylate_report::runs(&result, all, None).terminal(output::style()))
+    let output = arguments.output.as_deref();
+    let format = report::format_of(arguments.format, output, arguments.json)?;
+    let text = match arguments.json {
+        true => format!("{}\n", output::json(&result)?),
+        false => {
+            let width = output.map(|_| report::FILE_WIDTH);
+            report::draw(&whylate_report::runs(&result, all, None), format, width)
+        }
+    };
+    report::deliver(output, &text)
 }
 
 /// The course of a statistic over the runs of one plan: that of the newest one.
-fn series(runs: &[RunSummary], of: &SeriesStatistic, cell: Option<&str>) -> Result<RunSeries> {
+pub(super) fn series(runs: &[RunSummary], of: &SeriesStatistic, cell: Option<&str>) -> Result<RunSeries> {
     let newest = runs.iter().find(|run| run.state == RunState::Complete).context("no run is complete")?;
     let (plan, mut cell) = (newest.plan.clone(), cell.map(str::to_owned));
     let mut points = Vec::new();
@@ -109,8 +116,9 @@ fn series(runs: &[RunSummary], of: &SeriesStatistic, cell: Option<&str>) -> Resu
     points.reverse();
     let values: Vec<f64> = points.iter().map(|point| point.value).collect();
     let change = |it: Change| RunChange { point: it.at, p_value: it.p_value, ratio: it.ratio };
-    let changes = changes::changes(&values).into_iter().map(change).collect();
-    Ok(RunSeries { plan, cell, statistic: of.to_string(), points, changes })
+    let changes: Vec<RunChange> = changes::changes(&values).into_iter().map(change).collect();
+    let levels = changes::levels(&values, changes.iter().map(|change| change.point));
+    Ok(RunSeries { plan, cell, statistic: of.to_string(), points, changes, levels })
 }
 
 fn label(run: &Path, change: impl FnOnce(&mut Labels)) -> Result<()> {

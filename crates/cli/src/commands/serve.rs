@@ -5,7 +5,8 @@ use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
-use whylate_core::result::{CompareResult, RunResult};
+use whylate_core::plan::SeriesStatistic;
+use whylate_core::result::{CompareResult, RunResult, RunSeries, RunSummary};
 use whylate_serve::{Settings, Source};
 
 /// A shorter one can be guessed.
@@ -56,5 +57,10 @@ impl Source for Reports {
 
     fn compare(&self, runs: &[PathBuf]) -> Result<CompareResult, String> {
         super::compare::of_runs(runs).map_err(|error| format!("{error:#}"))
+    }
+
+    fn series(&self, runs: &[RunSummary], statistic: &str, cell: Option<&str>) -> Result<RunSeries, String> {
+        let statistic: SeriesStatistic = statistic.parse()?;
+        super::runs::series(runs, &statistic, cell).map_err(|error| format!("{error:#}"))
     }
 }

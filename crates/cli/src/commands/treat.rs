@@ -133,6 +133,9 @@ fn print(
 fn drawn(result: &TreatResult) -> String {
     let mut lines = Vec::new();
     let mut above = None;
+    // The answer comes first where nobody has just asked for the changes.
+    let is_status = result.action == "status";
+    lines.extend(is_status.then(|| summary(result)));
     for change in &result.changes {
         if change.holder.is_some() && change.holder != above {
             above.clone_from(&change.holder);
@@ -141,11 +144,11 @@ fn drawn(result: &TreatResult) -> String {
         let indent = if change.holder.is_some() { "  " } else { "" };
         lines.push(format!("{indent}{}", text::line(&line(change))));
     }
-    lines.push(summary(result));
+    lines.extend((!is_status).then(|| summary(result)));
     lines.join("\n")
 }
 
-/// The last line: what it came to, and what to do next.
+/// The last line, of `status` the first one: what it came to, and what to do next.
 fn summary(result: &TreatResult) -> String {
     let all = result.changes.len();
     let count = |state| result.changes.iter().filter(|change| change.state == state).count();
@@ -159,7 +162,7 @@ fn summary(result: &TreatResult) -> String {
         "apply" if all == 0 => "nothing to change: it is so already".to_owned(),
         "apply" => format!("{} changed; to take {them} back: whylate treat restore", settings(all)),
         "status" if all == 0 => "nothing is changed".to_owned(),
-        "status" => format!("to take {them} back: whylate treat restore"),
+        "status" => format!("{} changed; to take {them} back: whylate treat restore", settings(all)),
         _ if is_unknown(result) && all == 0 => {
             "what was changed is not known: compare the lines above with the machine".to_owned()
         }

@@ -63,6 +63,23 @@ fn a_change_over_runs_is_found() {
     assert!(series["points"][0]["value"].as_f64().unwrap() > 0.0, "{series}");
     let shown = show(&[]).stdout;
     assert!(shown.contains("1 runs are too few to show a change: 8 can."), "{shown}");
+    let page = folder.path().join("series.html");
+    assert!(show(&["-o", text(&page)]).stderr.contains("wrote"));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("\"kind\":\"series\"") && page.contains("id=\"run-1\""), "{page}");
+    assert!(page.contains("<h1 class=\"sentence\">timer p99, cell idle of plan small</h1>"), "{page}");
+    let path = runs.join("r");
+    let cells =
+        whylate(&["compare", &format!("{}:idle", text(&path)), &format!("{}:cache", text(&path)), "--json"]);
+    let differences = list(&cells.document(), "differences").to_vec();
+    let loads = differences.iter().find(|it| it["what"] == "cell.loads").expect("the loads differ");
+    assert_eq!(loads["values"], serde_json::json!(["none", "cache"]), "{loads}");
+    let foreign = write(&folder, "cyclictest.json", CYCLICTEST);
+    let foreign = whylate(&["compare", &foreign, text(&path), "--json"]).document();
+    let what =
+        |key: &str| list(&foreign, key).iter().map(|it| word(it, "what").to_owned()).collect::<Vec<_>>();
+    assert!(what("unknown").contains(&"settings.rt_period_us".to_owned()), "{foreign}");
+    assert!(!what("differences").iter().any(|it| it.starts_with("plan.")), "{foreign}");
     assert!(show(&["--cell", "none"]).error().contains("no run of plan small has timer p99"));
 }
 

@@ -24,6 +24,7 @@ mod looks;
 mod manners;
 mod measure;
 mod measure_series;
+mod queries;
 mod serve;
 mod tool;
 mod tools;

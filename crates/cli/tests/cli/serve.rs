@@ -95,6 +95,12 @@ fn runs_are_listed_shown_compared_and_given_away() {
     assert_eq!(server.get("/compare?side=first").0, 400);
     assert_eq!(server.get("/compare?side=first&side=none").0, 404);
 
+    let (status, page) = server.get("/series?q=plan%3Dsmall&statistic=timer+p99&cell=");
+    assert!(status == 200 && page.contains("timer p99, cell idle of plan small"), "{page}");
+    assert!(page.contains("\"kind\":\"series\"") && page.contains("href=\"/runs/first\""), "{page}");
+    let (status, refused) = server.get("/series?statistic=colour");
+    assert!(status == 422 && !refused.contains("<html"), "{refused}");
+
     let (status, json) = server.get("/runs/first/result.json");
     assert!(status == 200 && json.contains("\"format\": \"whylate.run/1\""), "{json}");
     let (status, archive) = server.get("/runs/first/archive.tar");

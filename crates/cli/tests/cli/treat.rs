@@ -82,7 +82,9 @@ fn a_setting_is_changed_listed_and_taken_back() {
     );
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
     let status = fake.whylate(&["treat", "status"]).stdout;
-    assert!(status.starts_with("by `whylate treat apply sysctl vm.swappiness 1` (pid "), "{status}");
+    let (first, rest) = status.split_once('\n').unwrap();
+    assert_eq!(first, "1 setting changed; to take it back: whylate treat restore");
+    assert!(rest.starts_with("by `whylate treat apply sysctl vm.swappiness 1` (pid "), "{status}");
     assert!(status.contains("kept until it is taken back:\n  /proc/sys/vm/swappiness: 60 -> 1"), "{status}");
     let document = fake.whylate(&["treat", "status", "--json"]).json();
     validate("treat", &document);

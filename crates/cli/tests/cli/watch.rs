@@ -67,6 +67,13 @@ fn a_response_above_the_deadline_or_the_limit_is_exit_code_2() {
             return;
         }
         assert_eq!(said.code, Some(2), "{flag}: {said:?}");
+        let why =
+            if flag == "--limit" { "above the limit of 1.00 us" } else { "missed the deadline of 1.00 us" };
+        let told = said.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            told.contains("FAIL") && told.contains(why) && !told.contains("Not judged"),
+            "{flag}: {told}"
+        );
     }
 }
 

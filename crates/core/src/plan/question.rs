@@ -1,8 +1,8 @@
 //! What a plan asks: the statistic that decides, the order of the slots, and the questions with their contrasts.
 
-use super::{CellPlan, Judged, ProbeFacts};
+use super::{CellPlan, Judged, ProbeFacts, ProbePlan};
 use crate::plan::Plan;
-use crate::units::as_text;
+use crate::units::{Nanos, as_text};
 use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -188,6 +188,15 @@ pub struct AnswerPlan {
 }
 
 impl Plan {
+    /// The shortest deadline of the tasks that it watches.
+    pub fn deadline(&self) -> Option<Nanos> {
+        let deadline = |probe: &ProbePlan| match probe {
+            ProbePlan::Task(task) => task.deadline,
+            _ => None,
+        };
+        self.probe.iter().filter_map(deadline).min()
+    }
+
     /// The statistic that decides: the plan's, else of the first probe that a limit judges (or the first) the maximum where
     /// there is a limit, and the 0.999 quantile where there is none.
     pub fn primary_statistic(&self) -> Option<SeriesStatistic> {
@@ -195,7 +204,7 @@ impl Plan {
             return Some(primary.clone());
         }
         let facts = |series: &String| crate::SeriesName::of(series).facts();
-        let series: Vec<String> = self.probe.iter().flat_map(super::ProbePlan::series_names).collect();
+        let series: Vec<String> = self.probe.iter().flat_map(ProbePlan::series_names).collect();
         let is_latency = |facts: ProbeFacts| facts.judged == Judged::Largest && !facts.companion;
         let decides = |series: &&String| facts(series).is_some_and(is_latency);
         let series = series.iter().find(decides).or(series.first())?.clone();

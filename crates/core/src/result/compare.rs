@@ -18,6 +18,9 @@ pub struct CompareResult {
     pub sides: Vec<CompareSide>,
     /// What differs between the machines and the plans: a value for each side.
     pub differences: Vec<FactDifference>,
+    /// What only some of the sides say, so that it is not known whether it differs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<FactDifference>,
     /// What may be said, the worst first.
     pub contrasts: Vec<RunContrast>,
     /// Who took the late time, before and now.

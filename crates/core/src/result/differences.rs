@@ -1,13 +1,14 @@
-//! What differs between machines and plans, fact by fact.
+//! What differs between machines, plans and cells, fact by fact; and what is known of some of them only.
 
-use super::FactDifference;
+use super::{CellResult, FactDifference};
 use crate::facts::Facts;
 use crate::plan::Plan;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What explains a difference most often is first; what is not named here is last, by its name.
-const FIRST: [&str; 12] = [
+const FIRST: [&str; 13] = [
+    "cell",
     "kernel.release",
     "kernel.version",
     "kernel.command_line",
@@ -33,47 +34,82 @@ const LEFT_OUT: [&str; 7] = [
     "plan.question",
 ];
 
-/// The facts and plans that are not the same on every side, the likeliest reasons first.
-pub fn differences(sides: &[(&Facts, Option<&Plan>)]) -> Vec<FactDifference> {
-    let of_side: Vec<BTreeMap<String, String>> =
-        sides.iter().map(|(facts, plan)| all(facts, *plan)).collect();
-    let names: BTreeSet<&String> = of_side.iter().flat_map(BTreeMap::keys).collect();
-    let values = |name: &String| -> Vec<Option<String>> {
-        of_side.iter().map(|side| side.get(name).cloned()).collect()
-    };
-    let differs = |name: &&String| values(name).windows(2).any(|pair| pair[0] != pair[1]);
-    let mut found: Vec<FactDifference> = names
-        .into_iter()
-        .filter(differs)
-        .map(|name| FactDifference { what: name.clone(), values: values(name) })
-        .collect();
-    found.iter_mut().filter(|it| it.what == "kernel.command_line").for_each(own_words);
-    let place = |name: &str| FIRST.iter().position(|first| name.starts_with(first)).unwrap_or(FIRST.len());
-    found.sort_by_key(|it| place(&it.what));
-    found
+/// What is not there rather than not known where it is missing.
+const ABSENT: [&str; 4] = ["cell", "environment.", "gpus", "plan."];
+const NONE: &str = "none";
+
+/// One side of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub struct Described<'a> {
+    /// The machine.
+    pub facts: &'a Facts,
+    /// `None` for a result of another tool: then a fact that is as it is by default is not known.
+    pub plan: Option<&'a Plan>,
+    /// What is compared, where that is one cell.
+    pub cell: Option<&'a CellResult>,
 }
 
-fn all(facts: &Facts, plan: Option<&Plan>) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut document = serde_json::to_value(facts).unwrap_or_default();
-    if let Some(map) = document.as_object_mut() {
-        map.remove("cpus");
-        // What a device does changes from moment to moment.
-        for gpu in map.get_mut("gpus").and_then(Value::as_array_mut).into_iter().flatten() {
-            gpu.as_object_mut().map(|gpu| gpu.remove("usage"));
+/// What is not the same on every side, the likeliest reasons first; and what some sides do not say at all.
+pub fn differences(sides: &[Described<'_>]) -> (Vec<FactDifference>, Vec<FactDifference>) {
+    let has_plans = sides.iter().all(|side| side.plan.is_some());
+    let of_side: Vec<BTreeMap<String, String>> = sides.iter().map(|side| all(side, has_plans)).collect();
+    let names: BTreeSet<&String> = of_side.iter().flat_map(BTreeMap::keys).collect();
+    let can_be_absent = |name: &str| ABSENT.iter().any(|absent| name.starts_with(absent));
+    let none = |name: &str| (has_plans && can_be_absent(name)).then(|| NONE.to_owned());
+    let values = |name: &String| -> Vec<Option<String>> {
+        of_side.iter().map(|side| side.get(name).cloned().or_else(|| none(name))).collect()
+    };
+    let differs = |it: &FactDifference| it.values.windows(2).any(|pair| pair[0] != pair[1]);
+    let found = names.into_iter().map(|name| FactDifference { what: name.clone(), values: values(name) });
+    let (mut unknown, mut known): (Vec<_>, Vec<_>) =
+        found.filter(differs).partition(|it| it.values.contains(&None));
+    known.iter_mut().filter(|it| it.what == "kernel.command_line").for_each(own_words);
+    let place = |name: &str| FIRST.iter().position(|first| name.starts_with(first)).unwrap_or(FIRST.len());
+    [&mut known, &mut unknown].into_iter().for_each(|all| all.sort_by_key(|it| place(&it.what)));
+    (known, unknown)
+}
+
+fn all(side: &Described<'_>, has_plans: bool) -> BTreeMap<String, String> {
+    let Described { facts, plan, cell } = *side;
+    let mut found = of_facts(facts);
+    let plan_document = plan.and_then(|plan| serde_json::to_value(plan).ok());
+    match plan_document {
+        Some(document) if has_plans => flatten("plan".to_owned(), &document, &mut found),
+        Some(document) => found.extend([("plan".to_owned(), text(&document["name"]))]),
+        None => {
+            let default = of_facts(&Facts::default());
+            found.retain(|name, value| default.get(name) != Some(value));
         }
-        map.insert(
-            "plan".to_owned(),
-            plan.and_then(|plan| serde_json::to_value(plan).ok()).unwrap_or_default(),
-        );
     }
     let target = plan.and_then(|plan| {
         facts.cpus.iter().find(|cpu| plan.target.cpus.to_string().contains(&cpu.cpu.to_string()))
     });
     let governor = target.or(facts.cpus.last()).and_then(|cpu| cpu.governor.clone());
     found.extend(governor.map(|governor| ("settings.governor".to_owned(), governor)));
+    found.extend(cell.into_iter().flat_map(of_cell));
+    found
+}
+
+fn of_facts(facts: &Facts) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut document = serde_json::to_value(facts).unwrap_or_default();
+    document.as_object_mut().map(|map| map.remove("cpus"));
+    // What a device does changes from moment to moment.
+    for gpu in document["gpus"].as_array_mut().into_iter().flatten() {
+        gpu.as_object_mut().map(|gpu| gpu.remove("usage"));
+    }
     flatten(String::new(), &document, &mut found);
     found
+}
+
+/// What was done in a cell, and where it was measured.
+fn of_cell(cell: &CellResult) -> [(String, String); 3] {
+    let cpus: BTreeSet<_> =
+        cell.probes.iter().flat_map(|probe| &probe.cpus).map(|result| result.cpu).collect();
+    let cpus = cpus.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let listed = |names: &[String]| if names.is_empty() { NONE.to_owned() } else { names.join(", ") };
+    [("loads", &cell.loads), ("treatments", &cell.treatments), ("cpus", &cpus)]
+        .map(|(what, names)| (format!("cell.{what}"), listed(names)))
 }
 
 /// Each value under its path; lists of texts and numbers are one value.
@@ -85,6 +121,10 @@ fn flatten(path: String, value: &Value, found: &mut BTreeMap<String, String>) {
     match value {
         Value::Null => {}
         Value::Object(map) => map.iter().for_each(|(key, value)| flatten(below(key), value, found)),
+        // Names with their values.
+        Value::Array(all) if all.iter().any(|it| it.as_array().is_some_and(|pair| pair.len() == 2)) => {
+            all.iter().for_each(|pair| flatten(below(&text(&pair[0])), &pair[1], found));
+        }
         Value::Array(all) if all.iter().any(Value::is_object) => {
             let name = |value: &Value, index: usize| {
                 ["name", "kind"]
@@ -100,7 +140,10 @@ fn flatten(path: String, value: &Value, found: &mut BTreeMap<String, String>) {
             let texts = all.iter().map(text).collect::<Vec<_>>().join(", ");
             _ = (!texts.is_empty()).then(|| found.insert(path, texts));
         }
-        other => _ = (!text(other).is_empty()).then(|| found.insert(path, text(other))),
+        other => {
+            let text = text(other);
+            _ = found.insert(path, if text.is_empty() { NONE.to_owned() } else { text });
+        }
     }
 }
 
@@ -140,13 +183,67 @@ mod tests {
         new.kernel.command_line = "root=/dev/sda isolcpus=1 quiet".to_owned();
         new.settings.watchdog = Some(false);
         new.memory.available_bytes = Some(1);
-        let found = differences(&[(&old, None), (&new, None)]);
-        let told: Vec<(&str, &[Option<String>])> =
-            found.iter().map(|it| (it.what.as_str(), &*it.values)).collect();
-        let some = |text: &str| Some(text.to_owned());
-        assert_eq!(told[0], ("kernel.release", &[some("6.12"), some("7.0")][..]));
-        assert_eq!(told[1], ("kernel.command_line", &[None, some("isolcpus=1")][..]));
-        assert_eq!(told[2], ("settings.watchdog", &[None, some("false")][..]));
-        assert_eq!(told.len(), 3);
+        new.environment.hypervisor = Some("kvm".to_owned());
+        new.kernel.mitigations = vec![("meltdown".to_owned(), "Vulnerable".to_owned())];
+        let plan = plan();
+        let side = |facts| Described { facts, plan: Some(&plan), cell: None };
+        let (found, unknown) = differences(&[side(&old), side(&new)]);
+        assert_eq!(
+            told(&found),
+            [
+                "kernel.release: 6.12, 7.0",
+                "kernel.command_line: -, isolcpus=1",
+                "environment.hypervisor: none, kvm"
+            ]
+        );
+        assert_eq!(
+            told(&unknown),
+            ["kernel.mitigations.meltdown: -, Vulnerable", "settings.watchdog: -, false"]
+        );
+    }
+
+    #[test]
+    fn what_another_tool_does_not_say_is_no_difference() {
+        let mut own = Facts::default();
+        own.kernel.release = "7.0".to_owned();
+        own.privileges.root = true;
+        let mut foreign = Facts::default();
+        foreign.kernel.release = "6.12".to_owned();
+        let plan = plan();
+        let sides = [
+            Described { facts: &foreign, plan: None, cell: None },
+            Described { facts: &own, plan: Some(&plan), cell: None },
+        ];
+        let (found, unknown) = differences(&sides);
+        assert_eq!(told(&found), ["kernel.release: 6.12, 7.0"]);
+        let unknown = told(&unknown);
+        assert!(
+            ["privileges.root: -, true".to_owned(), "plan: -, x".to_owned()]
+                .iter()
+                .all(|it| unknown.contains(it)),
+            "{unknown:?}"
+        );
+        assert!(!unknown.iter().any(|it| it.starts_with("plan.")), "{unknown:?}");
+    }
+
+    #[test]
+    fn cells_of_one_run_differ_by_what_was_done_in_them() {
+        let (facts, plan) = (Facts::default(), plan());
+        let idle = CellResult::default();
+        let loaded = CellResult { loads: vec!["l3".to_owned(), "gpu".to_owned()], ..CellResult::default() };
+        let side = |cell| Described { facts: &facts, plan: Some(&plan), cell: Some(cell) };
+        let (found, unknown) = differences(&[side(&idle), side(&loaded)]);
+        assert_eq!((told(&found), unknown.len()), (vec!["cell.loads: none, l3, gpu".to_owned()], 0));
+    }
+
+    fn plan() -> Plan {
+        Plan::named("x")
+    }
+
+    fn told(all: &[FactDifference]) -> Vec<String> {
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        all.iter()
+            .map(|it| format!("{}: {}", it.what, it.values.iter().map(value).collect::<Vec<_>>().join(", ")))
+            .collect()
     }
 }

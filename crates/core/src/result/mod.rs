@@ -40,7 +40,7 @@ pub use cpu_table::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Observed, Shielding, ThreadCounts,
     ThreadKind, ThreadRow, build as cpu_table,
 };
-pub use differences::differences;
+pub use differences::{Described, differences};
 pub use explain::{
     EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace,
     HwlatSample, LateTask, LateWhat, ThresholdFrom, TimelineSegment,

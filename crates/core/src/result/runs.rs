@@ -37,6 +37,9 @@ pub struct RunSeries {
     pub points: Vec<RunPoint>,
     /// Where it changes, the oldest first.
     pub changes: Vec<RunChange>,
+    /// The median of each part between changes, one more than there are changes.
+    #[serde(default)]
+    pub levels: Vec<f64>,
 }
 
 /// The statistic of one run.

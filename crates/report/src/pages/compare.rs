@@ -6,8 +6,14 @@ use crate::section::{Block, Cell, Column, Depth, Item, Page, Row, Section, Table
 use crate::sections::warnings;
 use whylate_core::figure::{probability, share, value};
 use whylate_core::result::{
-    CauseChange, CauseDifference, CompareOutcome, CompareResult, Outcome, RunContrast,
+    CauseChange, CauseDifference, CompareOutcome, CompareResult, FactDifference, Outcome, RunContrast,
 };
+
+/// So many facts that are not known of every side are named in a line.
+const UNKNOWN_NAMED: usize = 4;
+/// What the figures of the table are; those of `whylate report` are others.
+const MIDDLE: &str = "before, now: the middle (median) of the values of the repeats, each that of the worst CPU; of several runs the \
+    middle of theirs; of another tool's file its value. `whylate report` has the quantiles of all repeats together.";
 
 /// The report of a comparison. One with nothing to show is a page that says why.
 pub fn compare(result: &CompareResult) -> Page {
@@ -35,19 +41,33 @@ pub fn compare(result: &CompareResult) -> Page {
 }
 
 fn machines(result: &CompareResult) -> Section {
+    let section = Section::new("machines", "What differs besides the figures");
+    let section = match result.differences.is_empty() {
+        true if result.unknown.is_empty() => section.with(Block::note(
+            "Nothing: kernel, command line, firmware, clocks, settings, plan, loads and treatments are the same.",
+        )),
+        true => section.with(Block::note("Nothing that every side tells.")),
+        false => section.with(facts(result, &result.differences)),
+    };
+    let names: Vec<&str> = result.unknown.iter().map(|it| it.what.as_str()).collect();
+    let named = names.iter().take(UNKNOWN_NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = match names.len().saturating_sub(UNKNOWN_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more (--details lists them)"),
+    };
+    let line = format!("Not known of every side, so not compared: {named}{more}.");
+    let title = format!("Not known of every side, so not compared ({})", names.len());
+    let unknown = Section::new("", title).with(facts(result, &result.unknown));
+    section.with_all(unknown.unless_empty().into_iter().map(|it| it.depth(Depth::Brief(line.clone()))))
+}
+
+fn facts(result: &CompareResult, all: &[FactDifference]) -> Table {
     let mut columns = vec![Column::text("what")];
     columns.extend(result.sides.iter().map(|side| Column::text(side.name.clone()).wraps()));
-    let row = |it: &whylate_core::result::FactDifference| {
+    let row = |it: &FactDifference| {
         Row::of(std::iter::once(Some(it.what.clone())).chain(it.values.iter().cloned()))
     };
-    let rows: Vec<Row> = result.differences.iter().map(row).collect();
-    let section = Section::new("machines", "What differs besides the figures");
-    if rows.is_empty() {
-        return section.with(Block::note(
-            "Nothing: kernel, command line, firmware, clocks, settings and plan are the same.",
-        ));
-    }
-    section.with(Table::new(columns, rows))
+    Table::new(columns, all.iter().map(row).collect())
 }
 
 /// What is shown at once: differences that matter. Where nothing can be told the largest are, with their size.
@@ -81,8 +101,8 @@ fn table(contrasts: &[&RunContrast]) -> Table {
         Column::text("cell"),
         Column::text("statistic"),
         Column::text("against").importance(5),
-        Column::number("before"),
-        Column::number("now"),
+        Column { note: MIDDLE, ..Column::number("before (middle)") },
+        Column::number("now (middle)"),
         Column::text("ratio"),
         Column::text("verdict"),
         Column::number("p").importance(2),

@@ -23,12 +23,15 @@ pub fn explain(result: &ExplainResult) -> Page {
     let (title, title_tone) = match result.spikes.first() {
         Some(spike) if spike.cause.kind == CauseKind::Unattributed => (finding::finding(spike), Tone::Warn),
         Some(spike) => (finding::finding(spike), Tone::Bad),
+        None if !result.measured.is_empty() && result.answer != ExplainAnswer::None => {
+            (largest(&result.measured).unwrap_or_else(|| count(result)), Tone::Warn)
+        }
         None => (count(result), if result.answer == ExplainAnswer::None { Tone::Good } else { Tone::Warn }),
     };
     let traces = result.traces.iter().map(described);
     let counted = match result.answer {
         _ if !result.spikes.is_empty() => Some(count(result)),
-        ExplainAnswer::Found => None,
+        ExplainAnswer::Found => Some(count(result)).filter(|counted| *counted != title),
         _ => result.answer_reason.clone().or_else(|| worst(result)),
     };
     Page {
@@ -104,6 +107,14 @@ fn line(spike: &Spike) -> String {
     let hwlat = spike.hwlat.as_ref().map(|sample| format!(" ({})", words::hwlat(sample))).unwrap_or_default();
     let cause = words::cause(&spike.cause);
     format!("{} {probe} on CPU {}: {cause}{hwlat}", nanoseconds(spike.latency_ns), spike.cpu)
+}
+
+/// The largest spike that a probe of the run saw.
+fn largest(measured: &[Spike]) -> Option<String> {
+    let spike = measured.iter().max_by_key(|spike| spike.latency_ns)?;
+    let probe = spike.probe.as_deref().unwrap_or("probe");
+    let latency = nanoseconds(spike.latency_ns);
+    Some(format!("{latency} in {probe} on CPU {}: {}", spike.cpu, spike.cause.sentence()))
 }
 
 /// One spike: the moments, who called, how sure it is, who else contributed, the time as a picture and in figures.

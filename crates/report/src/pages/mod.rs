@@ -20,7 +20,7 @@ pub use fix::fix;
 pub use guide::guide;
 pub use histograms::histograms;
 pub use recording::recording;
-pub use runs::{begun, runs};
+pub use runs::{begun, runs, series};
 pub use tracing::tracing;
 
 use crate::ReportError;

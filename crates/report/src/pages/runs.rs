@@ -1,6 +1,9 @@
 //! The list of runs.
 
+use crate::charts::Chart;
+use crate::reading::times;
 use crate::section::{Block, Cell, Column, Page, Row, Section, Table, Tone};
+use serde_json::{Value, json};
 use whylate_core::figure;
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{RUNS_MIN, RunPoint, RunSeries, RunState, RunSummary, RunsResult, Verdict};
@@ -11,7 +14,7 @@ const BAR_WIDTH: usize = 30;
 /// The runs of a folder; `all` is how many there are before the search. `address` is where a run is shown by a web server.
 pub fn runs(result: &RunsResult, all: usize, address: Option<fn(&RunSummary) -> String>) -> Page {
     if let Some(series) = &result.series {
-        return Page { sections: vec![course(series)], ..Page::default() };
+        return self::series(series, None);
     }
     let columns = vec![
         Column::text("started"),
@@ -45,8 +48,15 @@ pub fn begun(run: &RunSummary) -> Page {
     Page { origin, title: run.plan.clone(), ..Page::default() }
 }
 
-/// A statistic over time: a bar for each run, and what changed from which run on.
-fn course(series: &RunSeries) -> Section {
+/// A statistic over runs: a dot or a bar for each, and what changed from which run on. `address` is where a run is shown by a
+/// web server.
+pub fn series(series: &RunSeries, address: Option<fn(&str) -> String>) -> Page {
+    let title = format!("{}, cell {} of plan {}", series.statistic, series.cell, series.plan);
+    let sections = vec![course(series, address)];
+    Page { origin: "whylate runs".to_owned(), title, sections, ..Page::default() }
+}
+
+fn course(series: &RunSeries, address: Option<fn(&str) -> String>) -> Section {
     let columns = vec![
         Column::text("started"),
         Column::text("kernel").importance(4),
@@ -64,16 +74,19 @@ fn course(series: &RunSeries) -> Section {
         let tags: Vec<String> = point.tags.iter().map(|tag| format!("#{tag}")).collect();
         let text = change.map(|it| {
             let arrow = if it.ratio > 1.0 { "▲" } else { "▼" };
-            format!("{arrow} {:.3} × from here on (p = {:.2})", it.ratio, it.p_value.max(0.01))
+            format!("{arrow} {} × from here on (p = {:.2})", times(it.ratio), it.p_value.max(0.01))
         });
-        Row::of::<Cell>([
+        let name = point.path.rsplit('/').next().unwrap_or_default().to_owned();
+        let link = address.map(|of| (of(&point.path), name));
+        let row = Row::of::<Cell>([
             point.started_at.as_str().into(),
             point.kernel.as_str().into(),
             tags.join(" ").into(),
             value.into(),
             "█".repeat(length).into(),
             Cell { tone: Tone::Warn, ..text.into() },
-        ])
+        ]);
+        Row { link, anchor: anchor(index), ..row }
     };
     let rows: Vec<Row> = series.points.iter().enumerate().map(row).collect();
     let note = match (series.changes.len(), series.points.len()) {
@@ -84,8 +97,33 @@ fn course(series: &RunSeries) -> Section {
             if changes == 1 { "change" } else { "changes" }
         ),
     };
-    let title = format!("{}, cell {} of plan {}", series.statistic, series.cell, series.plan);
-    Section::new("series", title).with(Table::new(columns, rows)).with(Block::note(note))
+    let section = Section::new("series", "Over the runs").with(vec![picture(series)]);
+    section.with(Block::note(note)).with(Table::new(columns, rows))
+}
+
+/// The row of a run.
+fn anchor(index: usize) -> String {
+    format!("run-{}", index + 1)
+}
+
+/// A dot for each run, the middle of what lies between changes, and where a change begins.
+fn picture(series: &RunSeries) -> Chart {
+    let statistic = series.statistic.parse::<SeriesStatistic>().ok().map(|it| it.statistic);
+    let dot = |(index, point): (usize, &RunPoint)| {
+        let text = format!("{}, {} {}", point.started_at, point.kernel, point.tags.join(" "));
+        json!([index + 1, point.value, "idle", text.trim_end(), anchor(index)])
+    };
+    let changes = series.changes.iter().map(|it| json!([it.point, it.ratio, it.p_value]));
+    let dots: Vec<Value> = series.points.iter().enumerate().map(dot).collect();
+    Chart {
+        caption: format!("{} over the runs, the oldest first", series.statistic),
+        hint: "a dot per run: choose one to see it; a line is the middle (median) between changes, dashed where one begins"
+            .to_owned(),
+        label: format!("{} of each run", series.statistic),
+        is_wide: true,
+        data: json!({ "kind": "series", "dots": dots, "levels": series.levels, "changes": changes.collect::<Vec<_>>(),
+            "name": series.statistic, "unit": statistic.map_or("", |it| it.unit()), "span_s": 0, "limit_ns": null }),
+    }
 }
 
 fn row(run: &RunSummary, name: String) -> Row {

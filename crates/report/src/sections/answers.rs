@@ -5,7 +5,9 @@ use whylate_core::result::{Answer, AnswerOutcome, RunResult};
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let items: Vec<Item> = run.answers.iter().map(item).collect();
-    Section::new("answers", "Answers").depth(Depth::Detail).with(items).unless_empty()
+    let section =
+        Section::new("answers", "Answers").meaning("between the middle values (medians) of the repeats");
+    section.depth(Depth::Detail).with(items).unless_empty()
 }
 
 fn item(answer: &Answer) -> Item {

@@ -18,7 +18,10 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         deciding = deciding.with(items(&primary));
     }
     let others = Section::new("", "Other comparisons (exploratory)").with(items(&exploratory));
-    let all = Section::new("comparisons", "Comparisons").depth(Depth::Detail).with(forest(run));
+    let all = Section::new("comparisons", "Comparisons")
+        .meaning("between the middle values (medians) of the repeats")
+        .depth(Depth::Detail)
+        .with(forest(run));
     all.with_all([deciding, others].into_iter().flat_map(Section::unless_empty)).unless_empty()
 }
 

@@ -35,9 +35,10 @@ pub(crate) fn extent(run: &RunResult) -> String {
         (1, None) => "1 repeat".to_owned(),
         (repeats, None) => format!("{repeats} repeats"),
     };
-    let limit = match plan.limit {
-        Some(limit) => format!("limit {}", limit),
-        None => "no limit".to_owned(),
+    let limit = match (plan.limit, plan.deadline()) {
+        (Some(limit), _) => format!("limit {limit}"),
+        (None, Some(deadline)) => format!("deadline {deadline}"),
+        (None, None) => "no limit".to_owned(),
     };
     format!("{repeats} of {} per probe and cell, {limit}", plan.duration)
 }
@@ -49,7 +50,7 @@ pub(crate) fn failures(run: &RunResult) -> Vec<String> {
     match run.state {
         RunState::Complete if run.error.is_none() => {}
         RunState::Complete => sentences.push(format!("the run reported an error{why}")),
-        RunState::Interrupted => sentences.push(format!("the run was interrupted{why}")),
+        RunState::Interrupted => sentences.push(format!("the run is not complete{why}")),
         RunState::Running => {
             sentences.push(format!("the run has no end: it is still going on, or was killed{why}"));
         }

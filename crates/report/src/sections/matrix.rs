@@ -9,6 +9,9 @@ use whylate_core::figure::{nanoseconds, rate, share};
 use whylate_core::plan::{Samples, Statistic};
 use whylate_core::result::{CellResult, Comparison, RunResult};
 
+/// What stands in the table: the figures and what is compared are not the same.
+const POOLED: &str = "Figures are of all repeats together, of the worst CPU; ratios are between the middle values (medians) of the \
+    repeats, which `whylate compare` and the comparisons list.";
 /// A CPU whose figure is so many times that of the middle one is named.
 const OUTLYING: f64 = 2.0;
 /// So many of them.
@@ -22,8 +25,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         let meaning = probe_meaning(SeriesName::of(&name).probe);
         let section = Section::new("", name).meaning(meaning).with(table(run, &cells));
         let outlying = cells.iter().filter_map(outlying).map(Block::note);
-        let signs = (has_signs && index == last).then(|| Block::note(SIGNS));
-        section.with_all(outlying).with_all(signs)
+        let notes = [POOLED, SIGNS].into_iter().filter(|_| has_signs && index == last).map(Block::note);
+        section.with_all(outlying).with_all(notes)
     };
     let parts: Vec<Section> = all.into_iter().enumerate().map(part).collect();
     Section::new("matrix", "").with_all(parts).unless_empty()

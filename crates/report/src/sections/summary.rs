@@ -71,6 +71,9 @@ fn late(run: &RunResult) -> (String, Tone) {
             };
             let over = run.cells.iter().filter(|cell| largest(cell).is_some_and(|max| max > limit.0));
             let over: Vec<&str> = over.map(|cell| cell.name.as_str()).collect();
+            if over.is_empty() && run.plan.deadline().is_some() {
+                return (format!("Yes: {}.", run.verdict_reason), Tone::Bad);
+            }
             let times =
                 run.exposure.map(|exposure| format!(", {} times", exposure.events)).unwrap_or_default();
             let place = if over.is_empty() { String::new() } else { format!(" in {}", over.join(", ")) };
@@ -79,9 +82,15 @@ fn late(run: &RunResult) -> (String, Tone) {
         (Verdict::Pass, Some(limit)) => {
             (format!("No: nothing above the limit of {limit}{watched}."), Tone::Good)
         }
+        (Verdict::Pass, None) => {
+            let deadline = run.plan.deadline().map(|it| format!(" of {it}")).unwrap_or_default();
+            (format!("No: every response within the deadline{deadline}{watched}."), Tone::Good)
+        }
+        // A response that missed its deadline.
+        (Verdict::Fail, None) => (format!("Yes: {}.", run.verdict_reason), Tone::Bad),
         (Verdict::Incomplete, _) => (format!("Cannot tell: {}.", run.verdict_reason), Tone::Warn),
         _ if run.plan.probe.iter().any(|probe| probe.kind() == "task") => {
-            ("Not judged: there is no limit (`whylate watch --limit 1ms`).".to_owned(), Tone::Plain)
+            ("Not judged: there is no limit (`whylate watch --deadline 1ms`).".to_owned(), Tone::Plain)
         }
         _ => ("Not judged: the plan has no limit (`--set limit=100us` sets one).".to_owned(), Tone::Plain),
     }

@@ -6,11 +6,21 @@ use whylate_core::result::{MeasureResult, RunResult};
 
 /// A terminal has them in one line: before the run they were said in full.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
-    let codes: Vec<&str> = run.warnings.iter().map(|warning| warning.code.as_str()).collect();
+    let mut codes: Vec<(&str, usize)> = Vec::new();
+    for warning in &run.warnings {
+        match codes.iter_mut().find(|(code, _)| *code == warning.code.as_str()) {
+            Some((_, times)) => *times += 1,
+            None => codes.push((&warning.code, 1)),
+        }
+    }
+    let named = codes.iter().map(|(code, times)| match times {
+        1 => (*code).to_owned(),
+        times => format!("{code} ({times})"),
+    });
     let line = format!(
         "Warnings ({}): {}; --details says what they mean and what to do",
-        codes.len(),
-        codes.join(", ")
+        run.warnings.len(),
+        named.collect::<Vec<_>>().join(", ")
     );
     section(&run.warnings).into_iter().map(|section| section.depth(Depth::Brief(line.clone()))).collect()
 }

@@ -216,38 +216,98 @@ const drawTimeline = (holder, { series: entries, repeats, dots }) => {
   const { options, rows } = barChart(holder, 320, entries, latency, true, logRange(Math.max(low, 1), top, 0.12));
   options.hooks.draw.push(limitMark("y"), (u) => {
     for (const { repeat, at_s } of repeats) marker(u, "x", at_s, String(repeat), colour("--soft"));
-    const { ctx } = u, radius = 3.5 * devicePixelRatio;
-    for (const [at, ns, kind] of dots) {
-      if (at < u.scales.x.min || at > u.scales.x.max) continue;
-      ctx.beginPath();
-      ctx.arc(u.valToPos(at, "x", true), u.valToPos(ns, "y", true), radius, 0, 2 * Math.PI);
-      ctx.fillStyle = colour(CAUSE_COLOUR[kind] || "--soft");
-      ctx.strokeStyle = colour("--paper");
-      ctx.fill();
-      ctx.stroke();
-    }
+    drawDots(u, dots);
   });
   const plot = new uPlot(options, rows, holder);
-  // The text of the nearest dot; a click opens its row.
+  follow(plot, holder, dots, (dot) => `${latency(dot[1])}: ${dot[3]}`);
+  return plot;
+};
+// Says what the nearest dot `[x, y, class, text, row]` is, and opens its row at a click; arrow keys go from dot to dot, Enter
+// opens.
+const follow = (plot, holder, dots, text) => {
   const said = document.createElement("p");
   said.className = "note said";
   said.setAttribute("aria-live", "polite");
   said.textContent = "\u00a0";
   holder.append(said);
+  const place = ([at, value]) => [plot.valToPos(at, "x"), plot.valToPos(value, "y")];
+  const show = (dot) => { said.textContent = dot ? text(dot) : "\u00a0"; };
   const nearest = (event) => {
     const { left, top: above } = plot.over.getBoundingClientRect();
-    const far = ([at, ns]) => Math.hypot(plot.valToPos(at, "x") - (event.clientX - left), plot.valToPos(ns, "y") - (event.clientY - above));
+    const far = (dot) => { const [x, y] = place(dot); return Math.hypot(x - (event.clientX - left), y - (event.clientY - above)); };
     return dots.reduce((best, dot) => far(dot) < (best ? far(best) : REACH) ? dot : best, null);
   };
   plot.over.addEventListener("mousemove", (event) => {
     const dot = nearest(event);
     plot.over.style.cursor = dot ? "pointer" : "";
-    said.textContent = dot ? `${latency(dot[1])}: ${dot[3]}` : "\u00a0";
+    show(dot);
   });
   plot.over.addEventListener("click", (event) => {
     const dot = nearest(event);
     if (dot) open(dot[4]);
   });
+  const inOrder = [...dots].sort((a, b) => a[0] - b[0]);
+  let at = -1;
+  plot.over.tabIndex = dots.length ? 0 : -1;
+  plot.over.setAttribute("aria-label", `${dots.length} dots: arrow keys go through them, Enter opens one`);
+  plot.over.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) {
+      at = Math.min(Math.max(at + step, 0), inOrder.length - 1);
+      const [left, top] = place(inOrder[at]);
+      plot.setCursor({ left, top });
+      show(inOrder[at]);
+    } else if (event.key === "Enter" && inOrder[at]) open(inOrder[at][4]);
+    else return;
+    event.preventDefault();
+  });
+};
+const drawDots = (u, dots) => {
+  const { ctx } = u, radius = 3.5 * devicePixelRatio;
+  for (const [at, value, kind] of dots) {
+    if (at < u.scales.x.min || at > u.scales.x.max) continue;
+    ctx.beginPath();
+    ctx.arc(u.valToPos(at, "x", true), u.valToPos(value, "y", true), radius, 0, 2 * Math.PI);
+    ctx.fillStyle = colour(CAUSE_COLOUR[kind] || "--soft");
+    ctx.strokeStyle = colour("--paper");
+    ctx.fill();
+    ctx.stroke();
+  }
+};
+// A dot per run, the middle of each part between changes, and a line where a change begins.
+const drawSeries = (holder, { dots, levels, changes, unit, name }) => {
+  const [low, high] = extent(dots.map((dot) => dot[1]));
+  if (!dots.length) return empty(holder);
+  const log = low > 0, text = unit === "ns" ? latency : (v) => v == null ? "–" : digits(v);
+  const range = log ? logRange(low, high, 0.12) : [0, high * 1.08 || 1];
+  const edges = [0, ...changes.map(([at]) => at), dots.length];
+  const options = shape(holder, 320);
+  Object.assign(options, {
+    scales: { x: { time: false, range: (u, a, b) => a === 1 && b === dots.length ? [0.5, dots.length + 0.5] : [a, b] },
+      y: { distr: log ? 3 : 1, range: () => range } },
+    axes: [axis((v) => Number.isInteger(v) ? v : "", 48, false), leftAxis(text, log)],
+    cursor: { drag: { x: true, y: false }, points: { size: 7 } },
+    series: [{ label: "run", value: (u, v) => v == null ? "–" : v },
+      cellSeries({ cell: 0 }, name, text, { paths: () => null })],
+  });
+  options.hooks.draw.push((u) => {
+    const { ctx } = u;
+    ctx.save();
+    ctx.strokeStyle = colour("--series-2");
+    ctx.lineWidth = 2 * devicePixelRatio;
+    levels.forEach((level, i) => {
+      const side = (run) => u.valToPos(Math.min(Math.max(run + 0.5, u.scales.x.min), u.scales.x.max), "x", true);
+      ctx.beginPath();
+      ctx.moveTo(side(edges[i]), u.valToPos(level, "y", true));
+      ctx.lineTo(side(edges[i + 1]), u.valToPos(level, "y", true));
+      ctx.stroke();
+    });
+    ctx.restore();
+    for (const [at, ratio] of changes) marker(u, "x", at + 0.5, digits(ratio) + " ×", colour("--warn"));
+    drawDots(u, dots);
+  });
+  const plot = new uPlot(options, [dots.map((dot) => dot[0]), dots.map((dot) => dot[1])], holder);
+  follow(plot, holder, dots, (dot) => `${text(dot[1])}: ${dot[3]}`);
   return plot;
 };
 // Shows a row, and what it is folded in.
@@ -362,7 +422,7 @@ const holders = [...document.querySelectorAll("[data-chart]")];
 let plots = [];
 const draw = (holder) => {
   const chart = charts[Number(holder.dataset.chart)];
-  return { distribution: drawDistribution, timeline: drawTimeline, rates: drawRates, heat: drawHeat, copy: drawCopy, loaded: drawLoaded }[chart.kind](holder, chart);
+  return { distribution: drawDistribution, timeline: drawTimeline, rates: drawRates, heat: drawHeat, copy: drawCopy, loaded: drawLoaded, series: drawSeries }[chart.kind](holder, chart);
 };
 const redraw = () => {
   for (const plot of plots) if (plot) plot.destroy();
@@ -374,27 +434,69 @@ const setPrinting = (on) => {
   redraw();
 };
 
-// A picture as a file, on the paper of the page.
-const save = (holder) => {
-  const drawn = holder.querySelector("canvas");
-  const canvas = document.createElement("canvas");
-  canvas.width = drawn.width; canvas.height = drawn.height;
-  const ctx = canvas.getContext("2d");
+// A picture as a file, on the paper of the page, with its name and its series above it.
+const HEAD_HEIGHT = 46;
+const heading = (ctx, holder, wide, high) => {
   ctx.fillStyle = colour("--paper");
-  ctx.fillRect(0, 0, canvas.width, canvas.height);
-  ctx.drawImage(drawn, 0, 0);
+  ctx.fillRect(0, 0, wide, high);
+  ctx.textAlign = "left"; ctx.textBaseline = "middle"; ctx.font = "600 " + FONT; ctx.fillStyle = colour("--ink");
+  ctx.fillText(holder.getAttribute("aria-label"), 10, 14);
+  ctx.font = FONT;
+  let at = 10;
+  for (const { cell, name } of charts[Number(holder.dataset.chart)].series || []) {
+    ctx.fillStyle = seriesColour(cell);
+    ctx.fillRect(at, 28, 10, 10);
+    ctx.fillStyle = colour("--ink");
+    ctx.fillText(name, at + 15, 33);
+    at += 31 + ctx.measureText(name).width;
+  }
+};
+const download = (holder, ending, address) => {
   const link = document.createElement("a");
-  link.download = holder.getAttribute("aria-label").replace(/[^a-zA-Z0-9]+/g, "-") + ".png";
-  link.href = canvas.toDataURL("image/png");
+  link.download = holder.getAttribute("aria-label").replace(/[^a-zA-Z0-9]+/g, "-") + "." + ending;
+  link.href = address;
   link.click();
 };
+const savePng = (holder) => {
+  const drawn = holder.querySelector("canvas"), dpr = devicePixelRatio;
+  const canvas = document.createElement("canvas");
+  canvas.width = drawn.width; canvas.height = drawn.height + HEAD_HEIGHT * dpr;
+  const ctx = canvas.getContext("2d");
+  ctx.scale(dpr, dpr);
+  heading(ctx, holder, canvas.width / dpr, canvas.height / dpr);
+  ctx.drawImage(drawn, 0, HEAD_HEIGHT, drawn.width / dpr, drawn.height / dpr);
+  download(holder, "png", canvas.toDataURL("image/png"));
+};
+// Drawn once more, on paper that writes down what is drawn.
+const saveSvg = async (holder) => {
+  const copy = holder.cloneNode(false);
+  copy.style.cssText = `position:absolute;left:-99999px;width:${holder.clientWidth}px`;
+  document.body.append(copy);
+  let plot = null;
+  const { width, height, elements, Context } = await recordCanvas(() => {
+    plot = draw(copy);
+    return copy.querySelector("canvas");
+  });
+  if (plot) plot.destroy();
+  copy.remove();
+  const wide = width / devicePixelRatio, high = height / devicePixelRatio + HEAD_HEIGHT, head = new Context();
+  heading(head, holder, wide, high);
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${wide}" height="${high}" viewBox="0 0 ${wide} ${high}">
+${head.elements.join("\n")}
+<g transform="translate(0 ${HEAD_HEIGHT}) scale(${1 / devicePixelRatio})">
+${elements()}
+</g></svg>`;
+  download(holder, "svg", "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svg));
+};
 for (const holder of holders) {
-  const button = document.createElement("button");
-  button.className = "save";
-  button.textContent = "PNG";
-  button.setAttribute("aria-label", "Save as PNG: " + holder.getAttribute("aria-label"));
-  button.addEventListener("click", () => save(holder));
-  holder.parentElement.querySelector("figcaption").append(button);
+  for (const [name, save] of [["PNG", savePng], ["SVG", saveSvg]]) {
+    const button = document.createElement("button");
+    button.className = "save";
+    button.textContent = name;
+    button.setAttribute("aria-label", `Save as ${name}: ${holder.getAttribute("aria-label")}`);
+    button.addEventListener("click", () => save(holder));
+    holder.parentElement.querySelector("figcaption").append(button);
+  }
 }
 redraw();
 if (location.hash) open(location.hash.slice(1));

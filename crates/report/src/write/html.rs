@@ -11,13 +11,14 @@ use super::{bars, plain, words};
 use crate::charts::Chart;
 use crate::section::{Block, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, different};
 pub use frame::Frame;
-use pictures::{FIGURE, FOLDED};
+use pictures::{FIGURE, FOLDED, FOLDED_MEANING};
 use serde_json::{Value, json};
 use whylate_core::Warning;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{CauseClass, CauseKind, TimelineSegment};
 
 const STYLE: &str = include_str!("page.css");
+const SVG_SCRIPT: &str = include_str!("svg.js");
 const CHART_SCRIPT: &str = include_str!("charts.js");
 const TIMELINE_SCRIPT: &str = include_str!("timeline.js");
 // uPlot 1.6.32, unchanged; see assets/README.md.
@@ -59,7 +60,10 @@ pub(super) fn page(page: &Page, frame: Option<&Frame>) -> String {
     body.raw("</main>\n");
     let mut html = Html::default();
     let verdict = page.verdict.as_ref().map(|verdict| format!(": {}", verdict.word)).unwrap_or_default();
-    html.fill(HEAD, &[VERSION, &page.title, &verdict]);
+    let title = Text::from(&*page.title).words();
+    // Of a sentence what stands before its reason: a tab has little room.
+    let short = title.split(": ").next().filter(|_| page.verdict.is_none()).unwrap_or(&title);
+    html.fill(HEAD, &[VERSION, short, &verdict]);
     html.asset("style", if body.charts.is_empty() { "" } else { PLOT_STYLE }).asset("style", STYLE);
     html.raw("</head>\n<body>\n").text.push_str(&body.text);
     html.fill("<footer>Made by whylate {}.", &[VERSION]);
@@ -73,7 +77,10 @@ pub(super) fn page(page: &Page, frame: Option<&Frame>) -> String {
         html.raw("<script type=\"application/json\" id=\"chart-data\">")
             .text
             .push_str(&script_json(&json!(body.charts)));
-        html.raw("</script>\n").asset("script", PLOT_SCRIPT).asset("script", CHART_SCRIPT);
+        html.raw("</script>\n");
+        [PLOT_SCRIPT, SVG_SCRIPT, CHART_SCRIPT]
+            .into_iter()
+            .for_each(|script| _ = html.asset("script", script));
     }
     html.asset("script", if body.has_timeline { TIMELINE_SCRIPT } else { "" });
     html.asset("script", frame.map_or("", Frame::script)).raw("</body>\n</html>\n");
@@ -157,8 +164,8 @@ impl<'p> Html<'p> {
 
     fn header(&mut self, page: &Page) {
         self.fill("<header>\n<p class=\"kicker\">{}</p>\n", &[&page.origin]);
-        let title = if page.verdict.is_some() { "<h1>{}</h1>\n" } else { "<h1 class=\"sentence\">{}</h1>\n" };
-        self.fill(title, &[&page.title]);
+        let begin = if page.verdict.is_some() { "<h1>" } else { "<h1 class=\"sentence\">" };
+        self.raw(begin).words(&Text::from(&*page.title)).raw("</h1>\n");
         if let Some(question) = &page.question {
             self.fill("<p class=\"question\">{}</p>\n", &[question]);
         }
@@ -188,16 +195,16 @@ impl<'p> Html<'p> {
 
     /// A section, `level` headings below the title.
     fn section(&mut self, section: &'p Section, level: usize) {
-        let is_folded = matches!(section.depth, Depth::Folded | Depth::Detail);
+        let is_folded = !matches!(section.depth, Depth::Main);
         let name = if section.id.is_empty() { &section.title } else { section.id };
         let anchor: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let (begin, end) = match level {
-            _ if section.title.is_empty() => ("", ""),
-            0 => ("<section id=\"{}\">\n<h2>{}<span class=\"meaning\">{}</span></h2>\n", "</section>\n"),
-            _ if is_folded => (FOLDED, "</div></details>\n"),
-            _ => ("<article class=\"{}\">\n<h3>{}<span class=\"meaning\">{}</span></h3>\n", "</article>\n"),
+        let (begin, meaning, end) = match level {
+            _ if section.title.is_empty() => ("", "", ""),
+            0 => ("<section id=\"{}\">\n<h2>", "<span class=\"meaning\">{}</span></h2>\n", "</section>\n"),
+            _ if is_folded => (FOLDED, FOLDED_MEANING, "</div></details>\n"),
+            _ => ("<article>\n<h3>", "<span class=\"meaning\">{}</span></h3>\n", "</article>\n"),
         };
-        self.fill(begin, &[&anchor, &section.title, section.meaning]);
+        self.fill(begin, &[&anchor]).words(&Text::from(&*section.title)).fill(meaning, &[section.meaning]);
         let level = level + usize::from(!section.title.is_empty());
         section.blocks.iter().for_each(|block| self.block(block, level));
         self.raw(end);
@@ -300,7 +307,9 @@ impl<'p> Html<'p> {
         }
         self.raw("</tbody>\n</table></div>\n");
         let notes = different(used.iter().map(|column| table.columns[*column].note));
-        notes.iter().for_each(|note| _ = self.fill("<p class=\"note\">{}</p>\n", &[note]));
+        for note in &notes {
+            self.raw("<p class=\"note\">").words(&Text::from(note.as_str())).raw("</p>\n");
+        }
     }
 
     fn cell(&mut self, row: &Row, column: usize, class: &'static str) {
@@ -397,8 +406,23 @@ mod tests {
     }
 
     #[test]
+    fn names_in_headings_are_code_and_a_tab_has_the_begin_of_a_sentence() {
+        let part = Section::new("", "Of `idle`").depth(Depth::Folded).with(Block::note("x"));
+        let page = Page {
+            title: "`control` was 3 ms late on CPU 1: a lock held it up".to_owned(),
+            sections: vec![Section::new("x", "What was wrong in `idle`").with(part)],
+            ..Page::default()
+        };
+        let html = super::page(&page, None);
+        assert!(html.contains("<h2>What was wrong in <code>idle</code><span"), "{html}");
+        assert!(html.contains("<summary>Of <code>idle</code> <span"), "{html}");
+        assert!(html.contains("<title>control was 3 ms late on CPU 1 - whylate</title>"), "{html}");
+        assert!(html.contains("<h1 class=\"sentence\"><code>control</code> was"), "{html}");
+    }
+
+    #[test]
     fn no_asset_can_end_its_element() {
-        for script in [CHART_SCRIPT, TIMELINE_SCRIPT, PLOT_SCRIPT] {
+        for script in [SVG_SCRIPT, CHART_SCRIPT, TIMELINE_SCRIPT, PLOT_SCRIPT] {
             assert!(!script.to_ascii_lowercase().contains("</script"));
         }
         for style in [STYLE, PLOT_STYLE] {

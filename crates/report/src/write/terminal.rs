@@ -263,6 +263,7 @@ impl Terminal {
             }
             let Some(rest) = layout.rest().filter(|_| table.folds) else { break };
             self.gap();
+            self.paragraph("", "The columns for which the table above has no room:", 0, "2");
             layout = Layout::new(&alike, rest, self.style.width);
         }
         self.pending = layout.notes(table);

@@ -96,6 +96,15 @@ impl Causes {
         sources
     }
 
+    /// What made the gap of a series that ended at a moment, where that is known.
+    pub(super) fn of(&self, probe: &str, cpu: CpuId) -> impl Fn(u64) -> Option<CauseKind> + use<'_> {
+        let known = self.explained.get(&(probe.to_owned(), cpu));
+        move |at_ns| {
+            let kind = known?.get(&at_ns)?.causes.first()?.kind;
+            (kind != CauseKind::Unattributed).then_some(kind)
+        }
+    }
+
     /// Puts the causes into the spikes that were explained.
     pub(super) fn label(&self, spikes: &mut [Spike]) {
         for spike in spikes {

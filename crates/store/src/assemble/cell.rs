@@ -8,13 +8,13 @@ use crate::info::RunInfo;
 use crate::latency_records::Line;
 use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord, TaskRecord};
 use whylate_core::result::{
     CellResult, CpuResult, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult, ThrottledGaps,
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
-use whylate_stats::throttling::{Circumstances, GapSplit, label};
+use whylate_stats::throttling::{Circumstances, Gaps, Throttling};
 use whylate_stats::{Summary, join_parts, largest_spikes, number_events, repeat_probe};
 
 /// A series on a CPU, in the order in which results list them: position in the plan, and among those of the cell (a part
@@ -31,8 +31,8 @@ pub(super) struct CellData {
     probes: BTreeMap<Place, Summary>,
     /// The same for each repeat on its own.
     repeats: BTreeMap<(u32, Place), Summary>,
-    /// Gaps of each probe that never sleeps, by CPU and repeat.
-    gaps: BTreeMap<(String, CpuId, u32), GapSplit>,
+    /// Gaps of each probe that never sleeps, by CPU.
+    gaps: BTreeMap<(String, CpuId), Gaps>,
     /// Names of the series, as they came.
     names: Vec<String>,
     /// What the kernel counted beside each probe on each CPU.
@@ -70,8 +70,8 @@ impl CellData {
             return Ok(());
         }
         if SeriesName::of(&key.probe).facts().is_some_and(|facts| facts.counts_turns) {
-            let split = self.gaps.entry((key.probe.clone(), spike.cpu, key.repeat)).or_default();
-            split.add(spike.at_ns, spike.latency_ns, &shapes.scheduler);
+            let gaps = self.gaps.entry((key.probe.clone(), spike.cpu)).or_default();
+            gaps.add(key.repeat, spike.at_ns, spike.latency_ns, &shapes.scheduler);
         }
         let (whole, _) = self.summaries(key, spike.cpu, shapes)?;
         whole.add_spike(spike, Some(key.repeat)).map_err(|error| error.to_string())
@@ -162,16 +162,18 @@ impl CellData {
     }
 
     /// The figures. `begun` are the repeats that were begun, without figures; `loads` are the
-    /// names of the cell's loads, in order. Names of cell, loads and treatments are left to the caller.
+    /// names of the cell's loads, in order; `shown` as [`Self::shown`] of all cells. Names of cell, loads and treatments
+    /// are left to the caller.
     pub(super) fn finish(
         mut self,
         begun: impl Iterator<Item = RepeatResult>,
         info: &RunInfo,
         shapes: &Shapes,
         loads: &[String],
+        shown: &BTreeSet<(String, CpuId)>,
     ) -> CellResult {
-        let throttled = self.throttled(info, shapes);
-        let mut probes = self.finish_probes(info, shapes, &throttled);
+        let throttled = self.throttled(info, shapes, shown);
+        let mut probes = self.finish_probes(shapes, &throttled);
         let (steal_ns, smis) = (self.counted(|it| it.steal_ns), self.counted(|it| it.smis));
         let rates = finish_rates(self.rates, loads);
         for probe in &mut probes {
@@ -195,39 +197,46 @@ impl CellData {
         }
     }
 
-    /// What the scheduler took from each probe on each CPU in each repeat.
-    fn throttled(&mut self, info: &RunInfo, shapes: &Shapes) -> Throttled {
-        let of_repeat = |((name, cpu, repeat), split): ((String, CpuId, u32), GapSplit)| {
-            let series = SeriesName::of(&name);
-            let circumstances = Circumstances {
-                realtime: shapes.is_realtime(series, cpu, info),
-                involuntary_switches: self
-                    .counters
-                    .get(&(series.probe.to_owned(), cpu))
-                    .and_then(|counters| counters.involuntary_switches),
-                ..shapes.scheduler
-            };
-            Some(((name, cpu, repeat), split.finish(&circumstances)?))
+    /// The series and CPUs whose gaps show that the scheduler makes them.
+    pub(super) fn shown(&self, info: &RunInfo, shapes: &Shapes) -> BTreeSet<(String, CpuId)> {
+        let shows = |((name, cpu), gaps): &(&(String, CpuId), &Gaps)| {
+            gaps.show(&self.circumstances(name, *cpu, info, shapes), &self.causes.of(name, *cpu))
         };
-        std::mem::take(&mut self.gaps).into_iter().filter_map(of_repeat).collect()
+        self.gaps.iter().filter(shows).map(|(place, _)| place.clone()).collect()
     }
 
-    fn finish_probes(&mut self, info: &RunInfo, shapes: &Shapes, throttled: &Throttled) -> Vec<ProbeResult> {
+    /// What the scheduler took from each probe on each CPU.
+    fn throttled(&mut self, info: &RunInfo, shapes: &Shapes, shown: &BTreeSet<(String, CpuId)>) -> Throttled {
+        let gaps = std::mem::take(&mut self.gaps);
+        let of_place = |((name, cpu), gaps): ((String, CpuId), Gaps)| {
+            let circumstances = self.circumstances(&name, cpu, info, shapes);
+            let place = (name, cpu);
+            let found = gaps.finish(&circumstances, shown.contains(&place), &self.causes.of(&place.0, cpu));
+            (place, found)
+        };
+        gaps.into_iter().map(of_place).collect()
+    }
+
+    fn circumstances(&self, name: &str, cpu: CpuId, info: &RunInfo, shapes: &Shapes) -> Circumstances {
+        let series = SeriesName::of(name);
+        let counters = self.counters.get(&(series.probe.to_owned(), cpu));
+        let mut summaries = self.probes.iter().filter(|((_, _, known, on), _)| known == name && *on == cpu);
+        Circumstances {
+            measured: summaries.next().map(|(_, summary)| summary.measured()).unwrap_or_default(),
+            realtime: shapes.is_realtime(series, cpu, info),
+            involuntary_switches: counters.and_then(|counters| counters.involuntary_switches),
+            ..shapes.scheduler
+        }
+    }
+
+    fn finish_probes(&mut self, shapes: &Shapes, throttled: &Throttled) -> Vec<ProbeResult> {
         let mut probes: Vec<ProbeResult> = Vec::new();
         let mut results: Vec<(String, CpuResult)> = Vec::new();
         for ((_, _, full_name, cpu), summary) in std::mem::take(&mut self.probes) {
             let name = SeriesName::of(&full_name);
-            let circumstances = Circumstances {
-                measured: summary.measured(),
-                realtime: shapes.is_realtime(name, cpu, info),
-                involuntary_switches: self
-                    .counters
-                    .get(&(name.probe.to_owned(), cpu))
-                    .and_then(|counters| counters.involuntary_switches),
-                ..shapes.scheduler
-            };
             let (mut result, mut spikes) = summary.finish();
-            result.throttled = all_repeats(throttled, &full_name, cpu, &result);
+            let own = throttled.get(&(full_name.clone(), cpu));
+            result.throttled = own.and_then(|own| all_repeats(own, &result));
             if name.facts().is_some_and(|facts| facts.keeps_largest) {
                 let series = result.series.as_deref().unwrap_or_default();
                 result.max_record = self.latency_records.get(&(cpu, series)).cloned();
@@ -237,7 +246,7 @@ impl CellData {
                 result.sources = self.causes.take_sources(&full_name, cpu, lost_ns);
             }
             self.causes.label(&mut spikes);
-            label(&mut spikes, &circumstances);
+            own.into_iter().for_each(|own| own.label(&mut spikes));
             match probes.iter_mut().find(|known| known.probe == name.probe) {
                 Some(known) => known.spikes.extend(spikes),
                 None => {
@@ -257,23 +266,15 @@ impl CellData {
     }
 }
 
-/// By series, CPU and repeat.
-type Throttled = BTreeMap<(String, CpuId, u32), ThrottledGaps>;
+/// By series and CPU.
+type Throttled = BTreeMap<(String, CpuId), Throttling>;
 
-/// What the scheduler took from a series on a CPU in all repeats; the largest other gap is that of repeats without any, too.
-fn all_repeats(throttled: &Throttled, name: &str, cpu: CpuId, result: &CpuResult) -> Option<ThrottledGaps> {
-    let own = throttled.iter().filter(|((series, on, _), _)| series == name && *on == cpu);
-    let sum = own.map(|(_, gaps)| *gaps).reduce(|sum, gaps| ThrottledGaps {
-        gaps: sum.gaps + gaps.gaps,
-        lost_ns: sum.lost_ns.saturating_add(gaps.lost_ns),
-        other_max_ns: sum.other_max_ns.max(gaps.other_max_ns),
-    })?;
-    let without = |repeat: Option<u32>| {
-        repeat.is_some_and(|repeat| !throttled.contains_key(&(name.to_owned(), cpu, repeat)))
-    };
+/// What the scheduler took in all repeats; the largest other gap is that of repeats without any, too.
+fn all_repeats(own: &Throttling, result: &CpuResult) -> Option<ThrottledGaps> {
+    let without = |repeat: Option<u32>| repeat.is_some_and(|repeat| own.of_repeat(repeat).is_none());
     let others =
         result.timeline.iter().filter(|point| without(point.repeat)).filter_map(|point| point.max_ns);
-    Some(ThrottledGaps { other_max_ns: others.fold(sum.other_max_ns, u64::max), ..sum })
+    own.total().map(|sum| ThrottledGaps { other_max_ns: others.fold(sum.other_max_ns, u64::max), ..sum })
 }
 
 /// Each repeat that was begun, also one without data.
@@ -288,7 +289,7 @@ fn finish_repeats(
         let name = SeriesName::of(&full_name);
         if name.part.is_none() {
             let mut result = summary.finish().0;
-            result.throttled = throttled.get(&(full_name.clone(), cpu, repeat)).copied();
+            result.throttled = throttled.get(&(full_name.clone(), cpu)).and_then(|own| own.of_repeat(repeat));
             probes.entry(repeat).or_default().push(repeat_probe(name, &result, spike));
         }
     }

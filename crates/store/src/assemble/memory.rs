@@ -51,7 +51,8 @@ impl Memory {
         push_all_once(&mut self.info.warnings, warnings);
         let counters = self.data.counters();
         let Some(cell) = self.info.cells.first() else { return MeasuredCell::default() };
-        let mut cell = finish_cell(self.data, cell, &self.info, false, &self.shapes);
+        let shown = self.data.shown(&self.info, &self.shapes);
+        let mut cell = finish_cell(self.data, cell, &self.info, false, &self.shapes, &shown);
         for probe in &mut cell.probes {
             probe.spikes.iter_mut().for_each(|spike| spike.repeat = None);
             let points = probe.cpus.iter_mut().flat_map(|cpu| &mut cpu.timeline);

@@ -22,14 +22,14 @@ use crate::reader::{Reader, Segment};
 use crate::tables::{Key, Keyed, NOISE_FLOOR, RowKey};
 use cell::CellData;
 use shape::Shapes;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use whylate_core::record::Interval;
 use whylate_core::result::{
     Answer, CellResult, Comparison, ProbeResult, RUN_FORMAT, RepeatResult, RunResult, RunState, SpikeTrace,
 };
 use whylate_core::warning::push_all_once;
-use whylate_core::{Warning, WarningCode};
+use whylate_core::{CpuId, Warning, WarningCode};
 use whylate_stats::summary::SPIKES_KEPT;
 use whylate_stats::{EarlierMaximum, Judgement};
 
@@ -64,9 +64,10 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     };
     traces.retain(is_newest);
     let Collector { mut cells, earlier, .. } = collector;
+    let shown = cells.values().flat_map(|data| data.shown(info, &shapes)).collect();
     let finish = |cell: &CellInfo| {
         let data = cells.remove(cell.name.as_str()).unwrap_or_default();
-        finish_cell(data, cell, info, reader.is_in_progress(), &shapes)
+        finish_cell(data, cell, info, reader.is_in_progress(), &shapes, &shown)
     };
     let mut results: Vec<CellResult> = info.cells.iter().map(finish).collect();
     for cell in &mut results {
@@ -74,8 +75,7 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         note_damages(cell, info, &damages);
     }
     warnings.extend(traces.first().map(of_no_cell));
-    let has_samples = |cell: &CellResult| cell.probes.iter().any(ProbeResult::has_data);
-    if !results.iter().any(has_samples) {
+    if !results.iter().flat_map(|cell| &cell.probes).any(ProbeResult::has_data) {
         return Err(no_samples(reader.path(), &damages));
     }
     push_all_once(&mut warnings, damages.warnings());
@@ -143,7 +143,8 @@ pub fn assemble_newest(path: &Path, cell: &str, from: u32) -> Result<Option<Cell
     };
     let damages: Vec<Damage> = reader.segments().flat_map(|segment| collector.add_segment(segment)).collect();
     let data = collector.cells.remove(cell).unwrap_or_default();
-    let mut found = finish_cell(data, known, info, true, &shapes);
+    let shown = data.shown(info, &shapes);
+    let mut found = finish_cell(data, known, info, true, &shapes, &shown);
     if let Some(damage) = damages.first() {
         found.repeats.iter_mut().for_each(|repeat| repeat.error = Some(damage.warning.text.clone()));
     }
@@ -315,6 +316,7 @@ fn finish_cell(
     info: &RunInfo,
     in_progress: bool,
     shapes: &Shapes,
+    shown: &BTreeSet<(String, CpuId)>,
 ) -> CellResult {
     let executions: Vec<&Execution> = (1..=info.repeats_of(&cell.name))
         .filter_map(|repeat| info.newest_execution(&cell.name, repeat))
@@ -331,7 +333,7 @@ fn finish_cell(
         error: execution_error(execution, in_progress),
         probes: Vec::new(),
     });
-    let mut result = data.finish(begun, info, shapes, &cell.loads);
+    let mut result = data.finish(begun, info, shapes, &cell.loads, shown);
     result.name.clone_from(&cell.name);
     result.loads.clone_from(&cell.loads);
     result.treatments.clone_from(&cell.treatments);

@@ -223,14 +223,21 @@ impl Watching {
             warnings.push(Warning::new(WarningCode::CausesIncomplete, text));
         }
         let losses = self.watch.losses();
-        if losses.records + losses.incomplete + losses.unwatched + losses.missed + self.not_explained > 0 {
-            let text = format!(
-                "watched tasks: {} records were lost, {} activations were not seen whole and are not counted, {} tasks found \
-                 no room, {} events were missed, {} late ones came too many at once to be explained",
-                losses.records, losses.incomplete, losses.unwatched, losses.missed, self.not_explained
-            );
-            warnings.push(Warning::new(WarningCode::TaskRecordsLost, text));
-        }
+        let told = lost(&[
+            (losses.records, "records were lost"),
+            (losses.incomplete, "activations were not seen whole and are not counted"),
+            (losses.unwatched, "tasks found no room"),
+            (losses.missed, "events were missed"),
+            (self.not_explained, "late ones came too many at once to be explained"),
+        ]);
+        warnings.extend(told.map(|text| Warning::new(WarningCode::TaskRecordsLost, text)));
         warnings
     }
+}
+
+/// What was lost, without what was not; nothing where nothing was.
+fn lost(counts: &[(u64, &str)]) -> Option<String> {
+    let named = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let named = named.collect::<Vec<String>>().join(", ");
+    (!named.is_empty()).then(|| format!("watched tasks: {named}"))
 }

@@ -1,6 +1,7 @@
 //! What an interval holds, and whose it is.
 
 use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
+use super::lost;
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Doing, Stage, Watched};
 use whylate_core::{CpuId, Nanos};
@@ -84,4 +85,11 @@ fn very_many_threads_share_a_series_and_none_is_dropped() {
     assert_eq!(lines.len(), SERIES_MAX);
     assert_eq!(lines.iter().map(|line| line.activations).sum::<u64>(), 10_000);
     assert_eq!(lines.last().unwrap().name, OTHERS);
+}
+
+#[test]
+fn only_what_was_lost_is_named() {
+    assert_eq!(lost(&[(0, "records were lost"), (0, "events were missed")]), None);
+    let told = lost(&[(0, "records were lost"), (3, "events were missed")]);
+    assert_eq!(told.as_deref(), Some("watched tasks: 3 events were missed"));
 }

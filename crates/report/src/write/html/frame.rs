@@ -6,6 +6,8 @@ use crate::section::Text;
 const LIVE_SCRIPT: &str = include_str!("../live.js");
 const SEARCH: &str = r#"<form action="/" role="search"><input type="search" name="q" value="{}" placeholder="kernel&gt;=6.12 verdict=fail" aria-label="Search runs"><button>Search</button></form>
 "#;
+const SERIES: &str = r#"<form action="/series"><input type="hidden" name="q" value="{}"><input name="statistic" value="timer p99.9" aria-label="Statistic"><button>Course over these runs</button></form>
+"#;
 const COMPARE: &str = r#"<form id="compare" action="/compare"><button>Compare the runs that are ticked</button></form>
 "#;
 const BOX: &str = r#"<input type="checkbox" form="compare" name="side" value="{}" aria-label="Compare {}"> "#;
@@ -39,7 +41,7 @@ impl Html<'_> {
         for (words, address) in &frame.links {
             self.fill("<a href=\"{}\">{}</a>\n", &[address, words]);
         }
-        frame.search.iter().for_each(|search| _ = self.fill(SEARCH, &[search]));
+        frame.search.iter().for_each(|search| _ = self.fill(SEARCH, &[search]).fill(SERIES, &[search]));
         self.raw(if frame.compares { COMPARE } else { "" }).raw("</nav>\n");
         frame.live.iter().for_each(|address| _ = self.fill(LIVE, &[address]));
     }

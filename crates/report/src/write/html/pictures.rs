@@ -10,7 +10,8 @@ const EFFECT: &str = r#"<div class="effect {}"><span class="what">{}</span><div 
 const EFFECT_ENDS: &str = r#"<div class="effect ends" aria-hidden="true"><span class="what"></span><div class="axis"><span>{} ×</span><span>1</span><span>{} ×</span></div><span class="size"></span></div>
 </div>
 "#;
-pub(super) const FOLDED: &str = r#"<details id="{}"><summary>{} <span class="meaning">{}</span></summary>
+pub(super) const FOLDED: &str = r#"<details id="{}"><summary>"#;
+pub(super) const FOLDED_MEANING: &str = r#" <span class="meaning">{}</span></summary>
 <div class="columns">
 "#;
 pub(super) const FIGURE: &str = r#"<figure class="{}">
