@@ -4,7 +4,7 @@
 use crate::pictures::{Forest, ForestRow};
 use crate::reading::{Reading, times};
 use crate::section::{Block, Column, Depth, Item, Row, Section, Table, Tone};
-use whylate_core::figure::{share, value};
+use whylate_core::figure::{between, share, value};
 use whylate_core::result::{
     FixAnswer, FixArm, FixArmResult, FixClaim, FixOutcome, FixPhase, FixResult, Outcome, RunResult,
 };
@@ -164,10 +164,8 @@ fn title(claim: &FixClaim) -> String {
 }
 
 fn sentence(claim: &FixClaim) -> String {
-    let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), times);
-    let ratio = claim
-        .ratio
-        .map(|ratio| format!(": {} × ({} to {})", times(ratio), end(claim.ratio_low), end(claim.ratio_high)));
+    let ends = (claim.ratio_low, claim.ratio_high);
+    let ratio = claim.ratio.map(|ratio| format!(": {} × ({})", times(ratio), between(ends, times)));
     let last = claim.evidence.last().copied().unwrap_or_default();
     let word = match (claim.phase, claim.outcome) {
         (FixPhase::LeaveOut, FixOutcome::Proved) => "each part is needed",
