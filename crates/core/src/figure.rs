@@ -87,6 +87,16 @@ pub fn probability(p_value: f64) -> String {
     }
 }
 
+/// The ends of an interval, in words where the repeats do not bound it: `1.46 to 1.70`.
+pub fn between((low, high): (Option<f64>, Option<f64>), figure: impl Fn(f64) -> String) -> String {
+    match (low.map(&figure), high.map(&figure)) {
+        (Some(low), Some(high)) => format!("{low} to {high}"),
+        (Some(low), None) => format!("at least {low}; too few repeats for an upper end"),
+        (None, Some(high)) => format!("at most {high}; too few repeats for a lower end"),
+        (None, None) => "too few repeats for an interval".to_owned(),
+    }
+}
+
 /// A share in [0, 1] as `0.31 %`.
 pub fn share(value: f64) -> String {
     match value * 100.0 {
@@ -143,6 +153,15 @@ pub fn priority(priority: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_says_in_words_which_end_is_not_known() {
+        let text = |low, high| between((low, high), |end| format!("{end:.1}"));
+        assert_eq!(text(Some(1.5), Some(1.7)), "1.5 to 1.7");
+        assert_eq!(text(Some(1.5), None), "at least 1.5; too few repeats for an upper end");
+        assert_eq!(text(None, Some(0.9)), "at most 0.9; too few repeats for a lower end");
+        assert_eq!(text(None, None), "too few repeats for an interval");
+    }
 
     #[test]
     fn latencies_have_three_digits_and_a_fitting_unit() {

@@ -9,6 +9,10 @@
 //! "Held by" is not "released by". The owner of a lock is known where the lock itself told it when the wait began; where
 //! only the thread is known that ended the wait, the cause says so, and is at best likely.
 
+mod inversion;
+
+pub use inversion::HELD_BEFORE_NS;
+
 use crate::confidence::{self, LIKELY, POSSIBLE, RECORDED, STATED};
 use crate::divide::{Blame, Piece};
 use crate::segments::{Activity, Recording, Surroundings, Thread, Window, causes_of, pieces};
@@ -221,7 +225,10 @@ pub fn explain(
     let mut lost = 0;
     for (nth, stage) in activation.stages.iter().enumerate().filter(|(_, stage)| stage.length_ns() > 0) {
         match &stage.what {
-            Doing::Blocked { wait, waker } => all.push(whole(stage, blocked(wait, waker))),
+            Doing::Blocked { wait, waker } => {
+                let blame = blocked(wait, waker);
+                all.push(whole(stage, inversion::inverted(blame, stage, activation, recordings)));
+            }
             Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. } => {
                 let evidence =
                     "the CPU time of its control group was used up when it left the CPU or was woken";

@@ -22,7 +22,7 @@ pub(crate) const LIKELY: f64 = 0.75;
 /// Nothing contradicts it, and a part of what would show it is not known: priorities, what is below a hypervisor.
 pub(crate) const POSSIBLE: f64 = 0.6;
 /// Only that nothing else explains it.
-pub(crate) const LEFT_OVER: f64 = 0.45;
+pub(crate) const LEFT_OVER: f64 = 0.42;
 /// Only that nothing else explains it, and on damaged traces it was something else: a name for what is open.
 pub(crate) const FAINT: f64 = 0.05;
 

@@ -321,6 +321,11 @@ pub(crate) fn serves_softirqs(command: &str) -> bool {
     starts_with_any(command, &["ktimers/", "ksoftirqd/", "ktimersoftd/"])
 }
 
+/// Names of this program's threads.
+pub(crate) fn is_own(command: &str) -> bool {
+    command.starts_with("whylate")
+}
+
 /// Names of threads that measure latency.
 pub(crate) fn is_measuring(command: &str) -> bool {
     const STARTS: &[&str] =

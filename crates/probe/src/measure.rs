@@ -15,7 +15,6 @@ use whylate_core::result::{Cause, HistogramKind, LatencyRecord, Quantiles};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
 use whylate_sys::process::Launcher;
-use whylate_sys::tracing::BreakTracing;
 use whylate_sys::{clock, schedule};
 
 /// How often the shared memory is looked at.
@@ -180,12 +179,6 @@ pub(crate) fn measure_in_process(
     observer.batch(batch).map_err(ProbeError::Observer)?;
     ended?;
     let broke = session.broke_ns().map(Nanos);
-    if broke.is_some() && spec.trace_folder.is_none() && BreakTracing::open(None).is_some() {
-        warnings.push(Warning::new(
-            WarningCode::TracingStopped,
-            "tracing was stopped at the break, so that the trace ends with the spike; it stays off",
-        ));
-    }
     let disorder = session.disorder();
     if disorder > 0 {
         warnings.push(Warning::new(WarningCode::CountersDisagree, format!(

@@ -33,7 +33,7 @@ pub struct ProbeSpec {
     pub spikes_kept: usize,
     /// Whether `/dev/cpu_dma_latency` is held at 0.
     pub hold_cpu_dma_latency: bool,
-    /// Folder of the trace buffer in tracefs that a break marks and stops; by default the top-level one.
+    /// Folder of the trace buffer in tracefs that a break marks and stops; without one no trace is touched.
     #[serde(default)]
     pub trace_folder: Option<PathBuf>,
 }

@@ -13,7 +13,7 @@ mod tracer;
 
 pub use error::RecordError;
 pub use keep::{Change, Keeper, Kept, RankedFiles, Ring, own_command};
-pub use recorder::{Recorder, Request};
+pub use recorder::{Recorder, Request, try_function_tracer};
 pub use trace_dat::Saved;
 pub use tracefs::Tracefs;
 pub use tracer::{Sample, TracerSession, check_tracer};

@@ -118,6 +118,17 @@ pub(super) fn cpu_mask(cpus: &CpuSet) -> String {
     text.join(",")
 }
 
+/// Tries the function tracer as a recording uses it, in a trace buffer of its own, which records nothing.
+///
+/// # Errors
+/// [`RecordError::Unavailable`], with why; otherwise [`RecordError`].
+pub fn try_function_tracer(host: &HostRoot) -> Result<(), RecordError> {
+    let buffer = Buffer::create(host, "check")?;
+    let tried = set_tracer(&buffer, Profile::Functions);
+    buffer.remove()?;
+    tried
+}
+
 /// Switches the tracer on, and says why where the kernel does not.
 fn set_tracer(buffer: &Buffer, profile: Profile) -> Result<(), RecordError> {
     let tracer = profile.tracer();

@@ -42,14 +42,15 @@ impl Shares {
 }
 
 /// What the causes of a class have in common, in a few words.
-pub(crate) fn class_name(class: CauseClass) -> &'static str {
+pub(crate) const fn class_name(class: CauseClass) -> &'static str {
     match class {
         CauseClass::Section => "interrupts or preemption off, locks",
         CauseClass::Interrupt => "interrupts",
         CauseClass::Thread => "other threads",
         CauseClass::Idle => "timer, idle exit, page faults",
         CauseClass::Machine => "hypervisor, firmware, hardware",
-        CauseClass::Unknown => "not known",
+        CauseClass::Scheduler => "throttled",
+        CauseClass::Unknown => "not explained",
     }
 }
 
@@ -61,6 +62,7 @@ pub(crate) fn class_fill(class: CauseClass) -> char {
         CauseClass::Thread => '▒',
         CauseClass::Idle => '░',
         CauseClass::Machine => '#',
+        CauseClass::Scheduler => '=',
         CauseClass::Unknown => '·',
     }
 }

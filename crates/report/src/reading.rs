@@ -3,7 +3,7 @@
 
 use crate::section::{Cell, Tone};
 use std::cmp::Ordering;
-use whylate_core::figure::{probability, value};
+use whylate_core::figure::{between, probability, value};
 use whylate_core::result::{Comparison, Outcome};
 
 /// What stands for an outcome.
@@ -44,10 +44,7 @@ pub(crate) fn by_severity(a: &Comparison, b: &Comparison) -> Ordering {
 pub(crate) fn effect(comparison: &Comparison) -> String {
     let Some(ratio) = comparison.ratio else { return change(comparison) };
     match interval(comparison) {
-        Some((low, high)) => {
-            let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), times);
-            format!("{} × ({} to {})", times(ratio), end(low), end(high))
-        }
+        Some(ends) => format!("{} × ({})", times(ratio), between(ends, times)),
         None => format!("{} × ({})", times(ratio), probability(comparison.p_value)),
     }
 }

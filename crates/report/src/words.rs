@@ -86,7 +86,10 @@ pub(crate) fn cause_kind(kind: CauseKind) -> String {
 
 /// Kind, actor and function of a cause: `irqs off: irq/45-nvkm in unarm`.
 pub(crate) fn cause_name(cause: &Cause) -> String {
-    let kind = cause_kind(cause.kind);
+    let kind = match cause.kind {
+        CauseKind::Unattributed => "not explained".to_owned(),
+        kind => cause_kind(kind),
+    };
     match (&cause.actor, &cause.function) {
         (Some(actor), Some(function)) => format!("{kind}: {actor} in {function}"),
         (Some(only), None) | (None, Some(only)) => format!("{kind}: {only}"),

@@ -39,7 +39,7 @@ pub struct ProbeAlone {
     pub strict: bool,
     /// Find the causes of its spikes, or fail.
     pub causes: bool,
-    /// Folder of the trace buffer in tracefs that a break marks and stops; by default the top-level one.
+    /// Folder of the trace buffer in tracefs that a break marks and stops; without one no trace is touched.
     pub trace_folder: Option<PathBuf>,
 }
 

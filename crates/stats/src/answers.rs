@@ -118,9 +118,9 @@ fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share, rou
     let [before, after] =
         [comparison.baseline_value, comparison.cell_value].map(|it| figure::value(*statistic, it));
     let ratio = comparison.ratio.map(|ratio| {
-        let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
-        let (low, high) = (end(comparison.ratio_low), end(comparison.ratio_high));
-        format!(" ({ratio:.2} times within blocks, 95 % interval {low} to {high})")
+        let ends = (comparison.ratio_low, comparison.ratio_high);
+        let interval = figure::between(ends, |end| format!("{end:.2}"));
+        format!(" ({ratio:.2} times within blocks, 95 % interval: {interval})")
     });
     let change = format!("{probe} {statistic} {before} -> {after}{}", ratio.unwrap_or_default());
     match (outcome, comparison.outcome) {

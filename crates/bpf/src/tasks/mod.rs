@@ -23,6 +23,7 @@ use rings::StretchRings;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::Cause;
 use whylate_core::{CpuId, CpuSet, Facts};
+use whylate_explain::activation::HELD_BEFORE_NS;
 pub use whylate_explain::activation::{Activation, Doing, Stage, Wait, Waker};
 use whylate_explain::segments::{Recording, Surroundings};
 use whylate_host::HostRoot;
@@ -224,8 +225,11 @@ impl TaskWatch {
     pub fn explain(&self, activations: &[&Activation]) -> Result<Vec<(Vec<Cause>, u64)>, BpfError> {
         let mut from: BTreeMap<CpuId, u64> = BTreeMap::new();
         for stage in activations.iter().flat_map(|activation| &activation.stages) {
-            let least = from.entry(stage.cpu).or_insert(stage.from_ns);
-            *least = (*least).min(stage.from_ns);
+            // Who holds a lock may have been preempted before the wait for it began.
+            let is_lock = matches!(stage.what, Doing::Blocked { wait: Wait::Lock { .. }, .. });
+            let from_ns = stage.from_ns.saturating_sub(if is_lock { HELD_BEFORE_NS } else { 0 });
+            let least = from.entry(stage.cpu).or_insert(from_ns);
+            *least = (*least).min(from_ns);
         }
         let read = |(cpu, from_ns): (&CpuId, &u64)| Ok((*cpu, self.causes.since(*cpu, *from_ns)?));
         let recordings = from.iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;

@@ -32,6 +32,9 @@ pub(crate) struct ProbeArguments {
     /// Runs a shell command at the first spike; the latency is in WHYLATE_LATENCY_NS
     #[arg(long, value_name = "COMMAND")]
     pub(crate) on_threshold: Option<String>,
+    /// At --break, marks and stops the trace that you record in tracefs yourself; tracing_on stays 0
+    #[arg(long)]
+    pub(crate) tracemark: bool,
     #[command(flatten)]
     pub(crate) printing: Printing,
     /// Where a probe measures that has one thread on each CPU.

@@ -1,7 +1,7 @@
 //! Flags that a user of cyclictest types and whylate does not have: a usage error that says what does the same.
 
 /// How the flag begins, whether a value follows it at once, and what does the same.
-const CYCLICTEST: [(&str, Value, &str); 10] = [
+const CYCLICTEST: [(&str, Value, &str); 9] = [
     ("-h", Value::Digits, HISTOGRAM),
     ("-H", Value::Any, HISTOGRAM),
     ("--histogram", Value::Any, HISTOGRAM),
@@ -11,7 +11,6 @@ const CYCLICTEST: [(&str, Value, &str); 10] = [
     ("--verbose", Value::None, VERBOSE),
     ("-T", Value::Any, TRACER),
     ("--tracer", Value::Any, TRACER),
-    ("--tracemark", Value::None, "--break always writes a trace marker"),
 ];
 const HISTOGRAM: &str = "the histogram is always kept whole, without a limit: `--json` prints it";
 const VERBOSE: &str = "`--json` has the histogram and the largest spikes; `--spikes N` keeps more of them";

@@ -94,22 +94,16 @@ fn side(text: &str, name: String) -> Result<Side> {
     let words: Vec<&str> = if Path::new(text).exists() { vec![text] } else { text.split(',').collect() };
     let mut side = Side { name, parts: Vec::new(), cell: None };
     for word in words {
-        let (path, cell) = match word.rsplit_once(':') {
-            Some((path, cell)) if !Path::new(word).exists() => (Path::new(path), Some(cell.to_owned())),
-            _ => (Path::new(word), None),
-        };
+        let (path, cell) = super::runs::with_cell(Path::new(word))?;
         if !side.parts.is_empty() && side.cell != cell {
             bail!("{text}: one side is of one cell, or of all: name the same one in each run");
         }
         side.cell = cell;
-        side.parts.push(part(path)?);
+        side.parts.push(part(&path)?);
     }
     for part in &side.parts {
         let (Part::Run(path, run), Some(cell)) = (part, &side.cell) else { continue };
-        if !run.cells.iter().any(|it| it.name == *cell) {
-            let names: Vec<&str> = run.cells.iter().map(|cell| cell.name.as_str()).collect();
-            bail!("{}: there is no cell `{cell}`; it has {}", path.display(), names.join(", "));
-        }
+        super::runs::require_cell(path, run, cell)?;
     }
     Ok(side)
 }

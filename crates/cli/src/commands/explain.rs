@@ -5,9 +5,12 @@ use crate::arguments::{ExplainArguments, ExportFormat};
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use whylate_core::result::{CauseKind, EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, SpikeTrace};
+use whylate_core::result::{
+    CauseKind, EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, ExplainedRun, Spike, SpikeTrace,
+};
 use whylate_core::{Warning, WarningCode, text};
 use whylate_explain::{Export, KeptMoment, Options, combine_run, explain_kept};
 use whylate_trace::parse::{self, ParseError, Source};
@@ -16,7 +19,13 @@ use whylate_trace::reader::Reader;
 /// Width of a text that goes into a file.
 const FILE_WIDTH: usize = 100;
 
-pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
+pub(super) fn execute(mut arguments: ExplainArguments) -> Result<Ending> {
+    let cell;
+    (arguments.input, cell) = super::runs::with_cell(&arguments.input)?;
+    let arguments = &arguments;
+    if cell.is_some() && !is_run(&arguments.input) {
+        bail!("{}: only the directory of a run has cells", arguments.input.display());
+    }
     let options = options(arguments);
     if let Some(form) = arguments.export {
         let text = export(arguments, &options, form)?;
@@ -24,9 +33,9 @@ pub(super) fn execute(arguments: &ExplainArguments) -> Result<Ending> {
     }
     let as_kept = options == Options { top: options.top, ..Options::default() };
     let result = if is_run(&arguments.input) {
-        of_run(&arguments.input, &options, None)?
+        of_run(&arguments.input, &options, &Part { trace: None, cell: cell.as_deref() })?
     } else if let Some(run) = run_of(&arguments.input).filter(|_| as_kept) {
-        of_run(&run, &options, Some(&arguments.input))?
+        of_run(&run, &options, &Part { trace: arguments.input.file_name(), cell: None })?
     } else if let Some(note) = note_of(&arguments.input).filter(|_| as_kept) {
         let mut reader = open(&arguments.input)?;
         named(explain_kept(reader.as_mut(), &whylate_runner::kept_moment(&note))?, &arguments.input)
@@ -108,58 +117,81 @@ fn named(mut result: ExplainResult, path: &Path) -> ExplainResult {
     result
 }
 
-/// The spikes of a run, and those of the traces that it kept; `only` is one of the traces alone.
-fn of_run(directory: &Path, options: &Options, only: Option<&Path>) -> Result<ExplainResult> {
+/// What of a run is explained; all of it where neither is named.
+struct Part<'a> {
+    /// The file name of one trace.
+    trace: Option<&'a OsStr>,
+    cell: Option<&'a str>,
+}
+
+impl Part<'_> {
+    fn has(&self, note: &SpikeTrace) -> bool {
+        self.has_trace(Path::new(&note.path)) && self.cell.is_none_or(|cell| cell == note.cell)
+    }
+
+    fn has_trace(&self, path: &Path) -> bool {
+        self.trace.is_none_or(|trace| path.file_name() == Some(trace))
+    }
+}
+
+/// The spikes of a run, and those of the traces that it kept.
+fn of_run(directory: &Path, options: &Options, part: &Part<'_>) -> Result<ExplainResult> {
     let mut run = whylate_store::assemble(&whylate_store::Reader::open(directory)?)?;
+    let mut all = ExplainResult { format: EXPLAIN_FORMAT.to_owned(), ..ExplainResult::default() };
+    all.of_run = Some(ExplainedRun::of(&run, part.cell));
+    if let Some(cell) = part.cell {
+        super::runs::require_cell(directory, &run, cell)?;
+        run.cells.retain(|it| it.name == cell);
+    }
     let guest = Some(run.facts.environment.hypervisor.is_some());
-    let mut all =
-        ExplainResult { format: EXPLAIN_FORMAT.to_owned(), run: Some(run.run), ..ExplainResult::default() };
-    let name = only.and_then(Path::file_name);
-    let mut paths = traces(directory)?;
-    paths.retain(|path| name.is_none_or(|name| path.file_name() == Some(name)));
+    all.run = Some(run.run);
     // Without flags of its own: explain the spikes that the traces were kept for.
     let as_kept = *options == Options { top: options.top, ..Options::default() };
+    let mut paths = traces(directory)?;
+    let notes = || run.cells.iter().flat_map(|cell| &cell.traces);
+    let is_wanted = |path: &PathBuf| {
+        notes().find(|note| path.ends_with(&note.path)).map_or(part.cell.is_none(), |note| part.has(note))
+    };
+    paths.retain(|path| part.has_trace(path) && is_wanted(path));
     if paths.is_empty() {
         let text = "the run kept no traces: its spikes have the causes that its probes saw";
         all.warnings.push(Warning::new(WarningCode::NoTraces, text));
     }
     for path in paths {
         let mut notes = run.cells.iter_mut().flat_map(|cell| &mut cell.traces);
-        let note = notes.find(|note| path.ends_with(&note.path)).filter(|_| as_kept);
-        let explained = parse::open(&path).and_then(|mut reader| match &note {
-            Some(note) => {
-                let moment = whylate_runner::kept_moment(note);
-                explain_kept(
-                    reader.as_mut(),
-                    &KeptMoment { is_virtual: moment.is_virtual.or(guest), ..moment },
-                )
-            }
+        let note = notes.find(|note| path.ends_with(&note.path));
+        let kept = note.as_deref().filter(|_| as_kept).map(whylate_runner::kept_moment);
+        let explained = parse::open(&path).and_then(|mut reader| match kept {
+            Some(moment) => explain_kept(
+                reader.as_mut(),
+                &KeptMoment { is_virtual: moment.is_virtual.or(guest), ..moment },
+            ),
             None => {
                 whylate_explain::explain(reader.as_mut(), &Options { is_virtual: guest, ..options.clone() })
             }
         });
         match (note, explained) {
-            (Some(note), Ok(explained)) => note.explained = Some(explained),
-            (Some(note), Err(error)) => {
-                note.explained = None;
-                add(&mut all, Err(error), &path);
+            (Some(note), Ok(explained)) if as_kept => note.explained = Some(explained),
+            (note, explained) => {
+                let cell = note.map(|note| {
+                    note.explained = None;
+                    note.cell.clone()
+                });
+                add(&mut all, explained.map(|it| of_cell(it, cell.as_ref())), &path);
             }
-            (None, explained) => add(&mut all, explained, &path),
         }
     }
     combine_run(&mut run.cells);
     for cell in run.cells {
-        all.measured.extend(cell.spikes);
-        let notes = cell.traces.into_iter().map(|note| (note.path, note.explained));
-        let wanted =
-            |path: &str| as_kept && name.is_none_or(|name| Path::new(path).file_name() == Some(name));
-        for (path, explained) in notes.filter(|(path, _)| wanted(path)) {
-            if let Some(explained) = explained {
-                add(&mut all, Ok(explained), &directory.join(path));
+        let name = Some(cell.name);
+        all.measured.extend(cell.spikes.into_iter().map(|spike| Spike { cell: name.clone(), ..spike }));
+        for note in cell.traces.into_iter().filter(|note| as_kept && part.has(note)) {
+            if let Some(explained) = note.explained {
+                add(&mut all, Ok(of_cell(explained, name.as_ref())), &directory.join(note.path));
             }
         }
     }
-    if only.is_some() {
+    if part.trace.is_some() {
         all.measured.clear();
     }
     all.measured.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
@@ -168,6 +200,12 @@ fn of_run(directory: &Path, options: &Options, only: Option<&Path>) -> Result<Ex
     all.spikes.truncate(options.top);
     all.conclude();
     Ok(all)
+}
+
+/// The result with the cell in it whose trace it is of.
+fn of_cell(mut result: ExplainResult, cell: Option<&String>) -> ExplainResult {
+    result.traces.iter_mut().for_each(|trace| trace.cell = cell.cloned());
+    result
 }
 
 /// Adds what one trace more says; one that cannot be read is a warning, since the others are worth showing.

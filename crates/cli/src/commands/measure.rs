@@ -5,8 +5,9 @@ use crate::exit::Ending;
 use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, bail};
-use whylate_core::{CpuSelector, CpuSet, Facts};
+use whylate_core::{CpuSelector, CpuSet, Facts, Warning, WarningCode};
 use whylate_host::{Host, facts};
+use whylate_record::Tracefs;
 use whylate_runner::{ProbeAlone, RunError};
 
 pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
@@ -24,6 +25,10 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
     if arguments.duration.0 == 0 && !has_samples && plan.series_names().len() > 1 {
         bail!("--duration 0: several series share the duration; give --samples, or choose one of them");
     }
+    let trace_folder = match arguments.tracemark {
+        true => Some(Tracefs::find(&host.running).context("--tracemark")?.top().to_owned()),
+        false => None,
+    };
     let duration = or_endless(arguments.duration);
     let asked = ProbeAlone {
         plan,
@@ -34,16 +39,20 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
         spikes_kept: arguments.spikes,
         strict: arguments.strict,
         causes: arguments.causes,
-        trace_folder: None,
+        trace_folder,
     };
     let quiet = arguments.printing.quiet || arguments.printing.json;
     let mut screen = Screen::of_one(quiet, duration, arguments.on_threshold, signals::watch()?);
     let result = whylate_runner::measure(&asked, facts, warnings, &machine::real(host)?, &mut screen);
     screen.finish();
-    let result = match result {
+    let mut result = match result {
         Err(error @ RunError::Causes(_)) => return Err(anyhow::Error::new(error).context("--causes")),
         other => other?,
     };
+    if result.broke && arguments.tracemark {
+        let text = "tracing was stopped at the break, so that the trace ends with the spike; it stays off";
+        result.warnings.push(Warning::new(WarningCode::TracingStopped, text));
+    }
     if arguments.printing.json {
         output::print_json(&result)?;
     } else {

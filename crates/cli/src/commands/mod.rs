@@ -46,13 +46,10 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
         Command::Histograms(arguments) => histograms::execute(&arguments, host),
         Command::Load(command) => load::execute(&command, host),
         Command::Treat(command) => treat::execute(command, host),
-        Command::Explain(mut arguments) => {
-            if let Some(kind) = arguments.why {
-                return explain::why(kind, &arguments);
-            }
-            arguments.input = runs::named(&arguments.input)?;
-            explain::execute(&arguments)
-        }
+        Command::Explain(arguments) => match arguments.why {
+            Some(kind) => explain::why(kind, &arguments),
+            None => explain::execute(arguments),
+        },
         Command::Check(arguments) => check::execute(&arguments, host),
         Command::Copy(arguments) => copy::execute(&arguments, host),
         Command::Cpus(arguments) => cpus::execute(&arguments, host),

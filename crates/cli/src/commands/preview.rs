@@ -55,19 +55,21 @@ impl Preview {
         let sizes = self.0.power.iter().map(|power| {
             let percent = power.spread * 100.0;
             match power.ratio {
-                Some(ratio) => format!("{ratio:.2} times where repeats differ by {percent:.0} %"),
-                None => format!("nothing where they differ by {percent:.0} %"),
+                Some(ratio) => {
+                    format!("{ratio:.2} times or more if repeats of one cell differ by {percent:.0} %")
+                }
+                None => format!("none if they differ by {percent:.0} %"),
             }
         });
         let sizes = sizes.collect::<Vec<_>>().join(", ");
-        Some(match self.0.contrasts {
-            1 => format!(
-                "{repeats} repeats and 1 comparison by {primary}: 8 of 10 such runs find a change of {sizes}"
-            ),
-            count => format!(
-                "{repeats} repeats and {count} comparisons by {primary}: 8 of 10 such runs find a change of {sizes}"
-            ),
-        })
+        let comparisons = match self.0.contrasts {
+            1 => "1 comparison".to_owned(),
+            count => format!("{count} comparisons"),
+        };
+        Some(format!(
+            "which changes of {primary} this run finds (in 8 of 10 runs, with {repeats} repeats of each cell and \
+             {comparisons}): {sizes}"
+        ))
     }
 
     /// A line for each cell that cannot run here.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{
-    RUNS_FORMAT, RunChange, RunPoint, RunSearch, RunSeries, RunState, RunSummary, RunsResult,
+    RUNS_FORMAT, RunChange, RunPoint, RunResult, RunSearch, RunSeries, RunState, RunSummary, RunsResult,
 };
 use whylate_stats::changes::{self, Change};
 use whylate_stats::compare::RunValues;
@@ -46,6 +46,24 @@ pub(super) fn named(run: &Path) -> Result<PathBuf> {
     })?;
     output::message(&format!("latest: {}", newest.path));
     Ok(PathBuf::from(newest.path))
+}
+
+/// The run that is named, and the cell in `RUN:CELL`; a path that is there is itself.
+pub(super) fn with_cell(word: &Path) -> Result<(PathBuf, Option<String>)> {
+    let text = word.to_string_lossy();
+    match text.rsplit_once(':') {
+        Some((run, cell)) if !word.exists() => Ok((named(Path::new(run))?, Some(cell.to_owned()))),
+        _ => Ok((named(word)?, None)),
+    }
+}
+
+/// Refuses a cell that the run does not have.
+pub(super) fn require_cell(path: &Path, run: &RunResult, cell: &str) -> Result<()> {
+    if !run.cells.iter().any(|it| it.name == cell) {
+        let names: Vec<&str> = run.cells.iter().map(|cell| cell.name.as_str()).collect();
+        bail!("{}: there is no cell `{cell}`; it has {}", path.display(), names.join(", "));
+    }
+    Ok(())
 }
 
 pub(super) fn folder(named: Option<&Path>) -> Result<PathBuf> {

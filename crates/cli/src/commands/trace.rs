@@ -5,16 +5,18 @@ use crate::exit::Ending;
 use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Result, bail};
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use whylate_core::Nanos;
 use whylate_core::moment::utc_text;
 use whylate_core::plan::{Policy, ProbePlan, TimerPlan};
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{
     EXPLAIN_FORMAT, ExplainResult, MeasureResult, RECORDING_FORMAT, RecordedTrace, RecordingResult,
+    SpikeTrace,
 };
-use whylate_explain::{KeptMoment, explain_kept};
+use whylate_core::{Nanos, Warning, WarningCode};
+use whylate_explain::explain_kept;
 use whylate_host::{Host, facts};
 use whylate_record::{Keeper, Kept, RankedFiles, RecordError, Recorder, Request, own_command};
 use whylate_runner::{Audience, ProbeAlone, Progress, RunError, Stage};
@@ -77,10 +79,10 @@ fn finish(
     if let Some(error) = failed {
         return Err(error.into());
     }
-    let MeasureResult { facts, probe, warnings, .. } = measured?;
+    let MeasureResult { facts, probe, mut warnings, .. } = measured?;
     let (mut kept, missed) = ended?;
     names.rename(&mut kept)?;
-    let explained = explain(&kept, Some(facts.environment.hypervisor.is_some()));
+    let explained = explain(&kept, facts.environment.hypervisor.is_some(), &mut warnings);
     let result = RecordingResult {
         format: RECORDING_FORMAT.to_owned(),
         facts,
@@ -99,17 +101,45 @@ fn finish(
 }
 
 /// Who made the task late, for each trace: of the moment that it was kept for. What was late before the probe was armed is
-/// in the trace too.
-fn explain(kept: &[Kept], is_virtual: Option<bool>) -> ExplainResult {
+/// in the trace too. A note beside each trace says which moment that is, so that `whylate explain FILE` gives the same
+/// answer.
+fn explain(kept: &[Kept], is_virtual: bool, warnings: &mut Vec<Warning>) -> ExplainResult {
     let mut all = ExplainResult { format: EXPLAIN_FORMAT.to_owned(), ..ExplainResult::default() };
     for kept in kept {
-        let Kept { cpu, at_ns, latency_ns, .. } = *kept;
-        let moment = KeptMoment { task: own_command(), cpu, at_ns, latency_ns, sleeps: true, is_virtual };
+        let note = note(kept, is_virtual);
+        let moment = whylate_runner::kept_moment(&note);
         let explained = parse::open(&kept.path).and_then(|mut reader| explain_kept(reader.as_mut(), &moment));
+        if let Err(error) = write_note(&note, &kept.path) {
+            let text = format!("{}: no note of its moment was written: {error}", kept.path.display());
+            warnings.push(Warning::new(WarningCode::TraceWithoutNote, text));
+        }
         super::explain::add(&mut all, explained, &kept.path);
     }
     all.conclude();
     all
+}
+
+/// What the trace was kept for.
+fn note(kept: &Kept, is_virtual: bool) -> SpikeTrace {
+    let Kept { cpu, at_ns, latency_ns, .. } = *kept;
+    let name = kept.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (probe, guest) = (ProbePlan::Timer(TimerPlan::default()).kind().to_owned(), Some(is_virtual));
+    SpikeTrace {
+        path: name,
+        probe,
+        task: own_command(),
+        cpu,
+        at_ns,
+        latency_ns,
+        guest,
+        ..SpikeTrace::default()
+    }
+}
+
+/// Beside the trace, where `whylate explain` looks for it; what is there is kept.
+fn write_note(note: &SpikeTrace, trace: &Path) -> std::io::Result<()> {
+    let file = File::create_new(trace.with_extension("json"))?;
+    Ok(serde_json::to_writer_pretty(file, note)?)
 }
 
 fn trace(kept: &Kept) -> RecordedTrace {
@@ -149,8 +179,11 @@ fn plan(arguments: &TraceRecordArguments) -> ProbePlan {
 fn output_path(arguments: &TraceRecordArguments) -> Result<PathBuf> {
     let default = || PathBuf::from(format!("whylate-{}.dat", utc_text(SystemTime::now()).replace(':', "")));
     let path = arguments.output.clone().unwrap_or_else(default);
-    if path.exists() {
-        bail!("{} exists; remove it or give another name (-o)", path.display());
+    // The note of the moment is beside the trace.
+    for path in [&path, &path.with_extension("json")] {
+        if path.exists() {
+            bail!("{} exists; remove it or give another name (-o)", path.display());
+        }
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder

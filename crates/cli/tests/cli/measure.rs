@@ -130,6 +130,29 @@ fn it_ends_after_exactly_that_many_samples() {
 }
 
 #[test]
+fn a_break_leaves_the_tracing_of_others_as_it_was_unless_asked_to_stop_it() {
+    let _alone = alone();
+    let switch = "/sys/kernel/tracing/tracing_on";
+    let read = || fs::read_to_string(switch).map(|text| text.trim().to_owned());
+    let Ok(before) = read() else { return skipped("tracefs cannot be read here") };
+    if fs::write(switch, "1").is_err() {
+        return skipped("tracefs cannot be written here");
+    }
+    let broken = |more: &[&str]| {
+        let words = ["measure", "timer", "-b", "1us", "-D", "60", "--json"];
+        let said = whylate(&words.iter().chain(more).copied().collect::<Vec<_>>());
+        assert_eq!(said.code, Some(2), "{said:?}");
+        (read().unwrap(), said.document())
+    };
+    let (kept, _) = broken(&[]);
+    let (stopped, result) = broken(&["--tracemark"]);
+    fs::write(switch, before).unwrap();
+    assert_eq!((kept.as_str(), stopped.as_str()), ("1", "0"));
+    let told = list(&result, "warnings").iter().any(|warning| warning["code"] == "tracing-stopped");
+    assert!(told, "{result}");
+}
+
+#[test]
 fn a_latency_above_the_break_ends_it_and_runs_the_command_once() {
     let _alone = alone();
     let folder = folder();

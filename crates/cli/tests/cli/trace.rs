@@ -72,6 +72,14 @@ fn a_late_moment_is_recorded_and_explained() {
         assert!(number(spike, "actual_ns").abs_diff(number(trace, "at_ns")) < 1_000_000, "{spike}");
     }
 
+    // Without flags the file gives the answer of the recording, and without its note that of the same moment.
+    let of_file = whylate(&["explain", text(&path), "--json"]).json();
+    assert_eq!(of_file["spikes"], result["explained"]["spikes"]);
+    fs::remove_file(path.with_extension("json")).unwrap();
+    let without_note = whylate(&["explain", text(&path), "--json"]).json();
+    let spike = &list(&without_note, "spikes")[0];
+    assert!(number(spike, "actual_ns").abs_diff(number(trace, "at_ns")) < 1_000_000, "{spike}");
+
     let again = whylate(&["trace", "record", "--until", "1us", "-o", text(&path)]);
     assert!(again.error().contains("exists; remove it or give another name"), "{}", again.stderr);
 }
@@ -147,6 +155,16 @@ fn a_run_keeps_and_explains_the_traces_of_its_spikes() {
     }
     let explained = whylate(&["explain", text(&run), "--json"]).json();
     assert_eq!(list(&explained, "traces").len(), 4, "{explained:#}");
+    assert_eq!((word(&explained["of_run"], "plan"), explained["of_run"].get("cell")), ("traced", None));
+    let cell = word(&result["cells"][0], "name").to_owned();
+    let of_cell = whylate(&["explain", &format!("{}:{cell}", text(&run)), "--json"]).json();
+    assert_eq!((&of_cell["spikes"], word(&of_cell["of_run"], "cell")), (&explained["spikes"], cell.as_str()));
+    assert!(list(&of_cell, "traces").iter().all(|trace| word(trace, "cell") == cell), "{of_cell:#}");
+    assert!(list(&of_cell, "measured").iter().all(|spike| word(spike, "cell") == cell), "{of_cell:#}");
+    let refused = whylate(&["explain", &format!("{}:nowhere", text(&run))]);
+    assert!(refused.error().contains("there is no cell `nowhere`"), "{refused:?}");
+    let page = whylate(&["explain", text(&run)]).stdout;
+    assert!(page.contains("run traced") && page.contains(&format!("in cell {cell}")), "{page}");
     let page = folder.path().join("report.html");
     assert_eq!(whylate(&["report", text(&run), "-o", text(&page)]).code, Some(0));
     assert!(fs::read_to_string(&page).unwrap().contains("id=\"traces\""));

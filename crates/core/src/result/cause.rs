@@ -169,13 +169,13 @@ causes! {
     /// The task was moved to another CPU.
     Migration = "migration", Thread, ["it was moved to another CPU by {actor|the kernel}"];
     /// Real-time throttling stopped the task for the rest of its period.
-    Throttled = "throttled", Thread, ["real-time throttling held it back"];
+    Throttled = "throttled", Scheduler, ["real-time throttling held it back"];
     /// The switch from one task to another took the time, with interrupts off.
     ContextSwitch = "context_switch", Section, ["the switch between two tasks took the time{place}"];
     /// The task waited for a lock that another thread held.
     Lock = "lock", Section, ["it waited for a lock that {actor|another thread} held{place}"];
     /// The control group of the task had used up its CPU quota.
-    Quota = "quota", Thread, ["its control group had used up its CPU quota"];
+    Quota = "quota", Scheduler, ["its control group had used up its CPU quota"];
     /// The task waited in the kernel: for a disk, memory, or a lock of the kernel that is not known.
     Wait = "wait", Section, ["it waited in {function}", "it waited in the kernel"];
     /// The task itself ran: its own work took the time.
@@ -197,8 +197,10 @@ causes! {
 pub enum CauseClass {
     /// Interrupts.
     Interrupt,
-    /// Other threads, and the scheduler.
+    /// Other threads.
     Thread,
+    /// The scheduler, on purpose: throttling.
+    Scheduler,
     /// Sections that keep others out: interrupts off, preemption off, locks.
     Section,
     /// The CPU or the task was not ready.

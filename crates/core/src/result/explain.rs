@@ -2,7 +2,7 @@
 //!
 //! Moments are nanoseconds of the trace's own clock, except where a field says otherwise.
 
-use super::{Cause, CauseKind, Spike};
+use super::{Cause, CauseKind, RunResult, Spike};
 use crate::units::CpuId;
 use crate::warning::Warning;
 use crate::words::words;
@@ -33,6 +33,9 @@ pub struct ExplainResult {
     /// The run whose traces these are, when it was a run that was explained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// What that run was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_run: Option<ExplainedRun>,
     /// What the run's probes measured themselves, largest first; on CLOCK_MONOTONIC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Spike>,
@@ -112,11 +115,43 @@ words! {
     }
 }
 
+/// The run that was explained: what, where and when.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedRun {
+    /// The name of its plan.
+    pub plan: String,
+    /// The machine's name.
+    pub host: String,
+    /// Release of its kernel.
+    pub kernel: String,
+    /// When it began.
+    pub started_at: String,
+    /// The cell, where only one is explained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+}
+
+impl ExplainedRun {
+    /// Of that run, or of one of its cells.
+    pub fn of(run: &RunResult, cell: Option<&str>) -> Self {
+        Self {
+            plan: run.plan.name.clone(),
+            host: run.facts.host.clone(),
+            kernel: run.facts.kernel.release.clone(),
+            started_at: run.started_at.clone(),
+            cell: cell.map(str::to_owned),
+        }
+    }
+}
+
 /// One trace, and how it was read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedTrace {
     /// The file; `-` is standard input.
     pub path: String,
+    /// The cell of the run that kept it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
     /// `tracefs text`, `trace.dat v7`, …
     pub format: String,
     /// The tracer that made it, when the file tells.

@@ -14,11 +14,16 @@ pub struct LateTime {
     pub function: Option<String>,
     /// How much of the late time it covers.
     pub ns: f64,
+    /// The same as a part of all late time: those of all rows add up to 1.
+    pub share: f64,
 }
 
 impl LateTime {
     /// Kind, actor and function: `irqs off: irq/45-nvkm in unarm`.
     pub fn name(&self) -> String {
+        if !self.is_explained() {
+            return "not explained".to_owned();
+        }
         let kind = self.kind.name().replace('_', " ");
         match (&self.actor, &self.function) {
             (Some(actor), Some(function)) => format!("{kind}: {actor} in {function}"),
@@ -26,24 +31,42 @@ impl LateTime {
             (None, None) => kind,
         }
     }
+
+    /// Whether something is known to have taken it.
+    pub fn is_explained(&self) -> bool {
+        self.kind != CauseKind::Unattributed
+    }
+
+    /// Whether the scheduler took it on purpose, or nobody is known: no culprit, but a part of the late time.
+    pub fn is_nobodys(&self) -> bool {
+        matches!(self.kind, CauseKind::Unattributed | CauseKind::Throttled)
+    }
+}
+
+/// Which part of a spike each of its causes has, and which part none has: together 1. Shares that overlap are scaled to
+/// the whole; a cause without a share has what the others leave.
+pub fn shares(spike: &Spike) -> (Vec<(&Cause, f64)>, f64) {
+    let causes: Vec<&Cause> = std::iter::once(&spike.cause).chain(&spike.also).collect();
+    let told: f64 = causes.iter().filter_map(|cause| cause.share).sum();
+    let scale = 1.0 / told.max(1.0);
+    let mut left = (1.0 - told).max(0.0);
+    let mut part = |cause: &Cause| cause.share.map_or_else(|| std::mem::take(&mut left), |it| it * scale);
+    let parts = causes.into_iter().map(|cause| (cause, part(cause))).collect();
+    (parts, left)
 }
 
 /// Divides the late time of spikes among their causes, largest first. What no cause covers is unattributed.
 pub fn late_time<'s>(spikes: impl IntoIterator<Item = &'s Spike>) -> Vec<LateTime> {
     let mut all: Vec<LateTime> = Vec::new();
     for spike in spikes {
-        let causes: Vec<&Cause> = std::iter::once(&spike.cause).chain(&spike.also).collect();
-        let told: f64 = causes.iter().filter_map(|cause| cause.share).sum();
-        // Shares that overlap are scaled to the whole; a cause without a share has what the others leave.
-        let scale = spike.latency_ns as f64 / told.max(1.0);
-        let mut left = (1.0 - told).max(0.0);
-        for cause in causes {
-            let share = cause.share.unwrap_or_else(|| std::mem::take(&mut left));
-            add(&mut all, cause, share * scale);
-        }
-        add(&mut all, &Cause::unattributed(), left * scale);
+        let (parts, left) = shares(spike);
+        let late_ns = spike.latency_ns as f64;
+        parts.iter().for_each(|(cause, part)| add(&mut all, cause, part * late_ns));
+        add(&mut all, &Cause::unattributed(), left * late_ns);
     }
     all.retain(|one| one.ns > 0.0);
+    let total: f64 = all.iter().map(|one| one.ns).sum();
+    all.iter_mut().for_each(|one| one.share = one.ns / total);
     all.sort_by_key(|one| Reverse(one.ns as u64));
     all
 }
@@ -54,7 +77,7 @@ fn add(all: &mut Vec<LateTime>, cause: &Cause, ns: f64) {
     let same = |one: &&mut LateTime| one.kind == cause.kind && one.actor == actor && one.function == function;
     match all.iter_mut().find(same) {
         Some(known) => known.ns += ns,
-        None => all.push(LateTime { kind: cause.kind, actor, function, ns }),
+        None => all.push(LateTime { kind: cause.kind, actor, function, ns, share: 0.0 }),
     }
 }
 
@@ -62,7 +85,11 @@ fn add(all: &mut Vec<LateTime>, cause: &Cause, ns: f64) {
 /// `ksoftirqd/3` is `ksoftirqd`. The number of an interrupt stays.
 fn lasting_name(actor: &str) -> String {
     match actor.split_once('/') {
-        Some((name, rest)) if name != "irq" && rest.starts_with(|c: char| c.is_ascii_digit() || c == 'u') => {
+        Some((name, rest))
+            if name != "irq"
+                && !name.contains(' ')
+                && rest.starts_with(|c: char| c.is_ascii_digit() || c == 'u') =>
+        {
             name.to_owned()
         }
         _ => actor.to_owned(),
@@ -99,8 +126,10 @@ mod tests {
         ];
         let all = late_time(&spikes);
         let told: Vec<(String, u64)> = all.iter().map(|one| (one.name(), one.ns as u64)).collect();
-        let expected = [("irq: 24 ahci", 900), ("thread: kworker", 750), ("unattributed", 750)];
+        let expected = [("irq: 24 ahci", 900), ("thread: kworker", 750), ("not explained", 750)];
         assert_eq!(told, expected.map(|(name, ns)| (name.to_owned(), ns)));
+        let sum: f64 = all.iter().map(|one| one.share).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{all:?}");
     }
 
     #[test]

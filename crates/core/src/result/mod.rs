@@ -14,6 +14,7 @@ mod fix;
 mod histograms;
 mod late_time;
 mod live;
+mod loaded;
 mod preview;
 mod quantiles;
 mod recording;
@@ -41,8 +42,8 @@ pub use cpu_table::{
 };
 pub use differences::{Described, differences};
 pub use explain::{
-    EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace,
-    HwlatSample, LateTask, LateWhat, ThresholdFrom, TimelineSegment,
+    EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedRun, ExplainedSpike,
+    ExplainedTrace, HwlatSample, LateTask, LateWhat, ThresholdFrom, TimelineSegment,
 };
 pub use fix::{
     FIX_FORMAT, FixAnswer, FixArm, FixArmResult, FixCause, FixClaim, FixFile, FixGoal, FixLeftOut, FixMode,
@@ -52,8 +53,9 @@ pub use histograms::{
     CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,
     LatencyRecord, WakeupTotals,
 };
-pub use late_time::{LateTime, late_time};
+pub use late_time::{LateTime, late_time, shares};
 pub use live::{LIVE_SOCKET, LiveCpu, LiveValue};
+pub use loaded::{LoadedLatency, LoadedPoint};
 pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
 pub use quantiles::{Extremes, Quantiles};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};

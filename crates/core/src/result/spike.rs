@@ -17,6 +17,9 @@ pub struct Spike {
     /// Number of the sample (timer, dispatch: period, missed ones included; stall: gap; roundtrip: round trip),
     /// from 0.
     pub sample: u64,
+    /// The cell that it was in, where spikes of several cells stand together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
     /// The probe that saw it, joined to its series with a `/` if it has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<String>,
@@ -48,6 +51,7 @@ impl Spike {
             at_ns,
             latency_ns,
             sample: 0,
+            cell: None,
             probe: None,
             repeat: None,
             cause: Cause::unattributed(),

@@ -111,3 +111,38 @@ fn held_by_is_not_released_by() {
     assert!(released.confidence.unwrap() <= 0.8 && released.evidence[0].contains("released"), "{released:?}");
     assert_eq!(blocked(None, Waker::Interrupt).actor, None);
 }
+
+#[test]
+fn a_lock_whose_holder_was_preempted_says_by_whom() {
+    let ran = |from_ns, to_ns, pid, command: &str, was_runnable| Segment {
+        from_ns,
+        to_ns,
+        what: Activity::Thread {
+            thread: thread(pid, 10, command),
+            process: pid,
+            was_runnable,
+            next_priority: 20,
+        },
+    };
+    let wait = Wait::Lock { address: 0x10, owner: Some((7, "logger".to_owned())), inherits_priority: false };
+    let stages = vec![
+        stage(1_000_000, 1_100_000, Doing::Running),
+        stage(1_100_000, 2_000_000, Doing::Blocked { wait, waker: Waker::Thread(7, "logger".to_owned()) }),
+    ];
+    let of = |was_runnable| {
+        let segments = [
+            ran(800_000, 900_000, 7, "logger", was_runnable),
+            ran(900_000, 1_000_000, 8, "hog", true),
+            ran(1_100_000, 1_900_000, 8, "hog", false),
+            ran(1_900_000, 2_000_000, 7, "logger", true),
+        ];
+        causes(&activation(40, stages.clone()), &segments).remove(0)
+    };
+    let inverted = of(true);
+    assert_eq!((inverted.kind, inverted.actor.as_deref()), (Kind::Lock, Some("logger (preempted by hog)")));
+    assert_eq!(inverted.pid, Some(7));
+    let told =
+        inverted.evidence.iter().any(|line| line.contains("hog (thread 8)") && line.contains("800 us"));
+    assert!(told, "{inverted:?}");
+    assert_eq!(of(false).actor.as_deref(), Some("logger"), "it slept by itself");
+}

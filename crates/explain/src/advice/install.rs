@@ -3,6 +3,7 @@
 
 use super::table::mask;
 use std::collections::BTreeMap;
+use whylate_core::figure::between;
 use whylate_core::plan::TreatmentKind;
 use whylate_core::result::{FixClaim, FixFile, FixLeftOut, FixPhase, FixResult};
 use whylate_core::{CpuSet, Facts};
@@ -57,13 +58,12 @@ fn proof(id: &str, result: &FixResult) -> String {
         claim.phase == FixPhase::Confirm && claim.candidate.last().is_some_and(|last| last == id)
     };
     let Some(claim) = result.claims.iter().find(is_proof) else { return format!("whylate fix: {id}") };
-    let number = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.2}"));
+    let number = |value: f64| format!("{value:.2}");
     format!(
-        "whylate fix: {id}: {} x {} (95 %: {} to {}), {} pairs, evidence {:.0}",
+        "whylate fix: {id}: {} x {} (95 %: {}), {} pairs, evidence {:.0}",
         result.registration.goal,
-        number(claim.ratio),
-        number(claim.ratio_low),
-        number(claim.ratio_high),
+        claim.ratio.map_or_else(|| "not known".to_owned(), number),
+        between((claim.ratio_low, claim.ratio_high), number),
         claim.pairs.len(),
         claim.evidence.last().copied().unwrap_or_default()
     )

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use table::{ROWS, Row};
 use whylate_core::plan::{TreatmentKind, TreatmentPlan};
 use whylate_core::result::{
-    Cause, CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, ProbeResult, Severity,
+    CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, ProbeResult, Severity, shares,
 };
 use whylate_core::{CpuSet, Facts, SeriesName};
 
@@ -48,11 +48,10 @@ pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
     for spike in of_goal.flat_map(|probe| &probe.spikes) {
         let late = spike.latency_ns as f64;
         total += late;
-        let each = |cause: &'_ Cause| late * cause.share.unwrap_or(0.0);
-        for (index, cause) in std::iter::once(&spike.cause).chain(&spike.also).enumerate() {
+        for (index, (cause, part)) in shares(spike).0.into_iter().enumerate() {
             let sum = sums.entry((cause.kind.name(), cause.actor.as_deref())).or_default();
             sum.0 += u32::from(index == 0);
-            sum.1 += each(cause);
+            sum.1 += late * part;
         }
     }
     let cause = |((kind, actor), (spikes, late)): ((&str, Option<&str>), (u32, f64))| FixCause {
@@ -191,11 +190,15 @@ fn caused_reason(caused: &[&FixCause], all: &[FixCause]) -> String {
     let kind = first.map_or("", |cause| cause.kind.as_str());
     let who = match (first.and_then(|cause| cause.actor.as_deref()), caused.len()) {
         (Some(actor), 1) => format!("{actor} ({kind})"),
+        (Some(actor), 2) => format!("{actor} ({kind}) and 1 other"),
         (Some(actor), more) => format!("{actor} ({kind}) and {} others", more - 1),
         (None, _) => format!("`{kind}`"),
     };
     match spikes {
         0 => format!("{who} took part in spikes"),
+        _ if who.ends_with("other") || who.ends_with("others") => {
+            format!("{who} were the main causes of {spikes} of {total} spikes")
+        }
         _ => format!("{who} was the main cause of {spikes} of {total} spikes"),
     }
 }

@@ -2,8 +2,8 @@ use super::*;
 use whylate_core::CpuId;
 use whylate_core::plan::{Plan, Share};
 use whylate_core::result::{
-    FixAnswer, FixClaim, FixMode, FixOutcome, FixPhase, FixRegistration, FixResult, ProbeResult, RunState,
-    Spike,
+    Cause, FixAnswer, FixClaim, FixMode, FixOutcome, FixPhase, FixRegistration, FixResult, ProbeResult,
+    RunState, Spike,
 };
 
 fn spike(kind: CauseKind, actor: Option<&str>, latency_ns: u64) -> Spike {

@@ -6,7 +6,7 @@
 
 use super::finder::{Finder, TaskTrack};
 use super::late::{Largest, Late, LateKind};
-use super::subject::Subject;
+use super::subject::{self, Subject};
 use super::{Options, THRESHOLD_NS, section};
 use whylate_core::result::{ExpectedFrom, ExplainAnswer, LateTask, LateWhat, ThresholdFrom};
 use whylate_trace::reader::{Reader, TraceInfo};
@@ -77,7 +77,11 @@ pub(super) fn also_late(
     threshold_ns: u64,
     reader: &dyn Reader,
 ) -> Vec<LateTask> {
-    let others = finder.tasks.iter().filter(|(pid, _)| !subject.pids.contains(pid));
+    let name = |track: &TaskTrack| track.command.map_or("", |name| reader.names().text(name));
+    let is_other = |(pid, track): &(&u32, &TaskTrack)| {
+        !subject.pids.contains(pid) && !subject::is_helper(track, name(track))
+    };
+    let others = finder.tasks.iter().filter(is_other);
     let worst = |track: &TaskTrack| {
         // Whoever could run and did not was late, of whatever priority.
         let moments = lists(track, options, true).filter_map(|list| list.iter().next().copied());

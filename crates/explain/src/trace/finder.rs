@@ -180,11 +180,13 @@ impl<'o> Finder<'o> {
     fn task(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>) -> &mut TaskTrack {
         let track = self.tasks.entry(pid).or_default();
         track.command = command.or(track.command);
-        // It may have become a real-time task after its start, and ceased to be one before its end.
-        track.priority = match (track.priority, priority) {
-            (Some(known), Some(new)) => Some(known.min(new)),
-            (known, new) => known.or(new),
-        };
+        // It may have become a real-time task after its start, and ceased to be one before its end. What was before is no
+        // latency of a real-time task.
+        match (track.priority, priority) {
+            (Some(PRIORITY_NORMAL..), Some(new @ ..PRIORITY_NORMAL)) => track.becomes_realtime(new),
+            (Some(known), Some(new)) => track.priority = Some(known.min(new)),
+            (known, new) => track.priority = known.or(new),
+        }
         track
     }
 
@@ -275,7 +277,7 @@ impl<'o> Finder<'o> {
             self.stopped_at_ns = latency_ns.into_iter().chain(self.stopped_at_ns).min();
         }
         let (Some((latency_ns, threshold_ns)), Some(pid)) = (marker::read(text), event.pid) else { return };
-        self.marked = Some(pid);
+        let is_first = self.marked.replace(pid).is_none();
         self.marked_threshold_ns = threshold_ns.or(Some(latency_ns.saturating_sub(1)));
         let options = self.options;
         let track = self.task(pid, event.command, None);
@@ -292,11 +294,29 @@ impl<'o> Finder<'o> {
             since_ns,
             ..Late::new(cpu, expected_ns, actual_ns, ExpectedFrom::Marker, LateKind::Wakeup)
         });
-        track.late.push(late, options.top, options.least_ns());
+        let command = track.command;
+        // Those that were longer would keep it out.
+        for track in self.tasks.values_mut().filter(|track| is_first && track.command == command) {
+            track.forget_before(late.expected_ns);
+        }
+        self.task(pid, None, None).late.push(late, options.top, options.least_ns());
     }
 }
 
 impl TaskTrack {
+    /// Forgets what it was late by as an ordinary task.
+    fn becomes_realtime(&mut self, priority: i32) {
+        let Self { command, out, wake, armed, last_in, .. } = *self;
+        *self = Self { command, priority: Some(priority), out, wake, armed, last_in, ..Self::default() };
+    }
+
+    /// Forgets what ended before that moment: a task that stops at the first latency above its limit had none before.
+    fn forget_before(&mut self, at_ns: u64) {
+        for list in [&mut self.late, &mut self.preempted, &mut self.shared, &mut self.blocked] {
+            list.forget_before(at_ns);
+        }
+    }
+
     fn add(&mut self, late: Late, options: &Options) {
         let list = match late.kind {
             LateKind::Blocked => &mut self.blocked,

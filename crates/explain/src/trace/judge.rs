@@ -4,7 +4,7 @@ use super::account::{Accountant, Piece, Place};
 use super::describe;
 use super::label::{self, Need};
 use super::stacks::{self, FunctionId, PathId};
-use crate::confidence::{CONCLUDED, POSSIBLE};
+use crate::confidence::{CONCLUDED, FAINT};
 use crate::divide;
 use crate::stack::{self, Named};
 use crate::vocabulary::Class;
@@ -38,16 +38,7 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
         .iter()
         .map(|group| {
             let (function, callers) = function(group, accountant);
-            let cause = group.cause(latency_ns);
-            // An interrupt that comes often takes little each time: what it delays has another reason, too.
-            let longest_ns = group.longest().length();
-            let most = match cause.kind {
-                CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS => CONCLUDED,
-                CauseKind::Irq if group.time > label::STOPPED_LEAST_NS => POSSIBLE,
-                _ => 1.0,
-            };
-            let confidence = cause.confidence.map(|confidence| confidence.min(most));
-            Cause { function, callers, confidence, ..cause }
+            Cause { function, callers, ..less_sure(group, group.cause(latency_ns)) }
         })
         .collect();
     let main = divide::main_of(&causes);
@@ -62,6 +53,24 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
         needs: needs.chain(function_need(&cause)).collect(),
         cause,
     }
+}
+
+/// An interrupt that comes often takes little each time: what it delays has another reason, too, which was the right one
+/// on damaged traces.
+fn less_sure(group: &Group<'_>, mut cause: Cause) -> Cause {
+    let longest_ns = group.longest().length();
+    let most = match cause.kind {
+        CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS => CONCLUDED,
+        CauseKind::Irq if group.time > label::STOPPED_LEAST_NS => {
+            cause
+                .evidence
+                .push("each handler was short: what they delayed may have another reason".to_owned());
+            FAINT
+        }
+        _ => 1.0,
+    };
+    cause.confidence = cause.confidence.map(|confidence| confidence.min(most));
+    cause
 }
 
 /// Where a thread that was not preempted gave the CPU up at last, by the stack of the switch: the section ended there, and

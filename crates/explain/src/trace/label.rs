@@ -3,10 +3,12 @@
 //! The same state means different things in different phases: code with interrupts off delays a timer that is due,
 //! and a thread of low priority does; but once the task is runnable, the same thread must hold it up by other means.
 
+use super::finder::PRIORITY_NORMAL;
 use super::late::LateKind;
 use super::priorities::Priorities;
 use super::state::{Knowledge, Level, Span, State};
 use super::states::States;
+pub(super) use super::warn::Need;
 use super::window::Window;
 use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED};
 use crate::divide::Blame;
@@ -23,6 +25,8 @@ const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
 const SWITCH_MAX_NS: u64 = 50_000;
 /// A handler that is silent for longer may have been stopped itself.
 pub(super) const STOPPED_LEAST_NS: u64 = 50_000;
+/// The same of softirqs, which do more work.
+const SOFTIRQ_LONG_NS: u64 = 10_000_000;
 /// A switch that takes longer is worth naming.
 const SWITCH_LONG_NS: u64 = 20_000;
 /// A real-time task that can run and for which no thread is asked to make room, for longer than this, is throttled.
@@ -46,17 +50,6 @@ pub(super) enum Phase {
     },
     /// It has a page fault that is being served.
     Fault,
-}
-
-/// What the trace lacks to be sure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Need {
-    /// When interrupts and preemption were off.
-    Sections,
-    /// What ran in the kernel.
-    Functions,
-    /// Idle states.
-    IdleStates,
 }
 
 /// What a span is to a waiting task.
@@ -252,7 +245,7 @@ impl Labeller<'_> {
         if sampled && state.idle_state.is_none() && length_ns <= IDLE_EXIT_FIRST_MAX_NS {
             let reason =
                 "the CPU was idle: leaving idle took the time, or a hypervisor; the trace does not tell";
-            let blame = Blame::new(CauseKind::IdleExit, POSSIBLE, reason);
+            let blame = Blame::new(CauseKind::IdleExit, CONCLUDED, reason);
             return Label { blame, need: Some(Need::IdleStates), ..Label::needed("leaving idle") };
         }
         let (blame, what) = if leaving {
@@ -296,6 +289,10 @@ impl Labeller<'_> {
         }
         let priority = state.pid.and_then(|pid| self.priorities.at(pid, span.events.0));
         match (priority, who.priority) {
+            (Some(other @ PRIORITY_NORMAL..), Some(own @ PRIORITY_NORMAL..)) if other > own => {
+                let reason = "an ordinary task ran, with which the late one shares the CPU";
+                by(Thread, &format!("priority {other}, shares the CPU"), CONCLUDED, reason)
+            }
             (Some(other), Some(own)) if other <= own => {
                 let what = format!("priority {other}, not below {own}");
                 let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));
@@ -338,18 +335,14 @@ impl Labeller<'_> {
     /// The thread `pid` shall wake the task.
     fn waker(&self, pid: u32, owner: bool, span: &Span, length_ns: u64) -> Label {
         let state = &span.state;
-        let (kind, reason, what) = match owner {
-            true => (
-                CauseKind::Lock,
-                "the task waited for a lock until this thread released it",
-                "holds the lock",
-            ),
-            false => {
-                (CauseKind::Thread, "the task waited until this thread woke it", "has not woken the task yet")
-            }
-        };
+        let held = "the task waited for a lock until this thread released it";
         if state.pid == Some(pid) {
-            let confidence = if owner { CONCLUDED } else { FAINT };
+            let not_yet = ("has not woken the task yet", FAINT, "the task waited until this thread woke it");
+            let (kind, (what, confidence, reason)) = if owner {
+                (CauseKind::Lock, ("holds the lock", CONCLUDED, held))
+            } else {
+                (CauseKind::Thread, not_yet)
+            };
             return self.by(kind, state, what, confidence, reason);
         }
         let priority = self.priorities.at(pid, span.events.0);
@@ -359,7 +352,11 @@ impl Labeller<'_> {
         }
         let name = self.thread(Some(pid));
         let what = format!("{name}, which holds the lock, waits: {}", inner.what);
-        Label { blame: Blame::new(kind, CONCLUDED, reason).thread(&name, pid), what, need: inner.need }
+        let other = inner.blame.actor.filter(|_| inner.blame.pid.is_some());
+        let more = other.map(|other| format!("; {other} had the CPU meanwhile: priority inversion"));
+        let evidence = format!("{held}{}", more.unwrap_or_default());
+        let blame = Blame::new(CauseKind::Lock, CONCLUDED, evidence).thread(&name, pid);
+        Label { blame, what, need: inner.need }
     }
 }
 
@@ -380,10 +377,9 @@ fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
 /// How sure it is that an interrupt or a softirq took a time: a handler whose end is not in the trace may have ended long
 /// before the next event, and one that is silent for long may have been stopped itself.
 fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static str) {
+    let longest_ns = if kind == CauseKind::Softirq { SOFTIRQ_LONG_NS } else { STOPPED_LEAST_NS };
     match span.closed {
-        true if length_ns <= STOPPED_LEAST_NS || kind != CauseKind::Irq => {
-            (SHOWN, "events tell the begin and the end of its handler")
-        }
+        true if length_ns <= longest_ns => (SHOWN, "events tell the begin and the end of its handler"),
         true => (
             CONCLUDED,
             "events tell the begin and the end of its handler; a CPU that stops in it looks the same",

@@ -137,6 +137,12 @@ impl Largest {
         }
     }
 
+    /// Forgets those that ended before that moment.
+    pub(super) fn forget_before(&mut self, at_ns: u64) {
+        self.lates.retain(|late| late.actual_ns >= at_ns);
+        self.found = self.found.min(self.lates.len() as u64);
+    }
+
     /// Takes the candidates out that ended at that moment.
     pub(super) fn take_at(&mut self, actual_ns: u64, least_ns: u64) -> Option<Late> {
         let index = self.lates.iter().position(|late| late.actual_ns == actual_ns)?;

@@ -176,6 +176,7 @@ impl Found {
         let (answer, answer_reason) = self.otherwise.clone();
         let trace = ExplainedTrace {
             path: String::new(),
+            cell: None,
             format: info.format.clone(),
             tracer: info.tracer.clone(),
             clock: info.clock.clone(),

@@ -104,9 +104,13 @@ fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
     );
 }
 
-/// Whether all CPUs were silent for most of a piece; one CPU alone says nothing of the others.
+/// Whether all CPUs were silent for most of a piece; one CPU alone says nothing of the others, and a trace that begins
+/// later says nothing at all.
 fn all_silent(piece: &Piece, labeller: &Labeller<'_>) -> bool {
     let (from, to) = (piece.from, piece.to);
+    if labeller.window.events.first().is_none_or(|first| first.at_ns > from) {
+        return false;
+    }
     let least = ((to - from) as f64 * PART) as u64;
     let spans = &labeller.states.spans;
     spans.len() > 1 && spans.values().all(|spans| silence(spans, from, to).is_some_and(|(ns, _)| ns >= least))

@@ -125,14 +125,14 @@ fn automatic(
     let rank = |pid: u32, track: &TaskTrack| -> (u8, &'static str) {
         let name = text(track);
         let realtime = track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
-        let own = !vocabulary::is_kernel_housekeeping(&name);
+        let own = !vocabulary::is_kernel_housekeeping(&name) && !is_helper(track, &name);
         match track.rhythm.period_ns() {
             _ if finder.marked == Some(pid) => (5, "it stopped the trace because it was late"),
             _ if vocabulary::is_measuring(&name) && is_realtime(track) => (4, "it measures latency"),
             Some(_) if realtime && own => (3, "a periodic real-time task"),
             None if realtime && own => (2, "the real-time task that was latest"),
             _ if own => (1, "the task that was latest; no real-time task was late"),
-            _ => (0, "the kernel's thread that was latest; nobody else was late"),
+            _ => (0, "a thread of the kernel or of whylate itself; nobody else was late"),
         }
     };
     let worst =
@@ -175,6 +175,11 @@ fn no_task(reader: &dyn Reader) -> String {
         Some(tracer @ ("hwlat" | "osnoise" | "timerlat")) => format!("the {tracer} tracer took no sample"),
         _ => "no task was seen to sleep and run again".to_owned(),
     }
+}
+
+/// Whether it is a thread of this program that does not measure.
+pub(super) fn is_helper(track: &TaskTrack, name: &str) -> bool {
+    vocabulary::is_own(name) && !is_realtime(track)
 }
 
 fn is_realtime(track: &TaskTrack) -> bool {

@@ -1,11 +1,21 @@
 //! What the trace does not say, and what to record so that it does.
 
 use super::finder::Seen;
-use super::label::Need;
 use super::{section, subject};
 use std::collections::BTreeSet;
 use whylate_core::result::{ExpectedFrom, ExplainedSpike, ExplainedTrace, ThresholdFrom};
 use whylate_core::{Warning, WarningCode};
+
+/// What the trace lacks to be sure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// When interrupts and preemption were off.
+    Sections,
+    /// What ran in the kernel.
+    Functions,
+    /// Idle states.
+    IdleStates,
+}
 
 /// The warnings of a trace.
 pub(super) fn warnings(

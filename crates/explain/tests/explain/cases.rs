@@ -222,6 +222,32 @@ fn the_break_marker_tells_the_latency() {
 }
 
 #[test]
+fn what_was_late_before_the_first_break_was_not_measured() {
+    // More of them than are kept, each longer.
+    let before: String = (0..12)
+        .map(|nth| {
+            format!(
+                "{} 0 cyclictest-7 d...2.. switch cyclictest-7:0 S > stalld-9:120
+                 {} 0 stalld-9 d..h1.. wakeup cyclictest-7:0 0
+                 {} 0 stalld-9 d...2.. switch stalld-9:120 R > cyclictest-7:0\n",
+                100 + nth * 10_000,
+                110 + nth * 10_000,
+                9000 + nth * 10_000
+            )
+        })
+        .collect();
+    let result = explained(&format!(
+        "{before}
+         209100 0 cyclictest-7 d...2.. switch cyclictest-7:0 S > stalld-9:120
+         213500 0 stalld-9 d..h1.. wakeup cyclictest-7:0 0
+         214050 0 stalld-9 d...2.. switch stalld-9:120 R > cyclictest-7:0
+         214100 0 cyclictest-7 ....... print hit latency threshold (3500 > 2000)"
+    ));
+    assert_eq!(only(&result).0, 3500);
+    assert_eq!(result.traces[0].spikes_found, 1);
+}
+
+#[test]
 fn tracers_that_measure_themselves() {
     let timerlat = explained(
         "4000 0 stalld-9 d..h... timerlat irq 7 2970

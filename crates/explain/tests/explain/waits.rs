@@ -54,6 +54,57 @@ fn a_lock_is_followed_to_its_owner() {
     let (latency, kind, actor, _) = only(&result);
     assert_eq!((latency, kind, actor), (1485, CauseKind::Lock, "owner"), "{result:#?}");
     assert!(result.spikes[0].timeline.iter().any(|segment| segment.what.contains("waits: medium")));
+    let evidence = &result.spikes[0].cause.evidence;
+    assert!(
+        evidence.iter().any(|line| line.contains("medium had the CPU meanwhile: priority inversion")),
+        "{evidence:?}"
+    );
+}
+
+#[test]
+fn ordinary_tasks_share_their_cpu_and_keep_nobody_out() {
+    let result = explained(
+        "100 1 idle-0 d..h1.. expire 5098
+         500 1 app-7 d...2.. switch app-7:120 S > nice-9:130
+         1005 1 nice-9 d..h... waking app-7:120 1
+         4000 1 nice-9 d...2.. switch nice-9:130 R > app-7:120",
+    );
+    let (_, kind, actor, _) = only(&result);
+    assert_eq!((kind, actor), (CauseKind::Thread, "nice"), "{result:#?}");
+}
+
+#[test]
+fn what_a_task_was_late_by_before_it_was_a_real_time_one_does_not_count() {
+    let lines = |priority: u32| {
+        format!(
+            "100 1 app-7 d...2.. switch app-7:120 S > hog-9:120
+             200 1 hog-9 d..h... waking app-7:120 1
+             9000 1 hog-9 d...2.. switch hog-9:120 R > app-7:120
+             9100 1 app-7 d...2.. switch app-7:{priority} S > hog-9:120
+             10000 1 hog-9 d..h... waking app-7:{priority} 1
+             10200 1 hog-9 d...2.. switch hog-9:120 R > app-7:{priority}
+             10300 1 app-7 d...2.. switch app-7:{priority} S > hog-9:120"
+        )
+    };
+    let latencies = |priority| -> Vec<u64> {
+        explained(&lines(priority)).spikes.iter().map(|spike| spike.latency_ns / 1000).collect()
+    };
+    assert_eq!((latencies(120), latencies(10)), (vec![8800, 200], vec![200]));
+}
+
+#[test]
+fn a_thread_of_whylate_that_does_not_measure_is_nobodys_task() {
+    let result = explained(
+        "100 1 app-7 d...2.. switch app-7:120 S > hog-9:120
+         200 1 hog-9 d..h... waking app-7:120 1
+         400 1 hog-9 d...2.. switch hog-9:120 R > app-7:120
+         500 1 app-7 d...2.. switch app-7:120 S > hog-9:120
+         600 2 whylate-8 d...2.. switch whylate-8:120 S > hog-10:120
+         700 2 hog-10 d..h... waking whylate-8:120 2
+         9000 2 hog-10 d...2.. switch hog-10:120 R > whylate-8:120",
+    );
+    assert_eq!(result.spikes.iter().map(|spike| spike.task.as_str()).collect::<Vec<_>>(), ["app"]);
+    assert!(result.traces[0].also_late.iter().all(|late| late.task != "whylate"), "{result:#?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) struct BreakOff<'a> {
 
 impl<'a> BreakOff<'a> {
     pub(crate) fn new(header: Header<'a>, above: Option<Nanos>, spec: &ProbeSpec) -> Self {
-        let tracing = above.and_then(|_| BreakTracing::open(spec.trace_folder.as_deref()));
+        let tracing = above.and(spec.trace_folder.as_deref()).and_then(BreakTracing::open);
         Self { header, above_ns: above.map_or(u64::MAX, |limit| limit.0), tracing }
     }
 

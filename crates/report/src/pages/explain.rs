@@ -9,8 +9,8 @@ use crate::sections::{guide, warnings};
 use crate::words;
 use whylate_core::figure::{nanoseconds, share};
 use whylate_core::result::{
-    CauseKind, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace,
-    LateTask, Spike, ThresholdFrom, TimelineSegment,
+    CauseKind, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedRun, ExplainedSpike,
+    ExplainedTrace, LateTask, Spike, ThresholdFrom, TimelineSegment,
 };
 
 /// Spikes that a terminal draws in full; the others have a line.
@@ -28,7 +28,8 @@ pub fn explain(result: &ExplainResult) -> Page {
         }
         None => (count(result), if result.answer == ExplainAnswer::None { Tone::Good } else { Tone::Warn }),
     };
-    let traces = result.traces.iter().map(described);
+    let run = result.of_run.iter().map(of_run);
+    let traces = run.chain(result.traces.iter().map(described));
     let counted = match result.answer {
         _ if !result.spikes.is_empty() => Some(count(result)),
         ExplainAnswer::Found => Some(count(result)).filter(|counted| *counted != title),
@@ -44,6 +45,14 @@ pub fn explain(result: &ExplainResult) -> Page {
     }
 }
 
+/// `run quick on bench-3, Linux 6.12.9-rt, started 2026-11-23T03:10:00Z, cell l3`.
+fn of_run(run: &ExplainedRun) -> String {
+    let ExplainedRun { plan, host, kernel, started_at, cell } = run;
+    let host = if host.is_empty() { String::new() } else { format!(" on {host}") };
+    let cell = cell.as_ref().map(|cell| format!(", cell {cell}")).unwrap_or_default();
+    format!("run {plan}{host}, Linux {kernel}, started {started_at}{cell}")
+}
+
 /// What the run measured, each spike, and what the trace does not say.
 pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
     let measured = Section::new("measured", "Spikes that the run measured");
@@ -51,7 +60,9 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
     let spikes = result.spikes.iter().enumerate().map(|(index, spike)| {
         let line = format!("{} s: {}", moment(spike.expected_ns), finding::finding(spike));
         let depth = if index < DRAWN_MAX { Depth::Main } else { Depth::Brief(line) };
-        self::spike(heading(spike), spike, result.traces.get(spike.trace)).depth(depth)
+        let trace = result.traces.get(spike.trace);
+        let cell = in_cell(trace.and_then(|trace| trace.cell.as_ref()));
+        self::spike(format!("{}{cell}", heading(spike)), spike, trace).depth(depth)
     });
     let also = Section::new("also-late", "Also late").with_all(also_late(result)).unless_empty();
     let guide = guide::of_explanation(result);
@@ -106,7 +117,13 @@ fn line(spike: &Spike) -> String {
     let probe = spike.probe.as_deref().unwrap_or("probe");
     let hwlat = spike.hwlat.as_ref().map(|sample| format!(" ({})", words::hwlat(sample))).unwrap_or_default();
     let cause = words::cause(&spike.cause);
-    format!("{} {probe} on CPU {}: {cause}{hwlat}", nanoseconds(spike.latency_ns), spike.cpu)
+    let cell = in_cell(spike.cell.as_ref());
+    format!("{} {probe} on CPU {}{cell}: {cause}{hwlat}", nanoseconds(spike.latency_ns), spike.cpu)
+}
+
+/// ` in cell l3`.
+fn in_cell(cell: Option<&String>) -> String {
+    cell.map(|cell| format!(" in cell {cell}")).unwrap_or_default()
 }
 
 /// The largest spike that a probe of the run saw.

@@ -3,7 +3,7 @@
 use crate::pictures::{Forest, ForestRow};
 use crate::reading::{Reading, by_severity, change, interval};
 use crate::section::{Depth, Item, Section};
-use whylate_core::figure::probability;
+use whylate_core::figure::{between, probability};
 use whylate_core::plan::Statistic;
 use whylate_core::result::{Comparison, Outcome, RunResult};
 
@@ -64,13 +64,9 @@ fn pair(comparison: &Comparison) -> String {
 fn sentence(comparison: &Comparison) -> String {
     let Comparison { probe, outcome, .. } = comparison;
     let Reading { word, .. } = Reading::of(*outcome);
-    let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
+    let ends = (comparison.ratio_low, comparison.ratio_high);
     let ratio = comparison.ratio.map(|ratio| {
-        format!(
-            "; within blocks {ratio:.2} times ({} to {})",
-            end(comparison.ratio_low),
-            end(comparison.ratio_high)
-        )
+        format!("; within blocks {ratio:.2} times ({})", between(ends, |end| format!("{end:.2}")))
     });
     let more = comparison.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
     let refused = comparison.refused.as_ref().map(|reason| format!("; {reason}"));

@@ -4,7 +4,7 @@
 use crate::pictures::{Forest, ForestRow};
 use crate::reading::{Reading, times};
 use crate::section::{Block, Column, Depth, Item, Row, Section, Table, Tone};
-use whylate_core::figure::{share, value};
+use whylate_core::figure::{between, share, value};
 use whylate_core::result::{
     FixAnswer, FixArm, FixArmResult, FixClaim, FixOutcome, FixPhase, FixResult, Outcome, RunResult,
 };
@@ -98,15 +98,16 @@ fn as_it_is(fix: &FixResult) -> Option<Row> {
 
 /// Each treatment as a plan has it, which is what its id stands for.
 fn in_plans(fix: &FixResult) -> Vec<Section> {
-    let lines = |arm: &FixArm| {
-        let keys = serde_json::to_value(&arm.treatment).unwrap_or_default();
-        let keys = keys.as_object().cloned().unwrap_or_default();
-        let line = |(key, value): (String, serde_json::Value)| format!("{key} = {value}");
-        let is_set = |(_, value): &(String, serde_json::Value)| !value.is_null();
-        std::iter::once("[[treatment]]".to_owned()).chain(keys.into_iter().filter(is_set).map(line))
+    let line = |arm: &FixArm| {
+        let keys = serde_json::to_value(&arm.treatment.kind).unwrap_or_default();
+        let mut keys: Vec<(String, serde_json::Value)> =
+            keys.as_object().cloned().unwrap_or_default().into_iter().filter(|it| !it.1.is_null()).collect();
+        keys.sort_by_key(|(key, _)| key != "kind");
+        let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        format!("{}: {}", arm.treatment.name, keys.join(", "))
     };
-    let all: Vec<String> = fix.registration.arms.iter().flat_map(lines).collect();
-    let title = "As treatments of a plan, and of whylate treat apply KIND";
+    let all: Vec<String> = fix.registration.arms.iter().map(line).collect();
+    let title = "What they are, as keys of a treatment in a plan";
     Section::new("", title).depth(Depth::Folded).with(Block::Lines(all)).unless_empty().into_iter().collect()
 }
 
@@ -163,10 +164,8 @@ fn title(claim: &FixClaim) -> String {
 }
 
 fn sentence(claim: &FixClaim) -> String {
-    let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), times);
-    let ratio = claim
-        .ratio
-        .map(|ratio| format!(": {} × ({} to {})", times(ratio), end(claim.ratio_low), end(claim.ratio_high)));
+    let ends = (claim.ratio_low, claim.ratio_high);
+    let ratio = claim.ratio.map(|ratio| format!(": {} × ({})", times(ratio), between(ends, times)));
     let last = claim.evidence.last().copied().unwrap_or_default();
     let word = match (claim.phase, claim.outcome) {
         (FixPhase::LeaveOut, FixOutcome::Proved) => "each part is needed",

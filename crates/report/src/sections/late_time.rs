@@ -4,7 +4,7 @@ use crate::pictures::{SharePart, ShareRow, Shares, class_name};
 use crate::section::Section;
 use std::collections::BTreeMap;
 use whylate_core::figure::{nanoseconds_f64, share};
-use whylate_core::result::{CauseKind, CellResult, RunResult, Spike, late_time};
+use whylate_core::result::{CauseClass, CellResult, RunResult, Spike, late_time};
 
 /// A part of a bar names so many culprits.
 const NAMED_MAX: usize = 3;
@@ -19,13 +19,12 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     section.with(Shares { rows }).unless_empty()
 }
 
-const NOT_KNOWN: &str = "not known";
+const NOT_KNOWN: &str = class_name(CauseClass::Unknown);
 
 /// Late time by class, the largest first; what is not known is last.
 fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
-    let is_counted =
-        |spike: &&Spike| spike.probe.as_deref() == Some(series) && spike.cause.kind != CauseKind::Throttled;
-    let spikes: Vec<&Spike> = cell.spikes.iter().filter(is_counted).collect();
+    let of_series = |spike: &&Spike| spike.probe.as_deref() == Some(series);
+    let spikes: Vec<&Spike> = cell.spikes.iter().filter(of_series).collect();
     let found = late_time(spikes.iter().copied());
     let total: f64 = found.iter().map(|one| one.ns).sum();
     let mut classes: Vec<(SharePart, Vec<String>)> = Vec::new();
@@ -35,10 +34,10 @@ fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
             classes.push((SharePart { class, share: 0.0, text: String::new() }, Vec::new()));
             classes.len() - 1
         });
-        classes[at].0.share += one.ns / total;
+        classes[at].0.share += one.share;
         classes[at].1.push(one.name());
     }
-    let is_unknown = |part: &SharePart| class_name(part.class) == NOT_KNOWN;
+    let is_unknown = |part: &SharePart| part.class == CauseClass::Unknown;
     classes.sort_by(|(a, _), (b, _)| is_unknown(a).cmp(&is_unknown(b)).then(b.share.total_cmp(&a.share)));
     let part = |(part, names): (SharePart, Vec<String>)| SharePart {
         text: match is_unknown(&part) {
@@ -47,8 +46,8 @@ fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
         },
         ..part
     };
-    let top = found.iter().find(|one| one.kind != CauseKind::Unattributed);
-    let top = top.map(|top| format!(", most by {} ({})", top.name(), share(top.ns / total)));
+    let top = found.iter().find(|one| one.is_explained());
+    let top = top.map(|top| format!(", most by {} ({})", top.name(), share(top.share)));
     let count = spikes.len();
     (count > 0).then(|| ShareRow {
         label: cell.name.clone(),

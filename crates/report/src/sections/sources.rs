@@ -55,7 +55,9 @@ fn of_cpu(cpu: &CpuResult, cell: Option<&str>) -> Vec<Row> {
     let (unknown, mut known): (Vec<&SourceResult>, Vec<&SourceResult>) =
         cpu.sources.iter().partition(|source| source.kind == CauseKind::Unattributed);
     let others = known.split_off(known.len().min(SOURCES_MAX));
-    let lost_ns = cpu.lost_ns.unwrap_or(0).max(1) as f64;
+    // What was recorded may begin before a gap and end after it: the parts are of the larger sum.
+    let told_ns = cpu.sources.iter().map(|source| source.total_ns).fold(0, u64::saturating_add);
+    let lost_ns = cpu.lost_ns.unwrap_or(0).max(told_ns).max(1) as f64;
     let row = |name: String, source: &SourceResult| {
         Row::of([
             cell.map(str::to_owned),
@@ -127,7 +129,7 @@ mod tests {
         assert!(lines[0].contains("thread-0") && lines[0].contains("20.0 ms"), "{text}");
         assert!(lines[SOURCES_MAX].contains("2 others") && lines[SOURCES_MAX].contains("23.0 ms"), "{text}");
         assert!(
-            lines[SOURCES_MAX + 1].contains("unattributed") && lines[SOURCES_MAX + 1].contains("5.00 ms"),
+            lines[SOURCES_MAX + 1].contains("not explained") && lines[SOURCES_MAX + 1].contains("5.00 ms"),
             "{text}"
         );
     }

@@ -6,9 +6,7 @@ use crate::worst::{self, CellSeries};
 use whylate_core::SeriesName;
 use whylate_core::figure::{nanoseconds, nanoseconds_apart, share};
 use whylate_core::plan::Samples;
-use whylate_core::result::{
-    CauseKind, CellResult, Comparison, Outcome, RunResult, Spike, Verdict, late_time,
-};
+use whylate_core::result::{CellResult, Comparison, LateTime, Outcome, RunResult, Spike, Verdict, late_time};
 
 /// So many culprits are named.
 const WHO_MAX: usize = 3;
@@ -137,17 +135,10 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
     let all = run.cells.iter().flat_map(|cell| &cell.spikes);
     let spikes: Vec<&Spike> = all.filter(|spike| spike.probe.as_deref() == Some(name.as_str())).collect();
     let found = late_time(spikes.iter().copied());
-    let total: f64 = found.iter().map(|one| one.ns).sum();
-    let is_known = |one: &&whylate_core::result::LateTime| one.kind != CauseKind::Unattributed;
-    let known: Vec<String> = found
-        .iter()
-        .filter(is_known)
-        .take(WHO_MAX)
-        .map(|one| format!("{} ({})", one.name(), share(one.ns / total)))
-        .collect();
-    match (known.is_empty(), spikes.is_empty(), run.plan.causes) {
+    let is_known = found.iter().any(LateTime::is_explained);
+    match (!is_known, spikes.is_empty(), run.plan.causes) {
         (false, ..) => {
-            format!("{} of the late time of the {} largest {name} spikes.", known.join("; "), spikes.len())
+            format!("{} of the late time of the {} largest {name} spikes.", culprits(&found), spikes.len())
         }
         (true, true, _) => format!("No spike of {name} was recorded."),
         (true, false, true) => {
@@ -157,6 +148,18 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
             "Not looked for; with `--set causes=true`, as root, each spike gets its cause.".to_owned()
         }
     }
+}
+
+/// The largest culprits, the others together, what the scheduler took on purpose and what nothing explains: all of it.
+fn culprits(found: &[LateTime]) -> String {
+    let told = |name: &str, part: f64| format!("{name} ({})", share(part));
+    let (nobodys, somebodys): (Vec<&LateTime>, Vec<&LateTime>) =
+        found.iter().partition(|one| one.is_nobodys());
+    let (first, others) = somebodys.split_at(somebodys.len().min(WHO_MAX));
+    let of = |one: &&LateTime| told(&one.name(), one.share);
+    let others = (!others.is_empty()).then(|| told("others", others.iter().map(|one| one.share).sum()));
+    let rows: Vec<String> = first.iter().map(of).chain(others).chain(nobodys.iter().map(of)).collect();
+    rows.join("; ")
 }
 
 /// What the cell has and its baseline has not.

@@ -380,6 +380,7 @@ pub(crate) fn class_of(class: CauseClass) -> &'static str {
         CauseClass::Thread => "thread",
         CauseClass::Idle => "idle",
         CauseClass::Machine => "machine",
+        CauseClass::Scheduler => "throttled",
         CauseClass::Unknown => "unknown",
     }
 }

@@ -99,7 +99,7 @@ fn codes(kind: Option<CauseKind>) -> &'static str {
         Some(CauseClass::Interrupt) => "33",
         Some(CauseClass::Thread) => "35",
         Some(CauseClass::Idle) => "36",
-        Some(CauseClass::Machine | CauseClass::Unknown) => "1;33",
+        Some(CauseClass::Machine | CauseClass::Scheduler | CauseClass::Unknown) => "1;33",
         None => "2",
     }
 }

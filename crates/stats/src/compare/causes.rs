@@ -3,14 +3,17 @@
 //! Shares are of the spikes that were recorded, which are the largest; each is one draw.
 
 use crate::random::SplitMix;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::{CauseChange, CauseDifference, Spike, late_time};
 
 const RESAMPLES: usize = 400;
 /// With fewer spikes on a side nothing is said of it.
 const SPIKES_MIN: usize = 5;
-/// So many culprits are told.
-const TOLD_MAX: usize = 12;
+/// So many culprits are told; the rest is one row.
+const TOLD_MAX: usize = 11;
+const OTHERS: &str = "others";
+
+type Shares = BTreeMap<String, f64>;
 
 /// The culprits of one series, those that changed most first. Empty where a side has too few spikes.
 pub fn cause_differences(
@@ -22,19 +25,21 @@ pub fn cause_differences(
     if baseline.len() < SPIKES_MIN || spikes.len() < SPIKES_MIN {
         return Vec::new();
     }
+    let told = told(&shares(baseline, None), &shares(spikes, None));
+    let shares = |spikes: &[&Spike]| shares(spikes, Some(&told));
     let (before, now) = (shares(baseline), shares(spikes));
     let mut names: Vec<&String> = before.keys().chain(now.keys()).collect();
     names.sort();
     names.dedup();
     let mut random = SplitMix(1);
-    let mut resampled = |spikes: &[&Spike]| -> Vec<BTreeMap<String, f64>> {
+    let mut resampled = |spikes: &[&Spike]| -> Vec<Shares> {
         let one = |random: &mut SplitMix| -> Vec<&Spike> {
             spikes.iter().map(|_| spikes[random.below(spikes.len() as u64) as usize]).collect()
         };
         (0..RESAMPLES).map(|_| shares(&one(&mut random))).collect()
     };
     let (of_before, of_now) = (resampled(baseline), resampled(spikes));
-    let of = |shares: &BTreeMap<String, f64>, name: &String| shares.get(name).copied().unwrap_or_default();
+    let of = |shares: &Shares, name: &String| shares.get(name).copied().unwrap_or_default();
     let difference = |name: &String| {
         let mut all: Vec<f64> =
             of_before.iter().zip(&of_now).map(|(a, b)| of(b, name) - of(a, name)).collect();
@@ -60,8 +65,18 @@ pub fn cause_differences(
             .cmp(&(b.change == CauseChange::Same))
             .then(size(b).total_cmp(&size(a)))
     });
-    all.truncate(TOLD_MAX);
     all
+}
+
+/// The culprits that have a row of their own: those with the largest shares.
+fn told(before: &Shares, now: &Shares) -> BTreeSet<String> {
+    let share = |name: &String| {
+        before.get(name).copied().unwrap_or_default().max(now.get(name).copied().unwrap_or_default())
+    };
+    let mut names: Vec<&String> = before.keys().chain(now.keys()).collect();
+    names.sort_by(|a, b| share(b).total_cmp(&share(a)).then(a.cmp(b)));
+    names.dedup();
+    names.into_iter().take(TOLD_MAX).cloned().collect()
 }
 
 fn change(before: f64, now: f64, low: f64, high: f64) -> CauseChange {
@@ -74,12 +89,13 @@ fn change(before: f64, now: f64, low: f64, high: f64) -> CauseChange {
     }
 }
 
-fn shares(spikes: &[&Spike]) -> BTreeMap<String, f64> {
-    let found = late_time(spikes.iter().copied());
-    let total: f64 = found.iter().map(|one| one.ns).sum();
-    let mut shares = BTreeMap::new();
-    for one in found {
-        *shares.entry(one.name()).or_insert(0.0) += one.ns / total.max(1.0);
+/// By who took it; whoever is not to be told, and is somebody, counts with the others. They add up to 1.
+fn shares(spikes: &[&Spike], told: Option<&BTreeSet<String>>) -> Shares {
+    let mut shares = Shares::new();
+    for one in late_time(spikes.iter().copied()) {
+        let name = one.name();
+        let is_told = one.is_nobodys() || told.is_none_or(|told| told.contains(&name));
+        *shares.entry(if is_told { name } else { OTHERS.to_owned() }).or_insert(0.0) += one.share;
     }
     shares
 }
@@ -96,6 +112,21 @@ mod tests {
             ..Spike::unexplained(CpuId(0), 0, 1_000)
         };
         actors.iter().flat_map(|(actor, count)| (0..*count).map(|_| spike(actor))).collect()
+    }
+
+    #[test]
+    fn the_shares_of_all_rows_add_up() {
+        let names: Vec<String> = (0..30).map(|nth| format!("culprit-{nth}")).collect();
+        let actors: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 5)).collect();
+        let mut all = spikes(&actors);
+        all.iter_mut().take(50).for_each(|spike| spike.cause.share = Some(0.5));
+        all[0].cause = Cause::new(CauseKind::Throttled);
+        let all: Vec<&Spike> = all.iter().collect();
+        let found = cause_differences("B", "timer", &all, &all);
+        let has = |name: &str| found.iter().any(|row| row.cause == name && row.share > 0.0);
+        assert!(has(OTHERS) && has("throttled") && has("not explained"), "{found:?}");
+        let sum: f64 = found.iter().map(|row| row.share).sum();
+        assert!((sum - 1.0).abs() < 1e-9 && found.len() <= TOLD_MAX + 3, "{found:?}");
     }
 
     #[test]

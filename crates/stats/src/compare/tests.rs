@@ -48,6 +48,7 @@ fn with_cell(cell: CellResult) -> RunResult {
         comparisons: Vec::new(),
         fix: None,
         copies: None,
+        loaded_latency: Vec::new(),
         cpu_tables: Vec::new(),
         verdict: whylate_core::result::Verdict::NoLimit,
         verdict_reason: String::new(),

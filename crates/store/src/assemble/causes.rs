@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::record::{HwlatRecord, IpiRecord, SourceRecord, SpikeCauses};
-use whylate_core::result::{CauseKind, HwlatSample, SourceResult, Spike};
+use whylate_core::result::{CauseKind, CpuResult, HwlatSample, SourceResult, Spike};
 use whylate_stats::summary::keep_first;
 
 /// A probe with its series, and a CPU.
@@ -78,16 +78,32 @@ impl Causes {
         Ok(())
     }
 
-    /// Who took the time that a probe lost on a CPU, the most first; what nobody is known to have taken is `unattributed`.
-    /// Empty where nobody was looked for.
-    pub(super) fn take_sources(&mut self, probe: &str, cpu: CpuId, lost_ns: u64) -> Vec<SourceResult> {
-        let Some(mut sources) = self.sources.remove(&(probe.to_owned(), cpu)) else { return Vec::new() };
+    /// Who took the time that a probe lost on a CPU, the most first; what nobody is known to have taken is `unattributed`,
+    /// but for what the scheduler is known to have taken. Empty where nobody was looked for.
+    pub(super) fn take_sources(&mut self, probe: &str, result: &CpuResult) -> Vec<SourceResult> {
+        let Some(mut sources) = self.sources.remove(&(probe.to_owned(), result.cpu)) else {
+            return Vec::new();
+        };
+        let of_kind = |kind: CauseKind| (kind, None, None);
+        let take = |sources: &mut BTreeMap<Who, SourceResult>, kind| SourceResult {
+            kind,
+            ..sources.remove(&of_kind(kind)).unwrap_or_default()
+        };
+        let mut open = take(&mut sources, CauseKind::Unattributed);
         let known_ns = sources.values().map(|source| source.total_ns).fold(0, u64::saturating_add);
-        if let unknown_ns @ 1.. = lost_ns.saturating_sub(known_ns) {
-            let unknown = sources.entry((CauseKind::Unattributed, None, None)).or_default();
-            (unknown.kind, unknown.total_ns) =
-                (CauseKind::Unattributed, unknown.total_ns.saturating_add(unknown_ns));
+        open.total_ns = open.total_ns.max(result.lost_ns.unwrap_or(0).saturating_sub(known_ns));
+        let mut taken = take(&mut sources, CauseKind::Throttled);
+        let throttled = result.throttled.unwrap_or_default();
+        let moved_ns = throttled.lost_ns.saturating_sub(taken.total_ns).min(open.total_ns);
+        if moved_ns > 0 {
+            taken.total_ns += moved_ns;
+            taken.gaps = taken.gaps.max(throttled.gaps);
+            open.total_ns -= moved_ns;
+            open.gaps = open.gaps.saturating_sub(throttled.gaps);
+            open.max_ns = open.max_ns.min(throttled.other_max_ns);
         }
+        let both = [open, taken].into_iter().filter(|source| source.total_ns > 0);
+        sources.extend(both.map(|source| (of_kind(source.kind), source)));
         let mut sources: Vec<SourceResult> = sources.into_values().collect();
         for source in &mut sources {
             source.mean_ns = source.total_ns as f64 / source.gaps.max(1) as f64;
@@ -134,9 +150,28 @@ fn keep_largest<V>(known: &mut BTreeMap<u64, V>, spikes_kept: usize, latency_ns:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_core::result::ThrottledGaps;
     use whylate_stats::summary::SPIKES_KEPT;
 
     const KEPT_MAX: usize = 4 * SPIKES_KEPT;
+
+    #[test]
+    fn what_the_scheduler_took_is_a_source_of_its_own_and_all_add_up() {
+        let mut causes = Causes::default();
+        let key = RowKey { cell: "idle".into(), repeat: 1, attempt: 1, probe: "stall".into() };
+        let source = SourceRecord { kind: CauseKind::Irq, gaps: 10, total_ns: 1_000, ..Default::default() };
+        causes.add_source(&key, source).unwrap();
+        let throttled = ThrottledGaps { gaps: 2, lost_ns: 7_000, other_max_ns: 500 };
+        let result = CpuResult { lost_ns: Some(10_000), throttled: Some(throttled), ..CpuResult::default() };
+        let found = causes.take_sources("stall", &result);
+        let told: Vec<_> = found.iter().map(|source| (source.kind, source.gaps, source.total_ns)).collect();
+        let expected = [
+            (CauseKind::Throttled, 2, 7_000),
+            (CauseKind::Unattributed, 0, 2_000),
+            (CauseKind::Irq, 10, 1_000),
+        ];
+        assert_eq!(told, expected);
+    }
 
     #[test]
     fn explanations_of_the_largest_spikes_are_kept() {

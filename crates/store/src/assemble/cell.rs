@@ -242,8 +242,8 @@ impl CellData {
                 result.max_record = self.latency_records.get(&(cpu, series)).cloned();
             }
             result.task = self.tasks.remove(&(full_name.clone(), cpu));
-            if let Some(lost_ns) = result.lost_ns {
-                result.sources = self.causes.take_sources(&full_name, cpu, lost_ns);
+            if result.lost_ns.is_some() {
+                result.sources = self.causes.take_sources(&full_name, &result);
             }
             self.causes.label(&mut spikes);
             own.into_iter().for_each(|own| own.label(&mut spikes));

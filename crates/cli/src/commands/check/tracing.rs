@@ -9,8 +9,8 @@ use whylate_core::CpuSet;
 use whylate_core::plan::Tracer;
 use whylate_core::result::{HistogramKind, HistogramSource, TRACING_FORMAT, TracingFacility, TracingResult};
 use whylate_host::{Host, HostRoot, facts};
-use whylate_record::Tracefs;
 use whylate_record::histograms::LatencyHistograms;
+use whylate_record::{Tracefs, try_function_tracer};
 
 /// From where a facility knows, what is lost without it, and what brings it back.
 struct Meaning {
@@ -31,6 +31,11 @@ const FIX_TRACEFS: &str = "run as root on the host, on a kernel with CONFIG_TRAC
 /// From where the tracers are.
 const TRACER_SOURCE: &str = "the kernel";
 
+const FUNCTION: &str = "function";
+/// What brings the function tracer back where the kernel has it.
+const FIX_FUNCTION: &str =
+    "a kernel that is not locked down, with `sysctl kernel.ftrace_enabled=1`; --profile light does without";
+
 /// Tracers of the kernel: the name, the option that builds it, and what is lost without it.
 const TRACERS: [(&str, &str, &str); 4] = [
     (
@@ -45,7 +50,7 @@ const TRACERS: [(&str, &str, &str); 4] = [
         "the kernel does not measure the latency of a timer itself",
     ),
     (
-        "function",
+        FUNCTION,
         "CONFIG_FUNCTION_TRACER",
         "a trace does not name the function that held a CPU (--profile functions)",
     ),
@@ -221,20 +226,29 @@ fn tracefs(host: &HostRoot, online: &CpuSet) -> Vec<TracingFacility> {
     let started = LatencyHistograms::start(host, &config, Some(HistogramSource::Tracefs), false);
     let found = Tracefs::find(host).map(|tracefs| tracefs.tracers()).map_err(|error| error.to_string());
     let tried = started.and_then(|(running, _)| running.finish()).map_err(|error| error.to_string());
+    // That the kernel was built with it does not mean that a trace buffer of its own may have it.
+    let functions = try_function_tracer(host).err().map(|error| error.to_string());
     [
         described(Facility { name: TRACEFS.to_owned(), missing: found.as_ref().err().cloned() }),
         described(Facility { name: FROM_TRACEFS.to_owned(), missing: tried.err() }),
     ]
     .into_iter()
-    .chain(tracers(&found))
+    .chain(tracers(&found, functions.as_deref()))
     .collect()
 }
 
-/// One line for each tracer: whether the kernel was built with it, or why that is unknown.
-fn tracers(found: &Result<Vec<String>, String>) -> impl Iterator<Item = TracingFacility> {
-    TRACERS.into_iter().map(|(name, option, effect)| {
-        let works = found.as_ref().is_ok_and(|known| known.iter().any(|known| known == name));
+/// One line for each tracer: whether the kernel was built with it, or why that is unknown. `functions` is why the function
+/// tracer was refused when it was tried.
+fn tracers<'a>(
+    found: &'a Result<Vec<String>, String>,
+    functions: Option<&'a str>,
+) -> impl Iterator<Item = TracingFacility> + 'a {
+    TRACERS.into_iter().map(move |(name, option, effect)| {
+        let is_known = found.as_ref().is_ok_and(|known| known.iter().any(|known| known == name));
+        let refused = functions.filter(|_| is_known && name == FUNCTION);
+        let works = is_known && refused.is_none();
         let (reason, fix) = match found {
+            Ok(_) if refused.is_some() => (refused.unwrap_or_default().to_owned(), FIX_FUNCTION.to_owned()),
             Ok(_) => (format!("this kernel was built without {option}"), format!("a kernel with {option}=y")),
             Err(reason) => (reason.clone(), FIX_TRACEFS.to_owned()),
         };
@@ -289,11 +303,22 @@ mod tests {
     }
 
     #[test]
+    fn a_function_tracer_that_was_refused_does_not_work_though_the_kernel_has_it() {
+        let known = Ok(vec![FUNCTION.to_owned()]);
+        let of = |refused| tracers(&known, refused).find(|it| it.name == "tracer function").unwrap();
+        assert!(of(None).works);
+        let refused = of(Some("the kernel refuses it"));
+        assert_eq!((refused.works, refused.reason.as_deref()), (false, Some("the kernel refuses it")));
+        assert!(refused.effect.is_some() && refused.fix.is_some());
+    }
+
+    #[test]
     fn a_tracer_that_nobody_can_ask_for_says_why() {
         let known = Ok(vec!["hwlat".to_owned(), "nop".to_owned()]);
-        let works: Vec<bool> = tracers(&known).map(|tracer| tracer.works).collect();
+        let works: Vec<bool> = tracers(&known, None).map(|tracer| tracer.works).collect();
         assert_eq!(works, [true, false, false, false]);
-        let missing: Vec<TracingFacility> = tracers(&Err("tracefs is not mounted".to_owned())).collect();
+        let missing: Vec<TracingFacility> =
+            tracers(&Err("tracefs is not mounted".to_owned()), None).collect();
         assert_eq!(missing.len(), TRACERS.len());
         for tracer in missing {
             assert_eq!((tracer.works, tracer.reason.as_deref()), (false, Some("tracefs is not mounted")));

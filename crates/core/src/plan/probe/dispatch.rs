@@ -46,7 +46,7 @@ pub struct DispatchPlan {
     pub priority: u32,
     /// Scheduling policy (not `deadline`).
     pub policy: Policy,
-    /// A latency above it stops the measurement (and tracing), and the exit code is 2.
+    /// A latency above it stops the measurement, and the exit code is 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
     /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.

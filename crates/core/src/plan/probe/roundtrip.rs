@@ -32,7 +32,7 @@ pub struct RoundtripPlan {
     /// Ends each method earlier, after that many round trips.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// A round trip above it stops the measurement (and tracing), and the exit code is 2.
+    /// A round trip above it stops the measurement, and the exit code is 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
     /// Real-time priority of both threads, 1 to 99 (`fifo` and `rr` only).

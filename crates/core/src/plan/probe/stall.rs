@@ -38,7 +38,7 @@ pub struct StallPlan {
     /// turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_set: Option<Size>,
-    /// A gap above it stops the measurement (and tracing), and the exit code is 2.
+    /// A gap above it stops the measurement, and the exit code is 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
     /// Whether `/dev/cpu_dma_latency` is held at 0.

@@ -20,8 +20,8 @@ Examples:
 
 The short flags are cyclictest's (-a -i -D -p -b -l -d -t -S -m -q), with its units for bare
 numbers; -h is help.
-A latency above --break writes a trace marker, stops tracing, ends the measurement and gives exit
-code 2."))]
+A latency above --break ends the measurement and gives exit code 2; with --tracemark it also marks
+and stops a trace that you record in tracefs. `whylate trace record` records one itself."))]
 pub struct TimerPlan {
     /// Where to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct TimerPlan {
     pub policy: Policy,
     /// What wakes the task.
     pub method: TimerMethod,
-    /// A latency above it stops the measurement (and tracing), and the exit code is 2.
+    /// A latency above it stops the measurement, and the exit code is 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
     /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.
