@@ -3,8 +3,8 @@
 
   benches/copy_peers.py --ours RATES [--tinymembench PATH] [--cpu N] [--rounds N]
 
-RATES is crates/copy/examples/rates.rs, built with `cargo build --release -p whylate-copy --example rates`. Rates are bytes copied
-per second: likwid-bench's and stress-ng's count what is read and written, and are halved where they copy. Prints a Markdown table:
+RATES is crates/copy/examples/rates.rs, built with `cargo build --release -p whylate-copy --example rates`; it measures glibc's memcpy
+itself, in trials that take turns with ours. Rates are bytes copied per second: likwid-bench's and stress-ng's count what is read and written, and are halved where they copy. Prints a Markdown table:
 for each block the best of ours, the best of the peers that can have this block, and the ratio of round medians.
 """
 import argparse
@@ -14,7 +14,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 
 BLOCKS = [256, 512, 1024, 2048, 4096, 8192, 16384, 65536, 1 << 20, 3110400, 64 << 20]
 LIKWID_BLOCKS = [4096, 16384, 1 << 20, 64 << 20]
@@ -66,35 +65,31 @@ def main():
     arguments.add_argument("--cpu", type=int, default=os.cpu_count() - 1)
     arguments.add_argument("--rounds", type=int, default=3)
     asked = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        peer = os.path.join(folder, "copy_peer")
-        source = os.path.join(os.path.dirname(__file__), "copy_peer.c")
-        subprocess.run(["gcc", "-O2", "-fno-builtin-memcpy", source, "-o", peer], check=True)
-        ours, theirs = {}, {}
-        for _ in range(asked.rounds):
-            print(f"load average {os.getloadavg()[0]:.1f}", file=sys.stderr)
-            for name, block, rate in lines(run(asked.cpu, asked.ours, *BLOCKS)):
-                if not name.startswith(FLUSHING):
-                    ours.setdefault((block, name), []).append(rate)
-            for name, block, rate in lines(run(asked.cpu, peer, *BLOCKS)):
+    ours, theirs = {}, {}
+    for _ in range(asked.rounds):
+        print(f"load average {os.getloadavg()[0]:.1f}", file=sys.stderr)
+        for name, block, rate in lines(run(asked.cpu, asked.ours, *BLOCKS)):
+            if name == "libc":
                 theirs.setdefault((block, "glibc memcpy"), []).append(rate)
-            if shutil.which("mbw"):
-                for kind, rate in zip(["memcpy", "loop", "mcblock"], mbw(asked.cpu, 64)):
-                    if kind != "mcblock":
-                        theirs.setdefault((64 << 20, f"mbw {kind}"), []).append(rate)
-            if shutil.which("likwid-bench"):
-                for block in LIKWID_BLOCKS:
-                    for kind in ["copy_avx", "copy_avx512", "copy_mem_avx512"]:
-                        rate = likwid(asked.cpu, kind, block)
-                        if rate:
-                            theirs.setdefault((block, f"likwid {kind}"), []).append(rate)
-            if asked.tinymembench:
-                for name, rate in tinymembench(asked.cpu, asked.tinymembench).items():
-                    if "copy" in name and "prefetch" not in name or "memcpy" in name:
-                        theirs.setdefault((64 << 20, f"tinymembench {name}"), []).append(rate)
-            rate = stress_stream(asked.cpu)
-            if rate:
-                theirs.setdefault((64 << 20, "stress-ng stream"), []).append(rate)
+            elif not name.startswith(FLUSHING):
+                ours.setdefault((block, name), []).append(rate)
+        if shutil.which("mbw"):
+            for kind, rate in zip(["memcpy", "loop", "mcblock"], mbw(asked.cpu, 64)):
+                if kind != "mcblock":
+                    theirs.setdefault((64 << 20, f"mbw {kind}"), []).append(rate)
+        if shutil.which("likwid-bench"):
+            for block in LIKWID_BLOCKS:
+                for kind in ["copy_avx", "copy_avx512", "copy_mem_avx512"]:
+                    rate = likwid(asked.cpu, kind, block)
+                    if rate:
+                        theirs.setdefault((block, f"likwid {kind}"), []).append(rate)
+        if asked.tinymembench:
+            for name, rate in tinymembench(asked.cpu, asked.tinymembench).items():
+                if "copy" in name and "prefetch" not in name or "memcpy" in name:
+                    theirs.setdefault((64 << 20, f"tinymembench {name}"), []).append(rate)
+        rate = stress_stream(asked.cpu)
+        if rate:
+            theirs.setdefault((64 << 20, "stress-ng stream"), []).append(rate)
     print("| block | ours, best | GB/s | peer, best | GB/s | ratio |\n|---|---|---|---|---|---|")
     for block in BLOCKS:
         best = lambda all_of: max(((statistics.median(rates), name) for (size, name), rates in all_of.items() if size == block),

@@ -1,11 +1,14 @@
 //! The helper of whylate for graphics processors.
 //!
 //! `whylate-gpu internal-load` is the process of one `gpu` load: it speaks the lines of JSON of every load on its standard
-//! streams. `whylate-gpu list` prints what devices there are and what each can do, as JSON. It is an executable of its own
-//! because drivers are loaded at run time, which a static program cannot.
+//! streams. `whylate-gpu list` prints what devices there are and what each can do, as JSON. `whylate-gpu copies` measures the
+//! table of copies from and to memory of the drivers, which only this process has. It is an executable of its own because
+//! drivers are loaded at run time, which a static program cannot.
 //!
 //! Each load checks its own results: sums, products, copies and images that are wrong fail it.
 
+mod copies;
+mod cuda;
 mod vulkan;
 mod work;
 
@@ -22,8 +25,10 @@ fn main() -> ExitCode {
             whylate_load::gpu_main(HostRoot::real(), std::io::stdin(), std::io::stdout(), work::start)
         }
         Some("list") => print(&devices()),
+        Some("backends") => print(&copies::backends()),
+        Some("copies") => copies::execute(),
         _ => {
-            let text = "whylate-gpu is the helper of `whylate load gpu`: put it beside whylate, or name it in WHYLATE_GPU";
+            let text = "whylate-gpu is the helper of `whylate load gpu` and `whylate copy`: put it beside whylate, or name it in WHYLATE_GPU";
             let _ = writeln!(std::io::stderr(), "{text}");
             ExitCode::from(64)
         }
@@ -44,7 +49,7 @@ fn devices() -> serde_json::Value {
         Ok(listed) => (listed, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
-    let devices: Vec<_> = listed
+    let mut devices: Vec<_> = listed
         .iter()
         .map(|device| {
             let loads: serde_json::Map<_, _> = GpuWork::ALL
@@ -58,5 +63,23 @@ fn devices() -> serde_json::Value {
             })
         })
         .collect();
+    devices.extend(cuda_devices());
     json!({"format": "whylate.gpus/1", "version": env!("CARGO_PKG_VERSION"), "devices": devices, "reason": reason})
+}
+
+/// The same of the devices that CUDA finds: none where there is no such driver.
+fn cuda_devices() -> Vec<serde_json::Value> {
+    let of = |work: GpuWork| match work::cuda::WORKS.contains(&work) {
+        true => String::new(),
+        false => "it is done by Vulkan".to_owned(),
+    };
+    let loads: serde_json::Map<_, _> =
+        GpuWork::ALL.into_iter().map(|work| (work.name().to_owned(), json!(of(work)))).collect();
+    let device = |listed: cuda::Listed| {
+        json!({
+            "number": listed.number, "name": listed.name, "kind": "cuda", "driver": listed.driver,
+            "memory_bytes": listed.memory_bytes, "memory": ["device", "pinned", "write-combined"], "loads": loads.clone(),
+        })
+    };
+    cuda::list().unwrap_or_default().into_iter().map(device).collect()
 }

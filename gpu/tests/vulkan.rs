@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use whylate_core::plan::{EventPace, GpuMemory, GpuPlan, GpuWait, GpuWork};
+use whylate_core::plan::{EventPace, GpuApi, GpuMemory, GpuPlan, GpuWait, GpuWork};
+use whylate_core::result::{BackendFacts, CopyTable, MemoryFacts};
 use whylate_core::{Bytes, CpuSet, Nanos};
 use whylate_load::protocol::Message;
 use whylate_load::{Events, LoadSpec, LoadWork};
@@ -174,6 +175,92 @@ fn the_list_names_each_device_and_what_it_can() {
             for device in devices {
                 assert_eq!(device["loads"].as_object().unwrap().len(), GpuWork::ALL.len(), "{device}");
                 assert!(device["name"].as_str().is_some_and(|name| !name.is_empty()), "{device}");
+            }
+        }
+    }
+}
+
+/// The helper's answers to a request for the table of copies.
+fn copies(request: &serde_json::Value) -> Vec<serde_json::Value> {
+    let mut child = spawn(Command::new(HELPER).arg("copies"), &request.to_string());
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let answers = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    child.wait().unwrap();
+    answers
+}
+
+#[test]
+fn memory_types_are_offered_and_copied_from_and_to() {
+    let _alone = ALONE.lock();
+    let output = Command::new(HELPER).arg("backends").output().unwrap();
+    let backends: Vec<BackendFacts> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(backends.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["vulkan", "cuda"]);
+    let cpu = whylate_sys::schedule::current_cpu();
+    for backend in backends {
+        let request = serde_json::json!({
+            "cpu": cpu, "methods": ["memcpy", "sse2-nt"], "backend": backend.name, "blocks": [256, 65536], "trials": 3,
+        });
+        let answers = copies(&request);
+        let last = answers.last().unwrap();
+        if let Some(reason) = backend.reason {
+            println!("skipped: {}: {reason}", backend.name);
+            assert!(last["error"].as_str().is_some_and(|error| error.contains(&reason)), "{last}");
+            continue;
+        }
+        assert!(
+            backend.offers.iter().all(|offer| offer.only_when_named && offer.device.is_some()),
+            "{backend:?}"
+        );
+        let table: CopyTable = serde_json::from_value(last["table"].clone()).unwrap();
+        // Into and out of each type of memory, by each method.
+        assert_eq!(table.rows.len(), backend.offers.len() * 4, "{table:?}");
+        for row in &table.rows {
+            assert_eq!(row.backend, backend.name);
+            assert!(
+                backend.offers.iter().any(|it| it.device == row.device && it.mode == row.requested),
+                "{row:?}"
+            );
+            assert!(
+                row.blocks.len() == 2 && row.blocks.iter().all(|block| block.bytes_per_s > 0.0),
+                "{row:?}"
+            );
+        }
+        let of_it = |memory: &&MemoryFacts| memory.backend == backend.name;
+        let timed = table.memory.iter().filter(of_it).collect::<Vec<_>>();
+        assert!(
+            timed.len() == backend.offers.len() && timed.iter().all(|it| it.reread_ns > 0.0),
+            "{timed:?}"
+        );
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error_of_one_line() {
+    let _alone = ALONE.lock();
+    for (backend, device) in [("vulkan", "9:type9"), ("cuda", "99"), ("nothing", "0")] {
+        let request = serde_json::json!({
+            "cpu": 0, "methods": [], "backend": backend, "device": device, "blocks": [256], "trials": 1,
+        });
+        let answers = copies(&request);
+        let error = answers.last().and_then(|last| last["error"].as_str()).unwrap_or_default();
+        assert!(!error.is_empty() && error.lines().count() == 1, "{answers:?}");
+    }
+}
+
+#[test]
+fn cuda_does_its_works_or_says_in_one_line_what_is_missing() {
+    for work in GpuWork::ALL {
+        for memory in [GpuMemory::Device, GpuMemory::Pinned, GpuMemory::WriteCombined] {
+            let plan = GpuPlan { api: GpuApi::Cuda, memory, ..small(work) };
+            let said = said(plan);
+            let is_done = matches!(
+                work,
+                GpuWork::CopyUp | GpuWork::CopyDown | GpuWork::AllocChurn | GpuWork::Preallocated
+            );
+            if !is_done {
+                assert!(refusal(&said).contains("is done by Vulkan"), "{said:?}");
+            } else if rate(&format!("{work} by CUDA in {memory} memory"), &said).is_none() {
+                assert!(refusal(&said).contains("CUDA"), "{said:?}");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The kernels for arm64: 128-bit NEON vectors, streaming pairs (`stnp`).
 
-use super::kernels::Table;
+use super::kernels::{Table, as_written};
 use super::portable;
 use super::random::{Random, fill};
 use core::arch::aarch64::*;
@@ -96,6 +96,7 @@ fn copy(source: &[u8], destination: &mut [u8]) {
             unsafe {
                 vst1q_u8(to.as_mut_ptr().add(index * VECTOR), vld1q_u8(from.as_ptr().add(index * VECTOR)))
             };
+            as_written();
         }
     }
     rest.copy_from_slice(source_rest);

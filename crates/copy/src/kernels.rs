@@ -130,6 +130,14 @@ impl StoreMethod {
     }
 }
 
+/// Keeps the compiler from making a call of memcpy out of a loop that copies: it knows nothing of what this does.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+pub(super) fn as_written() {
+    // SAFETY: no instruction.
+    unsafe { core::arch::asm!("", options(nostack, preserves_flags)) };
+}
+
 /// Memory traffic with one instruction set.
 #[derive(Clone, Copy)]
 pub struct Kernels {

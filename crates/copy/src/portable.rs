@@ -46,6 +46,7 @@ pub(super) fn write(destination: &mut [u8], value: u64) {
 }
 
 /// Copies the shorter length of the two.
+#[inline]
 pub(super) fn copy(source: &[u8], destination: &mut [u8]) {
     let len = source.len().min(destination.len());
     destination[..len].copy_from_slice(&source[..len]);

@@ -1,6 +1,6 @@
 //! The kernels for x86-64: one text, compiled for 128-, 256- and 512-bit vectors, and the string instructions.
 
-use super::kernels::Table;
+use super::kernels::{Table, as_written};
 use super::portable;
 use super::random::{Random, fill};
 use crate::handover::stores_before_stores;
@@ -173,57 +173,74 @@ macro_rules! kernels {
             #[target_feature(enable = $features)]
             fn copy(source: &[u8], destination: &mut [u8]) {
                 let len = source.len().min(destination.len());
-                if len < VECTOR {
-                    return portable::copy(source, destination);
-                }
                 let (from, to) = (source.as_ptr(), destination.as_mut_ptr());
-                // SAFETY: every access is of VECTOR bytes at `at` or `at + index * VECTOR`, which the conditions of
-                // the loops keep at or below `len - VECTOR`; neither loads nor stores need alignment.
+                // SAFETY: both are valid for `len` bytes, and each call is for lengths of its condition.
                 unsafe {
-                    if len <= 4 * VECTOR {
-                        return ends::<1>(from, to, len, len > 2 * VECTOR);
+                    match len.div_ceil(VECTOR) {
+                        _ if len < VECTOR => portable::copy(source, destination),
+                        ..=2 => ends::<1>(from, to, len),
+                        3..=4 => ends::<2>(from, to, len),
+                        5..=8 => ends::<4>(from, to, len),
+                        9..=16 => ends::<8>(from, to, len),
+                        _ => blocks(from, to, len),
                     }
-                    if len <= 8 * VECTOR {
-                        return ends::<4>(from, to, len, false);
-                    }
-                    let last = $load(from.add(len - VECTOR) as $pointer);
-                    $store(to.cast(), $load(from as $pointer));
-                    let mut at = VECTOR - to as usize % VECTOR;
-                    while at + BLOCK <= len {
-                        for index in 0..UNROLL {
-                            let vector = $load(from.add(at + index * VECTOR) as $pointer);
-                            $store(to.add(at + index * VECTOR).cast(), vector);
-                        }
-                        at += BLOCK;
-                    }
-                    while at + VECTOR <= len {
-                        $store(to.add(at).cast(), $load(from.add(at) as $pointer));
-                        at += VECTOR;
-                    }
-                    $store(to.add(len - VECTOR).cast(), last);
                 }
             }
 
-            /// Copies `COUNT` vectors from either end, or one more with `plus`; together they cover all.
+            /// Copies more than a block.
             ///
             /// # Safety
-            /// Both must be valid for `len` bytes, which is at least `COUNT` vectors, or one more with `plus`.
+            /// Both must be valid for `len` bytes, which is more than BLOCK.
             #[inline]
             #[target_feature(enable = $features)]
-            unsafe fn ends<const COUNT: usize>(from: *const u8, to: *mut u8, len: usize, plus: bool) {
+            unsafe fn blocks(from: *const u8, to: *mut u8, len: usize) {
+                let mut at = to.align_offset(VECTOR);
+                // SAFETY: every access is of whole vectors at or below `len - VECTOR`, by the conditions of the loops;
+                // neither loads nor stores need alignment.
+                unsafe {
+                    if at > 0 {
+                        vectors::<1>(from, to);
+                    }
+                    while at + BLOCK <= len {
+                        vectors::<UNROLL>(from.add(at), to.add(at));
+                        at += BLOCK;
+                    }
+                    while at + VECTOR <= len {
+                        vectors::<1>(from.add(at), to.add(at));
+                        at += VECTOR;
+                    }
+                    if at < len {
+                        vectors::<1>(from.add(len - VECTOR), to.add(len - VECTOR));
+                    }
+                }
+            }
+
+            /// Copies `COUNT` vectors, one after another.
+            ///
+            /// # Safety
+            /// Both must be valid for that.
+            #[inline]
+            #[target_feature(enable = $features)]
+            unsafe fn vectors<const COUNT: usize>(from: *const u8, to: *mut u8) {
+                for at in (0..COUNT).map(|index| index * VECTOR) {
+                    // SAFETY: what the caller guarantees.
+                    unsafe { $store(to.add(at).cast(), $load(from.add(at) as $pointer)) };
+                    as_written();
+                }
+            }
+
+            /// Copies `COUNT` vectors from either end, which together cover all.
+            ///
+            /// # Safety
+            /// Both must be valid for `len` bytes, which is at least `COUNT` vectors.
+            #[inline]
+            #[target_feature(enable = $features)]
+            unsafe fn ends<const COUNT: usize>(from: *const u8, to: *mut u8, len: usize) {
+                let back = len - COUNT * VECTOR;
                 // SAFETY: the caller guarantees that vectors from both ends are inside.
                 unsafe {
-                    if plus {
-                        return ends::<2>(from, to, len, false);
-                    }
-                    let front: [$vector; COUNT] =
-                        std::array::from_fn(|index| $load(from.add(index * VECTOR) as $pointer));
-                    let back: [$vector; COUNT] =
-                        std::array::from_fn(|index| $load(from.add(len - (index + 1) * VECTOR) as $pointer));
-                    for index in 0..COUNT {
-                        $store(to.add(index * VECTOR).cast(), front[index]);
-                        $store(to.add(len - (index + 1) * VECTOR).cast(), back[index]);
-                    }
+                    vectors::<COUNT>(from, to);
+                    vectors::<COUNT>(from.add(back), to.add(back));
                 }
             }
 

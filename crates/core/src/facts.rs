@@ -275,6 +275,79 @@ pub struct GpuFacts {
     /// Runtime power management: `auto` or `on`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_power: Option<String>,
+    /// PCI address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The name that its driver gives it (NVIDIA).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Version of a driver that is not the kernel's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_version: Option<String>,
+    /// Memory of its own, where the driver tells (amdgpu).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Its interrupt lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<GpuInterrupt>,
+    /// What it did when the facts were read.
+    #[serde(skip_serializing_if = "GpuUsage::is_unknown")]
+    pub usage: GpuUsage,
+}
+
+/// An interrupt line of a graphics device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuInterrupt {
+    /// Its number in /proc/interrupts.
+    pub line: u32,
+    /// The CPUs that it interrupts.
+    pub cpus: CpuSet,
+}
+
+/// What a graphics device did at one moment. What its driver does not tell, or would wake it up for, is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct GpuUsage {
+    /// `active`, `suspended`, ….
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_state: Option<String>,
+    /// Clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_mhz: Option<u32>,
+    /// How busy (amdgpu).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_percent: Option<u32>,
+    /// Of its own memory in use (amdgpu).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_used_bytes: Option<u64>,
+    /// Of the system's memory in use (amdgpu).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_used_bytes: Option<u64>,
+    /// Who has it open, most memory first; those of other users are seen by root alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<GpuProcess>,
+}
+
+impl GpuUsage {
+    /// Whether nothing is known.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A process that has a graphics device open, by the `drm-*` lines of its files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuProcess {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Memory of the device.
+    pub memory_bytes: u64,
+    /// Memory of the system that the device uses.
+    pub system_bytes: u64,
+    /// Time that the device's engines have worked for it, since it opened the device.
+    pub busy_ns: u64,
 }
 
 impl Facts {

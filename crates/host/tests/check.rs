@@ -73,6 +73,12 @@ fn each_thing_that_is_wrong_is_found() {
         ("== sys/devices/system/cpu/intel_pstate/no_turbo := 0\n", Code::Turbo, Info),
         ("== sys/devices/system/cpu/cpu2/cpufreq/scaling_min_freq := 800000\n", Code::FrequencyRange, Info),
         ("== sys/class/drm/card0/gt_min_freq_mhz := 350\n", Code::GpuFrequency, Info),
+        (
+            "== sys/class/drm/card0/device/irq := 77\n== proc/irq/77/smp_affinity_list := 0-3\n",
+            Code::GpuInUse,
+            Info,
+        ),
+        ("== sys/class/drm/card0/device/gpu_busy_percent := 9\n", Code::GpuInUse, Info),
         ("== sys/module/i915/parameters/enable_psr := -1\n", Code::GpuDriverOptions, Info),
         ("== proc/driver/nvidia/params := DynamicPowerManagement: 3\n", Code::GpuDriverOptions, Info),
         ("== sys/module/mgag200/refcnt := 1\n", Code::MatroxWriteCombining, Advice),

@@ -141,6 +141,8 @@ fn desktop_with_smt() {
         driver: Some("amdgpu".to_owned()),
         pci_id: Some("1002:164e".to_owned()),
         runtime_power: Some("auto".to_owned()),
+        address: Some("0000:10:00.0".to_owned()),
+        ..GpuFacts::default()
     };
     assert_eq!(facts.gpus, [gpu]);
     assert_eq!(

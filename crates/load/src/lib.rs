@@ -23,7 +23,7 @@ pub use error::LoadError;
 pub use kinds::LoadWork;
 pub use kinds::events::{Act, Events};
 pub use kinds::exec::{ExecSpec, ServerSpec, exec_main};
-pub use kinds::gpu::{Maker, gpu_helper, gpu_list};
+pub use kinds::gpu::{GPU_BACKENDS, Maker, gpu_backends, gpu_copies, gpu_helper, gpu_list};
 pub use kinds::graphics::GraphicsSpec;
 pub use kinds::memory::MemorySpec;
 pub use parent::{Load, LoadOutcome, LoadStatus, StoppedBy};

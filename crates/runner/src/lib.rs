@@ -7,6 +7,7 @@
 mod alone;
 mod audience;
 mod causes;
+mod copies;
 mod error;
 mod experiment;
 mod fix;
@@ -22,6 +23,7 @@ mod treating;
 pub use alone::{LoadAlone, ProbeAlone, load, measure};
 pub use audience::{Audience, Stage};
 pub use causes::assemble;
+pub use copies::{backends, copy_table};
 pub use error::{RepeatError, RunError, is_not_restored, is_unavailable};
 pub use experiment::{RunOptions, drawn_seed, resume, run};
 pub use fix::{Adviser, Proposal, fix, possible, resume_fix};
@@ -31,6 +33,6 @@ pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad,
 pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, left_behind, recover_treatments, recovery};
 pub use whylate_load::gpu_list;
-pub use whylate_probe::copy_table::{BLOCKS as COPY_BLOCKS, CopyRequest, backends, copy_table};
+pub use whylate_probe::copy_table::{BLOCKS as COPY_BLOCKS, CopyRequest};
 pub use whylate_probe::{Progress, TaskLine};
 pub use whylate_sys::allocation::{ReservingAllocator, hold_reserve};

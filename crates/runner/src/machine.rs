@@ -1,5 +1,6 @@
 //! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
 
+use crate::copies::copy_table;
 use crate::treating::{Held, RealTreating};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -13,7 +14,7 @@ use whylate_core::{CpuSet, Facts, Nanos, Warning};
 use whylate_host::cpu_table::Sampler;
 use whylate_host::{Host, HostRoot, facts};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
-use whylate_probe::copy_table::{BLOCKS, CopyRequest, copy_table};
+use whylate_probe::copy_table::{BLOCKS, CopyRequest};
 use whylate_probe::{Observer, Outcome, ProbeError, ProbeSpec};
 use whylate_record::{RecordError, Recorder, Request, Ring};
 use whylate_sys::process::Launcher;

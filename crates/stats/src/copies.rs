@@ -94,7 +94,11 @@ fn candidates<'r>(
             ..first.clone()
         };
         (alike == load).then_some(())?;
-        let is_it = |row: &&CopyRow| (row.from, row.to, row.method) == (load.from, load.to, load.method);
+        let is_it = |row: &&CopyRow| {
+            let is_same = (row.from, row.to, row.method) == (load.from, load.to, load.method);
+            // What is shown of other memory of that type says nothing of the load's.
+            is_same && load.backend.as_ref().is_none_or(|backend| *backend == row.backend)
+        };
         let fits = |row: &&CopyRow| row.frame.is_some_and(|cost| cost.frame_time_share <= 1.0);
         let row = table.rows.iter().find(|row| is_it(row) && fits(row) && row.is_proven())?;
         let cost = comparison_between(idle, cell, primary, plan.margin.0)?;
@@ -200,6 +204,17 @@ mod tests {
             "{}",
             answer.sentence
         );
+    }
+
+    #[test]
+    fn rows_of_another_backend_prove_nothing() {
+        let mut plan = plan();
+        let LoadKind::Copy(load) = &mut plan.load[0].kind else { panic!() };
+        load.backend = Some("dumb".to_owned());
+        let table = CopyTable { rows: vec![row(CopyMethod::Memcpy, 0.02, WB)], ..CopyTable::default() };
+        let cells = [cell("idle", 1000), cell("memcpy", 1100)];
+        let answer = copy_choice(&plan, Some(&table), &cells).unwrap();
+        assert_eq!(answer.outcome, AnswerOutcome::NotMeasured);
     }
 
     #[test]

@@ -5,12 +5,14 @@
 
 mod commands;
 mod error;
+mod host;
 mod list;
 mod memory;
 mod picture;
 
 pub(crate) use commands::{Commands, Program};
 pub(crate) use error::GpuError;
+pub(crate) use host::HostVisible;
 pub(crate) use list::{Listed, list};
 pub(crate) use memory::{Buffer, Kind};
 pub(crate) use picture::Picture;
@@ -24,7 +26,7 @@ use std::time::Duration;
 
 /// The longest time that a device may take for one list of commands. Software cannot hang as a device can, and has to wait
 /// for its processors.
-const ANSWER_WITHIN: Duration = Duration::from_secs(4);
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 const SOFTWARE_ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// The loader, and what it found.

@@ -2,14 +2,15 @@
 
 mod compute;
 mod copy;
+pub(crate) mod cuda;
 mod other;
 mod particles;
 
-use crate::vulkan::{Buffer, Gpu, GpuError, Kind, Listed};
+use crate::vulkan::{ANSWER_WITHIN, Buffer, Gpu, GpuError, Kind, Listed};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
-use whylate_core::plan::{GpuMemory, GpuPlan, GpuWait, GpuWork};
+use whylate_core::plan::{GpuApi, GpuMemory, GpuPlan, GpuWait, GpuWork};
 use whylate_load::{Act, LoadError};
 
 /// The shaders of `shaders/`, as build.rs translated them.
@@ -35,9 +36,15 @@ pub(crate) fn start(plan: &GpuPlan) -> Result<Box<dyn Act>, LoadError> {
         GpuError::Absent(text) => LoadError::Unavailable(format!("the gpu load: {text}")),
         GpuError::Failed(text) => LoadError::Reported(format!("the gpu load: {text}")),
     };
-    let gpu = Gpu::open(plan.device.as_deref()).map_err(said)?;
-    let turn_within = gpu.answers_within() + WATCHED_LATER;
-    let mut act = prepare(plan, gpu).map_err(said)?;
+    let (mut act, answers_within) = match plan.api {
+        GpuApi::Vulkan => {
+            let gpu = Gpu::open(plan.device.as_deref()).map_err(said)?;
+            let answers_within = gpu.answers_within();
+            (prepare(plan, gpu).map_err(said)?, answers_within)
+        }
+        GpuApi::Cuda => (cuda::prepare(plan).map_err(said)?, ANSWER_WITHIN),
+    };
+    let turn_within = answers_within + WATCHED_LATER;
     // Drivers translate a program when it first runs: that is no part of the load.
     act.turn().map_err(|error| LoadError::Reported(format!("the gpu load: {error}")))?;
     Ok(Box::new(Watched { act, turn_within }))

@@ -30,7 +30,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-serve", &["whylate-core", "whylate-store", "whylate-report"]),
     ("whylate-load", &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host"]),
     ("whylate-treat", &["whylate-core", "whylate-sys", "whylate-host"]),
-    ("whylate-gpu", &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host", "whylate-load"]),
+    (
+        "whylate-gpu",
+        &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host", "whylate-load", "whylate-probe"],
+    ),
     (
         "whylate-bpf",
         &["whylate-core", "whylate-sys", "whylate-host", "whylate-stats", "whylate-trace", "whylate-explain"],

@@ -8,7 +8,7 @@ use super::source::SourceFile;
 
 const RULE: &str = "unsafe";
 /// Where it may stand: what is asked of the kernel and the processor, copies, and calls of Vulkan, all of which are unsafe.
-const FOLDERS: [&str; 3] = ["crates/sys/", "crates/copy/", "gpu/src/vulkan/"];
+const FOLDERS: [&str; 4] = ["crates/sys/", "crates/copy/", "gpu/src/vulkan/", "gpu/src/cuda/"];
 /// What the comment above a use must contain.
 const REASON: &str = "SAFETY:";
 

@@ -282,7 +282,9 @@ fn basis(basis: Basis, before: usize, after: usize) -> String {
         Basis::Runs => {
             format!("{runs}: their labels are permuted; runs of both sides should alternate in time.")
         }
-        Basis::History(count) => format!("{runs}; a history of {count} runs tells how much runs differ."),
+        Basis::History(count) => format!(
+            "{runs}; a history of {count} runs tells how much runs differ, where the baseline is like them."
+        ),
         Basis::TooFew => format!(
             "{runs}, without a history of {} runs: runs differ by boot and time, so that no difference is told apart. \
              Give {} runs of each side, or --history.",

@@ -2,8 +2,10 @@
 
 use crate::fields::{list, number, word};
 use crate::json::validate;
-use crate::tool::whylate;
+use crate::tool::{command, finish, folder, text, whylate};
 use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 #[test]
 fn a_table_has_each_method_and_block_and_the_frame() {
@@ -32,7 +34,8 @@ fn what_is_not_here_says_why() {
     validate("copy", &document);
     let backends = list(&document, "backends");
     let has = |name: &str| backends.iter().any(|one| word(one, "name") == name);
-    assert!(has("anonymous") && has("memtype") && has("dumb") && has("pci"));
+    let all = ["anonymous", "memtype", "dumb", "pci", "vulkan", "cuda"];
+    assert!(all.into_iter().all(has), "{backends:?}");
     let says_why = |one: &Value| !list(one, "offers").is_empty() || !word(one, "reason").is_empty();
     assert!(backends.iter().all(says_why));
 
@@ -59,4 +62,31 @@ fn passes_are_told_apart_and_divided_by_their_accesses() {
         let (pass, access) = (cpu["p50_ns"].as_f64().unwrap(), cpu["access_ns"].as_f64().unwrap());
         assert!((access * 1024.0 / pass - 1.0).abs() < 0.05, "{access} {pass}");
     }
+}
+
+/// A program of a few lines stands for the helper; what the real one does is tested beside it (`gpu/tests`).
+#[test]
+fn memory_of_graphics_drivers_is_copied_by_the_helper() {
+    let folder = folder();
+    let helper = folder.path().join("helper");
+    let row = r#"{"from":"wc","to":"wb","method":"memcpy","requested":"wc","effective":"wc","backend":"vulkan",
+        "device":"0:type3","blocks":[]}"#;
+    let table = format!(r#"{{"table":{{"cpu":0,"rows":[{row}]}}}}"#).replace('\n', "");
+    let script = format!(
+        "#!/bin/sh\n[ $1 = copies ] || exit 1\nread -r request\ncase $request in *'\"device\":\"0:type3\"'*) ;; *) exit 1 ;; esac\n\
+         echo '{{\"done\":0.5}}'\necho '{table}'\n"
+    );
+    fs::write(&helper, script).unwrap();
+    fs::set_permissions(&helper, fs::Permissions::from_mode(0o755)).unwrap();
+    let ask = |helper: &str| {
+        let mut command = command(&["copy", "--backend", "vulkan", "--device", "0:type3", "--json"]);
+        command.env("WHYLATE_GPU", helper);
+        finish(command)
+    };
+    let said = ask(text(&helper));
+    let document: Value = serde_json::from_str(&said.stdout).unwrap();
+    validate("copy", &document);
+    assert_eq!(word(&list(&document, "rows")[0], "device"), "0:type3");
+    let said = ask("/nonexistent/helper");
+    assert!(said.code == Some(69) && said.stderr.contains("/nonexistent/helper"), "{said:?}");
 }

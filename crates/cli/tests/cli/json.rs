@@ -33,7 +33,7 @@ fn plans_are_listed_and_printed() {
     assert_eq!(word(&plans, "format"), "whylate.plans/1");
     let names: Vec<&str> = list(&plans, "plans").iter().map(|plan| word(plan, "name")).collect();
     let cases = ["graphics", "interrupts", "gpu-buffers", "cache-modes", "framebuffer"];
-    assert_eq!(names, [["quick", "memory-load"].as_slice(), &cases].concat());
+    assert_eq!(names, [["quick", "memory-load"].as_slice(), &cases, &["loaded-latency"]].concat());
     for name in names {
         let plan = whylate(&["plans", name, "--json"]).json();
         assert_eq!(word(&plan, "name"), name);

@@ -18,6 +18,7 @@ pub const ALL: &[BuiltinPlan] = &[
     BuiltinPlan { name: "gpu-buffers", text: include_str!("../../../../plans/gpu-buffers.toml") },
     BuiltinPlan { name: "cache-modes", text: include_str!("../../../../plans/cache-modes.toml") },
     BuiltinPlan { name: "framebuffer", text: include_str!("../../../../plans/framebuffer.toml") },
+    BuiltinPlan { name: "loaded-latency", text: include_str!("../../../../plans/loaded-latency.toml") },
 ];
 
 /// The plan of that name.

@@ -25,9 +25,9 @@ pub use flag::{EXAMPLES, FLAG, Flag};
 pub use kinds::{KeyError, Words};
 pub use load::{
     BarrierReach, BufferSource, ConsolePlan, CopyPlan, EventPace, ExecPlan, FramebufferAccess,
-    FramebufferPlan, FramebufferVariant, GpuMemory, GpuPlan, GpuWait, GpuWork, GraphicsMethod, GraphicsPlan,
-    IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace, PageattrPlan,
-    SoftirqPlan, TlbPlan,
+    FramebufferPlan, FramebufferVariant, GpuApi, GpuMemory, GpuPlan, GpuWait, GpuWork, GraphicsMethod,
+    GraphicsPlan, IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace,
+    PageattrPlan, SoftirqPlan, TlbPlan,
 };
 pub use probe::{
     ACCESS_AGAIN, ACCESS_FIRST, AccessPlan, CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, Judged,

@@ -94,6 +94,10 @@ fn of_facts(facts: &Facts) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut document = serde_json::to_value(facts).unwrap_or_default();
     document.as_object_mut().map(|map| map.remove("cpus"));
+    // What a device does changes from moment to moment.
+    for gpu in document["gpus"].as_array_mut().into_iter().flatten() {
+        gpu.as_object_mut().map(|gpu| gpu.remove("usage"));
+    }
     flatten(String::new(), &document, &mut found);
     found
 }

@@ -14,6 +14,7 @@ mod fix;
 mod histograms;
 mod late_time;
 mod live;
+mod loaded;
 mod preview;
 mod quantiles;
 mod recording;
@@ -54,6 +55,7 @@ pub use histograms::{
 };
 pub use late_time::{LateTime, late_time, shares};
 pub use live::{LIVE_SOCKET, LiveCpu, LiveValue};
+pub use loaded::{LoadedLatency, LoadedPoint};
 pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
 pub use quantiles::{Extremes, Quantiles};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};

@@ -35,6 +35,9 @@ pub struct RunResult {
     pub answers: Vec<Answer>,
     /// Comparisons between cells that differ in one thing.
     pub comparisons: Vec<Comparison>,
+    /// Latency over the rate of a load, where cells have one at several rates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded_latency: Vec<super::LoadedLatency>,
     /// The table of copies, where the plan asks for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<super::CopyTable>,

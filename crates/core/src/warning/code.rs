@@ -134,6 +134,8 @@ codes! {
     GpuRuntimePower = "gpu-runtime-power";
     /// The clock of a graphics device follows its load.
     GpuFrequency = "gpu-frequency";
+    /// A graphics device is in use: its interrupt lines, memory, load and processes.
+    GpuInUse = "gpu-in-use";
     /// A graphics driver's own power saving is on.
     GpuDriverOptions = "gpu-driver-options";
     /// A Matrox graphics device writes its memory write-combining.

@@ -190,11 +190,15 @@ fn caused_reason(caused: &[&FixCause], all: &[FixCause]) -> String {
     let kind = first.map_or("", |cause| cause.kind.as_str());
     let who = match (first.and_then(|cause| cause.actor.as_deref()), caused.len()) {
         (Some(actor), 1) => format!("{actor} ({kind})"),
+        (Some(actor), 2) => format!("{actor} ({kind}) and 1 other"),
         (Some(actor), more) => format!("{actor} ({kind}) and {} others", more - 1),
         (None, _) => format!("`{kind}`"),
     };
     match spikes {
         0 => format!("{who} took part in spikes"),
+        _ if who.ends_with("other") || who.ends_with("others") => {
+            format!("{who} were the main causes of {spikes} of {total} spikes")
+        }
         _ => format!("{who} was the main cause of {spikes} of {total} spikes"),
     }
 }

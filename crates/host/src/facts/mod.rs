@@ -6,6 +6,7 @@
 
 mod environment;
 mod findings;
+mod graphics;
 mod kernel;
 mod privileges;
 mod processor;
@@ -41,7 +42,7 @@ pub fn collect(root: &HostRoot) -> (Facts, Vec<Warning>) {
         memory: settings::memory(&reader),
         privileges: privileges::privileges(&reader, &kernel),
         environment: environment::environment(&reader, &info),
-        gpus: settings::gpus(&reader),
+        gpus: graphics::gpus(&reader),
         kernel,
         cpu_sets,
     };

@@ -1,13 +1,12 @@
-//! Clock, settings that matter to latency, memory, and graphics devices.
+//! Clock, settings that matter to latency, and memory.
 
 use super::processor::is_x86;
 use super::{Reader, value_of};
 use crate::cpuinfo::CpuInfo;
 use whylate_core::cpus::CpuSet;
-use whylate_core::facts::{ClockFacts, GpuFacts, MemoryFacts, SettingsFacts};
+use whylate_core::facts::{ClockFacts, MemoryFacts, SettingsFacts};
 
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0";
-const DRM: &str = "/sys/class/drm";
 
 pub(super) fn clock(reader: &Reader, info: &CpuInfo, architecture: &str) -> ClockFacts {
     let available = reader.text(&format!("{CLOCK}/available_clocksource")).unwrap_or_default();
@@ -56,27 +55,6 @@ pub(super) fn memory(reader: &Reader) -> MemoryFacts {
         swap_bytes: kibibytes("SwapTotal"),
         nodes: u32::try_from(nodes).ok().filter(|&nodes| nodes > 0),
     }
-}
-
-/// Every `cardN` of DRM; its connectors (`card0-HDMI-A-1`) are left out.
-pub(super) fn gpus(reader: &Reader) -> Vec<GpuFacts> {
-    let cards = reader.list_numbered(DRM, "card").into_iter().map(|number| format!("card{number}"));
-    cards
-        .map(|name| {
-            let device = format!("{DRM}/{name}/device");
-            let event = reader.raw(&format!("{device}/uevent")).unwrap_or_default();
-            let value = |key: &str| {
-                let line = event.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
-                Some(line.trim().to_owned())
-            };
-            GpuFacts {
-                driver: value("DRIVER"),
-                pci_id: value("PCI_ID").map(|id| id.to_lowercase()),
-                runtime_power: reader.text(&format!("{device}/power/control")),
-                name,
-            }
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -3,13 +3,15 @@
 
 use super::events::{Act, Acts, Keys};
 use crate::error::LoadError;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{OnceLock, mpsc};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 use whylate_core::plan::GpuPlan;
+use whylate_core::result::{BackendFacts, CopyTable};
 use whylate_sys::schedule::{Scheduling, schedule_this_thread};
 
 /// The helper's name, beside whylate.
@@ -48,9 +50,15 @@ pub fn gpu_helper() -> Result<PathBuf, LoadError> {
     if Path::is_file(&path) {
         return Ok(path);
     }
-    let text = format!("the gpu load: there is no {NAME} ({how}: {}); install it there", path.display());
+    let text = format!("there is no {NAME} ({how}: {}); install it there", path.display());
     Err(LoadError::Unavailable(format!("{text}, or name it in {VARIABLE}")))
 }
+
+/// The ways to get memory that only the helper has: names and meanings.
+pub const GPU_BACKENDS: [(&str, &str); 2] = [
+    ("vulkan", "memory of Vulkan devices that the host can map, by memory type (done by whylate-gpu)"),
+    ("cuda", "page-locked memory of the CUDA driver, cached or write-combined (done by whylate-gpu)"),
+];
 
 /// What the helper says of the devices here: the document `whylate.gpus/1`.
 ///
@@ -58,35 +66,110 @@ pub fn gpu_helper() -> Result<PathBuf, LoadError> {
 /// [`LoadError::Unavailable`] without a helper or a device, and when the helper gives no answer in
 /// time.
 pub fn gpu_list() -> Result<serde_json::Value, LoadError> {
-    let helper = gpu_helper()?;
-    let name = helper.display().to_string();
-    let mut child = Command::new(&helper)
-        .arg("list")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(LoadError::system(format!("starting {name}")))?;
-    let (tell, told) = mpsc::channel();
-    if let Some(mut output) = child.stdout.take() {
-        thread::spawn(move || {
-            let mut text = String::new();
-            let _ = output.read_to_string(&mut text);
-            let _ = tell.send(text);
-        });
-    }
-    let answer = told.recv_timeout(LIST_WITHIN);
-    // It has ended, or it hangs; one that hangs in the kernel is not waited for.
-    let _ = child.kill();
-    let _ = child.try_wait();
-    let seconds = LIST_WITHIN.as_secs();
-    let text =
-        answer.map_err(|_| LoadError::Unavailable(format!("{name} gives no answer within {seconds} s")))?;
-    let list: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|_| LoadError::Unavailable(format!("{name} ended without an answer")))?;
+    let list = ask("list", LIST_WITHIN)?;
     match list["devices"].as_array() {
         Some(devices) if !devices.is_empty() => Ok(list),
         _ => Err(LoadError::Unavailable(list["reason"].as_str().unwrap_or("there is no device").to_owned())),
+    }
+}
+
+/// What each of [`GPU_BACKENDS`] offers here, or why it does not.
+pub fn gpu_backends() -> Vec<BackendFacts> {
+    let answer = ask("backends", LIST_WITHIN).and_then(|answer| {
+        serde_json::from_value(answer).map_err(|error| LoadError::Unavailable(error.to_string()))
+    });
+    answer.unwrap_or_else(|error| {
+        let absent = |(name, meaning): (&str, &str)| BackendFacts {
+            name: name.to_owned(),
+            meaning: meaning.to_owned(),
+            offers: Vec::new(),
+            reason: Some(error.to_string()),
+        };
+        GPU_BACKENDS.map(absent).to_vec()
+    })
+}
+
+/// The helper's table of copies for a request of one line. `progress` is told the share that is done, and says whether to go on.
+///
+/// # Errors
+/// [`LoadError::Unavailable`] without a helper or what it needs, and when it falls silent.
+pub fn gpu_copies(
+    request: &str,
+    progress: &mut dyn FnMut(f64) -> bool,
+) -> Result<Option<CopyTable>, LoadError> {
+    let mut helper = Helper::start("copies", request)?;
+    let table = loop {
+        let mut answer = helper.answer(PREPARED_WITHIN)?;
+        if let Some(error) = answer["error"].as_str() {
+            return Err(LoadError::Unavailable(error.to_owned()));
+        }
+        if let Some(done) = answer["done"].as_f64() {
+            if !progress(done) {
+                return Ok(None);
+            }
+            continue;
+        }
+        break serde_json::from_value(answer["table"].take());
+    };
+    table.map(Some).map_err(|error| LoadError::Unavailable(format!("the answer of {NAME}: {error}")))
+}
+
+/// The helper's one answer to a word.
+fn ask(word: &str, within: Duration) -> Result<serde_json::Value, LoadError> {
+    Helper::start(word, "")?.answer(within)
+}
+
+/// The helper at work; killed when dropped. One that hangs in the kernel is not waited for.
+struct Helper {
+    child: Child,
+    lines: Receiver<String>,
+    name: String,
+}
+
+impl Helper {
+    fn start(word: &str, request: &str) -> Result<Self, LoadError> {
+        let path = gpu_helper()?;
+        let name = path.display().to_string();
+        let mut child = Command::new(&path)
+            .arg(word)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(LoadError::system(format!("starting {name}")))?;
+        if let Some(mut input) = child.stdin.take() {
+            // One that has ended says so by what it does not answer.
+            let _ = writeln!(input, "{request}");
+        }
+        let (tell, lines) = mpsc::channel();
+        if let Some(output) = child.stdout.take() {
+            thread::spawn(move || {
+                let lines = BufReader::new(output).lines().map_while(Result::ok);
+                lines.into_iter().try_for_each(|line| tell.send(line))
+            });
+        }
+        Ok(Self { child, lines, name })
+    }
+
+    fn answer(&mut self, within: Duration) -> Result<serde_json::Value, LoadError> {
+        let Self { name, lines, .. } = self;
+        let line = lines.recv_timeout(within).map_err(|error| {
+            LoadError::Unavailable(match error {
+                RecvTimeoutError::Timeout => {
+                    format!("{name} gives no answer within {} s", within.as_secs())
+                }
+                RecvTimeoutError::Disconnected => format!("{name} ended without an answer"),
+            })
+        })?;
+        serde_json::from_str(&line)
+            .map_err(|_| LoadError::Unavailable(format!("{name} ended without an answer")))
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.try_wait();
     }
 }
 

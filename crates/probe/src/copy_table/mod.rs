@@ -11,6 +11,7 @@ mod timing;
 
 use crate::error::ProbeError;
 use rows::Stock;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use timing::Trials;
 use whylate_core::result::{BackendFacts, BackendOffer, CopyRow, CopyTable, MemoryFacts, Plateau};
@@ -24,7 +25,7 @@ pub const BLOCKS: [u64; 10] =
     [256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 1 << 20, 3_110_400];
 
 /// What to measure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyRequest {
     /// Where.
     pub cpu: CpuId,
@@ -48,16 +49,18 @@ pub struct CopyRequest {
 
 /// Every backend, with what it offers here.
 pub fn backends(device: Option<&std::path::Path>) -> Vec<BackendFacts> {
-    let facts = |backend: &&dyn Backend| {
-        let offers = backend.offers(device);
-        BackendFacts {
-            name: backend.name().to_owned(),
-            meaning: backend.meaning().to_owned(),
-            reason: offers.as_ref().err().cloned(),
-            offers: offers.unwrap_or_default().iter().map(offer_facts).collect(),
-        }
-    };
-    BACKENDS.iter().map(facts).collect()
+    BACKENDS.iter().map(|backend| backend_facts(*backend, device)).collect()
+}
+
+/// What a backend offers here, or why nothing.
+pub fn backend_facts(backend: &dyn Backend, device: Option<&std::path::Path>) -> BackendFacts {
+    let offers = backend.offers(device);
+    BackendFacts {
+        name: backend.name().to_owned(),
+        meaning: backend.meaning().to_owned(),
+        reason: offers.as_ref().err().cloned(),
+        offers: offers.unwrap_or_default().iter().map(offer_facts).collect(),
+    }
 }
 
 fn offer_facts(offer: &Offer) -> BackendOffer {

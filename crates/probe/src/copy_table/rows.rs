@@ -6,7 +6,7 @@ use whylate_copy::{Copier, Method};
 use whylate_core::result::{CopyRow, MemoryFacts};
 use whylate_core::warning::push_once;
 use whylate_core::{CopyMethod, MemoryMode, Warning, WarningCode};
-use whylate_sys::memory::typed::{BACKENDS, Backend, Offer, TypedMemory};
+use whylate_sys::memory::typed::{BACKENDS, Backend, Offer, TypedMemory, all};
 
 /// How much of a row is compared byte by byte before it is timed.
 const COMPARED: usize = 64 << 10;
@@ -170,8 +170,8 @@ fn offers(request: &CopyRequest) -> Result<Vec<(&'static dyn Backend, Offer)>, P
         is_row(mode, ordinary) || is_row(ordinary, mode)
     };
     if let Some(name) = &request.backend {
-        let Some(backend) = BACKENDS.iter().find(|backend| backend.name() == name) else {
-            let names: Vec<&str> = BACKENDS.iter().map(|backend| backend.name()).collect();
+        let Some(backend) = all().find(|backend| backend.name() == name) else {
+            let names: Vec<&str> = all().map(|backend| backend.name()).collect();
             return Err(ProbeError::Failed(format!(
                 "`{name}` is not a backend; choose {}",
                 names.join(", ")
@@ -179,12 +179,12 @@ fn offers(request: &CopyRequest) -> Result<Vec<(&'static dyn Backend, Offer)>, P
         };
         let offers = backend.offers(request.device.as_deref());
         let offers = offers.map_err(|reason| ProbeError::Unavailable(format!("{name}: {reason}")))?;
-        found.extend(offers.into_iter().filter(|offer| wanted(offer.mode)).map(|offer| (*backend, offer)));
+        found.extend(offers.into_iter().filter(|offer| wanted(offer.mode)).map(|offer| (backend, offer)));
     } else {
-        for backend in BACKENDS {
+        for backend in all() {
             let offers = backend.offers(None).unwrap_or_default();
             let usable = offers.into_iter().filter(|offer| offer.is_free && wanted(offer.mode));
-            found.extend(usable.map(|offer| (*backend, offer)));
+            found.extend(usable.map(|offer| (backend, offer)));
         }
     }
     found.retain(|(backend, _)| backend.name() != BACKENDS[0].name());

@@ -98,15 +98,16 @@ fn as_it_is(fix: &FixResult) -> Option<Row> {
 
 /// Each treatment as a plan has it, which is what its id stands for.
 fn in_plans(fix: &FixResult) -> Vec<Section> {
-    let lines = |arm: &FixArm| {
-        let keys = serde_json::to_value(&arm.treatment).unwrap_or_default();
-        let keys = keys.as_object().cloned().unwrap_or_default();
-        let line = |(key, value): (String, serde_json::Value)| format!("{key} = {value}");
-        let is_set = |(_, value): &(String, serde_json::Value)| !value.is_null();
-        std::iter::once("[[treatment]]".to_owned()).chain(keys.into_iter().filter(is_set).map(line))
+    let line = |arm: &FixArm| {
+        let keys = serde_json::to_value(&arm.treatment.kind).unwrap_or_default();
+        let mut keys: Vec<(String, serde_json::Value)> =
+            keys.as_object().cloned().unwrap_or_default().into_iter().filter(|it| !it.1.is_null()).collect();
+        keys.sort_by_key(|(key, _)| key != "kind");
+        let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        format!("{}: {}", arm.treatment.name, keys.join(", "))
     };
-    let all: Vec<String> = fix.registration.arms.iter().flat_map(lines).collect();
-    let title = "As treatments of a plan, and of whylate treat apply KIND";
+    let all: Vec<String> = fix.registration.arms.iter().map(line).collect();
+    let title = "What they are, as keys of a treatment in a plan";
     Section::new("", title).depth(Depth::Folded).with(Block::Lines(all)).unless_empty().into_iter().collect()
 }
 

@@ -3,9 +3,12 @@
 use crate::section::{Block, Depth, Section, Span, Text, Tone};
 use crate::words::measured_cpus;
 use whylate_core::CpuSet;
-use whylate_core::facts::{CpuFacts, Facts};
+use whylate_core::facts::{CpuFacts, Facts, GpuFacts, GpuProcess};
 use whylate_core::figure::{bytes, frequency, nanoseconds};
 use whylate_core::result::RunResult;
+
+/// So many processes of a graphics device are named.
+const PROCESSES_SHOWN: usize = 3;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let (command, note) = reproduce(run);
@@ -175,8 +178,31 @@ fn environment(facts: &Facts) -> Vec<(String, String)> {
         ("/dev/cpu_dma_latency", latency.to_owned()),
     ];
     let gpus = facts.gpus.iter().map(|gpu| {
-        let parts = [&gpu.driver, &gpu.pci_id, &gpu.runtime_power].map(|part| part.as_deref());
-        (gpu.name.clone(), parts.into_iter().flatten().collect::<Vec<_>>().join(" · "))
+        let parts = [&gpu.model, &gpu.driver, &gpu.driver_version, &gpu.pci_id, &gpu.runtime_power];
+        let parts = parts.into_iter().flatten().cloned();
+        (gpu.name.clone(), parts.chain(gpu_details(gpu)).collect::<Vec<_>>().join(" · "))
     });
     rows.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(gpus).collect()
+}
+
+/// Interrupt lines, memory, load and the processes of a graphics device.
+fn gpu_details(gpu: &GpuFacts) -> Vec<String> {
+    let usage = &gpu.usage;
+    let lines = gpu.interrupts.iter().map(|it| format!("interrupt {} on CPU {}", it.line, it.cpus));
+    let memory = match (usage.memory_used_bytes, gpu.memory_bytes) {
+        (Some(used), Some(all)) => Some(format!("{} of {} in use", bytes(used), bytes(all))),
+        (None, Some(all)) => Some(bytes(all)),
+        _ => None,
+    };
+    let process = |it: &GpuProcess| {
+        let (own, system) = (bytes(it.memory_bytes), bytes(it.system_bytes));
+        format!("{} ({}): {own} and {system} of the system's", it.name, it.pid)
+    };
+    lines
+        .chain(memory)
+        .chain(usage.power_state.clone())
+        .chain(usage.clock_mhz.map(|clock| format!("{clock} MHz")))
+        .chain(usage.busy_percent.map(|busy| format!("{busy} % busy")))
+        .chain(usage.processes.iter().take(PROCESSES_SHOWN).map(process))
+        .collect()
 }

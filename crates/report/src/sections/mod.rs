@@ -15,6 +15,7 @@ mod histograms;
 mod interrupts;
 mod ipis;
 mod late_time;
+mod loaded;
 mod machine;
 mod matrix;
 mod noise;
@@ -54,6 +55,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     ipis::of_run,
     interrupts::of_run,
     access::of_run,
+    loaded::of_run,
     copy::of_run,
     rates::of_run,
     exposure::of_run,

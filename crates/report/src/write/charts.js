@@ -395,6 +395,23 @@ const drawCopy = (holder, { x, series }) => {
   return new uPlot(options, [x, ...series.map((entry) => entry.values)], holder);
 };
 
+// Latency over the rate of a load.
+const drawLoaded = (holder, { x, series, unit }) => {
+  const [low, high] = extent(series.flatMap((entry) => entry.values));
+  const rate = rateText(unit), range = logRange(Math.max(low, 1), Math.max(high, 1), 0.08);
+  const options = shape(holder, 320);
+  Object.assign(options, {
+    scales: { x: { time: false, range: () => [0, Math.max(x[x.length - 1], 1) * 1.04] }, y: { distr: 3, range: () => range } },
+    axes: [axis(rate, 84, false), leftAxis(latency, true)],
+    cursor: { drag: { x: true, y: false }, points: { size: 7 } },
+    series: [
+      { label: "rate", value: (u, v) => v == null ? "–" : rate(v) },
+      ...series.map((entry) => cellSeries(entry, entry.name, latency, { points: { show: true, size: 5 } })),
+    ],
+  });
+  return new uPlot(options, [x, ...series.map((entry) => entry.values)], holder);
+};
+
 const empty = (holder) => {
   holder.textContent = "no samples";
   return null;
@@ -405,7 +422,7 @@ const holders = [...document.querySelectorAll("[data-chart]")];
 let plots = [];
 const draw = (holder) => {
   const chart = charts[Number(holder.dataset.chart)];
-  return { distribution: drawDistribution, timeline: drawTimeline, rates: drawRates, heat: drawHeat, copy: drawCopy, series: drawSeries }[chart.kind](holder, chart);
+  return { distribution: drawDistribution, timeline: drawTimeline, rates: drawRates, heat: drawHeat, copy: drawCopy, loaded: drawLoaded, series: drawSeries }[chart.kind](holder, chart);
 };
 const redraw = () => {
   for (const plot of plots) if (plot) plot.destroy();

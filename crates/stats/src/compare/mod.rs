@@ -165,17 +165,31 @@ fn told(first: &[f64], second: &[f64], history: &[f64]) -> Option<Told> {
                 interval_90: study.interval_90,
             })
         }
-        Basis::History(_) => Some(by_history(&first, &second, &history)),
+        Basis::History(_) => is_like(&first, &history).then(|| by_history(&first, &second, &history)),
         Basis::TooFew => None,
     }
 }
 
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn variance(values: &[f64]) -> f64 {
+    let middle = mean(values);
+    values.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / (values.len() - 1) as f64
+}
+
+/// Whether the baseline is as the runs of the history: those of another time of the machine do not tell how much its like
+/// differ.
+fn is_like(first: &[f64], history: &[f64]) -> bool {
+    let share = 1.0 / first.len() as f64 + 1.0 / history.len() as f64;
+    let spread = (variance(history) * share).sqrt().max(1e-9);
+    student::two_sided((mean(first) - mean(history)) / spread, history.len() - 1) > SIGNIFICANCE
+}
+
 /// Runs differ by as much as those of the history do.
 fn by_history(first: &[f64], second: &[f64], history: &[f64]) -> Told {
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let middle = mean(history);
-    let degrees = history.len() - 1;
-    let variance = history.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / degrees as f64;
+    let (degrees, variance) = (history.len() - 1, variance(history));
     let spread = (variance * (1.0 / first.len() as f64 + 1.0 / second.len() as f64)).sqrt().max(1e-9);
     let effect = mean(second) - mean(first);
     let interval = |p: f64| {

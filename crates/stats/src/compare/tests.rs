@@ -48,6 +48,7 @@ fn with_cell(cell: CellResult) -> RunResult {
         comparisons: Vec::new(),
         fix: None,
         copies: None,
+        loaded_latency: Vec::new(),
         cpu_tables: Vec::new(),
         verdict: whylate_core::result::Verdict::NoLimit,
         verdict_reason: String::new(),
@@ -100,6 +101,19 @@ fn runs_that_are_alike_raise_few_alarms() {
         let alarms = (0..pairs).filter(|_| alarm(&mut random)).count();
         assert!(alarms <= most, "{alarms} of {pairs} with {runs_each} runs and a history of {history}");
     }
+}
+
+#[test]
+fn a_history_of_another_time_raises_few_alarms() {
+    let mut random = SplitMix(17);
+    // The machine was quiet then, and is not now.
+    let alarm = |random: &mut SplitMix| {
+        let past: Vec<RunValues> = (0..10).map(|_| run(random, 20_000.0, 0.1)).collect();
+        let (a, b) = (runs(random, 1, 60_000.0), runs(random, 1, 60_000.0));
+        outcome(&a, &b, &past) != Outcome::CannotTell
+    };
+    let alarms = (0..500).filter(|_| alarm(&mut random)).count();
+    assert!(alarms <= 35, "{alarms} of 500");
 }
 
 #[test]

@@ -89,7 +89,6 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let verdict = damages.judge(verdict);
     let (comparisons, mut answers) = compared(&results, info);
     answers.extend(whylate_stats::copy_choice(&info.plan, info.copies.as_ref(), &results));
-    let fix = crate::fix::result(reader, &mut warnings);
     Ok(RunResult {
         format: RUN_FORMAT.to_owned(),
         run: reader.path().display().to_string(),
@@ -100,8 +99,9 @@ pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
         facts: info.facts.clone(),
         answers,
         comparisons,
+        loaded_latency: whylate_stats::loaded_latency(&info.plan, &results),
         copies: info.copies.clone(),
-        fix,
+        fix: crate::fix::result(reader, &mut warnings),
         cpu_tables: info.cpu_tables.clone(),
         cells: results,
         verdict,

@@ -17,14 +17,17 @@ Examples:
   whylate load gpu --work reduction --size 256MiB --duration 1m
   whylate load gpu --work alloc-churn --memory pinned --rate 100/s
   whylate load gpu --work copy-up --memory write-combined --wait spin --priority 50
+  whylate load gpu --api cuda --work alloc-churn --memory pinned
 
-The helper whylate-gpu does the work, by Vulkan; it lies beside whylate, or where WHYLATE_GPU says.
+The helper whylate-gpu does the work, by Vulkan or CUDA; it lies beside whylate, or where WHYLATE_GPU says.
 Each result is checked: a wrong sum, product, copy or image fails the load."))]
 pub struct GpuPlan {
     /// Where the thread runs that gives the device its work: one on each CPU.
     pub cpus: CpuSelector,
     /// What is done in each turn.
     pub work: GpuWork,
+    /// By which driver interface. CUDA does `copy-up`, `copy-down`, `alloc-churn` and `preallocated`.
+    pub api: GpuApi,
     /// Number of the device, or a part of its name; by default the first that is not software.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
@@ -46,6 +49,7 @@ impl Default for GpuPlan {
         Self {
             cpus: CpuSelector::Target,
             work: GpuWork::Reduction,
+            api: GpuApi::Vulkan,
             device: None,
             memory: GpuMemory::Device,
             size: Bytes(16 << 20),
@@ -110,6 +114,18 @@ impl GpuWork {
             Self::SubmitStorm => "submissions_per_s",
             Self::Poll => "queries_per_s",
         }
+    }
+}
+
+words! {
+    /// Interfaces of graphics drivers.
+    #[derive(Default)]
+    pub enum GpuApi: "an interface of graphics drivers" {
+        /// Any vendor's, and software.
+        #[default]
+        Vulkan = "vulkan",
+        /// NVIDIA's driver.
+        Cuda = "cuda",
     }
 }
 

@@ -14,7 +14,7 @@ pub use events::{
     BarrierReach, BufferSource, IpiPlan, IrqSource, IrqThreadPlan, PageattrPlan, SoftirqPlan, TlbPlan,
 };
 pub use exec::ExecPlan;
-pub use gpu::{GpuMemory, GpuPlan, GpuWait, GpuWork};
+pub use gpu::{GpuApi, GpuMemory, GpuPlan, GpuWait, GpuWork};
 pub use graphics::{GraphicsMethod, GraphicsPlan};
 pub use memory::{MemoryAccess, MemoryPlan};
 pub use pace::{EventPace, Pace};
@@ -35,6 +35,13 @@ pub struct LoadPlan {
 }
 
 impl LoadKind {
+    /// All but its rate; `None` of a load that has none.
+    pub fn without_rate(&self) -> Option<serde_json::Value> {
+        let mut keys = serde_json::to_value(self).ok()?;
+        keys.as_object_mut()?.remove("rate")?;
+        Some(keys)
+    }
+
     /// Lets it draw where a display shows it, if that is what it does.
     pub fn allow_drawing(&mut self) {
         match self {

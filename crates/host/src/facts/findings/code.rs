@@ -109,6 +109,7 @@ catalogue! {
     PageMerging, Memory, "Documentation/admin-guide/mm/ksm.rst", Some("ksm") => memory::page_merging;
     GpuFrequency, Graphics, "Documentation/gpu/amdgpu/thermal.rst, Documentation/gpu/i915.rst",
         Some("gpu-power") => graphics::frequency;
+    GpuInUse, Graphics, "Documentation/gpu/drm-usage-stats.rst", Some("irq-affinity") => graphics::in_use;
     GpuDriverOptions, Graphics, "modinfo(8) of i915 and amdgpu, README of the NVIDIA driver (Dynamic Power Management)",
         Some("module-parameter") => graphics::driver_options;
     MatroxWriteCombining, Graphics, "drivers/gpu/drm/mgag200/Kconfig, DRM_MGAG200_DISABLE_WRITECOMBINE",

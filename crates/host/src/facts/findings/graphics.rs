@@ -1,8 +1,8 @@
 //! Findings about graphics devices and their drivers.
 
 use super::live::Live;
-use super::{FindingCode, Inquiry};
-use whylate_core::facts::GpuFacts;
+use super::{FindingCode, Inquiry, listed};
+use whylate_core::facts::{GpuFacts, GpuInterrupt};
 use whylate_core::result::Finding;
 use whylate_core::units::Nanos;
 
@@ -34,6 +34,44 @@ pub(super) fn runtime_power(inquiry: &Inquiry, code: FindingCode) -> Option<Find
         .now(format!("echo on | sudo tee {PATH}"));
     let rule = "a udev rule: `ACTION==\"add\", SUBSYSTEM==\"pci\", ATTR{class}==\"0x030*\", ATTR{power/control}=\"on\"`";
     Some(inquiry.boot(finding, rule))
+}
+
+/// Devices that interrupt the targets, or that somebody uses.
+pub(super) fn in_use(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    // A fact of the moment: no warning beside figures of another one.
+    inquiry.live.as_ref()?;
+    if inquiry.facts.gpus.is_empty() {
+        return None;
+    }
+    let (mut found, mut seen) = (Vec::new(), Vec::new());
+    for gpu in &inquiry.facts.gpus {
+        let reaches = |it: &&GpuInterrupt| !it.cpus.intersection(inquiry.targets).is_empty();
+        let lines: Vec<String> =
+            gpu.interrupts.iter().filter(reaches).map(|it| it.line.to_string()).collect();
+        let processes: Vec<String> =
+            gpu.usage.processes.iter().map(|it| format!("{} ({})", it.name, it.pid)).collect();
+        let is_busy = gpu.usage.busy_percent.is_some_and(|busy| busy > 0);
+        let mut parts = Vec::new();
+        parts.extend(
+            (!lines.is_empty()).then(|| format!("interrupts the targets by line {}", listed(&lines))),
+        );
+        parts.extend((!processes.is_empty()).then(|| format!("is open in {}", listed(&processes))));
+        parts.extend(gpu.usage.busy_percent.filter(|_| is_busy).map(|busy| format!("is {busy} % busy")));
+        if !parts.is_empty() {
+            found.push(format!("{} {}", gpu.name, parts.join(", ")));
+        }
+        seen.extend(gpu.interrupts.iter().map(|it| format!("{} {}: CPU {}", gpu.name, it.line, it.cpus)));
+    }
+    let (path, seen) = ("/proc/irq/N/effective_affinity_list", listed(&seen));
+    if found.is_empty() {
+        return code.well("no graphics device interrupts the targets or is in use", path, seen);
+    }
+    let finding = code.info(found.join("; "));
+    Some(
+        finding
+            .effect("its interrupts and the threads of its driver run beside the task, or before it")
+            .seen(path, seen),
+    )
 }
 
 /// The file that says how the clock of a graphics device is chosen, and whether it is fixed.

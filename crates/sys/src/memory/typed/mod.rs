@@ -15,6 +15,7 @@ pub use module::{MODULE_DEVICE, Module};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use whylate_copy::observe::{Evidence, Observed, observe};
 use whylate_core::MemoryMode;
 
@@ -66,6 +67,19 @@ pub const BACKENDS: &[&dyn Backend] = &[
     &dma::Udmabuf,
     &dma::DmaHeap,
 ];
+
+static MORE: OnceLock<&'static [&'static dyn Backend]> = OnceLock::new();
+
+/// Adds the backends of this program, which are not in every one: once, before any is asked for.
+pub fn add(backends: &'static [&'static dyn Backend]) {
+    // A second time is a mistake without an effect.
+    let _ = MORE.set(backends);
+}
+
+/// [`BACKENDS`], and those that were added.
+pub fn all() -> impl Iterator<Item = &'static dyn Backend> {
+    BACKENDS.iter().chain(MORE.get().copied().unwrap_or_default()).copied()
+}
 
 /// Bytes of some mapping, given back when dropped.
 pub trait Memory: Send {

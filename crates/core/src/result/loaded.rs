@@ -1,0 +1,39 @@
+//! How a latency rises with the rate of a load.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Cells that differ only in the rate of one load, and the same cell without it: one curve for each series of the probes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadedLatency {
+    /// The load of the first of these cells.
+    pub load: String,
+    /// The probe, joined to its series with a `/` if it has several.
+    pub probe: String,
+    /// Unit of the rates.
+    pub unit: String,
+    /// Lowest rate first.
+    pub points: Vec<LoadedPoint>,
+}
+
+/// One cell of a curve. Each repeat gives one value, that of its worst CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadedPoint {
+    /// The cell.
+    pub cell: String,
+    /// What the load achieved, mean over the repeats; 0 without it.
+    pub rate: f64,
+    /// Median over the repeats of the repeat's median.
+    pub p50_ns: u64,
+    /// The lowest median of a repeat.
+    pub p50_low_ns: u64,
+    /// The highest median of a repeat.
+    pub p50_high_ns: u64,
+    /// Median over the repeats of the repeat's 0.99 quantile.
+    pub p99_ns: u64,
+    /// Time of one access to memory, of the median; only of the `access` probe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_ns: Option<f64>,
+    /// Complete repeats.
+    pub repeats: u32,
+}

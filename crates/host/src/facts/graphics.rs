@@ -1,0 +1,379 @@
+//! Graphics devices: driver and memory, interrupt lines, what they do now, and whose memory is in them.
+//!
+//! From sysfs, /proc/driver/nvidia and the `drm-*` lines of open files (Documentation/gpu/drm-usage-stats.rst). NVML is not
+//! asked: its queries stall CPUs. A device that is powered down is not asked either, since some drivers wake it up for an answer.
+
+use super::Reader;
+use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::cpus::CpuSet;
+use whylate_core::facts::{GpuFacts, GpuInterrupt, GpuProcess, GpuUsage};
+
+const DRM: &str = "/sys/class/drm";
+const NVIDIA: &str = "/proc/driver/nvidia/gpus";
+
+/// Every `cardN` of DRM (its connectors, `card0-HDMI-A-1`, are left out), and devices of NVIDIA without one.
+pub(super) fn gpus(reader: &Reader) -> Vec<GpuFacts> {
+    let cards = reader.list_numbered(DRM, "card").into_iter().map(|number| format!("card{number}"));
+    let mut gpus: Vec<GpuFacts> =
+        cards.map(|name| gpu(reader, &format!("{DRM}/{name}/device"), name)).collect();
+    for address in reader.list(NVIDIA) {
+        if !gpus.iter().any(|gpu| gpu.address.as_ref() == Some(&address)) {
+            gpus.push(gpu(reader, &format!("/sys/bus/pci/devices/{address}"), address));
+        }
+    }
+    if !gpus.is_empty() {
+        add_processes(reader, &mut gpus);
+    }
+    gpus
+}
+
+fn gpu(reader: &Reader, device: &str, name: String) -> GpuFacts {
+    let value = |folder: &str, key: &str| {
+        let event = reader.raw(&format!("{folder}/uevent")).unwrap_or_default();
+        let line = event.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
+        Some(line.trim().to_owned())
+    };
+    // virtio-gpu is a device of a virtio bus; the bus is a PCI device.
+    let parent = format!("{device}/..");
+    let is_on_bus = value(device, "PCI_SLOT_NAME").is_none() && value(&parent, "PCI_SLOT_NAME").is_some();
+    let bus = if is_on_bus { parent } else { device.to_owned() };
+    let (driver, address) = (value(device, "DRIVER"), value(&bus, "PCI_SLOT_NAME"));
+    let is_asleep = reader.text(&format!("{bus}/power/runtime_status")).as_deref() == Some("suspended");
+    let version = driver.as_ref().and_then(|driver| reader.text(&format!("/sys/module/{driver}/version")));
+    GpuFacts {
+        pci_id: value(&bus, "PCI_ID").map(|id| id.to_lowercase()),
+        runtime_power: reader.text(&format!("{device}/power/control")),
+        model: address.as_ref().and_then(|address| nvidia_model(reader, address)),
+        driver_version: version,
+        memory_bytes: (!is_asleep).then(|| reader.number(&format!("{device}/mem_info_vram_total"))).flatten(),
+        interrupts: interrupts(reader, &bus),
+        usage: usage(reader, device, &name, is_asleep),
+        driver,
+        address,
+        name,
+    }
+}
+
+fn nvidia_model(reader: &Reader, address: &str) -> Option<String> {
+    let text = reader.raw(&format!("{NVIDIA}/{address}/information"))?;
+    super::value_of(&text, "Model").map(str::to_owned)
+}
+
+/// Message-signalled lines; without them the one of the device's pin.
+fn interrupts(reader: &Reader, bus: &str) -> Vec<GpuInterrupt> {
+    let mut lines = reader.list_numbered(&format!("{bus}/msi_irqs"), "");
+    if lines.is_empty() {
+        lines.extend(reader.number::<u32>(&format!("{bus}/irq")).filter(|line| *line > 0));
+    }
+    let cpus = |line: u32| -> Option<CpuSet> {
+        let file = |name: &str| reader.cpus(&format!("/proc/irq/{line}/{name}"));
+        let effective = file("effective_affinity_list").filter(|cpus| !cpus.is_empty());
+        effective.or_else(|| file("smp_affinity_list"))
+    };
+    lines.into_iter().filter_map(|line| Some(GpuInterrupt { line, cpus: cpus(line)? })).collect()
+}
+
+fn usage(reader: &Reader, device: &str, name: &str, is_asleep: bool) -> GpuUsage {
+    let power_state = reader.text(&format!("{device}/power/runtime_status"));
+    if is_asleep {
+        return GpuUsage { power_state, ..GpuUsage::default() };
+    }
+    GpuUsage {
+        power_state,
+        busy_percent: reader.number(&format!("{device}/gpu_busy_percent")),
+        memory_used_bytes: reader.number(&format!("{device}/mem_info_vram_used")),
+        system_used_bytes: reader.number(&format!("{device}/mem_info_gtt_used")),
+        clock_mhz: clock(reader, device, name),
+        processes: Vec::new(),
+    }
+}
+
+/// The clock now: of i915, of xe, or the chosen level of amdgpu (`1: 800Mhz *`).
+fn clock(reader: &Reader, device: &str, name: &str) -> Option<u32> {
+    let own = [
+        format!("{DRM}/{name}/gt_act_freq_mhz"),
+        format!("{DRM}/{name}/gt_cur_freq_mhz"),
+        format!("{device}/tile0/gt0/freq0/act_freq"),
+    ];
+    // 0: the part that has this clock sleeps.
+    own.iter().find_map(|path| reader.number(path).filter(|clock| *clock > 0)).or_else(|| {
+        let levels = reader.raw(&format!("{device}/pp_dpm_sclk"))?;
+        let chosen = levels.lines().find_map(|line| line.trim_end().strip_suffix('*'))?;
+        let digits = chosen.split_once(':')?.1.trim();
+        digits.trim_end_matches(|letter: char| letter.is_ascii_alphabetic()).parse().ok()
+    })
+}
+
+/// What a client of a driver says of itself, by one of its open files.
+#[derive(Debug, Default)]
+struct Client {
+    driver: String,
+    address: Option<String>,
+    number: u64,
+    memory_bytes: u64,
+    system_bytes: u64,
+    busy_ns: u64,
+}
+
+/// The `drm-*` lines; `None` for files that have none.
+fn client(text: &str) -> Option<Client> {
+    let mut found = Client::default();
+    // For each region the best figure: what is there, before what has been asked for.
+    let mut regions: BTreeMap<&str, (u8, u64)> = BTreeMap::new();
+    for line in text.lines() {
+        let Some((key, value)) = line.strip_prefix("drm-").and_then(|line| line.split_once(':')) else {
+            continue;
+        };
+        let value = value.trim();
+        match key {
+            "driver" => found.driver = value.to_owned(),
+            "pdev" => found.address = Some(value.to_owned()),
+            "client-id" => found.number = value.parse().ok()?,
+            _ => {}
+        }
+        if key.starts_with("engine-") && !key.starts_with("engine-capacity-") {
+            found.busy_ns += value.strip_suffix("ns").and_then(|ns| ns.trim().parse().ok()).unwrap_or(0);
+        }
+        let kinds = [("resident-", 3), ("memory-", 2), ("total-", 1)];
+        if let Some((region, rank)) =
+            kinds.iter().find_map(|(kind, rank)| Some((key.strip_prefix(kind)?, *rank)))
+        {
+            let entry = regions.entry(region).or_default();
+            *entry = (*entry).max((rank, bytes(value)?));
+        }
+    }
+    for (region, (_, bytes)) in regions {
+        let is_own = ["vram", "local", "lmem", "fb"].iter().any(|own| region.starts_with(own));
+        *(if is_own { &mut found.memory_bytes } else { &mut found.system_bytes }) += bytes;
+    }
+    (!found.driver.is_empty()).then_some(found)
+}
+
+/// `123 KiB`.
+fn bytes(text: &str) -> Option<u64> {
+    let mut words = text.split_whitespace();
+    let number: u64 = words.next()?.parse().ok()?;
+    match words.next() {
+        None => Some(number),
+        Some("KiB") => number.checked_mul(1 << 10),
+        Some("MiB") => number.checked_mul(1 << 20),
+        Some(_) => None,
+    }
+}
+
+/// Adds who has the devices open. Processes of others are seen by root alone.
+fn add_processes(reader: &Reader, gpus: &mut [GpuFacts]) {
+    // A file that two processes share, or one has twice, is one client.
+    let mut seen: BTreeSet<(Option<String>, u64)> = BTreeSet::new();
+    for pid in reader.root.list_numbered("/proc", "").unwrap_or_default() {
+        for file in reader.root.list_numbered(&format!("/proc/{pid}/fd"), "").unwrap_or_default() {
+            let target = reader.root.read_link(&format!("/proc/{pid}/fd/{file}"));
+            if !target.is_some_and(|target| target.starts_with("/dev/dri/")) {
+                continue;
+            }
+            // It may have ended.
+            let text = reader.root.read(&format!("/proc/{pid}/fdinfo/{file}")).ok().flatten();
+            let Some(client) = text.as_deref().and_then(client) else { continue };
+            if seen.insert((client.address.clone(), client.number)) {
+                add(reader, gpus, pid, &client);
+            }
+        }
+    }
+    for gpu in gpus {
+        gpu.usage.processes.sort_by_key(|it| (u64::MAX - it.memory_bytes - it.system_bytes, it.pid));
+    }
+}
+
+fn add(reader: &Reader, gpus: &mut [GpuFacts], pid: u32, client: &Client) {
+    let is_it = |gpu: &&mut GpuFacts| match &client.address {
+        Some(address) => gpu.address.as_ref() == Some(address),
+        None => gpu.driver.as_deref() == Some(client.driver.as_str()),
+    };
+    let Some(gpu) = gpus.iter_mut().find(is_it) else { return };
+    let processes = &mut gpu.usage.processes;
+    let place = processes.iter().position(|process| process.pid == pid).unwrap_or_else(|| {
+        let name = reader.root.read_trimmed(&format!("/proc/{pid}/comm")).ok().flatten().unwrap_or_default();
+        processes.push(GpuProcess { pid, name, ..GpuProcess::default() });
+        processes.len() - 1
+    });
+    let process = &mut processes[place];
+    process.memory_bytes += client.memory_bytes;
+    process.system_bytes += client.system_bytes;
+    process.busy_ns += client.busy_ns;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HostRoot;
+    use std::cell::RefCell;
+    use whylate_lab::archive;
+
+    fn gpus_of(text: &str) -> Vec<GpuFacts> {
+        let folder = tempfile::tempdir().unwrap();
+        archive::unpack(text, folder.path()).unwrap();
+        let root = HostRoot::at(folder.path());
+        let reader = Reader { root: &root, warnings: RefCell::default() };
+        let gpus = gpus(&reader);
+        assert!(reader.warnings.borrow().is_empty(), "{:?}", reader.warnings);
+        gpus
+    }
+
+    const AMDGPU: &str = "\
+== sys/class/drm/card1/device/uevent
+DRIVER=amdgpu
+PCI_ID=1002:744C
+PCI_SLOT_NAME=0000:03:00.0
+== sys/class/drm/card1/device/power/control := on
+== sys/class/drm/card1/device/power/runtime_status := active
+== sys/class/drm/card1/device/mem_info_vram_total := 25753026560
+== sys/class/drm/card1/device/mem_info_vram_used := 1200000000
+== sys/class/drm/card1/device/mem_info_gtt_used := 80000000
+== sys/class/drm/card1/device/gpu_busy_percent := 37
+== sys/class/drm/card1/device/pp_dpm_sclk
+0: 500Mhz
+1: 2371Mhz *
+== sys/class/drm/card1/device/msi_irqs/101 := msix
+== sys/class/drm/card1/device/irq := 16
+== proc/irq/101/smp_affinity_list := 0-15
+== proc/irq/101/effective_affinity_list := 7
+== proc/812/comm := Xorg
+== proc/812/fd/11 -> /dev/dri/card1
+== proc/812/fd/12 -> /dev/dri/card1
+== proc/812/fd/13 -> /dev/null
+== proc/812/fdinfo/{11-12}
+pos:	0
+drm-driver:	amdgpu
+drm-client-id:	5
+drm-pdev:	0000:03:00.0
+drm-memory-vram:	65536 KiB
+drm-memory-gtt: 	2048 KiB
+drm-memory-cpu: 	0 KiB
+drm-engine-gfx:	123456789 ns
+drm-engine-enc:	1000 ns
+== proc/900/comm := vkcube
+== proc/900/fd/4 -> /dev/dri/renderD128
+== proc/900/fdinfo/4
+drm-driver:	amdgpu
+drm-client-id:	9
+drm-pdev:	0000:03:00.0
+drm-total-vram:	400 MiB
+drm-resident-vram:	300 MiB
+drm-shared-vram:	10 MiB
+";
+
+    #[test]
+    fn amdgpu_says_memory_clock_and_load_and_who_uses_it() {
+        let gpus = gpus_of(AMDGPU);
+        let gpu = &gpus[0];
+        assert_eq!((gpu.driver.as_deref(), gpu.address.as_deref()), (Some("amdgpu"), Some("0000:03:00.0")));
+        assert_eq!((gpu.pci_id.as_deref(), gpu.memory_bytes), (Some("1002:744c"), Some(25_753_026_560)));
+        let line = GpuInterrupt { line: 101, cpus: "7".parse().unwrap() };
+        assert_eq!(gpu.interrupts, [line], "not the pin that a message replaces");
+        let usage = &gpu.usage;
+        assert_eq!((usage.busy_percent, usage.clock_mhz), (Some(37), Some(2371)));
+        assert_eq!(
+            (usage.memory_used_bytes, usage.system_used_bytes),
+            (Some(1_200_000_000), Some(80_000_000))
+        );
+        let shown: Vec<_> = usage
+            .processes
+            .iter()
+            .map(|it| (it.pid, it.name.as_str(), it.memory_bytes >> 20, it.system_bytes >> 20, it.busy_ns))
+            .collect();
+        // The file that is open twice is counted once; of memory that is asked for and resident the resident.
+        assert_eq!(shown, [(900, "vkcube", 300, 0, 0), (812, "Xorg", 64, 2, 123_457_789)]);
+    }
+
+    #[test]
+    fn a_device_that_sleeps_is_not_asked() {
+        let asleep = AMDGPU.replace("runtime_status := active", "runtime_status := suspended");
+        let usage = &gpus_of(&asleep)[0].usage;
+        assert_eq!(usage.power_state.as_deref(), Some("suspended"));
+        assert_eq!((usage.busy_percent, usage.clock_mhz, usage.memory_used_bytes), (None, None, None));
+    }
+
+    #[test]
+    fn i915_says_its_clock_and_memory_by_region() {
+        let text = "\
+== sys/class/drm/card0/device/uevent
+DRIVER=i915
+PCI_ID=8086:46A6
+PCI_SLOT_NAME=0000:00:02.0
+== sys/class/drm/card0/device/power/runtime_status := active
+== sys/class/drm/card0/gt_act_freq_mhz := 0
+== sys/class/drm/card0/gt_cur_freq_mhz := 1300
+== sys/class/drm/card0/device/irq := 145
+== proc/irq/145/smp_affinity_list := 0-3
+== proc/77/comm := gnome-shell
+== proc/77/fd/9 -> /dev/dri/renderD128
+== proc/77/fdinfo/9
+drm-driver:	i915
+drm-client-id:	7
+drm-pdev:	0000:00:02.0
+drm-total-system0:	30 MiB
+drm-resident-system0:	20480 KiB
+drm-total-stolen-system0:	1024 KiB
+drm-engine-render:	500 ns
+drm-engine-capacity-video:	2
+";
+        let gpu = &gpus_of(text)[0];
+        assert_eq!(gpu.usage.clock_mhz, Some(1300));
+        assert_eq!(gpu.interrupts, [GpuInterrupt { line: 145, cpus: "0-3".parse().unwrap() }]);
+        let process = &gpu.usage.processes[0];
+        assert_eq!((process.memory_bytes, process.system_bytes >> 10, process.busy_ns), (0, 21_504, 500));
+    }
+
+    #[test]
+    fn nvidia_without_a_card_is_found_by_its_driver() {
+        let text = "\
+== proc/driver/nvidia/gpus/0000:1b:00.0/information
+Model: 		 NVIDIA H200
+IRQ:   		 345
+== sys/module/nvidia/version := 570.86.15
+== sys/bus/pci/devices/0000:1b:00.0/uevent
+DRIVER=nvidia
+PCI_ID=10DE:2335
+PCI_SLOT_NAME=0000:1b:00.0
+== sys/bus/pci/devices/0000:1b:00.0/power/control := on
+== sys/bus/pci/devices/0000:1b:00.0/msi_irqs/{345-346} := msix
+== proc/irq/{345-346}/smp_affinity_list := 0-31
+";
+        let gpus = gpus_of(text);
+        assert_eq!(gpus.len(), 1);
+        assert_eq!((gpus[0].name.as_str(), gpus[0].model.as_deref()), ("0000:1b:00.0", Some("NVIDIA H200")));
+        assert_eq!(gpus[0].driver_version.as_deref(), Some("570.86.15"));
+        assert_eq!(gpus[0].interrupts.iter().map(|it| it.line).collect::<Vec<_>>(), [345, 346]);
+        // The same device with a card is one device.
+        let card = "\
+== sys/class/drm/card0/device/uevent
+DRIVER=nvidia
+PCI_SLOT_NAME=0000:1b:00.0
+";
+        assert_eq!(gpus_of(&format!("{text}{card}")).len(), 1);
+    }
+
+    #[test]
+    fn virtio_gpu_has_the_lines_of_its_bus() {
+        let text = "\
+== sys/class/drm/card0/device -> ../../../devices/pci0/0000:00:02.0/virtio0
+== sys/devices/pci0/0000:00:02.0/virtio0/uevent
+DRIVER=virtio_gpu
+MODALIAS=virtio:d00000010v00001AF4
+== sys/devices/pci0/0000:00:02.0/uevent
+DRIVER=virtio-pci
+PCI_ID=1AF4:1050
+PCI_SLOT_NAME=0000:00:02.0
+== sys/devices/pci0/0000:00:02.0/msi_irqs/{24-25} := msix
+== proc/irq/{24-25}/smp_affinity_list := 0-1
+== proc/irq/{24-25}/effective_affinity_list := 1
+";
+        let gpu = &gpus_of(text)[0];
+        assert_eq!(
+            (gpu.driver.as_deref(), gpu.address.as_deref()),
+            (Some("virtio_gpu"), Some("0000:00:02.0"))
+        );
+        assert_eq!(gpu.pci_id.as_deref(), Some("1af4:1050"));
+        assert!(gpu.interrupts.len() == 2 && gpu.interrupts.iter().all(|it| it.cpus == "1".parse().unwrap()));
+    }
+}
