@@ -42,6 +42,14 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
     if is_parent { Ok(()) } else { Err(io::Error::other("the process that started this one is gone")) }
 }
 
+/// Has the kernel end (SIGKILL) what `command` starts when the thread that starts it ends, in whichever way.
+pub fn end_with_this_thread(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    let ask = || Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?);
+    // SAFETY: it makes one system call, and takes no lock and no memory.
+    unsafe { command.pre_exec(ask) };
+}
+
 /// Leaves a file open in processes that are started from now on; gives the number by which they take it
 /// ([`inherited`]).
 ///

@@ -92,7 +92,7 @@ pub enum Target {
         /// The thread.
         task: Task,
     },
-    /// How one thread is scheduled; its value is as [`crate::priority`] writes it: `fifo 50`, `other 0`.
+    /// How one thread is scheduled; its value is its policy and priority, or nice value: `fifo 50`, `other 0`.
     Scheduling {
         /// The thread.
         task: Task,

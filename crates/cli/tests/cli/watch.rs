@@ -1,6 +1,6 @@
 //! `whylate watch` on this machine's kernel. Where it allows no BPF programs, the tests check that this is said.
 
-use crate::tool::{Said, alone, command, finish, folder, signal, start, until, wait, whylate};
+use crate::tool::{Said, alone, command, finish, folder, mark, marked, signal, start, until, wait, whylate};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -113,8 +113,9 @@ fn a_watch_that_is_killed_keeps_what_was_stored() {
         "-c",
         "while sleep 0.02; do :; done",
     ];
+    let (mark, variable, value) = mark("killed-watch");
     let mut child = command(&loops);
-    child.env("WHYLATE_STATE_DIR", folder.path().join("state"));
+    child.env("WHYLATE_STATE_DIR", folder.path().join("state")).env(variable, value);
     let mut child = start(child);
     let is_kept = || {
         let manifest = std::fs::read_to_string(output.join("manifest.jsonl")).unwrap_or_default();
@@ -126,6 +127,7 @@ fn a_watch_that_is_killed_keeps_what_was_stored() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
+    assert!(until(|| marked(&mark).is_empty()), "still there: {:?}", marked(&mark));
     let said = whylate(&["report", output.to_str().unwrap(), "--json"]);
     let probe = &said.document()["cells"][0]["probes"][0];
     assert!(probe["cpus"].as_array().unwrap().iter().any(|cpu| cpu["series"] == "sh"), "{probe:#}");

@@ -21,7 +21,7 @@ use whylate_core::plan::TaskPlan;
 use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_host::facts::collect;
-use whylate_sys::{clock, schedule};
+use whylate_sys::{clock, process, schedule};
 
 /// How often the records are read.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -173,7 +173,9 @@ impl Watching {
         let [program, arguments @ ..] = command else { return Ok(None) };
         let own = schedule::id_of_this_thread();
         self.watch.follow_children(own, true).map_err(|error| failed(&error))?;
-        let started = Command::new(program).args(arguments).spawn();
+        let mut command = Command::new(program);
+        process::end_with_this_thread(command.args(arguments));
+        let started = command.spawn();
         self.watch.follow_children(own, false).map_err(|error| failed(&error))?;
         let cannot = |error| ProbeError::Failed(format!("cannot start `{program}`: {error}"));
         Ok(Some(Started(started.map_err(cannot)?)))
