@@ -19,7 +19,8 @@ Examples:
   whylate load gpu --work copy-up --memory write-combined --wait spin --priority 50
   whylate load gpu --api cuda --work alloc-churn --memory pinned
 
-The helper whylate-gpu does the work, by Vulkan or CUDA; it lies beside whylate, or where WHYLATE_GPU says.
+The helper whylate-gpu does the work, by Vulkan or CUDA; it lies beside whylate, or where
+WHYLATE_GPU says.
 Each result is checked: a wrong sum, product, copy or image fails the load."))]
 pub struct GpuPlan {
     /// Where the thread runs that gives the device its work: one on each CPU.
