@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
 Examples:
-  whylate treat apply network eth0 --cpus 0                  packets are received and sent by CPU 0 (RPS, XPS)
-  whylate treat apply network eth0 --cpus 0 --threaded on    polled in a thread, which can have a priority"))]
+  whylate treat apply network eth0 --cpus 0                 CPU 0 receives and sends (RPS, XPS)
+  whylate treat apply network eth0 --cpus 0 --threaded on   a thread polls, with a priority"))]
 pub struct NetworkPlan {
     /// Names of interfaces; all with queues by default.
     #[serde(default = "all")]
