@@ -77,8 +77,10 @@ fn a_late_moment_is_recorded_and_explained() {
     assert_eq!(of_file["spikes"], result["explained"]["spikes"]);
     fs::remove_file(path.with_extension("json")).unwrap();
     let without_note = whylate(&["explain", text(&path), "--json"]).json();
-    let spike = &list(&without_note, "spikes")[0];
-    assert!(number(spike, "actual_ns").abs_diff(number(trace, "at_ns")) < 1_000_000, "{spike}");
+    // Until the trace stops, the probe may be later once more.
+    let is_it =
+        |spike: &serde_json::Value| number(spike, "actual_ns").abs_diff(number(trace, "at_ns")) < 1_000_000;
+    assert!(list(&without_note, "spikes").iter().any(is_it), "{}", without_note["spikes"]);
 
     let again = whylate(&["trace", "record", "--until", "1us", "-o", text(&path)]);
     assert!(again.error().contains("exists; remove it or give another name"), "{}", again.stderr);
