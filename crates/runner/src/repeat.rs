@@ -5,6 +5,7 @@ use crate::audience::{Audience, Stage};
 use crate::causes::CauseSearch;
 use crate::error::RepeatError;
 use crate::follow::{EVENTS_MAX, Event, Forward};
+use crate::keep;
 use crate::machine::{LoadEnd, Machine, RunningLoad};
 use crate::prepare::{Experiment, PreparedCell, PreparedLoad};
 use crate::tracing::Tracing;
@@ -22,9 +23,6 @@ use whylate_sys::allocation;
 
 /// How often loads, the clock and the user are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How often what was measured is made safe on disk; at first sooner, so that one that is killed soon has kept something.
-const FLUSH_EVERY: Duration = Duration::from_secs(60);
-const FLUSH_FIRST: Duration = Duration::from_secs(5);
 
 pub(crate) struct Repeat<'a> {
     pub(crate) experiment: &'a Experiment,
@@ -349,8 +347,7 @@ impl Repeat<'_> {
         if watch.end.is_none() && Instant::now() > watch.deadline {
             watch.end_with(Err(RepeatError::Timeout(self.experiment.plan.repeat_timeout())));
         }
-        let every = (watch.flushed - watch.begun).clamp(FLUSH_FIRST, FLUSH_EVERY);
-        if watch.flushed.elapsed() >= every {
+        if watch.flushed.elapsed() >= keep::flush_after(watch.specs, watch.flushed - watch.begun) {
             watch.flushed = Instant::now();
             self.causing.keep_counts(watch.keys, watch.specs, self.sink, self.warnings);
             if let Err(error) = self.sink.flush() {

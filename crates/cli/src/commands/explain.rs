@@ -71,7 +71,12 @@ fn run_of(trace: &Path) -> Option<PathBuf> {
 
 /// What a trace was kept for, by the note beside it, also where both were copied out of their run.
 fn note_of(trace: &Path) -> Option<SpikeTrace> {
-    let note = std::fs::File::open(trace.with_extension("json")).ok().filter(|_| trace.is_file())?;
+    note_beside(trace).filter(|_| trace.is_file())
+}
+
+/// The note of a trace, whether that is there or not.
+pub(super) fn note_beside(trace: &Path) -> Option<SpikeTrace> {
+    let note = std::fs::File::open(trace.with_extension("json")).ok()?;
     let note: SpikeTrace =
         serde_json::from_reader(std::io::BufReader::new(note.take(NOTE_BYTES_MAX))).ok()?;
     (Path::new(&note.path).file_name() == trace.file_name()).then_some(note)

@@ -4,7 +4,7 @@ use crate::arguments::{TraceCommand, TraceRecordArguments, or_endless};
 use crate::exit::Ending;
 use crate::screen::Screen;
 use crate::{machine, output, signals};
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -179,8 +179,12 @@ fn plan(arguments: &TraceRecordArguments) -> ProbePlan {
 fn output_path(arguments: &TraceRecordArguments) -> Result<PathBuf> {
     let default = || PathBuf::from(format!("whylate-{}.dat", utc_text(SystemTime::now()).replace(':', "")));
     let path = arguments.output.clone().unwrap_or_else(default);
-    // The note of the moment is beside the trace.
-    for path in [&path, &path.with_extension("json")] {
+    // The note of the moment is beside the trace; that of one that was removed means nothing.
+    let note = path.with_extension("json");
+    if !path.exists() && super::explain::note_beside(&path).is_some() {
+        std::fs::remove_file(&note).with_context(|| format!("cannot remove {}", note.display()))?;
+    }
+    for path in [&path, &note] {
         if path.exists() {
             bail!("{} exists; remove it or give another name (-o)", path.display());
         }

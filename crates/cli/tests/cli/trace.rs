@@ -75,7 +75,9 @@ fn a_late_moment_is_recorded_and_explained() {
     // Without flags the file gives the answer of the recording, and without its note that of the same moment.
     let of_file = whylate(&["explain", text(&path), "--json"]).json();
     assert_eq!(of_file["spikes"], result["explained"]["spikes"]);
-    fs::remove_file(path.with_extension("json")).unwrap();
+    let note = path.with_extension("json");
+    let noted = fs::read(&note).unwrap();
+    fs::remove_file(&note).unwrap();
     let without_note = whylate(&["explain", text(&path), "--json"]).json();
     // Until the trace stops, the probe may be later once more.
     let is_it =
@@ -84,6 +86,16 @@ fn a_late_moment_is_recorded_and_explained() {
 
     let again = whylate(&["trace", "record", "--until", "1us", "-o", text(&path)]);
     assert!(again.error().contains("exists; remove it or give another name"), "{}", again.stderr);
+
+    // The note of a trace that was removed is in nobody's way; a file that is no note is.
+    fs::write(&note, &noted).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert_eq!(recorded(folder.path(), text(&path)).unwrap().code, Some(2));
+    assert_ne!(fs::read(&note).unwrap(), noted);
+    fs::remove_file(&path).unwrap();
+    fs::write(&note, "{}").unwrap();
+    let refused = whylate(&["trace", "record", "--until", "1us", "-o", text(&path)]);
+    assert!(refused.error().contains("late.json exists; remove it"), "{}", refused.stderr);
 }
 
 #[test]
