@@ -111,6 +111,25 @@ impl Keeper {
         Ok((std::mem::take(&mut self.kept), std::mem::take(&mut self.missed)))
     }
 
+    /// Stops recording at once where one of these spikes is worth its trace, which [`Self::spikes`] then saves: whatever else
+    /// is done about them before would push the moment out of the ring.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`].
+    pub fn hold(&self, spikes: &[SpikeRecord]) -> Result<(), RecordError> {
+        let Some(since_ns) = self.recording_since_ns else { return Ok(()) };
+        let late = spikes.iter().filter(|spike| spike.latency_ns > self.above.0 && spike.at_ns >= since_ns);
+        self.largest(late).map_or(Ok(()), |_| self.ring.pause())
+    }
+
+    /// The largest of them, if it is worth its trace.
+    fn largest<'s>(&self, spikes: impl IntoIterator<Item = &'s SpikeRecord>) -> Option<&'s SpikeRecord> {
+        let largest = spikes.into_iter().max_by_key(|spike| spike.latency_ns)?;
+        let is_full = self.kept.len() >= self.worst;
+        let is_smaller = self.kept.last().is_some_and(|least| least.latency_ns >= largest.latency_ns);
+        (!is_full || !is_smaller).then_some(largest)
+    }
+
     /// Looks at new spikes, and saves the trace when the largest of them is to be kept: as the file that `path` names,
     /// which must not exist.
     ///
@@ -126,13 +145,8 @@ impl Keeper {
         let late = spikes.iter().filter(|spike| spike.latency_ns > above);
         let (traced, untraced): (Vec<_>, Vec<_>) = late.partition(|spike| spike.at_ns >= since_ns);
         self.missed += untraced.len() as u64;
-        let Some(largest) = traced.into_iter().max_by_key(|spike| spike.latency_ns) else {
-            return Ok(None);
-        };
+        let Some(largest) = self.largest(traced) else { return Ok(None) };
         let is_full = self.kept.len() >= self.worst;
-        if is_full && self.kept.last().is_some_and(|least| least.latency_ns >= largest.latency_ns) {
-            return Ok(None);
-        }
         self.ring.pause()?;
         let saved = self.ring.save(&path(largest))?;
         let SpikeRecord { cpu, at_ns, latency_ns, .. } = *largest;

@@ -289,6 +289,7 @@ impl Repeat<'_> {
                     self.search(|causes, warnings| causes.armed(cpus, process, warnings));
                 }
                 Ok(Event::Spikes(index, spikes)) => {
+                    self.tracing.hold(&spikes, self.warnings);
                     self.audience.spikes(&spikes);
                     self.search(|causes, warnings| causes.explain(&spikes, warnings));
                     if let Some(directory) = self.sink.directory() {

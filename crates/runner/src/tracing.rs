@@ -77,6 +77,12 @@ impl Tracing {
         specs
     }
 
+    /// Stops the trace, if the largest of these spikes is worth keeping it: before anything else is done about them.
+    pub(crate) fn hold(&mut self, spikes: &[SpikeRecord], warnings: &mut Vec<Warning>) {
+        let held = self.keeper.as_ref().map(|keeper| keeper.hold(spikes));
+        held.and_then(|held| self.note(held, warnings));
+    }
+
     /// Keeps the trace, if the largest of these spikes is worth it.
     pub(crate) fn spikes(
         &mut self,

@@ -55,6 +55,24 @@ fn it_is_recorded_while_probes_measure_and_not_in_the_noise_floor() {
     assert!(has(&info, "traced", "contains what that costs") && has(&info, "mock-trace", ""));
 }
 
+/// Whatever else is done about a spike would push its moment out of the ring.
+#[test]
+fn a_trace_is_stopped_before_its_spike_is_explained() {
+    let folder = folder();
+    let machine = MockMachine { late: vec![500_000], ..MockMachine::default() };
+    run_plan(
+        &folder.path().join("run"),
+        &plan().replace("repeats = 2", "repeats = 1\ncauses = true"),
+        &machine,
+    );
+    let log = machine.log_of(&["trace pause", "trace save", "causes: explain"]);
+    let saved: Vec<usize> = (0..log.len()).filter(|at| log[*at] == "trace save").collect();
+    assert!(!saved.is_empty(), "{log:?}");
+    for at in saved {
+        assert_eq!(log[at - 3..at], ["trace pause", "causes: explain 1", "trace pause"], "{log:?}");
+    }
+}
+
 #[test]
 fn the_largest_of_each_cell_are_kept_with_notes_of_what_they_are() {
     let folder = folder();
