@@ -98,6 +98,8 @@ impl Causes {
         if moved_ns > 0 {
             taken.total_ns += moved_ns;
             taken.gaps = taken.gaps.max(throttled.gaps);
+            // The largest is at least as long as the mean.
+            taken.max_ns = taken.max_ns.max(taken.total_ns.div_ceil(taken.gaps.max(1)));
             open.total_ns -= moved_ns;
             open.gaps = open.gaps.saturating_sub(throttled.gaps);
             open.max_ns = open.max_ns.min(throttled.other_max_ns);
@@ -171,6 +173,7 @@ mod tests {
             (CauseKind::Irq, 10, 1_000),
         ];
         assert_eq!(told, expected);
+        assert_eq!(found[0].max_ns, 3_500, "at least the mean");
     }
 
     #[test]
