@@ -19,6 +19,7 @@ struct plant_request {
 	u64 every_ns;		/* between the stalls */
 	unsigned int count;	/* of stalls */
 	int priority;		/* SCHED_FIFO priority of the thread that acts */
+	const char *in;		/* the function in which it shall happen; NULL for the cause's own */
 };
 
 /* One way to be late. */
@@ -71,6 +72,7 @@ extern const struct plant_cause plant_local_causes[];
 extern const struct plant_cause plant_remote_causes[];
 extern const struct plant_cause plant_thread_causes[];
 extern const struct plant_cause plant_timer_causes[];
+extern const struct plant_cause plant_probe_causes[];
 
 /* The file /proc/plant_memory_type. */
 int plant_memory_load(void);

@@ -2,7 +2,7 @@
 /*
  * plant: the command file /proc/plant and the log behind it.
  *
- * Writing "CAUSE LENGTH [cpu=N] [from=N] [after=TIME] [every=TIME] [count=N] [priority=N]" stalls, and returns when
+ * Writing "CAUSE LENGTH [cpu=N] [from=N] [after=TIME] [every=TIME] [count=N] [priority=N] [in=FUNCTION]" stalls, and returns when
  * that is done; "clear" empties the log. Reading shows one line for each stall: who, where, from when to when on
  * CLOCK_MONOTONIC. Times have a unit: ns, us, ms or s.
  */
@@ -36,6 +36,7 @@ struct log_entry {
 
 static const struct plant_cause *const tables[] = {
 	plant_local_causes, plant_remote_causes, plant_thread_causes, plant_timer_causes,
+	plant_probe_causes,
 };
 
 static struct log_entry *log_entries;
@@ -168,6 +169,10 @@ static int parse_option(char *word, struct plant_request *request)
 		return kstrtouint(value, 10, &request->count);
 	if (!strcmp(name, "priority"))
 		return kstrtoint(value, 10, &request->priority);
+	if (!strcmp(name, "in")) {
+		request->in = value;
+		return 0;
+	}
 	if (!strcmp(name, "after"))
 		return parse_time(value, &request->after_ns);
 	if (!strcmp(name, "every"))

@@ -11,6 +11,10 @@ pub(crate) const EXCEEDED: u8 = 2;
 pub(crate) const NOT_RESTORED: u8 = 3;
 /// A facility that was asked for explicitly is not there.
 pub(crate) const UNAVAILABLE: u8 = 69;
+/// `git bisect run` skips the commit.
+const CANNOT_TELL: u8 = 125;
+/// `git bisect run` stops.
+pub(crate) const STOPS_BISECTION: u8 = 128;
 
 /// How a command ended that did what it was asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub(crate) enum Ending {
     NotRestored,
     /// Something is incomplete, and has been said already.
     Incomplete,
+    /// A step of a bisection that does not tell.
+    CannotTell,
 }
 
 /// A right that was asked for and this user has not, with its remedy.
@@ -43,6 +49,7 @@ pub(crate) fn finish(outcome: anyhow::Result<Ending>) -> ExitCode {
         Ok(Ending::Exceeded) => ExitCode::from(EXCEEDED),
         Ok(Ending::NotRestored) => ExitCode::from(NOT_RESTORED),
         Ok(Ending::Incomplete) => ExitCode::from(ERROR),
+        Ok(Ending::CannotTell) => ExitCode::from(CANNOT_TELL),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             crate::output::message(&format!("whylate: {}", one_line(&error)));

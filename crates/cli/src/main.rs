@@ -51,6 +51,10 @@ fn main() -> ExitCode {
             }
             match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+                // An exit code of 1 would make the commit a bad one.
+                _ if words.first().is_some_and(|word| word == "bisect") => {
+                    ExitCode::from(exit::STOPS_BISECTION)
+                }
                 _ => ExitCode::from(exit::ERROR),
             }
         }

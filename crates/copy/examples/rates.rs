@@ -1,10 +1,11 @@
 //! Prints the rate of each method for each size of a block: `rates [BYTES...]`, as `METHOD BYTES GB/s`.
 //!
-//! A block is copied again and again from the beginning of one buffer to that of another; the median of 45 trials of
-//! about a millisecond, which take turns. `libc` is the C library's memcpy, called without [`Copier`].
+//! A block is copied again and again from the beginning of one buffer to that of another, or read (`read/…`) or written
+//! (`write/…`, past the caches `write-nt/…`); the median of 45 trials of about a millisecond, which take turns. `libc` is
+//! the C library's memcpy, called without [`Copier`].
 
 use std::hint::black_box;
-use whylate_copy::{Copier, Method};
+use whylate_copy::{Copier, InstructionSet, Kernels, Method, ReadMethod, StoreMethod};
 
 const TRIALS: usize = 45;
 
@@ -17,20 +18,24 @@ fn main() {
     let (from, to) = (aligned(&mut from), &mut aligned(&mut to)[2048..]);
     let copiers = Method::available().into_iter().filter_map(|one| Copier::new(one).ok());
     let copiers: Vec<Copier> = black_box(copiers.collect());
-    let mut rates = vec![vec![Vec::new(); copiers.len() + 1]; blocks.len()];
+    let traffic = traffic();
+    let mut rates = vec![vec![Vec::new(); copiers.len() + 1 + traffic.len()]; blocks.len()];
     for _ in 0..TRIALS {
         for (bytes, rates) in blocks.iter().zip(&mut rates) {
             let (from, to) = (&from[..*bytes], &mut to[..*bytes]);
-            for (copier, rates) in copiers.iter().zip(rates.iter_mut()) {
-                rates.push(trial(*bytes, || copier.copy(from, to)));
+            let mut rates = rates.iter_mut();
+            let mut next = |rate| rates.next().into_iter().for_each(|rates| rates.push(rate));
+            for copier in &copiers {
+                next(trial(*bytes, |turns| by_copier(copier, from, to, turns)));
             }
-            // SAFETY: both are as long as that, and one is borrowed mutably.
-            rates[copiers.len()].push(trial(*bytes, || unsafe {
-                memcpy(to.as_mut_ptr(), from.as_ptr(), *bytes);
-            }));
+            next(trial(*bytes, |turns| by_library(from, to, turns)));
+            for (_, act) in &traffic {
+                next(trial(*bytes, |turns| (0..turns).for_each(|_| act(from, to))));
+            }
         }
     }
-    let names = copiers.iter().map(|copier| copier.method().name()).chain(["libc"]);
+    let copies = copiers.iter().map(|copier| copier.method().name().to_owned());
+    let names = copies.chain(["libc".to_owned()]).chain(traffic.into_iter().map(|(name, _)| name));
     for (number, name) in names.enumerate() {
         for (bytes, rates) in blocks.iter().zip(&mut rates) {
             let rates = &mut rates[number];
@@ -38,6 +43,31 @@ fn main() {
             println!("{name} {bytes} {:.3}", rates[TRIALS / 2]);
         }
     }
+}
+
+type Act = Box<dyn Fn(&[u8], &mut [u8])>;
+
+/// Reads and writes by every instruction set.
+fn traffic() -> Vec<(String, Act)> {
+    let mut all: Vec<(String, Act)> = Vec::new();
+    for kernels in InstructionSet::available().into_iter().filter_map(Kernels::with) {
+        for method in [ReadMethod::Plain, ReadMethod::Prefetching] {
+            let act = move |from: &[u8], _: &mut [u8]| _ = black_box(kernels.read(method, from));
+            all.push((
+                format!("read/{}/{}", kernels.instruction_set(), method.name().replace(' ', "-")),
+                Box::new(act),
+            ));
+        }
+        for method in [StoreMethod::Cached, StoreMethod::Streaming, StoreMethod::String] {
+            let kind = if method == StoreMethod::Streaming { "write-nt" } else { "write" };
+            let act = move |_: &[u8], to: &mut [u8]| kernels.write(method, to, 0x5a5a_5a5a_5a5a_5a5a);
+            all.push((
+                format!("{kind}/{}/{}", kernels.instruction_set(), method.name().replace(' ', "-")),
+                Box::new(act),
+            ));
+        }
+    }
+    all
 }
 
 unsafe extern "C" {
@@ -49,17 +79,32 @@ fn aligned(bytes: &mut [u8]) -> &mut [u8] {
     &mut bytes[head..]
 }
 
+// Functions of their own: the loops differ in what they call only, and spill nothing.
+#[inline(never)]
+fn by_copier(copier: &Copier, from: &[u8], to: &mut [u8], turns: usize) {
+    for _ in 0..turns {
+        copier.copy(from, to);
+        black_box(());
+    }
+}
+
+#[inline(never)]
+fn by_library(from: &[u8], to: &mut [u8], turns: usize) {
+    let len = from.len().min(to.len());
+    for _ in 0..turns {
+        // SAFETY: both are as long as that, and one is borrowed mutably.
+        unsafe { memcpy(to.as_mut_ptr(), from.as_ptr(), len) };
+        black_box(());
+    }
+}
+
 /// In GB/s.
-#[inline(always)]
-fn trial(bytes: usize, mut copy: impl FnMut()) -> f64 {
+fn trial(bytes: usize, mut copy: impl FnMut(usize)) -> f64 {
     let (mut turns, mut copied) = (1, 0);
     let most = (4 << 20) / bytes.max(1) + 1;
     let begin = cpu_time();
     while cpu_time() - begin < 1_000_000 {
-        for _ in 0..turns {
-            copy();
-            black_box(());
-        }
+        copy(turns);
         copied += turns * bytes;
         turns = (turns * 2).min(most);
     }

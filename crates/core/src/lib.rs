@@ -8,6 +8,7 @@ pub mod cpus;
 pub mod facts;
 pub mod figure;
 mod frequency;
+mod mask;
 pub mod moment;
 pub mod plan;
 pub mod record;

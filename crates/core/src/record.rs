@@ -94,6 +94,21 @@ pub struct RateRecord {
     pub value: f64,
 }
 
+/// One figure of a graphics device at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuRecord {
+    /// `card0`, or the PCI address of a device without a card.
+    pub device: String,
+    /// What it is, with its unit: `memory_bytes`, `busy_percent/render` (of one kind of engine), ….
+    pub quantity: String,
+    /// When it was read.
+    pub at_ns: u64,
+    /// Time since it was read before, over which shares of time are taken; 0 the first time.
+    pub interval_ns: u64,
+    /// The figure.
+    pub value: f64,
+}
+
 /// How often one interrupt line or softirq vector was handled on one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptRecord {

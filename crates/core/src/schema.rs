@@ -2,14 +2,14 @@
 
 use crate::plan::{Plan, without_flags};
 use crate::result::{
-    CheckResult, CompareResult, CopyResult, CpuTable, ExplainResult, FixResult, HistogramsResult, LoadResult,
-    MeasureResult, PlanList, PreviewResult, RecordingResult, RunResult, RunsResult, TracingResult,
-    TreatResult,
+    BisectResult, CheckResult, CompareResult, CopyResult, CpuTable, ExplainResult, FixResult,
+    HistogramsResult, LoadResult, MeasureResult, PlanList, PreviewResult, RecordingResult, RunResult,
+    RunsResult, TracingResult, TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; 18] = [
     "plan",
     "measure",
     "run",
@@ -27,6 +27,7 @@ pub const NAMES: [&str; 17] = [
     "runs",
     "copy",
     "fix",
+    "bisect",
 ];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
@@ -54,6 +55,7 @@ fn of_name(name: &str) -> Option<Schema> {
         "runs" => Some(schema_for!(RunsResult)),
         "copy" => Some(schema_for!(CopyResult)),
         "fix" => Some(schema_for!(FixResult)),
+        "bisect" => Some(schema_for!(BisectResult)),
         "tracing" => Some(schema_for!(TracingResult)),
         _ => None,
     }

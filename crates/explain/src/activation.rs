@@ -15,13 +15,9 @@ pub use inversion::HELD_BEFORE_NS;
 
 use crate::confidence::{self, LIKELY, POSSIBLE, RECORDED, STATED};
 use crate::divide::{Blame, Piece};
-use crate::segments::{Activity, Recording, Surroundings, Thread, Window, causes_of, pieces};
+use crate::segments::{Activity, NO_RIGHT, Recording, Surroundings, Thread, Window, causes_of, pieces};
 use whylate_core::CpuId;
 use whylate_core::result::{Cause, CauseKind as Kind};
-
-/// A priority below that of every thread: an ordinary task has no right to a CPU, so that nobody who has one kept it from
-/// its own.
-const NO_RIGHT: i32 = i32::MIN;
 
 /// What one task did from being due to its next sleep. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -21,8 +21,10 @@ pub(crate) const CONCLUDED: f64 = 0.89;
 pub(crate) const LIKELY: f64 = 0.75;
 /// Nothing contradicts it, and a part of what would show it is not known: priorities, what is below a hypervisor.
 pub(crate) const POSSIBLE: f64 = 0.6;
+/// The handler of a device or of the timer was entered, and no event tells its end: what follows may be its own or not.
+pub(crate) const UNENDED: f64 = 0.51;
 /// Only that nothing else explains it.
-pub(crate) const LEFT_OVER: f64 = 0.42;
+pub(crate) const LEFT_OVER: f64 = 0.5;
 /// Only that nothing else explains it, and on damaged traces it was something else: a name for what is open.
 pub(crate) const FAINT: f64 = 0.05;
 
@@ -31,7 +33,7 @@ pub(crate) const OF_LOSSES: f64 = 0.5;
 /// What is left of a grade where events of the window contradict each other: some are missing that nobody counted.
 pub(crate) const OF_BREAKS: f64 = 0.93;
 /// The same of a grade that was not good before.
-pub(crate) const OF_BREAKS_UNSURE: f64 = 0.75;
+pub(crate) const OF_BREAKS_UNSURE: f64 = 0.55;
 /// What is left of a grade where the window's begin was left out, or the expected moment is not known well.
 pub(crate) const OF_UNSURE_WINDOW: f64 = 0.8;
 /// What is left of a grade where other evidence of the same spike says something else.

@@ -169,7 +169,7 @@ const HELPERS: &[&str] = &[
     "__ndelay", "delay_tsc", "delay_loop", "delay_tpause", "delay_halt", "read_tsc", "read_hpet",
     "cpu_relax", "ktime_get", "ktime_get_mono_fast_ns", "ktime_get_raw", "ktime_get_with_offset",
     "sched_clock", "local_clock", "preempt_count_add", "preempt_count_sub", "__preempt_count_add",
-    "migrate_disable", "migrate_enable", "trace_hardirqs_off", "trace_hardirqs_on", "tracer_hardirqs_off",
+    "add_preempt_count", "sub_preempt_count", "migrate_disable", "migrate_enable", "trace_hardirqs_off", "trace_hardirqs_on", "tracer_hardirqs_off",
     "queued_spin_lock_slowpath", "native_queued_spin_lock_slowpath", "do_raw_spin_lock",
     "do_raw_spin_unlock", "do_raw_spin_trylock", "touch_softlockup_watchdog", "__local_bh_enable_ip",
     "__local_bh_disable_ip", "debug_smp_processor_id",
@@ -251,9 +251,21 @@ pub(crate) fn is_entry(name: &str) -> bool {
         "__handle_domain_irq", "handle_domain_irq", "handle_irq_event", "__handle_irq_event_percpu",
         "handle_fasteoi_irq", "handle_edge_irq", "handle_level_irq", "handle_simple_irq", "handle_arch_irq",
         "auto_inthandler", "user_inthandler", "process_int", "auto_irqhandler_fixup", "bad_inthandler", "trap_c",
-        "ret_fast_syscall", "return_to_user",
+        "ret_fast_syscall", "return_to_user", "irq_exit", "__irq_exit", "irq_enter", "__irq_enter", "ret_to_user", "swapgs_restore",
+        "smp_apic_timer", "smp_reschedule_interrupt", "reschedule_interrupt", "call_function_interrupt",
     ];
     starts_with_any(name, STARTS)
+}
+
+/// Entry code of interrupts, where a section of interrupts or preemption off begins that no thread asked for.
+pub(crate) fn begins_interrupt(name: &str) -> bool {
+    #[rustfmt::skip]
+    const STARTS: &[&str] = &[
+        "__irq_usr", "__irq_svc", "el1_irq", "el0_irq", "apic_timer_interrupt", "reschedule_interrupt", "irq_enter",
+        "call_function_interrupt", "irqentry_enter", "handle_riscv_irq", "riscv_intc_irq", "do_irq", "auto_inthandler",
+        "user_inthandler",
+    ];
+    is_interrupt_entry(name) || interrupt(name).is_some() || starts_with_any(name, STARTS)
 }
 
 /// What switches interrupts or preemption on again on behalf of its caller.
@@ -311,9 +323,15 @@ pub(crate) fn is_kernel_housekeeping(command: &str) -> bool {
     const STARTS: &[&str] = &[
         "migration/", "ksoftirqd/", "ktimers/", "ktimersoftd/", "rcu", "irq/", "irq_work/", "watchdog",
         "cpuhp/", "stopper/", "kworker/", "swapper/", "idle_inject/", "posixcputmr/", "backlog_napi/", "<",
-        "sugov", "kswapd", "kcompactd", "khugepaged", "pr/",
+        "sugov", "kschedfreq", "cfinteractive", "kswapd", "kcompactd", "khugepaged", "pr/",
     ];
     starts_with_any(command, STARTS)
+}
+
+/// Names of tools that record traces: they run while they do, and are not what is looked at.
+pub(crate) fn is_recorder(command: &str) -> bool {
+    const NAMES: &[&str] = &["trace-cmd", "perf", "atrace", "traced", "traced_probes", "lttng-consumerd"];
+    NAMES.contains(&command)
 }
 
 /// Names of threads that serve softirqs and timers.

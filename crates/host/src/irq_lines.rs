@@ -38,6 +38,19 @@ pub fn all(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
     Ok(lines)
 }
 
+/// The lines of a PCI device: those signalled by messages, else the one of its pin; and whether they are messages.
+///
+/// # Errors
+/// As [`HostRoot::list_numbered`] and [`HostRoot::read_number`].
+pub fn of_device(root: &HostRoot, folder: &str) -> Result<(Vec<u32>, bool), HostError> {
+    let messages = root.list_numbered(&format!("{folder}/msi_irqs"), "")?;
+    if !messages.is_empty() {
+        return Ok((messages, true));
+    }
+    let pin: Option<u32> = root.read_number(&format!("{folder}/irq"))?;
+    Ok((pin.into_iter().filter(|line| *line > 0).collect(), false))
+}
+
 /// Whether the files' permissions say which lines can be moved (since Linux 6.15 at the latest).
 fn kernel_shows_which(root: &HostRoot) -> Result<bool, HostError> {
     let release = root.read_trimmed("/proc/sys/kernel/osrelease")?.unwrap_or_default();

@@ -12,7 +12,6 @@ pub mod environment;
 pub mod facts;
 pub mod interrupts;
 pub mod irq_lines;
-pub mod mask;
 mod root;
 pub mod shield;
 pub mod smi;

@@ -189,6 +189,11 @@ impl HostRoot {
         Some(target.to_string_lossy().into_owned())
     }
 
+    /// The last part of what a symbolic link points to: the name of a device's driver.
+    pub fn link_name(&self, path: &str) -> Option<String> {
+        Some(self.read_link(path)?.rsplit('/').next()?.to_owned())
+    }
+
     /// Whether there is such a file or folder and this process may look at it.
     pub fn exists(&self, path: &str) -> bool {
         self.path(path).exists()

@@ -278,7 +278,11 @@ impl Load {
     /// Ends the process by whatever it takes.
     fn end(&mut self) -> Result<StoppedBy, LoadError> {
         self.stdin = None;
-        if self.wait_exit(self.grace) {
+        // What has been silent for so long does not hear this either: its end is reported without more delay.
+        let is_silent = self.mailbox.lock().last.is_some_and(|last| last.elapsed() > SILENT_AFTER);
+        let (grace, signal_grace) =
+            if is_silent { (Duration::ZERO, LAST_WORDS) } else { (self.grace, SIGNAL_GRACE) };
+        if self.wait_exit(grace) {
             return Ok(StoppedBy::Request);
         }
         for (signal, stopped_by) in [(Signal::TERM, StoppedBy::Terminate), (Signal::KILL, StoppedBy::Kill)] {
@@ -286,7 +290,7 @@ impl Load {
                 // An error means that it is gone already.
                 let _ = kill_process_group(group, signal);
             }
-            if self.wait_exit(SIGNAL_GRACE) {
+            if self.wait_exit(signal_grace) {
                 return Ok(stopped_by);
             }
         }

@@ -18,7 +18,7 @@ mod session;
 pub mod spec;
 
 pub use error::ProbeError;
-pub use kinds::{AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec};
+pub use kinds::{AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, store_after};
 pub use measure::{Batch, Elsewhere, Observer, Outcome, Progress, TaskLine, measure};
 pub use resolve::{Options, resolve};
 pub use spec::{LaneSpec, ProbeSpec};

@@ -25,6 +25,8 @@ const BARS_MAX: usize = 1_500;
 const PANEL_CPUS_MAX: usize = 4;
 /// With more cells than this, each has a distribution of its own beside that of the first cell.
 const CELLS_TOGETHER_MAX: usize = 3;
+/// A series with fewer samples in all cells has no picture: its figures say all of it.
+const SAMPLES_MIN: u64 = 10;
 /// So many spikes are dots: as many as have a row in the tables.
 const DOTS_MAX: usize = 200;
 
@@ -165,7 +167,8 @@ fn panel(run: &RunResult, key: PanelKey<'_>) -> Vec<Chart> {
         .map(|(index, cell)| PanelCell::new(index, &cell.name, panel_cpus(cell, key).collect(), least))
         .filter(|cell| !cell.buckets.is_empty())
         .collect();
-    if cells.is_empty() {
+    let samples: u64 = cells.iter().flat_map(|cell| &cell.buckets).map(|(_, count)| count).sum();
+    if samples < SAMPLES_MIN {
         return Vec::new();
     }
     let of = [key.series.map(str::to_owned), key.cpu.map(|cpu| format!("CPU {cpu}"))];

@@ -1,7 +1,7 @@
 //! How a contrast reads: its sign, word, colour and place in an order all come from its outcome and its ratio, so that
 //! no row contradicts itself.
 
-use crate::section::{Cell, Tone};
+use crate::section::{Cell, Span, Text, Tone};
 use std::cmp::Ordering;
 use whylate_core::figure::{between, probability, value};
 use whylate_core::result::{Comparison, Outcome};
@@ -29,8 +29,17 @@ impl Reading {
 }
 
 /// What the signs stand for.
-pub(crate) const SIGNS: &str = "▲ worse, ▼ better, = equivalent, ? cannot tell; ratio within blocks with its 95 % interval, or with the p-value \
-    corrected for all comparisons where that decides.";
+pub(crate) const SIGNS: &str = "▲ worse, ▼ better, = equivalent, ? cannot tell; ratio within blocks with its 95 % interval (none with too few \
+    repeats) or corrected p-value.";
+
+/// The same for these comparisons: where none has an interval, no more than that is to be said.
+pub(crate) fn signs(comparisons: &[Comparison]) -> String {
+    let is_bare = |it: &Comparison| it.outcome == Outcome::CannotTell && interval(it) == Some((None, None));
+    match comparisons.iter().all(is_bare) {
+        true => "? cannot tell; ratio within blocks, without an interval: too few repeats.".to_owned(),
+        false => SIGNS.to_owned(),
+    }
+}
 
 /// The worst first: what is worse, then what cannot be told, better, equivalent; of each the largest effect first.
 pub(crate) fn by_severity(a: &Comparison, b: &Comparison) -> Ordering {
@@ -80,7 +89,20 @@ pub(crate) fn change(comparison: &Comparison) -> String {
 /// Sign and effect, as a table has them.
 pub(crate) fn cell(comparison: &Comparison) -> Cell {
     let reading = Reading::of(comparison.outcome);
-    Cell { tone: reading.tone, ..format!("{} {}", reading.sign, effect(comparison)).into() }
+    let effect = match (comparison.ratio, interval(comparison)) {
+        // In a table it would be said in every row.
+        (Some(ratio), Some((None, None))) => format!("{} ×", times(ratio)),
+        _ => effect(comparison),
+    };
+    let text = match effect.split_once(" (") {
+        Some((ratio, ends)) => whole(&reading, ratio).and_plain(format!(" ({ends}")),
+        None => whole(&reading, &effect),
+    };
+    Cell { tone: reading.tone, ..text.into() }
+}
+
+fn whole(reading: &Reading, effect: &str) -> Text {
+    Text::default().and(Span::Whole(format!("{} {effect}", reading.sign)))
 }
 
 #[cfg(test)]

@@ -214,6 +214,8 @@ pub(crate) enum Span {
     Plain(String),
     /// A name, command or path.
     Code(String),
+    /// A figure that is not broken into lines where there is room for it.
+    Whole(String),
     /// The colour that stands for a kind on a timeline.
     Swatch(Option<CauseKind>),
 }
@@ -251,7 +253,7 @@ impl Text {
     /// The words alone.
     pub(crate) fn words(&self) -> String {
         let word = |span: &Span| match span {
-            Span::Plain(text) | Span::Code(text) => text.clone(),
+            Span::Plain(text) | Span::Code(text) | Span::Whole(text) => text.clone(),
             Span::Swatch(_) => String::new(),
         };
         self.0.iter().map(word).collect()

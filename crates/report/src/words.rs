@@ -33,6 +33,13 @@ pub(crate) fn cpu_list(cpus: &CpuSet) -> String {
     if cpus.len() == 1 { format!("CPU {cpus}") } else { format!("CPUs {cpus}") }
 }
 
+/// A number and what it counts: `1 repeat`, `3 repeats`.
+pub(crate) fn counted(number: impl ToString + Copy, one: &str) -> String {
+    let number = number.to_string();
+    let plural = if number == "1" { "" } else { "s" };
+    format!("{number} {one}{plural}")
+}
+
 /// Names of the probes of a run, in the order in which they appear.
 pub(crate) fn probe_names(run: &RunResult) -> Vec<&str> {
     let mut names = Vec::new();
@@ -72,9 +79,9 @@ pub(crate) fn hwlat(sample: &HwlatSample) -> String {
         format!("inner {}", nanoseconds(sample.inner_ns)),
         format!("outer {}", nanoseconds(sample.outer_ns)),
     ];
-    parts.extend(sample.count.map(|count| format!("{count} gaps")));
+    parts.extend(sample.count.map(|count| counted(count, "gap")));
     let nmis = sample.nmi_ns.zip(sample.nmi_count);
-    parts.extend(nmis.map(|(ns, count)| format!("{} in {count} NMIs", nanoseconds(ns))));
+    parts.extend(nmis.map(|(ns, count)| format!("{} in {}", nanoseconds(ns), counted(count, "NMI"))));
     parts.extend(sample.wall_ns.map(|ns| format!("at {} s since 1970", moment(ns))));
     parts.join(", ")
 }

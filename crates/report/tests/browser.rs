@@ -122,7 +122,9 @@ fn looked_at(page: &str, width: u32, more: &[&str]) -> Option<serde_json::Value>
 
 #[test]
 fn pictures_are_drawn_a_spike_opens_and_nothing_is_fetched() {
-    let page = page(&fixture::run_result(&[1]));
+    let mut run = fixture::run_result(&[1]);
+    run.warnings[0].fix = Some(format!("`whylate treat apply sysfs /sys/{}`", "check_interval/".repeat(8)));
+    let page = page(&run);
     for (width, more) in [(1_200, &[][..]), (390, &[]), (1_200, &["--blink-settings=preferredColorScheme=0"])]
     {
         let Some(found) = looked_at(&page, width, more) else { return };

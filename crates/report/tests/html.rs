@@ -65,7 +65,10 @@ fn the_field_guide_comes_with_the_report() {
     );
     assert!(!page.contains("<details id=\"nmi\">"), "a page of a cause that was not found");
     let markdown = whylate_report::run(&run).unwrap().markdown();
-    assert!(markdown.contains("`whylate explain --why ") && !markdown.contains("trace-cmd"), "{markdown}");
+    assert!(
+        markdown.contains("<code>whylate explain --why ") && !markdown.contains("trace-cmd"),
+        "{markdown}"
+    );
 }
 
 #[test]

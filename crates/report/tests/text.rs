@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use whylate_core::result::{RunResult, Verdict};
+use whylate_core::result::{Comparison, Exposure, Outcome, RunResult, Verdict};
 use whylate_report::{ReportError, Style};
 
 fn terminal_text(run: &RunResult, width: usize) -> String {
@@ -49,6 +49,77 @@ fn five_cells_fit_a_screen() {
     }
     let text = terminal_text(&run, 120);
     assert!(text.lines().count() <= 60, "{} lines:\n{text}", text.lines().count());
+    // Too few repeats for an interval, and much evidence.
+    run.comparisons.retain(|it| it.cell == "l3");
+    for name in ["above-l3", "l3+shield", "above-l3+shield"] {
+        let more = run.comparisons.iter().filter(|it| it.cell == "l3").cloned();
+        let more = more.map(|it| Comparison { cell: name.to_owned(), ..it }).collect::<Vec<_>>();
+        run.comparisons.extend(more);
+    }
+    for it in &mut run.comparisons {
+        (it.outcome, it.ratio_low, it.ratio_high) = (Outcome::CannotTell, None, None);
+        (it.ratio, it.more_repeats) = (it.ratio.or(Some(1.0)), None);
+    }
+    for spike in run.cells.iter_mut().flat_map(|cell| &mut cell.spikes) {
+        spike.cause.evidence = vec!["a hypervisor may have stopped the CPU meanwhile".to_owned(); 3];
+    }
+    for (width, lines) in [(100, 58), (80, 64)] {
+        let text = terminal_text(&run, width);
+        assert!(text.lines().count() <= lines, "{} lines:\n{text}", text.lines().count());
+    }
+}
+
+/// Many series: those that decide have a table, each other one a line.
+#[test]
+fn many_series_fit_a_screen() {
+    let mut run = fixture::run_result(&[1]);
+    for cell in &mut run.cells {
+        let like = cell.probes.iter().find(|probe| probe.probe == "timer").cloned().unwrap_or_default();
+        let mut more = Vec::new();
+        for method in ["futex", "eventfd", "pipe", "unix", "udp", "spin"] {
+            more.extend(like.cpus.iter().cloned().map(|mut cpu| {
+                cpu.series = Some(method.to_owned());
+                cpu
+            }));
+        }
+        let probe = "roundtrip".to_owned();
+        cell.probes.push(whylate_core::result::ProbeResult { probe, cpus: more, ..Default::default() });
+    }
+    let text = terminal_text(&run, 120);
+    assert!(text.lines().count() <= 60, "{} lines:\n{text}", text.lines().count());
+    let udp = "roundtrip/udp: Up to 2.31 ms, in above-l3 on CPU 1; 99.9 % within";
+    assert!(text.contains(udp) && text.contains("timer: how late a periodic task wakes up"), "{text}");
+    assert!(!text.contains("roundtrip/udp: a message to another CPU"), "{text}");
+}
+
+/// Too few repeats for an interval: said once, below the tables; and contrasts of one load are told apart.
+#[test]
+fn few_repeats_are_said_once_and_contrasts_have_their_circumstances() {
+    use whylate_core::result::CellResult;
+    let mut run = fixture::run_result(&[1]);
+    let treated = |name: &str, like: &CellResult| CellResult {
+        name: name.to_owned(),
+        treatments: vec!["shielded".to_owned()],
+        ..like.clone()
+    };
+    let more = [treated("shielded", &run.cells[0]), treated("l3+shielded", &run.cells[1])];
+    run.cells.extend(more);
+    run.comparisons.retain(|it| it.primary && it.cell == "l3");
+    let mut under = run.comparisons[0].clone();
+    (under.baseline, under.cell) = ("shielded".to_owned(), "l3+shielded".to_owned());
+    run.comparisons.push(under);
+    for it in &mut run.comparisons {
+        (it.outcome, it.ratio_low, it.ratio_high) = (Outcome::CannotTell, None, None);
+    }
+    let text = terminal_text(&run, 120);
+    let in_short = text.split("Late time").next().unwrap();
+    let untold =
+        "cannot tell for timer p99.9 (too few repeats for an interval): l3 1.57 ×, l3 with shielded 1.57 ×.";
+    let unbroken = in_short.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(unbroken.contains(untold), "{in_short}");
+    let tables = text.split_once("how late a periodic task").unwrap().1;
+    assert!(tables.contains("? 1.57 ×") && !tables.contains("too few repeats for an interval"), "{tables}");
+    assert!(tables.contains("without an interval: too few repeats"), "{tables}");
 }
 
 /// Was it late, how bad, who, what helps: the sentences stand above everything else.
@@ -196,4 +267,43 @@ fn no_format_lets_a_control_character_pass() {
         let text = text.split("<script").next().unwrap();
         assert!(!text.contains(hidden), "{text}");
     }
+}
+
+/// What stands between backticks is code in every format, wherever the text is; a single backtick stays.
+#[test]
+fn backticks_are_code_in_every_format() {
+    let mut run = fixture::run_result(&[1]);
+    run.plan.question = Some("Which of `five` <things> makes it late?".to_owned());
+    run.warnings[0].fix = Some("boot with `isolcpus=1`, not with `x".to_owned());
+    run.warnings[1].fix = Some("boot with `isolcpus=<1>`".to_owned());
+    let page = whylate_report::run(&run).unwrap().detailed(true);
+    let [terminal, markdown, html] = [page.terminal(Style::default()), page.markdown(), page.html()];
+    for (text, parts) in [
+        (&terminal, ["Which of five <things>", "fix: boot with isolcpus=<1>", "not with `x"]),
+        (&markdown, ["> Which of `five` &lt;things>", "Fix: boot with `isolcpus=<1>`", "not with \\`x"]),
+        (
+            &html,
+            [
+                "Which of <code>five</code> &lt;things&gt;",
+                "<b>Fix:</b> boot with <code>isolcpus=&lt;1&gt;</code>",
+                "not with `x",
+            ],
+        ),
+    ] {
+        parts.iter().for_each(|part| assert!(text.contains(part), "`{part}` is missing:\n{text}"));
+    }
+}
+
+/// One of something has no plural.
+#[test]
+fn one_is_no_plural() {
+    let mut run = fixture::run_result(&[1]);
+    let (watched_ns, cpus, events, events_per_hour_max) = (60_000_000_000, 1, 1, 285.0);
+    run.exposure = Some(Exposure { watched_ns, cpus, events, events_per_hour_max });
+    run.comparisons.iter_mut().for_each(|it| it.more_repeats = Some(1));
+    let text = terminal_text(&run, 300);
+    for part in ["in above-l3, 1 time in", "about 1 more repeat would tell"] {
+        assert!(text.replace("\n           ", " ").contains(part), "`{part}` is missing:\n{text}");
+    }
+    assert!(!text.contains(" 1 times") && !text.contains(" 1 more repeats"), "{text}");
 }

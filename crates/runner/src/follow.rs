@@ -4,12 +4,18 @@
 //! find no room are not told (they are stored all the same, without a cause), so that the threads that read the measuring
 //! processes' memory go on reading it.
 
+use crate::error::RepeatError;
+use crate::gpus::GpuWatch;
 use std::cmp::Reverse;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
+use std::time::Instant;
 use whylate_core::Nanos;
 use whylate_core::record::SpikeRecord;
-use whylate_probe::{Batch, Observer, Outcome, ProbeError, Progress, TaskLine};
+use whylate_core::result::RunEnd;
+use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec, Progress, TaskLine};
+use whylate_store::RowKey;
 
 /// So many events wait.
 pub(crate) const EVENTS_MAX: usize = 64;
@@ -87,5 +93,25 @@ impl Observer for Forward<'_> {
     fn should_stop(&self) -> bool {
         let others_ended = self.others.is_some_and(|others| others.load(Ordering::Relaxed) == 0);
         others_ended || self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Where the watching of a group stands.
+pub(crate) struct Watch<'a> {
+    pub(crate) keys: &'a [Arc<RowKey>],
+    pub(crate) specs: &'a [ProbeSpec],
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) deadline: Instant,
+    /// Why the group ends early; the first reason counts.
+    pub(crate) end: Option<Result<RunEnd, RepeatError>>,
+    pub(crate) begun: Instant,
+    pub(crate) flushed: Instant,
+    pub(crate) gpus: Option<GpuWatch>,
+}
+
+impl Watch<'_> {
+    pub(crate) fn end_with(&mut self, end: Result<RunEnd, RepeatError>) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.end.get_or_insert(end);
     }
 }

@@ -1,24 +1,22 @@
 //! What a probe brings goes into the sink, piece by piece, so that memory stays bounded however much it is.
 
-use crate::repeat::{Repeat, Watch};
+use crate::follow::Watch;
+use crate::repeat::Repeat;
 use std::sync::Arc;
 use std::time::Duration;
 use whylate_core::result::RunEnd;
 use whylate_core::warning::push_once;
 use whylate_core::{Nanos, Warning, WarningCode};
-use whylate_probe::{Batch, Outcome, ProbeKind, ProbeSpec};
+use whylate_probe::{Batch, Outcome, ProbeKind, ProbeSpec, store_after};
 use whylate_store::{RowKey, Span, StoreError};
 
 /// How often what was measured is made safe on disk.
 const FLUSH_EVERY: Duration = Duration::from_secs(60);
-/// And at first where tasks are watched: who kills a watch soon has kept something. Where a probe of our own measures, or a
-/// trace has to be stopped in time, the writing would be in the way.
-const FLUSH_FIRST: Duration = Duration::from_secs(5);
-
-/// How long after the last flush, which was at `elapsed`, the next one is made.
+/// How long after the last flush, which was at `elapsed`, the next one is made: earlier at first where tasks are watched. Where
+/// a probe of our own measures, or a trace has to be stopped in time, the writing would be in the way.
 pub(crate) fn flush_after(specs: &[ProbeSpec], elapsed: Duration) -> Duration {
     let is_watch = specs.iter().all(|spec| matches!(spec.kind, ProbeKind::Task(_)));
-    if is_watch { elapsed.clamp(FLUSH_FIRST, FLUSH_EVERY) } else { FLUSH_EVERY }
+    if is_watch { store_after(elapsed, FLUSH_EVERY) } else { FLUSH_EVERY }
 }
 
 /// So many spikes go into the sink before it is looked at how large that is.

@@ -12,6 +12,7 @@ mod error;
 mod experiment;
 mod fix;
 mod follow;
+mod gpus;
 mod keep;
 mod live;
 mod machine;

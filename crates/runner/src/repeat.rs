@@ -4,7 +4,8 @@
 use crate::audience::{Audience, Stage};
 use crate::causes::CauseSearch;
 use crate::error::RepeatError;
-use crate::follow::{EVENTS_MAX, Event, Forward};
+use crate::follow::{EVENTS_MAX, Event, Forward, Watch};
+use crate::gpus::GpuWatch;
 use crate::keep;
 use crate::machine::{LoadEnd, Machine, RunningLoad};
 use crate::prepare::{Experiment, PreparedCell, PreparedLoad};
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use whylate_core::result::{CpuTableAt, RunEnd, TreatChange};
 use whylate_core::warning::{not_restored, push_all_once, push_once};
 use whylate_core::{Nanos, Warning, WarningCode};
+use whylate_host::facts::GpuQuestion;
 use whylate_probe::{Elsewhere, ProbeError, ProbeSpec, Progress};
 use whylate_store::{NOISE_FLOOR, RateKey, RowKey, Sink};
 use whylate_sys::allocation;
@@ -159,8 +161,11 @@ impl Repeat<'_> {
         // This thread may be late, as on a machine that the load keeps busy.
         let deadline = begin + length + Duration::from_nanos(self.experiment.plan.repeat_timeout().0);
         let stop = AtomicBool::new(false);
+        let gpus = GpuWatch::start(self.machine.running(), Arc::new(self.row_key("")));
+        gpus.iter().for_each(|gpus| gpus.ask(Some(GpuQuestion::Device), self.sink));
+        let (keys, specs) = (&[], &[]);
         let mut watch =
-            Watch { keys: &[], specs: &[], stop: &stop, deadline, end: None, begun: begin, flushed: begin };
+            Watch { keys, specs, stop: &stop, deadline, end: None, begun: begin, flushed: begin, gpus };
         while watch.end.is_none() && begin.elapsed() < length {
             self.machine.pause(LOOK_EVERY.min(length.saturating_sub(begin.elapsed())));
             let elapsed = Nanos(begin.elapsed().as_nanos() as u64);
@@ -168,6 +173,11 @@ impl Repeat<'_> {
             self.look(&mut watch, loads);
         }
         watch.end.unwrap_or(Ok(RunEnd::Completed))
+    }
+
+    fn row_key(&self, probe: &str) -> RowKey {
+        let (cell, probe) = (self.name.to_owned(), probe.to_owned());
+        RowKey { cell, repeat: self.repeat, attempt: self.attempt, probe }
     }
 
     fn stage(&mut self, what: &str) {
@@ -209,17 +219,15 @@ impl Repeat<'_> {
         loads: &mut [Running],
         deadline: Instant,
     ) -> Result<RunEnd, RepeatError> {
-        let key = |spec: &ProbeSpec| RowKey {
-            cell: self.name.to_owned(),
-            repeat: self.repeat,
-            attempt: self.attempt,
-            probe: if probe.is_empty() { spec.name() } else { probe }.to_owned(),
-        };
-        let keys: Vec<Arc<RowKey>> = specs.iter().map(|spec| Arc::new(key(spec))).collect();
+        let name =
+            |spec: &ProbeSpec| if probe.is_empty() { spec.name().to_owned() } else { probe.to_owned() };
+        let keys: Vec<Arc<RowKey>> = specs.iter().map(|spec| Arc::new(self.row_key(&name(spec)))).collect();
         self.causing.begin(specs, self.warnings);
         // Keep this thread (causes, traces, storage) off the measured CPUs.
         let _elsewhere =
             specs.first().map(|spec| Elsewhere::move_to(self.machine.running(), &spec.other_cpus));
+        let gpus = keys.first().filter(|_| probe.is_empty());
+        let gpus = gpus.and_then(|key| GpuWatch::beside(specs, self.machine.running(), key, self.sink));
         let companions = specs.iter().filter(|spec| spec.is_companion()).count();
         let (stop, left) = (AtomicBool::new(false), AtomicUsize::new(specs.len() - companions));
         let (stop, left, untold) = (&stop, &left, &AtomicU64::new(0));
@@ -264,9 +272,11 @@ impl Repeat<'_> {
             }
             drop(sender);
             let begun = Instant::now();
-            let mut watch = Watch { keys: &keys, specs, stop, deadline, end: None, begun, flushed: begun };
+            let keys = &keys;
+            let mut watch = Watch { keys, specs, stop, deadline, end: None, begun, flushed: begun, gpus };
             let end = self.follow(&events, &mut watch, loads);
-            self.causing.keep_counts(&keys, specs, self.sink, self.warnings);
+            watch.gpus.iter().for_each(|gpus| gpus.ask(Some(GpuQuestion::Device), self.sink));
+            self.causing.keep_counts(keys, specs, self.sink, self.warnings);
             self.causing.note_untold(untold.load(Ordering::Relaxed));
             end
         })
@@ -326,6 +336,7 @@ impl Repeat<'_> {
 
     /// Looks at everything that can end a measurement early.
     fn look(&mut self, watch: &mut Watch<'_>, loads: &mut [Running]) {
+        watch.gpus.iter().for_each(|gpus| gpus.keep(self.sink));
         for running in loads.iter_mut() {
             let rates = running.load.take_rates();
             rates.iter().for_each(|rate| self.audience.rate(&running.key.unit, rate));
@@ -375,24 +386,5 @@ impl Repeat<'_> {
             }
         }
         outcome
-    }
-}
-
-/// Where the watching of a group stands.
-pub(crate) struct Watch<'a> {
-    pub(crate) keys: &'a [Arc<RowKey>],
-    pub(crate) specs: &'a [ProbeSpec],
-    stop: &'a AtomicBool,
-    deadline: Instant,
-    /// Why the group ends early; the first reason counts.
-    end: Option<Result<RunEnd, RepeatError>>,
-    begun: Instant,
-    flushed: Instant,
-}
-
-impl Watch<'_> {
-    pub(crate) fn end_with(&mut self, end: Result<RunEnd, RepeatError>) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.end.get_or_insert(end);
     }
 }

@@ -6,6 +6,7 @@
 //! measured.
 
 mod answers;
+pub mod bisect;
 pub mod buckets;
 pub mod changes;
 pub mod compare;

@@ -1,7 +1,8 @@
 //! Latency over the rate of a load: which cells are points of one curve, and what each shows.
 
 use crate::comparisons::values_of;
-use crate::contrast::median;
+use crate::contrast::{Observation, median};
+use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::plan::{Plan, Statistic};
 use whylate_core::result::{CellResult, LoadedLatency, LoadedPoint, RateResult};
 
@@ -13,6 +14,13 @@ struct Family<'r> {
     treatments: Vec<&'r str>,
     /// Each with the name that the load has in it; `None` in the cell without it.
     cells: Vec<(&'r CellResult, Option<&'r str>)>,
+}
+
+/// A cell of a family, at its place on the axis.
+struct Member<'r> {
+    cell: &'r CellResult,
+    rate: f64,
+    values: BTreeMap<(&'r str, Statistic), Vec<Observation>>,
 }
 
 /// The curves of a run: of each load that cells have at several rates, for each series.
@@ -57,24 +65,20 @@ fn rate<'r>((cell, load): &(&'r CellResult, Option<&str>)) -> Option<&'r RateRes
     cell.rates.iter().find(|rate| rate.load == load)
 }
 
-fn curves(family: &Family<'_>) -> Vec<LoadedLatency> {
+fn curves<'r>(family: &Family<'r>) -> Vec<LoadedLatency> {
     let Some(unit) = family.cells.iter().find_map(rate).map(|rate| rate.unit.clone()) else {
         return Vec::new();
     };
-    let mut names: Vec<&str> = family
-        .cells
-        .iter()
-        .flat_map(|(cell, _)| values_of(cell, &|_, _| false).into_keys().map(|(series, _)| series))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
+    let member = |member: &(&'r CellResult, Option<&str>)| {
+        // Without a figure of what it did there is no place on the axis.
+        let rate = if member.1.is_some() { rate(member)?.mean } else { 0.0 };
+        Some(Member { cell: member.0, rate, values: values_of(member.0, &|_, _| false) })
+    };
+    let members: Vec<Member<'_>> = family.cells.iter().filter_map(member).collect();
+    let names: BTreeSet<&str> =
+        members.iter().flat_map(|member| member.values.keys().map(|(series, _)| *series)).collect();
     let curve = |probe: &str| {
-        let point = |member: &(&CellResult, Option<&str>)| {
-            // Without a figure of what it did there is no place on the axis.
-            let rate = if member.1.is_some() { rate(member)?.mean } else { 0.0 };
-            point(member.0, probe, rate)
-        };
-        let mut points: Vec<LoadedPoint> = family.cells.iter().filter_map(point).collect();
+        let mut points: Vec<LoadedPoint> = members.iter().filter_map(|it| point(it, probe)).collect();
         points.sort_by(|one, next| one.rate.total_cmp(&next.rate));
         let (load, probe, unit) = (family.load.to_owned(), probe.to_owned(), unit.clone());
         (points.len() > 1).then_some(LoadedLatency { load, probe, unit, points })
@@ -82,8 +86,8 @@ fn curves(family: &Family<'_>) -> Vec<LoadedLatency> {
     names.into_iter().filter_map(curve).collect()
 }
 
-fn point(cell: &CellResult, probe: &str, rate: f64) -> Option<LoadedPoint> {
-    let all = values_of(cell, &|_, _| false);
+fn point(member: &Member<'_>, probe: &str) -> Option<LoadedPoint> {
+    let Member { cell, rate, values: all } = member;
     let values = |statistic| {
         let mut values: Vec<f64> = all.get(&(probe, statistic))?.iter().map(|one| one.value).collect();
         values.sort_by(f64::total_cmp);
@@ -99,7 +103,7 @@ fn point(cell: &CellResult, probe: &str, rate: f64) -> Option<LoadedPoint> {
         .filter(|accesses| probe.starts_with("access") && *accesses > 0);
     Some(LoadedPoint {
         cell: cell.name.clone(),
-        rate,
+        rate: *rate,
         p50_ns: p50 as u64,
         p50_low_ns: *medians.first()? as u64,
         p50_high_ns: *medians.last()? as u64,

@@ -215,3 +215,101 @@ fn an_arm_that_cannot_be_measured_is_left_behind() {
     }
     assert!(trials < 20 && search.base().is_empty());
 }
+
+/// Settings copied over the years: most do nothing, some help, one harms. What is claimed of each is hardly ever false, and
+/// most of the useless ones are found.
+#[test]
+fn useless_settings_are_found() {
+    let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None };
+    let (mut useless, mut found, mut claims, mut false_claims) = (0, 0, 0, 0);
+    for seed in 0..150u64 {
+        let mut effects = vec![0.0; 12];
+        (effects[2], effects[7], effects[9]) = (-0.4, -0.3, 0.3);
+        let mut machine = Machine::new(300_000 + seed, 0.1, effects.clone());
+        let mut search = Search::of_settings(rules(seed), effects.len());
+        while let Some(trial) = search.next() {
+            let figure = machine.measure(&trial.arms);
+            search.take(&figure);
+        }
+        for claim in search.claims() {
+            let Some(arm) = claim.tested else { continue };
+            let truth = match effects[arm] {
+                effect if effect < 0.0 => ClaimEnd::Proved,
+                effect if effect > 0.0 => ClaimEnd::Worse,
+                _ => ClaimEnd::Equal,
+            };
+            useless += usize::from(truth == ClaimEnd::Equal);
+            if claim.end != ClaimEnd::Futile {
+                claims += 1;
+                found += usize::from(claim.end == truth && truth == ClaimEnd::Equal);
+                false_claims += usize::from(claim.end != truth);
+            }
+        }
+        assert!(search.base().contains(&2) && search.base().contains(&7), "{:?}", search.base());
+    }
+    assert!(found * 10 >= useless * 9, "{found} of {useless} found");
+    assert!(false_claims * 20 <= claims, "{false_claims} of {claims} false");
+}
+
+/// An effect at the margin is the hardest to call: it is neither help nor harm, and nothing else is claimed too often.
+#[test]
+fn settings_at_the_margin_are_not_called_useful() {
+    let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None };
+    let claims = (0..1_000u64).filter(|seed| {
+        let mut machine = Machine::new(400_000 + seed, 0.1, vec![-(1.1f64.ln())]);
+        let mut search = Search::of_settings(rules(*seed), 1);
+        while search.claims().len() < 2
+            && let Some(trial) = search.next()
+        {
+            let figure = machine.measure(&trial.arms);
+            search.take(&figure);
+        }
+        search.claims()[0].end == ClaimEnd::Proved
+    });
+    let claims = claims.count();
+    assert!(claims <= 50, "{claims} of 1000");
+}
+
+/// Two settings that stand for each other: each alone can go, both cannot.
+#[test]
+fn settings_that_stand_for_each_other_stay() {
+    let mut kept = 0;
+    for seed in 0..100u64 {
+        let mut machine = Machine::new(500_000 + seed, 0.1, vec![0.0; 3]);
+        let mut search = Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed, below: None }, 3);
+        while let Some(trial) = search.next() {
+            let mut figure = machine.measure(&trial.arms);
+            if trial.arms.contains(&0) || trial.arms.contains(&1) {
+                figure.value *= 0.5;
+            }
+            search.take(&figure);
+        }
+        kept += usize::from(search.base() == [0, 1, 2]);
+        assert!(search.base().contains(&0) || search.base().contains(&1));
+    }
+    assert!(kept >= 90, "{kept} of 100");
+}
+
+/// A setting that cannot be applied does not end the audit of the others.
+#[test]
+fn settings_that_cannot_be_applied_are_left_behind() {
+    let mut machine = Machine::new(9, 0.05, vec![-0.5, 0.0, 0.0]);
+    let mut search = Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed: 3, below: None }, 3);
+    while let Some(trial) = search.next() {
+        if trial.arms.contains(&1) {
+            search.drop_setting(1, "refused");
+            continue;
+        }
+        let figure = machine.measure(&trial.arms);
+        search.take(&figure);
+    }
+    assert_eq!(search.base(), [0], "{:?}", search.claims());
+    assert_eq!(search.arms()[1].failed.as_deref(), Some("refused"));
+    let mut search = Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed: 3, below: None }, 3);
+    let mut trials = 0;
+    while search.next().is_some() {
+        search.fail("no");
+        trials += 1;
+    }
+    assert!(trials < 20 && search.base() == [0, 1, 2], "{trials}");
+}

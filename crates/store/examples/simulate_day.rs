@@ -19,7 +19,7 @@ use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord,
 use whylate_core::result::RunState;
 use whylate_core::{CpuId, Facts, Plan};
 use whylate_store::{
-    Execution, ExecutionState, RateKey, Reader, RowKey, RunDirectory, RunInfo, Sink as _, Span,
+    Execution, ExecutionState, RateKey, Reader, RowKey, RunDirectory, RunInfo, Sink as _, Span, assemble,
 };
 
 const INTERVAL_NS: u64 = 60_000_000_000;
@@ -68,7 +68,7 @@ fn write_run(path: &Path, cpus: u32, minutes: u64, width: f64) -> Result<(), Box
     }
     info.executions[0].state = ExecutionState::Done;
     info.state = RunState::Complete;
-    directory.update_info(&info)?;
+    directory.seal(&info)?;
     let per = |total: u64| total as f64 / machine.cpu_intervals as f64;
     println!("{:.1} non-empty buckets per CPU and interval", per(machine.buckets));
     println!("{:.1} bytes per CPU and interval", per(disk_bytes(path)?));
@@ -88,13 +88,10 @@ fn write_run(path: &Path, cpus: u32, minutes: u64, width: f64) -> Result<(), Box
 
 fn read_run(path: &Path) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
-    let reader = Reader::open(path)?;
-    let (mut samples, mut warnings) = (0, 0);
-    for segment in reader.segments() {
-        samples += segment.rows.intervals.iter().map(|(_, interval)| interval.samples).sum::<u64>();
-        warnings += segment.warnings.len();
-    }
-    let seconds = began.elapsed().as_secs_f64();
+    let result = assemble(&Reader::open(path)?)?;
+    let cpus = result.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
+    let samples: u64 = cpus.map(|cpu| cpu.samples).sum();
+    let (seconds, warnings) = (began.elapsed().as_secs_f64(), result.warnings.len());
     println!("read in {seconds:.1} s: {samples} samples, {warnings} warnings, peak memory {}", peak_memory());
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::error::{At, StoreError};
 use crate::fix;
 use crate::folder::{Folder, add_line, if_present};
 use crate::info::{INFO_FILE, RunInfo, to_json};
+use crate::kept::{self, Kept};
 use crate::latency_records;
 use crate::manifest::{Flush, Listed, Manifest, ManifestWriter, parts_of, sha256};
 use crate::segment;
@@ -35,6 +36,7 @@ pub struct RunDirectory {
     folders: BTreeMap<&'static str, Folder>,
     run: String,
     pending: Rows,
+    kept: Kept,
     next_segment: u32,
     manifest: ManifestWriter,
 }
@@ -112,7 +114,8 @@ impl RunDirectory {
         }
         let manifest = ManifestWriter::begin(&folder, run, known, next_segment)?;
         folder.sync()?;
-        Ok(Self { folder, folders, run: run.to_owned(), pending: Rows::default(), next_segment, manifest })
+        let (pending, kept) = (Rows::default(), Kept::default());
+        Ok(Self { folder, folders, run: run.to_owned(), pending, kept, next_segment, manifest })
     }
 
     /// The directory.
@@ -134,6 +137,7 @@ impl RunDirectory {
     /// # Errors
     /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn seal(&mut self, info: &RunInfo) -> Result<(), StoreError> {
+        self.merge(kept::LAST_MIN);
         let mut names =
             vec![TREATMENTS_FILE.to_owned(), latency_records::FILE.to_owned(), fix::FILE.to_owned()];
         names.extend(crate::traces::notes(self.path()));
@@ -190,6 +194,38 @@ impl RunDirectory {
         self.add_line_to(fix::FILE, &line)
     }
 
+    /// Writes the segment with the next number; it counts when the manifest lists it.
+    fn write_segment(&self, rows: &Rows, replaces: Vec<u32>) -> Result<Flush, StoreError> {
+        let writer = FlushWriter { directory: self, tables: RefCell::default() };
+        rows.write(&writer)?;
+        let tables = writer.tables.into_inner();
+        Ok(Flush { segment: self.next_segment, replaces, of: parts_of(rows), tables })
+    }
+
+    /// Makes one segment of those that are kept, if they are `least` or more. Where that fails (a full disk), they stay as they are.
+    fn merge(&mut self, least: usize) {
+        let Some((rows, segments)) = self.kept.take(least) else { return };
+        let written = self.write_segment(&rows, segments.clone());
+        match written.and_then(|flush| self.manifest.flushed(flush)) {
+            Ok(()) => {
+                self.next_segment += 1;
+                self.remove_segments(&segments);
+            }
+            Err(_) => self.remove_segments(&[self.next_segment]),
+        }
+    }
+
+    /// Removes segments that do not count. What cannot be removed only takes room.
+    fn remove_segments(&self, numbers: &[u32]) {
+        for table in NAMES {
+            let folder = self.folder(table);
+            for number in numbers {
+                let _ = folder.remove(&segment::file_name(*number));
+            }
+            let _ = folder.sync();
+        }
+    }
+
     /// The number that the next segment gets.
     pub fn next_segment(&self) -> u32 {
         self.next_segment
@@ -226,12 +262,12 @@ impl Sink for RunDirectory {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let writer = FlushWriter { directory: self, tables: RefCell::default() };
-        self.pending.write(&writer)?;
-        let tables = writer.tables.into_inner();
-        let flush = Flush { segment: self.next_segment, of: parts_of(&self.pending), tables };
+        if self.kept.is_full_before(&self.pending) {
+            self.merge(2);
+        }
+        let flush = self.write_segment(&self.pending, Vec::new())?;
         self.manifest.flushed(flush)?;
-        self.pending = Rows::default();
+        self.kept.add(self.next_segment, std::mem::take(&mut self.pending));
         self.next_segment += 1;
         Ok(())
     }

@@ -15,6 +15,7 @@ mod error;
 mod fix;
 mod folder;
 mod info;
+mod kept;
 mod latency_records;
 mod list;
 mod manifest;

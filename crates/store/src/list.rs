@@ -6,7 +6,8 @@
 use crate::directory::{RESULT_FILE, is_being_written};
 use crate::error::{At as _, StoreError};
 use crate::folder::Folder;
-use crate::info::{INFO_FILE, RunInfo};
+use crate::info::INFO_FILE;
+use crate::reader::THREADS_MAX;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
@@ -76,6 +77,34 @@ fn check(run: &Path) -> Result<(), StoreError> {
     if is_folder && run.join(INFO_FILE).is_file() { Ok(()) } else { Err(StoreError::NotARun(run.to_owned())) }
 }
 
+/// Only what a list needs of `run.json`.
+#[derive(Deserialize)]
+struct Head {
+    started_at: String,
+    state: RunState,
+    plan: PlanName,
+    facts: Machine,
+}
+
+#[derive(Deserialize)]
+struct PlanName {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Machine {
+    #[serde(default)]
+    host: String,
+    #[serde(default)]
+    kernel: Release,
+}
+
+#[derive(Default, Deserialize)]
+struct Release {
+    #[serde(default)]
+    release: String,
+}
+
 /// Only what a list needs of a result.
 #[derive(Deserialize)]
 struct Judged {
@@ -101,15 +130,18 @@ impl RunList {
         // Links may lead out of the folder.
         let folders = entries.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir()));
         let mut known = std::mem::take(&mut self.0);
+        let mut changed: Vec<(PathBuf, Stamp)> = Vec::new();
         for path in folders.map(|entry| entry.path()) {
             let stamp = [INFO_FILE, RESULT_FILE, LABELS]
                 .map(|name| fs::symlink_metadata(path.join(name)).and_then(|it| it.modified()).ok());
-            let summary = match known.remove(&path) {
-                Some((former, summary)) if former == stamp => Some(summary),
-                _ => summary(&path),
-            };
-            self.0.extend(summary.map(|summary| (path, (stamp, summary))));
+            match known.remove(&path) {
+                Some((former, summary)) if former == stamp => {
+                    self.0.insert(path, (stamp, summary));
+                }
+                _ => changed.push((path, stamp)),
+            }
         }
+        self.0.extend(read_all(&changed));
         let mut runs: Vec<RunSummary> = self.0.values().map(|(_, summary)| summary.clone()).collect();
         for run in runs.iter_mut().filter(|run| run.state == RunState::Running) {
             run.running = is_being_written(Path::new(&run.path));
@@ -117,6 +149,22 @@ impl RunList {
         runs.sort_by(|a, b| (&b.started_at, &b.path).cmp(&(&a.started_at, &a.path)));
         runs
     }
+}
+
+/// Reads runs with all CPUs; those that cannot be read are left out.
+fn read_all(runs: &[(PathBuf, Stamp)]) -> Vec<(PathBuf, (Stamp, RunSummary))> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let one = |(path, stamp): &(PathBuf, Stamp)| Some((path.clone(), (*stamp, summary(path)?)));
+    let read = |part: &[(PathBuf, Stamp)]| part.iter().filter_map(one).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        let begin = |part| (part, std::thread::Builder::new().spawn_scoped(scope, move || read(part)).ok());
+        let parts: Vec<_> = runs.chunks(runs.len().div_ceil(threads).max(1)).map(begin).collect();
+        // Where there is too little memory for another thread, this one reads.
+        let of_part = |(part, thread): (_, Option<std::thread::ScopedJoinHandle<'_, Vec<_>>>)| {
+            thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| read(part))
+        };
+        parts.into_iter().flat_map(of_part).collect()
+    })
 }
 
 /// A large result is not held in memory for one word of it; a usual one is read five times as fast from there.
@@ -128,18 +176,18 @@ fn judged(path: &Path) -> Option<Judged> {
 }
 
 fn summary(path: &Path) -> Option<RunSummary> {
-    let info: RunInfo = serde_json::from_slice(&fs::read(path.join(INFO_FILE)).ok()?).ok()?;
+    let head: Head = serde_json::from_slice(&fs::read(path.join(INFO_FILE)).ok()?).ok()?;
     let judged = judged(&path.join(RESULT_FILE));
     let labels = Labels::read(path).unwrap_or_default();
     Some(RunSummary {
         path: path.display().to_string(),
-        plan: info.plan.name,
-        started_at: info.started_at,
-        state: info.state,
+        plan: head.plan.name,
+        started_at: head.started_at,
+        state: head.state,
         running: false,
         verdict: judged.map(|judged| judged.verdict),
-        host: info.facts.host,
-        kernel: info.facts.kernel.release,
+        host: head.facts.host,
+        kernel: head.facts.kernel.release,
         tags: labels.tags,
         note: labels.note,
     })
@@ -148,6 +196,7 @@ fn summary(path: &Path) -> Option<RunSummary> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::info::RunInfo;
     use std::time::Duration;
     use whylate_core::Facts;
     use whylate_core::plan::{Plan, Source};

@@ -1,6 +1,7 @@
 //! Reading a run directory, also one whose run was killed at any moment, or that was damaged since.
 //!
-//! Segments are read one number at a time, so that the memory needed does not grow with the length of the run.
+//! Segments are read a few at a time, each by a thread of its own, so that the memory needed does not grow with the length
+//! of the run.
 //! Temporary files are ignored. What the manifest does not list, or lists otherwise, is not read; what is lost by that
 //! is said, with whose data it is.
 
@@ -15,8 +16,12 @@ use crate::segment;
 use crate::tables::{Apart, Keyed, NAMES, Rows, Table};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
 use whylate_core::result::RunState;
 use whylate_core::{Warning, WarningCode};
+
+/// So many threads read segments at once: each holds the rows of one in memory.
+pub(crate) const THREADS_MAX: usize = 4;
 
 /// A run directory that is being read.
 #[derive(Debug)]
@@ -156,6 +161,7 @@ impl Reader {
             let origin = self.manifest.as_ref().map_or(Origin::Unlisted, |manifest| manifest.origin(number));
             match origin {
                 Origin::Listed(_) | Origin::Unlisted => self.numbers.push(number),
+                Origin::Replaced => {}
                 // It is about to be listed.
                 Origin::CutOff | Origin::Extra if self.in_progress => {}
                 Origin::CutOff => {
@@ -202,6 +208,15 @@ impl Reader {
         &self.damages
     }
 
+    /// Whether the process that writes has merged segments since this was opened: some may have been gone before they were read.
+    pub(crate) fn is_outdated(&self) -> bool {
+        if !self.in_progress {
+            return false;
+        }
+        let now = Manifest::read(&self.path, &self.info.run).ok().flatten();
+        now.as_ref().map(Manifest::replaced) != self.manifest.as_ref().map(Manifest::replaced)
+    }
+
     /// Forgets the segments before that number.
     pub(crate) fn keep_from(&mut self, number: u32) {
         self.numbers.retain(|other| *other >= number);
@@ -210,6 +225,27 @@ impl Reader {
     /// The segments, oldest first; each is read when it is asked for.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
         self.numbers.iter().map(|number| self.segment(*number))
+    }
+
+    /// Gives each segment to `take`, oldest first, while other threads read those that come next.
+    pub(crate) fn each_segment(&self, mut take: impl FnMut(Segment)) {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        std::thread::scope(|scope| {
+            let read_every = |first| {
+                let (sender, receiver) = sync_channel(0);
+                let mut numbers = self.numbers.iter().skip(first).step_by(threads);
+                // Ends early only where nobody takes them any more.
+                let work = move || numbers.all(|number| sender.send(self.segment(*number)).is_ok());
+                std::thread::Builder::new().spawn_scoped(scope, work).ok().map(|_| receiver)
+            };
+            let receivers: Option<Vec<_>> = (0..threads).map(read_every).collect();
+            let Some(receivers) = receivers else {
+                // Too little memory for other threads.
+                return self.segments().for_each(&mut take);
+            };
+            let in_order = receivers.iter().cycle().take(self.numbers.len());
+            in_order.filter_map(|receiver| receiver.recv().ok()).for_each(&mut take);
+        });
     }
 
     fn segment(&self, number: u32) -> Segment {

@@ -155,10 +155,10 @@ pub(crate) fn decode<R: Table>(file: Bytes) -> Result<Vec<Keyed<R, R::Key>>, Dam
         if !(0..=ROWS_MAX).contains(&rows) {
             return Err(Damage::Rows(rows));
         }
-        let keys = read_columns(group.as_ref(), R::Key::COLUMNS)?;
+        let keys = read_columns(group.as_ref(), R::Key::COLUMNS).collect::<Result<Vec<_>, Damage>>()?;
         let mut rows = vec![R::default(); row_count(group.as_ref())];
-        for values in read_columns(group.as_ref(), R::COLUMNS)? {
-            values.fill(&mut rows)?;
+        for values in read_columns(group.as_ref(), R::COLUMNS) {
+            values?.fill(&mut rows)?;
         }
         decoded.reserve(rows.len());
         for (number, row) in rows.into_iter().enumerate() {
@@ -180,21 +180,22 @@ fn row_count(group: &dyn RowGroupReader) -> usize {
     usize::try_from(group.metadata().num_rows()).unwrap_or(0)
 }
 
-/// Reads the columns of a row group by their names.
+/// Reads the columns of a row group by their names, each when it is asked for.
 fn read_columns<R>(
     group: &dyn RowGroupReader,
-    columns: &[Column<R>],
-) -> Result<Vec<ColumnValues<R>>, Damage> {
-    let mut found = Vec::new();
-    for Column { shape, read, .. } in columns {
+    columns: &'static [Column<R>],
+) -> impl Iterator<Item = Result<ColumnValues<R>, Damage>> {
+    columns.iter().filter_map(move |Column { shape, read, .. }| {
         let in_file = group.metadata().columns();
         match in_file.iter().position(|column| column.column_path().string() == shape.name) {
-            Some(index) => found.push(read(group.get_column_reader(index)?, row_count(group))?),
-            None if shape.optional => {}
-            None => return Err(Damage::Column(shape.name, MISSING)),
+            Some(index) => {
+                let column = group.get_column_reader(index).map_err(Damage::from);
+                Some(column.and_then(|column| read(column, row_count(group))))
+            }
+            None if shape.optional => None,
+            None => Some(Err(Damage::Column(shape.name, MISSING))),
         }
-    }
-    Ok(found)
+    })
 }
 
 #[cfg(test)]

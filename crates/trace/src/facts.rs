@@ -28,6 +28,8 @@ pub struct TraceFacts {
     pub lines: u64,
     /// Those of them that are not trace lines.
     pub lines_skipped: u64,
+    /// Whoever sent it left lines out: `...` or `[...]` stands in their place.
+    pub omissions: bool,
 }
 
 /// The task in a header.
@@ -77,7 +79,9 @@ pub enum AnalysisKind {
     TimerHandler,
     /// `Blocking thread`: a sum, or a thread with its command and id.
     BlockingThread(Option<(String, u32)>),
-    /// `Previous IRQ interference`, `IRQ interference`; with the handler's name where it is a line of its own.
+    /// `Previous IRQ interference`: a part of the delay that follows, at most.
+    PreviousIrq,
+    /// `IRQ interference`; with the handler's name where it is a line of its own.
     Irq(Option<String>),
     /// `Softirq interference`.
     Softirq(Option<String>),

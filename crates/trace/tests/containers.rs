@@ -306,7 +306,9 @@ fn what_is_not_read_is_refused_with_what_to_do() {
         let source = Source::memory("t", bytes).expect("memory can be read");
         parse::from_source(source).err().expect("it is refused").to_string()
     };
-    assert!(refused(b"\xc1\x1f\xfc\xc1\0\0\0\0").contains("CTF"));
+    for begin in [&b"\xc1\x1f\xfc\xc1\0\0\0\0"[..], b"\x57\x1d\xd1\x75\0\0", b"/* CTF 1.8 */\n"] {
+        assert!(refused(begin).contains("CTF"));
+    }
     assert!(refused(b"PK\x03\x04\x14\0").contains("unpack it"));
     assert!(refused(b"{\"traceEvents\": []}").contains("JSON"));
     let folder = tempfile::tempdir().expect("a folder can be made");

@@ -335,3 +335,28 @@ fn raw_counters_and_nanoseconds() {
     let mut report = reader("            bash-7     [001]  5.000000012: schedule <-main\n");
     assert_eq!((all(&mut report)[0].at_ns, report.info().resolution_ns), (5_000_000_012, 1));
 }
+
+#[test]
+fn what_other_tools_print_of_the_scheduler_is_refused_by_its_name() {
+    for (text, name) in [
+        ("  Task   |   Runtime ms  | Switches | Avg delay ms    | Max delay ms    |\n", "perf sched latency"),
+        ("  *A0           677979.376013 secs A0 => worker:15\n", "perf sched map"),
+        ("Tracing run queue latency higher than 10000 us\nTIME COMM TID LAT(us)\n", "BPF tool"),
+        ("     usecs               : count     distribution\n  0 -> 1 : 233 |***  |\n", "BPF tool"),
+        ("@usecs:\n[512, 1K)   214 |@@@@@@@@@@@@@@@@@@@|\n", "BPF tool"),
+        ("something else\n", "without a single trace line"),
+    ] {
+        let error = TextReader::new(Source::memory("text", text.as_bytes().to_vec()).unwrap()).err().unwrap();
+        assert!(error.to_string().contains(name), "{error}");
+    }
+}
+
+#[test]
+fn the_time_of_the_kernels_log_is_none_of_a_command() {
+    for before in ["[   12.345678] ", "> [12345.345678] ", "Nov  3 10:11:12 host kernel: [   12.345678] "] {
+        let line = format!("{before}  worker-7       1d..2. 412us : sched_migrate_task: x\n");
+        let mut reader = TextReader::new(Source::memory("text", line.into_bytes()).unwrap()).unwrap();
+        let event = reader.next().unwrap().unwrap();
+        assert_eq!((reader.names().text(event.command.unwrap()), event.pid), ("worker", Some(7)), "{before}");
+    }
+}

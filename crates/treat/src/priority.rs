@@ -8,22 +8,25 @@ use whylate_host::HostRoot;
 use whylate_host::threads::Stat;
 use whylate_sys::schedule::{ThreadScheduling, scheduling_of_thread, set_scheduling_of_thread};
 
-pub(crate) const RESET: &str = "reset-on-fork";
+const RESET: &str = "reset-on-fork";
 /// Before the nice value that a thread keeps while its policy does not use it.
 const NICE: &str = "nice";
-/// Policies and the kernel's numbers of them.
-const POLICIES: [(ThreadPolicy, u32); 5] = [
-    (ThreadPolicy::Other, 0),
-    (ThreadPolicy::Fifo, 1),
-    (ThreadPolicy::Rr, 2),
-    (ThreadPolicy::Batch, 3),
-    (ThreadPolicy::Idle, 5),
-];
+
+/// The kernel's number of a policy.
+pub(crate) fn number(policy: ThreadPolicy) -> u32 {
+    match policy {
+        ThreadPolicy::Other => 0,
+        ThreadPolicy::Fifo => 1,
+        ThreadPolicy::Rr => 2,
+        ThreadPolicy::Batch => 3,
+        ThreadPolicy::Idle => 5,
+    }
+}
 
 /// The text of it; `None` for a policy that a treatment does not set, such as `SCHED_DEADLINE`.
 pub(crate) fn text(scheduling: ThreadScheduling) -> Option<String> {
     let ThreadScheduling { policy, priority, nice, reset_on_fork } = scheduling;
-    let (policy, _) = POLICIES.into_iter().find(|(_, number)| *number == policy)?;
+    let policy = ThreadPolicy::ALL.into_iter().find(|known| number(*known) == policy)?;
     let kept = if nice == 0 { String::new() } else { format!(" {NICE} {nice}") };
     let reset = if reset_on_fork { format!(" {RESET}") } else { String::new() };
     Some(match policy {
@@ -37,22 +40,22 @@ pub(crate) fn text(scheduling: ThreadScheduling) -> Option<String> {
 pub(crate) fn parse(text: &str) -> Option<ThreadScheduling> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let reset_on_fork = words.pop_if(|last| *last == RESET).is_some();
-    let number = |word: &str| word.parse::<i32>().ok();
-    let nice = |word: &str| number(word).filter(|it| (-20..=19).contains(it));
+    let value = |word: &str| word.parse::<i32>().ok();
+    let nice = |word: &str| value(word).filter(|it| (-20..=19).contains(it));
     let (policy, values) = words.split_first()?;
-    let (policy, code) = POLICIES.into_iter().find(|(known, _)| known.name() == *policy)?;
+    let policy = ThreadPolicy::from_name(policy)?;
     let (priority, nice) = match (policy, values) {
         (ThreadPolicy::Other | ThreadPolicy::Batch, [own]) => (0, nice(own)?),
         (ThreadPolicy::Idle, []) => (0, 0),
         (ThreadPolicy::Idle, [NICE, kept]) => (0, nice(kept)?),
-        (ThreadPolicy::Fifo | ThreadPolicy::Rr, [own]) => (number(own)?, 0),
-        (ThreadPolicy::Fifo | ThreadPolicy::Rr, [own, NICE, kept]) => (number(own)?, nice(kept)?),
+        (ThreadPolicy::Fifo | ThreadPolicy::Rr, [own]) => (value(own)?, 0),
+        (ThreadPolicy::Fifo | ThreadPolicy::Rr, [own, NICE, kept]) => (value(own)?, nice(kept)?),
         _ => return None,
     };
     let is_real_time = matches!(policy, ThreadPolicy::Fifo | ThreadPolicy::Rr);
     let is_possible = if is_real_time { (1..=99).contains(&priority) } else { priority == 0 };
     is_possible.then_some(ThreadScheduling {
-        policy: code,
+        policy: number(policy),
         priority: priority.unsigned_abs(),
         nice,
         reset_on_fork,
@@ -70,9 +73,9 @@ pub(crate) fn read(task: &Task, root: &HostRoot) -> Option<String> {
 fn told_by_proc(task: &Task, root: &HostRoot) -> Option<ThreadScheduling> {
     let text = root.read(&format!("/proc/{}/task/{}/stat", task.pid, task.tid)).ok()??;
     let stat = Stat::parse(&text)?;
-    let number = |field| stat.number(field).and_then(|it| u32::try_from(it).ok());
+    let field = |number| stat.number(number).and_then(|it| u32::try_from(it).ok());
     let nice = stat.field(19)?.parse().ok()?;
-    Some(ThreadScheduling { policy: number(41)?, priority: number(40)?, nice, reset_on_fork: false })
+    Some(ThreadScheduling { policy: field(41)?, priority: field(40)?, nice, reset_on_fork: false })
 }
 
 /// Schedules it so.

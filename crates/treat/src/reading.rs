@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 use whylate_core::CpuSet;
-use whylate_host::mask;
 
 /// How a file prints its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,7 +53,7 @@ impl Reading {
                 other => other.to_owned(),
             },
             Self::CpuList => trimmed.parse::<CpuSet>().map_or(trimmed.to_owned(), |cpus| cpus.to_string()),
-            Self::CpuMask => mask::parse(trimmed).map_or(trimmed.to_owned(), |cpus| cpus.to_string()),
+            Self::CpuMask => CpuSet::from_mask(trimmed).map_or(trimmed.to_owned(), |cpus| cpus.to_string()),
             Self::CpusetController => {
                 let is_on = trimmed.split_whitespace().any(|name| matches!(name, "cpuset" | "+cpuset"));
                 if is_on { "+cpuset" } else { "-cpuset" }.to_owned()
@@ -72,7 +71,7 @@ impl Reading {
         match self {
             Self::Text => normal.to_owned(),
             Self::CpuMask => {
-                let mask = normal.parse::<CpuSet>().map(|cpus| mask::format(&cpus));
+                let mask = normal.parse::<CpuSet>().map(|cpus| cpus.mask());
                 mask.unwrap_or_else(|_| normal.to_owned()) + "\n"
             }
             _ => format!("{normal}\n"),

@@ -4,7 +4,6 @@ use super::{Job, wrong};
 use crate::vulkan::{Buffer, Commands, GpuError, Kind};
 use std::io;
 use std::rc::Rc;
-use whylate_copy::{Kernels, Random};
 use whylate_core::plan::GpuMemory;
 use whylate_load::Act;
 
@@ -38,8 +37,7 @@ impl Copy {
         let host = Buffer::new(&job.gpu, job.bytes, kind)?;
         let device = Buffer::new(&job.gpu, job.bytes, Kind::Device)?;
         let fetched = Buffer::new(&job.gpu, job.bytes, Kind::Pinned)?;
-        let mut data = vec![0; job.bytes];
-        Kernels::best().fill_random(&mut data, &mut Random::new(1));
+        let data = super::random(job.bytes);
         host.write(&data);
         let up = Commands::record(&job.gpu, job.spins, |list| list.copy(&host, &device))?;
         up.run()?;

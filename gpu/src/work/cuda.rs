@@ -1,11 +1,11 @@
 //! The loads that CUDA has beside Vulkan: copies, and memory that is allocated and freed each time.
 
+use super::random;
 use super::wrong;
 use crate::cuda::{DeviceMemory, HostMemory, Session};
 use crate::vulkan::GpuError;
 use std::io;
 use std::sync::Arc;
-use whylate_copy::{Kernels, Random};
 use whylate_core::plan::{GpuMemory, GpuPlan, GpuWait, GpuWork};
 use whylate_load::Act;
 use whylate_sys::memory::typed::Memory;
@@ -36,12 +36,6 @@ pub(super) fn prepare(plan: &GpuPlan) -> Result<Box<dyn Act>, GpuError> {
 fn on(session: &Session) -> String {
     let listed = &session.listed;
     format!("CUDA on {} ({}), whylate-gpu {}", listed.name, listed.driver, env!("CARGO_PKG_VERSION"))
-}
-
-fn random(bytes: usize) -> Vec<u8> {
-    let mut data = vec![0; bytes];
-    Kernels::best().fill_random(&mut data, &mut Random::new(1));
-    data
 }
 
 /// The host's end of a copy.

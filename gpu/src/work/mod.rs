@@ -10,6 +10,7 @@ use crate::vulkan::{ANSWER_WITHIN, Buffer, Gpu, GpuError, Kind, Listed};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
+use whylate_copy::{Kernels, Random};
 use whylate_core::plan::{GpuApi, GpuMemory, GpuPlan, GpuWait, GpuWork};
 use whylate_load::{Act, LoadError};
 
@@ -26,6 +27,13 @@ const WATCHED_LATER: Duration = Duration::from_millis(500);
 
 /// Of so many turns the result of one is checked where the check takes longer than the turn.
 pub(crate) const CHECKED_EACH: u64 = 64;
+
+/// What copies move: nothing that a driver could leave out.
+fn random(bytes: usize) -> Vec<u8> {
+    let mut data = vec![0; bytes];
+    Kernels::best().fill_random(&mut data, &mut Random::new(1));
+    data
+}
 
 /// Prepares a load of that plan, in the thread that does it.
 ///

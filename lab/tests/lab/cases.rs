@@ -1,9 +1,15 @@
 //! The cases: the built-in plans find what is planted, and what loads draw over is written back.
 
+use crate::causes::plant_beside;
 use serde_json::Value;
 use std::time::Duration;
 use whylate_lab::suite::{self, LabTest};
-use whylate_lab::{Device, Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile};
+use whylate_lab::{Device, Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
+
+/// So often is each cause planted beside a loop.
+const PLANTED: u64 = 10;
+/// What the driver of virtio-gpu does in the thread of its interrupt.
+const DRIVER_FUNCTION: &str = "virtio_gpu_ctrl_ack";
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
@@ -14,6 +20,27 @@ pub(crate) fn tests() -> Vec<LabTest> {
             LabTest::new("cases_buffers_that_are_made_anew_flush_a_shielded_cpu", threads.clone(), buffers),
             LabTest::new("cases_what_delays_beside_drawing_is_named", threads, drawing),
             LabTest::new("cases_a_screen_has_its_contents_back", screen, screen_is_given_back),
+        ]);
+    }
+    for kernel in suite::kernels(&[Kernel::RealTime]) {
+        let threads = Machine::new(Profile::Threads, kernel);
+        let siblings = threads.clone().with(&[Device::Siblings]);
+        tests.extend([
+            LabTest::new("cases_hwlat_finds_the_way_to_write_that_stalls", threads, stalling_way),
+            LabTest::new("cases_the_firmware_is_counted", siblings.clone(), firmware),
+            LabTest::new("cases_the_other_thread_of_a_core_goes_and_comes_back", siblings, sibling),
+        ]);
+    }
+    for kernel in suite::kernels(&[Kernel::RealTime, Kernel::RealTimeNew]) {
+        let threads = Machine::new(Profile::Threads, kernel);
+        let with_card = threads.clone().with(&[Device::VirtioGpu]);
+        tests.extend([
+            LabTest::new("cases_what_interrupts_a_loop_adds_up", threads, accounted),
+            LabTest::new(
+                "cases_a_stall_in_the_graphics_interrupt_is_named",
+                with_card,
+                stall_in_interrupt_thread,
+            ),
         ]);
     }
     tests
@@ -77,6 +104,172 @@ fn drawing(guest: &mut Guest) -> Result<(), LabError> {
     assert!(spikes.iter().any(|spike| is_planted(&spike["cause"])), "{spikes:#?}");
     let traced = list(&cell["traces"]).iter().flat_map(|trace| list(&trace["explained"]["spikes"]));
     assert!(traced.clone().count() > 0, "no trace was kept: {}", result["warnings"]);
+    Ok(())
+}
+
+/// All sources together are the time that a loop lost, and what another CPU does to it is named and counted.
+fn accounted(guest: &mut Guest) -> Result<(), LabError> {
+    let sets = ["cell=[{name=\"as-is\"},{name=\"without-causes\",causes=false}]", "duration=2s"];
+    let result = run(guest, "interrupts", "", &sets)?;
+    let cell =
+        |name: &str| list(&result["cells"]).iter().find(|cell| cell["name"] == name).unwrap_or(&Value::Null);
+    let looped = |cell: &Value| {
+        let probe = list(&cell["probes"]).iter().find(|probe| probe["probe"] == "stall").cloned();
+        probe.map(|probe| probe["cpus"][0].clone()).unwrap_or_default()
+    };
+    adds_up(&looped(cell("as-is")));
+    let alone = looped(cell("without-causes"));
+    assert!(number(&alone["lost_ns"]) > 0 && list(&alone["sources"]).is_empty(), "{alone}");
+    let trips = list(&cell("as-is")["probes"]).iter().filter(|probe| probe["probe"] == "roundtrip");
+    assert!(trips.flat_map(|probe| list(&probe["cpus"])).all(|cpu| number(&cpu["samples"]) > 0), "{result}");
+    let commands =
+        ["remote-nmi", "ipi"].map(|cause| format!("{cause} 40ms cpu=1 from=0 count={PLANTED} every=200ms"));
+    let measure = "taskset -c 0-1 whylate measure stall --cpu 1 --duration 12s --spikes 1000";
+    let (stalls, result) = plant_beside(guest, &commands, measure)?;
+    assert_eq!(stalls.len(), 2 * PLANTED as usize, "{stalls:?}");
+    let looped = &result["cpus"][0];
+    adds_up(looped);
+    for kind in ["nmi", "ipi"] {
+        let of_kind = list(&looped["sources"]).iter().filter(|source| source["kind"] == kind);
+        let long = of_kind.filter(|source| number(&source["max_ns"]) >= 40_000_000);
+        let counted: u64 = long.map(|source| number(&source["gaps"])).sum();
+        // Where the host stops a CPU meanwhile, that is the larger part of the gap.
+        assert!(counted * 10 >= PLANTED * 7, "{counted} of {PLANTED} `{kind}`: {:#}", looped["sources"]);
+    }
+    Ok(())
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+/// Whether the sources of a loop's gaps are the time that it lost, within one percent.
+fn adds_up(looped: &Value) {
+    let sum: u64 = list(&looped["sources"]).iter().map(|source| number(&source["total_ns"])).sum();
+    let lost = number(&looped["lost_ns"]);
+    assert!(lost > 0 && sum.abs_diff(lost) * 100 <= lost, "{sum} of {lost} ns: {:#}", looped["sources"]);
+}
+
+fn sibling(guest: &mut Guest) -> Result<(), LabError> {
+    let sets = [
+        "cell=[{name=\"as-is\"},{name=\"sibling-off\",treatments=[\"sibling-off\"]}]",
+        "target.cpus=0",
+        "probe=[{kind=\"stall\",threshold=\"1us\"}]",
+    ];
+    let result = run(guest, "interrupts", "", &sets)?;
+    for cell in list(&result["cells"]) {
+        let loops = list(&cell["probes"]).iter().filter(|probe| probe["probe"] == "stall");
+        let samples: Vec<u64> = loops.filter_map(|probe| probe["cpus"][0]["samples"].as_u64()).collect();
+        assert!(cell["skipped"].is_null() && samples.iter().sum::<u64>() > 0, "{cell}");
+    }
+    assert_eq!(result["restored"], true, "{}", result["warnings"]);
+    assert_eq!(guest.ok("cat /sys/devices/system/cpu/online")?, "0-1");
+    Ok(())
+}
+
+/// Calls of the firmware while a task is measured are counted as such. Such a guest's processor is one of Intel, which counts
+/// them.
+fn firmware(guest: &mut Guest) -> Result<(), LabError> {
+    let before = "modprobe msr\nrm -f /tmp/smi\nsh -c 'while :; do /lab/smi 1 >>/tmp/smi; sleep 0.1; done' & beside=$!";
+    let sets = [
+        "cell=[{name=\"as-is\"}]",
+        "probe=[{kind=\"timer\"}]",
+        "primary=timer p99",
+        "target.cpus=0",
+        "duration=4s",
+    ];
+    let result = run(guest, "interrupts", before, &sets)?;
+    let planted: u64 = Stall::read(&guest.ok("cat /tmp/smi")?)?.iter().map(|stall| stall.events).sum();
+    let counted = result["cells"][0]["smis"].as_u64();
+    assert!(
+        counted.is_some_and(|counted| counted > 0 && counted <= planted),
+        "{counted:?} of {planted}: {}",
+        result["warnings"]
+    );
+    Ok(())
+}
+
+/// Of two ways to write frames that differ in what is planted beside them, hwlat shows which one stalls another CPU.
+fn stalling_way(guest: &mut Guest) -> Result<(), LabError> {
+    let tracer = "cd /sys/kernel/tracing; cat current_tracer hwlat_detector/width hwlat_detector/window tracing_thresh";
+    let as_before =
+        guest.ok(&format!("mount -t tracefs none /sys/kernel/tracing 2>/dev/null || true\n{tracer}"))?;
+    let planter = r#"import json, time
+while True:
+    try:
+        cell = json.load(open("/tmp/framebuffer/run.json"))["executions"][-1]
+    except (OSError, ValueError, LookupError):
+        cell = {}
+    if cell.get("state") == "running" and cell["cell"] == "as-is":
+        open("/proc/plant", "w").write("remote-nmi 200ms cpu=1 from=0 count=2 every=350ms")
+    time.sleep(0.05)
+"#;
+    let before = format!(
+        "modprobe vgem\n{LOAD_PLANT}echo clear >/proc/plant\ncat >/tmp/planter <<'END'\n{planter}END\n\
+         python3 /tmp/planter & beside=$!"
+    );
+    let answer = "answer=[{question=\"fewer?\",between=[[\"as-is\"],[\"destination-flushed\"]],\
+                  statistic=\"tracer/hwlat gaps_per_s\",matters=\"20%\",expect=\"lower\"}]";
+    let sets = [
+        "cell=[{loads=[\"as-is\"]},{loads=[\"destination-flushed\"]}]",
+        "probe=[{kind=\"tracer\",tracer=\"hwlat\",width=\"950ms\",window=\"1s\",threshold=\"150ms\"}]",
+        "repeats=8",
+        "causes=false",
+        "primary=tracer/hwlat gaps_per_s",
+        answer,
+    ];
+    let result = run(guest, "framebuffer", &before, &sets)?;
+    let answer = &result["answers"][0];
+    assert_eq!(answer["outcome"], "yes", "{answer:#}\n{:#}", result["cells"]);
+    let comparison = &answer["comparison"];
+    assert!(comparison["ratio_high"].as_f64() < Some(0.8), "{comparison:#}");
+    assert_eq!(guest.ok(tracer)?, as_before);
+    Ok(())
+}
+
+/// The interrupt thread of a graphics device keeps interrupts off in a function of its driver: named with its callers where the
+/// task runs on that CPU, live and in the kept trace; not there where the device interrupts the other CPU.
+fn stall_in_interrupt_thread(guest: &mut Guest) -> Result<(), LabError> {
+    let before = format!(
+        "modprobe virtio_gpu 2>/dev/null || true\n{LOAD_PLANT}echo clear >/proc/plant\nsh -c 'while :; do \
+         echo \"irq-off-in 60ms cpu=1 in={DRIVER_FUNCTION}\" >/proc/plant 2>/dev/null; sleep 0.3; done' & beside=$!"
+    );
+    let load = |name: &str, cpus: &str| {
+        format!(
+            "{{name=\"{name}\",kind=\"graphics\",method=\"drm-flip\",cpus=\"{cpus}\",rate=\"20/s\",device=\"/dev/dri/card0\",yes_draw_on_my_screen=true}}"
+        )
+    };
+    let loads = format!("load=[{},{}]", load("graphics", "target"), load("graphics-elsewhere", "others"));
+    let sets = [
+        loads.as_str(),
+        "cell=[{name=\"graphics\",loads=[\"graphics\"],treatments=[\"interrupts-here\"]},\
+         {name=\"graphics-elsewhere\",loads=[\"graphics-elsewhere\"],treatments=[\"interrupts-elsewhere\"]}]",
+        "duration=4s",
+        "trace.above=30ms",
+    ];
+    let result = run(guest, "graphics", &before, &sets)?;
+    let is_planted = |cause: &Value| {
+        let mut names = list(&cause["callers"]).iter().chain([&cause["function"]]);
+        cause["kind"] == "irqs_off" && names.any(|name| name == DRIVER_FUNCTION)
+    };
+    let planted = |name: &str| {
+        let cell = list(&result["cells"]).iter().find(|cell| cell["name"] == name).unwrap_or(&Value::Null);
+        assert!(cell["skipped"].is_null() && !list(&cell["probes"]).is_empty(), "{cell}");
+        let live = list(&cell["spikes"]).iter().filter(|spike| is_planted(&spike["cause"])).count();
+        let traced = list(&cell["traces"]).iter().flat_map(|trace| list(&trace["explained"]["spikes"]));
+        let traced = traced.filter(|spike| is_planted(&spike["cause"])).count();
+        (live, traced, cell)
+    };
+    let (live, traced, cell) = planted("graphics");
+    assert!(
+        live > 0 && traced > 0,
+        "{live} live, {traced} in traces: {:#}\n{:#}",
+        cell["spikes"],
+        result["warnings"]
+    );
+    let (live, traced, cell) = planted("graphics-elsewhere");
+    assert!(live == 0 && traced == 0, "{live} live, {traced} in traces: {:#}", cell["spikes"]);
+    assert_eq!(result["restored"], true, "{}", result["warnings"]);
     Ok(())
 }
 

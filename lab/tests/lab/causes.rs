@@ -109,7 +109,7 @@ fn other_cpu(guest: &mut Guest) -> Result<(), LabError> {
 }
 
 /// Plants one after another while a probe runs; returns what the planter logged and the probe's result.
-fn plant_beside(
+pub(crate) fn plant_beside(
     guest: &mut Guest,
     commands: &[String],
     measure: &str,

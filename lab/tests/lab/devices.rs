@@ -1,5 +1,6 @@
 //! Devices that were asked for are there, and are mapped as real ones would be.
 
+use std::time::Duration;
 use whylate_lab::suite::LabTest;
 use whylate_lab::{Device, Guest, Image, Kernel, LOAD_PLANT, LabError, Machine, Profile};
 
@@ -24,7 +25,8 @@ pub(crate) fn tests() -> Vec<LabTest> {
         LabTest::new("devices_a_second_disk_holds_data", with_all.clone(), second_disk),
         LabTest::new("devices_a_cpu_is_plugged_in", with_all, cpu_is_plugged_in),
         LabTest::new("devices_vesafb_is_write_combining", with_vesa, vesa),
-        LabTest::new("devices_xorg_draws", with_screen, xorg),
+        LabTest::new("devices_xorg_draws", with_screen.clone(), xorg),
+        LabTest::new("devices_xorg_is_drawn_on_from_either_cpu", with_screen, either_cpu),
     ]
 }
 
@@ -102,16 +104,73 @@ fn vesa(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Starts Xorg with the card, and waits for it.
+const XORG: &str = r#"modprobe bochs
+cat >/tmp/xorg.conf <<'END'
+Section "ServerFlags"
+ Option "AutoAddDevices" "false"
+ Option "AllowEmptyInput" "true"
+EndSection
+Section "Device"
+ Identifier "card"
+ Driver "modesetting"
+ Option "kmsdev" "/dev/dri/card0"
+EndSection
+END
+Xorg :0 -config /tmp/xorg.conf -noreset -nolisten tcp -novtswitch -logfile $OUT/xorg.log >$OUT/xorg.out 2>&1 & xorg=$!
+while kill -0 $xorg && [ ! -S /tmp/.X11-unix/X0 ]; do sleep 0.1; done
+"#;
+
 fn xorg(guest: &mut Guest) -> Result<(), LabError> {
-    let text = guest.ok(
-        "modprobe bochs\ncat >/tmp/xorg.conf <<'END'\n\
-         Section \"ServerFlags\"\n Option \"AutoAddDevices\" \"false\"\n Option \"AllowEmptyInput\" \"true\"\nEndSection\n\
-         Section \"Device\"\n Identifier \"card\"\n Driver \"modesetting\"\n Option \"kmsdev\" \"/dev/dri/card0\"\nEndSection\n\
-         END\n\
-         Xorg :0 -config /tmp/xorg.conf -noreset -nolisten tcp -novtswitch -logfile $OUT/xorg.log >$OUT/xorg.out 2>&1 &\n\
-         while kill -0 $! && [ ! -S /tmp/.X11-unix/X0 ]; do sleep 0.1; done\n\
-         DISPLAY=:0 x11perf -sync -rect500 -repeat 1 -time 1",
-    )?;
+    let text = guest
+        .ok(&format!("{XORG}DISPLAY=:0 x11perf -sync -rect500 -repeat 1 -time 1\nkill $xorg; wait $xorg"))?;
     assert!(text.contains("500x500 rectangle"), "{text}");
+    Ok(())
+}
+
+/// A plan that draws from the measured CPU and from the other one; where x11perf may run is looked at meanwhile.
+const DRAWING: &str = r#"cat >/tmp/drawing.toml <<'END'
+name = "drawing"
+duration = "3s"
+repeats = 1
+settle = "0s"
+noise_floor = "0s"
+[target]
+cpus = "1"
+[[probe]]
+kind = "timer"
+[[load]]
+name = "same"
+kind = "graphics"
+server = ":0"
+cpus = "1"
+[[load]]
+name = "other"
+kind = "graphics"
+server = ":0"
+cpus = "0"
+[[cell]]
+loads = ["same"]
+[[cell]]
+loads = ["other"]
+END
+rm -rf /tmp/drawing
+while :; do for pid in $(pidof x11perf); do grep -H Cpus_allowed_list /proc/$pid/status; done; sleep 0.3; done >/tmp/places 2>/dev/null & looking=$!
+whylate run /tmp/drawing.toml -o /tmp/drawing --json -q >$OUT/result.json; status=$?
+kill $looking $xorg; wait $looking $xorg
+grep -o '[^:]*$' /tmp/places | sort -un >$OUT/places
+exit $status
+"#;
+
+fn either_cpu(guest: &mut Guest) -> Result<(), LabError> {
+    let output = guest.start(&format!("{XORG}{DRAWING}"))?.wait(Duration::from_secs(400))?;
+    assert_eq!(output.status, 0, "{}", output.stderr);
+    let places = std::fs::read_to_string(output.files.join("places")).unwrap();
+    assert_eq!(places.split_whitespace().collect::<Vec<_>>(), ["0", "1"]);
+    let result: serde_json::Value = output.json("result.json")?;
+    for cell in result["cells"].as_array().unwrap() {
+        assert!(cell["rates"][0]["mean"].as_f64() > Some(0.0), "{cell}");
+        assert!(cell["probes"][0]["cpus"][0]["samples"].as_u64() > Some(0), "{cell}");
+    }
     Ok(())
 }

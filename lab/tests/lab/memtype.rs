@@ -40,6 +40,11 @@ pub(crate) fn tests() -> Vec<LabTest> {
         let machine = Machine::new(Profile::Threads, kernel);
         tests.push(LabTest::new("memtype_pages_are_mapped_as_asked", machine.clone(), mapped));
         tests.push(LabTest::new("memtype_pages_are_gone_after_a_kill", machine.clone(), killed));
+        tests.push(LabTest::new(
+            "memtype_vgem_is_write_combining_until_a_kill",
+            machine.clone(),
+            dumb_killed,
+        ));
         tests.push(LabTest::new("memtype_a_thousand_buffers_leave_nothing", machine, many));
     }
     let machine = Machine::new(Profile::Threads, Kernel::RealTime);
@@ -64,25 +69,100 @@ fn mapped(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Afterwards pages are taken until some of those that were held come again: the kernel's own mapping of each must be
+/// write-back.
+const LOOKER: &str = r#"cat >/tmp/look <<'END'
+exec(open("/tmp/hold-functions").read())
+held = set(map(int, open("/tmp/said").read().split()[1:]))
+seen, found, kept = set(), set(), []
+for turn in range(300):
+    file, memory = hold(0, 64)
+    kept.append((file, memory))
+    for at in range(0, len(memory), 4096):
+        memory[at] = 1
+        found.add(types(file, memory, at))
+    seen |= frames(memory)
+    if len(seen & held) > len(held) // 2:
+        break
+print("again" if seen & held else "other", *sorted(found), flush=True)
+os._exit(0)
+END
+cp /tmp/hold /tmp/hold-functions
+"#;
+
+/// What holds `buffers`, says which frames they have, and waits to be killed; on one CPU, whose lists of free pages the frames go
+/// to and come from.
+const WAIT_FOR_A_KILL: &str = r#"
+for file, memory in buffers:
+    for at in range(0, len(memory), 4096):
+        memory[at] = 1
+print("held", *set().union(*(frames(memory) for file, memory in buffers)), flush=True)
+time.sleep(600)
+END
+taskset -c 0 python3 /tmp/hold >/tmp/said & holder=$!
+for attempt in $(seq 600); do ! grep -q held /tmp/said || break; kill -0 $holder || exit 1; sleep 0.2; done
+cat $pages
+kill -9 $holder
+wait $holder || true
+cat $pages
+taskset -c 0 python3 /tmp/look || exit 1
+"#;
+
 fn killed(guest: &mut Guest) -> Result<(), LabError> {
-    // Afterwards pages are taken until some of those that were held come again: the kernel's own mapping of each must be
-    // write-back.
     let script = format!(
-        "{LOAD}{HOLDER}cp /tmp/hold /tmp/look\ncat >>/tmp/hold <<'END'\nbuffers = [hold(mode, 64) for mode in range(5)]\n\
-         for file, memory in buffers:\n    for at in range(0, len(memory), 4096):\n        memory[at] = 1\n\
-         held = set().union(*(frames(memory) for file, memory in buffers))\n\
-         print(\"held\", *held, flush=True)\ntime.sleep(600)\nEND\n\
-         cat >>/tmp/look <<'END'\nheld = set(map(int, open(\"/tmp/said\").read().split()[1:]))\nseen, found, kept = set(), set(), []\n\
-         for turn in range(300):\n    file, memory = hold(0, 64)\n    kept.append((file, memory))\n    \
-         for at in range(0, len(memory), 4096):\n        memory[at] = 1\n        found.add(types(file, memory, at))\n    \
-         seen |= frames(memory)\n    if len(seen & held) > len(held) // 2:\n        break\n\
-         print(\"again\" if seen & held else \"other\", *sorted(found), flush=True)\nos._exit(0)\nEND\n\
-         python3 /tmp/hold >/tmp/said & holder=$!\n\
-         until grep -q held /tmp/said; do sleep 0.2; done\ncat $pages\nkill -9 $holder\nwait $holder || true\ncat $pages\n\
-         python3 /tmp/look || exit 1\nrmmod whylate_memtype && echo gone"
+        "{LOAD}{HOLDER}{LOOKER}cat >>/tmp/hold <<'END'\nbuffers = [hold(mode, 64) for mode in range(5)]\n\
+         {WAIT_FOR_A_KILL}rmmod whylate_memtype && echo gone"
     );
     let words = guest.ok(&script)?;
     assert_eq!(words.split_whitespace().collect::<Vec<_>>(), ["320", "0", "again", "wb", "wb", "gone"]);
+    Ok(())
+}
+
+/// Makes dumb buffers of the card of vgem; the module only tells the types of the mappings.
+const DUMB_BUFFERS: &str = r#"cat >>/tmp/hold <<'END'
+cards = [name for name in os.listdir("/sys/class/drm") if name.startswith("card")]
+card = next(name for name in cards if "/vgem/" in os.path.realpath("/sys/class/drm/" + name))
+card = os.open("/dev/dri/" + card, os.O_RDWR)
+def dumb():
+    request = bytearray(struct.pack("IIIIIIQ", 64, 1024, 32, 0, 0, 0, 0))
+    fcntl.ioctl(card, 0xc02064b2, request)
+    handle, pitch, size = struct.unpack("IIIIIIQ", request)[4:7]
+    request = bytearray(struct.pack("IIQ", handle, 0, 0))
+    fcntl.ioctl(card, 0xc01064b3, request)
+    at = struct.unpack("IIQ", request)[2]
+    return mmap.mmap(card, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE, offset=at)
+file = os.open("/dev/whylate_memtype", os.O_RDWR)
+buffers = [(file, dumb()) for count in range(5)]
+for file, memory in buffers:
+    memory[0] = 1
+print("types", *{types(file, memory) for file, memory in buffers}, file=open("/tmp/types", "w"), flush=True)
+"#;
+
+/// Takes three quarters of what is free, pages that were just freed first: the kernel's own mapping of each must be
+/// write-back. (Which frames a driver's mapping had, /proc/self/pagemap does not tell.)
+const LOOK_AT_FREE_MEMORY: &str = r#"cat >/tmp/look <<'END'
+exec(open("/tmp/hold-functions").read())
+free = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemFree"))
+file = os.open("/dev/whylate_memtype", os.O_RDWR)
+memory = mmap.mmap(-1, free * 3 // 16 * 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+for at in range(0, len(memory), 4096):
+    memory[at] = 1
+print(*sorted({types(file, memory, at) for at in range(0, len(memory), 4096)}), flush=True)
+os._exit(0)
+END
+cp /tmp/hold /tmp/hold-functions
+"#;
+
+fn dumb_killed(guest: &mut Guest) -> Result<(), LabError> {
+    let script = format!(
+        "{LOAD}modprobe vgem\n{HOLDER}{LOOK_AT_FREE_MEMORY}{DUMB_BUFFERS}{WAIT_FOR_A_KILL}cat /tmp/types\nrmmod vgem && echo gone"
+    );
+    let words = guest.ok(&script)?;
+    // None of the pages are the module's. By vgem the kernel's own mapping of them changes too, and changes back.
+    assert_eq!(
+        words.split_whitespace().collect::<Vec<_>>(),
+        ["0", "0", "wb", "wb", "types", "wc", "wc", "gone"]
+    );
     Ok(())
 }
 

@@ -163,7 +163,7 @@ fn run_beside(guest: &mut Guest, plan: &str, purpose: &str, plant: &str) -> Resu
 }
 
 fn on_spike(guest: &mut Guest) -> Result<(), LabError> {
-    let more = "limit = \"15ms\"\ntrace = { profile = \"functions\", worst = 1, buffer = \"2MiB\" }\n[target]\ncpus = \"0\"\n\
+    let more = "limit = \"15ms\"\ntrace = { profile = \"functions\", worst = 1, buffer = \"8MiB\" }\n[target]\ncpus = \"0\"\n\
                 [[probe]]\nkind = \"timer\"\ninterval = \"1ms\"";
     let plant = format!("irq-off {LONG_STALL_NS}ns cpu=0 count=10 every=400ms");
     let output = run_beside(guest, &plan("6s", more), "trace", &plant)?;

@@ -19,6 +19,7 @@ Examples:
   whylate fix --resume DIR                          goes on with a search that was stopped or killed
   whylate fix --show DIR --write install            what was proved, as files to install
   whylate fix --verify DIR                          does it still hold? (after an update)
+  whylate fix --audit /etc/sysctl.d/99-copied.conf  which of these settings help, and which can go
 
 First the machine is measured as it is. What made it late, and what `whylate check` finds, says
 which treatments may help. They are tried in repeats, each with its treatments applied and given
@@ -58,14 +59,17 @@ pub(crate) struct FixArguments {
     /// Proposes treatments from what is measured, or from the run DIR given as plan; tries none
     #[arg(long, conflicts_with_all = ["yes", "never", "resume"])]
     pub(crate) advise: bool,
+    /// Looks which settings of FILE help: a tuned profile, sysctl.d, a kernel command line, a plan's treatments
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["advise", "resume"])]
+    pub(crate) audit: Option<PathBuf>,
     /// Goes on with the search in DIR
     #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "goal", "margin", "seed", "advise"])]
     pub(crate) resume: Option<PathBuf>,
     /// Looks whether what the search in DIR proved still holds on the machine as it is now
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "overrides", "goal", "margin", "advise", "resume", "yes", "never"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "overrides", "goal", "margin", "advise", "resume", "yes", "never", "audit"])]
     pub(crate) verify: Option<PathBuf>,
     /// Shows what the search in DIR proved; measures nothing
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "goal", "margin", "seed", "advise", "resume", "yes", "never", "verify"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "goal", "margin", "seed", "advise", "resume", "yes", "never", "verify", "audit"])]
     pub(crate) show: Option<PathBuf>,
     /// Writes the files that install what is proved below DIR, as they belong below `/`
     #[arg(long, value_name = "DIR")]

@@ -1,5 +1,6 @@
 //! The command line: one file for the flags of each command.
 
+mod bisect;
 mod check;
 mod compare;
 mod copy;
@@ -26,6 +27,7 @@ mod trace;
 mod treat;
 mod watch;
 
+pub(crate) use bisect::BisectArguments;
 pub(crate) use check::CheckArguments;
 pub(crate) use compare::{CompareArguments, CompareFormat};
 pub(crate) use copy::{BLOCK_MAX as COPY_BLOCK_MAX, CopyArguments};
@@ -123,6 +125,8 @@ pub(crate) enum Command {
     Runs(RunsArguments),
     /// Says what differs between runs, and whether it is better, worse or equivalent
     Compare(CompareArguments),
+    /// Says whether a run is like good or like bad ones, for `git bisect run`
+    Bisect(BisectArguments),
     /// Writes a run in the forms of other tools: Perfetto, CSV, HdrHistogram, OSADL
     Export(ExportArguments),
     /// Shows runs as web pages, live while one goes on

@@ -13,7 +13,7 @@ use whylate_core::result::{
 };
 use whylate_core::{SeriesName, Warning, WarningCode};
 use whylate_stats::compare::{self, Basis, Question, RunValues};
-use whylate_store::Reader;
+use whylate_store::{Reader, StoreError};
 
 /// More runs of a history tell little more.
 const HISTORY_MAX: usize = 30;
@@ -36,8 +36,10 @@ enum Part {
 pub(super) fn execute(arguments: &CompareArguments) -> Result<Ending> {
     let format = format(arguments)?;
     let sides = arguments.sides.iter().zip(names()).map(|(text, name)| side(text, name));
-    let sides: Vec<Side> = sides.collect::<Result<_>>()?;
-    let result = compared(arguments, &sides)?;
+    let result = match sides.collect::<Result<Vec<Side>>>() {
+        Ok(sides) => compared(arguments, &sides)?,
+        Err(error) => nothing_measured(&arguments.sides, &error).ok_or(error)?,
+    };
     let text = match (arguments.json, format) {
         (true, _) => format!("{}\n", output::json(&result)?),
         (_, CompareFormat::Junit) => whylate_report::junit(&result),
@@ -53,6 +55,27 @@ pub(super) fn execute(arguments: &CompareArguments) -> Result<Ending> {
         CompareOutcome::Worse => Ending::Exceeded,
         CompareOutcome::Better | CompareOutcome::Equivalent => Ending::Pass,
         CompareOutcome::CannotTell | CompareOutcome::Nothing => Ending::Incomplete,
+    })
+}
+
+/// The comparison with a run that measured nothing: a page of its own, also for a build server.
+fn nothing_measured(sides: &[String], error: &anyhow::Error) -> Option<CompareResult> {
+    let is_of_samples = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(StoreError::NoSamples(_) | StoreError::NothingLeft(..)))
+    };
+    let is_so = error.chain().any(is_of_samples);
+    let side = |(run, name): (&String, String)| CompareSide {
+        name,
+        runs: vec![run.clone()],
+        ..CompareSide::default()
+    };
+    is_so.then(|| CompareResult {
+        format: COMPARE_FORMAT.to_owned(),
+        sides: sides.iter().zip(names()).map(side).collect(),
+        margin: MARGIN,
+        outcome: CompareOutcome::Nothing,
+        reason: format!("nothing can be compared: {error:#}"),
+        ..CompareResult::default()
     })
 }
 
@@ -177,7 +200,8 @@ impl Side {
 
 fn compared(arguments: &CompareArguments, sides: &[Side]) -> Result<CompareResult> {
     let [baseline, others @ ..] = sides else { bail!("name two runs") };
-    let plan = baseline.runs().next().map(|run| &run.plan);
+    // Another tool's file has no plan: that of the other side says what decides.
+    let plan = sides.iter().flat_map(Side::runs).next().map(|run| &run.plan);
     let primary = arguments.statistic.clone().or_else(|| plan.and_then(Plan::primary_statistic));
     let margin = arguments.margin.or(plan.map(|plan| plan.margin)).map_or(MARGIN, |margin| margin.0);
     let one_cell = sides.iter().all(Side::is_one_cell);
@@ -222,7 +246,7 @@ fn compared(arguments: &CompareArguments, sides: &[Side]) -> Result<CompareResul
         }));
         result.causes.extend(causes(baseline, side));
     }
-    conclude(&mut result, primary.as_ref());
+    compare::conclude(&mut result, primary.as_ref());
     Ok(result)
 }
 
@@ -300,10 +324,15 @@ fn incomplete(sides: &[Side]) -> Vec<Warning> {
         let failed =
             run.cells.iter().flat_map(|cell| &cell.repeats).filter(|repeat| repeat.error.is_some()).count();
         let skipped = run.cells.iter().filter(|cell| cell.skipped.is_some()).count();
-        let is_whole = run.error.is_none() && failed + skipped == 0;
+        let begun = |cell: &CellResult| cell.repeats.iter().filter(|it| it.error.is_none()).count();
+        let asked =
+            run.cells.iter().filter(|cell| cell.skipped.is_none()).count() * run.plan.repeats as usize;
+        let done: usize = run.cells.iter().map(begun).sum();
+        let missing = if run.fix.is_some() { 0 } else { asked.saturating_sub(done + failed) };
+        let is_whole = run.error.is_none() && failed + skipped + missing == 0;
         (!is_whole).then(|| {
             let text = format!(
-                "{}: not complete: {failed} repeats failed, {skipped} cells were skipped{}",
+                "{}: not complete: {failed} repeats without a result, {missing} that did not begin, {skipped} cells skipped{}",
                 path.display(),
                 run.error.as_ref().map(|error| format!("; {error}")).unwrap_or_default()
             );
@@ -342,38 +371,4 @@ fn causes(baseline: &Side, side: &Side) -> Vec<CauseDifference> {
             )
         })
         .collect()
-}
-
-/// The worst of what decides; without a deciding statistic in common, nothing does.
-fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
-    let deciding: Vec<&RunContrast> = result.contrasts.iter().filter(|it| it.comparison.primary).collect();
-    let is = |outcome: CompareOutcome| {
-        move |it: &&&RunContrast| CompareOutcome::from(it.comparison.outcome) == outcome
-    };
-    let count = |outcome: CompareOutcome| deciding.iter().filter(is(outcome)).count();
-    let all = deciding.len();
-    let what = primary.map(|it| it.to_string()).unwrap_or_else(|| "the deciding statistic".to_owned());
-    let (outcome, reason) = if result.contrasts.is_empty() {
-        (CompareOutcome::Nothing, "the sides have no cell and probe in common".to_owned())
-    } else if all == 0 {
-        (CompareOutcome::CannotTell, format!("no cell has {what} on both sides; name another --statistic"))
-    } else if count(CompareOutcome::Worse) > 0 {
-        (CompareOutcome::Worse, format!("{what} is worse in {} of {all} cells", count(CompareOutcome::Worse)))
-    } else if count(CompareOutcome::Equivalent) == all {
-        (
-            CompareOutcome::Equivalent,
-            format!("{what}: no difference above {:.0} % in {all} cells", result.margin * 100.0),
-        )
-    } else if count(CompareOutcome::Better) > 0 && count(CompareOutcome::CannotTell) == 0 {
-        (
-            CompareOutcome::Better,
-            format!("{what} is better in {} of {all} cells", count(CompareOutcome::Better)),
-        )
-    } else {
-        (
-            CompareOutcome::CannotTell,
-            format!("{what}: the runs do not tell in {} of {all} cells", count(CompareOutcome::CannotTell)),
-        )
-    };
-    (result.outcome, result.reason) = (outcome, reason);
 }

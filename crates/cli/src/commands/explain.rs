@@ -82,9 +82,9 @@ pub(super) fn note_beside(trace: &Path) -> Option<SpikeTrace> {
     (Path::new(&note.path).file_name() == trace.file_name()).then_some(note)
 }
 
-/// Whether it is the directory of a run: a folder of raw pages is a trace.
+/// Whether it is the directory of a run: a folder of raw pages is a trace, and one of LTTng is refused as what it is.
 fn is_run(input: &Path) -> bool {
-    input.is_dir() && !parse::is_folder(input)
+    input.is_dir() && !parse::is_folder(input) && !parse::is_ctf(input)
 }
 
 fn options(arguments: &ExplainArguments) -> Options {

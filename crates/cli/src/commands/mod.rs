@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod bisect;
 mod check;
 mod compare;
 mod copy;
@@ -55,6 +56,7 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
         Command::Cpus(arguments) => cpus::execute(&arguments, host),
         Command::Trace(command) => trace::execute(command, host),
         Command::Compare(arguments) => compare::execute(&arguments),
+        Command::Bisect(arguments) => bisect::execute(&arguments),
         Command::Report(mut arguments) => {
             arguments.run = runs::named(&arguments.run)?;
             report::execute(&arguments)

@@ -229,7 +229,7 @@ mod tests {
             lines[1].ends_with(" ▂█") && lines[..3].iter().all(|line| line.chars().count() <= 80),
             "{text}"
         );
-        assert!(lines[3].contains("worst 4.10 ms of control (thief ran at a priority"), "{text}");
+        assert!(lines[3].contains("worst 4.10 ms of control (thief had the CPU"), "{text}");
         let many: Vec<TaskLine> = (0..40).map(|nth| line(&format!("t{nth}"), 1_000 + nth)).collect();
         assert!(table(&many, Nanos(0)).contains("and 24 more threads"));
     }

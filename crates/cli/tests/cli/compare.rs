@@ -62,7 +62,7 @@ fn a_change_over_runs_is_found() {
     assert_eq!((word(series, "cell"), word(series, "plan")), ("idle", "small"), "{series}");
     assert!(series["points"][0]["value"].as_f64().unwrap() > 0.0, "{series}");
     let shown = show(&[]).stdout;
-    assert!(shown.contains("1 runs are too few to show a change: 8 can."), "{shown}");
+    assert!(shown.contains("1 run is too few to show a change: 8 can."), "{shown}");
     let page = folder.path().join("series.html");
     assert!(show(&["-o", text(&page)]).stderr.contains("wrote"));
     let page = std::fs::read_to_string(page).unwrap();
@@ -156,4 +156,38 @@ fn runs_are_listed_tagged_compared_and_removed() {
     assert!(Path::new(old).exists());
     assert_eq!(here(&["runs", "remove", old, "--yes"]).code, Some(0));
     assert!(!Path::new(old).exists() && Path::new(new).exists());
+}
+
+#[test]
+fn what_cannot_be_compared_has_a_page_too() {
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", SMALL_PLAN);
+    let (whole, empty) = (folder.path().join("whole"), folder.path().join("empty"));
+    let _alone = alone();
+    let said = whylate(&["run", &plan, "-o", text(&whole), "--quiet"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    // A run that was stopped before its first sample: the tables are not there.
+    std::fs::create_dir(&empty).unwrap();
+    let info = std::fs::read_to_string(whole.join("run.json")).unwrap();
+    let info = info
+        .replace("\"manifest\": true", "\"manifest\": false")
+        .replace("\"manifest\":true", "\"manifest\":false");
+    std::fs::write(empty.join("run.json"), info).unwrap();
+    let page = folder.path().join("empty.html");
+    let said = whylate(&["compare", text(&whole), text(&empty), "-o", text(&page)]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(std::fs::read_to_string(&page).unwrap().contains("nothing can be compared"), "{said:?}");
+    let said = whylate(&["compare", text(&whole), text(&empty), "--format", "junit"]);
+    assert!(said.code == Some(1) && said.stdout.contains("<testsuite"), "{said:?}");
+    // What decides is in the plan of the run, also where the other side is a file of another tool.
+    let foreign = write(&folder, "a.json", CYCLICTEST);
+    let idle = format!("{}:idle", text(&whole));
+    let said = whylate(&["compare", &foreign, &idle, "--json"]).document();
+    let deciding = list(&said, "contrasts")
+        .iter()
+        .filter(|it| it["comparison"]["primary"] == true || it["primary"] == true)
+        .count();
+    assert!(deciding == 1 && !word(&said, "reason").contains("no cell has"), "{said:#}");
+    let same = whylate(&["compare", &foreign, &foreign]).stdout;
+    assert!(same.contains("Nothing that every side tells"), "{same}");
 }

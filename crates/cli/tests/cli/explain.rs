@@ -218,3 +218,12 @@ fn why_prints_the_page_of_the_field_guide() {
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(fs::read_to_string(path).unwrap().contains("<h2>Pitfalls"));
 }
+
+#[test]
+fn a_folder_of_lttng_is_refused_as_what_it_is() {
+    let folder = folder();
+    write(&folder, "metadata", "/* CTF 1.8 */\n");
+    let said = whylate(&["explain", text(folder.path())]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.stderr.contains("CTF") && said.stderr.contains("trace-cmd record"), "{}", said.stderr);
+}

@@ -97,3 +97,58 @@ fn what_is_wrong_is_one_line() {
         assert!(said.code != Some(0) && said.stderr.contains(expected), "{arguments:?}: {said:?}");
     }
 }
+
+#[test]
+fn copied_settings_are_looked_at_and_given_back() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", PLAN);
+    let copied = "# from somewhere\nvm.swappiness = 10\nkernel.nowhere = 1\nvm.swappines = 1\n";
+    let profile = write(&folder, "99-copied.conf", copied);
+    let path = folder.path().join("audit");
+    let words = [
+        "fix",
+        &plan,
+        "-o",
+        text(&path),
+        "--audit",
+        &profile,
+        "--yes",
+        "all",
+        "--seed",
+        "3",
+        "--budget",
+        "4s",
+    ];
+    let said = fake.whylate(&[&words[..], &["--json"]].concat());
+    let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+    validate("fix", &result);
+    assert_eq!(
+        (said.code, word(&result, "answer"), word(&result, "mode")),
+        (Some(0), "audited", "audit"),
+        "{said:?}"
+    );
+    let ids: Vec<&str> = list(&result, "results").iter().map(|it| word(it, "id")).collect();
+    assert_eq!(ids, ["vm.swappiness"]);
+    let left: Vec<&str> = list(&result, "left_out").iter().map(|it| word(it, "id")).collect();
+    assert_eq!(left, ["kernel.nowhere", "vm.swappines"]);
+    assert!(
+        list(&result, "claims")
+            .iter()
+            .all(|claim| word(claim, "phase") == "without" || word(claim, "phase") == "reduce")
+    );
+    let read = |file: &str| fs::read_to_string(fake.path("root").join(file)).unwrap();
+    assert_eq!(read("proc/sys/vm/swappiness"), "60\n");
+    let report = fake.whylate(&["fix", "--show", text(&path)]);
+    assert!(
+        report.stdout.contains("What each setting does") && report.stdout.contains("line 2"),
+        "{report:?}"
+    );
+    let broken = write(&folder, "broken.conf", "hello world\nvm.swappiness = 1\n");
+    let refused = fake.whylate(&["fix", &plan, "--audit", &broken]);
+    assert!(
+        refused.code == Some(1) && refused.stderr.contains("line 1: `hello world` is no setting"),
+        "{refused:?}"
+    );
+}

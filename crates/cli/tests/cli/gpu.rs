@@ -32,20 +32,32 @@ fn without_a_helper_the_load_is_unavailable() {
     }
 }
 
+/// The load fails with `error` within 5 s of the helper's last sign of life, in one line.
+fn fails_within_5_s(last: &str, error: &str) {
+    let folder = folder();
+    let sign = folder.path().join("sign");
+    let mut took = Duration::MAX;
+    // A machine that stands still is no fault of whylate.
+    for _ in 0..3 {
+        let what = format!("sleep 0.3; : >{}; {last}", text(&sign));
+        let (said, _) = with_helper(&folder, OWN, &what);
+        assert!(said.error().contains(error) && said.stderr.lines().count() == 1, "{said:?}");
+        took = took.min(fs::metadata(&sign).unwrap().modified().unwrap().elapsed().unwrap());
+        if took < Duration::from_secs(5) {
+            return;
+        }
+    }
+    panic!("{last}: it was said after {took:?}");
+}
+
 #[test]
 fn a_helper_that_crashes_fails_the_load() {
-    let folder = folder();
-    let (said, took) = with_helper(&folder, OWN, "sleep 0.3; kill -SEGV $$");
-    assert!(said.error().contains("signal 11, SIGSEGV"), "{said:?}");
-    assert!(took < Duration::from_secs(30), "{took:?}");
+    fails_within_5_s("kill -SEGV $$", "signal 11, SIGSEGV");
 }
 
 #[test]
 fn a_helper_that_says_nothing_any_more_fails_the_load() {
-    let folder = folder();
-    let (said, took) = with_helper(&folder, OWN, r#"echo '"alive"'; exec sleep 50"#);
-    assert!(said.error().contains("no sign of life for 4 s"), "{said:?}");
-    assert!(took < Duration::from_secs(30), "{took:?}");
+    fails_within_5_s(r#"echo '"alive"'; exec sleep 50"#, "no sign of life for 4 s");
 }
 
 #[test]

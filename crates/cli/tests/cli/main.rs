@@ -4,6 +4,7 @@
 
 mod attacks;
 mod bad_input;
+mod bisect;
 mod causes;
 mod compare;
 mod condition;

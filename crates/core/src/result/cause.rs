@@ -152,8 +152,8 @@ causes! {
     Softirq = "softirq", Interrupt, ["{actor|a softirq} ran{place}"];
     /// A non-maskable interrupt's handler ran.
     Nmi = "nmi", Interrupt, ["a non-maskable interrupt ran{place}"];
-    /// Another thread ran, of a priority that the task could not preempt.
-    Thread = "thread", Thread, ["{actor|a thread} ran at a priority that the task could not preempt{place}"];
+    /// Another thread had the CPU while the task was ready to run.
+    Thread = "thread", Thread, ["{actor|a thread} had the CPU while the task was ready to run{place}"];
     /// Code ran with preemption off.
     PreemptOff = "preempt_off", Section, ["{actor|code} kept preemption off{place}"];
     /// Code ran with interrupts off.

@@ -134,7 +134,9 @@ words! {
         More = "more",
         /// A smaller share than before.
         Less = "less",
-        /// No difference is shown.
+        /// About the same share: the interval of the difference is small.
         Same = "same",
+        /// The spikes do not tell.
+        CannotTell = "cannot_tell",
     }
 }

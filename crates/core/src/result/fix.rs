@@ -107,6 +107,8 @@ words! {
         Search = "search",
         /// Whether what was proved earlier still helps.
         Verify = "verify",
+        /// Which of the settings that are used help.
+        Audit = "audit",
     }
 }
 
@@ -154,6 +156,10 @@ words! {
         LeaveOut = "leave_out",
         /// Whether what is left of the set helps.
         Combine = "combine",
+        /// Whether a setting helps beside the others that are used.
+        Without = "without",
+        /// Whether the settings that help are as good as all of them.
+        Reduce = "reduce",
     }
 }
 
@@ -189,6 +195,8 @@ words! {
     pub enum FixOutcome: "an outcome" {
         /// Shown to help by more than the margin; part of the recommendation.
         Proved = "proved",
+        /// Shown to help by more than the margin beside the other settings.
+        Helps = "helps",
         /// Proved, and not needed beside the others.
         NotNeeded = "not_needed",
         /// Shown to help, and refused: something else got worse.
@@ -257,6 +265,18 @@ pub struct FixClaim {
     pub refused: Option<String>,
 }
 
+impl FixClaim {
+    /// Whether it is what is known of that treatment.
+    pub fn tells_of(&self, id: &str) -> bool {
+        let has = |side: &[String]| side.iter().any(|it| it == id);
+        match self.phase {
+            FixPhase::Confirm => self.candidate.last().is_some_and(|last| last == id),
+            FixPhase::Without => has(&self.candidate) && !has(&self.control),
+            FixPhase::Screen | FixPhase::LeaveOut | FixPhase::Combine | FixPhase::Reduce => false,
+        }
+    }
+}
+
 words! {
     /// What a search answers.
     pub enum FixAnswer: "an answer" {
@@ -268,6 +288,8 @@ words! {
         NothingProved = "nothing_proved",
         /// Nothing can be tried here.
         NothingToTry = "nothing_to_try",
+        /// Each setting that is used was looked at.
+        Audited = "audited",
         /// Proposals only: nothing was tried.
         Advised = "advised",
         /// The search is not over.

@@ -3,6 +3,7 @@
 //! Names end in their unit; what is missing is absent. Moments are CLOCK_MONOTONIC nanoseconds of the measured
 //! machine.
 
+mod bisect;
 mod cause;
 mod check;
 mod compare;
@@ -26,6 +27,7 @@ mod spike_trace;
 mod tracing;
 mod treat;
 
+pub use bisect::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
 pub use cause::{Cause, CauseClass, CauseKind, CauseSource};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
 pub use compare::{
@@ -60,8 +62,8 @@ pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
 pub use quantiles::{Extremes, Quantiles};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
-    Answer, AnswerOutcome, CellResult, Comparison, CpuTableAt, Exposure, NoiseFloor, Outcome, RateResult,
-    RepeatProbe, RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
+    Answer, AnswerOutcome, CellResult, Comparison, CpuTableAt, Exposure, GpuResult, NoiseFloor, Outcome,
+    RateResult, RepeatProbe, RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
 };
 pub use runs::{RUNS_FORMAT, RUNS_MIN, RunChange, RunPoint, RunSeries, RunSummary, RunsResult};
 pub use search::{RunSearch, SearchError};

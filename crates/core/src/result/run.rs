@@ -159,6 +159,9 @@ pub struct CellResult {
     pub probes: Vec<ProbeResult>,
     /// What each load achieved, over all repeats.
     pub rates: Vec<RateResult>,
+    /// What graphics devices did meanwhile, over all repeats.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuResult>,
     /// Interrupts on the target CPUs while the probes ran, over all repeats.
     pub interrupts: Vec<InterruptRecord>,
     /// Interrupts that other CPUs sent to the measured ones while the probes ran, over all repeats, by function, caller
@@ -269,6 +272,21 @@ pub struct RateResult {
     pub unit: String,
     /// The time series.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<RateRecord>,
+}
+
+/// One figure of a graphics device while a cell was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuResult {
+    /// `card0`, or the PCI address of a device without a card.
+    pub device: String,
+    /// What it is, with its unit: `memory_bytes`, `busy_percent/render` (of one kind of engine), ….
+    pub quantity: String,
+    /// Mean of what was read.
+    pub mean: f64,
+    /// The largest.
+    pub max: f64,
+    /// The time series.
     pub series: Vec<RateRecord>,
 }
 

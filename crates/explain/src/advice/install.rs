@@ -1,11 +1,10 @@
 //! What installs proved treatments: files for systemd, sysctl, tmpfiles, tuned and irqbalance. Each line says in a
 //! comment what was proved of it.
 
-use super::table::mask;
 use std::collections::BTreeMap;
 use whylate_core::figure::between;
 use whylate_core::plan::TreatmentKind;
-use whylate_core::result::{FixClaim, FixFile, FixLeftOut, FixPhase, FixResult};
+use whylate_core::result::{FixClaim, FixFile, FixLeftOut, FixResult};
 use whylate_core::{CpuSet, Facts};
 
 const SYSCTL: &str = "/etc/sysctl.d/90-whylate.conf";
@@ -22,7 +21,7 @@ const REALTIME_SLICE: &str = "realtime.slice";
 
 /// CPUs as a number, as tuned takes them.
 fn hexadecimal(cpus: &CpuSet) -> String {
-    let digits = mask(cpus).replace(',', "");
+    let digits = cpus.mask().replace(',', "");
     format!("0x{}", digits.trim_start_matches('0'))
 }
 
@@ -54,9 +53,7 @@ pub fn install(result: &mut FixResult, facts: &Facts, target: &CpuSet) {
 
 /// `timer p99.9 x 0.77 (0.70 to 0.84), 9 pairs, evidence 102`.
 fn proof(id: &str, result: &FixResult) -> String {
-    let is_proof = |claim: &&FixClaim| {
-        claim.phase == FixPhase::Confirm && claim.candidate.last().is_some_and(|last| last == id)
-    };
+    let is_proof = |claim: &&FixClaim| claim.tells_of(id);
     let Some(claim) = result.claims.iter().find(is_proof) else { return format!("whylate fix: {id}") };
     let number = |value: f64| format!("{value:.2}");
     format!(
@@ -131,7 +128,7 @@ impl Files {
                 let line = format!("options {} {}={}", plan.module, plan.parameter, plan.value);
                 self.line(MODPROBE, proof, line);
             }
-            TreatmentKind::Workqueue(_) => self.write(proof, WORKQUEUES, &mask(others)),
+            TreatmentKind::Workqueue(_) => self.write(proof, WORKQUEUES, &others.mask()),
             TreatmentKind::FairServer(plan) => {
                 let path = "/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime";
                 self.write_each(proof, path, &plan.runtime.0.to_string(), target);
@@ -216,7 +213,7 @@ impl Files {
             self.line(TMPFILES, &note, format!("w /proc/irq/{line}/smp_affinity_list - - - - {others}"));
         }
         if plan.new_interrupts {
-            self.line(TMPFILES, proof, format!("w /proc/irq/default_smp_affinity - - - - {}", mask(others)));
+            self.line(TMPFILES, proof, format!("w /proc/irq/default_smp_affinity - - - - {}", others.mask()));
         }
     }
 
@@ -235,11 +232,11 @@ impl Files {
             let use_it = format!("# Units that shall run on CPU {target}: Slice={REALTIME_SLICE}");
             let path = format!("/etc/systemd/system/{REALTIME_SLICE}");
             self.line(&path, proof, format!("{use_it}\n[Slice]\nAllowedCPUs={target}"));
-            self.write(proof, WORKQUEUES, &mask(others));
+            self.write(proof, WORKQUEUES, &others.mask());
         }
         if plan.interrupts {
             self.line(IRQBALANCE, proof, format!("IRQBALANCE_BANNED_CPULIST={target}"));
-            self.line(TMPFILES, proof, format!("w /proc/irq/default_smp_affinity - - - - {}", mask(others)));
+            self.line(TMPFILES, proof, format!("w /proc/irq/default_smp_affinity - - - - {}", others.mask()));
             // Those that are there at the boot; a managed one refuses.
             self.line(TMPFILES, proof, format!("w- /proc/irq/*/smp_affinity_list - - - - {others}"));
         }

@@ -5,14 +5,19 @@
 //! helps: a search does.
 
 mod install;
+mod profile;
 mod table;
 
 pub use install::install;
+pub use profile::{Profile, profile};
 
 use crate::vocabulary::OWN;
 use std::collections::BTreeMap;
 use table::{ROWS, Row};
-use whylate_core::plan::{TreatmentKind, TreatmentPlan};
+use whylate_core::cpus::CpuSelector;
+use whylate_core::plan::{
+    AffinityPlan, IrqAffinityPlan, PriorityPlan, ThreadPolicy, TreatmentKind, TreatmentPlan,
+};
 use whylate_core::result::{
     CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, ProbeResult, Severity, shares,
 };
@@ -123,10 +128,9 @@ fn lines(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
     let of_line = |cause: &FixCause| {
         let line = cause.actor.as_deref()?.strip_prefix("irq ")?;
         let number: u32 = line.split(' ').next()?.parse().ok()?;
-        let kind = serde_json::json!({
-            "kind": "irq-affinity", "interrupts": [number.to_string()], "new_interrupts": false
-        });
-        let kind: TreatmentKind = serde_json::from_value(kind).ok()?;
+        let interrupts = vec![number.to_string()];
+        let plan = IrqAffinityPlan { interrupts, cpus: CpuSelector::Others, new_interrupts: false };
+        let kind = TreatmentKind::IrqAffinity(plan);
         let reason = caused_reason(&[cause], situation.causes);
         Some((
             own_weight(cause),
@@ -158,22 +162,21 @@ fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
         KINDS.iter().any(|kind| kind.name() == cause.kind) && !actor.is_empty() && !is_moved_otherwise
     };
     let arms_of = |cause: &FixCause| {
-        let actor = cause.actor.as_deref().unwrap_or_default();
+        let actor = cause.actor.clone().unwrap_or_default();
         let reason = caused_reason(&[cause], situation.causes);
-        let of = |name: &str, kind: serde_json::Value, more: f64| {
-            let kind: TreatmentKind = serde_json::from_value(kind).ok()?;
+        let of = |name: &str, kind: TreatmentKind, more: f64| {
             let answers = vec![cause.kind.clone()];
-            Some((own_weight(cause) + more, arm(&format!("{name}-{actor}"), kind, reason.clone(), answers)))
+            (own_weight(cause) + more, arm(&format!("{name}-{actor}"), kind, reason.clone(), answers))
         };
-        let elsewhere = of("affinity", serde_json::json!({"kind": "affinity", "process": actor}), 0.1);
+        let plan = AffinityPlan { process: actor.clone(), cpus: CpuSelector::Others };
+        let elsewhere = of("affinity", TreatmentKind::Affinity(plan), 0.1);
         // With its CPU and its locks an ordinary task keeps a real-time one waiting; its priority does not.
         let below = (cause.kind == CauseKind::Thread.name()).then(|| {
-            let kind = serde_json::json!({
-                "kind": "priority", "thread": actor, "policy": "fifo", "priority": 1
-            });
-            of("priority", kind, 0.0)
+            let (policy, priority) = (ThreadPolicy::Fifo, Some(1));
+            let plan = PriorityPlan { thread: actor.clone(), policy, priority, nice: None };
+            of("priority", TreatmentKind::Priority(plan), 0.0)
         });
-        elsewhere.into_iter().chain(below.flatten())
+        [Some(elsewhere), below].into_iter().flatten()
     };
     situation.causes.iter().filter(named).take(THREADS_MAX).flat_map(arms_of).collect()
 }
@@ -188,18 +191,15 @@ fn caused_reason(caused: &[&FixCause], all: &[FixCause]) -> String {
     let total: u32 = all.iter().map(|cause| cause.spikes).sum();
     let first = caused.first();
     let kind = first.map_or("", |cause| cause.kind.as_str());
-    let who = match (first.and_then(|cause| cause.actor.as_deref()), caused.len()) {
-        (Some(actor), 1) => format!("{actor} ({kind})"),
-        (Some(actor), 2) => format!("{actor} ({kind}) and 1 other"),
-        (Some(actor), more) => format!("{actor} ({kind}) and {} others", more - 1),
-        (None, _) => format!("`{kind}`"),
+    let (who, were) = match (first.and_then(|cause| cause.actor.as_deref()), caused.len()) {
+        (Some(actor), 1) => (format!("{actor} ({kind})"), "was the main cause"),
+        (Some(actor), 2) => (format!("{actor} ({kind}) and 1 other"), "were the main causes"),
+        (Some(actor), more) => (format!("{actor} ({kind}) and {} others", more - 1), "were the main causes"),
+        (None, _) => (format!("`{kind}`"), "was the main cause"),
     };
     match spikes {
         0 => format!("{who} took part in spikes"),
-        _ if who.ends_with("other") || who.ends_with("others") => {
-            format!("{who} were the main causes of {spikes} of {total} spikes")
-        }
-        _ => format!("{who} was the main cause of {spikes} of {total} spikes"),
+        _ => format!("{who} {were} of {spikes} of {total} spikes"),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use whylate_core::plan::TreatmentKind;
 use whylate_core::result::{CauseKind, CauseKind::*, FixCause};
-use whylate_core::{CpuId, CpuSet};
 
 /// A treatment, and what it answers.
 pub(super) struct Row {
@@ -101,17 +100,6 @@ impl Row {
     }
 }
 
-/// CPUs as the kernel prints a mask: groups of 32 bits, the highest first.
-pub(super) fn mask(cpus: &CpuSet) -> String {
-    let last = cpus.last().map_or(0, |CpuId(last)| last);
-    let group = |group: u32| {
-        let bits = (0..32).filter(|bit| cpus.contains(CpuId(group * 32 + bit)));
-        format!("{:08x}", bits.fold(0u32, |mask, bit| mask | (1 << bit)))
-    };
-    let groups: Vec<String> = (0..=last / 32).rev().map(group).collect();
-    groups.join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +111,5 @@ mod tests {
             assert!(kind.is_ok(), "{}: {:?}", row.id, kind);
             assert!(!row.causes.is_empty() || !row.findings.is_empty(), "{}", row.id);
         }
-        assert_eq!(mask(&"0-2,33".parse().unwrap()), "00000002,00000007");
     }
 }

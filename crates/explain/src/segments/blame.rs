@@ -2,7 +2,7 @@
 
 use super::decompose::{Slice, Surroundings, Window};
 use super::recorded::MAY_HAVE_STOPPED;
-use super::{Activity, Recording, Segment, Thread};
+use super::{Activity, NO_RIGHT, Recording, Segment, Thread};
 use crate::confidence::{CONCLUDED, LIKELY, POSSIBLE, RECORDED, SHOWN, STATED};
 use crate::divide::Blame;
 use crate::stack;
@@ -49,7 +49,9 @@ impl<'r> Context<'r> {
             let_others_in: false,
         };
         let measured = context.measured_thread();
-        context.priority = context.recorded_priority(measured).unwrap_or(window.priority);
+        let priority = context.recorded_priority(measured).unwrap_or(window.priority);
+        // Ordinary threads share the CPU: none has a right to it before another, whatever their nice values.
+        context.priority = if priority > 0 { priority } else { NO_RIGHT };
         for segment in &recording.segments {
             context.look_at(segment, measured);
         }

@@ -9,6 +9,7 @@ use super::{Activity, Recording, Segment};
 use crate::confidence;
 use crate::divide::{self, Piece, lower};
 use std::collections::BTreeMap;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::Cause;
 use whylate_core::{CpuId, CpuSet};
 
@@ -88,7 +89,7 @@ pub(crate) fn causes_of(pieces: &[Piece<()>], latency_ns: u64, lost: u64) -> Vec
     for (cause, group) in causes.iter_mut().zip(&groups).filter(|(cause, _)| cause.confidence.is_some()) {
         let stretches = group.stretches().len();
         let times = if stretches == 1 { String::new() } else { format!(" in {stretches} pieces") };
-        cause.evidence.push(format!("{:.1} us{times}", group.time as f64 / 1e3));
+        cause.evidence.push(format!("{}{times}", nanoseconds(group.time)));
         if lost > 0 {
             let reason = format!("less sure: {lost} records of that time were lost");
             lower(cause, confidence::OF_LOSSES, reason);

@@ -11,6 +11,10 @@ pub(crate) use decompose::{causes_of, pieces};
 
 use whylate_core::CpuId;
 
+/// A priority below that of every thread: an ordinary task has no right to a CPU, so that nobody who has one kept it from
+/// its own.
+pub(crate) const NO_RIGHT: i32 = i32::MIN;
+
 /// Something that had a CPU, or an event that tells of it. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {

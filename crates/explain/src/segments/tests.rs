@@ -179,6 +179,32 @@ fn an_ordinary_loop_that_waits_for_its_like_is_not_throttled() {
     assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::Thread, Some("other")), "{cause:?}");
 }
 
+/// The nice values of ordinary threads are shares of the CPU, not rights to it.
+#[test]
+fn an_ordinary_task_is_not_throttled_by_one_of_a_larger_nice_value() {
+    let nicer = || thread(7, -36, "rustc");
+    let own = |from_ns, to_ns| {
+        let what = Activity::Thread {
+            thread: thread(101, -21, "shell"),
+            process: OWN,
+            was_runnable: true,
+            next_priority: -36,
+        };
+        segment(from_ns, to_ns, what)
+    };
+    let left = vec![own(0, 1_001_000), ran(1_001_000, 50_000_000, nicer())];
+    let woken = vec![
+        own(0, 900_000),
+        timer(1_003_000, ""),
+        ran(1_001_000, 50_000_000, nicer()),
+        wakeup(1_003_000, 50_000_000, ""),
+    ];
+    for (is_timer, segments) in [(false, left), (true, woken)] {
+        let cause = first(&window(is_timer, 50_001_000), segments);
+        assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::Thread, Some("rustc")), "{cause:?}");
+    }
+}
+
 #[test]
 fn a_function_is_the_interrupt_that_asked_for_it() {
     let sender = Some(Sender { cpu: CpuId(0), pid: 55, process: 54, command: "unmapper".to_owned() });

@@ -3,7 +3,7 @@
 //! The pieces lie side by side without gap or overlap. Before the wake-up, what should have woken the task is followed:
 //! the timer's interrupt on its CPU, or another thread, which may have been late itself, on another CPU.
 
-use super::label::{Label, Labeller, Need, Phase, Who};
+use super::label::{Label, Labeller, Need, Phase, STOPPED_LEAST_NS, Who};
 use super::late::{Late, LateKind};
 use super::state::{Level, Span, State};
 use super::states::States;
@@ -123,7 +123,7 @@ impl Accountant<'_> {
     /// The first event that woke the task since it slept, not after `to`.
     fn wake_of(&self, who: Who, to: u64) -> Option<Wake> {
         let pid = who.pid?;
-        let mut wake = None;
+        let (mut wake, mut over) = (None, false);
         for (index, event) in self.window.events.iter().enumerate() {
             if event.at_ns > to {
                 break;
@@ -133,11 +133,18 @@ impl Accountant<'_> {
                     if task.pid == pid =>
                 {
                     let new = Wake { at_ns: event.at_ns, cpu: event.cpu, target: target_cpu, index };
-                    // `sched_wakeup` follows `sched_waking`, and names the CPU that was chosen.
-                    wake = Some(wake.map_or(new, |first| Wake { target: target_cpu, ..first }));
+                    // `sched_wakeup` follows `sched_waking`, and names the CPU that was chosen. Behind it a task is woken
+                    // again only where it ran and slept unseen.
+                    wake = Some(match wake {
+                        Some(first) if !over => Wake { target: target_cpu, ..first },
+                        _ => new,
+                    });
+                    over = matches!(event.kind, EventKind::Wakeup { .. });
                 }
                 // The task ran or slept in between: discard what was before.
-                EventKind::Switch { previous, .. } if previous.pid == pid && event.at_ns < to => wake = None,
+                EventKind::Switch { previous, .. } if previous.pid == pid && event.at_ns < to => {
+                    (wake, over) = (None, false);
+                }
                 _ => {}
             }
         }
@@ -246,6 +253,13 @@ impl Accountant<'_> {
                 at = span.from;
             }
             let end = span.to.min(to);
+            // Of a latency that the header alone states, what was before the first line of a CPU is not known.
+            let is_before = span.events.0 == span.events.1 && span.from < span.to && self.is_first(span);
+            if is_before && self.late.kind == LateKind::Header && end - at > STOPPED_LEAST_NS {
+                self.untraced(cpu, at, end);
+                at = end;
+                continue;
+            }
             let label = self.labeller.label(phase, who, span, end - at);
             self.push(cpu, at, end, label, Some(*span));
             at = end;
@@ -253,6 +267,11 @@ impl Accountant<'_> {
         if at < to {
             self.untraced(cpu, at, to);
         }
+    }
+
+    /// Whether a span ends in the first event of its CPU.
+    fn is_first(&self, span: &Span) -> bool {
+        span.to <= self.window.events[span.events.1].at_ns
     }
 
     fn push(&mut self, cpu: CpuId, from: u64, to: u64, label: Label, span: Option<Span>) {

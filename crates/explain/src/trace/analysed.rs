@@ -83,8 +83,27 @@ fn parts(analysis: &Analysis) -> Vec<(&AnalysisPart, u64)> {
         analysis.parts.iter().any(named)
     };
     let timed = analysis.parts.iter().filter(|part| !is_sum(part));
-    let mut parts: Vec<(&AnalysisPart, u64)> =
-        timed.filter_map(|part| Some((part, part.duration_ns.filter(|ns| *ns > 0)?))).collect();
+    let mut parts: Vec<(&AnalysisPart, u64)> = Vec::new();
+    let mut previous_ns = 0;
+    for (part, duration_ns) in timed.filter_map(|part| Some((part, part.duration_ns?))) {
+        let length_ns = match part.what {
+            AnalysisKind::TimerDelay { .. } => {
+                // The handler before it cannot have taken longer than the whole delay.
+                if let Some((_, before)) = parts.last_mut() {
+                    previous_ns = previous_ns.min(duration_ns);
+                    *before = previous_ns;
+                }
+                duration_ns - previous_ns
+            }
+            AnalysisKind::PreviousIrq => {
+                previous_ns = duration_ns;
+                duration_ns
+            }
+            _ => duration_ns,
+        };
+        parts.push((part, length_ns));
+    }
+    parts.retain(|(_, length_ns)| *length_ns > 0);
     if parts.is_empty() {
         let blocking = |part: &&AnalysisPart| matches!(part.what, AnalysisKind::BlockingThread(_));
         let named = analysis.parts.iter().filter(blocking).max_by_key(|part| part.stack.len());
@@ -103,6 +122,10 @@ fn blamed(part: &AnalysisPart, analysis: &Analysis) -> (Blame, String) {
             (Blame::new(CauseKind::IdleExit, CONCLUDED, reason), "leaving idle".to_owned())
         }
         AnalysisKind::TimerDelay { from_idle: false } => delayed(analysis),
+        AnalysisKind::PreviousIrq => {
+            let reason = "the tool says that another handler ran before, for up to that time";
+            (Blame::new(CauseKind::Irq, POSSIBLE, reason), "the interrupt before".to_owned())
+        }
         AnalysisKind::TimerHandler => by(CauseKind::Irq, SHOWN, "local timer"),
         AnalysisKind::Irq(name) => by(CauseKind::Irq, SHOWN, name.as_deref().unwrap_or("interrupts")),
         AnalysisKind::Softirq(name) => by(CauseKind::Softirq, SHOWN, name.as_deref().unwrap_or("softirqs")),

@@ -4,11 +4,13 @@
 //! "None" is a claim: it needs every wake-up or sample of what was looked at. Where the trace does not have them the answer
 //! is that it cannot be told, why, and what to record.
 
-use super::finder::{Finder, TaskTrack};
+use super::finder::Finder;
 use super::late::{Largest, Late, LateKind};
 use super::subject::{self, Subject};
+use super::track::TaskTrack;
 use super::{Options, THRESHOLD_NS, section};
 use whylate_core::result::{ExpectedFrom, ExplainAnswer, LateTask, LateWhat, ThresholdFrom};
+use whylate_trace::facts::FactTask;
 use whylate_trace::reader::{Reader, TraceInfo};
 
 /// Other late tasks that are listed.
@@ -36,18 +38,24 @@ pub(super) fn threshold(options: &Options, finder: &Finder<'_>, info: &TraceInfo
 
 /// The latency that the header of a wake-up tracer states, where the events do not have it: one end of it was cut off.
 pub(super) fn stated(known: &[Late], finder: &Finder<'_>, info: &TraceInfo) -> Option<Late> {
-    let (facts, tracer) = (&info.facts, info.tracer.as_deref().unwrap_or(""));
-    let latency_ns = facts.latency_ns.filter(|_| tracer.starts_with("wakeup") || tracer.is_empty())?;
+    let facts = &info.facts;
+    let task = stated_task(info)?;
+    let latency_ns = facts.latency_ns?;
     let is_it = |late: &Late| late.latency_ns() >= latency_ns / 2;
     if known.iter().any(is_it) {
         return None;
     }
-    let task = facts.task.as_ref()?;
     let late =
         Late::new(facts.cpu.unwrap_or_default(), 0, latency_ns, ExpectedFrom::Tracer, LateKind::Header);
     let track = finder.tasks.get(&task.pid);
     let priority = (task.rt_priority > 0).then(|| 99 - task.rt_priority.min(99) as i32);
     Some(Late { pid: Some(task.pid), command: track.and_then(|track| track.command), priority, ..late })
+}
+
+/// The task that the header of a wake-up tracer says was late.
+pub(super) fn stated_task(info: &TraceInfo) -> Option<&FactTask> {
+    let tracer = info.tracer.as_deref().unwrap_or("");
+    info.facts.task.as_ref().filter(|_| tracer.starts_with("wakeup") || tracer.is_empty())
 }
 
 /// What to look at of a task: by default what a real-time task should never have, and `shared` too where it is asked for.
@@ -124,8 +132,9 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
         ));
     }
     if seen.lost > 0 {
+        let events = if seen.lost == 1 { "event was" } else { "events were" };
         return Some(format!(
-            "{} events were lost, and late moments may be among them: record with a larger buffer",
+            "{} {events} lost, and late moments may be among them: record with a larger buffer",
             seen.lost
         ));
     }
@@ -157,7 +166,11 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
              or {RECORD}"
         ));
     }
-    None
+    if facts.omissions {
+        return Some("lines of the trace were left out: `...` stands in their place".to_owned());
+    }
+    let measured = subject.late.iter().next().is_some();
+    (!measured).then(|| format!("the trace shows no wake-up of the task and its run: {RECORD}"))
 }
 
 /// Why there is nobody to look at.
@@ -166,6 +179,11 @@ fn nobody(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &Trac
     match tracer {
         _ if options.task.is_some() => format!("the task is not in the trace ({})", subject.reason),
         _ if seen.events == 0 => format!("the trace has no events: {RECORD}"),
+        _ if seen.noises > 0 => {
+            "the osnoise tracer recorded how long threads and interrupts ran, and no thread of its own that they kept from \
+             running: record with the option OSNOISE_WORKLOAD"
+                .to_owned()
+        }
         tracer @ ("osnoise" | "timerlat") => format!("the {tracer} tracer took no sample"),
         tracer if section::is_tracer(tracer) => {
             format!("the lines and the header in which the {tracer} tracer states its latency are missing")

@@ -55,8 +55,13 @@ impl Cpu {
 
     /// Whether an event is still of the thread that the scheduler has taken off: the switch is not over.
     pub(super) fn is_switching(&self, event: &Event) -> bool {
-        let switch = matches!(event.kind, EventKind::Switch { .. });
-        self.leaving_pid.is_some() && event.pid == self.leaving_pid && !event.context.hard_irq && !switch
+        let over = match event.kind {
+            EventKind::Switch { .. } => true,
+            // Whoever was chosen can run already: it has run and slept since, unseen.
+            EventKind::Wakeup { task, .. } => Some(task.pid) == self.pid,
+            _ => false,
+        };
+        self.leaving_pid.is_some() && event.pid == self.leaving_pid && !event.context.hard_irq && !over
     }
 
     /// The thread of the next event is on the CPU, unless a switch is under way: then the one that was chosen is next.

@@ -8,54 +8,16 @@ use super::Options;
 use super::clock::Alignment;
 use super::late::{Largest, Late, LateKind};
 use super::marker;
-use super::rhythm::Rhythm;
+use super::track::{Out, TaskTrack};
 use crate::vocabulary::{self, Class};
 use std::collections::{BTreeMap, HashMap};
 use whylate_core::CpuId;
-use whylate_core::result::{ExpectedFrom, LateWhat};
+use whylate_core::result::ExpectedFrom;
 use whylate_trace::event::{Event, EventKind, Name, Task, TaskState};
 use whylate_trace::reader::Reader;
 
-/// How much earlier than its timer a task may be woken and still count as woken by it.
-const TIMER_SLACK_NS: u64 = 2_000;
 /// Tasks with this priority of the kernel's or above it are no real-time tasks.
 pub(super) const PRIORITY_NORMAL: i32 = 100;
-/// An interval this many times the given period says that the task does not run at that period.
-const PERIOD_MISFIT: u64 = 3;
-
-/// What is known of a task, from all of the trace so far.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TaskTrack {
-    pub(super) command: Option<Name>,
-    pub(super) priority: Option<i32>,
-    pub(super) rhythm: Rhythm,
-    /// From its timer or its wake-up to its run.
-    pub(super) late: Largest,
-    /// Times that another had its CPU though it could run, as a real-time task.
-    pub(super) preempted: Largest,
-    /// The same as an ordinary task, which shares its CPU with whoever there is.
-    pub(super) shared: Largest,
-    /// Times that it blocked in the middle of its work.
-    pub(super) blocked: Largest,
-    pub(super) wakeups: u64,
-    /// Wake-ups of which nothing tells when they should have been.
-    pub(super) unknown: u64,
-    /// Wake-ups whose moment rests on the task's own rhythm alone.
-    pub(super) inferred: u64,
-    out: Option<Out>,
-    wake: Option<u64>,
-    armed: Option<(u64, u64)>,
-    last_in: Option<(u64, CpuId, u64)>,
-}
-
-/// How a task left the CPU.
-#[derive(Clone, Copy, Debug)]
-struct Out {
-    at_ns: u64,
-    state: TaskState,
-    cpu: CpuId,
-    for_lesser: bool,
-}
 
 /// The last event of a CPU.
 #[derive(Clone, Copy, Debug)]
@@ -78,12 +40,14 @@ pub(super) struct Seen {
     pub(super) timerlats: u64,
     pub(super) gaps: u64,
     pub(super) noises: u64,
+    /// A thread of a tracer of noise ran.
+    pub(super) workload: bool,
     pub(super) lost: u64,
     pub(super) last_ns: u64,
 }
 
 /// Samples by thread.
-type Samples = BTreeMap<u32, (Option<Name>, Largest)>;
+pub(super) type Samples = BTreeMap<u32, (Option<Name>, Largest)>;
 
 /// The first pass.
 pub(super) struct Finder<'o> {
@@ -151,7 +115,7 @@ impl<'o> Finder<'o> {
                 let track = self.task(task.pid, Some(task.command), Some(task.priority));
                 // A task that has not run yet was asleep since before the trace.
                 if track.out.is_some() || track.last_in.is_none() {
-                    track.wake.get_or_insert(event.at_ns);
+                    track.woken(event.at_ns, matches!(event.kind, EventKind::Wakeup { .. }));
                 }
             }
             EventKind::TimerStart { function, expires_ns, .. } => {
@@ -170,7 +134,7 @@ impl<'o> Finder<'o> {
             EventKind::Hwlat { .. }
             | EventKind::Osnoise(_)
             | EventKind::Noise { .. }
-            | EventKind::NoiseGap { .. } => self.noise(event),
+            | EventKind::NoiseGap { .. } => self.noise(event, reader),
             EventKind::Function { .. } | EventKind::GraphEntry { .. } => self.seen.functions += 1,
             EventKind::Lost { events } => self.seen.lost += events.unwrap_or(1),
             _ => {}
@@ -251,15 +215,19 @@ impl<'o> Finder<'o> {
                 track.rhythm.beat(at_ns);
             }
             match track.late(pid, cpu, at_ns, out, &clock, options, timers) {
-                Some(late) => track.add(late, options),
+                Some(late) => {
+                    track.add(late, options);
+                    track.add_wait(late, options);
+                }
                 None => track.unknown += u64::from(slept),
             }
             if slept {
                 track.armed = None;
             }
-        } else if let Some(wake) = track.wake {
+        } else if let Some((wake, _)) = track.wake {
             track.wakeups += 1;
-            let woken = Out { at_ns: wake, state: TaskState::Blocked('S'), cpu, for_lesser: false };
+            let since_ns = track.armed.map_or(wake, |(_, armed_ns)| armed_ns.min(wake));
+            let woken = Out { at_ns: since_ns, state: TaskState::Blocked('S'), cpu, for_lesser: false };
             let late = track.late(pid, cpu, at_ns, woken, &clock, options, false);
             if let Some(late) = late {
                 track.add(late, options);
@@ -300,98 +268,5 @@ impl<'o> Finder<'o> {
             track.forget_before(late.expected_ns);
         }
         self.task(pid, None, None).late.push(late, options.top, options.least_ns());
-    }
-}
-
-impl TaskTrack {
-    /// Forgets what it was late by as an ordinary task.
-    fn becomes_realtime(&mut self, priority: i32) {
-        let Self { command, out, wake, armed, last_in, .. } = *self;
-        *self = Self { command, priority: Some(priority), out, wake, armed, last_in, ..Self::default() };
-    }
-
-    /// Forgets what ended before that moment: a task that stops at the first latency above its limit had none before.
-    fn forget_before(&mut self, at_ns: u64) {
-        for list in [&mut self.late, &mut self.preempted, &mut self.shared, &mut self.blocked] {
-            list.forget_before(at_ns);
-        }
-    }
-
-    fn add(&mut self, late: Late, options: &Options) {
-        let list = match late.kind {
-            LateKind::Blocked => &mut self.blocked,
-            LateKind::Preempted { .. } if late.priority.is_some_and(|own| own < PRIORITY_NORMAL) => {
-                &mut self.preempted
-            }
-            LateKind::Preempted { .. } => &mut self.shared,
-            _ => &mut self.late,
-        };
-        list.push(late, options.top, options.least_ns());
-        self.inferred += u64::from(late.from == ExpectedFrom::Period && options.period_ns.is_none());
-    }
-
-    /// When it was woken and has not run since.
-    pub(super) fn waits_since_ns(&self) -> Option<u64> {
-        self.wake.filter(|_| self.out.is_some() || self.last_in.is_none())
-    }
-
-    /// How late the task is that runs at `actual_ns` again after it left the CPU; `None` when nothing tells.
-    #[allow(clippy::too_many_arguments, reason = "the moment and all that is known of it")]
-    fn late(
-        &self,
-        pid: u32,
-        cpu: CpuId,
-        actual_ns: u64,
-        out: Out,
-        clock: &Alignment,
-        options: &Options,
-        timers: bool,
-    ) -> Option<Late> {
-        let Out { at_ns: out_ns, state, .. } = out;
-        let late = |expected_ns, from, error_ns, kind| Late {
-            pid: Some(pid),
-            command: self.command,
-            priority: self.priority,
-            error_ns,
-            since_ns: out_ns,
-            ..Late::new(cpu, expected_ns, actual_ns, from, kind)
-        };
-        let realtime = self.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
-        if state == TaskState::Runnable {
-            let kind = LateKind::Preempted { cpu: out.cpu, for_lesser: out.for_lesser };
-            return Some(late(out_ns, ExpectedFrom::Interrupted, 0, kind));
-        }
-        let blocked = matches!(state, TaskState::Blocked('D')) || (timers && self.armed.is_none());
-        let woken = self.wake.unwrap_or(actual_ns);
-        if let Some((expires_ns, armed_ns)) = self.armed
-            && let Some((expected, error)) = clock.to_trace(expires_ns, armed_ns)
-            && expected <= woken.saturating_add(TIMER_SLACK_NS + error)
-        {
-            let expected = expected.clamp(out_ns, actual_ns);
-            return Some(late(expected, ExpectedFrom::Timer, error, LateKind::Wakeup));
-        }
-        // Its timer is on another CPU: this sleep is part of its work.
-        if blocked && (realtime || options.what == Some(LateWhat::Blocked)) {
-            return Some(late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Blocked));
-        }
-        if self.armed.is_none()
-            && let Some(period) = self.period_ns(options)
-            && let expected = out_ns.saturating_add(period)
-            && expected <= woken
-        {
-            return Some(late(expected, ExpectedFrom::Period, 0, LateKind::Wakeup));
-        }
-        Some(late(self.wake?, ExpectedFrom::Wakeup, 0, LateKind::Wakeup))
-    }
-
-    /// The period to add to the moment at which the task went to sleep: given, or its rhythm's.
-    fn period_ns(&self, options: &Options) -> Option<u64> {
-        let Some(given) = options.period_ns else { return self.rhythm.period_ns() };
-        let enough = self.rhythm.known() >= 8;
-        let misfit =
-            self.rhythm.median_ns().is_some_and(|median| median > given.saturating_mul(PERIOD_MISFIT));
-        let normal = self.priority.is_some_and(|priority| priority >= PRIORITY_NORMAL);
-        let fits = !enough || !misfit;
-        (fits && !normal).then_some(given)
     }
 }

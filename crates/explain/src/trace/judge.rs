@@ -4,7 +4,7 @@ use super::account::{Accountant, Piece, Place};
 use super::describe;
 use super::label::{self, Need};
 use super::stacks::{self, FunctionId, PathId};
-use crate::confidence::{CONCLUDED, FAINT};
+use crate::confidence::{CONCLUDED, FAINT, STATED};
 use crate::divide;
 use crate::stack::{self, Named};
 use crate::vocabulary::Class;
@@ -14,6 +14,8 @@ use whylate_trace::reader::Reader;
 
 /// A cause's function covers this part of the cause's time at least.
 const FUNCTION_LEAST: f64 = 0.6;
+/// Short handlers that took less of the time than this have no part in it that matters.
+const MOST: f64 = 0.5;
 /// Functions of a stack that a sentence names.
 const CHAIN_MAX: usize = 4;
 /// Segments of a timeline; the shortest are joined to their neighbours beyond that.
@@ -61,7 +63,9 @@ fn less_sure(group: &Group<'_>, mut cause: Cause) -> Cause {
     let longest_ns = group.longest().length();
     let most = match cause.kind {
         CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS => CONCLUDED,
-        CauseKind::Irq if group.time > label::STOPPED_LEAST_NS => {
+        // What a tracer recorded of each handler is exact.
+        CauseKind::Irq if cause.confidence >= Some(STATED) => 1.0,
+        CauseKind::Irq if group.time > label::STOPPED_LEAST_NS || cause.share < Some(MOST) => {
             cause
                 .evidence
                 .push("each handler was short: what they delayed may have another reason".to_owned());
@@ -122,7 +126,11 @@ fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
             stacks::covering(&times, FUNCTION_LEAST, &states.paths, &states.functions)
         && states.functions.class(function, None) != Class::Scheduler
     {
-        return Some((name(function), stack::trimmed(callers.into_iter().map(name).collect())));
+        let mut named = std::iter::once(function).chain(callers);
+        // Whoever was not allowed to preempt there goes on in its caller.
+        let declined = states.functions.class(function, None) == Class::Preemption;
+        let function = named.nth(usize::from(declined)).unwrap_or(function);
+        return Some((name(function), stack::trimmed(named.map(name).collect())));
     }
     let section = match group.kind {
         IrqsOff => span.state.irqs_section,

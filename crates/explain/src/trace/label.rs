@@ -10,7 +10,7 @@ use super::state::{Knowledge, Level, Span, State};
 use super::states::States;
 pub(super) use super::warn::Need;
 use super::window::Window;
-use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED};
+use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED, UNENDED};
 use crate::divide::Blame;
 use crate::vocabulary;
 use std::collections::HashMap;
@@ -384,7 +384,9 @@ fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static st
             CONCLUDED,
             "events tell the begin and the end of its handler; a CPU that stops in it looks the same",
         ),
-        false => (POSSIBLE, "the CPU was in its handler; no event tells its end"),
+        // Requests of other CPUs and softirqs have events of their own before and after them.
+        false if kind != CauseKind::Irq => (CONCLUDED, "the CPU was in its handler; no event tells its end"),
+        false => (UNENDED, "the CPU was in its handler; no event tells its end"),
     }
 }
 

@@ -96,7 +96,11 @@ impl Late {
     /// Without an explanation.
     pub(super) fn brief(&self, reader: &dyn Reader) -> LateTask {
         LateTask {
-            task: self.command.map_or_else(String::new, |name| reader.names().text(name).to_owned()),
+            task: match (self.command, self.kind) {
+                (Some(name), _) => reader.names().text(name).to_owned(),
+                (None, LateKind::Timerlat { .. }) => format!("timerlat/{}", self.cpu),
+                (None, _) => String::new(),
+            },
             pid: self.pid,
             priority: self.priority,
             cpu: self.cpu,

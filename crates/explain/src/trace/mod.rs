@@ -32,6 +32,7 @@ mod standstill;
 mod state;
 mod states;
 mod subject;
+mod track;
 mod warn;
 mod window;
 

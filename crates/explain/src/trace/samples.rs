@@ -5,6 +5,7 @@ use super::late::{Late, LateKind};
 use whylate_core::CpuId;
 use whylate_core::result::{ExpectedFrom, HwlatSample};
 use whylate_trace::event::{Event, EventKind, TimerlatContext};
+use whylate_trace::reader::Reader;
 
 /// What is read before the gap that a tracer saw.
 const SAMPLE_BEFORE_NS: u64 = 5_000_000;
@@ -54,7 +55,9 @@ impl Finder<'_> {
     }
 
     /// What the tracers of noise recorded.
-    pub(super) fn noise(&mut self, event: &Event) {
+    pub(super) fn noise(&mut self, event: &Event, reader: &dyn Reader) {
+        let of = event.command.map_or("", |name| reader.names().text(name));
+        self.seen.workload |= ["osnoise/", "timerlat"].iter().any(|start| of.starts_with(start));
         match event.kind {
             EventKind::Hwlat { inner_ns, outer_ns, count, nmi_ns, nmi_count, wall_ns, .. } => {
                 let latency_ns = inner_ns.max(outer_ns);

@@ -7,7 +7,7 @@
 
 use super::describe;
 use super::judge;
-use crate::confidence::{CONCLUDED, LIKELY, STATED};
+use crate::confidence::{CONCLUDED, SHOWN, STATED};
 use crate::stack::{self, Named};
 use crate::vocabulary as words;
 use whylate_core::CpuId;
@@ -41,7 +41,7 @@ struct Section {
     /// The innermost function of the last stack that is no helper, and its callers.
     stack: Option<Named>,
     timeline: Vec<TimelineSegment>,
-    /// The functions around the longest silence.
+    /// The function before the longest silence, and its caller.
     longest: Option<(u64, Named)>,
 }
 
@@ -51,7 +51,8 @@ struct Section {
 /// Those of the reader.
 pub(super) fn explain(reader: &mut dyn Reader) -> Result<Option<ExplainedSpike>, ParseError> {
     let tracer = reader.info().tracer.clone().unwrap_or_default();
-    let known = is_tracer(&tracer);
+    let bounded = tracer.is_empty() && reader.info().facts.started_at.is_some();
+    let known = is_tracer(&tracer) || bounded;
     if !(known || tracer.is_empty() || tracer == "nop") {
         return Ok(None);
     }
@@ -70,7 +71,7 @@ pub(super) fn explain(reader: &mut dyn Reader) -> Result<Option<ExplainedSpike>,
 fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
     reader.seek(None, Selection::All)?;
     let mut section = Section::default();
-    let mut before: Option<(Event, String)> = None;
+    let mut before: Option<(Event, Named)> = None;
     while let Some(event) = reader.next()? {
         let reader: &dyn Reader = reader;
         if let EventKind::Stack { frames } = event.kind {
@@ -85,9 +86,8 @@ fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
             continue;
         }
         section.take(event, before.take());
-        let here = culprit(&[function.clone(), caller.clone()]);
-        let text = here.map_or(function, |(name, _)| name);
-        before = Some((event, text));
+        let here = culprit(&[function.clone(), caller]);
+        before = Some((event, here.unwrap_or((function, Vec::new()))));
     }
     section.ended();
     Ok(section)
@@ -125,16 +125,16 @@ fn culprit(stack: &[String]) -> Option<Named> {
 
 impl Section {
     /// Takes a line, and the one before it with its function.
-    fn take(&mut self, event: Event, before: Option<(Event, String)>) {
+    fn take(&mut self, event: Event, before: Option<(Event, Named)>) {
         self.first.get_or_insert(event);
         self.last = Some(event);
         let off = event.context.irqs_off;
         (self.irqs_off, self.irqs_on) =
             (self.irqs_off | (off == Some(true)), self.irqs_on | (off == Some(false)));
-        let Some((before, function)) = before else { return };
+        let Some((before, named)) = before else { return };
         let length = event.at_ns.saturating_sub(before.at_ns);
         if self.longest.as_ref().is_none_or(|(longest, _)| length > *longest) {
-            self.longest = Some((length, (function.clone(), Vec::new())));
+            self.longest = Some((length, named.clone()));
         }
         if length == 0 || self.timeline.len() >= SEGMENTS_READ_MAX {
             return;
@@ -145,7 +145,7 @@ impl Section {
             cpu: event.cpu,
             what: if before.context.hard_irq { "in an interrupt".to_owned() } else { String::new() },
             kind: None,
-            function: Some(function),
+            function: Some(named.0),
         });
     }
 
@@ -171,6 +171,20 @@ impl Section {
 
     /// The function, and how well it is known.
     fn function(&self, facts: &TraceFacts) -> (Option<Named>, f64, &'static str) {
+        let ended = facts.ended_at.as_ref().and_then(|name| culprit(std::slice::from_ref(name)));
+        let around = ended.map(|(name, _)| name).or(self.stack.clone().map(|(name, _)| name));
+        let is_most = |length: u64| facts.latency_ns.is_some_and(|latency_ns| length >= latency_ns / 10 * 9);
+        if let Some((length, (function, callers))) = self.longest.clone()
+            && is_most(length)
+            && callers.first().is_some_and(|caller| around.as_ref() == Some(caller) && *caller != function)
+        {
+            let stack =
+                self.stack.clone().map(|(first, rest)| [vec![first], rest].concat()).unwrap_or_default();
+            let outer = stack.into_iter().filter(|name| callers.first() != Some(name));
+            let callers = callers.iter().cloned().chain(outer).collect();
+            let reason = "the tracer recorded the section, and this function was the last one before its longest silence";
+            return (Some((function, callers)), CONCLUDED, reason);
+        }
         if let Some(named) = self.stack.clone() {
             return (Some(named), STATED, "the tracer recorded the section, and the stack at its end");
         }
@@ -182,7 +196,7 @@ impl Section {
         let silence = self.longest.clone().map(|(_, named)| named);
         match silence.filter(|(function, _)| culprit(std::slice::from_ref(function)).is_some()) {
             Some(named) => (Some(named), CONCLUDED, "the function before the longest silence of the section"),
-            None => (None, LIKELY, "the tracer recorded the section; its functions are not in the file"),
+            None => (None, SHOWN, "the tracer recorded the section; its functions are not in the file"),
         }
     }
 }
@@ -202,10 +216,11 @@ fn spike(
         Some(task) => (Some(task.command.clone()), Some(task.pid)),
         None => (command, line.and_then(|event| event.pid)),
     };
+    let (actor, pid) = of_interrupt(actor, pid, facts);
     let (named, confidence, reason) = section.function(facts);
     // Of the tracer of both kinds of section only flags tell the kind, where its own function at the end is missing.
     let by_flags = tracer == "preemptirqsoff" && section.ended_by.is_none();
-    let confidence = if by_flags { confidence.min(CONCLUDED) } else { confidence };
+    let confidence = if by_flags { confidence.min(SHOWN) } else { confidence };
     let (function, callers) = named.unzip();
     // The lines' times count from the section's begin, unless the file was made with absolute ones.
     let first_ns = section.first.map_or(0, |event| event.at_ns);
@@ -253,6 +268,18 @@ fn spike(
         hwlat: None,
         lost: 0,
         trace: 0,
+    }
+}
+
+/// Where the section began in an interrupt's entry, its handlers did it, not the thread into which it came.
+fn of_interrupt(
+    actor: Option<String>,
+    pid: Option<u32>,
+    facts: &TraceFacts,
+) -> (Option<String>, Option<u32>) {
+    match facts.started_at.as_deref().is_some_and(words::begins_interrupt) {
+        true => (actor.map(|actor| format!("an interrupt in {actor}")), None),
+        false => (actor, pid),
     }
 }
 

@@ -118,7 +118,9 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         let (from, to) = (late.expected_ns, late.actual_ns);
         (from..=to).contains(at_ns) && timeline.iter().any(|segment| segment.cpu == *cpu)
     };
-    if states.breaks.iter().any(is_inside) {
+    // What rests on nothing but the lack of an explanation does not get worse by it.
+    let rests = judgement.cause.confidence > Some(confidence::LEFT_OVER);
+    if rests && states.breaks.iter().any(is_inside) {
         let reason = "less sure: events of the window contradict each other, so some are missing";
         let sure = judgement.cause.confidence.is_some_and(|grade| grade >= confidence::CONCLUDED);
         let factor = if sure { confidence::OF_BREAKS } else { confidence::OF_BREAKS_UNSURE };

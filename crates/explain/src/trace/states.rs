@@ -317,7 +317,11 @@ impl States {
             _ => path,
         };
         cpu.stacks.insert(key, path);
+        // It returns at once where preemption is off.
+        let declined =
+            class == Class::Preemption && event.context.preempt_depth.is_some_and(|depth| depth > 0);
         cpu.scheduling = match class {
+            _ if declined => false,
             Class::Scheduler | Class::Preemption => {
                 let function = self.paths.split(path).map(|(_, function)| self.functions.name(function));
                 cpu.switched = function.is_some_and(|name| name.starts_with("finish_task_switch"));

@@ -1,9 +1,13 @@
 //! Whose spikes are looked for: the task that was named, or the one that looks like the measured one.
 
-use super::finder::{Finder, PRIORITY_NORMAL, TaskTrack};
+use super::finder::{Finder, PRIORITY_NORMAL, Samples};
 use super::late::Largest;
+use super::track::TaskTrack;
 use super::{Options, TaskChoice, answer, vocabulary};
 use whylate_trace::reader::Reader;
+
+/// The table has whole microseconds.
+const ROUNDED_NS: u64 = 1_000;
 
 /// Why the task of a tracer's samples is looked at.
 pub(super) const MEASURED: &str = "its tracer measured the latencies itself";
@@ -100,7 +104,14 @@ fn sampled(
     let mut subject = Subject { reason: MEASURED.to_owned(), ..Subject::default() };
     // What the tracer attributed itself says more than the sum in its table.
     let noises = finder.seen.noises > 0 && finder.seen.timerlats == 0 && finder.seen.gaps == 0;
-    let lists = if noises { &finder.noises } else { &finder.samples };
+    // Without the tracer's thread, they are what ran, and nobody was kept from running.
+    if noises && finder.seen.samples == 0 && !finder.seen.workload {
+        return None;
+    }
+    // Some of them only, where the table of the tracer has a larger one.
+    let worst = |lists: &Samples| lists.values().map(|(_, largest)| largest.worst_ns()).max().unwrap_or(0);
+    let whole = worst(&finder.noises).saturating_add(ROUNDED_NS) >= worst(&finder.samples);
+    let lists = if noises && whole { &finder.noises } else { &finder.samples };
     for (pid, (command, largest)) in lists {
         let name = command.map_or("", |name| reader.names().text(name));
         if wanted(*pid, name) {
@@ -122,17 +133,21 @@ fn automatic(
     text: impl Fn(&TaskTrack) -> String,
     reader: &dyn Reader,
 ) -> Subject {
+    let stated = answer::stated_task(reader.info()).map(|task| task.pid);
     let rank = |pid: u32, track: &TaskTrack| -> (u8, &'static str) {
         let name = text(track);
         let realtime = track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
-        let own = !vocabulary::is_kernel_housekeeping(&name) && !is_helper(track, &name);
+        let own = !vocabulary::is_kernel_housekeeping(&name)
+            && !vocabulary::is_recorder(&name)
+            && !is_helper(track, &name);
         match track.rhythm.period_ns() {
             _ if finder.marked == Some(pid) => (5, "it stopped the trace because it was late"),
+            _ if stated == Some(pid) => (5, "the tracer's header names it"),
             _ if vocabulary::is_measuring(&name) && is_realtime(track) => (4, "it measures latency"),
             Some(_) if realtime && own => (3, "a periodic real-time task"),
             None if realtime && own => (2, "the real-time task that was latest"),
             _ if own => (1, "the task that was latest; no real-time task was late"),
-            _ => (0, "a thread of the kernel or of whylate itself; nobody else was late"),
+            _ => (0, "a thread of the kernel or of a tool that records; nobody else was late"),
         }
     };
     let worst =

@@ -2,7 +2,7 @@
 //! less surely, and never name another one surely.
 //!
 //! In: the traces with an answer in `fixtures/traces`. Damaged: events left out, kinds of events left out, flags cleared, CPUs
-//! left out, cut anywhere. A spike counts where at least half of it lies in what the true cause covers. The test runs a
+//! left out, cut anywhere. A spike of the same task counts where at least half of it lies in what the true cause covers. The test runs a
 //! part; all of the 10,000, with the table of `records/`:
 //!
 //!     WHYLATE_MUTATIONS=10000 WHYLATE_MUTATIONS_SEED=7 cargo test -p whylate-explain --test mutated -- --nocapture

@@ -13,6 +13,7 @@ mod processor;
 mod settings;
 
 pub use findings::{FindingCode, check, preflight};
+pub use graphics::{GpuQuestion, GpuSampler};
 
 use crate::cpuinfo::CpuInfo;
 use crate::{HostError, HostRoot};

@@ -26,6 +26,11 @@ pub fn perfetto(run: &RunResult) -> String {
                 counter(pid, &name, at(rate.at_ns.saturating_sub(rate.interval_ns)), rate.value)
             }));
         }
+        for gpu in &cell.gpus {
+            let name = format!("{} ({})", gpu.device, gpu.quantity);
+            events
+                .extend(gpu.series.iter().map(|record| counter(pid, &name, at(record.at_ns), record.value)));
+        }
         for spike in cell.probes.iter().flat_map(|probe| &probe.spikes) {
             events.push(slice(pid, spike, at(spike.at_ns.saturating_sub(spike.latency_ns))));
         }

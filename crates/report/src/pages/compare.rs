@@ -13,7 +13,8 @@ use whylate_core::result::{
 const UNKNOWN_NAMED: usize = 4;
 /// What the figures of the table are; those of `whylate report` are others.
 const MIDDLE: &str = "before, now: the middle (median) of the values of the repeats, each that of the worst CPU; of several runs the \
-    middle of theirs; of another tool's file its value. `whylate report` has the quantiles of all repeats together.";
+    middle of theirs; of another tool's file its value. `whylate report` has the quantiles of all repeats together. The ratio \
+    between cells of one run is the middle of those within blocks of repeats: it may differ from now / before.";
 
 /// The report of a comparison. One with nothing to show is a page that says why.
 pub fn compare(result: &CompareResult) -> Page {
@@ -43,7 +44,8 @@ pub fn compare(result: &CompareResult) -> Page {
 fn machines(result: &CompareResult) -> Section {
     let section = Section::new("machines", "What differs besides the figures");
     let section = match result.differences.is_empty() {
-        true if result.unknown.is_empty() => section.with(Block::note(
+        // Results of other tools say next to nothing of the machine.
+        true if result.unknown.is_empty() && result.sides.iter().any(|it| it.started_at.is_some()) => section.with(Block::note(
             "Nothing: kernel, command line, firmware, clocks, settings, plan, loads and treatments are the same.",
         )),
         true => section.with(Block::note("Nothing that every side tells.")),
@@ -155,16 +157,16 @@ fn causes(result: &CompareResult) -> Section {
         let tone = match it.change {
             CauseChange::New | CauseChange::More => Tone::Bad,
             CauseChange::Gone | CauseChange::Less => Tone::Good,
-            CauseChange::Same => Tone::Plain,
+            CauseChange::Same | CauseChange::CannotTell => Tone::Plain,
         };
-        let points = |share: f64| format!("{:+.0}", share * 100.0);
+        let points = |share: f64| format!("{:+.1}", share * 100.0);
         Row::of::<Cell>([
             it.cause.clone().into(),
             it.probe.clone().into(),
             share(it.baseline_share).into(),
             share(it.share).into(),
             format!("{} to {} points", points(it.difference_low), points(it.difference_high)).into(),
-            Cell { tone, ..it.change.name().into() },
+            Cell { tone, ..it.change.name().replace('_', " ").into() },
         ])
     };
     let section = Section::new("causes", "Late time by cause").meaning("shares over the recorded spikes");

@@ -2,17 +2,19 @@
 
 use crate::section::{Page, Tone};
 use crate::sections::{fix as sections, warnings};
+use crate::words::counted;
 use whylate_core::figure::nanoseconds;
-use whylate_core::result::{FixAnswer, FixResult};
+use whylate_core::result::{FixAnswer, FixMode, FixResult};
 
 /// The answer of a search.
 pub fn fix(fix: &FixResult) -> Page {
     let registration = &fix.registration;
+    let alpha = registration.alpha * 100.0;
     let mut page = Page {
         origin: "whylate fix".to_owned(),
         title: fix.sentence.clone(),
         title_tone: match fix.answer {
-            FixAnswer::Proved | FixAnswer::NothingNeeded => Tone::Good,
+            FixAnswer::Proved | FixAnswer::NothingNeeded | FixAnswer::Audited => Tone::Good,
             FixAnswer::Unfinished => Tone::Warn,
             _ => Tone::Plain,
         },
@@ -22,8 +24,13 @@ pub fn fix(fix: &FixResult) -> Page {
     };
     if fix.answer != FixAnswer::Advised {
         page.about[0].extend([
-            format!("{} repeats in {}", fix.repeats, nanoseconds(fix.took_ns)),
-            format!("something false is claimed in at most {} % of searches", registration.alpha * 100.0),
+            format!("{} in {}", counted(fix.repeats, "repeat"), nanoseconds(fix.took_ns)),
+            match registration.mode {
+                FixMode::Audit => {
+                    format!("of a setting something false is said in at most {alpha} % of audits")
+                }
+                _ => format!("something false is claimed in at most {alpha} % of searches"),
+            },
         ]);
     }
     // The answer is the title here.

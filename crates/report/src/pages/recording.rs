@@ -4,6 +4,7 @@ use super::{explain, require_samples};
 use crate::ReportError;
 use crate::section::{Block, Item, Page, Section, Tone};
 use crate::sections::{figures, warnings};
+use crate::words::counted;
 use whylate_core::Nanos;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::RecordingResult;
@@ -25,8 +26,8 @@ pub fn recording(recording: &RecordingResult, until: Nanos) -> Result<Page, Repo
         kept = kept.with(Block::Text(line.into(), Tone::Good));
     }
     if recording.missed > 0 {
-        let line =
-            format!("{} more spikes came while a trace was being saved; they have none", recording.missed);
+        let spikes = counted(recording.missed, "more spike");
+        let line = format!("{spikes} came while a trace was being saved, without a trace");
         kept = kept.with(vec![Item::from(line)]);
     }
     let mut sections = figures::of_result(&recording.probe);

@@ -3,6 +3,7 @@
 use crate::charts::Chart;
 use crate::reading::times;
 use crate::section::{Block, Cell, Column, Page, Row, Section, Table, Tone};
+use crate::words::counted;
 use serde_json::{Value, json};
 use whylate_core::figure;
 use whylate_core::plan::SeriesStatistic;
@@ -34,8 +35,8 @@ pub fn runs(result: &RunsResult, all: usize, address: Option<fn(&RunSummary) -> 
     let shown = rows.len();
     let note = match (shown, all) {
         (_, 0) => format!("No runs in {}.", result.folder),
-        (shown, all) if shown == all => format!("{all} runs in {}.", result.folder),
-        (shown, all) => format!("{shown} of {all} runs in {}.", result.folder),
+        (shown, all) if shown == all => format!("{} in {}.", counted(all, "run"), result.folder),
+        (shown, all) => format!("{shown} of {} in {}.", counted(all, "run"), result.folder),
     };
     let section = Section::new("runs", "").with(Table::new(columns, rows)).with(Block::note(note));
     let title = if address.is_some() { "Runs" } else { "" };
@@ -90,11 +91,12 @@ fn course(series: &RunSeries, address: Option<fn(&str) -> String>) -> Section {
     };
     let rows: Vec<Row> = series.points.iter().enumerate().map(row).collect();
     let note = match (series.changes.len(), series.points.len()) {
+        (_, 1) => format!("1 run is too few to show a change: {RUNS_MIN} can."),
         (_, count @ 0..RUNS_MIN) => format!("{count} runs are too few to show a change: {RUNS_MIN} can."),
         (0, count) => format!("No change is seen in {count} runs."),
         (changes, count) => format!(
-            "{changes} {} in {count} runs; a series without a change shows one in 5 % of cases.",
-            if changes == 1 { "change" } else { "changes" }
+            "{} in {count} runs; a series without a change shows one in 5 % of cases.",
+            counted(changes, "change")
         ),
     };
     let section = Section::new("series", "Over the runs").with(vec![picture(series)]);

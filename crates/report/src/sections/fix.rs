@@ -4,9 +4,10 @@
 use crate::pictures::{Forest, ForestRow};
 use crate::reading::{Reading, times};
 use crate::section::{Block, Column, Depth, Item, Row, Section, Table, Tone};
+use crate::words::counted;
 use whylate_core::figure::{between, share, value};
 use whylate_core::result::{
-    FixAnswer, FixArm, FixArmResult, FixClaim, FixOutcome, FixPhase, FixResult, Outcome, RunResult,
+    FixAnswer, FixArm, FixArmResult, FixClaim, FixMode, FixOutcome, FixPhase, FixResult, Outcome, RunResult,
 };
 
 /// So many causes are named.
@@ -22,13 +23,14 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 
 /// The sections of a search.
 pub(crate) fn of_fix(fix: &FixResult) -> Vec<Section> {
-    let sections = [answer(fix), wrong(fix), tried(fix), proved(fix), not_tried(fix), install(fix)];
+    let tried = if fix.registration.mode == FixMode::Audit { settings(fix) } else { tried(fix) };
+    let sections = [answer(fix), wrong(fix), tried, proved(fix), not_tried(fix), install(fix)];
     sections.into_iter().flat_map(Section::unless_empty).collect()
 }
 
 fn answer(fix: &FixResult) -> Section {
     let (tone, symbol) = match fix.answer {
-        FixAnswer::Proved | FixAnswer::NothingNeeded => (Tone::Good, "✓"),
+        FixAnswer::Proved | FixAnswer::NothingNeeded | FixAnswer::Audited => (Tone::Good, "✓"),
         FixAnswer::Unfinished => (Tone::Warn, "?"),
         FixAnswer::NothingProved | FixAnswer::NothingToTry | FixAnswer::Advised => (Tone::Plain, "-"),
     };
@@ -40,8 +42,7 @@ fn wrong(fix: &FixResult) -> Section {
     let causes = fix.registration.causes.iter().filter(|cause| cause.spikes > 0).take(CAUSES_MAX);
     let item = |cause: &whylate_core::result::FixCause| {
         let who = cause.actor.as_ref().map(|actor| format!(" ({actor})")).unwrap_or_default();
-        let spikes =
-            if cause.spikes == 1 { "1 spike".to_owned() } else { format!("{} spikes", cause.spikes) };
+        let spikes = counted(cause.spikes, "spike");
         Item::from(format!("`{}`{who}: {spikes}, {} of the late time", cause.kind, share(cause.share)))
     };
     let title = match &fix.registration.cell {
@@ -87,12 +88,51 @@ fn tried(fix: &FixResult) -> Section {
     if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
 }
 
+/// Each setting of an audit: what the goal is with it, as a part of what it is without it.
+fn settings(fix: &FixResult) -> Section {
+    let columns = ["setting", "where", "effect", "pairs", "outcome"].map(|title| match title {
+        "effect" | "pairs" => Column::number(title),
+        "where" => Column::text(title).wraps().importance(1),
+        _ => Column::text(title),
+    });
+    let row = |arm: &FixArm| {
+        let id = &arm.treatment.name;
+        let result = fix.results.iter().find(|result| result.id == *id);
+        let claim = fix.claims.iter().find(|claim| claim.tells_of(id));
+        let (word, tone) = match result.map(|result| result.outcome) {
+            Some(FixOutcome::NotConfirmed) | None => ("not looked at".to_owned(), Tone::Soft),
+            Some(FixOutcome::CannotTell) => ("cannot tell".to_owned(), Tone::Plain),
+            Some(_) => result.map(outcome).unwrap_or_default(),
+        };
+        let effect = |claim: &FixClaim| {
+            let ends = between((claim.ratio_low, claim.ratio_high), times);
+            Some(format!("{} × ({ends})", times(claim.ratio?)))
+        };
+        let mut row = Row::of([
+            format!("`{id}`"),
+            arm.reason.clone(),
+            claim.and_then(effect).unwrap_or_default(),
+            claim.map(|claim| claim.pairs.len().to_string()).unwrap_or_default(),
+            word,
+        ]);
+        row.tone = tone;
+        row
+    };
+    let rows = fix.registration.arms.iter().map(row).collect();
+    let section = Section::new("fix-tried", "What each setting does")
+        .with(Table { columns: columns.into(), rows, folds: false })
+        .with_all(in_plans(fix));
+    let goal = &fix.registration.goal;
+    let note = format!("Effect: {goal} with all settings, as a part of what it is without this one.");
+    if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
+}
+
 /// The value that the treatments are to beat: of the repeats without any, which the first comparison has.
 fn as_it_is(fix: &FixResult) -> Option<Row> {
     let claim = fix.claims.iter().find(|claim| claim.control.is_empty())?;
     let values: Vec<f64> = claim.pairs.iter().map(|pair| pair[0]).collect();
     let untreated = value(fix.registration.goal.statistic, middle(&values)?);
-    let count = format!("median of {} repeats beside the first comparison", values.len());
+    let count = format!("median of {} beside the first comparison", counted(values.len(), "repeat"));
     Some(Row::of(["nothing changed".to_owned(), count, untreated, String::new(), String::new()]))
 }
 
@@ -120,6 +160,7 @@ fn middle(values: &[f64]) -> Option<f64> {
 fn outcome(result: &FixArmResult) -> (String, Tone) {
     let (word, tone) = match result.outcome {
         FixOutcome::Proved => ("proved", Tone::Good),
+        FixOutcome::Helps => ("helps", Tone::Good),
         FixOutcome::NotNeeded => ("helps, not needed beside the others", Tone::Plain),
         FixOutcome::Refused => ("refused", Tone::Warn),
         FixOutcome::Equivalent => ("equivalent: does not help", Tone::Plain),
@@ -136,7 +177,7 @@ fn outcome(result: &FixArmResult) -> (String, Tone) {
 fn proved(fix: &FixResult) -> Section {
     let reading = |claim: &FixClaim| {
         Reading::of(match claim.outcome {
-            FixOutcome::Proved => Outcome::Better,
+            FixOutcome::Proved | FixOutcome::Helps => Outcome::Better,
             FixOutcome::Harms => Outcome::Worse,
             FixOutcome::Equivalent => Outcome::Equivalent,
             _ => Outcome::CannotTell,
@@ -159,6 +200,19 @@ fn proved(fix: &FixResult) -> Section {
 }
 
 fn title(claim: &FixClaim) -> String {
+    let missing = |from: &[String], of: &[String]| -> String {
+        let missing: Vec<&str> = of.iter().filter(|it| !from.contains(it)).map(String::as_str).collect();
+        missing.join(" + ")
+    };
+    match claim.phase {
+        FixPhase::Without => {
+            return format!("with {} against without", missing(&claim.control, &claim.candidate));
+        }
+        FixPhase::Reduce => {
+            return format!("all without {} against all", missing(&claim.candidate, &claim.control));
+        }
+        _ => {}
+    }
     let control = if claim.control.is_empty() { "nothing".to_owned() } else { claim.control.join(" + ") };
     format!("{} against {control}", claim.candidate.join(" + "))
 }
@@ -170,6 +224,11 @@ fn sentence(claim: &FixClaim) -> String {
     let word = match (claim.phase, claim.outcome) {
         (FixPhase::LeaveOut, FixOutcome::Proved) => "each part is needed",
         (FixPhase::LeaveOut, _) => "the part that was left out is not needed",
+        (FixPhase::Without, FixOutcome::Helps) => "it helps",
+        (FixPhase::Without, FixOutcome::Harms) => "it harms",
+        (FixPhase::Without | FixPhase::Reduce, FixOutcome::Equivalent) => "it makes no difference",
+        (FixPhase::Reduce, FixOutcome::Proved) => "better",
+        (FixPhase::Without | FixPhase::Reduce, FixOutcome::CannotTell) => "cannot tell",
         (_, FixOutcome::Proved) => "proved",
         (_, FixOutcome::Refused) => "better, and refused",
         (_, FixOutcome::Equivalent) => "equivalent",
@@ -178,10 +237,10 @@ fn sentence(claim: &FixClaim) -> String {
     };
     let refused = claim.refused.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     format!(
-        "`{}`{}, {} pairs, evidence {last:.1} of {:.0} {}: {word}{refused}{}",
+        "`{}`{}, {}, evidence {last:.1} of {:.0} {}: {word}{refused}{}",
         title(claim),
         ratio.unwrap_or_default(),
-        claim.pairs.len(),
+        counted(claim.pairs.len(), "pair"),
         claim.needed,
         course(claim),
         costs(claim)

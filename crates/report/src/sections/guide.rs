@@ -5,6 +5,9 @@ use crate::section::{Block, Depth, Item, Section};
 use std::collections::BTreeSet;
 use whylate_core::result::{Cause, CauseKind, ExplainResult, MeasureResult, RunResult, Spike, late_time};
 
+/// So many more are named in the line of a terminal, which is to be short.
+const OTHERS_MAX: usize = 3;
+
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let looked_for = run.cells.iter().filter(|_| run.plan.causes);
     of_spikes(looked_for.flat_map(|cell| &cell.spikes))
@@ -35,7 +38,11 @@ fn section(kinds: impl Iterator<Item = CauseKind>) -> Vec<Section> {
     let mut kinds: Vec<CauseKind> = kinds.filter(|kind| seen.insert(*kind)).collect();
     kinds.sort_by_key(|kind| *kind == CauseKind::Unattributed);
     let Some(first) = kinds.first() else { return Vec::new() };
-    let others: Vec<&str> = kinds.iter().skip(1).map(|kind| kind.name()).collect();
+    let mut others: Vec<&str> = kinds.iter().skip(1).map(|kind| kind.name()).collect();
+    if others.len() > OTHERS_MAX {
+        others.truncate(OTHERS_MAX - 1);
+        others.push("…");
+    }
     let others = if others.is_empty() { String::new() } else { format!(" (or {})", others.join(", ")) };
     let line = format!("`whylate explain --why {first}`{others} says how to confirm it and what cures it");
     let item = |kind: &CauseKind| Item::from(format!("`{kind}`: {}", kind.meaning()));

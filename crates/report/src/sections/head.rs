@@ -31,9 +31,8 @@ pub(crate) fn page(run: &RunResult) -> Page {
 pub(crate) fn extent(run: &RunResult) -> String {
     let plan = &run.plan;
     let repeats = match (plan.repeats, &run.fix) {
-        (_, Some(fix)) => format!("search of {} repeats", fix.repeats),
-        (1, None) => "1 repeat".to_owned(),
-        (repeats, None) => format!("{repeats} repeats"),
+        (_, Some(fix)) => format!("search of {}", words::counted(fix.repeats, "repeat")),
+        (repeats, None) => words::counted(repeats, "repeat"),
     };
     let limit = match (plan.limit, plan.deadline()) {
         (Some(limit), _) => format!("limit {limit}"),

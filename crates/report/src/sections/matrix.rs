@@ -1,35 +1,66 @@
 //! Cells × (p99.9, max): one row per cell, with its worst CPU and what may be said against its baselines.
 
-use crate::reading::{self, SIGNS};
-use crate::section::{Block, Cell, Column, Row, Section, Table, Tone};
+use super::summary::{deciding, how_bad};
+use crate::reading;
+use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, Tone};
 use crate::words::probe_meaning;
 use crate::worst::{self, CellSeries};
 use whylate_core::SeriesName;
 use whylate_core::figure::{nanoseconds, rate, share};
 use whylate_core::plan::{Samples, Statistic};
-use whylate_core::result::{CellResult, Comparison, RunResult};
+use whylate_core::result::{CellResult, Comparison, Outcome, RunResult};
 
 /// What stands in the table: the figures and what is compared are not the same.
-const POOLED: &str = "Figures are of all repeats together, of the worst CPU; ratios are between the middle values (medians) of the \
-    repeats, which `whylate compare` and the comparisons list.";
+const POOLED: &str = "Figures: all repeats together, worst CPU; ratios: between repeats' medians.";
 /// A CPU whose figure is so many times that of the middle one is named.
 const OUTLYING: f64 = 2.0;
 /// So many of them.
 const OUTLYING_MAX: usize = 5;
+/// So many lines of tables are on a screen, each with its head; of other series there is a line each.
+const LINES_MAX: usize = 18;
+const HEAD_LINES: usize = 4;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
-    let all = worst::series(run);
+    let mut all = worst::series(run);
+    let decides = deciding(run).and_then(|cells| Some(cells.first()?.name.clone()));
+    if run.cells.len() == 1 {
+        // The table of the watched threads has all of them.
+        all.retain(|(name, _)| Some(name) == decides.as_ref() || !name.starts_with("task/"));
+    }
     let has_signs = !run.comparisons.is_empty();
-    let last = all.len().saturating_sub(1);
+    let shown = shown(run, &all, decides.as_deref());
+    let last = shown.iter().rposition(|is_shown| *is_shown);
     let part = |(index, (name, cells)): (usize, (String, Vec<CellSeries<'_>>))| {
         let meaning = probe_meaning(SeriesName::of(&name).probe);
-        let section = Section::new("", name).meaning(meaning).with(table(run, &cells));
+        let depth = if shown[index] { Depth::Main } else { Depth::Brief(brief(&name, &cells)) };
+        let section = Section::new("", name).meaning(meaning).depth(depth).with(table(run, &cells));
         let outlying = cells.iter().filter_map(outlying).map(Block::note);
-        let notes = [POOLED, SIGNS].into_iter().filter(|_| has_signs && index == last).map(Block::note);
-        section.with_all(outlying).with_all(notes)
+        let is_noted = has_signs && Some(index) == last;
+        let notes = is_noted.then(|| [POOLED.to_owned(), reading::signs(&run.comparisons)].map(Block::note));
+        section.with_all(outlying).with_all(notes.into_iter().flatten())
     };
     let parts: Vec<Section> = all.into_iter().enumerate().map(part).collect();
     Section::new("matrix", "").with_all(parts).unless_empty()
+}
+
+/// Which series have their table: the one that decides, those of which something is told, and the first ones.
+fn shown(run: &RunResult, all: &[(String, Vec<CellSeries<'_>>)], decides: Option<&str>) -> Vec<bool> {
+    let is_told = |name: &str| {
+        let told = |it: &&Comparison| matches!(it.outcome, Outcome::Worse | Outcome::Better);
+        run.comparisons.iter().filter(told).any(|it| it.probe == name)
+    };
+    let lines = all.iter().scan(0, |lines, (_, cells)| {
+        *lines += cells.len() + HEAD_LINES;
+        Some(*lines)
+    });
+    let is_shown = |((name, _), lines): (&(String, Vec<CellSeries<'_>>), usize)| {
+        lines <= LINES_MAX || decides == Some(name) || is_told(name)
+    };
+    all.iter().zip(lines).map(is_shown).collect()
+}
+
+fn brief(name: &str, cells: &[CellSeries<'_>]) -> String {
+    how_bad(cells).map_or_else(|| format!("{name}: no samples."), |figures| format!("{name}: {figures}"))
 }
 
 /// What is compared of a series: of gaps the time that they took.

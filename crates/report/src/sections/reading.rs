@@ -5,7 +5,8 @@ use whylate_core::result::RunResult;
 
 const TEXTS: [&str; 2] = [
     "Each cell is one combination of loads; cells ran interleaved, each as often as the plan repeats it, and comparisons \
-     take one figure per repeat, so that chance between repeats is not mistaken for an effect. Minimum and maximum are \
+     take one figure per repeat, so that chance between repeats is not mistaken for an effect: ratios are between the \
+     middle values (medians) of the repeats, which `whylate compare` and the comparisons list. Minimum and maximum are \
      exact; percentiles are from a histogram with a relative error of at most 1/256.",
     "The timer probe sleeps until a moment and measures how late it runs; the stall probe never sleeps and measures the \
      gaps in its own time, so its samples are loop turns and nearly all of them last a few nanoseconds.",

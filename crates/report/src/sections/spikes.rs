@@ -2,7 +2,7 @@
 
 use crate::charts::Clock;
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
-use crate::words::{cause, cause_and_share, hwlat, probe_names};
+use crate::words::{cause, cause_and_share, counted, hwlat, probe_names};
 use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{CellResult, MeasureResult, ProbeResult, RunResult, Spike};
@@ -27,7 +27,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         }
     };
     let more = all.len().saturating_sub(SPIKES_MAX).min(MORE_MAX);
-    let more = Section::new("", format!("{more} more spikes")).depth(Depth::Folded);
+    let more = Section::new("", counted(more, "more spike")).depth(Depth::Folded);
     let more = more.with(table(run, &all, SPIKES_MAX, MORE_MAX));
     let largest = Section::new("largest", "Largest spikes").depth(Depth::Detail);
     let largest = largest.with(table(run, &all, 0, SPIKES_MAX)).with(Block::note(note)).with(more);
@@ -117,7 +117,8 @@ fn largest_spikes(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Vec<String>
             nanoseconds(spike.latency_ns),
             cell.name,
             spike.cpu,
-            cause(&spike.cause),
+            // The table of the largest spikes has all evidence.
+            if spike.cause.evidence.len() > 1 { cause_and_share(&spike.cause) } else { cause(&spike.cause) },
         ))
     });
     lines.collect()

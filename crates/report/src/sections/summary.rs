@@ -1,10 +1,11 @@
 //! The answer in four sentences: was it late, how bad, who did it, what helps.
 
-use crate::reading::effect;
+use crate::reading::{effect, interval, times};
 use crate::section::{Item, Section, Tone};
+use crate::words::counted;
 use crate::worst::{self, CellSeries};
 use whylate_core::SeriesName;
-use whylate_core::figure::{nanoseconds, nanoseconds_apart, share};
+use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, share};
 use whylate_core::plan::Samples;
 use whylate_core::result::{CellResult, Comparison, LateTime, Outcome, RunResult, Spike, Verdict, late_time};
 
@@ -72,8 +73,10 @@ fn late(run: &RunResult) -> (String, Tone) {
             if over.is_empty() && run.plan.deadline().is_some() {
                 return (format!("Yes: {}.", run.verdict_reason), Tone::Bad);
             }
-            let times =
-                run.exposure.map(|exposure| format!(", {} times", exposure.events)).unwrap_or_default();
+            let times = run
+                .exposure
+                .map(|exposure| format!(", {}", counted(exposure.events, "time")))
+                .unwrap_or_default();
             let place = if over.is_empty() { String::new() } else { format!(" in {}", over.join(", ")) };
             (format!("Yes: above the limit of {limit}{place}{times}{watched}."), Tone::Bad)
         }
@@ -95,7 +98,7 @@ fn late(run: &RunResult) -> (String, Tone) {
 }
 
 /// `Up to 2.31 ms, in above-l3 on CPU 1; 99.9 % within 381 us there, within 53.0 us in idle.`
-fn how_bad(cells: &[CellSeries<'_>]) -> Option<String> {
+pub(super) fn how_bad(cells: &[CellSeries<'_>]) -> Option<String> {
     let worst = cells.iter().max_by_key(|cell| cell.max_ns())?;
     let cpu = worst.worst()?.cpu;
     let max = nanoseconds(worst.max_ns()?);
@@ -138,11 +141,16 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
     let is_known = found.iter().any(LateTime::is_explained);
     match (!is_known, spikes.is_empty(), run.plan.causes) {
         (false, ..) => {
-            format!("{} of the late time of the {} largest {name} spikes.", culprits(&found), spikes.len())
+            let spikes = match spikes.len() {
+                1 => format!("the only {name} spike"),
+                count => format!("the {count} largest {name} spikes"),
+            };
+            format!("{} of the late time of {spikes}.", culprits(&found))
         }
         (true, true, _) => format!("No spike of {name} was recorded."),
         (true, false, true) => {
-            format!("Not known: nothing that was recorded explains the {} spikes of {name}.", spikes.len())
+            let spikes = counted(spikes.len(), "spike");
+            format!("Not known: nothing that was recorded explains the {spikes} of {name}.")
         }
         (true, false, false) => {
             "Not looked for; with `--set causes=true`, as root, each spike gets its cause.".to_owned()
@@ -179,26 +187,57 @@ fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> 
     let mut sorted = comparisons.to_vec();
     sorted.sort_by(|a, b| crate::reading::by_severity(a, b));
     let margin = run.plan.margin;
-    let clause = |it: &&Comparison| {
+    let what = |it: &Comparison| {
         let what = more(run, it, of).map_or_else(|| it.cell.clone(), |names| names.join(" and "));
-        let fewer = run.cells.iter().find(|cell| cell.name == it.baseline);
-        let under = fewer
-            .filter(|cell| !cell.loads.is_empty())
-            .map(|cell| format!(" under {}", cell.loads.join("+")));
-        let what = format!("{what}{}", under.unwrap_or_default());
+        format!("{what}{}", circumstances(run, it))
+    };
+    let clause = |it: &&Comparison| {
+        let what = what(it);
         let of = format!("{} {}", it.probe, it.statistic);
         match it.outcome {
             Outcome::Worse => format!("{what}: {of} worse, {}", effect(it)),
             Outcome::Better => format!("{what}: {of} better, {}", effect(it)),
             Outcome::Equivalent => format!("{what}: no effect on {of} above {margin}"),
             Outcome::CannotTell => {
-                let more = it.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
+                let more = it.more_repeats.map(|more| counted(more, "more repeat"));
+                let more = more.map(|more| format!("; about {more} would tell"));
                 format!("{what}: cannot tell for {of}, {}{}", effect(it), more.unwrap_or_default())
             }
         }
     };
-    let clauses: Vec<String> = sorted.iter().map(clause).collect();
+    // What cannot be told for one reason is said once.
+    let is_alike = |a: &&Comparison, b: &&Comparison| {
+        untold(a).and(untold(b)).is_some() && (&a.probe, a.statistic) == (&b.probe, b.statistic)
+    };
+    let together = |those: &[&Comparison]| {
+        let Comparison { probe, statistic, .. } = those.first()?;
+        let each = those.iter().filter_map(|it| Some(format!("{} {} ×", what(it), times(untold(it)?))));
+        let each = each.collect::<Vec<_>>().join(", ");
+        let why = between((None, None), times);
+        (those.len() > 1).then(|| format!("cannot tell for {probe} {statistic} ({why}): {each}"))
+    };
+    let clauses = sorted.chunk_by(is_alike).flat_map(|those| match together(those) {
+        Some(text) => vec![text],
+        None => those.iter().map(clause).collect(),
+    });
+    let clauses: Vec<String> = clauses.collect();
     if clauses.is_empty() { String::new() } else { format!("{}.", clauses.join("; ")) }
+}
+
+/// The ratio of what cannot be told because there are too few repeats, of which nothing else can be said.
+fn untold(it: &Comparison) -> Option<f64> {
+    let is_bare = it.outcome == Outcome::CannotTell && it.more_repeats.is_none();
+    it.ratio.filter(|_| is_bare && interval(it) == Some((None, None)))
+}
+
+/// What both cells of a contrast have: ` under l3`, ` with shielded`.
+fn circumstances(run: &RunResult, it: &Comparison) -> String {
+    let Some(fewer) = run.cells.iter().find(|cell| cell.name == it.baseline) else { return String::new() };
+    let joined = |word: &str, names: &[String]| match names {
+        [] => String::new(),
+        names => format!(" {word} {}", names.join("+")),
+    };
+    format!("{}{}", joined("under", &fewer.loads), joined("with", &fewer.treatments))
 }
 
 fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
@@ -213,8 +252,7 @@ fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
             "Not told: no cell with a treatment can be compared with one without it.".to_owned()
         }
         None => {
-            "Not tried: no treatment is in the plan. `whylate check` names the settings to change; `whylate \
-                 fix` tries them."
+            "Not tried: no treatment is in the plan; `whylate check` names some, `whylate fix` tries them."
                 .to_owned()
         }
     }

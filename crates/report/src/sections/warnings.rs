@@ -18,7 +18,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         times => format!("{code} ({times})"),
     });
     let line = format!(
-        "Warnings ({}): {}; --details says what they mean and what to do",
+        "Warnings ({}): {}; --details explains them",
         run.warnings.len(),
         named.collect::<Vec<_>>().join(", ")
     );

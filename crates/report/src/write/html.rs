@@ -148,6 +148,7 @@ impl<'p> Html<'p> {
             match span {
                 Span::Plain(text) => self.text(text),
                 Span::Code(text) => self.fill("<code>{}</code>", &[text]),
+                Span::Whole(text) => self.fill("<span class=\"whole\">{}</span>", &[text]),
                 Span::Swatch(kind) => self.fill("<i class=\"swatch {}\"></i> ", &[class(*kind)]),
             };
         }
@@ -167,7 +168,7 @@ impl<'p> Html<'p> {
         let begin = if page.verdict.is_some() { "<h1>" } else { "<h1 class=\"sentence\">" };
         self.raw(begin).words(&Text::from(&*page.title)).raw("</h1>\n");
         if let Some(question) = &page.question {
-            self.fill("<p class=\"question\">{}</p>\n", &[question]);
+            self.raw("<p class=\"question\">").words(&Text::from(question.as_str())).raw("</p>\n");
         }
         if let Some(verdict) = &page.verdict {
             let symbol = match verdict.tone {
@@ -258,7 +259,7 @@ impl<'p> Html<'p> {
                 self.fill("<b>{}</b> <span>", &[item.label]).words(&item.text).raw("</span>");
             }
             for (name, text) in &item.below {
-                self.fill("<br><small>{}: {}</small>", &[name, text]);
+                self.fill("<br><small>{}: ", &[name]).words(&Text::from(text.as_str())).raw("</small>");
             }
             self.raw("</li>\n");
         }
@@ -270,7 +271,7 @@ impl<'p> Html<'p> {
         for warning in warnings {
             self.fill("<dt><code>{}</code></dt>\n<dd>", &[&warning.code]);
             self.words(&Text::from(warning.text.as_str()));
-            warning.fix.iter().for_each(|fix| _ = self.fill("<br><b>Fix:</b> {}", &[fix]));
+            warning.fix.iter().for_each(|fix| _ = self.raw("<br><b>Fix:</b> ").words(&Text::from(&**fix)));
             self.raw("</dd>\n");
         }
         self.raw("</dl>\n");
@@ -329,7 +330,9 @@ impl<'p> Html<'p> {
             None if row.is_part => {}
             None => _ = self.raw("<span class=\"missing\">–</span>"),
         }
-        cell.below.iter().for_each(|line| _ = self.fill("<br><small>{}</small>", &[line]));
+        for line in &cell.below {
+            self.raw("<br><small>").words(&Text::from(line.as_str())).raw("</small>");
+        }
         self.raw("</td>");
     }
 

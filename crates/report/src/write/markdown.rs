@@ -18,12 +18,12 @@ pub(super) fn page(page: &Page) -> String {
                 Tone::Warn => "⚠️",
                 Tone::Plain | Tone::Soft => "ℹ️",
             };
-            format!("### {mark} {}: {}\n\n{}", verdict.word, escape(&page.title), marked(&verdict.reason))
+            format!("### {mark} {}: {}\n\n{}", verdict.word, marked(&page.title), marked(&verdict.reason))
         }
-        None => format!("### {}", escape(&page.title)),
+        None => format!("### {}", marked(&page.title)),
     };
     let mut parts = vec![title];
-    parts.extend(page.question.as_ref().map(|question| format!("> {}", escape(question))));
+    parts.extend(page.question.as_ref().map(|question| format!("> {}", marked(question))));
     parts.extend(list(page.failures.iter().map(|failure| marked(failure))));
     parts.extend(list(page.about.iter().map(|parts| escape(&parts.join(" · ")))));
     parts.extend(page.sections.iter().filter_map(|part| section(part, 0)));
@@ -41,15 +41,22 @@ fn section(section: &Section, depth: usize) -> Option<String> {
         Depth::Folded | Depth::Detail => folded(&format!("{}{meaning}", section.title), &inner),
         Depth::Main if own == 0 => inner,
         Depth::Main if depth == 0 => {
-            format!("#### {}{}\n\n{inner}", escape(&section.title), escape(&meaning))
+            format!("#### {}{}\n\n{inner}", marked(&section.title), marked(&meaning))
         }
-        Depth::Main => format!("**{}**{}\n\n{inner}", escape(&section.title), escape(&meaning)),
+        Depth::Main => format!("**{}**{}\n\n{inner}", marked(&section.title), marked(&meaning)),
     })
 }
 
 /// The summary is HTML, in which nothing is Markdown.
 fn folded(summary: &str, inner: &str) -> String {
-    let summary = plain(summary).replace('&', "&amp;").replace('<', "&lt;").replace('@', "@\u{200b}");
+    let escaped =
+        |text: &str| plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('@', "@\u{200b}");
+    let span = |span: &Span| match span {
+        Span::Code(text) => format!("<code>{}</code>", escaped(text)),
+        Span::Plain(text) | Span::Whole(text) => escaped(text),
+        Span::Swatch(_) => String::new(),
+    };
+    let summary: String = Text::from(summary).0.iter().map(span).collect();
     format!("<details><summary>{summary}</summary>\n\n{inner}\n\n</details>")
 }
 
@@ -83,12 +90,12 @@ fn item(item: &Item) -> String {
         Tone::Good | Tone::Bad if label.is_empty() => format!("**{}**", text(&item.text)),
         _ => text(&item.text),
     };
-    let below = item.below.iter().map(|(name, text)| format!("<br>{name}: {}", escape(text)));
+    let below = item.below.iter().map(|(name, text)| format!("<br>{name}: {}", marked(text)));
     format!("{label}{words}{}", below.collect::<String>())
 }
 
 fn warning(warning: &Warning) -> String {
-    let fix = warning.fix.as_ref().map(|fix| format!("<br>Fix: {}", escape(fix))).unwrap_or_default();
+    let fix = warning.fix.as_ref().map(|fix| format!("<br>Fix: {}", marked(fix))).unwrap_or_default();
     format!("**{}**: {}{fix}", escape(&warning.code), marked(&warning.text))
 }
 
@@ -104,7 +111,7 @@ fn table(table: &Table) -> String {
     ];
     lines.extend(table.rows.iter().map(|one| row(columns.iter().map(|column| cell(one, *column)).collect())));
     let notes = different(columns.iter().map(|column| table.columns[*column].note));
-    lines.extend(notes.iter().map(|note| format!("\n{}", escape(note))));
+    lines.extend(notes.iter().map(|note| format!("\n{}", marked(note))));
     lines.join("\n")
 }
 
@@ -114,9 +121,10 @@ fn cell(row: &Row, column: usize) -> String {
     let Some(words) = &cell.text else {
         return if row.is_part { String::new() } else { MISSING.to_owned() };
     };
-    let below: String = cell.below.iter().map(|line| format!("<br>{}", escape(line))).collect();
     // A bar ends the cell, even within code, unless it is escaped.
-    let words = text(words).replace("\\|", "|").replace('|', "\\|");
+    let barred = |text: String| text.replace("\\|", "|").replace('|', "\\|");
+    let below: String = cell.below.iter().map(|line| format!("<br>{}", barred(marked(line)))).collect();
+    let words = barred(text(words));
     match (words, cell.tone) {
         (text, _) if row.is_part && row.first() == Some(column) => format!("↳ *{text}*{below}"),
         (text, Tone::Bad) => format!("**{text}**{below}"),
@@ -131,7 +139,7 @@ fn marked(words: &str) -> String {
 
 fn text(text: &Text) -> String {
     let span = |span: &Span| match span {
-        Span::Plain(text) => escape(text),
+        Span::Plain(text) | Span::Whole(text) => escape(text),
         Span::Code(text) => code(text),
         Span::Swatch(_) => String::new(),
     };

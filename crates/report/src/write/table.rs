@@ -2,7 +2,7 @@
 
 use super::terminal::codes;
 use super::{MISSING, length, plain, wrap};
-use crate::section::{ALWAYS, Cell, Row, Table, Tone};
+use crate::section::{ALWAYS, Cell, Row, Table, Text, Tone};
 
 const GAP: usize = 2;
 /// A column whose texts are broken into lines is at least so wide.
@@ -140,7 +140,9 @@ fn total(columns: &[(usize, usize)]) -> usize {
 /// What stands in a cell.
 fn text(row: &Row, column: usize) -> String {
     let cell = row.cells.get(column);
-    let below = |cell: &Cell| cell.below.iter().map(|line| format!("; {line}")).collect::<String>();
+    let below = |cell: &Cell| {
+        cell.below.iter().map(|line| format!("; {}", Text::from(line.as_str()).words())).collect::<String>()
+    };
     match cell.and_then(|cell| Some((cell, cell.text.as_ref()?))) {
         Some((cell, text)) => {
             let indent = if row.is_part && row.first() == Some(column) { "  " } else { "" };

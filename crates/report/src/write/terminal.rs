@@ -32,7 +32,7 @@ pub(super) fn page(page: &Page, style: Style) -> String {
     let mut out =
         Terminal { text: String::new(), style, last: Last::Begin, pending: Vec::new(), has_details };
     if !page.title.is_empty() {
-        out.paragraph("", &page.title, 0, bold(page.title_tone));
+        out.paragraph("", &unquoted(&page.title), 0, bold(page.title_tone));
     }
     page.question.iter().for_each(|question| out.paragraph("", &unquoted(question), 0, ""));
     page.about.iter().for_each(|parts| out.parts(parts));
@@ -169,7 +169,7 @@ impl Terminal {
         self.last = Last::Begin;
         if !section.title.is_empty() {
             let colon = if section.meaning.is_empty() { "" } else { ": " };
-            self.paragraph("", &format!("{}{colon}{}", section.title, section.meaning), 0, "1");
+            self.paragraph("", &unquoted(&format!("{}{colon}{}", section.title, section.meaning)), 0, "1");
             self.last = Last::Heading;
         }
         section.blocks.iter().for_each(|block| self.block(block, shared));
@@ -200,7 +200,7 @@ impl Terminal {
         let notes = std::mem::take(&mut self.pending);
         if !notes.is_empty() {
             self.gap();
-            notes.iter().for_each(|note| self.paragraph("", note, 0, "2"));
+            notes.iter().for_each(|note| self.paragraph("", &unquoted(note), 0, "2"));
             self.last = Last::Note;
         }
     }
@@ -236,7 +236,7 @@ impl Terminal {
             _ => self.labelled("  ", item.label, codes(item.tone), column, &item.text.words()),
         }
         for (name, text) in &item.below {
-            self.paragraph(&" ".repeat(column + 2), &format!("{name}: {text}"), column + 4, "2");
+            self.paragraph(&" ".repeat(column + 2), &format!("{name}: {}", unquoted(text)), column + 4, "2");
         }
     }
 
@@ -244,7 +244,7 @@ impl Terminal {
         let text = format!("{}: {}", warning.code, unquoted(&warning.text));
         self.paragraph("  ", &text, 4, codes(Tone::Warn));
         if let Some(fix) = &warning.fix {
-            self.paragraph("    ", &format!("fix: {fix}"), 9, "");
+            self.paragraph("    ", &format!("fix: {}", unquoted(fix)), 9, "");
         }
     }
 

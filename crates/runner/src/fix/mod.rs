@@ -6,6 +6,7 @@
 //! its steps end: a repeat without a step is measured again.
 
 mod heat;
+mod telling;
 
 use crate::audience::Audience;
 use crate::error::RunError;
@@ -23,7 +24,7 @@ use whylate_core::result::{
 use whylate_core::warning::push_all_once;
 use whylate_core::{CpuSet, Facts, Plan, WarningCode};
 use whylate_host::HostRoot;
-use whylate_stats::search::{Figure, PAIRS_MAX, Search, Trial, figure_of, replay};
+use whylate_stats::search::{Figure, Search, Trial, failed, figure_of, replay};
 use whylate_store::{CellInfo, ExecutionState, Reader, RunDirectory, RunInfo, assemble_newest, fix_steps};
 use whylate_treat::{Change, Planner as _, Surroundings, Target};
 
@@ -43,12 +44,16 @@ pub struct Proposal {
 
 /// Says which treatments may be tried, given what was measured without any.
 pub trait Adviser {
-    /// The treatments for that cell, where `series` shall become better; `None` when the user wants none tried.
+    /// The treatments for that cell by these rules, which have the settings of an audit; `None` when the user wants none tried.
     ///
     /// # Errors
     /// Why it cannot be told.
-    fn propose(&mut self, measured: &RunResult, cell: &str, series: &str)
-    -> Result<Option<Proposal>, String>;
+    fn propose(
+        &mut self,
+        rules: &FixRegistration,
+        measured: &RunResult,
+        cell: &str,
+    ) -> Result<Option<Proposal>, String>;
 }
 
 /// Whether a treatment can be applied to the machine below `root` and changes anything there.
@@ -198,14 +203,14 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
         return Ok(Some(RunEnd::Failed { reason }));
     };
     registration.cell = Some(cell.clone());
-    let is_met = registration.goal.below.is_some_and(|below| value < below.0 as f64);
+    let is_search = registration.mode == FixMode::Search;
+    let is_met = is_search && registration.goal.below.is_some_and(|below| value < below.0 as f64);
     if !is_met {
         run.audience.said(&format!(
             "the cell `{cell}` has the largest {}: that is what is treated",
             registration.goal
         ));
-        let series = registration.goal.series.clone().unwrap_or_default();
-        let proposed = adviser.propose(&measured, &cell, &series).map_err(RunError::Adviser)?;
+        let proposed = adviser.propose(&registration, &measured, &cell).map_err(RunError::Adviser)?;
         let Some(proposal) = proposed else {
             return Ok(Some(RunEnd::Interrupted));
         };
@@ -253,31 +258,6 @@ impl Steps {
         Ok(RunEnd::Completed)
     }
 
-    /// What a repeat took on average.
-    fn each_ns(&self) -> u64 {
-        self.took_ns / (self.steps.len() as u64).max(1)
-    }
-
-    /// Why a comparison is not begun: even if every pair were won, the budget ends before the proof.
-    fn no_proof_within_budget(&self, trial: &Trial) -> Option<String> {
-        let needed = 2 * u64::from(self.search.pairs_at_least()) * self.each_ns();
-        let budget = self.registration.budget.0;
-        let is_first = trial.phase == FixPhase::Confirm && trial.part.1 == 0;
-        (is_first && self.took_ns + needed > budget).then(|| {
-            format!(
-                "{} of the budget are left, and a proof takes {} at least: what is not proved stays open; a search with \
-                 `--budget {}s` could prove it",
-                nanoseconds(budget.saturating_sub(self.took_ns)),
-                nanoseconds(needed),
-                (self.took_ns + needed).div_ceil(1_000_000_000) * 2
-            )
-        })
-    }
-
-    fn names(&self, arms: &[usize]) -> Vec<String> {
-        arms.iter().map(|arm| self.registration.arms[*arm].treatment.name.clone()).collect()
-    }
-
     /// Measures one trial and takes its figure.
     fn measure(&mut self, run: &mut RunInProgress<'_>, trial: &Trial) -> Result<RunEnd, RunError> {
         let treatments = self.names(&trial.arms);
@@ -314,7 +294,7 @@ impl Steps {
         run.directory.add_fix_step(&step)?;
         match figure {
             Some(figure) => self.search.take(&figure),
-            None => self.search.fail(error.as_deref().unwrap_or_default()),
+            None => failed(&mut self.search, &self.registration, error.as_deref().unwrap_or_default()),
         }
         self.steps.push(step);
         self.took_ns += took_ns;
@@ -350,11 +330,16 @@ impl Steps {
         let known = run.experiment.cells.iter().find(|cell| cell.plan.name() == control);
         let (loads, prepared) =
             known.map_or((Vec::new(), Ok(Vec::new())), |cell| (cell.plan.loads.clone(), cell.loads.clone()));
-        let parts: Vec<&str> =
-            std::iter::once(control.as_str()).chain(treatments.iter().map(String::as_str)).collect();
+        let name = match self.registration.mode {
+            FixMode::Audit => self.name_of_settings(&control, treatments),
+            _ => {
+                let names = treatments.iter().map(String::as_str);
+                std::iter::once(control.as_str()).chain(names).collect::<Vec<_>>().join("+")
+            }
+        };
         let treatments = treatments.to_vec();
         // Causes were looked for before: the programs that find them cost time.
-        let plan = CellPlan { name: Some(parts.join("+")), loads, treatments, causes: false };
+        let plan = CellPlan { name: Some(name), loads, treatments, causes: false };
         let cell = PreparedCell::new(plan, prepared);
         let name = cell.plan.name();
         if !run.info.cells.iter().any(|cell| cell.name == name) {
@@ -363,35 +348,5 @@ impl Steps {
             run.info.plan.cell.push(cell.plan.clone());
         }
         cell
-    }
-
-    /// Says what is tried next and why, once for each part of the search.
-    fn tell(&mut self, run: &mut RunInProgress<'_>, trial: &Trial) {
-        let arms = match trial.phase {
-            FixPhase::Screen => Vec::new(),
-            _ => self.search.claims().last().map(|claim| claim.candidate.clone()).unwrap_or_default(),
-        };
-        if self.told.replace((trial.phase, arms.clone())) == Some((trial.phase, arms.clone())) {
-            return;
-        }
-        let each = self.each_ns();
-        let each = if each == 0 { run.experiment.plan.repeat_duration().0 } else { each };
-        let at_most = nanoseconds(each * u64::from(trial.part.0.saturating_sub(trial.part.1)));
-        let names = self.names(&arms).join(" + ");
-        let reason = arms.last().map(|arm| self.registration.arms[*arm].reason.clone()).unwrap_or_default();
-        let line = match trial.phase {
-            FixPhase::Screen => {
-                let count = self.registration.arms.len();
-                format!("screening: which of {count} treatments looks best (about {at_most})")
-            }
-            FixPhase::Confirm => format!(
-                "confirming `{names}` on fresh data, since {reason}: at most {PAIRS_MAX} pairs ({at_most})"
-            ),
-            FixPhase::LeaveOut => {
-                format!("looking whether each part of `{names}` is needed (at most {at_most})")
-            }
-            FixPhase::Combine => format!("confirming what is left: `{names}` (at most {at_most})"),
-        };
-        run.audience.said(&line);
     }
 }

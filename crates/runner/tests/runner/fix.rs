@@ -31,11 +31,12 @@ impl MockAdviser {
 impl Adviser for MockAdviser {
     fn propose(
         &mut self,
+        rules: &FixRegistration,
         measured: &RunResult,
         cell: &str,
-        series: &str,
     ) -> Result<Option<Proposal>, String> {
-        assert!(measured.cells.iter().any(|it| it.name == cell) && series == "timer");
+        let series = rules.goal.series.as_deref();
+        assert!(measured.cells.iter().any(|it| it.name == cell) && series == Some("timer"));
         Ok(Some(Proposal { arms: self.0.clone(), ..Proposal::default() }))
     }
 }
@@ -192,6 +193,41 @@ fn what_was_proved_is_looked_at_again() {
     let found = answer(&path);
     assert_eq!(found.answer, FixAnswer::NothingProved);
     assert!(found.sentence.contains("not shown to lower timer p99 any more"), "{}", found.sentence);
+}
+
+#[test]
+fn settings_that_are_used_are_looked_at_one_by_one() {
+    let folder = folder();
+    let path = folder.path().join("audit");
+    let rules = FixRegistration { mode: FixMode::Audit, ..rules() };
+    let machine = helped();
+    let ended = searched(&path, &machine, rules.clone()).unwrap();
+    assert_eq!((ended.state, ended.restored), (RunState::Complete, Some(true)), "{:?}", ended.error);
+    let found = answer(&path);
+    assert_eq!(found.answer, FixAnswer::Audited, "{}", found.sentence);
+    let outcome = |id: &str| found.results.iter().find(|it| it.id == id).unwrap().outcome;
+    assert_eq!(
+        ["quiet", "awake", "calm"].map(outcome),
+        [FixOutcome::Equivalent, FixOutcome::Helps, FixOutcome::Equivalent]
+    );
+    assert_eq!(found.recommended, ["awake"], "{:?}", found.claims);
+    let expected = "of 3 settings 1 lower timer p99, 2 make no difference of more than 5%, 0 raise it; of 0 it cannot be told; \
+                    without those that do not help it is the same";
+    assert_eq!(found.sentence, expected);
+    let cells = assemble(&path).unwrap().cells;
+    let names: Vec<&str> =
+        cells.iter().map(|cell| cell.name.as_str()).filter(|name| name.contains("all")).collect();
+    assert!(names.contains(&"a+b+all") && names.contains(&"a+b+all-awake"), "{names:?}");
+    // Killed, it goes on to the same answer.
+    let expected = course(&path);
+    for step in (60..400).step_by(97) {
+        let path = folder.path().join(format!("killed-{step}"));
+        let machine = MockMachine { helps: Some("awake"), ..MockMachine::failing_at(step, Fault::Panic) };
+        if catch_unwind(AssertUnwindSafe(|| searched(&path, &machine, rules.clone()))).is_err() {
+            resumed(&path, &helped()).unwrap();
+            assert_eq!(course(&path), expected, "step {step}");
+        }
+    }
 }
 
 #[test]

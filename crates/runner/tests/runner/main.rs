@@ -4,6 +4,7 @@ mod crashes;
 mod disk;
 mod failures;
 mod fix;
+mod gpus;
 mod mock;
 mod ring;
 mod steps;

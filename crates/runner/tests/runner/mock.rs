@@ -133,6 +133,13 @@ impl Record {
         lock(&self.log).push(line.into());
     }
 
+    /// Whether that treatment was applied and not undone since.
+    fn is_in_force(&self, name: &str) -> bool {
+        let (applied, undone) = (format!("apply {name} "), format!(" {name}"));
+        let is_of_it = |line: &&String| line.starts_with(&applied) || line.ends_with(&undone);
+        lock(&self.log).iter().rfind(is_of_it).is_some_and(|line| line.starts_with(&applied))
+    }
+
     /// Counts a step; whether it shall answer with an error.
     fn step(&self) -> bool {
         let number = self.step.fetch_add(1, Ordering::SeqCst);
@@ -173,6 +180,8 @@ pub(crate) struct MockMachine {
     pub(crate) durations: Mutex<Vec<(&'static str, Nanos)>>,
     /// Of each spike that was to be explained: the CPUs of the thread that looked for its causes.
     pub(crate) looked_from: Arc<Mutex<Vec<CpuSet>>>,
+    /// The files of the machine; otherwise of this one.
+    pub(crate) running: Option<HostRoot>,
     /// The facts that it shows after the run.
     pub(crate) facts: Option<Facts>,
     /// Probes that have begun, and the cell that the current ones belong to.
@@ -280,7 +289,7 @@ impl Machine for MockMachine {
                 outcome.stopped = true;
             }
         }
-        let is_helped = self.helps.is_some_and(|name| place.contains(name));
+        let is_helped = self.helps.is_some_and(|name| self.record.is_in_force(name));
         let latency_ns = if is_helped { 50 } else { 100 };
         observer.spikes(&batch(spec, latency_ns).spikes);
         observer.progress(&Progress { elapsed: Nanos(0), duration: spec.duration, cpus: Vec::new() });
@@ -333,7 +342,7 @@ impl Machine for MockMachine {
 
     fn running(&self) -> &HostRoot {
         static RUNNING: LazyLock<HostRoot> = LazyLock::new(HostRoot::real);
-        &RUNNING
+        self.running.as_ref().unwrap_or(&RUNNING)
     }
 
     fn find_causes(&self, probes: &[Measured], _: &Facts) -> Result<Box<dyn FindsCauses>, BpfError> {

@@ -9,6 +9,8 @@ use whylate_core::result::{CauseChange, CauseDifference, Spike, late_time};
 const RESAMPLES: usize = 400;
 /// With fewer spikes on a side nothing is said of it.
 const SPIKES_MIN: usize = 5;
+/// A share that differs by less is the same.
+const SAME_MAX: f64 = 0.05;
 /// So many culprits are told; the rest is one row.
 const TOLD_MAX: usize = 11;
 const OTHERS: &str = "others";
@@ -59,12 +61,9 @@ pub fn cause_differences(
         }
     };
     let mut all: Vec<CauseDifference> = names.into_iter().map(difference).collect();
+    let is_open = |change| matches!(change, CauseChange::Same | CauseChange::CannotTell);
     let size = |it: &CauseDifference| (it.share - it.baseline_share).abs();
-    all.sort_by(|a, b| {
-        (a.change == CauseChange::Same)
-            .cmp(&(b.change == CauseChange::Same))
-            .then(size(b).total_cmp(&size(a)))
-    });
+    all.sort_by(|a, b| (is_open(a.change)).cmp(&is_open(b.change)).then(size(b).total_cmp(&size(a))));
     all
 }
 
@@ -85,7 +84,8 @@ fn change(before: f64, now: f64, low: f64, high: f64) -> CauseChange {
         (true, _) => CauseChange::More,
         (_, true) if now == 0.0 => CauseChange::Gone,
         (_, true) => CauseChange::Less,
-        _ => CauseChange::Same,
+        _ if low.abs().max(high.abs()) <= SAME_MAX => CauseChange::Same,
+        _ => CauseChange::CannotTell,
     }
 }
 
@@ -142,6 +142,8 @@ mod tests {
         let told: Vec<(&str, CauseChange)> = found.iter().map(|it| (it.cause.as_str(), it.change)).collect();
         assert!(told.contains(&("thread: irq/31-eth0", CauseChange::Gone)), "{told:?}");
         assert!(told.contains(&("thread: kworker", CauseChange::New)), "{told:?}");
-        assert!(told.contains(&("thread: rcuc", CauseChange::Same)), "{told:?}");
+        // As large before as now, as far as so few spikes tell.
+        assert!(told.contains(&("thread: rcuc", CauseChange::CannotTell)), "{told:?}");
+        assert_eq!(change(0.5, 0.51, -0.02, 0.04), CauseChange::Same);
     }
 }

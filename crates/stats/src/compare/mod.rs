@@ -5,9 +5,11 @@
 //! is told apart, whatever the size of the difference.
 
 mod causes;
+mod conclusion;
 mod values;
 
 pub use causes::cause_differences;
+pub use conclusion::conclude;
 pub use values::{RunValues, ValueKey};
 
 use crate::contrast::{Observation, SIGNIFICANCE, benjamini_hochberg, holm, median, student, study};
@@ -58,8 +60,8 @@ pub struct Question<'a> {
 struct Draft {
     contrast: RunContrast,
     effect: f64,
-    /// Half of the 90 % interval, or both of its ends.
-    interval_90: (Option<f64>, Option<f64>),
+    /// Its 95 % interval.
+    interval: (Option<f64>, Option<f64>),
     is_decidable: bool,
 }
 
@@ -90,7 +92,7 @@ fn decide(drafts: &mut [Draft], correction: fn(&mut [f64]), margin: f64) {
                     Outcome::Worse
                 }
             }
-            true if within(draft.interval_90.0) && within(draft.interval_90.1) => Outcome::Equivalent,
+            true if within(draft.interval.0) && within(draft.interval.1) => Outcome::Equivalent,
             _ => Outcome::CannotTell,
         };
     }
@@ -136,9 +138,9 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
         refused: None,
     };
     let is_decidable = told.is_some();
-    let (effect, interval_90) = told.map_or((0.0, (None, None)), |told| (told.effect, told.interval_90));
+    let (effect, interval) = told.map_or((0.0, (None, None)), |told| (told.effect, told.interval_95));
     let contrast = RunContrast { of_cell: key.cell.clone(), comparison, values: [first, second] };
-    Some(Draft { contrast, effect, interval_90, is_decidable })
+    Some(Draft { contrast, effect, interval, is_decidable })
 }
 
 /// An effect on the scale of logarithms.
@@ -146,7 +148,6 @@ struct Told {
     effect: f64,
     p_value: f64,
     interval_95: (Option<f64>, Option<f64>),
-    interval_90: (Option<f64>, Option<f64>),
 }
 
 fn told(first: &[f64], second: &[f64], history: &[f64]) -> Option<Told> {
@@ -158,12 +159,7 @@ fn told(first: &[f64], second: &[f64], history: &[f64]) -> Option<Told> {
                 values.iter().map(|value| Observation { block: 0, value: *value }).collect()
             };
             let study = study(&observed(&first), &observed(&second))?;
-            Some(Told {
-                effect: study.effect,
-                p_value: study.p_value,
-                interval_95: study.interval_95,
-                interval_90: study.interval_90,
-            })
+            Some(Told { effect: study.effect, p_value: study.p_value, interval_95: study.interval_95 })
         }
         Basis::History(_) => is_like(&first, &history).then(|| by_history(&first, &second, &history)),
         Basis::TooFew => None,
@@ -192,15 +188,11 @@ fn by_history(first: &[f64], second: &[f64], history: &[f64]) -> Told {
     let (degrees, variance) = (history.len() - 1, variance(history));
     let spread = (variance * (1.0 / first.len() as f64 + 1.0 / second.len() as f64)).sqrt().max(1e-9);
     let effect = mean(second) - mean(first);
-    let interval = |p: f64| {
-        let half = student::quantile(p, degrees) * spread;
-        (Some(effect - half), Some(effect + half))
-    };
+    let half = student::quantile(0.05, degrees) * spread;
     Told {
         effect,
         p_value: student::two_sided(effect / spread, degrees),
-        interval_95: interval(0.05),
-        interval_90: interval(0.10),
+        interval_95: (Some(effect - half), Some(effect + half)),
     }
 }
 

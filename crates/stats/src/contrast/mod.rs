@@ -34,10 +34,9 @@ pub struct Study {
     pub smallest_p: f64,
     /// The median of all differences within blocks (Hodges and Lehmann 1963).
     pub effect: f64,
-    /// 95 % interval of the effect; an end that the repeats do not bound is absent.
+    /// 95 % interval of the effect; an end that the repeats do not bound is absent. Equivalent means that all of it lies within
+    /// the margin: who sees it sees why.
     pub interval_95: (Option<f64>, Option<f64>),
-    /// 90 % interval: equivalent means that all of it lies within the margin (Schuirmann 1987).
-    pub interval_90: (Option<f64>, Option<f64>),
     /// Repeats of the smaller group.
     pub repeats: usize,
 }
@@ -52,7 +51,6 @@ pub fn study(first: &[Observation], second: &[Observation]) -> Option<Study> {
         smallest_p: blocked.smallest_p(),
         effect: middle,
         interval_95: interval(&blocked, &differences, 0.025),
-        interval_90: interval(&blocked, &differences, 0.05),
         repeats: blocked.repeats(),
     })
 }
@@ -66,7 +64,7 @@ impl Study {
         }
         let can_show = self.smallest_p * contrasts as f64 <= SIGNIFICANCE;
         let within = |bound: Option<f64>| bound.is_some_and(|bound| bound.abs() <= margin);
-        if can_show && within(self.interval_90.0) && within(self.interval_90.1) {
+        if can_show && within(self.interval_95.0) && within(self.interval_95.1) {
             return Outcome::Equivalent;
         }
         Outcome::CannotTell

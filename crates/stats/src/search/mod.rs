@@ -4,18 +4,19 @@
 //! nothing. *Confirming* compares the best one with the control on fresh data: pairs in an order that a coin decides, until the
 //! [`evidence`] is enough, or cannot become so within [`PAIRS_MAX`] pairs. A proved arm becomes part of the control; the k-th
 //! claim needs 1/(α/2^k), so that all claims together are false with probability α at most. At last each part of the
-//! set is left out once, so that nothing useless stays.
+//! set is left out once, so that nothing useless stays. Settings that are used already are looked at in the same way.
 //!
 //! Everything is drawn from the seed, so that the same figures make the same search: one that was killed goes on where its
 //! figures end. Not known here: what an arm is, and how a figure is measured.
 
+mod audit;
 mod evidence;
 mod outcome;
 mod pairs;
 mod screen;
 
 pub use evidence::{evidence, interval};
-pub use outcome::{answer, figure_of, replay};
+pub use outcome::{answer, failed, figure_of, replay};
 pub use pairs::{Claim, ClaimEnd, PAIRS_MAX};
 
 use crate::random::SplitMix;
@@ -26,6 +27,8 @@ use whylate_core::result::FixPhase;
 
 /// Arms of a screening after the first.
 const AGAIN_MAX: usize = 6;
+/// Pairs for one setting at most: that there is no difference takes more of them than that there is one.
+const SETTING_PAIRS_MAX: u32 = 80;
 /// As many confirmations one after another that prove nothing end the search.
 const FUTILE_MAX: u32 = 2;
 
@@ -40,6 +43,11 @@ pub struct Rules {
     pub seed: u64,
     /// Values below it are small enough: nothing more is sought then.
     pub below: Option<f64>,
+}
+
+/// More pairs are not measured for a claim of that phase.
+pub fn pairs_max(phase: FixPhase) -> u32 {
+    if matches!(phase, FixPhase::Without | FixPhase::Reduce) { SETTING_PAIRS_MAX } else { PAIRS_MAX }
 }
 
 /// What one repeat showed.
@@ -177,7 +185,8 @@ impl Search {
                 if pairs.fail(&mut self.random) {
                     return;
                 }
-                if let Some(arm) = pairs.tested() {
+                // Of settings it is not known which one is to blame.
+                if let Some(arm) = pairs.tested().filter(|_| !pairs.is_of_settings()) {
                     self.give_up(arm, why);
                 }
                 self.concluded(ClaimEnd::Futile);
@@ -217,15 +226,11 @@ impl Search {
         self.claims.iter().cloned().chain(open).collect()
     }
 
-    /// So many pairs the comparison under way has at least, should every one be won.
+    /// So many pairs a comparison that begins has at least: should every one be won.
     pub fn pairs_at_least(&self) -> u32 {
         let Work::Pairs(pairs) = &self.work else { return 0 };
-        let claim = pairs.claim(ClaimEnd::Open);
-        let done = claim.pairs.len() as u32;
-        (0..=PAIRS_MAX)
-            .find(|more| evidence(*more, *more) >= claim.needed)
-            .unwrap_or(PAIRS_MAX)
-            .saturating_sub(done)
+        let needed = pairs.claim(ClaimEnd::Open).needed;
+        (0..PAIRS_MAX).find(|count| evidence(*count, *count) >= needed).unwrap_or(PAIRS_MAX)
     }
 
     fn give_up(&mut self, arm: usize, why: &str) {
@@ -286,6 +291,9 @@ impl Search {
         let claim = pairs.claim(end);
         let (phase, is_proved) = (claim.phase, claim.end == ClaimEnd::Proved);
         let is_enough = self.rules.below.is_some_and(|below| claim.candidate_max() < below);
+        if matches!(phase, FixPhase::Without | FixPhase::Reduce) {
+            return self.audited(claim);
+        }
         self.claims.push(claim);
         match phase {
             FixPhase::Confirm | FixPhase::Screen if is_proved => {
@@ -309,7 +317,7 @@ impl Search {
                 // The whole set is what was proved.
                 self.base = self.proved();
             }
-            FixPhase::Combine => {}
+            FixPhase::Combine | FixPhase::Without | FixPhase::Reduce => {}
         }
     }
 

@@ -50,6 +50,7 @@ pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Searc
     let mut search = match registration.mode {
         FixMode::Search => Search::new(rules, registration.arms.len()),
         FixMode::Verify => Search::of_whole(rules, registration.arms.len()),
+        FixMode::Audit => Search::of_settings(rules, registration.arms.len()),
     };
     for (index, step) in steps.iter().enumerate() {
         let trial = search.next().ok_or(StatsError::OtherSearch(index + 1))?;
@@ -61,10 +62,22 @@ pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Searc
                 let (others, rates) = (step.others.clone(), step.rates.clone());
                 search.take(&Figure { value, others, rates });
             }
-            (_, why) => search.fail(why.as_deref().unwrap_or("no value")),
+            (_, why) => failed(&mut search, registration, why.as_deref().unwrap_or("no value")),
         }
     }
     Ok(search)
+}
+
+/// Tells a search that the trial of [`Search::next`] could not be measured.
+pub fn failed(search: &mut Search, registration: &FixRegistration, why: &str) {
+    // What cannot be applied stands first: `sysctl-3: cannot set …`.
+    let is_to_blame =
+        |arm: &usize| why.split(": ").any(|part| part == registration.arms[*arm].treatment.name);
+    let arms = search.next().map(|trial| trial.arms).unwrap_or_default();
+    match arms.into_iter().find(is_to_blame) {
+        Some(arm) if registration.mode == FixMode::Audit => search.drop_setting(arm, why),
+        _ => search.fail(why),
+    }
 }
 
 fn names(registration: &FixRegistration, arms: &[usize]) -> Vec<String> {
@@ -122,8 +135,13 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
             (FixAnswer::Unfinished, "the first measurement is not complete".to_owned())
         }
         _ if registration.arms.is_empty() => {
-            (FixAnswer::NothingToTry, "nothing that can be tried here answers what was measured".to_owned())
+            let text = match registration.mode {
+                FixMode::Audit => "none of these settings can be tried while this machine runs",
+                _ => "nothing that can be tried here answers what was measured",
+            };
+            (FixAnswer::NothingToTry, text.to_owned())
         }
+        _ if registration.mode == FixMode::Audit => (FixAnswer::Audited, audited(result)),
         Some(claim)
             if !result.recommended.is_empty()
                 && (registration.mode != FixMode::Verify || claim.outcome == FixOutcome::Proved) =>
@@ -145,12 +163,37 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
         }
     };
     match answer {
-        FixAnswer::Proved | FixAnswer::NothingProved if is_open => {
+        FixAnswer::Proved | FixAnswer::NothingProved | FixAnswer::Audited if is_open => {
             (FixAnswer::Unfinished, format!("the search is not over; until now {text}"))
         }
-        FixAnswer::NothingProved if !is_over => (answer, format!("{text} (the budget is spent)")),
+        FixAnswer::NothingProved | FixAnswer::Audited if !is_over => {
+            (answer, format!("{text} (the budget is spent)"))
+        }
         _ => (answer, text),
     }
+}
+
+/// How many settings do what, and whether those that do not help can go together.
+fn audited(result: &FixResult) -> String {
+    let goal = &result.registration.goal;
+    let count = |outcome| result.results.iter().filter(|it| it.outcome == outcome).count();
+    let [helps, same, harms] = [FixOutcome::Helps, FixOutcome::Equivalent, FixOutcome::Harms].map(count);
+    let all = result.results.len();
+    let text = format!(
+        "of {all} settings {helps} lower {goal}, {same} make no difference of more than {}, {harms} raise it; of {} it cannot be told",
+        result.registration.margin,
+        all - helps - same - harms
+    );
+    let together = match result.claims.iter().find(|it| it.phase == FixPhase::Reduce).map(|it| it.outcome) {
+        Some(FixOutcome::Proved) => "; without those that do not help it is lower",
+        Some(FixOutcome::Equivalent) => "; without those that do not help it is the same",
+        Some(FixOutcome::Harms) => {
+            "; without all that do not help it is higher: some of them stand for each other, so leave them out one by one"
+        }
+        Some(_) => "; whether all that do not help can go together cannot be told",
+        None => "",
+    };
+    text + together
 }
 
 /// What to say of an earlier proof that was not found again: that it is not there, or that too little was measured.
@@ -181,7 +224,10 @@ fn shown(claim: &Claim, registration: &FixRegistration) -> FixClaim {
     let rates = claim.rates().into_iter().map(|(name, rate)| (format!("rate of {name}"), rate));
     let within = |end: Option<f64>| end.is_some_and(|end| end.abs() <= margin.ln_1p());
     let outcome = match &claim.end {
+        ClaimEnd::Proved if claim.phase == FixPhase::Without => FixOutcome::Helps,
         ClaimEnd::Proved => FixOutcome::Proved,
+        ClaimEnd::Worse => FixOutcome::Harms,
+        ClaimEnd::Equal => FixOutcome::Equivalent,
         ClaimEnd::Refused(_) => FixOutcome::Refused,
         _ if low.is_some_and(|low| low > margin.ln_1p()) => FixOutcome::Harms,
         _ if within(low) && within(high) => FixOutcome::Equivalent,
@@ -214,7 +260,7 @@ fn results(
 ) -> Vec<FixArmResult> {
     let of_arm = |(arm, state): (&whylate_core::result::FixArm, &super::ArmState)| {
         let id = &arm.treatment.name;
-        let claim = claims.iter().find(|it| it.phase == FixPhase::Confirm && it.candidate.last() == Some(id));
+        let claim = claims.iter().find(|claim| claim.tells_of(id));
         let outcome = match claim.map(|claim| claim.outcome) {
             _ if state.failed.is_some() => FixOutcome::Failed,
             Some(FixOutcome::Proved) if !recommended.contains(id) => FixOutcome::NotNeeded,

@@ -1,6 +1,6 @@
 //! Pairs of a control and a candidate, until it is known whether the candidate is better by more than the margin.
 
-use super::{Figure, Trial, evidence};
+use super::{Figure, Trial, evidence, interval, pairs_max};
 use crate::contrast::median;
 use crate::random::SplitMix;
 use std::collections::BTreeSet;
@@ -27,6 +27,10 @@ pub enum ClaimEnd {
     Proved,
     /// It is better, and something else is worse.
     Refused(String),
+    /// The candidate is worse by more than the margin; looked for where either side may be better.
+    Worse,
+    /// No side is better by more than the margin; looked for where either may be.
+    Equal,
     /// It cannot be proved any more.
     Futile,
     /// The search ended before.
@@ -141,11 +145,21 @@ impl Pairs {
         let arms = if self.is_candidate() { &self.claim.candidate } else { &self.claim.control };
         let pairs = self.claim.pairs.len() as u32;
         let done = 2 * pairs + u32::from(self.first.is_some());
-        Trial { phase: self.claim.phase, arms: arms.clone(), block: pairs, part: (2 * PAIRS_MAX, done) }
+        Trial {
+            phase: self.claim.phase,
+            arms: arms.clone(),
+            block: pairs,
+            part: (2 * pairs_max(self.claim.phase), done),
+        }
     }
 
     pub(super) fn tested(&self) -> Option<usize> {
         self.claim.tested
+    }
+
+    /// Whether either side may be better.
+    pub(super) fn is_of_settings(&self) -> bool {
+        matches!(self.claim.phase, FixPhase::Without | FixPhase::Reduce)
     }
 
     pub(super) fn take(&mut self, figure: &Figure, random: &mut SplitMix) {
@@ -172,6 +186,9 @@ impl Pairs {
         let effects = self.claim.effects();
         let pairs = effects.len() as u32;
         let won = effects.iter().filter(|effect| **effect < -margin.ln_1p()).count() as u32;
+        if self.is_of_settings() {
+            return self.end_of_either(&effects, won, margin);
+        }
         if evidence(won, pairs) >= self.claim.needed {
             // A part that is needed is not refused for what the whole costs.
             let is_needed = self.claim.phase == FixPhase::LeaveOut;
@@ -180,6 +197,20 @@ impl Pairs {
         }
         let best = (pairs..=PAIRS_MAX).map(|later| evidence(won + later - pairs, later)).fold(0.0, f64::max);
         (best < self.claim.needed || pairs >= PAIRS_MAX).then_some(ClaimEnd::Futile)
+    }
+
+    /// How a comparison ends in which either side may be better.
+    fn end_of_either(&self, effects: &[f64], won: u32, margin: f64) -> Option<ClaimEnd> {
+        let (pairs, needed) = (effects.len() as u32, self.claim.needed);
+        let lost = effects.iter().filter(|effect| **effect > margin.ln_1p()).count() as u32;
+        let within = |end: Option<f64>| end.is_some_and(|end| end.abs() <= margin.ln_1p());
+        let (low, high) = interval(effects, 2.0 / needed);
+        match () {
+            () if evidence(won, pairs) >= needed => Some(ClaimEnd::Proved),
+            () if evidence(lost, pairs) >= needed => Some(ClaimEnd::Worse),
+            () if within(low) && within(high) => Some(ClaimEnd::Equal),
+            () => (pairs >= pairs_max(self.claim.phase)).then_some(ClaimEnd::Futile),
+        }
     }
 
     pub(super) fn claim(&self, end: ClaimEnd) -> Claim {

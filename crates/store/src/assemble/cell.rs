@@ -9,9 +9,12 @@ use crate::latency_records::Line;
 use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord, TaskRecord};
+use whylate_core::record::{
+    CounterRecord, GpuRecord, InterruptRecord, Interval, RateRecord, SpikeRecord, TaskRecord,
+};
 use whylate_core::result::{
-    CellResult, CpuResult, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult, ThrottledGaps,
+    CellResult, CpuResult, GpuResult, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult,
+    ThrottledGaps,
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
 use whylate_stats::throttling::{Circumstances, Gaps, Throttling};
@@ -39,6 +42,8 @@ pub(super) struct CellData {
     counters: BTreeMap<(String, CpuId), CounterRecord>,
     /// By load; their means come last.
     rates: BTreeMap<String, RateResult>,
+    /// By device and quantity; their means come last.
+    gpus: BTreeMap<(String, String), GpuResult>,
     /// Begin and end of each probe in each repeat.
     spans: BTreeMap<(String, u32), (u64, u64)>,
     interrupts: BTreeMap<(CpuId, String), InterruptRecord>,
@@ -106,6 +111,18 @@ impl CellData {
         let RateKey { load, unit, .. } = key.clone();
         let new = || RateResult { load, unit, mean: 0.0, series: Vec::new() };
         self.rates.entry(key.load.clone()).or_insert_with(new).series.push(rate);
+        Ok(())
+    }
+
+    pub(super) fn add_gpu(&mut self, record: GpuRecord) -> Taken {
+        let GpuRecord { device, quantity, at_ns, interval_ns, value } = record;
+        if !value.is_finite() {
+            return Err(format!("`{quantity}` of `{device}` is {value}"));
+        }
+        let new = || GpuResult { device: device.clone(), quantity: quantity.clone(), ..GpuResult::default() };
+        let result = self.gpus.entry((device.clone(), quantity.clone())).or_insert_with(new);
+        result.max = if result.series.is_empty() { value } else { result.max.max(value) };
+        result.series.push(RateRecord { at_ns, interval_ns, value });
         Ok(())
     }
 
@@ -189,6 +206,7 @@ impl CellData {
             probes,
             repeats: finish_repeats(self.repeats, begun, &throttled, info.plan.limit.unwrap_or(SPIKE)),
             rates,
+            gpus: finish_gpus(self.gpus),
             interrupts: busiest_first(self.interrupts, |it| (it.cpu, it.count)),
             steal_ns,
             smis,
@@ -313,6 +331,14 @@ fn finish_rates(rates: BTreeMap<String, RateResult>, loads: &[String]) -> Vec<Ra
     }
     rates.sort_by_key(|rate| loads.iter().position(|load| *load == rate.load).unwrap_or(loads.len()));
     rates
+}
+
+fn finish_gpus(gpus: BTreeMap<(String, String), GpuResult>) -> Vec<GpuResult> {
+    let mut gpus: Vec<GpuResult> = gpus.into_values().collect();
+    for gpu in &mut gpus {
+        gpu.mean = gpu.series.iter().map(|record| record.value).sum::<f64>() / gpu.series.len() as f64;
+    }
+    gpus
 }
 
 /// The mean of each load over the given spans of time; a rate that is only partly inside counts by its part.

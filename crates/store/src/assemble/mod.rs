@@ -40,8 +40,13 @@ use whylate_stats::{EarlierMaximum, Judgement};
 ///
 /// # Errors
 /// [`StoreError::NoSamples`] when no probe has a sample in any cell; [`StoreError::NothingLeft`] when that is since they
-/// are damaged.
+/// are damaged; as [`Reader::open`] where a run that goes on has to be opened again.
 pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
+    let result = assemble_as_opened(reader);
+    if reader.is_outdated() { assemble(&Reader::open(reader.path())?) } else { result }
+}
+
+fn assemble_as_opened(reader: &Reader) -> Result<RunResult, StoreError> {
     let info = reader.info();
     let shapes = Shapes::of(info, SPIKES_KEPT);
     let mut warnings = info.warnings.clone();
@@ -133,9 +138,13 @@ pub fn assemble_newest(path: &Path, cell: &str, from: u32) -> Result<Option<Cell
     let info = reader.info();
     let Some(known) = info.cells.iter().find(|it| it.name == cell) else { return Ok(None) };
     let shapes = Shapes::of(info, SPIKES_KEPT);
+    let mut newest = newest_attempts(info);
+    // A merged segment has rows of earlier repeats, too: no attempt of these counts here.
+    let last = newest.keys().filter(|(of, _)| *of == cell).map(|(_, repeat)| *repeat).max();
+    newest.iter_mut().filter(|((_, repeat), _)| Some(*repeat) != last).for_each(|(_, attempt)| *attempt = 0);
     let mut collector = Collector {
         cells: HashMap::from([(known.name.as_str(), CellData::default())]),
-        newest: newest_attempts(info),
+        newest,
         void: void_attempts(info),
         shapes: &shapes,
         earlier: Vec::new(),
@@ -215,11 +224,11 @@ impl Collector<'_> {
     /// Takes all rows and latency records of a run.
     fn read(&mut self, reader: &Reader, damages: &mut Damages, warnings: &mut Vec<Warning>) {
         let mut check = Check::new(reader.info());
-        for mut segment in reader.segments() {
+        reader.each_segment(|mut segment| {
             check.segment(&mut segment);
             push_all_once(warnings, segment.warnings.drain(..));
             damages.extend(self.add_segment(segment));
-        }
+        });
         damages.extend(check.finish());
         let (lines, unreadable) = latency_records::read(reader.path());
         warnings.extend(unreadable);
@@ -242,6 +251,7 @@ impl Collector<'_> {
         self.take(rows.ipis, |cell, key, row| cell.causes.add_ipi(key, row.record));
         self.take(rows.sources, |cell, key, row| cell.causes.add_source(key, row.record));
         self.take(rows.rates, CellData::add_rate);
+        self.take(rows.gpus, |cell, _, record| cell.add_gpu(record));
         self.take(rows.interrupts, |cell, key, row| cell.add_interrupt(key, row.record));
         self.take(rows.counters, |cell, key, row| cell.add_counters(key, &row.record));
         damages.extend(self.take_problems(&format!("segment {number}")));

@@ -1,7 +1,8 @@
 //! `manifest.jsonl`: what the run directory holds, so that what is missing, extra, exchanged or altered is found.
 //!
 //! Lines of JSON, one for each thing that was written, in the order in which it was: `begun` (a process writes to the run),
-//! `info` (a new `run.json`), `flushed` (the segments of one flush, with rows, length and hash of each, and whose data they are),
+//! `info` (a new `run.json`), `flushed` (the segments of one flush, with rows, length and hash of each, whose data they are, and
+//! which ones they replace),
 //! `sealed` (the run has ended: the hashes of its other files). Each line ends with a hash over itself and the line before
 //! it: one that is cut out, exchanged or altered breaks the chain, and without the last one the run is not sealed.
 
@@ -20,7 +21,9 @@ use whylate_core::figure::nanoseconds;
 /// Its name in the run directory.
 pub(crate) const FILE: &str = "manifest.jsonl";
 /// `format` of its first line.
-const FORMAT: &str = "whylate.manifest/1";
+const FORMAT: &str = "whylate.manifest/2";
+/// That of earlier versions, which replaced no segments.
+const FORMAT_BEFORE: &str = "whylate.manifest/1";
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,7 +33,7 @@ enum Entry {
     Begun { format: String, run: String, first_segment: u32 },
     /// A new `run.json`, about to be renamed into place.
     Info { sha256: String },
-    /// All segments of a flush are in place.
+    /// All segments of a flush are in place, or those that several flushes became.
     Flushed(Flush),
     /// The run has ended.
     Sealed { files: Vec<Listed> },
@@ -43,6 +46,9 @@ enum Entry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Flush {
     pub(crate) segment: u32,
+    /// The segments whose rows it holds, which do not count any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) replaces: Vec<u32>,
     /// Whose data they hold.
     pub(crate) of: Vec<Part>,
     pub(crate) tables: Vec<Listed>,

@@ -1,8 +1,8 @@
 //! Reading the manifest, also one that was cut off or altered.
 
-use super::{CHAIN, Entry, FILE, FORMAT, Flush, Listed, chained};
+use super::{CHAIN, Entry, FILE, FORMAT, FORMAT_BEFORE, Flush, Listed, chained};
 use crate::folder;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use whylate_core::result::RunState;
@@ -11,6 +11,8 @@ use whylate_core::result::RunState;
 #[derive(Debug, Default)]
 pub(crate) struct Manifest {
     flushes: BTreeMap<u32, Flush>,
+    /// Segments whose rows are in a later one.
+    replaced: BTreeSet<u32>,
     /// The first segment of each process that wrote, and the last one that it listed.
     sessions: Vec<(u32, u32)>,
     /// The newest `run.json` and the one before it.
@@ -30,6 +32,8 @@ pub(crate) struct Manifest {
 pub(crate) enum Origin<'m> {
     /// It is listed.
     Listed(&'m Flush),
+    /// Its rows are in a later one: a killed process did not remove it.
+    Replaced,
     /// An earlier version wrote it, without a manifest.
     Unlisted,
     /// A flush that a killed process did not end.
@@ -76,7 +80,7 @@ impl Manifest {
     fn add(&mut self, entry: Entry, run: &str) -> Result<(), String> {
         self.sealed = None;
         match entry {
-            Entry::Begun { format, .. } if format != FORMAT => {
+            Entry::Begun { format, .. } if ![FORMAT, FORMAT_BEFORE].contains(&format.as_str()) => {
                 return Err(format!("has the format `{format}`; this version reads `{FORMAT}`"));
             }
             Entry::Begun { run: of, .. } if of != run => return Err(format!("is of another run, `{of}`")),
@@ -89,6 +93,10 @@ impl Manifest {
                     *last = flush.segment.max(*last);
                 }
                 let number = flush.segment;
+                if let Some(unknown) = flush.replaces.iter().find(|old| self.flushes.remove(old).is_none()) {
+                    return Err(format!("replaces segment {unknown}, which is not listed"));
+                }
+                self.replaced.extend(&flush.replaces);
                 if self.flushes.insert(number, flush).is_some() {
                     return Err(format!("lists segment {number} again"));
                 }
@@ -97,6 +105,11 @@ impl Manifest {
             Entry::Other => {}
         }
         Ok(())
+    }
+
+    /// How many segments became part of others.
+    pub(crate) fn replaced(&self) -> usize {
+        self.replaced.len()
     }
 
     /// Numbers of the segments that it lists.
@@ -123,6 +136,9 @@ impl Manifest {
     pub(crate) fn origin(&self, number: u32) -> Origin<'_> {
         if let Some(flush) = self.flushes.get(&number) {
             return Origin::Listed(flush);
+        }
+        if self.replaced.contains(&number) {
+            return Origin::Replaced;
         }
         if self.sessions.first().is_some_and(|(first, _)| number < *first) {
             return Origin::Unlisted;

@@ -58,9 +58,16 @@ pub(super) fn join(
     buckets: Vec<Keyed<Bucket, RowKey>>,
 ) -> Apart {
     let mut histograms: HashMap<Place, Vec<(u64, u64)>> = HashMap::new();
-    for (key, Bucket { cpu, start_ns, lower_ns, count }) in buckets {
-        histograms.entry((key, cpu, start_ns)).or_default().push((lower_ns, count));
+    // They come interval by interval: the place is looked up once for each, not for each bucket.
+    let is_same = |a: &Keyed<Bucket, RowKey>, b: &Keyed<Bucket, RowKey>| {
+        Arc::ptr_eq(&a.0, &b.0) && (a.1.cpu, a.1.start_ns) == (b.1.cpu, b.1.start_ns)
+    };
+    for of_interval in buckets.chunk_by(is_same) {
+        let (key, Bucket { cpu, start_ns, .. }) = &of_interval[0];
+        let counts = of_interval.iter().map(|(_, bucket)| (bucket.lower_ns, bucket.count));
+        histograms.entry((Arc::clone(key), *cpu, *start_ns)).or_default().extend(counts);
     }
+    drop(buckets);
     for (key, interval) in &mut *intervals {
         let found = histograms.remove(&(Arc::clone(key), interval.cpu, interval.start_ns));
         interval.histogram = found.unwrap_or_default();

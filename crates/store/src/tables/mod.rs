@@ -7,6 +7,7 @@
 mod causes;
 pub(crate) mod column;
 mod counters;
+mod gpus;
 mod histograms;
 mod hwlat;
 mod interrupts;
@@ -32,8 +33,8 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use whylate_core::record::{
-    CounterRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord, SpikeCauses,
-    SpikeRecord, TaskRecord,
+    CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord,
+    SpikeCauses, SpikeRecord, TaskRecord,
 };
 
 /// A row of a table.
@@ -94,6 +95,11 @@ macro_rules! tables {
             /// Whether there is no row in any table.
             pub fn is_empty(&self) -> bool {
                 $(self.$field.is_empty())&&+
+            }
+
+            /// Adds other rows at the end.
+            pub(crate) fn append(&mut self, mut more: Self) {
+                $(self.$field.append(&mut more.$field);)+
             }
 
             /// Cell, repeat and attempt of each run of rows that belong together.
@@ -162,6 +168,8 @@ tables! {
     counters: RowKey, Spanned<CounterRecord>;
     /// What watched threads did.
     tasks: RowKey, Spanned<TaskRecord>;
+    /// What graphics devices did.
+    gpus: RowKey, GpuRecord;
     /// Samples of the hwlat tracer.
     hwlat: RowKey, HwlatRecord;
     /// Intervals with their histograms.
@@ -231,8 +239,12 @@ mod tests {
         let text = std::fs::read_to_string(path).unwrap();
         for (table, columns) in all() {
             let mut expected = documented(&text, "All tables begin with:");
-            if table != RateRecord::NAME {
-                expected.extend(documented(&text, "All but `rates` go on with:"));
+            let of_probes = documented(&text, "All but `rates` go on with:");
+            match table {
+                RateRecord::NAME => {}
+                // A device is not on a CPU.
+                GpuRecord::NAME => expected.extend(of_probes.into_iter().filter(|(name, _)| name != "cpu")),
+                _ => expected.extend(of_probes),
             }
             expected.extend(documented(&text, &format!("### `{table}`:")));
             let columns: Vec<_> = columns.into_iter().map(declared).collect();

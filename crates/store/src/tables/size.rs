@@ -12,7 +12,12 @@ impl Rows {
     /// About how many bytes of memory they take.
     pub fn bytes(&self) -> usize {
         let buckets: usize = self.intervals.iter().map(|(_, interval)| interval.histogram.len()).sum();
-        let texts = 64 * (self.ipis.len() + self.sources.len() + self.interrupts.len() + self.tasks.len());
+        let texts = 64
+            * (self.ipis.len()
+                + self.sources.len()
+                + self.interrupts.len()
+                + self.tasks.len()
+                + self.gpus.len());
         let causes: usize = self.causes.iter().map(|(_, spike)| causes_bytes(spike)).sum();
         size_of_val(&self.intervals[..])
             + 16 * buckets
@@ -26,6 +31,7 @@ impl Rows {
             + size_of_val(&self.counters[..])
             + size_of_val(&self.rates[..])
             + size_of_val(&self.tasks[..])
+            + size_of_val(&self.gpus[..])
             + size_of_val(&self.hwlat[..])
     }
 }

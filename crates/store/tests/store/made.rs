@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use whylate_core::plan::Source;
 use whylate_core::record::{
-    CounterRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord, SpikeCauses,
-    SpikeRecord, TaskRecord,
+    CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord,
+    SpikeCauses, SpikeRecord, TaskRecord,
 };
 use whylate_core::result::{Cause, CauseKind, HwlatSample};
 use whylate_core::{CpuId, Facts, Plan};
@@ -192,8 +192,14 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         let record = HwlatRecord { cpu: CpuId(1), at_ns: second * SECOND + inner_ns, sample };
         (key(cell, repeat, 1, "tracer/hwlat"), record)
     };
+    let gpu = |quantity: &str, value| {
+        let (device, quantity) = ("card1".to_owned(), quantity.to_owned());
+        let record = GpuRecord { device, quantity, at_ns: second * SECOND, interval_ns: SECOND, value };
+        (Arc::clone(&timer), record)
+    };
     Rows {
         hwlat: vec![hwlat(19, Some(3)), hwlat(20, None)],
+        gpus: vec![gpu("busy_percent/gfx", 25.5), gpu("memory_bytes", 4096.0)],
         tasks: vec![watched(None), watched(Some("poll"))],
         causes: vec![
             (Arc::clone(&timer), explained(vec![cause, Cause::unattributed()], second * SECOND + 7)),
@@ -239,7 +245,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
 }
 
 /// The tables of which [`rows`] has rows.
-pub(crate) const TABLES: [&str; 11] = [
+pub(crate) const TABLES: [&str; 12] = [
     "histograms",
     "intervals",
     "spikes",
@@ -250,6 +256,7 @@ pub(crate) const TABLES: [&str; 11] = [
     "interrupts",
     "counters",
     "tasks",
+    "gpus",
     "hwlat",
 ];
 
@@ -289,6 +296,9 @@ pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     }
     for (key, row) in &rows.tasks {
         directory.rows().add_tasks(key, row.span, [row.record.clone()]);
+    }
+    for (key, row) in &rows.gpus {
+        directory.rows().add_gpus(key, [row.clone()]);
     }
     for (key, row) in &rows.hwlat {
         let key = RowKey { probe: "tracer".to_owned(), ..RowKey::clone(key) };

@@ -4,6 +4,7 @@ mod assembled;
 mod damage;
 mod directory;
 mod made;
+mod merged;
 mod mutations;
 mod sealed;
 mod size;

@@ -31,7 +31,7 @@ pub(crate) mod unpack;
 pub use bytes::ByteOrder;
 pub use error::ParseError;
 pub use format::EventFormat;
-pub use open::{from_source, open};
+pub use open::{from_source, is_ctf, open};
 pub use ring_buffer::{BufferReader, PageLayout, directory::is as is_folder};
 pub use source::Source;
 pub use symbols::Symbols;

@@ -12,14 +12,22 @@ use std::path::Path;
 const SNIFFED_BYTES: u64 = 4096;
 
 /// Files that are something else, by how they begin, and what to do with them.
-const REFUSED: [(&[u8], &str); 4] = [
+const REFUSED: [(&[u8], &str); 7] = [
     (b"\xc1\x1f\xfc\xc1", CTF),
     (b"\xc1\xfc\x1f\xc1", CTF),
+    (b"\x57\x1d\xd1\x75", CTF),
+    (b"\x75\xd1\x1d\x57", CTF),
+    (b"/* CTF ", CTF),
     (b"PK\x03\x04", "a zip archive: unpack it and give the trace that is in it"),
     (b"{", "JSON; of a Perfetto or Chrome trace, give the original file, not an export"),
 ];
 const CTF: &str = "a stream of CTF, as LTTng writes: no reader for it is built in; record the same events with \
     `trace-cmd record -e sched -e irq -e timer`";
+
+/// Whether a folder is one of LTTng: its streams are beside a file `metadata`, also one folder down.
+pub fn is_ctf(path: &Path) -> bool {
+    [path.to_owned(), path.join("kernel")].iter().any(|folder| folder.join("metadata").is_file())
+}
 
 /// A reader for the trace at `path`, by its content: text, trace.dat, perf.data, Perfetto, or pages of the ring buffer in a
 /// folder or an archive; gzip, Zstandard and xz are unpacked.
@@ -32,10 +40,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Reader>, ParseError> {
         return Ok(Box::new(directory::open(path)?));
     }
     if path.is_dir() {
-        // LTTng keeps its streams beside a metadata file, one or two folders down.
-        let ctf =
-            [path.to_owned(), path.join("kernel")].iter().any(|folder| folder.join("metadata").is_file());
-        let found = if ctf { CTF } else { directory::LAYOUT };
+        let found = if is_ctf(path) { CTF } else { directory::LAYOUT };
         return Err(ParseError::Foreign { path: path.to_owned(), found: found.to_owned() });
     }
     from_source(Source::open(path)?)

@@ -5,7 +5,6 @@ use super::bytes::text;
 use super::input::Input;
 use super::unpack::{Algorithm, Unpacker};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Longest function: an address further behind a symbol is in an unknown function.
@@ -39,8 +38,24 @@ struct Inner {
     table: OnceLock<Table>,
 }
 
-/// Places of functions that were found last; a power of two.
-const RECENT: usize = 1 << 12;
+/// Addresses that are remembered with their function; a power of two.
+const KNOWN: usize = 1 << 14;
+/// Places where an address can be remembered.
+const PROBES: usize = 4;
+
+/// The first of the places where an address can be remembered.
+#[inline]
+fn place(address: u64) -> usize {
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize % KNOWN
+}
+
+/// An address that was asked for.
+#[derive(Debug)]
+struct Known {
+    address: u64,
+    distance: u64,
+    name: Box<str>,
+}
 
 /// The functions of a list, sorted by address.
 #[derive(Debug)]
@@ -49,8 +64,8 @@ struct Functions {
     begins: Vec<u64>,
     /// Where the name of each is in the file, and its bytes; of several with the same begin, the first in the file.
     names: Vec<(u32, u32)>,
-    /// For some bits of an address, which function it was in the last time: traces ask for the same few thousand over and over.
-    recent: Vec<AtomicU32>,
+    /// Traces ask for the same few thousand addresses over and over. What was once put into a place stays there.
+    known: Box<[OnceLock<Known>]>,
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +89,7 @@ impl Symbols {
         Self(Arc::new(Inner { place: Some(place), table: OnceLock::new() }))
     }
 
+    #[inline]
     fn table(&self) -> &Table {
         self.0.table.get_or_init(|| match &self.0.place {
             Some(place) => place.read().unwrap_or_else(|error| Table {
@@ -91,6 +107,7 @@ impl Symbols {
 
     /// The function that has `address`, and the distance from its start; of several with the same begin, the first in
     /// the file.
+    #[inline]
     pub fn of(&self, address: u64) -> Option<(&str, u64)> {
         self.table().of(address)
     }
@@ -129,7 +146,9 @@ impl Place {
 
     fn read(&self) -> Result<Table, ParseError> {
         let mut bytes = self.unpacked()?;
-        bytes.drain(..self.head_bytes.min(bytes.len()));
+        // Empty lines instead of what is before the list: moving it to the front takes longer.
+        let head = self.head_bytes.min(bytes.len());
+        bytes[..head].fill(b'\n');
         Ok(Table::new(text(bytes)))
     }
 }
@@ -140,10 +159,36 @@ impl Table {
         Self { file, functions: OnceLock::new(), text_start, damage: None }
     }
 
+    #[inline]
     fn of(&self, address: u64) -> Option<(&str, u64)> {
+        let known = self.functions.get().and_then(|functions| functions.known[place(address)].get());
+        match known.filter(|known| known.address == address) {
+            Some(known) => Some((&known.name, known.distance)),
+            None => self.search(address),
+        }
+    }
+
+    #[cold]
+    fn search(&self, address: u64) -> Option<(&str, u64)> {
         let functions = self.functions.get_or_init(|| Functions::of(&self.file));
-        let (name, distance) = functions.find(address)?;
-        Some((self.file.get(name)?, distance))
+        let places = (0..PROBES).map(|next| &functions.known[(place(address) + next) % KNOWN]);
+        let mut free = None;
+        for place in places {
+            match place.get() {
+                Some(known) if known.address == address => return Some((&known.name, known.distance)),
+                Some(_) => {}
+                None => {
+                    free = Some(place);
+                    break;
+                }
+            }
+        }
+        let (range, distance) = functions.find(address)?;
+        let name = self.file.get(range)?;
+        let Some(free) = free else { return Some((name, distance)) };
+        let known = free.get_or_init(|| Known { address, distance, name: name.into() });
+        // Another thread may have been faster, with another address.
+        Some(if known.address == address { (&*known.name, distance) } else { (name, distance) })
     }
 
     fn of_module(&self, address: u64) -> Option<(&str, Option<&str>, u64)> {
@@ -156,35 +201,38 @@ impl Table {
 
 impl Functions {
     fn of(file: &str) -> Self {
-        let mut functions = Vec::with_capacity(file.len() / 40);
-        let mut begin = 0;
+        let (mut begins, mut names) =
+            (Vec::with_capacity(file.len() / 40), Vec::with_capacity(file.len() / 40));
+        let (mut begin, mut sorted) = (0, true);
         // Names are within the file, which is far below 4 GiB (trace.dat gives its length in 32 bits).
         let bytes = &file.as_bytes()[..file.len().min(u32::MAX as usize)];
         for end in memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]) {
             let line = &bytes[begin..end];
-            functions.extend(
-                function(line).map(|(address, name)| {
-                    (address, ((begin + name) as u32, word_bytes(&line[name..]) as u32))
-                }),
-            );
-            begin = end + 1;
+            let start = std::mem::replace(&mut begin, end + 1);
+            let Some((address, name)) = function(line) else { continue };
+            match begins.last() {
+                Some(last) if *last == address => continue,
+                last => sorted &= last.is_none_or(|last| *last < address),
+            }
+            // Only the module in brackets can follow a name.
+            let whole = line.len() - name;
+            let is_short = line.last().is_some_and(|last| *last == b']' || last.is_ascii_whitespace());
+            let length = if is_short { word_bytes(&line[name..]) } else { whole };
+            begins.push(address);
+            names.push(((start + name) as u32, length as u32));
         }
-        functions.sort_by_key(|(address, _)| *address);
-        functions.dedup_by_key(|(address, _)| *address);
-        let recent = (0..RECENT).map(|_| AtomicU32::new(0)).collect();
-        let (begins, names) = functions.into_iter().unzip();
-        Self { begins, names, recent }
+        if !sorted {
+            let mut functions: Vec<(u64, (u32, u32))> = begins.into_iter().zip(names).collect();
+            functions.sort_by_key(|(address, _)| *address);
+            functions.dedup_by_key(|(address, _)| *address);
+            (begins, names) = functions.into_iter().unzip();
+        }
+        Self { begins, names, known: (0..KNOWN).map(|_| OnceLock::new()).collect() }
     }
 
     /// Where the name of the function is in the file that has `address`, and the distance from its start.
     fn find(&self, address: u64) -> Option<(Range<usize>, u64)> {
-        let recent = &self.recent[(address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % RECENT];
-        let mut place = recent.load(Ordering::Relaxed) as usize;
-        let behind = |place: usize| self.begins.get(place).is_some_and(|begin| *begin <= address);
-        if !behind(place) || behind(place + 1) {
-            place = self.begins.partition_point(|begin| *begin <= address).checked_sub(1)?;
-            recent.store(place as u32, Ordering::Relaxed);
-        }
+        let place = self.begins.partition_point(|begin| *begin <= address).checked_sub(1)?;
         let distance = address - self.begins.get(place)?;
         let (name, bytes) = *self.names.get(place)?;
         let name = name as usize..name as usize + bytes as usize;
@@ -210,16 +258,32 @@ fn word_bytes(bytes: &[u8]) -> usize {
 
 /// The address of the function in a line, and where in the line its name is.
 fn function(line: &[u8]) -> Option<(u64, usize)> {
-    let digits = word_bytes(line);
+    // Nearly all have 16 digits.
+    let digits = if line.get(16) == Some(&b' ') { 16 } else { word_bytes(line) };
     let [b' ', kind, b' ', name, ..] = line.get(digits..)? else { return None };
     if digits > 16 || name.is_ascii_whitespace() || !matches!(kind, b't' | b'T' | b'w' | b'W' | b'i') {
         return None;
     }
-    let address = line[..digits]
-        .iter()
-        .try_fold(0u64, |address, digit| Some(address << 4 | u64::from(char::from(*digit).to_digit(16)?)))?;
-    (address != 0).then_some((address, digits + 3))
+    let mut strange = 0;
+    let address = line[..digits].iter().fold(0u64, |address, digit| {
+        let value = HEXADECIMAL[usize::from(*digit)];
+        strange |= value;
+        address << 4 | u64::from(value & 15)
+    });
+    (address != 0 && strange < 16).then_some((address, digits + 3))
 }
+
+/// The value of each digit; more than 15 for what is none.
+const HEXADECIMAL: [u8; 256] = {
+    let mut values = [16; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[b"0123456789abcdef"[value] as usize] = value as u8;
+        values[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
 
 #[cfg(test)]
 mod tests {

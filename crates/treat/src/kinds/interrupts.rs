@@ -125,14 +125,10 @@ fn devices(root: &HostRoot) -> Result<BTreeMap<u32, Device>, HostError> {
     let mut devices = BTreeMap::new();
     for address in root.list(FOLDER)? {
         let folder = format!("{FOLDER}/{address}");
-        let driver = root.read_link(&format!("{folder}/driver"));
-        let driver = driver.and_then(|link| link.rsplit('/').next().map(str::to_owned));
-        let messages = root.list_numbered(&format!("{folder}/msi_irqs"), "")?;
-        let is_msi = !messages.is_empty();
+        let driver = root.link_name(&format!("{folder}/driver"));
+        let (numbers, is_msi) = irq_lines::of_device(root, &folder)?;
         let class = root.read_trimmed(&format!("{folder}/class"))?;
         let is_graphics = class.is_some_and(|class| class.starts_with(DISPLAY));
-        let line: Option<u32> = root.read_number(&format!("{folder}/irq"))?;
-        let numbers = if is_msi { messages } else { line.into_iter().filter(|line| *line > 0).collect() };
         for number in numbers {
             let (address, driver) = (address.clone(), driver.clone());
             devices.insert(number, Device { address, driver, is_graphics, is_msi });

@@ -1,6 +1,7 @@
 //! `network`: which CPUs do the packet work of network interfaces.
 
 use crate::change::{Change, Target};
+use crate::kinds::switches::on_off;
 use crate::kinds::writable;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
@@ -60,10 +61,9 @@ fn of_interface(
         let path = format!("{FOLDER}/{name}/threaded");
         if root.exists(&path) {
             writable(surroundings, &path)?;
-            let value = if threaded { "1" } else { "0" };
             changes.push(Change::optional(
                 Target::file(path),
-                value,
+                on_off(threaded),
                 format!("{name} is polled in a thread: {threaded}"),
             ));
         }

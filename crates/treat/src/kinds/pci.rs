@@ -18,9 +18,8 @@ impl Planner for PciPowerPlan {
         let is_all = self.devices.iter().any(|name| name == ALL);
         let mut unknown: BTreeSet<&String> = self.devices.iter().filter(|name| *name != ALL).collect();
         for address in root.list(FOLDER)? {
-            let driver = root.read_link(&format!("{FOLDER}/{address}/driver"));
-            let driver = driver.as_deref().and_then(|link| link.rsplit('/').next());
-            let names = [Some(address.as_str()), driver];
+            let driver = root.link_name(&format!("{FOLDER}/{address}/driver"));
+            let names = [Some(address.as_str()), driver.as_deref()];
             let is_it = |name: &String| names.contains(&Some(name.as_str()));
             let is_meant = is_all || self.devices.iter().any(is_it);
             unknown.retain(|name| !is_it(name));

@@ -3,10 +3,11 @@
 use crate::change::{Change, Target, Task};
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::priority;
-use whylate_core::plan::{PriorityPlan, ThreadPolicy};
+use whylate_core::plan::PriorityPlan;
 use whylate_core::result::ThreadRow;
 use whylate_core::{Warning, WarningCode};
 use whylate_host::threads::Threads;
+use whylate_sys::schedule::ThreadScheduling;
 
 /// Threads whose policy the kernel itself sets and relies on.
 const FIXED: [&str; 2] = ["migration/", "sugov:"];
@@ -48,19 +49,15 @@ impl Planner for PriorityPlan {
 
 /// `None` for a thread that has ended. What is not given stays: what children get.
 fn change(plan: &PriorityPlan, task: Task, surroundings: &Surroundings) -> Option<Change> {
-    let now = priority::read(&task, &surroundings.root)?;
-    let reset = if now.ends_with(priority::RESET) { format!(" {}", priority::RESET) } else { String::new() };
-    let new = match plan.policy {
-        ThreadPolicy::Fifo | ThreadPolicy::Rr => {
-            format!("{} {}", plan.policy, plan.priority.unwrap_or(1))
-        }
-        ThreadPolicy::Other | ThreadPolicy::Batch => {
-            format!("{} {}", plan.policy, plan.nice.unwrap_or(0))
-        }
-        ThreadPolicy::Idle => plan.policy.to_string(),
-    };
+    let now = priority::parse(&priority::read(&task, &surroundings.root)?);
+    let new = priority::text(ThreadScheduling {
+        policy: priority::number(plan.policy),
+        priority: plan.priority.unwrap_or_default(),
+        nice: plan.nice.unwrap_or_default(),
+        reset_on_fork: now.is_some_and(|now| now.reset_on_fork),
+    })?;
     let effect = format!("{task} is scheduled as {new}");
-    Some(Change::required(Target::Scheduling { task }, new + &reset, effect))
+    Some(Change::required(Target::Scheduling { task }, new, effect))
 }
 
 /// Whether a name is as the pattern says, where `*` stands for any text.

@@ -6,16 +6,17 @@ use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use whylate_core::plan::{CgroupPlan, FairServerPlan, WorkqueuePlan};
 
+/// Where the CPUs of work queues without one of their own are set.
+pub(super) const WORKQUEUES: &str = "/sys/devices/virtual/workqueue/cpumask";
 const CGROUPS: &str = "/sys/fs/cgroup";
 const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server";
 
 impl Planner for WorkqueuePlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         let cpus = surroundings.resolve("cpus", &self.cpus)?;
-        let path = "/sys/devices/virtual/workqueue/cpumask";
-        required_file(surroundings, path, "this kernel does not show its work queues")?;
+        required_file(surroundings, WORKQUEUES, "this kernel does not show its work queues")?;
         let effect = format!("work queues without a CPU of their own run on CPU {cpus}");
-        let target = Target::file_with(path, Reading::CpuMask);
+        let target = Target::file_with(WORKQUEUES, Reading::CpuMask);
         Ok(Planned::changes(vec![Change::required(target, cpus.to_string(), effect)]))
     }
 }

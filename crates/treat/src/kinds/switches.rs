@@ -46,7 +46,8 @@ fn switch(
     Ok(Planned::changes(vec![Change::required(Target::file(path), on_off(enabled), effect)]))
 }
 
-fn on_off(enabled: bool) -> &'static str {
+/// What the kernel's files take for a switch.
+pub(super) fn on_off(enabled: bool) -> &'static str {
     if enabled { "1" } else { "0" }
 }
 

@@ -3,10 +3,9 @@
 use crate::output;
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, stdin};
-use whylate_core::Nanos;
-use whylate_core::plan::Share;
+use whylate_core::plan::TreatmentPlan;
 use whylate_core::result::{
-    FIX_FORMAT, FixAnswer, FixArm, FixGoal, FixMode, FixRegistration, FixResult, RunResult, RunState,
+    FIX_FORMAT, FixAnswer, FixArm, FixLeftOut, FixMode, FixRegistration, FixResult, RunResult, RunState,
 };
 use whylate_explain::advice::{self, Situation};
 use whylate_host::cpu_table::Sampler;
@@ -28,7 +27,12 @@ pub(super) struct MachineAdviser<'a> {
 
 impl MachineAdviser<'_> {
     /// What may be tried in that cell.
-    pub(super) fn proposal(&self, measured: &RunResult, cell: &str, series: &str) -> Result<Proposal> {
+    pub(super) fn proposal(
+        &self,
+        rules: &FixRegistration,
+        measured: &RunResult,
+        cell: &str,
+    ) -> Result<Proposal> {
         let cell = measured.cells.iter().find(|it| it.name == cell).context("the cell was not measured")?;
         let root = &self.host.settings;
         let (now, warnings) = facts::collect(root);
@@ -37,21 +41,26 @@ impl MachineAdviser<'_> {
             .and_then(|mut sampler| sampler.table(&now))
             .context("reading what runs on the CPUs")?;
         let check = facts::check(root, &now, &target, &table, warnings).context("checking this machine")?;
-        let causes = advice::causes(cell, series);
+        let causes = advice::causes(cell, rules.goal.series.as_deref().unwrap_or_default());
         let situation =
             Situation { causes: &causes, findings: &check.findings, facts: &now, target: &target };
         let Choice { yes, never } = self.choice;
-        let (arms, left_out) = advice::candidates(&situation, yes, &|treatment| {
+        let is_possible = |treatment: &TreatmentPlan| {
             if never.contains(&treatment.name) {
                 return Err("--never names it".to_owned());
             }
             possible(root, &now, &target, &treatment.kind)
-        });
+        };
+        if rules.mode == FixMode::Audit {
+            let (arms, left_out) = settings(rules, &is_possible);
+            return Ok(Proposal { causes, arms, left_out });
+        }
+        let (arms, left_out) = advice::candidates(&situation, yes, &is_possible);
         Ok(Proposal { causes, arms, left_out })
     }
 
     /// Leaves what the user wants tried; `None` for nothing.
-    fn agreed(&self, mut proposal: Proposal) -> Result<Option<Proposal>> {
+    fn agreed(&self, rules: &FixRegistration, mut proposal: Proposal) -> Result<Option<Proposal>> {
         let yes = self.choice.yes;
         let known = |id: &str| proposal.arms.iter().any(|arm| arm.treatment.name == id);
         if let Some(unknown) = yes.iter().find(|id| *id != "all" && !known(id)) {
@@ -75,7 +84,12 @@ impl MachineAdviser<'_> {
         if proposal.arms.is_empty() {
             return Ok(Some(proposal));
         }
-        output::message("these treatments may help; each is applied and given back in every repeat:");
+        output::message(match rules.mode {
+            FixMode::Audit => {
+                "these settings are applied and given back in every repeat, one of them left out in turn:"
+            }
+            _ => "these treatments may help; each is applied and given back in every repeat:",
+        });
         proposal.arms.iter().for_each(|arm| output::message(&line(arm)));
         if !stdin().is_terminal() {
             bail!("nobody can be asked here; add `--yes all`, or the ids that may be tried");
@@ -87,6 +101,21 @@ impl MachineAdviser<'_> {
     }
 }
 
+/// The settings of an audit that can be left out on this machine, and the others.
+fn settings(
+    rules: &FixRegistration,
+    is_possible: &dyn Fn(&TreatmentPlan) -> Result<(), String>,
+) -> (Vec<FixArm>, Vec<FixLeftOut>) {
+    let (mut arms, mut left_out) = (Vec::new(), rules.left_out.clone());
+    for arm in rules.arms.clone() {
+        match is_possible(&arm.treatment) {
+            Ok(()) => arms.push(arm),
+            Err(why) => left_out.push(FixLeftOut { id: arm.treatment.name, reason: arm.reason, why }),
+        }
+    }
+    (arms, left_out)
+}
+
 fn line(arm: &FixArm) -> String {
     format!("    {}: {}", arm.treatment.name, arm.reason)
 }
@@ -94,11 +123,12 @@ fn line(arm: &FixArm) -> String {
 impl Adviser for MachineAdviser<'_> {
     fn propose(
         &mut self,
+        rules: &FixRegistration,
         measured: &RunResult,
         cell: &str,
-        series: &str,
     ) -> Result<Option<Proposal>, String> {
-        let proposal = self.proposal(measured, cell, series).and_then(|proposal| self.agreed(proposal));
+        let proposal = self.proposal(rules, measured, cell);
+        let proposal = proposal.and_then(|proposal| self.agreed(rules, proposal));
         proposal.map_err(|error| format!("{error:#}"))
     }
 }
@@ -114,7 +144,12 @@ pub(super) fn latest_cell(measured: &RunResult) -> Option<String> {
 }
 
 /// A result without a search.
-pub(super) fn advice(measured: &RunResult, cell: String, goal: FixGoal, proposal: Proposal) -> FixResult {
+pub(super) fn advice(
+    measured: &RunResult,
+    cell: String,
+    rules: FixRegistration,
+    proposal: Proposal,
+) -> FixResult {
     let count = proposal.arms.len();
     FixResult {
         format: FIX_FORMAT.to_owned(),
@@ -123,17 +158,11 @@ pub(super) fn advice(measured: &RunResult, cell: String, goal: FixGoal, proposal
         answer: FixAnswer::Advised,
         sentence: format!("{count} treatments may help; none was tried: `whylate fix` proves which do"),
         registration: FixRegistration {
-            mode: FixMode::Search,
-            goal,
-            margin: Share(measured.plan.margin.0),
-            alpha: super::ALPHA,
-            seed: 0,
-            budget: Nanos(0),
             cell: Some(cell),
             causes: proposal.causes,
             arms: proposal.arms,
             left_out: proposal.left_out,
-            begun: false,
+            ..rules
         },
         recommended: Vec::new(),
         results: Vec::new(),

@@ -11,9 +11,10 @@ use adviser::{Choice, MachineAdviser};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use whylate_core::WarningCode;
-use whylate_core::plan::Plan;
+use whylate_core::plan::{Plan, Share};
 use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult, RunState};
+use whylate_core::{Nanos, WarningCode};
+use whylate_explain::advice::profile;
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
 use whylate_runner::{Experiment, RunOptions, check_tracers, drawn_seed, prepare, recover_treatments};
@@ -144,10 +145,29 @@ fn planned(arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
     if !series.iter().any(|name| wanted.is_of(name)) {
         bail!("--goal {goal}: the plan measures no `{}`; it has {}", wanted.series, series.join(", "));
     }
-    let registration = FixRegistration {
+    let mut rules = rules(arguments, goal, plan.margin);
+    if let Some(path) = &arguments.audit {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let profile = profile(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))?;
+        output::message(&format!(
+            "{} is {}: {} settings that can be tried, {} that cannot",
+            path.display(),
+            profile.form,
+            profile.arms.len(),
+            profile.left_out.len()
+        ));
+        (rules.mode, rules.arms, rules.left_out) = (FixMode::Audit, profile.arms, profile.left_out);
+    }
+    Ok((plan, rules))
+}
+
+/// The rules of a search that is not begun.
+fn rules(arguments: &FixArguments, goal: FixGoal, margin: Share) -> FixRegistration {
+    FixRegistration {
         mode: FixMode::Search,
         goal,
-        margin: arguments.margin.unwrap_or(plan.margin),
+        margin: arguments.margin.unwrap_or(margin),
         alpha: ALPHA,
         seed: arguments.seed.unwrap_or_else(drawn_seed),
         budget: arguments.budget,
@@ -156,18 +176,17 @@ fn planned(arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
         arms: Vec::new(),
         left_out: Vec::new(),
         begun: false,
-    };
-    Ok((plan, registration))
+    }
 }
 
 fn announce(experiment: &Experiment, registration: &FixRegistration, path: &Path) {
     let cells: Vec<String> = experiment.cells.iter().map(|cell| cell.plan.name()).collect();
     output::message(&format!(
         "{} lowers {} on CPU {} (cells {}), for at most {}, into {}",
-        if registration.mode == FixMode::Verify {
-            "looking whether what was proved"
-        } else {
-            "searching what"
+        match registration.mode {
+            FixMode::Search => "searching what",
+            FixMode::Verify => "looking whether what was proved",
+            FixMode::Audit => "looking which of the settings",
         },
         registration.goal,
         experiment.target,
@@ -196,11 +215,13 @@ fn advise(arguments: &FixArguments, host: &Host) -> Result<Ending> {
     let primary = measured.plan.primary_statistic().context("the run has no probe")?;
     let of_plan = || FixGoal { series: None, statistic: primary.statistic, below: None };
     let mut goal = arguments.goal.clone().unwrap_or_else(of_plan);
-    let series = goal.series.get_or_insert(primary.series).clone();
+    goal.series.get_or_insert(primary.series);
+    let margin = Share(measured.plan.margin.0);
+    let rules = FixRegistration { seed: 0, budget: Nanos(0), ..rules(arguments, goal, margin) };
     let cell = adviser::latest_cell(&measured).context("no cell without treatments was measured")?;
     let choice = Choice { yes: &[], never: &[] };
-    let proposal = MachineAdviser { host, choice }.proposal(&measured, &cell, &series)?;
-    let result = adviser::advice(&measured, cell, goal, proposal);
+    let proposal = MachineAdviser { host, choice }.proposal(&rules, &measured, &cell)?;
+    let result = adviser::advice(&measured, cell, rules, proposal);
     conclude(arguments, &result, None)
 }
 
@@ -257,7 +278,9 @@ fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>
         }
     }
     Ok(match result.answer {
-        FixAnswer::Proved | FixAnswer::NothingNeeded | FixAnswer::Advised => Ending::Pass,
+        FixAnswer::Proved | FixAnswer::NothingNeeded | FixAnswer::Advised | FixAnswer::Audited => {
+            Ending::Pass
+        }
         FixAnswer::NothingProved if result.registration.mode == FixMode::Verify => Ending::Exceeded,
         FixAnswer::NothingProved | FixAnswer::NothingToTry | FixAnswer::Unfinished => Ending::Incomplete,
     })

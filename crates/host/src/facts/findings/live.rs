@@ -66,7 +66,7 @@ impl<'a> Live<'a> {
 
     /// A file that holds a mask in hexadecimal words.
     pub(super) fn mask(&self, path: &str) -> Option<CpuSet> {
-        crate::mask::parse(&self.text(path)?)
+        CpuSet::from_mask(&self.text(path)?)
     }
 
     pub(super) fn into_unread(self) -> Vec<Warning> {

@@ -1,5 +1,6 @@
 //! What one watched thread has brought: histograms, the worst activations, who took its time.
 
+use super::lanes::OTHERS;
 use crate::measure::{Batch, TaskLine};
 use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::{Activation, Doing, Wait, Waker};
@@ -38,6 +39,8 @@ pub(super) struct Lane {
     pub(super) worst_causes: Option<(u64, Vec<Cause>)>,
     pub(super) before_due_ns: Option<u64>,
     pub(super) strip: VecDeque<u64>,
+    /// Whether something of it was handed on under its name.
+    pub(super) is_stored: bool,
 }
 
 impl Lane {
@@ -58,7 +61,13 @@ impl Lane {
             worst_causes: None,
             before_due_ns: None,
             strip: VecDeque::from([0]),
+            is_stored: false,
         }
+    }
+
+    /// Whether it is of threads of that name; the lane of all others takes every name.
+    pub(super) fn is_of(&self, command: &str) -> bool {
+        self.name == OTHERS || self.name.split('#').next() == Some(command)
     }
 
     pub(super) fn take_over(&mut self, thread: u32) {
@@ -100,7 +109,7 @@ impl Lane {
         };
         self.record.add(TaskRecord {
             cpu: self.home,
-            series: Some(self.name.clone()),
+            series: None,
             thread: activation.thread.pid,
             process: activation.process,
             command: activation.thread.command.clone(),
@@ -192,6 +201,7 @@ impl Lane {
     }
 
     pub(super) fn take(&mut self, batch: &mut Batch) {
+        self.is_stored = true;
         let (start_ns, end_ns, cpu) = (batch.start_ns, batch.end_ns, self.home);
         let interval = |series: String, histogram: Histogram| Interval {
             cpu,
@@ -216,7 +226,7 @@ impl Lane {
         if !record.command.is_empty() {
             // Who it is stays, for intervals without an activation.
             self.record.priority = record.priority;
-            batch.tasks.push(record);
+            batch.tasks.push(TaskRecord { series: Some(self.name.clone()), ..record });
         }
         let named = |((kind, actor, function), record)| {
             (self.name.clone(), SourceRecord { cpu, kind, actor, function, ..record })

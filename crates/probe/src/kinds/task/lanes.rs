@@ -102,10 +102,12 @@ impl Lanes {
     /// The lane of the thread of an activation.
     fn lane(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> &mut Lane {
         let thread = activation.thread.pid;
-        let nth = match self.of_thread.get(&thread) {
-            Some(nth) => *nth,
+        let command = plain(&activation.thread.command);
+        let known = self.of_thread.get(&thread).copied();
+        let nth = match known.filter(|nth| self.lanes[*nth].is_of(&command)) {
+            Some(nth) => nth,
             None => {
-                let nth = self.new_lane(activation, threads);
+                let nth = self.new_lane(activation, threads, known);
                 self.of_thread.insert(thread, nth);
                 nth
             }
@@ -113,27 +115,52 @@ impl Lanes {
         &mut self.lanes[nth]
     }
 
-    /// A thread that begins anew after an end is the same to the user: it has the lane of one of its name that is gone.
-    fn new_lane(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> usize {
-        let command = plain(&activation.thread.command);
-        let is_gone = |lane: &Lane| threads.get(&lane.thread).is_none_or(|thread| thread.is_gone);
-        let of_name = |lane: &Lane| lane.name.split('#').next() == Some(command.as_str());
-        if let Some(nth) = self.lanes.iter().position(|lane| of_name(lane) && is_gone(lane)) {
-            self.lanes[nth].take_over(activation.thread.pid);
+    /// A thread that begins anew after an end is the same to the user: it has the lane of one of its name that is gone. One
+    /// that runs another program, or was given a name, has its lane `before` under the new one, unless what it did under
+    /// the old one is stored already.
+    fn new_lane(
+        &mut self,
+        activation: &Activation,
+        threads: &BTreeMap<u32, Watched>,
+        before: Option<usize>,
+    ) -> usize {
+        let (command, thread) = (plain(&activation.thread.command), activation.thread.pid);
+        let is_free = |lane: &Lane| {
+            lane.thread == thread || threads.get(&lane.thread).is_none_or(|thread| thread.is_gone)
+        };
+        if let Some(nth) = self.lanes.iter().position(|lane| lane.is_of(&command) && is_free(lane)) {
+            self.lanes[nth].take_over(thread);
             return nth;
         }
         if let Some(nth) = self.lanes.iter().position(|lane| lane.name == OTHERS) {
             return nth;
         }
-        let same = self.lanes.iter().filter(|lane| of_name(lane)).count();
-        let name = match same {
-            _ if self.lanes.len() + 1 >= SERIES_MAX => OTHERS.to_owned(),
-            0 => command,
-            more => format!("{command}#{}", more + 1),
-        };
+        let numbers = (2..SERIES_MAX).map(|number| format!("{command}#{number}"));
+        let is_new = |name: &String| self.lanes.iter().all(|lane| lane.name != *name);
+        let own = std::iter::once(command.clone()).chain(numbers).find(is_new);
+        let name = own.filter(|_| self.lanes.len() + 1 < SERIES_MAX).unwrap_or_else(|| OTHERS.to_owned());
+        if let Some(nth) = before.filter(|nth| !self.lanes[*nth].is_stored) {
+            self.rename(nth, &name);
+            return nth;
+        }
         let home = activation.stages.last().map_or(CpuId(0), |stage| stage.cpu);
-        self.lanes.push(Lane::new(name, home, activation.thread.pid, self.worst));
+        self.lanes.push(Lane::new(name, home, thread, self.worst));
         self.lanes.len() - 1
+    }
+
+    /// Renames a lane of which nothing is stored, and what waits to be.
+    fn rename(&mut self, nth: usize, name: &str) {
+        let old = std::mem::replace(&mut self.lanes[nth].name, name.to_owned());
+        let renamed = |series: &str| match series.strip_prefix(&old)? {
+            "" => Some(name.to_owned()),
+            part => part.starts_with('/').then(|| format!("{name}{part}")),
+        };
+        let spikes = self.spikes.iter_mut().map(|spike| &mut spike.series);
+        for series in spikes.chain(self.causes.iter_mut().map(|spike| &mut spike.series)) {
+            if let Some(new) = series.as_deref().and_then(renamed) {
+                *series = Some(new);
+            }
+        }
     }
 
     /// The largest of the worst wake-up latencies that are still kept of any thread: below it no stack is needed.

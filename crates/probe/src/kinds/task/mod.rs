@@ -28,11 +28,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often tasks are looked for that the kernel does not tell of.
 const SEARCH_EVERY: Duration = Duration::from_secs(1);
 /// The first interval that is stored.
-const FIRST_STORED_NS: u64 = 5_000_000_000;
+const FIRST_STORED: Duration = Duration::from_secs(5);
 /// At most this many activations are explained at one look: the worst ones come first in every look.
 const AT_ONCE_MAX: usize = 64;
 /// The kernel's stack is never recorded below this latency; and above the half of the least of the worst latencies.
 const STACK_MIN_NS: u64 = 20_000;
+
+/// How long after the last time, which was at `elapsed`, what was seen of tasks is stored again, at most after `longest`: short
+/// intervals first, so that a watch that is killed soon has kept something.
+pub fn store_after(elapsed: Duration, longest: Duration) -> Duration {
+    elapsed.max(FIRST_STORED).min(longest)
+}
 
 impl Resolve<TaskPlan> for TaskPlan {
     fn resolve(plan: &Self, _: &mut Place<'_>) -> Result<Self, ProbeError> {
@@ -142,8 +148,8 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             std::thread::sleep(LOOK_EVERY);
             watching.look()?;
         }
-        // Short intervals first, so that one that is killed soon has kept something.
-        let interval_ns = (watching.start_ns - begin_ns).max(FIRST_STORED_NS).min(stored.0);
+        let [so_far, longest] = [watching.start_ns - begin_ns, stored.0].map(Duration::from_nanos);
+        let interval_ns = store_after(so_far, longest).as_nanos() as u64;
         if is_over || now_ns >= watching.start_ns.saturating_add(interval_ns) {
             let batch = watching.lanes.take(watching.start_ns, clock::now().0);
             watching.start_ns = batch.end_ns;

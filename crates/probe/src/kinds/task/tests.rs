@@ -75,6 +75,36 @@ fn threads_of_one_name_are_told_apart_and_one_that_returns_goes_on() {
 }
 
 #[test]
+fn a_thread_that_runs_another_program_has_its_name() {
+    let mut lanes = Lanes::new(None, 1);
+    let threads: BTreeMap<u32, Watched> = [5, 6].map(|pid| (pid, Watched::default())).into();
+    let add = |lanes: &mut Lanes, pid, command, due_ns| {
+        let activation = activation(pid, command, due_ns, &[(5, waking()), (9, Doing::Running)]);
+        for of in lanes.add(&activation, &threads) {
+            lanes.explain(of, lanes.last_number(), &activation, Vec::new(), 0);
+        }
+    };
+    add(&mut lanes, 5, "sh", 100);
+    add(&mut lanes, 5, "player", 200);
+    add(&mut lanes, 6, "sh", 300);
+    let named = |lanes: &mut Lanes| -> Vec<(String, u64)> {
+        lanes.lines().into_iter().map(|line| (line.name, line.activations)).collect()
+    };
+    assert_eq!(named(&mut lanes), [("player".to_owned(), 2), ("sh".to_owned(), 1)]);
+    let batch = lanes.take(0, 1_000);
+    let player = |series: &Option<String>| matches!(series.as_deref(), Some("player" | "player/wakeup"));
+    let (spikes, causes) = (batch.spikes.iter(), batch.causes.iter());
+    assert!(spikes.filter(|it| it.at_ns < 300).all(|it| player(&it.series)), "{:?}", batch.spikes);
+    assert!(causes.filter(|it| it.at_ns < 300).all(|it| player(&it.series)), "{:?}", batch.causes);
+    assert_eq!(batch.tasks[0].series.as_deref(), Some("player"));
+    // What is stored keeps its name.
+    add(&mut lanes, 5, "decoder", 2_000);
+    add(&mut lanes, 5, "player", 3_000);
+    let now = [("player".to_owned(), 3), ("sh".to_owned(), 1), ("decoder".to_owned(), 1)];
+    assert_eq!(named(&mut lanes), now);
+}
+
+#[test]
 fn very_many_threads_share_a_series_and_none_is_dropped() {
     let mut lanes = Lanes::new(None, 1);
     let threads: BTreeMap<u32, Watched> = (1..=10_000).map(|pid| (pid, Watched::default())).collect();

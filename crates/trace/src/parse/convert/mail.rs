@@ -4,8 +4,15 @@ use super::{ConvertError, each_line};
 use crate::parse::Source;
 use std::io::Write;
 
-/// Whether every `=` is one of quoted-printable, and there is one.
+/// What a mail with its header says of itself.
+const ENCODING: &[u8] = b"content-transfer-encoding: quoted-printable";
+
+/// Whether the mail's header says so, or every `=` is one of quoted-printable, and there is one.
 pub(super) fn is(head: &[u8]) -> bool {
+    let mut lines = head.split(|byte| *byte == b'\n');
+    if lines.any(|line| line.trim_ascii().eq_ignore_ascii_case(ENCODING)) {
+        return true;
+    }
     let whole = &head[..head.len().saturating_sub(2)];
     let mut signs = memchr::memchr_iter(b'=', whole).peekable();
     signs.peek().is_some() && signs.all(|at| escape(&head[at..]).is_some())

@@ -8,10 +8,12 @@
 //! | HTML of systrace | Android, Chrome |
 //! | Perfetto's protobuf | Android, Perfetto: packets with ftrace events |
 //! | `perf sched timehist` | perf |
+//! | `/proc/latency_trace`, v1.0 | Linux 2.6.8 to 2.6.10 |
 //!
 //! To add one: a file here with a function from the bytes to lines, and a row in [`CONVERTERS`].
 
 mod mail;
+mod old;
 mod perfetto;
 mod protobuf;
 mod systrace;
@@ -31,10 +33,11 @@ struct Converter {
     convert: Convert,
 }
 
-const CONVERTERS: [Converter; 5] = [
+const CONVERTERS: [Converter; 6] = [
     Converter { name: "tracefs text, a mail", is: mail::is, convert: mail::convert },
     Converter { name: "tracefs text, atrace", is: systrace::is_atrace, convert: systrace::convert_atrace },
     Converter { name: "tracefs text, systrace HTML", is: systrace::is_html, convert: systrace::convert_html },
+    Converter { name: "tracefs text, Linux 2.6", is: old::is, convert: old::convert },
     Converter { name: "perf sched timehist", is: timehist::is, convert: timehist::convert },
     Converter { name: "Perfetto", is: perfetto::is, convert: perfetto::convert },
 ];

@@ -72,7 +72,7 @@ pub(super) fn convert_html(source: &Source, output: &mut dyn Write) -> Result<()
         if literal {
             // Each line of the text is `…\n\`.
             let text = text.trim_ascii_end();
-            inside = text.ends_with(b"\\");
+            inside = !(text.ends_with(b"\";") || find(text, b"</script>").is_some());
             let text = text.strip_suffix(b"\\").unwrap_or(text);
             output.write_all(text.strip_suffix(b"\\n").unwrap_or(text))?;
             literal = inside;

@@ -6,7 +6,7 @@ use whylate_core::CpuId;
 
 /// Lines that begin a part, each before those that are the start of others.
 const PARTS: [(&[u8], AnalysisKind); 8] = [
-    (b"Previous IRQ interference", AnalysisKind::Irq(None)),
+    (b"Previous IRQ interference", AnalysisKind::PreviousIrq),
     (b"IRQ handler delay", AnalysisKind::TimerDelay { from_idle: false }),
     (b"Timerlat IRQ duration", AnalysisKind::TimerHandler),
     (b"Blocking thread", AnalysisKind::BlockingThread(None)),
@@ -44,10 +44,18 @@ impl Analyser {
             self.finish();
             return true;
         }
+        // Versions before 6.6 leave the end of that line out.
+        if let Some(second) = memchr::memmem::find(line, b"IRQ handler delay").filter(|at| *at > 0) {
+            let (first, second) = line.split_at(second);
+            return take(analysis, scan::trim(first)) && take(analysis, second);
+        }
         take(analysis, line)
     }
 
     fn finish(&mut self) {
+        if let Some(analysis) = &mut self.current {
+            complete(analysis);
+        }
         if self.done.len() < ANALYSES_MAX {
             self.done.extend(self.current.take());
         }
@@ -58,6 +66,22 @@ impl Analyser {
         self.finish();
         std::mem::take(&mut self.done)
     }
+}
+
+/// An analysis that was cut off has no sum at its end: what it lists is the least that the latency was.
+fn complete(analysis: &mut Analysis) {
+    let ends_in_interrupt = !analysis.parts.iter().any(|part| part.what == AnalysisKind::TimerHandler);
+    if analysis.of_thread || ends_in_interrupt {
+        return;
+    }
+    let is_sum = |part: &&AnalysisPart| PARTS[1..].iter().any(|(_, kind)| same(kind, &part.what));
+    let listed: u64 = analysis.parts.iter().filter(is_sum).filter_map(|part| part.duration_ns).sum();
+    (analysis.latency_ns, analysis.of_thread) = (listed.max(analysis.latency_ns), true);
+}
+
+fn same(kind: &AnalysisKind, other: &AnalysisKind) -> bool {
+    let is_delay = |kind: &AnalysisKind| matches!(kind, AnalysisKind::TimerDelay { .. });
+    kind == other || (is_delay(kind) && is_delay(other))
 }
 
 /// Takes a line of an analysis.

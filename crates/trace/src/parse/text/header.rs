@@ -35,14 +35,22 @@ pub(super) fn comment(line: &[u8], info: &mut TraceInfo, columns: &mut Columns) 
     if let Some(rest) = comment.strip_prefix(b"entries-in-buffer/entries-written: ") {
         entries(rest, info);
     } else if latency_fact(comment, info) {
-    } else if let Some((_, kernel)) = scan::split(comment, b" latency trace v")
-        && let Some((_, kernel)) = scan::split(kernel, b" on ")
-    {
-        info.kernel = Some(String::from_utf8_lossy(scan::trim(kernel)).into_owned());
+    } else if let Some((tracer, version)) = scan::split(comment, b" latency trace v") {
+        // What Linux 2.6 calls so can be each of them.
+        if info.tracer.is_none() && tracer != b"preemption" && is_word(tracer) {
+            info.tracer = Some(String::from_utf8_lossy(tracer).into_owned());
+        }
+        if let Some((_, kernel)) = scan::split(version, b" on ") {
+            info.kernel = Some(String::from_utf8_lossy(scan::trim(kernel)).into_owned());
+        }
     } else if columns.len() < COLUMNS_MAX {
         columns.extend(columns::named(comment));
     }
     None
+}
+
+fn is_word(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
 /// A line of a head that old kernels, and people, write without its `#`; whether it is one.

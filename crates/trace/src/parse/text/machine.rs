@@ -57,12 +57,44 @@ const STYLES: [Style; 4] = [
     Style { take: Machine::graph, time: None },
 ];
 
-/// A line of a mail without the marks of its quotation: `> > `. No line of a trace begins so.
+/// A line of a mail without the marks of its quotation: `> > `; one of the kernel's log, to which an oops dumps the trace, without
+/// its time: `[   12.345678] `. No line of a trace begins so.
 pub(in crate::parse) fn unquoted(mut line: &[u8]) -> &[u8] {
     while let Some(rest) = line.strip_prefix(b">") {
         line = rest.strip_prefix(b" ").unwrap_or(rest);
     }
-    line
+    if !matches!(line.first(), Some(b'[' | b'A'..=b'Z')) {
+        return line;
+    }
+    // Behind what the system's log puts before it.
+    const KERNEL: &[u8] = b" kernel: ";
+    let head = &line[..line.len().min(LOG_HEAD_BYTES)];
+    let message = memchr::memmem::find(head, KERNEL).map_or(line, |at| &line[at + KERNEL.len()..]);
+    logged(message).unwrap_or(if message.len() < line.len() { message } else { line })
+}
+
+/// A host's name and a date are shorter.
+const LOG_HEAD_BYTES: usize = 96;
+
+/// What is behind the time of the kernel's log.
+fn logged(line: &[u8]) -> Option<&[u8]> {
+    let (time, rest) = scan::split(scan::skip_spaces(line.strip_prefix(b"[")?), b"]")?;
+    let (_, digits, end) = scan::seconds(time)?;
+    (digits == 6 && end.is_empty()).then(|| rest.strip_prefix(b" ").unwrap_or(rest))
+}
+
+/// What web pages and mail programs have for a space.
+const HARD_SPACE: &[u8] = "\u{a0}".as_bytes();
+
+fn with_plain_spaces(mut line: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(line.len());
+    while let Some(at) = memchr::memmem::find(line, HARD_SPACE) {
+        plain.extend_from_slice(&line[..at]);
+        plain.push(b' ');
+        line = &line[at + HARD_SPACE.len()..];
+    }
+    plain.extend_from_slice(line);
+    plain
 }
 
 /// Lines that were not understood.
@@ -206,23 +238,35 @@ impl Machine {
         self.perf = None;
         let understood = match line.first() {
             None => true,
-            Some(b'#') if self.analyser.take(line) => {
-                self.recognised = true;
-                true
+            Some(b'#') => self.hash_line(line, offset),
+            // Also a head that is indented, as in a document.
+            Some(_) => {
+                self.styled(line, offset)
+                    || (line.trim_ascii_start().starts_with(b"#")
+                        && self.hash_line(line.trim_ascii_start(), offset))
             }
-            Some(b'#') => {
-                let remark = header::comment(line, &mut self.info, &mut self.columns);
-                self.recognised |= self.info.tracer.is_some() || remark.is_some();
-                self.remark(remark, offset);
-                true
-            }
-            Some(_) => self.styled(line, offset),
         };
+        if !understood && memchr::memmem::find(line, HARD_SPACE).is_some() {
+            self.lines -= 1;
+            return self.line(&with_plain_spaces(line), offset);
+        }
         if understood || self.rare(line, offset) {
             self.strange.in_a_row = 0;
             return Ok(());
         }
         self.strange(line, offset)
+    }
+
+    /// Takes a line that begins with `#`.
+    fn hash_line(&mut self, line: &[u8], offset: u64) -> bool {
+        if self.analyser.take(line) {
+            self.recognised = true;
+            return true;
+        }
+        let remark = header::comment(line, &mut self.info, &mut self.columns);
+        self.recognised |= self.info.tracer.is_some() || remark.is_some();
+        self.remark(remark, offset);
+        true
     }
 
     /// Counts a line that is not a trace line.
@@ -280,6 +324,8 @@ impl Machine {
             self.recognised = true;
             return true;
         }
+        let facts = &mut self.info.facts;
+        facts.omissions |= line.len() >= 3 && line.iter().all(|byte| matches!(byte, b'.' | b'[' | b']'));
         line.iter().all(|byte| *byte == b'-')
     }
 

@@ -32,6 +32,36 @@ pub(super) use prefix::begins_event;
 /// A trace line must come within this many lines, or the file is not a trace.
 const LINES_TO_RECOGNISE: u64 = 1000;
 
+/// What of a text is looked at that is not a trace.
+const HEAD_BYTES: u64 = 16 << 10;
+
+/// What a text is that is not a trace.
+fn other_text(head: &[u8]) -> &'static str {
+    const KNOWN: [(&[u8], &str); 4] = [
+        (
+            b"| Max delay ms",
+            "the table of `perf sched latency`, which has no events: take the perf.data that it was made of",
+        ),
+        (
+            b"*A0 ",
+            "the map of `perf sched map`, which has no wake-ups: take the perf.data that it was made of",
+        ),
+        (
+            b" latency higher than ",
+            "the list of a BPF tool, which says who waited and not for whom: record a trace, `whylate trace record`",
+        ),
+        (
+            b"|@@@",
+            "a histogram of a BPF tool, which says how often and not who: record a trace, `whylate trace record`",
+        ),
+    ];
+    let histogram = (&b"distribution"[..], KNOWN[3].1);
+    let mut known = KNOWN.into_iter().chain([histogram]);
+    known
+        .find(|(mark, _)| memchr::memmem::find(head, mark).is_some())
+        .map_or("a text without a single trace line", |(_, what)| what)
+}
+
 /// A reader of traces as text.
 pub struct TextReader {
     source: Source,
@@ -55,7 +85,13 @@ impl TextReader {
         }
         if !reader.machine.recognised {
             let path = reader.source.path().to_owned();
-            return Err(ParseError::Foreign { path, found: "a text without a single trace line".to_owned() });
+            let mut head = Vec::new();
+            let read = std::io::Read::read_to_end(
+                &mut std::io::Read::take(reader.source.stream(0)?, HEAD_BYTES),
+                &mut head,
+            );
+            read.map_err(|error| reader.source.failed(error, 0))?;
+            return Err(ParseError::Foreign { path, found: other_text(&head).to_owned() });
         }
         if reader.machine.info.resolution_ns == 0 {
             // Not an event line: the kernel writes microseconds here.

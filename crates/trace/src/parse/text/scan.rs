@@ -53,7 +53,7 @@ pub(super) fn signed(bytes: &[u8]) -> Option<i64> {
 }
 
 /// The whole of `bytes` as a hexadecimal number, with or without `0x`.
-pub(super) fn hexadecimal(bytes: &[u8]) -> Option<u64> {
+pub(in crate::parse) fn hexadecimal(bytes: &[u8]) -> Option<u64> {
     let digits = bytes.strip_prefix(b"0x").unwrap_or(bytes);
     if digits.is_empty() || digits.len() > 16 {
         return None;
@@ -88,7 +88,7 @@ pub(super) fn trim_end(bytes: &[u8]) -> &[u8] {
 }
 
 /// Without spaces at both ends.
-pub(super) fn trim(bytes: &[u8]) -> &[u8] {
+pub(in crate::parse) fn trim(bytes: &[u8]) -> &[u8] {
     trim_end(skip_spaces(bytes))
 }
 
@@ -101,13 +101,13 @@ pub(super) fn token(bytes: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Splits at the first `separator`.
-pub(super) fn split<'a>(bytes: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+pub(in crate::parse) fn split<'a>(bytes: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let found = memmem::find(bytes, separator)?;
     Some((&bytes[..found], &bytes[found + separator.len()..]))
 }
 
 /// Splits at the last `separator`.
-pub(super) fn split_last(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+pub(in crate::parse) fn split_last(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let found = memrchr(separator, bytes)?;
     Some((&bytes[..found], &bytes[found + 1..]))
 }

@@ -10,13 +10,25 @@ use whylate_core::CpuId;
 /// `function <-caller`, with trace-cmd `function <-- caller`.
 pub(super) fn function(line: &[u8], texts: &mut Texts) -> Option<EventKind> {
     let mark = |at: &usize| *at > 0 && line[at - 1] == b' ' && line[at + 1..].starts_with(b"-");
-    let at = memchr::memchr_iter(b'<', line).find(mark)?;
-    let (function, caller) = (&line[..at - 1], &line[at + 2..]);
+    let (function, caller) = match memchr::memchr_iter(b'<', line).find(mark) {
+        Some(at) => (&line[..at - 1], &line[at + 2..]),
+        None => old_function(line)?,
+    };
     let caller = scan::trim(caller.strip_prefix(b"-").unwrap_or(caller));
     Some(EventKind::Function {
         function: symbol(scan::trim(function), texts)?,
         caller: symbol(caller, texts)?,
     })
+}
+
+/// `function (caller)`, as the latency tracer of Linux 2.6 has it; numbers in the brackets are something else.
+fn old_function(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (function, caller) = scan::split(scan::trim_end(line).strip_suffix(b")")?, b" (")?;
+    let is_name = |name: &[u8]| {
+        name.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
+            && is_word(name).is_some()
+    };
+    (is_name(function) && is_name(caller)).then_some((function, caller))
 }
 
 /// `#12    …`: a sample of hwlat or timerlat.

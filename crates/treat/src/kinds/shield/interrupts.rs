@@ -4,9 +4,10 @@ use super::{Sides, listed, without};
 use crate::change::Change;
 use crate::kinds::interrupts::{DEFAULT, affinity_of, later_ones, stop_irqbalance};
 use crate::planner::{Impossible, Planned, Surroundings};
+use whylate_core::CpuSet;
 use whylate_core::result::LineRow;
 use whylate_core::{Warning, WarningCode};
-use whylate_host::{irq_lines, mask};
+use whylate_host::irq_lines;
 
 pub(super) fn plan(sides: &Sides, surroundings: &Surroundings) -> Result<Planned, Impossible> {
     let root = &surroundings.root;
@@ -20,7 +21,7 @@ pub(super) fn plan(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
         planned.changes.extend(stop_irqbalance(surroundings)?);
     }
     planned.changes.extend(moves);
-    if let Some(cpus) = root.read_trimmed(DEFAULT)?.as_deref().and_then(mask::parse) {
+    if let Some(cpus) = root.read_trimmed(DEFAULT)?.as_deref().and_then(CpuSet::from_mask) {
         let new = without(&cpus, sides);
         if new != cpus {
             planned.changes.push(later_ones(&new));

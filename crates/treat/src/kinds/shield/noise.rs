@@ -2,12 +2,12 @@
 
 use super::Sides;
 use crate::change::{Change, Target};
+use crate::kinds::scheduling::WORKQUEUES;
 use crate::planner::{Impossible, Planned, Surroundings};
 use crate::reading::Reading;
 use whylate_core::{CpuSet, Warning, WarningCode};
-use whylate_host::{HostError, HostRoot, mask};
+use whylate_host::{HostError, HostRoot};
 
-const WORKQUEUES: &str = "/sys/devices/virtual/workqueue/cpumask";
 const WATCHED: &str = "/proc/sys/kernel/watchdog_cpumask";
 
 /// How often statistics of memory are folded on each CPU while a shield is up, in seconds; the default is 1.
@@ -18,7 +18,7 @@ pub(super) fn work(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
     let root = &surroundings.root;
     let mut planned = Planned::default();
     // The mask bounds those of all unbound workqueues, so the masks of single ones can stay as they are.
-    let cpus = root.read_trimmed(WORKQUEUES)?.as_deref().and_then(mask::parse);
+    let cpus = root.read_trimmed(WORKQUEUES)?.as_deref().and_then(CpuSet::from_mask);
     let target = Target::file_with(WORKQUEUES, Reading::CpuMask);
     let effect = |left: &CpuSet| format!("work items without a CPU of their own run on CPU {left}");
     planned.changes.extend(narrowed(target, cpus, sides, effect));

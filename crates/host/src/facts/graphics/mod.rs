@@ -3,45 +3,90 @@
 //! From sysfs, /proc/driver/nvidia and the `drm-*` lines of open files (Documentation/gpu/drm-usage-stats.rst). NVML is not
 //! asked: its queries stall CPUs. A device that is powered down is not asked either, since some drivers wake it up for an answer.
 
+mod clients;
+mod usage;
+
+pub use usage::{GpuQuestion, GpuSampler};
+
 use super::Reader;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::irq_lines;
+use clients::{Client, open_files};
+use std::collections::BTreeSet;
 use whylate_core::cpus::CpuSet;
 use whylate_core::facts::{GpuFacts, GpuInterrupt, GpuProcess, GpuUsage};
 
 const DRM: &str = "/sys/class/drm";
+/// The line of `uevent` that has the address.
+const SLOT: &str = "PCI_SLOT_NAME";
 const NVIDIA: &str = "/proc/driver/nvidia/gpus";
 
+/// Where the kernel has a graphics device.
+struct Place {
+    /// `card0`, or the PCI address of one without a card.
+    name: String,
+    /// Its folder.
+    device: String,
+    /// The folder of its PCI device.
+    bus: String,
+    driver: Option<String>,
+    address: Option<String>,
+    /// Vendor and model of that PCI device.
+    id: Option<String>,
+}
+
+impl Place {
+    fn of(reader: &Reader, device: String, name: String) -> Self {
+        let event = |folder: &str| reader.raw(&format!("{folder}/uevent")).unwrap_or_default();
+        let own = event(&device);
+        let driver = value(&own, "DRIVER");
+        // virtio-gpu is a device of a virtio bus; the bus is a PCI device.
+        let parent = format!("{device}/..");
+        let of_parent = if value(&own, SLOT).is_none() { event(&parent) } else { String::new() };
+        let (bus, event) =
+            if value(&of_parent, SLOT).is_some() { (parent, of_parent) } else { (device.clone(), own) };
+        let (address, id) = (value(&event, SLOT), value(&event, "PCI_ID"));
+        Self { name, device, bus, driver, address, id }
+    }
+
+    fn is_asleep(&self, reader: &Reader) -> bool {
+        reader.text(&format!("{}/power/runtime_status", self.bus)).as_deref() == Some("suspended")
+    }
+}
+
+/// What a text of `uevent` says of a key.
+fn value(event: &str, key: &str) -> Option<String> {
+    let line = event.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
+    Some(line.trim().to_owned())
+}
+
 /// Every `cardN` of DRM (its connectors, `card0-HDMI-A-1`, are left out), and devices of NVIDIA without one.
-pub(super) fn gpus(reader: &Reader) -> Vec<GpuFacts> {
+fn places(reader: &Reader) -> Vec<Place> {
     let cards = reader.list_numbered(DRM, "card").into_iter().map(|number| format!("card{number}"));
-    let mut gpus: Vec<GpuFacts> =
-        cards.map(|name| gpu(reader, &format!("{DRM}/{name}/device"), name)).collect();
+    let mut places: Vec<Place> =
+        cards.map(|name| Place::of(reader, format!("{DRM}/{name}/device"), name)).collect();
     for address in reader.list(NVIDIA) {
-        if !gpus.iter().any(|gpu| gpu.address.as_ref() == Some(&address)) {
-            gpus.push(gpu(reader, &format!("/sys/bus/pci/devices/{address}"), address));
+        if !places.iter().any(|place| place.address.as_ref() == Some(&address)) {
+            places.push(Place::of(reader, format!("/sys/bus/pci/devices/{address}"), address));
         }
     }
+    places
+}
+
+pub(super) fn gpus(reader: &Reader) -> Vec<GpuFacts> {
+    let mut gpus: Vec<GpuFacts> = places(reader).into_iter().map(|place| gpu(reader, place)).collect();
     if !gpus.is_empty() {
         add_processes(reader, &mut gpus);
     }
     gpus
 }
 
-fn gpu(reader: &Reader, device: &str, name: String) -> GpuFacts {
-    let value = |folder: &str, key: &str| {
-        let event = reader.raw(&format!("{folder}/uevent")).unwrap_or_default();
-        let line = event.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
-        Some(line.trim().to_owned())
-    };
-    // virtio-gpu is a device of a virtio bus; the bus is a PCI device.
-    let parent = format!("{device}/..");
-    let is_on_bus = value(device, "PCI_SLOT_NAME").is_none() && value(&parent, "PCI_SLOT_NAME").is_some();
-    let bus = if is_on_bus { parent } else { device.to_owned() };
-    let (driver, address) = (value(device, "DRIVER"), value(&bus, "PCI_SLOT_NAME"));
-    let is_asleep = reader.text(&format!("{bus}/power/runtime_status")).as_deref() == Some("suspended");
+fn gpu(reader: &Reader, place: Place) -> GpuFacts {
+    let is_asleep = place.is_asleep(reader);
+    let Place { name, device, bus, driver, address, id } = place;
+    let device = device.as_str();
     let version = driver.as_ref().and_then(|driver| reader.text(&format!("/sys/module/{driver}/version")));
     GpuFacts {
-        pci_id: value(&bus, "PCI_ID").map(|id| id.to_lowercase()),
+        pci_id: id.map(|id| id.to_lowercase()),
         runtime_power: reader.text(&format!("{device}/power/control")),
         model: address.as_ref().and_then(|address| nvidia_model(reader, address)),
         driver_version: version,
@@ -59,12 +104,8 @@ fn nvidia_model(reader: &Reader, address: &str) -> Option<String> {
     super::value_of(&text, "Model").map(str::to_owned)
 }
 
-/// Message-signalled lines; without them the one of the device's pin.
 fn interrupts(reader: &Reader, bus: &str) -> Vec<GpuInterrupt> {
-    let mut lines = reader.list_numbered(&format!("{bus}/msi_irqs"), "");
-    if lines.is_empty() {
-        lines.extend(reader.number::<u32>(&format!("{bus}/irq")).filter(|line| *line > 0));
-    }
+    let (lines, _) = reader.kept(irq_lines::of_device(reader.root, bus)).unwrap_or_default();
     let cpus = |line: u32| -> Option<CpuSet> {
         let file = |name: &str| reader.cpus(&format!("/proc/irq/{line}/{name}"));
         let effective = file("effective_affinity_list").filter(|cpus| !cpus.is_empty());
@@ -104,79 +145,14 @@ fn clock(reader: &Reader, device: &str, name: &str) -> Option<u32> {
     })
 }
 
-/// What a client of a driver says of itself, by one of its open files.
-#[derive(Debug, Default)]
-struct Client {
-    driver: String,
-    address: Option<String>,
-    number: u64,
-    memory_bytes: u64,
-    system_bytes: u64,
-    busy_ns: u64,
-}
-
-/// The `drm-*` lines; `None` for files that have none.
-fn client(text: &str) -> Option<Client> {
-    let mut found = Client::default();
-    // For each region the best figure: what is there, before what has been asked for.
-    let mut regions: BTreeMap<&str, (u8, u64)> = BTreeMap::new();
-    for line in text.lines() {
-        let Some((key, value)) = line.strip_prefix("drm-").and_then(|line| line.split_once(':')) else {
-            continue;
-        };
-        let value = value.trim();
-        match key {
-            "driver" => found.driver = value.to_owned(),
-            "pdev" => found.address = Some(value.to_owned()),
-            "client-id" => found.number = value.parse().ok()?,
-            _ => {}
-        }
-        if key.starts_with("engine-") && !key.starts_with("engine-capacity-") {
-            found.busy_ns += value.strip_suffix("ns").and_then(|ns| ns.trim().parse().ok()).unwrap_or(0);
-        }
-        let kinds = [("resident-", 3), ("memory-", 2), ("total-", 1)];
-        if let Some((region, rank)) =
-            kinds.iter().find_map(|(kind, rank)| Some((key.strip_prefix(kind)?, *rank)))
-        {
-            let entry = regions.entry(region).or_default();
-            *entry = (*entry).max((rank, bytes(value)?));
-        }
-    }
-    for (region, (_, bytes)) in regions {
-        let is_own = ["vram", "local", "lmem", "fb"].iter().any(|own| region.starts_with(own));
-        *(if is_own { &mut found.memory_bytes } else { &mut found.system_bytes }) += bytes;
-    }
-    (!found.driver.is_empty()).then_some(found)
-}
-
-/// `123 KiB`.
-fn bytes(text: &str) -> Option<u64> {
-    let mut words = text.split_whitespace();
-    let number: u64 = words.next()?.parse().ok()?;
-    match words.next() {
-        None => Some(number),
-        Some("KiB") => number.checked_mul(1 << 10),
-        Some("MiB") => number.checked_mul(1 << 20),
-        Some(_) => None,
-    }
-}
-
 /// Adds who has the devices open. Processes of others are seen by root alone.
 fn add_processes(reader: &Reader, gpus: &mut [GpuFacts]) {
     // A file that two processes share, or one has twice, is one client.
     let mut seen: BTreeSet<(Option<String>, u64)> = BTreeSet::new();
-    for pid in reader.root.list_numbered("/proc", "").unwrap_or_default() {
-        for file in reader.root.list_numbered(&format!("/proc/{pid}/fd"), "").unwrap_or_default() {
-            let target = reader.root.read_link(&format!("/proc/{pid}/fd/{file}"));
-            if !target.is_some_and(|target| target.starts_with("/dev/dri/")) {
-                continue;
-            }
-            // It may have ended.
-            let text = reader.root.read(&format!("/proc/{pid}/fdinfo/{file}")).ok().flatten();
-            let Some(client) = text.as_deref().and_then(client) else { continue };
-            if seen.insert((client.address.clone(), client.number)) {
-                add(reader, gpus, pid, &client);
-            }
+    for file in open_files(reader.root) {
+        let Some(client) = file.client(reader.root) else { continue };
+        if seen.insert((client.address.clone(), client.number)) {
+            add(reader, gpus, file.pid, &client);
         }
     }
     for gpu in gpus {
@@ -199,7 +175,7 @@ fn add(reader: &Reader, gpus: &mut [GpuFacts], pid: u32, client: &Client) {
     let process = &mut processes[place];
     process.memory_bytes += client.memory_bytes;
     process.system_bytes += client.system_bytes;
-    process.busy_ns += client.busy_ns;
+    process.busy_ns += client.busy_ns();
 }
 
 #[cfg(test)]

@@ -1,0 +1,43 @@
+//! Flags of `whylate bisect`.
+
+use clap::Args;
+use std::path::PathBuf;
+use whylate_core::plan::{SeriesStatistic, Share};
+
+/// `whylate bisect`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate bisect RUN --good GOOD1,GOOD2 --bad BAD1,BAD2
+  whylate bisect RUN:idle --good GOOD:idle --bad BAD:idle --statistic 'timer p99.9' --error 1%
+  git bisect run ./step
+
+where the script `step` builds, boots and measures, and ends with
+  ./build-boot-and-run out || exit 125
+  whylate bisect out --good good1,good2 --bad bad1,bad2
+
+It reads runs of one plan and measures nothing. Each answer is wrong with the probability of
+--error at most, if the boots of a kernel do not differ more than its repeats do; several good and
+bad runs, each after a boot of its own, show that. At 5 % seven repeats are needed, at 1 % ten.
+
+Exit codes, as `git bisect run` takes them: 0 good, 1 bad, 125 cannot tell (the commit is skipped),
+128 the good and bad runs or the flags are wrong (the bisection stops).")]
+pub(crate) struct BisectArguments {
+    /// The run to judge: a run directory, or RUN:CELL where it has several cells
+    pub(crate) run: PathBuf,
+    /// Runs before the change
+    #[arg(long, value_name = "RUN", value_delimiter = ',', required = true)]
+    pub(crate) good: Vec<PathBuf>,
+    /// Runs after it
+    #[arg(long, value_name = "RUN", value_delimiter = ',', required = true)]
+    pub(crate) bad: Vec<PathBuf>,
+    /// What became worse, for example `timer p99.9` [default: the plan's primary statistic]
+    #[arg(long, value_name = "STATISTIC")]
+    pub(crate) statistic: Option<SeriesStatistic>,
+    /// Probability of a wrong answer at most
+    #[arg(long, value_name = "SHARE", default_value = "5%")]
+    pub(crate) error: Share,
+    /// Prints one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,56 @@
+//! What `whylate bisect --json` prints.
+
+use crate::plan::SeriesStatistic;
+use crate::words::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `format` of [`BisectResult`].
+pub const BISECT_FORMAT: &str = "whylate.bisect/1";
+
+words! {
+    /// Which of two groups a run belongs to.
+    #[derive(Default)]
+    pub enum BisectOutcome: "an outcome" {
+        /// To those before the change.
+        Good = "good",
+        /// To those after it.
+        Bad = "bad",
+        /// The repeats do not tell.
+        #[default]
+        CannotTell = "cannot_tell",
+    }
+}
+
+/// Whether a run is like good or like bad ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BisectResult {
+    /// [`BISECT_FORMAT`].
+    pub format: String,
+    /// The answer.
+    pub outcome: BisectOutcome,
+    /// The answer in one sentence.
+    pub sentence: String,
+    /// What is compared; absent where the run could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistic: Option<SeriesStatistic>,
+    /// Values above it are like those of bad runs: the geometric mean of the medians of both groups.
+    pub limit: f64,
+    /// Probability of a wrong answer at most, for a kernel whose median is on one side of the limit.
+    pub error: f64,
+    /// The repeats of the run.
+    pub run: BisectGroup,
+    /// Those of the good runs.
+    pub good: BisectGroup,
+    /// Those of the bad runs.
+    pub bad: BisectGroup,
+}
+
+/// Repeats, and how many of them are above the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BisectGroup {
+    /// Complete repeats.
+    pub repeats: u32,
+    /// Those above the limit.
+    pub above: u32,
+}
