@@ -13,7 +13,7 @@ pub enum FarmError {
     )]
     BadUrl(String, String),
     /// The storage refused or could not be reached.
-    #[error("{0}: {}", first_cause(.1))]
+    #[error("{0}: {cause}", cause = first_cause(.1))]
     Storage(String, object_store::Error),
     /// The same name stands for another run in the lake.
     #[error(

@@ -104,7 +104,7 @@ pub fn statements(engine: Engine, url: &str, question: &str) -> Result<Vec<Strin
             all.push("SET join_use_nulls = 1".to_owned());
         }
         Engine::Spark => {
-            all.push("SET spark.sql.sources.partitionColumnTypeInference.enabled=false".to_owned())
+            all.push("SET spark.sql.sources.partitionColumnTypeInference.enabled=false".to_owned());
         }
     }
     all.extend(TABLES.map(view));

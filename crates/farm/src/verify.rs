@@ -136,8 +136,8 @@ fn of_cell(info: &RunInfo, cell: &CellResult, found: &mut Vec<String>) {
             (_, Some(rate)) if rate.mean <= 0.0 => {
                 found.push(format!("cell `{name}`: load `{}` achieved nothing", load.name));
             }
-            (Some(Pace::Rate(asked)), Some(rate)) if rate.mean < ENOUGH * asked.0 as f64 => {
-                let share = 100.0 * rate.mean / asked.0 as f64;
+            (Some(Pace::Rate(asked)), Some(rate)) if rate.mean < ENOUGH * asked.0 => {
+                let share = 100.0 * rate.mean / asked.0;
                 found.push(format!("cell `{name}`: load `{}` achieved {share:.0} % of its rate", load.name));
             }
             // Every load but a command, whose output may name none, has a rate.

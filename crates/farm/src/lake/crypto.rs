@@ -15,7 +15,7 @@ impl CryptoProvider for Sha {
     fn digest(&self, algorithm: DigestAlgorithm) -> Result<Box<dyn DigestContext>> {
         match algorithm {
             DigestAlgorithm::Sha256 => Ok(Box::new(Hashing::<Sha256>(Sha256::new(), Vec::new()))),
-            other => Err(unsupported(format!("the digest {other:?}"))),
+            other => Err(unsupported(&format!("the digest {other:?}"))),
         }
     }
 
@@ -24,18 +24,18 @@ impl CryptoProvider for Sha {
             DigestAlgorithm::Sha256 => Hmac::<Sha256>::new_from_slice(secret).ok(),
             _ => None,
         };
-        let made = made.ok_or_else(|| unsupported(format!("an HMAC with {algorithm:?}")))?;
+        let made = made.ok_or_else(|| unsupported(&format!("an HMAC with {algorithm:?}")))?;
         Ok(Box::new(Hashing(made, Vec::new())))
     }
 
     fn sign(&self, _: SigningAlgorithm, _: &[u8]) -> Result<Box<dyn Signer>> {
         let what =
             "keys of service accounts (give a token, or run where the cloud's metadata server has one)";
-        Err(unsupported(what.to_owned()))
+        Err(unsupported(what))
     }
 }
 
-fn unsupported(what: String) -> Error {
+fn unsupported(what: &str) -> Error {
     Error::NotSupported { source: format!("{what} cannot be used here").into() }
 }
 
