@@ -14,12 +14,18 @@ kernel=${4:-}
 
 directory=$results/$run
 mkdir -p "$results" || exit 1
-if [ -e "$directory/run.json" ]; then
-    "$whylate" run --resume "$directory" --quiet
+# A run that has ended keeps how it ended beside it, and is not measured again.
+if [ -e "$directory.ended" ]; then
+    measured=$(cat "$directory.ended")
 else
-    "$whylate" run "$plan" -o "$directory" --quiet
+    if [ -e "$directory/run.json" ]; then
+        "$whylate" run --resume "$directory" --quiet
+    else
+        "$whylate" run "$plan" -o "$directory" --quiet
+    fi
+    measured=$?
+    case $measured in 0 | 2) echo "$measured" >"$directory.ended" ;; esac
 fi
-measured=$?
 
 # No false pass: plan, machine, kernel, scheduling, CPUs, samples and loads are read back from the run.
 "$whylate" farm verify "$directory" --plan "$plan" --host "$host" ${kernel:+--kernel "$kernel"}
