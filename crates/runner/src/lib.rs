@@ -18,6 +18,7 @@ mod live;
 mod machine;
 mod prepare;
 mod repeat;
+mod top;
 mod tracing;
 mod treating;
 
@@ -31,6 +32,7 @@ pub use fix::{Adviser, Proposal, fix, possible, resume_fix};
 pub use live::Live;
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad, hidden_command};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, check_tracers, prepare};
+pub use top::Top;
 pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, left_behind, recover_treatments, recovery};
 pub use whylate_load::gpu_list;
