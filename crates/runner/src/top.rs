@@ -155,7 +155,13 @@ impl Top {
         Ok(TopResult { warnings, ..result })
     }
 
-    fn cpu(&self, cpu: CpuId, wakeup: &Histogram, timer: &Histogram, snapshot: &HistogramsSnapshot) -> TopCpu {
+    fn cpu(
+        &self,
+        cpu: CpuId,
+        wakeup: &Histogram,
+        timer: &Histogram,
+        snapshot: &HistogramsSnapshot,
+    ) -> TopCpu {
         let record = |kinds| {
             let records = of_cpu(snapshot, cpu, kinds).filter_map(|one| one.max_record.clone());
             records.max_by_key(|record| record.latency_ns)

@@ -173,7 +173,10 @@ impl Recording {
 impl Activity {
     /// Who has the CPU: what kind of thing, its name and its function; `None` for events and for an idle CPU. `device` names
     /// the device of an interrupt's line.
-    pub fn actor(&self, device: impl Fn(u32) -> Option<String>) -> Option<(CauseKind, String, Option<String>)> {
+    pub fn actor(
+        &self,
+        device: impl Fn(u32) -> Option<String>,
+    ) -> Option<(CauseKind, String, Option<String>)> {
         Some(match self {
             Self::Irq { line } => (CauseKind::Irq, vocabulary::irq(*line, device(*line).as_deref()), None),
             Self::Vector { vector } => {
@@ -184,10 +187,13 @@ impl Activity {
             Self::Softirq { number } => (CauseKind::Softirq, vocabulary::softirq(Some(*number)), None),
             Self::Nmi { handler } => (CauseKind::Nmi, vocabulary::NMI.to_owned(), Some(handler.clone())),
             Self::Function { function, sender } => {
-                let name = sender.as_ref().map_or("another CPU", |sender| sender.command.as_str());
+                let name = sender.as_ref().map(|sender| sender.command.as_str());
+                let name = name.filter(|name| !name.is_empty()).unwrap_or("another CPU");
                 (CauseKind::Ipi, name.to_owned(), Some(function.clone()))
             }
-            Self::Thread { thread, .. } if thread.pid != 0 => (CauseKind::Thread, thread.command.clone(), None),
+            Self::Thread { thread, .. } if thread.pid != 0 => {
+                (CauseKind::Thread, thread.command.clone(), None)
+            }
             _ => return None,
         })
     }

@@ -87,10 +87,16 @@ impl View for TopView {
         .areas(area);
         self.first_cpu = self.first_cpu.min(top.cpus.len().saturating_sub(usize::from(cpus)));
         draw_cpus(top, self.first_cpu, upper, buffer);
-        let [left, right] =
-            Layout::horizontal([Constraint::Percentage(44), Constraint::Percentage(56)]).spacing(1).areas(lower);
-        draw_list(("/s  ", if self.has_ipis { "IPIs" } else { "interrupts" }), rates(top, self.has_ipis), left, buffer);
-        draw_list(("share", "thieves"), thieves(top, self.order), right, buffer);
+        let [left, right] = Layout::horizontal([Constraint::Percentage(42), Constraint::Percentage(58)])
+            .spacing(1)
+            .areas(lower);
+        draw_list(
+            ("/s  ", if self.has_ipis { "IPIs" } else { "interrupts" }),
+            rates(top, self.has_ipis),
+            left,
+            buffer,
+        );
+        draw_list(("share", "     max     /s CPU thieves"), thieves(top, self.order), right, buffer);
         let lost = if top.lost > 0 { format!("{} records lost; ", count(top.lost)) } else { String::new() };
         let is_silent = top.cpus.iter().all(|cpu| cpu.max_record.is_none());
         let silent = if is_silent { "no real-time task was woken (--priority all); " } else { "" };
@@ -120,13 +126,18 @@ impl View for TopView {
 fn in_force(top: &TopResult) -> String {
     let mut names: Vec<&str> = top.treatments.iter().map(|change| change.treatment.as_str()).collect();
     names.dedup();
-    if names.is_empty() { "no treatment in force".to_owned() } else { format!("in force: {}", names.join(", ")) }
+    if names.is_empty() {
+        "no treatment in force".to_owned()
+    } else {
+        format!("in force: {}", names.join(", "))
+    }
 }
 
 fn draw_cpus(top: &TopResult, first: usize, area: Rect, buffer: &mut Buffer) {
     let head = "CPU wake/s   wake p99      max timer max    worst last       late";
     line(buffer, area, 1, head, Style::new().add_modifier(Modifier::UNDERLINED));
-    for (row, cpu) in top.cpus.iter().skip(first).enumerate().take(usize::from(area.height.saturating_sub(2))) {
+    for (row, cpu) in top.cpus.iter().skip(first).enumerate().take(usize::from(area.height.saturating_sub(2)))
+    {
         line(buffer, area, row + 2, &cpu_line(cpu, top.interval_ns), Style::new());
     }
 }
@@ -204,16 +215,14 @@ fn thieves(top: &TopResult, order: Order) -> Vec<String> {
         Order::Longest => Reverse(one.max_ns),
     });
     let text = |one: &&SourceRecord| {
-        let kind = if one.kind == CauseKind::Thread { "thread " } else { "" };
         let function = one.function.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
         let took = share(one.total_ns as f64 / top.interval_ns.max(1) as f64);
-        let actor = one.actor.as_deref().unwrap_or(one.kind.name());
-        format!(
-            "{took:>8} {kind}{actor}{function}, CPU {}: {}/s, max {}",
-            one.cpu.0,
-            count(per_second(one.gaps, top.interval_ns)),
-            nanoseconds(one.max_ns)
-        )
+        let (times, longest) = (count(per_second(one.gaps, top.interval_ns)), nanoseconds(one.max_ns));
+        let who = match one.kind {
+            CauseKind::Thread => format!("{} (thread)", one.actor.as_deref().unwrap_or("others")),
+            kind => format!("{}{function}", one.actor.as_deref().unwrap_or(kind.name())),
+        };
+        format!("{took:>8} {longest:>8} {times:>6} {:>3} {who}", one.cpu.0)
     };
     thieves.iter().map(text).collect()
 }
@@ -250,7 +259,12 @@ mod tests {
             max_ns,
             ..SourceRecord::default()
         };
-        let timer = |cpu| InterruptRecord { cpu: CpuId(cpu), line: "softirq:TIMER".to_owned(), count: 250, ..InterruptRecord::default() };
+        let timer = |cpu| InterruptRecord {
+            cpu: CpuId(cpu),
+            line: "softirq:TIMER".to_owned(),
+            count: 250,
+            ..InterruptRecord::default()
+        };
         TopResult {
             elapsed_ns: 9_000_000_000,
             interval_ns: 2_000_000_000,
@@ -270,12 +284,15 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.len() == 24 && lines.iter().all(|line| line.chars().count() <= 80), "{text}");
         assert!(lines[0].contains("board") && lines[0].contains("in force: governor"), "{text}");
-        assert!(lines[3].contains("1,000") && lines[3].contains("312 us") && lines[3].contains(" ▂█"), "{text}");
+        assert!(
+            lines[3].contains("1,000") && lines[3].contains("312 us") && lines[3].contains(" ▂█"),
+            "{text}"
+        );
         assert!(lines[3].contains("control after"), "{text}");
         assert!(text.contains("250 TIMER softirq (0-1)"), "{text}");
         let first = |view: &mut TopView| {
             let text = as_text(view, 80, 24);
-            text.find("often").unwrap() < text.find("long,").unwrap()
+            text.find("often").unwrap() < text.find(" long").unwrap()
         };
         assert!(first(&mut view), "the most time comes first");
         view.key(KeyCode::Char('s'));
