@@ -40,6 +40,8 @@ fn help_of_every_command() {
         ("help_load_irq_thread", &["load", "irq-thread"]),
         ("help_trace", &["trace"]),
         ("help_trace_record", &["trace", "record"]),
+        ("help_watch", &["watch"]),
+        ("help_top", &["top"]),
         ("help_histograms", &["histograms"]),
         ("help_histograms_reset", &["histograms", "reset"]),
         ("help_report", &["report"]),

@@ -11,8 +11,6 @@ use whylate_core::figure::{count, nanoseconds, priority, share};
 use whylate_core::result::{Cause, CauseKind, TimelineSegment};
 use whylate_runner::{TaskLine, TaskSpike};
 
-/// Columns of the bar of a timeline.
-const BAR: usize = 24;
 const HELP: [&str; 16] = [
     "up, down, j, k   chooses a thread",
     "Enter            its activation that was explained last, as a timeline",
@@ -131,7 +129,7 @@ impl WatchView {
 
     fn draw_threads(&mut self, area: Rect, buffer: &mut Buffer) {
         let head = format!(
-            "{:<15} {:>4} {:>8} {:>8} {:>8} {:>8} {:>5} {:<10} worst cause",
+            "{:<13} {:>4} {:>7} {:>7} {:>7} {:>7} {:>5} {:<10} worst cause",
             "thread", "prio", "p50", "p99.9", "max", "wake", "late", "last"
         );
         line(buffer, area, 1, &head, Style::new().add_modifier(Modifier::UNDERLINED));
@@ -148,8 +146,9 @@ impl View for WatchView {
     fn draw(&mut self, area: Rect, buffer: &mut Buffer) {
         let activations: u64 = self.tasks.iter().map(|task| task.activations).sum();
         let title = format!(
-            "whylate watch: {} threads, {} activations in {}, by {}",
+            "whylate watch: {} {}, {} activations in {}, by {}",
             self.tasks.len(),
+            if self.tasks.len() == 1 { "thread" } else { "threads" },
             count(activations),
             nanoseconds(self.elapsed.0),
             self.order.name()
@@ -204,7 +203,7 @@ fn thread_line(task: &TaskLine) -> String {
     let why =
         task.worst.as_ref().and_then(|(_, causes)| causes.iter().find(|it| it.kind != CauseKind::OwnWork));
     format!(
-        "{:<15.15} {:>4} {:>8} {:>8} {:>8} {:>8} {:>5} {:<10} {}",
+        "{:<13.13} {:>4} {:>7} {:>7} {:>7} {:>7} {:>5} {:<10} {}",
         task.name,
         priority(task.priority).replace("nice ", "n").replace("deadline", "dl"),
         time(response.map(|it| it.p50_ns)),
@@ -220,9 +219,10 @@ fn thread_line(task: &TaskLine) -> String {
 /// Who, or what where nobody is named.
 fn short(cause: &Cause) -> String {
     let name = cause.actor.as_deref().or(cause.function.as_deref());
-    match name {
-        Some(name) => format!("{}: {name}", cause.kind.name()),
-        None => cause.kind.name().to_owned(),
+    match (name, cause.kind) {
+        (Some(name), CauseKind::Thread) => name.to_owned(),
+        (Some(name), kind) => format!("{}: {name}", kind.name()),
+        (None, kind) => kind.name().to_owned(),
     }
 }
 
@@ -239,6 +239,8 @@ fn draw_spike(
     };
     let title = format!("{name}, {which}: response {}", nanoseconds(spike.latency_ns));
     line(buffer, area, 1, &title, Style::new().add_modifier(Modifier::BOLD));
+    // A fifth of the width: what went on needs the room.
+    let bar = (usize::from(area.width) / 5).clamp(8, 40);
     let causes = spike.causes.iter().take(5);
     let mut row = 2;
     for cause in causes {
@@ -250,13 +252,13 @@ fn draw_spike(
         buffer,
         area,
         row + 1,
-        &format!("{:>9} {:>9} CPU {:<BAR$}  what", "from", "for", ""),
+        &format!("{:>9} {:>9} CPU {:<bar$}  what", "from", "for", ""),
         Style::new().add_modifier(Modifier::UNDERLINED),
     );
     let rows = usize::from(area.height).saturating_sub(row + 2);
     let (shown, left) = longest(&spike.timeline, rows);
     for (nth, segment) in shown.iter().enumerate() {
-        line(buffer, area, row + 2 + nth, &segment_line(segment, spike), Style::new());
+        line(buffer, area, row + 2 + nth, &segment_line(segment, spike, bar), Style::new());
     }
     if left > 0 {
         line(buffer, area, row + 1 + rows, &format!("and {left} shorter stages"), Style::new());
@@ -277,12 +279,12 @@ fn longest(timeline: &[TimelineSegment], rows: usize) -> (Vec<&TimelineSegment>,
 }
 
 /// When, for how long, where in the activation, and what.
-fn segment_line(segment: &TimelineSegment, spike: &TaskSpike) -> String {
+fn segment_line(segment: &TimelineSegment, spike: &TaskSpike, bar: usize) -> String {
     let column = |at_ns: u64| {
         let part = at_ns.saturating_sub(spike.due_ns) as f64 / spike.latency_ns.max(1) as f64;
-        (part.min(1.0) * BAR as f64) as usize
+        (part.min(1.0) * bar as f64) as usize
     };
-    let from = column(segment.from_ns).min(BAR - 1);
+    let from = column(segment.from_ns).min(bar - 1);
     let to = column(segment.to_ns).max(from + 1);
     format!(
         "{:>9} {:>9} {:>3} {}{}{}  {}",
@@ -291,7 +293,7 @@ fn segment_line(segment: &TimelineSegment, spike: &TaskSpike) -> String {
         segment.cpu.0,
         "·".repeat(from),
         "█".repeat(to - from),
-        "·".repeat(BAR - to),
+        "·".repeat(bar - to),
         segment.what
     )
 }
@@ -351,7 +353,7 @@ mod tests {
         let text = narrow(&mut view);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[2].starts_with("control") && lines[2].contains("4.10 ms"), "{text}");
-        assert!(lines[2].contains(" ▂█") && lines[2].contains("thread: thief"), "{text}");
+        assert!(lines[2].contains(" ▂█") && lines[2].contains(" thief"), "{text}");
         assert!(lines[0].contains("2 threads, 2,000 activations"), "{text}");
         (0..4).for_each(|_| view.key(KeyCode::Char('s')));
         let text = narrow(&mut view);
@@ -377,7 +379,7 @@ mod tests {
         view.key(KeyCode::Enter);
         let text = narrow(&mut view);
         assert!(text.contains("response 4.00 ms") && text.contains("90.0 %"), "{text}");
-        assert!(text.contains("████████████████████████"[..18 * 3].trim_end()), "{text}");
+        assert!(text.contains("····████████████  preempted"), "{text}");
         assert!(text.contains("1.00 ms   3.00 ms   1") && text.contains("preempted by thief (80)"), "{text}");
         view.key(KeyCode::Char('w'));
         assert!(narrow(&mut view).contains("no activation is explained yet"));

@@ -60,7 +60,7 @@ fn doing(what: &Doing) -> String {
         Doing::Waking { out_of_quota: true, .. } | Doing::Preempted { out_of_quota: true, .. } => {
             "its control group has no CPU time left".to_owned()
         }
-        Doing::Waking { previous, .. } if previous.pid == 0 => "waits for an idle CPU".to_owned(),
+        Doing::Waking { previous, .. } if previous.pid == 0 => "waits for the CPU".to_owned(),
         Doing::Waking { previous, .. } => {
             format!("waits; {} ({}) has the CPU", previous.command, figure::priority(previous.priority))
         }
@@ -81,13 +81,14 @@ fn doing(what: &Doing) -> String {
 /// The longest time for which it waited for a CPU, as a spike of `series`: what a trace of the scheduler shows. `None`
 /// where it did not wait.
 pub(super) fn longest_wait(activation: &Activation, series: &str) -> Option<SpikeRecord> {
-    let waits = activation.stages.iter().filter_map(|stage| match stage.what {
-        Doing::Waking { .. } => Some((stage, format!("{series}/wakeup"))),
-        Doing::Preempted { .. } => Some((stage, series.to_owned())),
-        Doing::Running | Doing::Blocked { .. } => None,
-    });
-    let (stage, series) = waits.max_by_key(|(stage, _)| stage.length_ns())?;
-    let (cpu, at_ns, latency_ns) = (stage.cpu, stage.to_ns, stage.length_ns());
+    let is_preempted = |stage: &&Stage| matches!(stage.what, Doing::Preempted { .. });
+    let preempted = activation.stages.iter().filter(is_preempted).max_by_key(|stage| stage.length_ns());
+    let preempted = preempted.map(|stage| (stage.length_ns(), stage.to_ns, stage.cpu, series.to_owned()));
+    let first = activation.stages.iter().find(|stage| stage.what == Doing::Running);
+    // It may have waited for one CPU and then for another one.
+    let woken =
+        first.map(|stage| (activation.wakeup_ns(), stage.from_ns, stage.cpu, format!("{series}/wakeup")));
+    let (latency_ns, at_ns, cpu, series) = [preempted, woken].into_iter().flatten().max()?;
     (latency_ns > 0).then_some(SpikeRecord { cpu, series: Some(series), at_ns, latency_ns, sample: 0 })
 }
 
