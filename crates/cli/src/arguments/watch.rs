@@ -11,6 +11,8 @@ use whylate_core::{CpuSelector, Nanos};
 /// `whylate watch`.
 #[derive(Debug, Args)]
 #[command(
+    override_usage = "whylate watch [OPTIONS] --task NAME|--pid PID|--unit UNIT|--cgroup GROUP|--priority RANGE\n       \
+                      whylate watch [OPTIONS] -- COMMAND...",
     group = clap::ArgGroup::new("target").required(true).multiple(false),
     after_help = "\
 Examples:

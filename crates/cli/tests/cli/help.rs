@@ -13,7 +13,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 34] = [
+    let commands: [(&str, &[&str]); 36] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),

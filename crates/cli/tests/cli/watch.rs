@@ -159,6 +159,7 @@ fn prometheus_reads_the_histograms_of_a_watch_under_way() {
     let mut told = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut told).unwrap();
     let Some(address) = told.trim().strip_prefix("figures for Prometheus: http://") else {
+        wait(child);
         return assert!(told.contains("tasks cannot be watched"), "{told}");
     };
     let address = address.strip_suffix("/metrics").unwrap().to_owned();

@@ -56,8 +56,8 @@ fn an_activation_reaches_from_the_timer_to_the_sleep_over_cpus_and_thieves() {
 
 #[test]
 fn a_task_that_is_moved_before_it_runs_waits_for_two_cpus() {
-    let woken = stretch(Began::Woken, 100, 900, 950);
-    let moved = RawStretch { moved_ns: 800, moved_from: 1 + 3, ..woken.clone() };
+    let woken = || stretch(Began::Woken, 100, 900, 950);
+    let moved = RawStretch { moved_ns: 800, moved_from: 1 + 3, ..woken() };
     let (found, _) = built(&[(1, moved)]);
     let stages: Vec<(u64, u64, u32)> =
         found[0].stages.iter().map(|it| (it.from_ns, it.to_ns, it.cpu.0)).collect();
@@ -65,7 +65,7 @@ fn a_task_that_is_moved_before_it_runs_waits_for_two_cpus() {
     assert_eq!((found[0].wakeup_ns(), found[0].preempted_ns()), (800, 0));
     // Moved while it slept, or back to where it was.
     for (moved_ns, moved_from) in [(50, 4), (800, 2), (800, 0)] {
-        let (found, _) = built(&[(1, RawStretch { moved_ns, moved_from, ..woken.clone() })]);
+        let (found, _) = built(&[(1, RawStretch { moved_ns, moved_from, ..woken() })]);
         assert_eq!(found[0].stages.len(), 2, "{moved_ns} {moved_from}");
     }
 }

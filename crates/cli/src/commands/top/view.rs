@@ -92,11 +92,11 @@ impl View for TopView {
             .areas(lower);
         draw_list(
             ("/s  ", if self.has_ipis { "IPIs" } else { "interrupts" }),
-            rates(top, self.has_ipis),
+            &rates(top, self.has_ipis),
             left,
             buffer,
         );
-        draw_list(("share", "     max     /s CPU thieves"), thieves(top, self.order), right, buffer);
+        draw_list(("share", "     max     /s CPU thieves"), &thieves(top, self.order), right, buffer);
         let lost = if top.lost > 0 { format!("{} records lost; ", count(top.lost)) } else { String::new() };
         let is_silent = top.cpus.iter().all(|cpu| cpu.max_record.is_none());
         let silent = if is_silent { "no real-time task was woken (--priority all); " } else { "" };
@@ -167,7 +167,7 @@ fn per_second(number: u64, interval_ns: u64) -> u64 {
     (number as f64 * 1e9 / interval_ns.max(1) as f64).round() as u64
 }
 
-fn draw_list((figure, name): (&str, &str), lines: Vec<String>, area: Rect, buffer: &mut Buffer) {
+fn draw_list((figure, name): (&str, &str), lines: &[String], area: Rect, buffer: &mut Buffer) {
     let head = format!("{figure:>8} {name}");
     line(buffer, area, 1, &head, Style::new().add_modifier(Modifier::UNDERLINED));
     for (row, text) in lines.iter().enumerate() {

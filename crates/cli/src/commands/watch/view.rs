@@ -164,10 +164,10 @@ impl View for WatchView {
                     .for_each(|(nth, text)| line(buffer, below, nth + 1, text, Style::new()));
             }
             Page::Last => {
-                draw_spike(task, task.and_then(|it| it.last_spike.as_ref()), "explained last", below, buffer)
+                draw_spike(task, task.and_then(|it| it.last_spike.as_ref()), "explained last", below, buffer);
             }
             Page::Worst => {
-                draw_spike(task, task.and_then(|it| it.worst_spike.as_ref()), "worst", below, buffer)
+                draw_spike(task, task.and_then(|it| it.worst_spike.as_ref()), "worst", below, buffer);
             }
         }
         let last = usize::from(area.height.saturating_sub(1));
@@ -366,7 +366,7 @@ mod tests {
         let mut view = shown(&tasks);
         (0..100).for_each(|_| view.key(KeyCode::Down));
         assert!(narrow(&mut view).contains("t39"));
-        let mut more = tasks.clone();
+        let mut more = tasks;
         more.push(task("t40", 9_000_000));
         view.show(&more, Nanos::from_secs(4));
         view.key(KeyCode::Enter);

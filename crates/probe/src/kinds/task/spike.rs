@@ -136,6 +136,7 @@ mod tests {
         let spike = longest_wait(&activation, "audio").unwrap();
         assert_eq!((spike.series.as_deref(), spike.at_ns), (Some("audio/wakeup"), 250));
         activation.stages.remove(0);
+        activation.due_ns = 250;
         assert_eq!(longest_wait(&activation, "audio"), None);
     }
 }
