@@ -6,6 +6,7 @@
 
 mod alone;
 mod audience;
+pub mod campaign;
 mod causes;
 mod copies;
 mod error;
@@ -28,7 +29,7 @@ pub use causes::assemble;
 pub use copies::{backends, copy_table};
 pub use error::{RepeatError, RunError, is_not_restored, is_unavailable};
 pub use experiment::{RunOptions, drawn_seed, resume, run};
-pub use fix::{Adviser, Proposal, fix, possible, resume_fix};
+pub use fix::{Adviser, Boot, Proposal, fix, possible, resume_fix};
 pub use live::Live;
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad, hidden_command};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, check_tracers, prepare};

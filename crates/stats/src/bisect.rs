@@ -106,7 +106,7 @@ mod tests {
         let open = of(&[120.0, 120.0, 500.0]);
         assert_eq!(open.outcome, BisectOutcome::CannotTell);
         assert!(
-            open.sentence.contains("1 of 3 repeats") && open.sentence.contains("9 more"),
+            open.sentence.contains("1 of 3 repeats") && open.sentence.contains("8 more"),
             "{}",
             open.sentence
         );

@@ -7,7 +7,7 @@ use crate::directory::{RESULT_FILE, is_being_written};
 use crate::error::{At as _, StoreError};
 use crate::folder::Folder;
 use crate::info::INFO_FILE;
-use crate::reader::THREADS_MAX;
+use crate::reader::threads;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
@@ -153,7 +153,7 @@ impl RunList {
 
 /// Reads runs with all CPUs; those that cannot be read are left out.
 fn read_all(runs: &[(PathBuf, Stamp)]) -> Vec<(PathBuf, (Stamp, RunSummary))> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let threads = threads();
     let one = |(path, stamp): &(PathBuf, Stamp)| Some((path.clone(), (*stamp, summary(path)?)));
     let read = |part: &[(PathBuf, Stamp)]| part.iter().filter_map(one).collect::<Vec<_>>();
     std::thread::scope(|scope| {

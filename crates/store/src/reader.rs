@@ -21,7 +21,12 @@ use whylate_core::result::RunState;
 use whylate_core::{Warning, WarningCode};
 
 /// So many threads read segments at once: each holds the rows of one in memory.
-pub(crate) const THREADS_MAX: usize = 4;
+const THREADS_MAX: usize = 4;
+
+/// Threads that read on this machine.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
+}
 
 /// A run directory that is being read.
 #[derive(Debug)]
@@ -229,7 +234,7 @@ impl Reader {
 
     /// Gives each segment to `take`, oldest first, while other threads read those that come next.
     pub(crate) fn each_segment(&self, mut take: impl FnMut(Segment)) {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        let threads = threads();
         std::thread::scope(|scope| {
             let read_every = |first| {
                 let (sender, receiver) = sync_channel(0);

@@ -152,3 +152,91 @@ fn copied_settings_are_looked_at_and_given_back() {
         "{refused:?}"
     );
 }
+
+/// A machine that is booted by writing its files: the script keeps what the next boot is to have.
+const LOADER: &str = r#"#!/bin/sh
+case $1 in
+once) printf '%s' "$WHYLATE_BOOT_APPEND" >"${0%/*}/next" ;;
+forget) rm -f "${0%/*}/next" ;;
+reboot) echo reboot >>"${0%/*}/said" ;;
+esac
+"#;
+
+fn booted(fake: &Fake, boot: u32) {
+    let next = fs::read_to_string(fake.path("next")).unwrap_or_default();
+    let _ = fs::remove_file(fake.path("next"));
+    let set = |path: &str, text: String| fs::write(fake.path("root").join(path), text).unwrap();
+    set("proc/cmdline", format!("ro quiet {next}\n"));
+    set("proc/sys/kernel/random/boot_id", format!("boot-{boot}\n"));
+}
+
+#[test]
+fn a_campaign_boots_measures_and_leaves_nothing_behind() {
+    let _alone = alone();
+    let fake = Fake::new(&format!(
+        "{FILES}== proc/cmdline := ro quiet\n== proc/sys/kernel/osrelease := 6.1.0\n== proc/sys/kernel/random/boot_id := boot-0\n"
+    ));
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", PLAN);
+    let loader = fake.path("loader");
+    fs::write(&loader, LOADER).unwrap();
+    fs::set_permissions(&loader, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = folder.path().join("campaign");
+    let (path, loader) = (text(&path), text(&loader));
+    let refused =
+        fake.whylate(&["fix", &plan, "--campaign", path, "--boot", "isolcpus=0", "--boot-loader", loader]);
+    assert!(
+        refused.stderr.contains("add `--yes all`") && !folder.path().join("campaign").exists(),
+        "{refused:?}"
+    );
+    let begin = [
+        "fix",
+        &plan,
+        "--campaign",
+        path,
+        "--boot",
+        "isolcpus=0",
+        "--boot",
+        "nohz_full=0",
+        "--boot-loader",
+        loader,
+        "--yes",
+        "all",
+        "--budget",
+        "4s",
+        "--seed",
+        "3",
+    ];
+    let said = fake.whylate(&begin);
+    assert!(said.code == Some(0) && said.stderr.contains("booting now"), "{said:?}");
+    let unit = fake.path("root/etc/systemd/system/whylate-campaign.service");
+    assert!(fs::read_to_string(&unit).unwrap().contains("continue.sh"));
+    let again = fake.whylate(&begin);
+    assert!(again.error().contains("has a campaign already"), "{again:?}");
+    let mut ended = None;
+    for boot in 1..60 {
+        assert!(fs::read_to_string(fake.path("next")).unwrap().contains("whylate.boot="));
+        booted(&fake, boot);
+        let said = fake.whylate(&["fix", "--campaign", path, "--continue", "--json"]);
+        if said.stdout.contains("whylate.fix/1") {
+            ended = Some(serde_json::from_str::<serde_json::Value>(&said.stdout).unwrap());
+            break;
+        }
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
+    let result = ended.expect("it ends with its budget");
+    assert_eq!(
+        (word(&result, "state"), &result["restored"]),
+        ("complete", &serde_json::json!(true)),
+        "{result}"
+    );
+    assert!(result["repeats"].as_u64() > Some(1), "{result}");
+    assert!(!unit.exists() && !fake.path("next").exists());
+    // It ended in a boot of the campaign: that of every day comes back.
+    let boots = fs::read_to_string(fake.path("said")).unwrap().lines().count() as u64;
+    assert_eq!(Some(boots), result["repeats"].as_u64().map(|repeats| repeats + 1));
+    let over = fake.whylate(&["fix", "--campaign", path, "--continue"]);
+    assert!(over.error().contains("has ended"), "{over:?}");
+    let shown = fake.whylate(&["fix", "--show", text(&folder.path().join("campaign/search"))]);
+    assert!(shown.stdout.contains("isolcpus=0"), "{shown:?}");
+}

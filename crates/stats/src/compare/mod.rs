@@ -12,7 +12,7 @@ pub use causes::cause_differences;
 pub use conclusion::conclude;
 pub use values::{RunValues, ValueKey};
 
-use crate::contrast::{Observation, SIGNIFICANCE, benjamini_hochberg, holm, median, student, study};
+use crate::contrast::{Observation, SIGNIFICANCE, benjamini_hochberg, holm, median, outcome, student, study};
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{Comparison, Outcome, RunContrast};
 
@@ -81,19 +81,11 @@ fn decide(drafts: &mut [Draft], correction: fn(&mut [f64]), margin: f64) {
     correction(&mut p_values);
     let margin = margin.ln_1p();
     for (draft, p_value) in drafts.iter_mut().zip(p_values) {
-        let within = |bound: Option<f64>| bound.is_some_and(|bound| bound.abs() <= margin);
         let comparison = &mut draft.contrast.comparison;
         comparison.p_value = p_value;
         comparison.outcome = match draft.is_decidable {
-            true if p_value <= SIGNIFICANCE && draft.effect.abs() > margin => {
-                if draft.effect < 0.0 {
-                    Outcome::Better
-                } else {
-                    Outcome::Worse
-                }
-            }
-            true if within(draft.interval.0) && within(draft.interval.1) => Outcome::Equivalent,
-            _ => Outcome::CannotTell,
+            true => outcome(p_value, draft.effect, draft.interval, margin),
+            false => Outcome::CannotTell,
         };
     }
 }

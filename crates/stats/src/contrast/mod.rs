@@ -59,15 +59,9 @@ impl Study {
     /// What may be said with `adjusted_p` in place of the p-value, corrected for `contrasts` in all; an effect of at most
     /// `margin` (not negative, on the scale of the values) does not matter.
     pub fn outcome(&self, adjusted_p: f64, contrasts: usize, margin: f64) -> Outcome {
-        if adjusted_p <= SIGNIFICANCE && self.effect.abs() > margin {
-            return if self.effect < 0.0 { Outcome::Better } else { Outcome::Worse };
-        }
+        let said = outcome(adjusted_p, self.effect, self.interval_95, margin);
         let can_show = self.smallest_p * contrasts as f64 <= SIGNIFICANCE;
-        let within = |bound: Option<f64>| bound.is_some_and(|bound| bound.abs() <= margin);
-        if can_show && within(self.interval_95.0) && within(self.interval_95.1) {
-            return Outcome::Equivalent;
-        }
-        Outcome::CannotTell
+        if said == Outcome::Equivalent && !can_show { Outcome::CannotTell } else { said }
     }
 
     /// About how many repeats more would tell, if they are as these; `None` where nothing can be said.
@@ -82,6 +76,23 @@ impl Study {
         let more = (needed - self.repeats as f64).max(2.0);
         // Blocks have two rounds.
         (more < 10_000.0).then(|| (more / 2.0).ceil() as u32 * 2)
+    }
+}
+
+/// What may be said of an effect with its p-value and interval, when at most `margin` of it (not negative) does not matter.
+/// An effect below 0 is for the better.
+pub(crate) fn outcome(
+    p_value: f64,
+    effect: f64,
+    interval_95: (Option<f64>, Option<f64>),
+    margin: f64,
+) -> Outcome {
+    let within = |bound: Option<f64>| bound.is_some_and(|bound| bound.abs() <= margin);
+    match () {
+        () if p_value <= SIGNIFICANCE && effect < -margin => Outcome::Better,
+        () if p_value <= SIGNIFICANCE && effect > margin => Outcome::Worse,
+        () if within(interval_95.0) && within(interval_95.1) => Outcome::Equivalent,
+        () => Outcome::CannotTell,
     }
 }
 

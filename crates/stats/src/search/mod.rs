@@ -47,7 +47,12 @@ pub struct Rules {
 
 /// More pairs are not measured for a claim of that phase.
 pub fn pairs_max(phase: FixPhase) -> u32 {
-    if matches!(phase, FixPhase::Without | FixPhase::Reduce) { SETTING_PAIRS_MAX } else { PAIRS_MAX }
+    if is_of_settings(phase) { SETTING_PAIRS_MAX } else { PAIRS_MAX }
+}
+
+/// Whether claims of that phase are about settings in force, each of which may also be of no use.
+fn is_of_settings(phase: FixPhase) -> bool {
+    matches!(phase, FixPhase::Without | FixPhase::Reduce)
 }
 
 /// What one repeat showed.
@@ -291,7 +296,7 @@ impl Search {
         let claim = pairs.claim(end);
         let (phase, is_proved) = (claim.phase, claim.end == ClaimEnd::Proved);
         let is_enough = self.rules.below.is_some_and(|below| claim.candidate_max() < below);
-        if matches!(phase, FixPhase::Without | FixPhase::Reduce) {
+        if is_of_settings(phase) {
             return self.audited(claim);
         }
         self.claims.push(claim);

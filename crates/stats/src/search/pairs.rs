@@ -159,7 +159,7 @@ impl Pairs {
 
     /// Whether either side may be better.
     pub(super) fn is_of_settings(&self) -> bool {
-        matches!(self.claim.phase, FixPhase::Without | FixPhase::Reduce)
+        super::is_of_settings(self.claim.phase)
     }
 
     pub(super) fn take(&mut self, figure: &Figure, random: &mut SplitMix) {

@@ -1,6 +1,7 @@
 //! `whylate fix`.
 
 mod adviser;
+mod campaign;
 
 use super::run::{default_run_path, is_restored, read_plan, run_name};
 use crate::arguments::FixArguments;
@@ -29,6 +30,9 @@ pub(super) fn execute(arguments: &FixArguments, host: &Host) -> Result<Ending> {
     if let Some(path) = &arguments.show {
         let result = result_of(path)?;
         return conclude(arguments, &result, None);
+    }
+    if let Some(folder) = &arguments.campaign {
+        return campaign::execute(arguments, folder, host);
     }
     if arguments.advise {
         return advise(arguments, host);

@@ -37,7 +37,9 @@ const HEAD_BYTES: u64 = 16 << 10;
 
 /// What a text is that is not a trace.
 fn other_text(head: &[u8]) -> &'static str {
-    const KNOWN: [(&[u8], &str); 4] = [
+    const HISTOGRAM: &str =
+        "a histogram of a BPF tool, which says how often and not who: record a trace, `whylate trace record`";
+    const KNOWN: [(&[u8], &str); 5] = [
         (
             b"| Max delay ms",
             "the table of `perf sched latency`, which has no events: take the perf.data that it was made of",
@@ -50,14 +52,11 @@ fn other_text(head: &[u8]) -> &'static str {
             b" latency higher than ",
             "the list of a BPF tool, which says who waited and not for whom: record a trace, `whylate trace record`",
         ),
-        (
-            b"|@@@",
-            "a histogram of a BPF tool, which says how often and not who: record a trace, `whylate trace record`",
-        ),
+        (b"|@@@", HISTOGRAM),
+        (b"distribution", HISTOGRAM),
     ];
-    let histogram = (&b"distribution"[..], KNOWN[3].1);
-    let mut known = KNOWN.into_iter().chain([histogram]);
-    known
+    KNOWN
+        .into_iter()
         .find(|(mark, _)| memchr::memmem::find(head, mark).is_some())
         .map_or("a text without a single trace line", |(_, what)| what)
 }
