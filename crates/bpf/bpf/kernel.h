@@ -47,6 +47,10 @@ struct task_struct___new {
 	unsigned int __state;
 };
 
+struct task_struct___smp {
+	int wake_cpu;
+};
+
 struct rb_node {
 	unsigned long __rb_parent_color;
 };

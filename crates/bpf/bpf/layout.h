@@ -432,7 +432,9 @@ struct task_slot {
 	u8 was_runnable;
 	/* Whether its control group had no CPU time left when it was woken. */
 	u8 is_out_of_quota;
-	u8 unused[2];
+	/* The CPU that it was on before it was last moved, and 1; 0: not known. */
+	u8 moved_from;
+	u8 unused;
 	COMMAND(previous_command);
 	/* The last wake-up, and the one after which it runs: a task may be woken while it runs. */
 	struct woken waking;
@@ -485,7 +487,8 @@ struct stretch {
 	/* Its control group had no CPU time left: when it left the CPU, when it was woken. */
 	bool is_out_of_quota;
 	bool was_out_of_quota;
-	u8 unused;
+	/* The CPU that it was on before it was last moved, and 1; 0: not known. */
+	u8 moved_from;
 	COMMAND(command);
 	COMMAND(waker_command);
 	COMMAND(next_command);

@@ -308,6 +308,7 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	stretch->expires_ns = slot->woken.expires_ns;
 	stretch->run_ns = slot->run_ns;
 	stretch->moved_ns = slot->moved_ns;
+	stretch->moved_from = slot->moved_from;
 	stretch->fault_ns = slot->fault_ns;
 	stretch->faults = slot->faults;
 	stretch->lost = slot->lost;

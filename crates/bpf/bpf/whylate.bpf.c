@@ -754,5 +754,11 @@ int task_moved(u64 *ctx)
 	if (LIKELY(!slot))
 		return 0;
 	slot->moved_ns = bpf_ktime_get_ns();
+	slot->moved_from = 0;
+	/* The kernel sets it whenever it gives a task a CPU; the event comes before that. */
+	struct task_struct___smp *placed = (void *)task;
+
+	if (FIELD_EXISTS(placed->wake_cpu) && (u32)placed->wake_cpu < 255)
+		slot->moved_from = 1 + (u8)placed->wake_cpu;
 	return 0;
 }

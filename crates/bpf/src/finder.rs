@@ -325,8 +325,9 @@ fn smis_of(host: &HostRoot, cpu: CpuId) -> Option<Smis> {
     Some(Smis { counter, before, read_at })
 }
 
-/// The devices of a line, without its chip: the words after the last one that says how the line is wired.
-fn device(description: &str) -> String {
+/// The devices of a line of /proc/interrupts, without its chip: the words of its description after the last one that says
+/// how the line is wired.
+pub fn device(description: &str) -> String {
     let wiring = |word: &str| {
         word.ends_with("-edge") || word.ends_with("-fasteoi") || word == "Edge" || word == "Level"
     };

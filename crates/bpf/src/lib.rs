@@ -31,7 +31,7 @@ pub use causes::Causes;
 pub use dispatch::DispatchSteps;
 pub use error::BpfError;
 pub use facilities::facilities;
-pub use finder::find_causes;
+pub use finder::{device, find_causes};
 pub use histograms::Histograms;
 pub use settings::{FindsCauses, HistogramsChange, HistogramsConfig, Measured, TaskFilter};
 pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};

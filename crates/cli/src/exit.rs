@@ -38,6 +38,7 @@ pub(crate) struct Refused(pub(crate) &'static str);
 
 /// Ends the process without waiting for anything.
 pub(crate) fn at_once(code: u8) -> ! {
+    crate::live::restore();
     #[expect(clippy::exit, reason = "whoever asked for it has said that they do not wait")]
     std::process::exit(i32::from(code))
 }

@@ -4,6 +4,7 @@ mod arguments;
 mod commands;
 mod exit;
 mod hook;
+mod live;
 mod machine;
 mod output;
 mod progress;

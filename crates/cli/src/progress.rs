@@ -64,21 +64,6 @@ impl Meter {
         }
     }
 
-    /// Whether it is drawn on a terminal again and again.
-    pub(crate) fn has_screen(&self) -> bool {
-        matches!(self, Self::Bar(_))
-    }
-
-    /// Shows several lines in place of the bar.
-    pub(crate) fn show(&mut self, lines: &str) {
-        if let Self::Bar(bar) = self {
-            if let Ok(style) = ProgressStyle::with_template("{msg}") {
-                bar.set_style(style);
-            }
-            bar.set_message(text::lines(lines));
-        }
-    }
-
     /// Removes the bar.
     pub(crate) fn finish(&mut self) {
         if let Self::Bar(bar) = self {

@@ -4,12 +4,12 @@ use crate::plan::{Plan, without_flags};
 use crate::result::{
     BisectResult, CheckResult, CompareResult, CopyResult, CpuTable, ExplainResult, FixResult,
     HistogramsResult, LoadResult, MeasureResult, PlanList, PreviewResult, RecordingResult, RunResult,
-    RunsResult, TracingResult, TreatResult,
+    RunsResult, TopResult, TracingResult, TreatResult,
 };
 use schemars::{Schema, schema_for};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 19] = [
     "plan",
     "measure",
     "run",
@@ -28,6 +28,7 @@ pub const NAMES: [&str; 18] = [
     "copy",
     "fix",
     "bisect",
+    "top",
 ];
 
 /// The schema of that name: `plan` describes the TOML file, the others what `--json` prints.
@@ -56,6 +57,7 @@ fn of_name(name: &str) -> Option<Schema> {
         "copy" => Some(schema_for!(CopyResult)),
         "fix" => Some(schema_for!(FixResult)),
         "bisect" => Some(schema_for!(BisectResult)),
+        "top" => Some(schema_for!(TopResult)),
         "tracing" => Some(schema_for!(TracingResult)),
         _ => None,
     }

@@ -55,6 +55,11 @@ impl Counts {
         self.lines.get(line)?.counts.get(&cpu).copied()
     }
 
+    /// What the kernel says of a line besides its counts: the chip, the wiring and the devices.
+    pub fn description(&self, line: &str) -> Option<&str> {
+        Some(self.lines.get(line)?.description.as_str())
+    }
+
     /// What the CPUs of `cpus` handled between two reads, sorted by CPU, then line; lines that did not move are
     /// left out.
     ///

@@ -19,7 +19,9 @@ pub mod spec;
 
 pub use error::ProbeError;
 pub use kinds::{AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, store_after};
-pub use measure::{Batch, Elsewhere, Observer, Outcome, Progress, TaskLine, measure};
+pub use measure::{
+    Batch, Elsewhere, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike, TaskTotals, measure,
+};
 pub use resolve::{Options, resolve};
 pub use spec::{LaneSpec, ProbeSpec};
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use whylate_core::record::{
     CounterRecord, HwlatRecord, InterruptRecord, Interval, SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
-use whylate_core::result::{Cause, HistogramKind, LatencyRecord, Quantiles};
+use whylate_core::result::{Cause, CauseKind, HistogramKind, LatencyRecord, Quantiles, TimelineSegment};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
 use whylate_sys::process::Launcher;
@@ -83,6 +83,48 @@ pub struct TaskLine {
     pub strip: Vec<u64>,
     /// The causes of its worst response.
     pub worst: Option<(u64, Vec<Cause>)>,
+    /// The activation that was explained last: the last that was above the deadline, or among the worst when it came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_spike: Option<TaskSpike>,
+    /// The worst activation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst_spike: Option<TaskSpike>,
+    /// What a monitor counts from.
+    #[serde(skip)]
+    pub totals: TaskTotals,
+}
+
+/// An explained activation, stage by stage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TaskSpike {
+    /// When it was due, on CLOCK_MONOTONIC.
+    pub due_ns: u64,
+    /// From being due to the sleep.
+    pub latency_ns: u64,
+    /// Its causes.
+    pub causes: Vec<Cause>,
+    /// What it did, without gap or overlap.
+    pub timeline: Vec<TimelineSegment>,
+}
+
+/// What a watched thread has added up to since the begin.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskTotals {
+    /// Its responses, and its wake-up latencies.
+    pub latencies: [LatencyTotals; 2],
+    /// Kind, who (`None`: all that came after the first 32), time in nanoseconds, how often.
+    pub thieves: Vec<(CauseKind, Option<String>, u64, u64)>,
+}
+
+/// A histogram for monitors, whose buckets grow by 1, 2 and 5.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LatencyTotals {
+    /// Upper edge in nanoseconds, and how many samples are at most as large.
+    pub buckets: Vec<(u64, u64)>,
+    /// Number of samples.
+    pub count: u64,
+    /// Their sum.
+    pub sum_ns: u64,
 }
 
 /// Who follows a measurement.

@@ -89,6 +89,12 @@ pub enum RunError {
         /// Why.
         String,
     ),
+    /// A repeat of a search needs a boot that cannot be asked for.
+    #[error("the next boot cannot be asked for: {0}")]
+    Boot(
+        /// Why.
+        String,
+    ),
     /// The run to be resumed is done.
     #[error("{0} is complete; there is nothing to resume")]
     AlreadyComplete(

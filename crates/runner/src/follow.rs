@@ -14,7 +14,7 @@ use std::time::Instant;
 use whylate_core::Nanos;
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::RunEnd;
-use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec, Progress, TaskLine};
+use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress, TaskLine};
 use whylate_store::RowKey;
 
 /// So many events wait.
@@ -110,6 +110,16 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
+    /// Whether a probe finds the causes of its spikes itself, as that of watched tasks.
+    pub(crate) fn explains_itself(&self, index: usize) -> bool {
+        matches!(self.specs[index].kind, ProbeKind::Task(_))
+    }
+
+    /// Whether it is such a probe, and others measure as well.
+    pub(crate) fn is_beside(&self, index: usize) -> bool {
+        self.specs.len() > 1 && self.explains_itself(index)
+    }
+
     pub(crate) fn end_with(&mut self, end: Result<RunEnd, RepeatError>) {
         self.stop.store(true, Ordering::Relaxed);
         self.end.get_or_insert(end);

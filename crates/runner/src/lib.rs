@@ -6,6 +6,7 @@
 
 mod alone;
 mod audience;
+pub mod campaign;
 mod causes;
 mod copies;
 mod error;
@@ -18,6 +19,7 @@ mod live;
 mod machine;
 mod prepare;
 mod repeat;
+mod top;
 mod tracing;
 mod treating;
 
@@ -27,13 +29,14 @@ pub use causes::assemble;
 pub use copies::{backends, copy_table};
 pub use error::{RepeatError, RunError, is_not_restored, is_unavailable};
 pub use experiment::{RunOptions, drawn_seed, resume, run};
-pub use fix::{Adviser, Proposal, fix, possible, resume_fix};
+pub use fix::{Adviser, Boot, Proposal, fix, possible, resume_fix};
 pub use live::Live;
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad, hidden_command};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, check_tracers, prepare};
+pub use top::Top;
 pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, left_behind, recover_treatments, recovery};
 pub use whylate_load::gpu_list;
 pub use whylate_probe::copy_table::{BLOCKS as COPY_BLOCKS, CopyRequest};
-pub use whylate_probe::{Progress, TaskLine};
+pub use whylate_probe::{LatencyTotals, Progress, TaskLine, TaskSpike, TaskTotals};
 pub use whylate_sys::allocation::{ReservingAllocator, hold_reserve};

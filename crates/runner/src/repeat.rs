@@ -298,10 +298,14 @@ impl Repeat<'_> {
                     let cpus = &watch.specs[index].cpus;
                     self.search(|causes, warnings| causes.armed(cpus, process, warnings));
                 }
+                // Watched tasks beside other probes: the traces are of those.
+                Ok(Event::Spikes(index, _)) if watch.is_beside(index) => {}
                 Ok(Event::Spikes(index, spikes)) => {
                     self.tracing.hold(&spikes, self.warnings);
                     self.audience.spikes(&spikes);
-                    self.search(|causes, warnings| causes.explain(&spikes, warnings));
+                    if !watch.explains_itself(index) {
+                        self.search(|causes, warnings| causes.explain(&spikes, warnings));
+                    }
                     if let Some(directory) = self.sink.directory() {
                         self.tracing.spikes(&watch.keys[index], &spikes, directory, self.warnings);
                     }

@@ -117,7 +117,8 @@ impl Tracing {
         let series = SeriesName::in_probe(&key.probe, spike.series.as_deref());
         let task = match series.facts().map(|facts| facts.task) {
             Some(MeasuringTask::Kernel(name)) => Some(format!("{name}/{}", kept.cpu)),
-            Some(MeasuringTask::None) => None,
+            // A watched thread has its name for the series.
+            Some(MeasuringTask::None) => spike.series.as_deref().map(thread_of_series),
             Some(MeasuringTask::Own) | None => own_command(),
         };
         let trace = SpikeTrace {
@@ -214,16 +215,23 @@ fn explained(trace: &SpikeTrace, directory: &Path) -> Result<ExplainResult, pars
     Ok(result)
 }
 
+/// The name of a watched thread, by its series: `audio#2/wakeup`.
+fn thread_of_series(series: &str) -> String {
+    series.split(['#', '/']).next().unwrap_or_default().to_owned()
+}
+
 /// What the trace was kept for.
 pub fn moment(trace: &SpikeTrace) -> KeptMoment {
     let facts = SeriesName::of(&trace.probe).facts();
     let looks_for_gaps = facts.is_some_and(|facts| facts.samples == Samples::Gap);
+    // Of a watched thread the wait for a CPU: before it ran, or when it was preempted.
+    let is_preempted = trace.probe.starts_with("task/") && !trace.probe.ends_with("/wakeup");
     KeptMoment {
         task: trace.task.clone(),
         cpu: trace.cpu,
         at_ns: trace.at_ns,
         latency_ns: trace.latency_ns,
-        sleeps: !looks_for_gaps,
+        sleeps: !looks_for_gaps && !is_preempted,
         is_virtual: trace.guest,
     }
 }

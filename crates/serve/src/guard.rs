@@ -1,6 +1,6 @@
 //! Who may read: on a loopback address programs of this machine; elsewhere whoever shows the token.
 
-use crate::Site;
+use crate::error::ServeError;
 use axum::extract::{Request, State};
 use axum::http::header::{
     AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, HOST, LOCATION, REFERRER_POLICY, SET_COOKIE,
@@ -9,6 +9,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 const COOKIE_NAME: &str = "whylate-token=";
@@ -22,8 +23,16 @@ const HEADERS: [(HeaderName, &str); 3] = [
     (REFERRER_POLICY, "no-referrer"),
 ];
 
-pub(crate) async fn check(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
-    let mut response = match refusal(&site, &request) {
+/// What a reader has to show; nothing on a loopback address.
+pub(crate) type Token = Arc<Option<String>>;
+
+/// Refuses an address that other machines reach, without a token.
+pub(crate) fn needs_token(address: SocketAddr, token: Option<&str>) -> Result<(), ServeError> {
+    if address.ip().is_loopback() || token.is_some() { Ok(()) } else { Err(ServeError::NoToken(address)) }
+}
+
+pub(crate) async fn check(State(token): State<Token>, request: Request, next: Next) -> Response {
+    let mut response = match refusal(token.as_deref(), &request) {
         Some(response) => response,
         None => next.run(request).await,
     };
@@ -33,8 +42,8 @@ pub(crate) async fn check(State(site): State<Arc<Site>>, request: Request, next:
     response
 }
 
-fn refusal(site: &Site, request: &Request) -> Option<Response> {
-    let Some(token) = &site.settings.token else {
+fn refusal(token: Option<&str>, request: &Request) -> Option<Response> {
+    let Some(token) = token else {
         // A page of another site that resolves its own name to 127.0.0.1 must not read ours.
         return (!is_local(request.headers())).then(|| {
             let text = "open this page as http://localhost or http://127.0.0.1\n";

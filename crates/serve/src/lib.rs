@@ -5,6 +5,7 @@
 //! made by the same functions as reports in files, one at a time, and kept while the run does not change.
 
 mod download;
+mod endpoint;
 mod error;
 mod guard;
 mod live;
@@ -12,7 +13,9 @@ mod metrics;
 mod pages;
 mod runs;
 
+pub use endpoint::endpoint;
 pub use error::ServeError;
+pub use metrics::escaped;
 
 use axum::Router;
 use axum::routing::get;
@@ -71,9 +74,7 @@ pub fn serve(
     source: Box<dyn Source>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
-    if !settings.address.ip().is_loopback() && settings.token.is_none() {
-        return Err(ServeError::NoToken(settings.address));
-    }
+    guard::needs_token(settings.address, settings.token.as_deref())?;
     let read = |source| ServeError::Folder { folder: settings.folder.clone(), source };
     std::fs::read_dir(&settings.folder).map_err(read)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -91,6 +92,7 @@ pub fn serve(
 }
 
 fn router(site: Arc<Site>) -> Router {
+    let token = Arc::new(site.settings.token.clone());
     Router::new()
         .route("/", get(pages::list))
         .route("/compare", get(pages::compare))
@@ -101,6 +103,6 @@ fn router(site: Arc<Site>) -> Router {
         .route("/runs/{name}/archive.tar", get(download::archive))
         .route("/runs.json", get(pages::list_json))
         .route("/metrics", get(metrics::metrics))
-        .layer(axum::middleware::from_fn_with_state(site.clone(), guard::check))
+        .layer(axum::middleware::from_fn_with_state(token, guard::check))
         .with_state(site)
 }

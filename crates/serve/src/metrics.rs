@@ -85,7 +85,8 @@ fn worst(probe: &ProbeResult) -> Vec<(&'static str, u64)> {
     quantiles.into_iter().filter_map(|(name, of)| Some((name, largest(of)?))).collect()
 }
 
-fn escaped(text: &str) -> String {
+/// The value of a label, so that it cannot end itself.
+pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 

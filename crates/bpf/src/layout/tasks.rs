@@ -107,7 +107,8 @@ pub(crate) struct RawStretch {
     /// Its control group had no CPU time left: when it left the CPU, when it was woken.
     pub(crate) is_out_of_quota: u8,
     pub(crate) was_out_of_quota: u8,
-    pub(crate) unused: u8,
+    /// The CPU that it was on before it was last moved, and 1; 0: not known.
+    pub(crate) moved_from: u8,
     pub(crate) command: Command,
     pub(crate) waker_command: Command,
     pub(crate) next_command: Command,

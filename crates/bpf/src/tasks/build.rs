@@ -172,7 +172,8 @@ impl Track {
                     cpu: before,
                     what: Doing::Blocked { wait, waker },
                 });
-                open.stages.push(Stage { from_ns: woken_ns, to_ns: raw.run_ns.max(woken_ns), cpu, what });
+                let to_ns = raw.run_ns.max(woken_ns);
+                open.stages.extend(waits(Stage { from_ns: woken_ns, to_ns, cpu, what }, raw));
             }
             _ => {
                 let is_timer = raw.waker_kind == RawWaker::Timer && raw.expires_ns > 0;
@@ -183,7 +184,7 @@ impl Track {
                     due_ns,
                     woken_ns: raw.ready_ns,
                     waker,
-                    stages: vec![Stage { from_ns: due_ns, to_ns: raw.run_ns, cpu, what }],
+                    stages: waits(Stage { from_ns: due_ns, to_ns: raw.run_ns, cpu, what }, raw),
                     ..Activation::default()
                 });
             }
@@ -207,6 +208,21 @@ impl Track {
             open.stages.push(Stage { from_ns: until_ns, to_ns: raw.run_ns, cpu, what });
         }
     }
+}
+
+/// The wait of a woken task for its CPU: for two of them, where it was moved before it ran. Who had the first one is not in the
+/// record.
+fn waits(stage: Stage, raw: &RawStretch) -> Vec<Stage> {
+    let from = raw.moved_from.checked_sub(1).map(|cpu| CpuId(cpu.into())).filter(|from| *from != stage.cpu);
+    let Some(from) = from.filter(|_| (raw.ready_ns..stage.to_ns).contains(&raw.moved_ns)) else {
+        return vec![stage];
+    };
+    let Doing::Waking { out_of_quota, .. } = stage.what else { return vec![stage] };
+    let before = Doing::Waking { previous: Thread::default(), out_of_quota };
+    vec![
+        Stage { to_ns: raw.moved_ns, cpu: from, what: before, ..stage },
+        Stage { from_ns: raw.moved_ns, ..stage },
+    ]
 }
 
 fn thread(pid: u32, prio: i32, command: &Command) -> Thread {
@@ -254,125 +270,4 @@ fn wait_of(raw: &RawStretch, owner: &dyn Fn(u32, u32) -> Option<String>) -> Wait
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use zerocopy::TryFromBytes as _;
-
-    const NANOSLEEP: i32 = Sysno::clock_nanosleep as i32;
-    const FUTEX: i32 = Sysno::futex as i32;
-
-    /// Ran from `from` to `to`, ready at `ready`, and then slept.
-    fn stretch(began: Began, ready: u64, from: u64, to: u64) -> RawStretch {
-        RawStretch {
-            kind: TaskEvent::Stretch,
-            thread: 5,
-            process: 4,
-            prio: 120,
-            began,
-            ready_ns: ready,
-            run_ns: from,
-            end_ns: to,
-            state: 1,
-            syscall: NANOSLEEP,
-            command: Command::new("control"),
-            ..RawStretch::try_read_from_bytes(&[0; size_of::<RawStretch>()]).unwrap()
-        }
-    }
-
-    fn preempted(raw: &RawStretch) -> RawStretch {
-        RawStretch { is_runnable: 1, next: 9, next_command: Command::new("thief"), ..raw.clone() }
-    }
-
-    /// The process has the threads 5 and 6.
-    fn names(_: u32, thread: u32) -> Option<String> {
-        (5..7).contains(&thread).then(|| format!("thread-{thread}"))
-    }
-
-    fn built(raws: &[(u32, RawStretch)]) -> (Vec<Activation>, u64) {
-        let mut builder = Builder::default();
-        let found = raws.iter().filter_map(|(cpu, raw)| builder.add(CpuId(*cpu), raw, &names)).collect();
-        (found, builder.incomplete)
-    }
-
-    #[test]
-    fn an_activation_reaches_from_the_timer_to_the_sleep_over_cpus_and_thieves() {
-        let timer = RawStretch {
-            waker_kind: RawWaker::Timer,
-            expires_ns: 90,
-            ..stretch(Began::Woken, 100, 110, 150)
-        };
-        let moved = RawStretch { moved_ns: 180, ..stretch(Began::Preempted, 0, 200, 230) };
-        let (found, incomplete) = built(&[(0, preempted(&timer)), (1, moved)]);
-        assert_eq!((found.len(), incomplete), (1, 0));
-        let one = &found[0];
-        assert_eq!((one.due_ns, one.wakeup_ns(), one.response_ns()), (90, 20, 140));
-        assert_eq!((one.running_ns(), one.preempted_ns(), one.migrations), (70, 50, 1));
-        let stages: Vec<(u64, u64, u32)> =
-            one.stages.iter().map(|it| (it.from_ns, it.to_ns, it.cpu.0)).collect();
-        assert_eq!(stages, [(90, 110, 0), (110, 150, 0), (150, 180, 0), (180, 200, 1), (200, 230, 1)]);
-        assert!(matches!(&one.stages[2].what, Doing::Preempted { by, .. } if by.command == "thief"));
-        assert_eq!(one.slept, Wait::Work(Some("clock_nanosleep".to_owned())));
-        assert_eq!(one.waker, Waker::Timer);
-    }
-
-    #[test]
-    fn the_owner_of_a_lock_is_the_one_that_the_lock_names() {
-        let wait = |command, value, word, owner| RawStretch {
-            syscall: FUTEX,
-            futex: 0x1000,
-            futex_command: command,
-            futex_value: value,
-            futex_word: word,
-            futex_owner: owner,
-            ..stretch(Began::Woken, 100, 110, 120)
-        };
-        let waits = |raw: RawStretch| wait_of(&raw, &names);
-        let lock = |owner: Option<u32>, inherits_priority| Wait::Lock {
-            address: 0x1000,
-            owner: owner.map(|it| (it, format!("thread-{it}"))),
-            inherits_priority,
-        };
-        assert_eq!(waits(wait(FUTEX_LOCK_PI, 0, 0x8000_0006, 0)), lock(Some(6), true));
-        assert_eq!(waits(wait(FUTEX_WAIT, 2, 0, 6)), lock(Some(6), false));
-        assert_eq!(waits(wait(FUTEX_WAIT_BITSET, 2, 0, 77)), lock(None, false), "no thread of the process");
-        assert_eq!(
-            waits(wait(FUTEX_WAIT, 0, 0, 6)),
-            Wait::Work(Some("futex".to_owned())),
-            "a condition variable"
-        );
-    }
-
-    #[test]
-    fn waits_in_the_middle_do_not_end_it() {
-        let fault = RawStretch {
-            syscall: SYSCALL_NONE,
-            fault_ns: 115,
-            state: 2,
-            ..stretch(Began::Woken, 100, 110, 120)
-        };
-        let disk =
-            RawStretch { syscall: Sysno::fsync as i32, state: 2, ..stretch(Began::Woken, 150, 160, 170) };
-        let (found, _) = built(&[(0, fault), (0, disk), (0, stretch(Began::Woken, 200, 210, 220))]);
-        assert_eq!(found.len(), 1);
-        assert_eq!((found[0].response_ns(), found[0].blocked_ns(), found[0].preempted_ns()), (120, 60, 20));
-        let waits: Vec<&Wait> = found[0]
-            .stages
-            .iter()
-            .filter_map(|stage| if let Doing::Blocked { wait, .. } = &stage.what { Some(wait) } else { None })
-            .collect();
-        assert_eq!(waits, [&Wait::Page, &Wait::Kernel(Some("fsync".to_owned()))]);
-    }
-
-    #[test]
-    fn what_was_not_seen_whole_is_counted_and_no_activation() {
-        let lossy = RawStretch { lost: 1, ..stretch(Began::Preempted, 0, 200, 230) };
-        let unseen = stretch(Began::Unknown, 0, 200, 230);
-        for second in [lossy, unseen] {
-            let (found, incomplete) =
-                built(&[(0, preempted(&stretch(Began::Woken, 100, 110, 150))), (0, second)]);
-            assert_eq!((found.len(), incomplete), (0, 1));
-        }
-        let (found, incomplete) = built(&[(0, stretch(Began::Preempted, 0, 200, 230))]);
-        assert_eq!((found.len(), incomplete), (0, 0), "the watch began in the middle of it");
-    }
-}
+mod tests;

@@ -25,6 +25,7 @@ use whylate_core::result::Cause;
 use whylate_core::{CpuId, CpuSet, Facts};
 use whylate_explain::activation::HELD_BEFORE_NS;
 pub use whylate_explain::activation::{Activation, Doing, Stage, Wait, Waker};
+pub use whylate_explain::segments::Thread;
 use whylate_explain::segments::{Recording, Surroundings};
 use whylate_host::HostRoot;
 use whylate_sys::clock;

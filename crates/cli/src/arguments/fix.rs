@@ -1,11 +1,13 @@
 //! Flags of `whylate fix`.
 
 use super::Printing;
+use super::parsers::microseconds;
 use clap::Args;
 use std::path::PathBuf;
 use whylate_core::Nanos;
-use whylate_core::plan::Share;
+use whylate_core::plan::{BootPlan, Share};
 use whylate_core::result::FixGoal;
+use whylate_runner::campaign::LoaderName;
 
 /// `whylate fix`.
 #[derive(Debug, Args)]
@@ -14,17 +16,24 @@ Examples:
   whylate fix                                       the plan `quick`: what would make it better here
   whylate fix memory-load --goal 'timer p99.9'      another plan and statistic
   whylate fix plan.toml --goal 'max < 100us' --budget 1h --yes all
+  whylate fix --task audio --deadline 1ms --goal misses         your own task, while it runs
   whylate fix --yes idle,irq-affinity --never smt-off
   whylate fix --advise                              proposes, and changes nothing
   whylate fix --resume DIR                          goes on with a search that was stopped or killed
   whylate fix --show DIR --write install            what was proved, as files to install
   whylate fix --verify DIR                          does it still hold? (after an update)
   whylate fix --audit /etc/sysctl.d/99-copied.conf  which of these settings help, and which can go
+  whylate fix --campaign /var/lib/c --boot isolcpus=1 --boot 'nohz_full=1 rcu_nocbs=1'
+                                                    treatments that need a boot: boots this machine
 
 First the machine is measured as it is. What made it late, and what `whylate check` finds, says
 which treatments may help. They are tried in repeats, each with its treatments applied and given
 back; the best ones are compared with the machine as it is on fresh data, in pairs whose order a
 coin decides. Of all that is called proved, in at most 5 % of searches anything is not so.
+
+A campaign boots the machine once for each repeat, through an entry that the boot loader takes once;
+its entry of every day stays as it is. A systemd unit goes on after each boot. A boot that does not
+come is a failed repeat. All is removed at the end; what was proved: whylate fix --show DIR/search
 
 Exit codes: 0 something is proved or nothing is needed, 1 nothing is proved or the search is not
 over, 2 what was proved does not hold any more (--verify), 3 a setting is not as it was before,
@@ -32,6 +41,12 @@ over, 2 what was proved does not hold any more (--verify), 3 a setting is not as
 pub(crate) struct FixArguments {
     /// Name of a built-in plan, or path of a TOML file [default: quick]
     pub(crate) plan: Option<String>,
+    /// Searches what helps every thread of this name, as it runs now, instead of a plan's probes
+    #[arg(long, value_name = "NAME", conflicts_with = "plan")]
+    pub(crate) task: Option<String>,
+    /// The response that its work may take, for `--goal misses`; a bare number is microseconds
+    #[arg(long, value_name = "TIME", requires = "task", value_parser = microseconds)]
+    pub(crate) deadline: Option<Nanos>,
     /// Directory for the search: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-PLAN]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
@@ -74,6 +89,21 @@ pub(crate) struct FixArguments {
     /// Writes the files that install what is proved below DIR, as they belong below `/`
     #[arg(long, value_name = "DIR")]
     pub(crate) write: Option<PathBuf>,
+    /// Searches treatments that need a boot; keeps all in DIR, a new or an empty one
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "advise", "resume", "verify", "show", "audit", "never"])]
+    pub(crate) campaign: Option<PathBuf>,
+    /// Words of the kernel command line that are tried together, `kernel=VERSION` for another kernel; once for each treatment
+    #[arg(long, value_name = "WORDS", requires = "campaign", value_parser = BootPlan::of)]
+    pub(crate) boot: Vec<BootPlan>,
+    /// What boots the machine: grub, systemd-boot, or a script by its path [default: what is found]
+    #[arg(long, value_name = "LOADER", requires = "campaign")]
+    pub(crate) boot_loader: Option<LoaderName>,
+    /// Goes on with the campaign after a boot
+    #[arg(long = "continue", requires = "campaign", conflicts_with_all = ["plan", "boot", "boot_loader", "overrides", "goal", "margin", "seed"])]
+    pub(crate) goes_on: bool,
+    /// Ends the campaign: removes what it wrote outside of DIR
+    #[arg(long, requires = "campaign", conflicts_with_all = ["plan", "boot", "boot_loader", "goes_on", "overrides", "goal", "margin", "seed"])]
+    pub(crate) remove: bool,
     #[command(flatten)]
     pub(crate) printing: Printing,
 }

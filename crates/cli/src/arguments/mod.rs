@@ -23,6 +23,7 @@ mod runs;
 mod schema;
 mod serve;
 mod shell;
+mod top;
 mod trace;
 mod treat;
 mod watch;
@@ -49,6 +50,7 @@ pub(crate) use runs::{RunsArguments, RunsCommand};
 pub(crate) use schema::SchemaArguments;
 pub(crate) use serve::ServeArguments;
 pub(crate) use shell::{CompletionsArguments, ManArguments};
+pub(crate) use top::TopArguments;
 pub(crate) use trace::{TraceCommand, TraceRecordArguments};
 pub(crate) use treat::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
 pub(crate) use watch::WatchArguments;
@@ -100,6 +102,8 @@ pub(crate) enum Command {
     Measure(MeasureCommand),
     /// Watches your own threads, and says why one of them was late
     Watch(WatchArguments),
+    /// Shows what the whole machine does: latencies by CPU, interrupts, and who takes the CPUs
+    Top(TopArguments),
     /// Shows the kernel's latency histograms: timer, wake-up, switch, and who was late
     Histograms(HistogramsArguments),
     /// Runs one load alone and prints what it achieves

@@ -3,6 +3,7 @@
 use super::Printing;
 use super::parsers::{microseconds, seconds};
 use clap::Args;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use whylate_core::plan::TaskPlan;
 use whylate_core::{CpuSelector, Nanos};
@@ -10,6 +11,8 @@ use whylate_core::{CpuSelector, Nanos};
 /// `whylate watch`.
 #[derive(Debug, Args)]
 #[command(
+    override_usage = "whylate watch [OPTIONS] --task NAME|--pid PID|--unit UNIT|--cgroup GROUP|--priority RANGE\n       \
+                      whylate watch [OPTIONS] -- COMMAND...",
     group = clap::ArgGroup::new("target").required(true).multiple(false),
     after_help = "\
 Examples:
@@ -17,11 +20,13 @@ Examples:
   whylate watch --pid 812 -D 10m --deadline 1ms  a process, with the deadline of its work
   whylate watch --unit plc.service --limit 500us
   whylate watch --priority 80-99 -D 1h -o night  everything with such a priority
+  whylate watch --unit plc.service --prometheus 127.0.0.1:9464 -q
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from its begin
 
 An activation is what a thread does from its timer or wake-up to its next sleep; how long that took
 is its response. Nothing of the thread is changed. The worst activations are explained, and all is
 kept in a run directory: whylate report DIR, whylate explain DIR, whylate compare DIR OTHER.
+On a terminal, Enter opens the last explained activation as a timeline, ? tells the other keys.
 Exit code 2 when a response was above --limit or --deadline, 69 without the rights (root, or
 CAP_BPF and CAP_PERFMON)."
 )]
@@ -62,6 +67,15 @@ pub(crate) struct WatchArguments {
     /// How many of the worst activations of each thread are explained
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) worst: u32,
+    /// Keeps the traces of the 3 longest waits for a CPU, above --limit, --deadline or 100us (costs more at each event)
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// Serves figures for Prometheus at http://ADDRESS/metrics while it watches; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) prometheus: Option<SocketAddr>,
+    /// A file with the token that readers have to show; needed where ADDRESS is not loopback [default: $WHYLATE_TOKEN]
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
+    pub(crate) token_file: Option<PathBuf>,
     /// Directory for the run: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-watch]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,

@@ -20,6 +20,7 @@ mod runs;
 mod schema;
 mod serve;
 mod shell;
+mod top;
 mod trace;
 mod treat;
 mod watch;
@@ -44,6 +45,7 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
         Command::Plans(arguments) => plans::execute(&arguments),
         Command::Measure(command) => measure::execute(command, host),
         Command::Watch(arguments) => watch::execute(&arguments, host),
+        Command::Top(arguments) => top::execute(&arguments, host),
         Command::Histograms(arguments) => histograms::execute(&arguments, host),
         Command::Load(command) => load::execute(&command, host),
         Command::Treat(command) => treat::execute(command, host),

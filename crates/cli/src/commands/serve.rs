@@ -29,7 +29,8 @@ pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
     Ok(Ending::Pass)
 }
 
-fn token(file: Option<&Path>) -> Result<Option<String>> {
+/// The token that readers have to show: of the file, or of the environment.
+pub(super) fn token(file: Option<&Path>) -> Result<Option<String>> {
     let text = match file {
         Some(file) => {
             std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?

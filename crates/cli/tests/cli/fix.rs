@@ -91,6 +91,13 @@ fn what_is_wrong_is_one_line() {
     for (arguments, expected) in [
         (vec!["fix", &plan, "--goal", "stall p99"], "the plan measures no `stall`; it has timer"),
         (vec!["fix", &plan, "--goal", "timer p98"], "is not a statistic"),
+        (vec!["fix", "--task", "nobody-at-all"], "no thread is called `nobody-at-all`"),
+        (vec!["fix", "--task", "cli", "--goal", "misses"], "say what is too late for `cli`: --deadline 1ms"),
+        (vec!["fix", "--campaign", text(folder.path())], "name what is tried: --boot 'isolcpus=1'"),
+        (
+            vec!["fix", "--campaign", "c", "--boot", "a;b"],
+            "`a;b` has characters that boot loaders do not take",
+        ),
         (vec!["fix", "--show", text(folder.path())], "run.json"),
     ] {
         let said = fake.whylate(&arguments);
@@ -151,4 +158,162 @@ fn copied_settings_are_looked_at_and_given_back() {
         refused.code == Some(1) && refused.stderr.contains("line 1: `hello world` is no setting"),
         "{refused:?}"
     );
+}
+
+/// A machine that is booted by writing its files: the script keeps what the next boot is to have.
+const LOADER: &str = r#"#!/bin/sh
+case $1 in
+once) printf '%s' "$WHYLATE_BOOT_APPEND" >"${0%/*}/next" ;;
+forget) rm -f "${0%/*}/next" ;;
+reboot) echo reboot >>"${0%/*}/said" ;;
+esac
+"#;
+
+fn booted(fake: &Fake, boot: u32) {
+    let next = fs::read_to_string(fake.path("next")).unwrap_or_default();
+    let _ = fs::remove_file(fake.path("next"));
+    let set = |path: &str, text: String| fs::write(fake.path("root").join(path), text).unwrap();
+    set("proc/cmdline", format!("ro quiet {next}\n"));
+    set("proc/sys/kernel/random/boot_id", format!("boot-{boot}\n"));
+}
+
+#[test]
+fn a_campaign_boots_measures_and_leaves_nothing_behind() {
+    let _alone = alone();
+    let fake = Fake::new(&format!(
+        "{FILES}== proc/cmdline := ro quiet\n== proc/sys/kernel/osrelease := 6.1.0\n== proc/sys/kernel/random/boot_id := boot-0\n"
+    ));
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", PLAN);
+    let loader = fake.path("loader");
+    fs::write(&loader, LOADER).unwrap();
+    fs::set_permissions(&loader, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = folder.path().join("campaign");
+    let (path, loader) = (text(&path), text(&loader));
+    let refused =
+        fake.whylate(&["fix", &plan, "--campaign", path, "--boot", "isolcpus=0", "--boot-loader", loader]);
+    assert!(
+        refused.stderr.contains("add `--yes all`") && !folder.path().join("campaign").exists(),
+        "{refused:?}"
+    );
+    let begin = [
+        "fix",
+        &plan,
+        "--campaign",
+        path,
+        "--boot",
+        "isolcpus=0",
+        "--boot",
+        "nohz_full=0",
+        "--boot-loader",
+        loader,
+        "--yes",
+        "all",
+        "--budget",
+        "4s",
+        "--seed",
+        "3",
+    ];
+    let said = fake.whylate(&begin);
+    assert!(said.code == Some(0) && said.stderr.contains("booting now"), "{said:?}");
+    let unit = fake.path("root/etc/systemd/system/whylate-campaign.service");
+    assert!(fs::read_to_string(&unit).unwrap().contains("continue.sh"));
+    let again = fake.whylate(&begin);
+    assert!(again.error().contains("has a campaign already"), "{again:?}");
+    let mut ended = None;
+    for boot in 1..60 {
+        assert!(fs::read_to_string(fake.path("next")).unwrap().contains("whylate.boot="));
+        booted(&fake, boot);
+        let said = fake.whylate(&["fix", "--campaign", path, "--continue", "--json"]);
+        if said.stdout.contains("whylate.fix/1") {
+            ended = Some(serde_json::from_str::<serde_json::Value>(&said.stdout).unwrap());
+            break;
+        }
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
+    let result = ended.expect("it ends with its budget");
+    assert_eq!(
+        (word(&result, "state"), &result["restored"]),
+        ("complete", &serde_json::json!(true)),
+        "{result}"
+    );
+    assert!(result["repeats"].as_u64() > Some(1), "{result}");
+    assert!(!unit.exists() && !fake.path("next").exists());
+    // It ended in a boot of the campaign: that of every day comes back.
+    let boots = fs::read_to_string(fake.path("said")).unwrap().lines().count() as u64;
+    assert_eq!(Some(boots), result["repeats"].as_u64().map(|repeats| repeats + 1));
+    let over = fake.whylate(&["fix", "--campaign", path, "--continue"]);
+    assert!(over.error().contains("has ended"), "{over:?}");
+    let shown = fake.whylate(&["fix", "--show", text(&folder.path().join("campaign/search"))]);
+    assert!(shown.stdout.contains("isolcpus=0"), "{shown:?}");
+}
+
+/// A thread of this process that sleeps and wakes up until the value is dropped.
+struct Napper(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Napper {
+    fn start(name: &str) -> Self {
+        let goes_on = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let flag = goes_on.clone();
+        let nap = move || {
+            while flag.load(std::sync::atomic::Ordering::Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+        };
+        std::thread::Builder::new().name(name.to_owned()).spawn(nap).unwrap();
+        Self(goes_on)
+    }
+}
+
+impl Drop for Napper {
+    fn drop(&mut self) {
+        self.0.store(false, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_task_of_the_user_is_what_is_searched_for() {
+    let _alone = alone();
+    let _napper = Napper::start("fixed-nap");
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let path = folder.path().join("fix");
+    let words = [
+        "fix",
+        "--task",
+        "fixed-nap",
+        "--goal",
+        "misses",
+        "--deadline",
+        "1us",
+        "--set",
+        "duration=200ms",
+        "--set",
+        "settle=1ms",
+        "--yes",
+        "ksm",
+        "--budget",
+        "4s",
+        "-o",
+        text(&path),
+        "--json",
+    ];
+    let said = fake.whylate(&words);
+    if said.code == Some(69) {
+        assert!(said.stderr.contains("tasks cannot be watched") && !path.exists(), "{said:?}");
+        return;
+    }
+    let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+    validate("fix", &result);
+    assert_eq!(
+        (word(&result, "state"), &result["restored"]),
+        ("complete", &serde_json::json!(true)),
+        "{said:?}"
+    );
+    assert_eq!(word(&result, "goal"), "task spikes_per_h");
+    // Every nap takes more than a microsecond.
+    let pairs = list(&result["claims"][0], "pairs");
+    assert!(!pairs.is_empty() && pairs.iter().all(|pair| pair[0].as_f64() > Some(0.0)), "{result}");
+    let run = fake.whylate(&["report", text(&path), "--json"]).stdout;
+    assert!(run.contains("task/fixed-nap") && !run.contains("task/cli"), "{run}");
 }

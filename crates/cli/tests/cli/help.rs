@@ -13,7 +13,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [(&str, &[&str]); 34] = [
+    let commands: [(&str, &[&str]); 36] = [
         ("help", &[]),
         ("help_run", &["run"]),
         ("help_plans", &["plans"]),
@@ -40,6 +40,8 @@ fn help_of_every_command() {
         ("help_load_irq_thread", &["load", "irq-thread"]),
         ("help_trace", &["trace"]),
         ("help_trace_record", &["trace", "record"]),
+        ("help_watch", &["watch"]),
+        ("help_top", &["top"]),
         ("help_histograms", &["histograms"]),
         ("help_histograms_reset", &["histograms", "reset"]),
         ("help_report", &["report"]),

@@ -29,6 +29,7 @@ mod queries;
 mod serve;
 mod tool;
 mod tools;
+mod top;
 mod trace;
 mod treat;
 mod treat_crashes;

@@ -1,8 +1,12 @@
 //! `whylate watch` on this machine's kernel. Where it allows no BPF programs, the tests check that this is said.
 
-use crate::tool::{Said, alone, command, finish, folder, mark, marked, signal, start, until, wait, whylate};
+use crate::tool::{
+    Said, alone, command, finish, folder, mark, marked, signal, skipped, start, until, wait, whylate,
+};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -131,6 +135,65 @@ fn a_watch_that_is_killed_keeps_what_was_stored() {
     let said = whylate(&["report", output.to_str().unwrap(), "--json"]);
     let probe = &said.document()["cells"][0]["probes"][0];
     assert!(probe["cpus"].as_array().unwrap().iter().any(|cpu| cpu["series"] == "sh"), "{probe:#}");
+}
+
+/// What the page of figures of a process says that has told its address on standard error.
+fn figures(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn prometheus_reads_the_histograms_of_a_watch_under_way() {
+    let _alone = alone();
+    let folder = folder();
+    let output = folder.path().join("run");
+    let words = ["watch", "-q", "-D", "20s", "--prometheus", "127.0.0.1:0", "-o", output.to_str().unwrap()];
+    let loops = ["--", "/bin/sh", "-c", "while sleep 0.02; do :; done"];
+    let mut child = command(&[&words[..], &loops[..]].concat());
+    child.env("WHYLATE_STATE_DIR", folder.path().join("state"));
+    let mut child = start(child);
+    let mut told = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut told).unwrap();
+    let Some(address) = told.trim().strip_prefix("figures for Prometheus: http://") else {
+        wait(child);
+        return assert!(told.contains("tasks cannot be watched"), "{told}");
+    };
+    let address = address.strip_suffix("/metrics").unwrap().to_owned();
+    let is_there = |line: &str| line.starts_with("whylate_task_response_seconds_count{task=\"sh\"} ");
+    assert!(until(|| figures(&address).lines().any(is_there)), "{}", figures(&address));
+    let page = figures(&address);
+    assert!(page.contains("whylate_task_response_seconds_bucket{task=\"sh\",le=\"+Inf\"}"), "{page}");
+    signal(&child, Signal::INT);
+    wait(child);
+}
+
+#[test]
+fn traces_of_the_longest_waits_are_kept_and_explained() {
+    let _alone = alone();
+    let folder = folder();
+    // Every wait is above it.
+    let said = watch(folder.path(), &["-q", "--trace", "--limit", "1ns", "--", "/bin/sh", "-c", NAPS]);
+    if !is_possible(&said, folder.path()) {
+        return;
+    }
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let run = folder.path().join("run");
+    let document = whylate(&["report", run.to_str().unwrap(), "--json"]).document();
+    if document.to_string().contains("spikes are not traced") {
+        return skipped("this kernel gives no trace buffer");
+    }
+    let traces = std::fs::read_dir(run.join("traces")).unwrap().map(|it| it.unwrap().path());
+    let notes: Vec<Value> = traces
+        .filter(|path| path.extension().is_some_and(|it| it == "json"))
+        .map(|path| serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
+        .collect();
+    assert!((1..=3).contains(&notes.len()), "{notes:#?}");
+    assert!(notes.iter().all(|note| note["probe"].as_str().unwrap().starts_with("task/")), "{notes:#?}");
+    assert!(notes.iter().any(|note| note["explained"]["spikes"][0]["cause"].is_object()), "{notes:#?}");
 }
 
 #[test]

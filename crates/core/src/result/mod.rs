@@ -24,6 +24,7 @@ mod runs;
 mod search;
 mod spike;
 mod spike_trace;
+mod top;
 mod tracing;
 mod treat;
 
@@ -69,6 +70,7 @@ pub use runs::{RUNS_FORMAT, RUNS_MIN, RunChange, RunPoint, RunSeries, RunSummary
 pub use search::{RunSearch, SearchError};
 pub use spike::Spike;
 pub use spike_trace::SpikeTrace;
+pub use top::{TOP_FORMAT, TopCpu, TopResult};
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
 pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
 

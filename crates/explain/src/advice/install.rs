@@ -13,6 +13,8 @@ const MODPROBE: &str = "/etc/modprobe.d/90-whylate.conf";
 const UDEV: &str = "/etc/udev/rules.d/90-whylate.rules";
 const WORKQUEUES: &str = "/sys/devices/virtual/workqueue/cpumask";
 const IRQBALANCE: &str = "/etc/default/irqbalance";
+/// Read by update-grub of Debian and its kin.
+const GRUB: &str = "/etc/default/grub.d/90-whylate.cfg";
 const TUNED: &str = "/etc/tuned/profiles/whylate/tuned.conf";
 /// The groups that systemd keeps everything in.
 const SLICES: [&str; 3] = ["system.slice", "user.slice", "init.scope"];
@@ -161,6 +163,7 @@ impl Files {
             }
             TreatmentKind::IrqAffinity(plan) => self.interrupts(plan, proof, target, others),
             TreatmentKind::Shield(plan) => self.shield(plan, proof, target, others),
+            TreatmentKind::Boot(plan) => self.boot(plan, proof)?,
             other => {
                 return Err(format!("no file installs it: whylate treat apply {}", other.kind()));
             }
@@ -244,6 +247,24 @@ impl Files {
             self.sysctl(proof, "kernel.watchdog_cpumask", &others.to_string());
             self.sysctl(proof, "vm.stat_interval", "120");
             self.sysctl(proof, "kernel.timer_migration", "0");
+        }
+    }
+
+    /// The kernel's command line, as GRUB's configuration is made from it (`update-grub`), and through tuned.
+    fn boot(&mut self, plan: &whylate_core::plan::BootPlan, proof: &str) -> Result<(), String> {
+        if !plan.append.is_empty() {
+            let words = &plan.append;
+            let line = format!("GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT {words}\"");
+            self.line(GRUB, proof, line);
+            let key: String =
+                words.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+            put(self.tuned.entry("bootloader").or_default(), proof, format!("cmdline_{key}=+{words}"));
+        }
+        match &plan.kernel {
+            Some(kernel) => {
+                Err(format!("no file installs it: make Linux {kernel} the default of the boot loader"))
+            }
+            None => Ok(()),
         }
     }
 

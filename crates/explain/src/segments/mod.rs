@@ -9,7 +9,9 @@ mod tests;
 pub use decompose::{Surroundings, Window, decompose};
 pub(crate) use decompose::{causes_of, pieces};
 
+use crate::vocabulary;
 use whylate_core::CpuId;
+use whylate_core::result::CauseKind;
 
 /// A priority below that of every thread: an ordinary task has no right to a CPU, so that nobody who has one kept it from
 /// its own.
@@ -169,6 +171,33 @@ impl Recording {
 }
 
 impl Activity {
+    /// Who has the CPU: what kind of thing, its name and its function; `None` for events and for an idle CPU. `device` names
+    /// the device of an interrupt's line.
+    pub fn actor(
+        &self,
+        device: impl Fn(u32) -> Option<String>,
+    ) -> Option<(CauseKind, String, Option<String>)> {
+        Some(match self {
+            Self::Irq { line } => (CauseKind::Irq, vocabulary::irq(*line, device(*line).as_deref()), None),
+            Self::Vector { vector } => {
+                let known = vocabulary::Interrupt::of_vector(*vector);
+                let name = known.map_or_else(|| format!("vector {vector:#x}"), |it| it.label().to_owned());
+                (known.map_or(CauseKind::Irq, vocabulary::Interrupt::kind), name, None)
+            }
+            Self::Softirq { number } => (CauseKind::Softirq, vocabulary::softirq(Some(*number)), None),
+            Self::Nmi { handler } => (CauseKind::Nmi, vocabulary::NMI.to_owned(), Some(handler.clone())),
+            Self::Function { function, sender } => {
+                let name = sender.as_ref().map(|sender| sender.command.as_str());
+                let name = name.filter(|name| !name.is_empty()).unwrap_or("another CPU");
+                (CauseKind::Ipi, name.to_owned(), Some(function.clone()))
+            }
+            Self::Thread { thread, .. } if thread.pid != 0 => {
+                (CauseKind::Thread, thread.command.clone(), None)
+            }
+            _ => return None,
+        })
+    }
+
     /// What interrupts what: of the activities that cover a time, the one with the highest rank has the CPU. `None` for
     /// an event.
     fn rank(&self) -> Option<u32> {

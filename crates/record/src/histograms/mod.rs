@@ -16,6 +16,7 @@ use whylate_bpf::{
 use whylate_core::record::IpiRecord;
 use whylate_core::result::{HistogramKind, HistogramSource};
 use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
+use whylate_explain::segments::Recording;
 use whylate_host::HostRoot;
 use whylate_treat::TreatError;
 
@@ -115,6 +116,18 @@ impl LatencyHistograms {
         }
         self.ipis.sort_by_key(|ipi| (ipi.cpu, std::cmp::Reverse(ipi.count)));
         Ok(Some(self.ipis.clone()))
+    }
+
+    /// What had a CPU since `from_ns` and has ended by now; `None` where that is not recorded, as without the interrupts of
+    /// other CPUs. Call it several times a second: the ring of a CPU may hold as few as 16,384 records.
+    ///
+    /// # Errors
+    /// When the kernel's records cannot be read.
+    pub fn activity(&self, cpu: CpuId, from_ns: u64) -> Result<Option<Recording>, RecordError> {
+        match &self.source {
+            Source::Watching(causes) => Ok(Some(causes.since(cpu, from_ns)?)),
+            Source::Bpf(_) | Source::Tracefs(_) => Ok(None),
+        }
     }
 
     /// Where the events come from.

@@ -5,15 +5,20 @@
 //! the run; its figure is read back from the directory and noted down as a step. A search that was killed goes on where
 //! its steps end: a repeat without a step is measured again.
 
+mod boot;
 mod heat;
 mod telling;
 
+pub use boot::Boot;
+
 use crate::audience::Audience;
+use crate::campaign::boot_of;
 use crate::error::RunError;
 use crate::experiment::{RunInProgress, RunOptions, note_reboot, record_skipped};
 use crate::live::Live;
 use crate::machine::Machine;
 use crate::prepare::{Experiment, PreparedCell};
+use boot::Before;
 use std::path::Path;
 use std::time::Instant;
 use whylate_core::figure::nanoseconds;
@@ -22,7 +27,7 @@ use whylate_core::result::{
     FixArm, FixCause, FixLeftOut, FixMode, FixPhase, FixRegistration, FixStep, RunEnd, RunResult, RunState,
 };
 use whylate_core::warning::push_all_once;
-use whylate_core::{CpuSet, Facts, Plan, WarningCode};
+use whylate_core::{CpuSet, Facts, Nanos, Plan, WarningCode};
 use whylate_host::HostRoot;
 use whylate_stats::search::{Figure, Search, Trial, failed, figure_of, replay};
 use whylate_store::{CellInfo, ExecutionState, Reader, RunDirectory, RunInfo, assemble_newest, fix_steps};
@@ -54,6 +59,15 @@ pub trait Adviser {
         measured: &RunResult,
         cell: &str,
     ) -> Result<Option<Proposal>, String>;
+
+    /// Whether the machine is booted as the step of that number needs it, with these arms; always, where no arm needs a boot.
+    ///
+    /// # Errors
+    /// Why no boot can be asked for.
+    fn boot(&mut self, step: usize, arms: &[&FixArm]) -> Result<Boot, String> {
+        let _ = (step, arms);
+        Ok(Boot::Ready { took: Nanos(0) })
+    }
 }
 
 /// Whether a treatment can be applied to the machine below `root` and changes anything there.
@@ -134,7 +148,12 @@ pub fn resume_fix(
     let experiment = prepare(reader.info().plan.clone())?;
     let held = machine.hold_treatments(&name(), true)?;
     let (mut directory, mut info) = RunDirectory::reopen(path)?;
-    note_reboot(&experiment, &mut info);
+    if info.fix.iter().flat_map(|rules| &rules.arms).any(|arm| boot_of(arm).is_some()) {
+        // Each repeat has a boot of its own: what is given back is compared with this one.
+        info.facts = experiment.facts.clone();
+    } else {
+        note_reboot(&experiment, &mut info);
+    }
     push_all_once(&mut info.warnings, held.warnings);
     (info.state, info.error, info.end) = (RunState::Running, None, None);
     directory.update_info(&info)?;
@@ -159,8 +178,8 @@ fn search(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<RunE
     run.experiment.plan.treatment = registration.arms.iter().map(|arm| arm.treatment.clone()).collect();
     let steps = fix_steps(run.directory.path())?;
     let search = replay(&registration, &steps)?;
-    Steps { took_ns: steps.iter().map(|step| step.took_ns).sum(), registration, search, steps, told: None }
-        .go_on(run)
+    let took_ns = steps.iter().map(|step| step.took_ns).sum();
+    Steps { took_ns, booted_ns: 0, registration, search, steps, told: None }.go_on(run, adviser)
 }
 
 fn registration(run: &RunInProgress<'_>) -> FixRegistration {
@@ -229,12 +248,14 @@ struct Steps {
     search: Search,
     steps: Vec<FixStep>,
     took_ns: u64,
+    /// What the boot of the next repeat took.
+    booted_ns: u64,
     /// What the user was told of: the phase and its treatments.
     told: Option<(FixPhase, Vec<usize>)>,
 }
 
 impl Steps {
-    fn go_on(mut self, run: &mut RunInProgress<'_>) -> Result<RunEnd, RunError> {
+    fn go_on(mut self, run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<RunEnd, RunError> {
         while let Some(trial) = self.search.next() {
             if self.took_ns >= self.registration.budget.0 {
                 let budget = nanoseconds(self.registration.budget.0);
@@ -244,6 +265,11 @@ impl Steps {
             if let Some(why) = self.no_proof_within_budget(&trial) {
                 run.audience.said(&why);
                 break;
+            }
+            match self.boot(run, &trial, adviser)? {
+                Before::Measure => {}
+                Before::Next => continue,
+                Before::End(end) => return Ok(end),
             }
             self.tell(run, &trial);
             let end = self.measure(run, &trial)?;
@@ -275,7 +301,7 @@ impl Steps {
             return Ok(end);
         }
         let measured = self.figure(run, &name, repeat, segment)?;
-        let took_ns = begun.elapsed().as_nanos() as u64;
+        let took_ns = self.booted_ns + begun.elapsed().as_nanos() as u64;
         let (figure, error) = match measured {
             Ok(figure) => (Some(figure), None),
             Err(why) => (None, Some(why)),

@@ -4,6 +4,7 @@
 //! root.
 
 mod affinity;
+pub mod boot;
 pub(crate) mod cache;
 mod files;
 mod governor;
@@ -47,6 +48,7 @@ fn planner(kind: &TreatmentKind) -> &dyn Planner {
         TreatmentKind::Governor(plan) => plan,
         TreatmentKind::SmtOff(plan) => plan,
         TreatmentKind::Idle(plan) => plan,
+        TreatmentKind::Boot(plan) => plan,
     }
 }
 

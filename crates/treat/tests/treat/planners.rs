@@ -309,6 +309,24 @@ fn switches_of_the_whole_machine() {
 }
 
 #[test]
+fn a_boot_is_looked_at_and_not_changed() {
+    let more = "\
+== proc/cmdline := BOOT_IMAGE=/vmlinuz ro isolcpus=3 -- nohz_full=3
+== proc/sys/kernel/osrelease := 6.1.0-28-rt-amd64
+";
+    let machine = Machine::new(more);
+    let planned = plan(&machine, None, "kind = \"boot\"\nappend = \"isolcpus=3 ro\"").unwrap();
+    assert!(planned.changes.is_empty());
+    for (section, expected) in [
+        ("kind = \"boot\"\nappend = \"nohz_full=3 isolcpus=3\"", "without `nohz_full=3` (/proc/cmdline)"),
+        ("kind = \"boot\"\nkernel = \"6.12.9\"", "the running kernel is 6.1.0-28-rt-amd64, not 6.12.9"),
+    ] {
+        let error = plan(&machine, None, section).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("fix --campaign"), "{error}");
+    }
+}
+
+#[test]
 fn work_of_the_network_of_groups_and_of_pci_moves_or_stays_awake() {
     let more = "\
 == sys/devices/virtual/workqueue/cpumask := ffff

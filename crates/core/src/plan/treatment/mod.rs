@@ -2,11 +2,13 @@
 //!
 //! The type of a kind holds its keys in a plan, which are its flags in `whylate treat apply KIND`.
 
+mod boot;
 mod cpus;
 mod devices;
 mod scheduling;
 mod settings;
 
+pub use boot::*;
 pub use cpus::*;
 pub use devices::*;
 pub use scheduling::*;
@@ -77,6 +79,8 @@ kinds! {
         "sysctl" => Sysctl(SysctlPlan),
         /// Sets a parameter of a kernel module.
         "module-parameter" => ModuleParameter(ModuleParameterPlan),
+        /// Asks for a kernel command line; changes nothing.
+        "boot" => Boot(BootPlan),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What one watched thread has brought: histograms, the worst activations, who took its time.
 
 use super::lanes::OTHERS;
-use crate::measure::{Batch, TaskLine};
+use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::{Activation, Doing, Wait, Waker};
 use whylate_core::CpuId;
@@ -15,6 +15,8 @@ const THIEVES_MAX: usize = 256;
 const THEFT_MIN_NS: u64 = 10_000;
 /// The columns of the strip of a thread.
 const STRIP: usize = 10;
+/// So many thieves of one thread have totals of their own.
+const NAMED_MAX: usize = 32;
 /// The parts of a response that have a histogram.
 pub(super) const PARTS: [&str; 5] = ["wakeup", "run", "preempted", "blocked", "period"];
 
@@ -36,7 +38,9 @@ pub(super) struct Lane {
     pub(super) lost_ns: u64,
     pub(super) thieves: BTreeMap<Thief, SourceRecord>,
     pub(super) worst: [Largest<(u64, u64)>; 2],
-    pub(super) worst_causes: Option<(u64, Vec<Cause>)>,
+    pub(super) spikes: [Option<TaskSpike>; 2],
+    /// Time and number since the begin.
+    totals: BTreeMap<(CauseKind, Option<String>), (u64, u64)>,
     pub(super) before_due_ns: Option<u64>,
     pub(super) strip: VecDeque<u64>,
     /// Whether something of it was handed on under its name.
@@ -58,7 +62,8 @@ impl Lane {
             lost_ns: 0,
             thieves: BTreeMap::new(),
             worst: [Largest::new(worst), Largest::new(worst)],
-            worst_causes: None,
+            spikes: [None, None],
+            totals: BTreeMap::new(),
             before_due_ns: None,
             strip: VecDeque::from([0]),
             is_stored: false,
@@ -172,6 +177,10 @@ impl Lane {
     }
 
     fn steal(&mut self, thief: Thief, took_ns: u64) {
+        let named = (thief.0, thief.1.clone());
+        let is_named = self.totals.len() < NAMED_MAX || self.totals.contains_key(&named);
+        let total = self.totals.entry(if is_named { named } else { (thief.0, None) }).or_default();
+        *total = (total.0 + took_ns, total.1 + 1);
         let is_told = self.thieves.len() < THIEVES_MAX || self.thieves.contains_key(&thief);
         let thief = if is_told { thief } else { (thief.0, None, None) };
         let record = self.thieves.entry(thief).or_default();
@@ -191,7 +200,17 @@ impl Lane {
             missed: self.missed.1,
             period_ns: self.period_all.quantile(0.5),
             strip: self.strip.iter().copied().collect(),
-            worst: self.worst_causes.clone(),
+            worst: self.spikes[1].as_ref().map(|spike| (spike.latency_ns, spike.causes.clone())),
+            last_spike: self.spikes[0].clone(),
+            worst_spike: self.spikes[1].clone(),
+            totals: TaskTotals {
+                latencies: [&self.response.1, &self.wakeup_all].map(totals),
+                thieves: self
+                    .totals
+                    .iter()
+                    .map(|((kind, actor), (took_ns, number))| (*kind, actor.clone(), *took_ns, *number))
+                    .collect(),
+            },
         };
         self.strip.push_back(0);
         if self.strip.len() > STRIP {
@@ -232,5 +251,47 @@ impl Lane {
             (self.name.clone(), SourceRecord { cpu, kind, actor, function, ..record })
         };
         batch.sources.extend(std::mem::take(&mut self.thieves).into_iter().map(named));
+    }
+}
+
+/// A histogram with upper edges from 1 us to 5 s.
+fn totals(histogram: &Histogram) -> LatencyTotals {
+    let edges = (3..10).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
+    let mut buckets: Vec<(u64, u64)> = edges.map(|edge_ns| (edge_ns, 0)).collect();
+    for (lower_ns, count) in histogram.buckets() {
+        if let Some((_, sum)) = buckets.iter_mut().find(|(edge_ns, _)| lower_ns <= *edge_ns) {
+            *sum += count;
+        }
+    }
+    let mut so_far = 0;
+    for (_, count) in &mut buckets {
+        so_far += *count;
+        *count = so_far;
+    }
+    let sum_ns = u64::try_from(histogram.sum()).unwrap_or(u64::MAX);
+    LatencyTotals { buckets, count: histogram.count(), sum_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_buckets_of_monitors_are_cumulative_and_count_every_sample() {
+        let mut histogram = Histogram::new();
+        [900, 1_500, 1_500, 40_000, 9_000_000_000].into_iter().for_each(|ns| histogram.record(ns));
+        let totals = totals(&histogram);
+        let at = |edge_ns| totals.buckets.iter().find(|(edge, _)| *edge == edge_ns).unwrap().1;
+        assert_eq!((at(1_000), at(2_000), at(20_000), at(50_000), at(5_000_000_000)), (1, 3, 3, 4, 4));
+        assert_eq!((totals.count, totals.sum_ns), (5, 9_000_043_900));
+    }
+
+    #[test]
+    fn very_many_thieves_have_one_total_besides_those_that_are_named() {
+        let mut lane = Lane::new("audio".to_owned(), CpuId(0), 7, 5);
+        (0..100).for_each(|nth| lane.steal((CauseKind::Thread, Some(format!("t{nth}")), None), 10));
+        let line = lane.line();
+        assert_eq!(line.totals.thieves.len(), NAMED_MAX + 1);
+        assert_eq!(line.totals.thieves.iter().map(|it| it.2).sum::<u64>(), 1_000);
     }
 }

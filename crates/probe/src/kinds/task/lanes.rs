@@ -1,6 +1,7 @@
 //! What all watched threads have brought, each in its lane.
 
 use super::lane::{Lane, PARTS};
+use super::spike;
 use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Watched};
@@ -65,6 +66,11 @@ impl Lanes {
         wanted
     }
 
+    /// The series of a thread.
+    pub(super) fn name(&self, thread: u32) -> &str {
+        self.of_thread.get(&thread).map_or(OTHERS, |nth| self.lanes[*nth].name.as_str())
+    }
+
     /// The number of the activation that was added last.
     pub(super) fn last_number(&self) -> u64 {
         self.activations.saturating_sub(1)
@@ -90,9 +96,11 @@ impl Lanes {
         };
         if of == Of::Response {
             lane.count_interrupts(activation, &causes);
-            if lane.worst_causes.as_ref().is_none_or(|(worst_ns, _)| *worst_ns < latency_ns) {
-                lane.worst_causes = Some((latency_ns, causes.clone()));
+            let told = spike::told(activation, causes.clone());
+            if lane.spikes[1].as_ref().is_none_or(|worst| worst.latency_ns < latency_ns) {
+                lane.spikes[1] = Some(told.clone());
             }
+            lane.spikes[0] = Some(told);
         }
         let (cpu, series) = (lane.home, Some(series));
         self.spikes.push(SpikeRecord { cpu, series: series.clone(), at_ns, latency_ns, sample: number });

@@ -6,6 +6,7 @@
 
 mod lane;
 mod lanes;
+mod spike;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use whylate_bpf::BpfError;
 use whylate_bpf::tasks::{Activation, TaskTarget, TaskWatch, unit_group};
 use whylate_core::plan::TaskPlan;
+use whylate_core::record::SpikeRecord;
 use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_host::facts::collect;
@@ -129,7 +131,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
     let mut searched = Instant::now();
     let stopped = loop {
         std::thread::sleep(LOOK_EVERY);
-        watching.look()?;
+        watching.look(observer)?;
         if searched.elapsed() >= SEARCH_EVERY {
             searched = Instant::now();
             watching.search()?;
@@ -146,7 +148,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         if is_over {
             // What ended last has settled by then.
             std::thread::sleep(LOOK_EVERY);
-            watching.look()?;
+            watching.look(observer)?;
         }
         let [so_far, longest] = [watching.start_ns - begin_ns, stored.0].map(Duration::from_nanos);
         let interval_ns = store_after(so_far, longest).as_nanos() as u64;
@@ -188,7 +190,7 @@ impl Watching {
     }
 
     /// Takes the activations that ended, and explains the worst of them.
-    fn look(&mut self) -> Result<(), ProbeError> {
+    fn look(&mut self, observer: &mut dyn Observer) -> Result<(), ProbeError> {
         let ended = self.watch.poll().map_err(|error| failed(&error))?;
         let mut wanted: Vec<(Of, u64, Activation)> = Vec::new();
         for activation in ended {
@@ -198,6 +200,13 @@ impl Watching {
                 let part = if of == Of::Wakeup { activation.until_running() } else { activation.clone() };
                 wanted.push((of, number, part));
             }
+        }
+        // First of all: a trace of it has to be stopped before it is overwritten.
+        let whole = wanted.iter().filter(|(of, ..)| *of == Of::Response).map(|(_, _, activation)| activation);
+        let waits: Vec<SpikeRecord> =
+            whole.filter_map(|one| spike::longest_wait(one, self.lanes.name(one.thread.pid))).collect();
+        if !waits.is_empty() {
+            observer.spikes(&waits);
         }
         wanted.sort_by_key(|(_, _, activation)| std::cmp::Reverse(activation.response_ns()));
         let left = wanted.split_off(wanted.len().min(AT_ONCE_MAX));

@@ -1,18 +1,23 @@
 //! `whylate watch`: a run of one cell with the probe `task` alone, in a directory of its own.
 
+mod prometheus;
+mod view;
+
 use super::run::{Print, conclude, default_run_path, run_name};
 use crate::arguments::{WatchArguments, or_endless};
 use crate::exit::Ending;
+use crate::live::Live;
 use crate::progress::{self, Meter};
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
+use view::WatchView;
 use whylate_bpf::tasks::{TaskTarget, TaskWatch};
 use whylate_core::figure::{count, nanoseconds};
-use whylate_core::plan::{CellPlan, Plan, ProbePlan};
+use whylate_core::plan::{CellPlan, Plan, ProbePlan, TracePlan};
 use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{Nanos, Warning};
 use whylate_host::{Host, facts};
@@ -21,7 +26,9 @@ use whylate_runner::{Audience, Progress, RunOptions, Stage, TaskLine, prepare};
 pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending> {
     let machine = machine::real(host)?;
     let asked_to_stop = signals::watch()?;
-    let task = ProbePlan::Task(arguments.plan());
+    let task = arguments.plan();
+    let task_deadline = arguments.limit.or(task.deadline);
+    let task = ProbePlan::Task(task);
     task.check()?;
     let duration = or_endless(arguments.duration);
     let plan = Plan {
@@ -32,6 +39,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         noise_floor: Nanos(0),
         causes: false,
         limit: arguments.limit,
+        trace: arguments.trace.then(|| TracePlan { above: task_deadline, ..TracePlan::default() }),
         probe: vec![task],
         cell: vec![CellPlan::default()],
         ..Plan::named("watch")
@@ -47,10 +55,10 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         None => default_run_path("watch", started_at)?,
     };
     let options = RunOptions { name: run_name(&path), started_at, warnings };
-    let mut screen = WatchScreen::new(arguments, duration, asked_to_stop);
+    let mut screen = WatchScreen::new(arguments, duration, asked_to_stop)?;
     let info = whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;
-    screen.meter.finish();
+    screen.finish();
     if screen.tasks.is_empty() && info.executions.iter().all(|it| it.error.is_none()) {
         bail!("no samples: {}; what was looked at is in {}", nobody(arguments), path.display());
     }
@@ -82,24 +90,46 @@ struct Line<'t> {
 /// Shows how the watched threads do.
 struct WatchScreen {
     meter: Meter,
+    /// The terminal is all ours.
+    live: Option<Live<WatchView>>,
     duration: Nanos,
     has_lines: bool,
     asked_to_stop: Arc<AtomicBool>,
     begun: std::time::Instant,
     tasks: Vec<TaskLine>,
+    /// What Prometheus is told.
+    told: Option<Arc<Mutex<String>>>,
 }
 
 impl WatchScreen {
-    fn new(arguments: &WatchArguments, duration: Nanos, asked_to_stop: Arc<AtomicBool>) -> Self {
+    fn new(arguments: &WatchArguments, duration: Nanos, asked_to_stop: Arc<AtomicBool>) -> Result<Self> {
         let printing = arguments.printing;
-        Self {
-            meter: Meter::new(printing.quiet || printing.json),
+        let told = arguments.prometheus.map(|_| Arc::new(Mutex::new(prometheus::page(&[]))));
+        if let (Some(address), Some(told)) = (arguments.prometheus, told.clone()) {
+            let token = super::serve::token(arguments.token_file.as_deref())?;
+            let page = move || told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let address = whylate_serve::endpoint(address, token, page)?;
+            output::message(&format!("figures for Prometheus: http://{address}/metrics"));
+        }
+        // A program that is started here writes to the same terminal, and reads from it.
+        let is_quiet = printing.quiet || printing.json;
+        let is_live = !is_quiet && arguments.command.is_empty() && Live::<WatchView>::is_possible();
+        let begin = || Live::start(WatchView::new(), asked_to_stop.clone());
+        Ok(Self {
+            live: is_live.then(begin).transpose().context("cannot draw on this terminal")?,
+            meter: Meter::new(is_quiet || is_live),
             duration,
             has_lines: printing.json && !printing.quiet,
             asked_to_stop,
             begun: std::time::Instant::now(),
             tasks: Vec::new(),
-        }
+            told,
+        })
+    }
+
+    fn finish(&mut self) {
+        self.live = None;
+        self.meter.finish();
     }
 }
 
@@ -126,15 +156,20 @@ impl Audience for WatchScreen {
             // A reader that has gone is noticed when the result is printed.
             let _ = output::print_json_line(&line);
         }
-        if self.meter.has_screen() {
-            self.meter.show(&table(tasks, elapsed));
-        } else {
-            self.meter.advance(progress::fraction(elapsed, self.duration), &summary(tasks));
+        if let Some(told) = &self.told {
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = prometheus::page(tasks);
         }
+        if let Some(live) = &self.live {
+            live.update(|view| view.show(tasks, elapsed));
+        }
+        self.meter.advance(progress::fraction(elapsed, self.duration), &summary(tasks));
     }
 
     fn lost(&mut self, warning: &Warning) {
-        output::message(&format!("warning: {}", warning.text));
+        match &self.live {
+            Some(live) => live.update(|view| view.warn(&warning.text)),
+            None => output::message(&format!("warning: {}", warning.text)),
+        }
     }
 }
 
@@ -154,83 +189,19 @@ fn summary(tasks: &[TaskLine]) -> String {
     format!("{threads} threads, {} activations{missed}{}", count(activations), worst.unwrap_or_default())
 }
 
-/// So many threads are shown; those with the worst responses.
-const ROWS: usize = 16;
-/// The strip of the last seconds, up to the worst response among them.
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-
-/// The live view: a line for each thread, and why the worst activation took so long.
-fn table(tasks: &[TaskLine], elapsed: Nanos) -> String {
-    let max_ns = |task: &TaskLine| task.response.map_or(0, |it| it.max_ns);
-    let mut rows: Vec<&TaskLine> = tasks.iter().collect();
-    rows.sort_by_key(|task| std::cmp::Reverse(max_ns(task)));
-    let line = |cells: [&str; 7], strip: &str| {
-        let [name, wake, wake_max, median, high, max, late] = cells;
-        format!("{name:<15.15} {wake:>8} {wake_max:>8} {median:>8} {high:>8} {max:>8} {late:>6} {strip}\n")
-    };
-    let head = ["thread", "wake p50", "max", "resp p50", "p99.9", "max", "late"];
-    let mut text = line(head, "last");
-    let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), nanoseconds);
-    for task in rows.iter().take(ROWS) {
-        let (wakeup, response) = (task.wakeup, task.response);
-        let times = [
-            time(wakeup.map(|it| it.p50_ns)),
-            time(wakeup.map(|it| it.max_ns)),
-            time(response.map(|it| it.p50_ns)),
-            time(response.map(|it| it.p999_ns)),
-            time(response.map(|it| it.max_ns)),
-            count(task.missed),
-        ];
-        let [wake, wake_max, median, high, max, late] = times.each_ref().map(String::as_str);
-        text.push_str(&line([&task.name, wake, wake_max, median, high, max, late], &strip(&task.strip)));
-    }
-    if rows.len() > ROWS {
-        text.push_str(&format!("and {} more threads\n", rows.len() - ROWS));
-    }
-    text.push_str(&format!("{}; {}, Ctrl-C ends it\n", summary(tasks), nanoseconds(elapsed.0)));
-    text
-}
-
-/// The largest response of each second, by its height.
-fn strip(largest_ns: &[u64]) -> String {
-    let top = largest_ns.iter().copied().max().unwrap_or(0).max(1);
-    let bar = |ns: &u64| if *ns == 0 { ' ' } else { BARS[(ns * 7 / top) as usize] };
-    largest_ns.iter().map(bar).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use whylate_core::result::Quantiles;
-
-    fn line(name: &str, max_ns: u64) -> TaskLine {
-        let figures = Quantiles { p50_ns: max_ns / 10, p999_ns: max_ns / 2, max_ns, ..Quantiles::default() };
-        let thief =
-            Cause { actor: Some("thief".to_owned()), share: Some(0.9), ..Cause::new(CauseKind::Thread) };
-        TaskLine {
-            name: name.to_owned(),
-            response: Some(figures),
-            wakeup: Some(figures),
-            activations: 1_000,
-            missed: 3,
-            strip: vec![0, 10, 70],
-            worst: Some((max_ns, vec![Cause::new(CauseKind::OwnWork), thief])),
-            ..TaskLine::default()
-        }
-    }
 
     #[test]
-    fn the_live_view_has_the_worst_thread_first_within_80_columns() {
-        let tasks = [line("quiet", 20_000), line("control", 4_100_000)];
-        let text = table(&tasks, Nanos::from_secs(3));
-        let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[1].starts_with("control") && lines[1].contains("4.10 ms"), "{text}");
-        assert!(
-            lines[1].ends_with(" ▂█") && lines[..3].iter().all(|line| line.chars().count() <= 80),
-            "{text}"
-        );
-        assert!(lines[3].contains("worst 4.10 ms of control (thief had the CPU"), "{text}");
-        let many: Vec<TaskLine> = (0..40).map(|nth| line(&format!("t{nth}"), 1_000 + nth)).collect();
-        assert!(table(&many, Nanos(0)).contains("and 24 more threads"));
+    fn one_line_tells_the_worst_response_of_all_and_who_did_it() {
+        let line = |name: &str, max_ns: u64| {
+            let thief = Cause { actor: Some("thief".to_owned()), ..Cause::new(CauseKind::Thread) };
+            let worst = Some((max_ns, vec![Cause::new(CauseKind::OwnWork), thief]));
+            TaskLine { name: name.to_owned(), activations: 1_000, missed: 3, worst, ..TaskLine::default() }
+        };
+        let text = summary(&[line("quiet", 20_000), line("control", 4_100_000)]);
+        assert!(text.starts_with("2 threads, 2,000 activations, 6 late"), "{text}");
+        assert!(text.contains("worst 4.10 ms of control (thief had the CPU"), "{text}");
     }
 }

@@ -1,0 +1,400 @@
+//! The view of `whylate watch`: a row for each thread, and one activation as a timeline.
+
+use crate::live::{View, line, strip};
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::KeyCode;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use std::cmp::Reverse;
+use whylate_core::Nanos;
+use whylate_core::figure::{count, nanoseconds, priority, share};
+use whylate_core::result::{Cause, CauseKind, TimelineSegment};
+use whylate_runner::{TaskLine, TaskSpike};
+
+const HELP: [&str; 16] = [
+    "up, down, j, k   chooses a thread",
+    "Enter            its activation that was explained last, as a timeline",
+    "w                its worst activation, as a timeline",
+    "Esc              back to the threads",
+    "s                sorts by worst response, p99.9, p50, late, name",
+    "q, Ctrl-C        ends the watch and prints its result",
+    "?                this help",
+    "",
+    "p50, p99.9, max  of the responses: from being due (timer) or woken to the next sleep",
+    "wake             the largest latency from being due or woken to running",
+    "late             activations above --deadline",
+    "last             the largest response of each of the last seconds",
+    "worst cause      of the worst activation, without the thread's own work",
+    "",
+    "An activation is explained when it is above the deadline, or among the worst so far.",
+    "whylate explain DIR shows all of them afterwards.",
+];
+
+/// What the rows are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Worst,
+    High,
+    Median,
+    Late,
+    Name,
+}
+
+impl Order {
+    fn next(self) -> Self {
+        match self {
+            Self::Worst => Self::High,
+            Self::High => Self::Median,
+            Self::Median => Self::Late,
+            Self::Late => Self::Name,
+            Self::Name => Self::Worst,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Worst => "max",
+            Self::High => "p99.9",
+            Self::Median => "p50",
+            Self::Late => "late",
+            Self::Name => "name",
+        }
+    }
+}
+
+/// What is on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Page {
+    Threads,
+    Last,
+    Worst,
+    Help,
+}
+
+/// The view.
+pub(super) struct WatchView {
+    tasks: Vec<TaskLine>,
+    elapsed: Nanos,
+    warning: Option<String>,
+    /// The series of the chosen thread: rows change their place.
+    chosen: Option<String>,
+    first: usize,
+    order: Order,
+    page: Page,
+}
+
+impl WatchView {
+    pub(super) fn new() -> Self {
+        Self {
+            tasks: Vec::new(),
+            elapsed: Nanos(0),
+            warning: None,
+            chosen: None,
+            first: 0,
+            order: Order::Worst,
+            page: Page::Threads,
+        }
+    }
+
+    pub(super) fn show(&mut self, tasks: &[TaskLine], elapsed: Nanos) {
+        (self.tasks, self.elapsed) = (tasks.to_vec(), elapsed);
+        self.sort();
+    }
+
+    pub(super) fn warn(&mut self, text: &str) {
+        self.warning = Some(text.to_owned());
+    }
+
+    fn sort(&mut self) {
+        let of = |task: &TaskLine| task.response.unwrap_or_default();
+        match self.order {
+            Order::Worst => self.tasks.sort_by_key(|task| Reverse(of(task).max_ns)),
+            Order::High => self.tasks.sort_by_key(|task| Reverse(of(task).p999_ns)),
+            Order::Median => self.tasks.sort_by_key(|task| Reverse(of(task).p50_ns)),
+            Order::Late => self.tasks.sort_by_key(|task| Reverse(task.missed)),
+            Order::Name => self.tasks.sort_by(|a, b| a.name.cmp(&b.name)),
+        }
+    }
+
+    /// The row of the chosen thread; the first without one.
+    fn row(&self) -> usize {
+        let chosen = self.chosen.as_deref();
+        chosen.and_then(|name| self.tasks.iter().position(|task| task.name == name)).unwrap_or(0)
+    }
+
+    fn choose(&mut self, row: usize) {
+        let last = self.tasks.len().saturating_sub(1);
+        self.chosen = self.tasks.get(row.min(last)).map(|task| task.name.clone());
+    }
+
+    fn draw_threads(&mut self, area: Rect, buffer: &mut Buffer) {
+        let head = format!(
+            "{:<13} {:>4} {:>7} {:>7} {:>7} {:>7} {:>5} {:<10} worst cause",
+            "thread", "prio", "p50", "p99.9", "max", "wake", "late", "last"
+        );
+        line(buffer, area, 1, &head, Style::new().add_modifier(Modifier::UNDERLINED));
+        let (row, rows) = (self.row(), usize::from(area.height.saturating_sub(4)).max(1));
+        self.first = self.first.min(row).max((row + 1).saturating_sub(rows));
+        for (nth, task) in self.tasks.iter().enumerate().skip(self.first).take(rows) {
+            let style = if nth == row { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+            line(buffer, area, nth - self.first + 2, &thread_line(task), style);
+        }
+    }
+}
+
+impl View for WatchView {
+    fn draw(&mut self, area: Rect, buffer: &mut Buffer) {
+        let activations: u64 = self.tasks.iter().map(|task| task.activations).sum();
+        let title = format!(
+            "whylate watch: {} {}, {} activations in {}, by {}",
+            self.tasks.len(),
+            if self.tasks.len() == 1 { "thread" } else { "threads" },
+            count(activations),
+            nanoseconds(self.elapsed.0),
+            self.order.name()
+        );
+        line(buffer, area, 0, &title, Style::new().add_modifier(Modifier::BOLD));
+        let below = Rect { y: area.y + 1.min(area.height), height: area.height.saturating_sub(2), ..area };
+        let task = self.tasks.get(self.row());
+        match self.page {
+            Page::Threads => self.draw_threads(area, buffer),
+            Page::Help => {
+                HELP.iter()
+                    .enumerate()
+                    .for_each(|(nth, text)| line(buffer, below, nth + 1, text, Style::new()));
+            }
+            Page::Last => {
+                draw_spike(task, task.and_then(|it| it.last_spike.as_ref()), "explained last", below, buffer);
+            }
+            Page::Worst => {
+                draw_spike(task, task.and_then(|it| it.worst_spike.as_ref()), "worst", below, buffer);
+            }
+        }
+        let last = usize::from(area.height.saturating_sub(1));
+        let keys = if self.page == Page::Threads {
+            "Enter last spike, w worst, s sort, ? help, q end"
+        } else {
+            "Esc back, q end"
+        };
+        let warning = self.warning.as_ref().map(|text| format!("; warning: {text}")).unwrap_or_default();
+        line(buffer, area, last, &format!("{keys}{warning}"), Style::new());
+    }
+
+    fn key(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Up | KeyCode::Char('k') => self.choose(self.row().saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.choose(self.row() + 1),
+            KeyCode::Enter => self.page = Page::Last,
+            KeyCode::Char('w') => self.page = Page::Worst,
+            KeyCode::Char('?') => self.page = Page::Help,
+            KeyCode::Esc | KeyCode::Backspace => self.page = Page::Threads,
+            KeyCode::Char('s') => {
+                self.order = self.order.next();
+                self.sort();
+            }
+            _ => {}
+        }
+    }
+}
+
+fn thread_line(task: &TaskLine) -> String {
+    let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), nanoseconds);
+    let response = task.response;
+    let why =
+        task.worst.as_ref().and_then(|(_, causes)| causes.iter().find(|it| it.kind != CauseKind::OwnWork));
+    format!(
+        "{:<13.13} {:>4} {:>7} {:>7} {:>7} {:>7} {:>5} {:<10} {}",
+        task.name,
+        priority(task.priority).replace("nice ", "n").replace("deadline", "dl"),
+        time(response.map(|it| it.p50_ns)),
+        time(response.map(|it| it.p999_ns)),
+        time(response.map(|it| it.max_ns)),
+        time(task.wakeup.map(|it| it.max_ns)),
+        count(task.missed),
+        strip(&task.strip),
+        why.map(short).unwrap_or_default()
+    )
+}
+
+/// Who, or what where nobody is named.
+fn short(cause: &Cause) -> String {
+    let name = cause.actor.as_deref().or(cause.function.as_deref());
+    match (name, cause.kind) {
+        (Some(name), CauseKind::Thread) => name.to_owned(),
+        (Some(name), kind) => format!("{}: {name}", kind.name()),
+        (None, kind) => kind.name().to_owned(),
+    }
+}
+
+fn draw_spike(
+    task: Option<&TaskLine>,
+    spike: Option<&TaskSpike>,
+    which: &str,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let name = task.map_or("no thread", |task| task.name.as_str());
+    let Some(spike) = spike else {
+        return line(buffer, area, 1, &format!("{name}: no activation is explained yet"), Style::new());
+    };
+    let title = format!("{name}, {which}: response {}", nanoseconds(spike.latency_ns));
+    line(buffer, area, 1, &title, Style::new().add_modifier(Modifier::BOLD));
+    // A fifth of the width: what went on needs the room.
+    let bar = (usize::from(area.width) / 5).clamp(8, 40);
+    let causes = spike.causes.iter().take(5);
+    let mut row = 2;
+    for cause in causes {
+        let part = cause.share.map(share).unwrap_or_default();
+        line(buffer, area, row, &format!("{part:>8}  {}", cause.sentence()), Style::new());
+        row += 1;
+    }
+    line(
+        buffer,
+        area,
+        row + 1,
+        &format!("{:>9} {:>9} CPU {:<bar$}  what", "from", "for", ""),
+        Style::new().add_modifier(Modifier::UNDERLINED),
+    );
+    let rows = usize::from(area.height).saturating_sub(row + 2);
+    let (shown, left) = longest(&spike.timeline, rows);
+    for (nth, segment) in shown.iter().enumerate() {
+        line(buffer, area, row + 2 + nth, &segment_line(segment, spike, bar), Style::new());
+    }
+    if left > 0 {
+        line(buffer, area, row + 1 + rows, &format!("and {left} shorter stages"), Style::new());
+    }
+}
+
+/// The longest stages that fit, in the order of time, and how many do not.
+fn longest(timeline: &[TimelineSegment], rows: usize) -> (Vec<&TimelineSegment>, usize) {
+    if timeline.len() <= rows {
+        return (timeline.iter().collect(), 0);
+    }
+    let mut shown: Vec<&TimelineSegment> = timeline.iter().collect();
+    shown.sort_by_key(|segment| Reverse(segment.to_ns.saturating_sub(segment.from_ns)));
+    shown.truncate(rows.saturating_sub(1));
+    shown.sort_by_key(|segment| segment.from_ns);
+    let left = timeline.len() - shown.len();
+    (shown, left)
+}
+
+/// When, for how long, where in the activation, and what.
+fn segment_line(segment: &TimelineSegment, spike: &TaskSpike, bar: usize) -> String {
+    let column = |at_ns: u64| {
+        let part = at_ns.saturating_sub(spike.due_ns) as f64 / spike.latency_ns.max(1) as f64;
+        (part.min(1.0) * bar as f64) as usize
+    };
+    let from = column(segment.from_ns).min(bar - 1);
+    let to = column(segment.to_ns).max(from + 1);
+    format!(
+        "{:>9} {:>9} {:>3} {}{}{}  {}",
+        nanoseconds(segment.from_ns.saturating_sub(spike.due_ns)),
+        nanoseconds(segment.to_ns.saturating_sub(segment.from_ns)),
+        segment.cpu.0,
+        "·".repeat(from),
+        "█".repeat(to - from),
+        "·".repeat(bar - to),
+        segment.what
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::as_text;
+    use whylate_core::CpuId;
+    use whylate_core::result::Quantiles;
+
+    fn task(name: &str, max_ns: u64) -> TaskLine {
+        let figures = Quantiles { p50_ns: max_ns / 10, p999_ns: max_ns / 2, max_ns, ..Quantiles::default() };
+        let thief =
+            Cause { actor: Some("thief".to_owned()), share: Some(0.9), ..Cause::new(CauseKind::Thread) };
+        let causes = vec![Cause::new(CauseKind::OwnWork), thief];
+        let stage = |from_ns, to_ns, what: &str| TimelineSegment {
+            from_ns,
+            to_ns,
+            cpu: CpuId(1),
+            what: what.to_owned(),
+            kind: None,
+            function: None,
+        };
+        let mut timeline = vec![stage(1_000, 1_000 + max_ns / 4, "runs")];
+        timeline.push(stage(1_000 + max_ns / 4, 1_000 + max_ns, "preempted by thief (80)"));
+        let spike = TaskSpike { due_ns: 1_000, latency_ns: max_ns, causes: causes.clone(), timeline };
+        TaskLine {
+            name: name.to_owned(),
+            priority: 40,
+            response: Some(figures),
+            wakeup: Some(figures),
+            activations: 1_000,
+            missed: 3,
+            strip: vec![0, 10, 70],
+            worst: Some((max_ns, causes)),
+            last_spike: Some(spike),
+            ..TaskLine::default()
+        }
+    }
+
+    fn shown(tasks: &[TaskLine]) -> WatchView {
+        let mut view = WatchView::new();
+        view.show(tasks, Nanos::from_secs(3));
+        view
+    }
+
+    fn narrow(view: &mut WatchView) -> String {
+        let text = as_text(view, 80, 24);
+        assert!(text.lines().count() <= 24 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        text
+    }
+
+    #[test]
+    fn each_thread_has_a_row_with_its_strip_and_its_worst_cause() {
+        let mut view = shown(&[task("quiet", 20_000), task("control", 4_100_000)]);
+        let text = narrow(&mut view);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[2].starts_with("control") && lines[2].contains("4.10 ms"), "{text}");
+        assert!(lines[2].contains(" ▂█") && lines[2].contains(" thief"), "{text}");
+        assert!(lines[0].contains("2 threads, 2,000 activations"), "{text}");
+        (0..4).for_each(|_| view.key(KeyCode::Char('s')));
+        let text = narrow(&mut view);
+        assert!(text.contains("by name") && text.find("control").unwrap() < text.find("quiet").unwrap());
+    }
+
+    #[test]
+    fn the_chosen_thread_stays_chosen_and_can_be_scrolled_to() {
+        let tasks: Vec<TaskLine> = (0..40).map(|nth| task(&format!("t{nth:02}"), 1_000_000 - nth)).collect();
+        let mut view = shown(&tasks);
+        (0..100).for_each(|_| view.key(KeyCode::Down));
+        assert!(narrow(&mut view).contains("t39"));
+        let mut more = tasks;
+        more.push(task("t40", 9_000_000));
+        view.show(&more, Nanos::from_secs(4));
+        view.key(KeyCode::Enter);
+        assert!(narrow(&mut view).contains("t39, explained last"));
+    }
+
+    #[test]
+    fn a_key_opens_the_last_spike_as_a_timeline_and_another_one_goes_back() {
+        let mut view = shown(&[task("control", 4_000_000)]);
+        view.key(KeyCode::Enter);
+        let text = narrow(&mut view);
+        assert!(text.contains("response 4.00 ms") && text.contains("90.0 %"), "{text}");
+        assert!(text.contains("····████████████  preempted"), "{text}");
+        assert!(text.contains("1.00 ms   3.00 ms   1") && text.contains("preempted by thief (80)"), "{text}");
+        view.key(KeyCode::Char('w'));
+        assert!(narrow(&mut view).contains("no activation is explained yet"));
+        view.key(KeyCode::Esc);
+        assert!(narrow(&mut view).contains("worst cause"));
+    }
+
+    #[test]
+    fn a_small_terminal_is_drawn_on_as_far_as_it_goes() {
+        let mut view = shown(&[task("control", 4_000_000)]);
+        for (width, height) in [(1, 1), (10, 2), (20, 3), (40, 5)] {
+            for page in [Page::Threads, Page::Last, Page::Help] {
+                view.page = page;
+                as_text(&mut view, width, height);
+            }
+        }
+    }
+}

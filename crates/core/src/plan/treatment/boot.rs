@@ -1,0 +1,92 @@
+//! The treatment of the boot: what the kernel was started with.
+
+use super::{Flag, KeyError, Words};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Asks for a kernel command line. It changes nothing: a cell with it runs where the machine was booted so, and
+/// `whylate fix --campaign` boots machines so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate treat apply boot 'isolcpus=1 nohz_full=1'     says whether this kernel was booted so
+To have it tried, with a boot for each repeat: whylate fix --campaign DIR --boot 'isolcpus=1'"))]
+pub struct BootPlan {
+    /// Words of the kernel command line: `isolcpus=1 nohz_full=1`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("x-flag" = Flag::positional("words")))]
+    pub append: String,
+    /// Version of the kernel, as `uname -r` prints it [default: any].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+}
+
+/// What begins the word that names the kernel in [`BootPlan::of`].
+const KERNEL: &str = "kernel=";
+/// The text of all words; boot loaders keep it in blocks of 1024 bytes.
+const LENGTH_MAX: usize = 400;
+
+impl BootPlan {
+    /// From one text: `kernel=6.12.9-rt isolcpus=1`, where `kernel=` is no word of the command line.
+    ///
+    /// # Errors
+    /// As [`Words::check`].
+    pub fn of(text: &str) -> Result<Self, KeyError> {
+        let (named, words): (Vec<&str>, Vec<&str>) =
+            text.split_whitespace().partition(|word| word.starts_with(KERNEL));
+        let kernel = named.last().map(|word| word.trim_start_matches(KERNEL).to_owned());
+        let plan = Self { append: words.join(" "), kernel };
+        plan.check().map(|()| plan)
+    }
+
+    /// The words, in their order.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.append.split_whitespace()
+    }
+
+    /// A name for it in plans, where `/` and `+` have a meaning of their own.
+    pub fn name(&self) -> String {
+        let kernel = self.kernel.iter().map(|kernel| format!("{KERNEL}{kernel}"));
+        let words: Vec<String> = kernel.chain(self.words().map(str::to_owned)).collect();
+        words.join(" ").replace(['/', '+'], "_")
+    }
+}
+
+impl Words for BootPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        if self.append.trim().is_empty() && self.kernel.is_none() {
+            return Err(KeyError::new("append", "is empty; give words such as `isolcpus=1`"));
+        }
+        if self.append.len() > LENGTH_MAX {
+            return Err(KeyError::new("append", format!("is longer than {LENGTH_MAX} characters")));
+        }
+        // What boot loaders and shells take as it is.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "=,.-_:/+@%".contains(c);
+        let all = self.words().chain(self.kernel.as_deref());
+        match all.into_iter().find(|word| *word == "--" || !word.chars().all(is_plain)) {
+            Some(word) => {
+                let message = format!("`{word}` has characters that boot loaders do not take as they are");
+                Err(KeyError::new("append", message))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_words_and_a_kernel() {
+        let plan = BootPlan::of("kernel=6.12.9-rt  isolcpus=managed_irq,1 nohz_full=1").unwrap();
+        assert_eq!(plan.kernel.as_deref(), Some("6.12.9-rt"));
+        assert_eq!(plan.append, "isolcpus=managed_irq,1 nohz_full=1");
+        assert_eq!(plan.name(), "kernel=6.12.9-rt isolcpus=managed_irq,1 nohz_full=1");
+        assert_eq!(BootPlan::of("root=/dev/sda1").unwrap().name(), "root=_dev_sda1");
+        for wrong in ["", " ", "a=$(reboot)", "a; b", "a -- b", "a='b'", "a\\b", &"a".repeat(401)] {
+            assert!(BootPlan::of(wrong).is_err(), "{wrong}");
+        }
+    }
+}

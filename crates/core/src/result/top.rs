@@ -1,0 +1,63 @@
+//! What `whylate top --json` prints: a line for each interval.
+
+use super::{HistogramSource, LatencyRecord, Quantiles, TreatChange};
+use crate::record::{InterruptRecord, IpiRecord, SourceRecord};
+use crate::units::CpuId;
+use crate::warning::Warning;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `format` of [`TopResult`].
+pub const TOP_FORMAT: &str = "whylate.top/1";
+
+/// What the CPUs of a machine did in one interval. Counts are those of the interval: divided by `interval_ns` they are rates.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopResult {
+    /// [`TOP_FORMAT`].
+    pub format: String,
+    /// Since the begin of the watch.
+    pub elapsed_ns: u64,
+    /// Length of the interval; the last line with `--quiet` is one interval over all of the time.
+    pub interval_ns: u64,
+    /// Where the kernel's events came from.
+    pub source: HistogramSource,
+    /// The watched CPUs.
+    pub cpus: Vec<TopCpu>,
+    /// Interrupts (`140`, `LOC`) and softirqs (`softirq:TIMER`) by CPU, the most frequent first.
+    pub interrupts: Vec<InterruptRecord>,
+    /// Interrupts that CPUs sent to each other, by function and sender, the most frequent first; absent where the kernel does
+    /// not tell them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipis: Option<Vec<IpiRecord>>,
+    /// What had the CPUs in place of tasks that count, the longest time first: interrupts, softirqs, functions of other CPUs,
+    /// and threads of the priorities that count. `gaps` is how often, and the time of a thread contains the interrupts in it.
+    pub thieves: Vec<SourceRecord>,
+    /// Changes of settings that are in force.
+    pub treatments: Vec<TreatChange>,
+    /// Wake-ups and records of the CPUs that are missing in the figures.
+    pub lost: u64,
+    /// What was not measured, or less well; in the last line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
+}
+
+/// The wake-ups of one CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopCpu {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Wake-ups of tasks that count, in the interval.
+    pub samples: u64,
+    /// From the wake-up to the decision to run the task; absent without one. The largest is the lower end of its bucket (at
+    /// most 1/128 less), unless it is the largest of all time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakeup: Option<Quantiles>,
+    /// The same of those that a timer woke, from its programmed expiry on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timer: Option<Quantiles>,
+    /// The largest latency since the begin, and who was late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_record: Option<LatencyRecord>,
+    /// The largest latencies of the last intervals, oldest first.
+    pub strip: Vec<u64>,
+}

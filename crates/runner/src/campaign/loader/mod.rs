@@ -1,0 +1,159 @@
+//! What boots a machine once with another command line, and leaves its entry of every day as it is.
+
+mod grub;
+mod script;
+mod systemd_boot;
+
+use super::MARK;
+use super::state::CampaignError;
+use grub::Grub;
+use script::Script;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::process::Command;
+use std::str::FromStr;
+use systemd_boot::SystemdBoot;
+use whylate_host::HostRoot;
+
+/// The name of the entry that a campaign boots.
+const ENTRY: &str = "whylate-campaign";
+
+/// A boot that a repeat needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The repeat: its number among the steps of the search.
+    pub step: usize,
+    /// What is added to the command line.
+    pub words: Vec<String>,
+    /// Version of the kernel.
+    pub kernel: String,
+    /// The boot in which it was asked for.
+    pub from_boot: String,
+    /// When, in seconds since 1970.
+    pub at_s: u64,
+    /// Whether the loader was told.
+    pub told: bool,
+}
+
+impl Asked {
+    /// The word that names this boot on the command line.
+    pub fn mark(&self) -> String {
+        format!("{MARK}{}", self.step)
+    }
+
+    /// All that is added to the command line of every day.
+    pub fn appended(&self) -> String {
+        let mark = std::iter::once(self.mark());
+        self.words.iter().cloned().chain(mark).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Boots a machine once in another way.
+pub trait Loader {
+    /// Looks whether the loader can do that, for these kernels, and writes what it needs once.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn install(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError>;
+
+    /// Has the next boot, and no other, be `asked`.
+    ///
+    /// # Errors
+    /// The loader cannot be told.
+    fn once(&self, asked: &Asked) -> Result<(), CampaignError>;
+
+    /// Has the next boot be that of every day.
+    ///
+    /// # Errors
+    /// The loader cannot be told.
+    fn forget(&self) -> Result<(), CampaignError>;
+
+    /// Takes away all that [`Loader::install`] and [`Loader::once`] wrote.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    fn remove(&self) -> Result<(), CampaignError>;
+
+    /// Boots the machine now.
+    ///
+    /// # Errors
+    /// It cannot be booted.
+    fn reboot(&self) -> Result<(), CampaignError> {
+        run(Command::new("systemctl").arg("reboot")).map(drop)
+    }
+}
+
+/// Which loader, as flags and files name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoaderName {
+    /// GRUB.
+    Grub,
+    /// systemd-boot.
+    SystemdBoot,
+    /// A command of the user, by its path.
+    Script(String),
+}
+
+impl fmt::Display for LoaderName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Grub => "grub",
+            Self::SystemdBoot => "systemd-boot",
+            Self::Script(path) => path,
+        })
+    }
+}
+
+impl FromStr for LoaderName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "grub" => Ok(Self::Grub),
+            "systemd-boot" => Ok(Self::SystemdBoot),
+            path if path.starts_with('/') => Ok(Self::Script(path.to_owned())),
+            other => {
+                Err(format!("`{other}` is none of grub, systemd-boot, or the absolute path of a script"))
+            }
+        }
+    }
+}
+
+impl LoaderName {
+    /// The loader of the machine below `root`, by the files that it has.
+    pub fn found(root: &HostRoot) -> Option<Self> {
+        match () {
+            () if systemd_boot::is_there(root) => Some(Self::SystemdBoot),
+            () if grub::folder(root).is_some() => Some(Self::Grub),
+            () => None,
+        }
+    }
+
+    fn cannot(&self, problem: impl Into<String>) -> CampaignError {
+        CampaignError::Loader { loader: self.clone(), problem: problem.into() }
+    }
+}
+
+/// The way to boot the machine below `root` by that loader.
+pub fn ways(name: &LoaderName, root: &HostRoot) -> Box<dyn Loader> {
+    match name {
+        LoaderName::Grub => Box::new(Grub::new(root.clone())),
+        LoaderName::SystemdBoot => Box::new(SystemdBoot::new(root.clone())),
+        LoaderName::Script(path) => Box::new(Script::new(path)),
+    }
+}
+
+/// Runs a program to its end; what it printed.
+fn run(command: &mut Command) -> Result<String, CampaignError> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let shown: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let failed = |problem: String| CampaignError::Program { command: shown.join(" "), problem };
+    let output = command.output().map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(failed(format!("{}: {}", output.status, said.trim().lines().last().unwrap_or("it said nothing"))))
+}

@@ -1,0 +1,162 @@
+//! `campaign.json`: what was registered, which boot was asked for, and what was written outside of the campaign's folder.
+
+use super::loader::{Asked, LoaderName};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use whylate_core::Plan;
+use whylate_core::result::FixRegistration;
+use whylate_host::HostError;
+
+const FILE: &str = "campaign.json";
+const FORMAT: &str = "whylate.campaign/1";
+/// The run directory of its search.
+const SEARCH: &str = "search";
+
+/// What can go wrong with a campaign.
+#[derive(Debug, thiserror::Error)]
+pub enum CampaignError {
+    /// A file cannot be read, written or removed.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// `campaign.json` is no such file.
+    #[error("{}: {problem}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The machine cannot be booted in that way.
+    #[error("{loader}: {problem}")]
+    Loader {
+        /// The loader.
+        loader: LoaderName,
+        /// Why, and what to do.
+        problem: String,
+    },
+    /// A program failed.
+    #[error("`{command}` failed: {problem}")]
+    Program {
+        /// The program with its arguments.
+        command: String,
+        /// What it said.
+        problem: String,
+    },
+    /// The machine does not tell how it was booted.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// A campaign, as it is on the disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Campaign {
+    format: String,
+    /// What is measured in each boot.
+    pub plan: Plan,
+    /// Goal, arms, margin, seed (all orders and coins come from it), budget, alpha.
+    pub registration: FixRegistration,
+    /// What boots the machine.
+    pub loader: LoaderName,
+    /// The kernel of every day.
+    pub kernel: String,
+    /// Its command line.
+    pub command_line: String,
+    /// The boot that was asked for last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+    /// Whether all that was written outside of the folder is removed.
+    #[serde(default)]
+    pub removed: bool,
+}
+
+impl Campaign {
+    /// A campaign that has not begun, of a machine with that kernel and command line.
+    pub fn new(
+        plan: Plan,
+        registration: FixRegistration,
+        loader: LoaderName,
+        (kernel, command_line): (String, String),
+    ) -> Self {
+        let (asked, removed) = (None, false);
+        Self { format: FORMAT.to_owned(), plan, registration, loader, kernel, command_line, asked, removed }
+    }
+
+    /// The campaign in `folder`.
+    ///
+    /// # Errors
+    /// There is none, or its file cannot be understood.
+    pub fn read(folder: &Path) -> Result<Self, CampaignError> {
+        let path = folder.join(FILE);
+        let text = fs::read_to_string(&path).map_err(|source| CampaignError::File {
+            what: "read",
+            path: path.clone(),
+            source,
+        })?;
+        let campaign: Self = serde_json::from_str(&text)
+            .map_err(|error| CampaignError::Malformed { path: path.clone(), problem: error.to_string() })?;
+        if campaign.format != FORMAT {
+            let problem = format!("its format is `{}`, and this whylate reads `{FORMAT}`", campaign.format);
+            return Err(CampaignError::Malformed { path, problem });
+        }
+        Ok(campaign)
+    }
+
+    /// Whether there is a campaign in `folder`.
+    pub fn exists(folder: &Path) -> bool {
+        folder.join(FILE).exists()
+    }
+
+    /// Brings it to the disk, whole.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), CampaignError> {
+        let text = serde_json::to_string_pretty(self).unwrap_or_default();
+        write_whole(&folder.join(FILE), &(text + "\n"))
+    }
+
+    /// Where its search is.
+    pub fn search(folder: &Path) -> PathBuf {
+        folder.join(SEARCH)
+    }
+}
+
+/// Writes a file so that a power cut leaves the old one or the whole new one. Its folder is made where it is missing.
+pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), CampaignError> {
+    let failed = |source| CampaignError::File { what: "write", path: path.to_owned(), source };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".whylate-new");
+    let new = path.with_file_name(name);
+    let written = || -> io::Result<()> {
+        let mut file = File::create(&new)?;
+        if let Ok(before) = fs::metadata(path) {
+            file.set_permissions(before.permissions())?;
+        }
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        File::open(folder)?.sync_all()
+    };
+    written().map_err(failed)
+}
+
+/// Removes a file; one that is not there is removed already.
+pub(super) fn remove(path: &Path) -> Result<(), CampaignError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(CampaignError::File { what: "remove", path: path.to_owned(), source: error })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,85 @@
+//! What goes on after each boot: a script in the campaign's folder, and the systemd unit that runs it.
+
+use super::state::{CampaignError, remove, write_whole};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use whylate_host::HostRoot;
+
+const UNIT: &str = "/etc/systemd/system/whylate-campaign.service";
+const WANTED: &str = "/etc/systemd/system/multi-user.target.wants/whylate-campaign.service";
+const SCRIPT: &str = "continue.sh";
+
+/// The script and the unit of a campaign.
+#[derive(Debug)]
+pub struct Continuation<'a> {
+    /// Below what the unit is written.
+    pub root: &'a HostRoot,
+    /// The campaign.
+    pub folder: &'a Path,
+}
+
+impl Continuation<'_> {
+    /// Writes both. A unit of another campaign is refused.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn install(&self, program: &Path) -> Result<(), CampaignError> {
+        let folder = self.folder.display();
+        let unit = self.root.path(UNIT);
+        let known = std::fs::read_to_string(&unit).unwrap_or_default();
+        if !known.is_empty() && !known.contains(&self.line()) {
+            let problem =
+                "another campaign goes on after the next boot; end it with `--campaign DIR --remove`"
+                    .to_owned();
+            return Err(CampaignError::Malformed { path: unit, problem });
+        }
+        let script = format!(
+            "#!/bin/sh\n# Goes on with the campaign after a boot; made by `whylate fix`.\n\
+             # What starts with the machine is waited for, so that it does not disturb what is measured.\n\
+             if command -v systemctl >/dev/null; then systemctl is-system-running --wait >/dev/null 2>&1; fi\n\
+             exec {} fix --campaign {} --continue\n",
+            quoted(program),
+            quoted(self.folder)
+        );
+        write_whole(&self.folder.join(SCRIPT), &script)?;
+        let text = format!(
+            "# Made by `whylate fix`; removed by `whylate fix --campaign {folder} --remove`.\n[Unit]\n\
+             Description=whylate: goes on with a campaign of boots\nConditionPathExists={folder}/campaign.json\n\n\
+             [Service]\nType=exec\n{}\nTimeoutStopSec=60\n\n[Install]\nWantedBy=multi-user.target\n",
+            self.line()
+        );
+        write_whole(&unit, &text)?;
+        let link = self.root.path(WANTED);
+        remove(&link)?;
+        let failed = |source| CampaignError::File { what: "write", path: link.clone(), source };
+        std::fs::create_dir_all(link.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
+        symlink("../whylate-campaign.service", &link).map_err(failed)
+    }
+
+    /// Removes the unit, if it is that of this campaign. The script stays with the folder.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn remove(&self) -> Result<(), CampaignError> {
+        let unit = self.root.path(UNIT);
+        if std::fs::read_to_string(&unit).is_ok_and(|text| text.contains(&self.line())) {
+            remove(&self.root.path(WANTED))?;
+            remove(&unit)?;
+        }
+        Ok(())
+    }
+
+    /// Where the script is.
+    pub fn script(&self) -> PathBuf {
+        self.folder.join(SCRIPT)
+    }
+
+    fn line(&self) -> String {
+        format!("ExecStart=/bin/sh \"{}\"", self.script().display())
+    }
+}
+
+/// A path as a word of a shell.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
