@@ -13,9 +13,9 @@ Examples:
   whylate push results/* file:///srv/lake               all runs into a folder
   whylate push RUN gs://latency/farm --replace          in the place of one that was pushed before
 
-A push that was cut off goes on where it stopped; a run that is there already stays as it is. Buckets
-are reached by `curl`, with the credentials of the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
-GOOGLE_…, AZURE_…) or of the cloud's own machines. What is in a lake: docs/FARM.md."
+A push that was cut off goes on where it stopped; a run that is there already stays as it is.
+Buckets are reached by `curl`, with the credentials of the environment (AWS_ACCESS_KEY_ID,
+AWS_ENDPOINT_URL, GOOGLE_…, AZURE_…) or of the cloud's own machines. More: docs/FARM.md."
 )]
 pub(crate) struct PushArguments {
     /// Run directories (or `latest`), and at the end the lake: s3://BUCKET/PATH, gs://…, az://…,
@@ -70,8 +70,8 @@ Examples:
   whylate farm verify results/today --plan nightly.toml
   whylate farm verify latest --kernel 6.12 --host board-01
 
-Exit codes: 0 the run is what was asked for, 1 INCOMPLETE: something is missing or otherwise. Whether
-latencies were above the limit is what `whylate run` says.")]
+Exit codes: 0 the run is what was asked for, 1 INCOMPLETE: something is missing or otherwise.
+Whether latencies were above the limit is what `whylate run` says.")]
 pub(crate) struct VerifyArguments {
     /// A run directory, or `latest`
     pub(crate) run: PathBuf,
@@ -133,9 +133,9 @@ Examples:
   whylate farm query my.sql --lake /srv/lake --csv
   whylate farm query bounds --lake s3://latency/farm --engine spark --print
 
-Engines are Python modules (duckdb, chdb, pyspark); WHYLATE_QUERY_PYTHON names the Python that has them.
-`--print` prints the statements, for a cluster to run. Folders are asked here; buckets are reached by the
-engine with its own credentials.")]
+Engines are Python modules (duckdb, chdb, pyspark); WHYLATE_QUERY_PYTHON names the Python that has
+them. `--print` prints the statements, for a cluster to run. Folders are asked here; buckets are
+reached by the engine with its own credentials.")]
 pub(crate) struct QueryArguments {
     /// A question of the library, or a file of SQL
     #[arg(required_unless_present = "list")]

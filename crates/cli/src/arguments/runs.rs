@@ -12,7 +12,7 @@ use whylate_core::plan::SeriesStatistic;
     after_help = "\
 Examples:
   whylate runs                                  all runs, the newest first
-  whylate runs 'kernel>=6.12' verdict=fail      those that match every term (quoted: > is the shell's)
+  whylate runs 'kernel>=6.12' verdict=fail      those that match every term, quoted for the shell
   whylate runs plan=quick --series 'timer p99'  its course over time, and where it changes
   whylate runs plan=quick --series 'timer p99' -o series.html
   whylate runs tag latest before-update         a word to find it by
