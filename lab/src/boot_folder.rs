@@ -29,7 +29,7 @@ const PLANTERS: [(&str, &str); 6] = [
 ];
 
 /// The files that a guest is started with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Files {
     pub(crate) emulator: Emulator,
     pub(crate) kernel: PathBuf,

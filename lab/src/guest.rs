@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 mod running;
@@ -39,8 +39,9 @@ const CONSOLE_LINES: usize = 40;
 /// A running guest. Dropping it ends it.
 #[derive(Debug)]
 pub struct Guest {
-    /// What started it.
-    command: Command,
+    /// What it is made of: it may be started again.
+    machine: Machine,
+    files: Files,
     child: Child,
     agent: Line,
     monitor: UnixStream,
@@ -48,7 +49,6 @@ pub struct Guest {
     jobs: u32,
     /// Length of the console's log up to which complaints have been told.
     console_told: usize,
-    profile: Profile,
     /// Version of the running kernel.
     version: String,
     /// It was killed and runs nothing any more.
@@ -59,24 +59,16 @@ impl Guest {
     /// Starts a machine and waits until it takes scripts.
     pub(crate) fn boot(machine: &Machine, files: &Files) -> Result<Self, LabError> {
         let folder = BootFolder::new(files)?;
-        let parts = Parts {
-            emulator: &files.emulator,
-            kernel: &files.kernel,
-            root: &files.root,
-            folder: folder.path(),
-            share: &folder.share(),
-        };
-        let mut command = qemu::command(machine, &parts)?;
-        let (child, agent, monitor) = begin(&mut command, &folder)?;
+        let (child, agent, monitor) = begin(machine, files, &folder, "")?;
         let mut guest = Self {
-            command,
+            machine: machine.clone(),
+            files: files.clone(),
             child,
             agent,
             monitor,
             folder,
             jobs: 0,
             console_told: 0,
-            profile: machine.profile,
             version: String::new(),
             ended: false,
         };
@@ -95,8 +87,16 @@ impl Guest {
     /// # Errors
     /// When it does not come up again.
     pub fn cut_power(&mut self) -> Result<(), LabError> {
+        self.cut_power_and_boot("")
+    }
+
+    /// As [`Guest::cut_power`], with `words` behind the usual ones on the kernel's command line of this one boot.
+    ///
+    /// # Errors
+    /// When it does not come up again.
+    pub fn cut_power_and_boot(&mut self, words: &str) -> Result<(), LabError> {
         self.end();
-        (self.child, self.agent, self.monitor) = begin(&mut self.command, &self.folder)?;
+        (self.child, self.agent, self.monitor) = begin(&self.machine, &self.files, &self.folder, words)?;
         (self.ended, self.console_told) = (false, 0);
         self.come_up()
     }
@@ -227,7 +227,7 @@ impl Guest {
 
     /// What QEMU tells of its CPUs.
     fn machine(&mut self) -> String {
-        hang::machine(self.profile.cpus(), |command| self.monitor(command))
+        hang::machine(self.machine.profile.cpus(), |command| self.monitor(command))
     }
 
     /// What QEMU tells of its CPUs, and the kernel of its CPUs and tasks; without what they do not tell.
@@ -269,7 +269,7 @@ impl Guest {
 
     /// Ends a guest of which QEMU keeps a CPU at one instruction, or has lost a timer: both need several threads of QEMU.
     fn check_progress(&mut self) -> Result<(), LabError> {
-        if self.profile != Profile::Threads {
+        if self.machine.profile != Profile::Threads {
             return Ok(());
         }
         match stuck::stuck_cpu(|| self.monitor("info registers -a"))? {
@@ -308,7 +308,7 @@ impl Guest {
 
     /// What these lines of the kernel's log complain of.
     fn complaint(&self, lines: String) -> LabError {
-        match self.profile == Profile::Threads && kernel_log::tells_of_a_lost_timer(&lines) {
+        match self.machine.profile == Profile::Threads && kernel_log::tells_of_a_lost_timer(&lines) {
             true => LabError::TimerLost { lines },
             false => LabError::Kernel { lines },
         }
@@ -340,9 +340,22 @@ impl Guest {
 }
 
 /// Starts QEMU and connects to the agent's line and to the monitor.
-fn begin(command: &mut Command, folder: &BootFolder) -> Result<(Child, Line, UnixStream), LabError> {
+fn begin(
+    machine: &Machine,
+    files: &Files,
+    folder: &BootFolder,
+    words: &str,
+) -> Result<(Child, Line, UnixStream), LabError> {
+    let parts = Parts {
+        emulator: &files.emulator,
+        kernel: &files.kernel,
+        root: &files.root,
+        folder: folder.path(),
+        share: &folder.share(),
+    };
+    let mut command = qemu::command(machine, &parts, words)?;
     let mut child =
-        command.spawn().map_err(|source| LabError::Start { command: host::shown(command), source })?;
+        command.spawn().map_err(|source| LabError::Start { command: host::shown(&command), source })?;
     let streams = qemu::connect(&mut child, &folder.path().join("agent"))
         .and_then(|agent| Ok((agent, qemu::connect(&mut child, &folder.path().join("monitor"))?)));
     match streams {

@@ -35,8 +35,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) share: &'a Path,
 }
 
-/// The command that starts a machine.
-pub(crate) fn command(machine: &Machine, parts: &Parts<'_>) -> Result<Command, LabError> {
+/// The command that starts a machine, with more words on its kernel's command line.
+pub(crate) fn command(machine: &Machine, parts: &Parts<'_>, words: &str) -> Result<Command, LabError> {
     let mut qemu = parts.emulator.command("qemu-system-x86_64");
     qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
     // The emulated processor is one of AMD, which would tell of siblings in a way that is not emulated.
@@ -52,7 +52,7 @@ pub(crate) fn command(machine: &Machine, parts: &Parts<'_>) -> Result<Command, L
             qemu.args(["-accel", "tcg,thread=multi"]);
         }
     }
-    start(&mut qemu, machine, parts);
+    start(&mut qemu, machine, parts, words);
     for (name, option) in [("agent", "-serial"), ("monitor", "-monitor")] {
         let socket = parts.folder.join(name);
         qemu.args(["-chardev", &format!("socket,id={name},path={},server=on,wait=off", socket.display())]);
@@ -72,7 +72,7 @@ pub(crate) fn command(machine: &Machine, parts: &Parts<'_>) -> Result<Command, L
 }
 
 /// Kernel, its command line, its console.
-fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>) {
+fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>, words: &str) {
     let mut line = String::from("console=ttyS0 panic=-1 loglevel=5 tsc=reliable sysrq_always_enabled");
     match machine.profile {
         // Counted time leaps to the next timer whenever all CPUs wait, for a disk of the host for example: minutes may
@@ -96,6 +96,9 @@ fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>) {
     }
     qemu.arg("-kernel").arg(parts.kernel.join(kernel));
     qemu.arg("-initrd").arg(parts.folder.join("initramfs"));
+    if !words.is_empty() {
+        line.push_str(&format!(" {words}"));
+    }
     qemu.args(["-append", &line]);
     let console = parts.folder.join("console.log");
     qemu.args(["-chardev", &format!("file,id=console,path={}", console.display())]);
@@ -129,7 +132,9 @@ fn add_device(qemu: &mut Command, device: Device, folder: &Path) -> Result<(), L
         }
         Device::SecondDisk => {
             let path = folder.join("disk");
-            let file = File::create(&path).map_err(LabError::file("create", &path))?;
+            // What is on it stays when the machine is booted again.
+            let file = File::options().create(true).write(true).truncate(false).open(&path);
+            let file = file.map_err(LabError::file("create", &path))?;
             file.set_len(DISK_MIB << 20).map_err(LabError::file("write", &path))?;
             disk(qemu, "second", &path, "cache=unsafe");
             qemu
@@ -170,7 +175,7 @@ mod tests {
             folder: path,
             share: Path::new("/s"),
         };
-        host::shown(&command(machine, &parts).unwrap())
+        host::shown(&command(machine, &parts, "isolcpus=1").unwrap())
     }
 
     #[test]
@@ -179,6 +184,17 @@ mod tests {
             line(&Machine::new(Profile::Counted, Kernel::RealTime)).contains("-icount shift=3,sleep=off")
         );
         assert!(!line(&Machine::new(Profile::Threads, Kernel::RealTime)).contains("icount"));
+    }
+
+    #[test]
+    fn a_boot_may_have_more_words_and_keeps_the_second_disk() {
+        let machine = Machine::new(Profile::Threads, Kernel::RealTime).with(&[Device::SecondDisk]);
+        assert!(line(&machine).contains(" isolcpus=1 -chardev"));
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("disk"), "kept").unwrap();
+        add_device(&mut Command::new("true"), Device::SecondDisk, folder.path()).unwrap();
+        let disk = std::fs::read(folder.path().join("disk")).unwrap();
+        assert!(disk.starts_with(b"kept") && disk.len() as u64 == DISK_MIB << 20);
     }
 
     #[test]

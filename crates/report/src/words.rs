@@ -18,7 +18,7 @@ pub(crate) fn machine(facts: &Facts, cpus: &CpuSet) -> Vec<String> {
         _ => known(&facts.kernel.preemption),
     };
     let parts = [
-        known(&facts.processor.model),
+        known(&facts.processor.model).map(|model| short_model(&model)),
         known(&facts.kernel.release).map(|release| format!("Linux {release}")),
         preemption,
         Some(cpu_list(cpus)),
@@ -26,6 +26,14 @@ pub(crate) fn machine(facts: &Facts, cpus: &CpuSet) -> Vec<String> {
         facts.environment.container.as_ref().map(|container| format!("in {container}")),
     ];
     parts.into_iter().flatten().collect()
+}
+
+/// `AMD EPYC 9555 64-Core Processor` is `AMD EPYC 9555`, `Intel(R) Xeon(R) Gold 6248 CPU @ 2.50GHz` is `Intel Xeon Gold 6248`.
+fn short_model(model: &str) -> String {
+    let model = model.replace("(R)", "").replace("(TM)", "");
+    let before_clock = model.split(" @ ").next().unwrap_or_default();
+    let is_filler = |word: &&str| !(["CPU", "Processor"].contains(word) || word.ends_with("-Core"));
+    before_clock.split_whitespace().filter(is_filler).collect::<Vec<_>>().join(" ")
 }
 
 /// `CPU 1`, `CPUs 1,3-5`.

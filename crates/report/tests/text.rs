@@ -63,7 +63,7 @@ fn five_cells_fit_a_screen() {
     for spike in run.cells.iter_mut().flat_map(|cell| &mut cell.spikes) {
         spike.cause.evidence = vec!["a hypervisor may have stopped the CPU meanwhile".to_owned(); 3];
     }
-    for (width, lines) in [(100, 58), (80, 64)] {
+    for (width, lines) in [(100, 58), (80, 60)] {
         let text = terminal_text(&run, width);
         assert!(text.lines().count() <= lines, "{} lines:\n{text}", text.lines().count());
     }

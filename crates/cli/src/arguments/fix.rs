@@ -1,6 +1,7 @@
 //! Flags of `whylate fix`.
 
 use super::Printing;
+use super::parsers::microseconds;
 use clap::Args;
 use std::path::PathBuf;
 use whylate_core::Nanos;
@@ -15,6 +16,7 @@ Examples:
   whylate fix                                       the plan `quick`: what would make it better here
   whylate fix memory-load --goal 'timer p99.9'      another plan and statistic
   whylate fix plan.toml --goal 'max < 100us' --budget 1h --yes all
+  whylate fix --task audio --deadline 1ms --goal misses         your own task, while it runs
   whylate fix --yes idle,irq-affinity --never smt-off
   whylate fix --advise                              proposes, and changes nothing
   whylate fix --resume DIR                          goes on with a search that was stopped or killed
@@ -39,6 +41,12 @@ over, 2 what was proved does not hold any more (--verify), 3 a setting is not as
 pub(crate) struct FixArguments {
     /// Name of a built-in plan, or path of a TOML file [default: quick]
     pub(crate) plan: Option<String>,
+    /// Searches what helps every thread of this name, as it runs now, instead of a plan's probes
+    #[arg(long, value_name = "NAME", conflicts_with = "plan")]
+    pub(crate) task: Option<String>,
+    /// The response that its work may take, for `--goal misses`; a bare number is microseconds
+    #[arg(long, value_name = "TIME", requires = "task", value_parser = microseconds)]
+    pub(crate) deadline: Option<Nanos>,
     /// Directory for the search: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-PLAN]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,

@@ -12,7 +12,7 @@ use whylate_core::plan::SeriesStatistic;
     after_help = "\
 Examples:
   whylate runs                                  all runs, the newest first
-  whylate runs kernel>=6.12 verdict=fail        those that match every term
+  whylate runs 'kernel>=6.12' verdict=fail      those that match every term (quoted: > is the shell's)
   whylate runs plan=quick --series 'timer p99'  its course over time, and where it changes
   whylate runs plan=quick --series 'timer p99' -o series.html
   whylate runs tag latest before-update         a word to find it by
@@ -20,8 +20,9 @@ Examples:
   whylate runs remove RUN --yes
 
 A term is KEY, one of = != ~ < <= > >=, and a value (~: contains); keys are plan, host, kernel,
-verdict, state, tag, note and started. A term without a sign is searched for in all of them.
-`latest` names the newest run wherever a run is named."
+verdict, state, tag, note and started. Numbers and dates are compared as far as the value goes:
+'kernel>6.12' leaves out 6.12.4, and 'started>2026-11-20' that whole day. A term without a sign is
+searched for in all of them. `latest` names the newest run wherever a run is named."
 )]
 pub(crate) struct RunsArguments {
     #[command(subcommand)]

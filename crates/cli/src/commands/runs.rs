@@ -24,7 +24,12 @@ pub(super) fn execute(arguments: &RunsArguments) -> Result<Ending> {
         None => show(arguments)?,
         Some(RunsCommand::Tag { run, tags }) => label(run, |labels| labels.tags.extend(tags.clone()))?,
         Some(RunsCommand::Untag { run, tags }) => {
-            label(run, |labels| labels.tags.retain(|tag| !tags.contains(tag)))?;
+            label(run, |labels| {
+                for tag in tags.iter().filter(|tag| !labels.tags.contains(tag)) {
+                    output::message(&format!("it has no tag `{tag}`"));
+                }
+                labels.tags.retain(|tag| !tags.contains(tag));
+            })?;
         }
         Some(RunsCommand::Note { run, note }) => {
             label(run, |labels| labels.note = Some(note.clone()).filter(|note| !note.is_empty()))?;
@@ -147,7 +152,8 @@ fn label(run: &Path, change: impl FnOnce(&mut Labels)) -> Result<()> {
     labels.tags.dedup();
     labels.write(&run)?;
     let note = labels.note.map(|note| format!("; note: {note}")).unwrap_or_default();
-    output::print(&format!("{}: tags: {}{note}", run.display(), labels.tags.join(", ")))
+    let tags = if labels.tags.is_empty() { "none".to_owned() } else { labels.tags.join(", ") };
+    output::print(&format!("{}: tags: {tags}{note}", run.display()))
 }
 
 fn remove(runs: &[PathBuf], yes: bool) -> Result<()> {

@@ -91,6 +91,13 @@ fn what_is_wrong_is_one_line() {
     for (arguments, expected) in [
         (vec!["fix", &plan, "--goal", "stall p99"], "the plan measures no `stall`; it has timer"),
         (vec!["fix", &plan, "--goal", "timer p98"], "is not a statistic"),
+        (vec!["fix", "--task", "nobody-at-all"], "no thread is called `nobody-at-all`"),
+        (vec!["fix", "--task", "cli", "--goal", "misses"], "say what is too late for `cli`: --deadline 1ms"),
+        (vec!["fix", "--campaign", text(folder.path())], "name what is tried: --boot 'isolcpus=1'"),
+        (
+            vec!["fix", "--campaign", "c", "--boot", "a;b"],
+            "`a;b` has characters that boot loaders do not take",
+        ),
         (vec!["fix", "--show", text(folder.path())], "run.json"),
     ] {
         let said = fake.whylate(&arguments);
@@ -239,4 +246,74 @@ fn a_campaign_boots_measures_and_leaves_nothing_behind() {
     assert!(over.error().contains("has ended"), "{over:?}");
     let shown = fake.whylate(&["fix", "--show", text(&folder.path().join("campaign/search"))]);
     assert!(shown.stdout.contains("isolcpus=0"), "{shown:?}");
+}
+
+/// A thread of this process that sleeps and wakes up until the value is dropped.
+struct Napper(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Napper {
+    fn start(name: &str) -> Self {
+        let goes_on = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let flag = goes_on.clone();
+        let nap = move || {
+            while flag.load(std::sync::atomic::Ordering::Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+        };
+        std::thread::Builder::new().name(name.to_owned()).spawn(nap).unwrap();
+        Self(goes_on)
+    }
+}
+
+impl Drop for Napper {
+    fn drop(&mut self) {
+        self.0.store(false, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_task_of_the_user_is_what_is_searched_for() {
+    let _alone = alone();
+    let _napper = Napper::start("fixed-nap");
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let path = folder.path().join("fix");
+    let words = [
+        "fix",
+        "--task",
+        "fixed-nap",
+        "--goal",
+        "misses",
+        "--deadline",
+        "1us",
+        "--set",
+        "duration=200ms",
+        "--set",
+        "settle=1ms",
+        "--yes",
+        "ksm",
+        "--budget",
+        "4s",
+        "-o",
+        text(&path),
+        "--json",
+    ];
+    let said = fake.whylate(&words);
+    if said.code == Some(69) {
+        assert!(said.stderr.contains("tasks cannot be watched") && !path.exists(), "{said:?}");
+        return;
+    }
+    let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+    validate("fix", &result);
+    assert_eq!(
+        (word(&result, "state"), &result["restored"]),
+        ("complete", &serde_json::json!(true)),
+        "{said:?}"
+    );
+    assert_eq!(word(&result, "goal"), "task spikes_per_h");
+    // Every nap takes more than a microsecond.
+    let pairs = list(&result["claims"][0], "pairs");
+    assert!(!pairs.is_empty() && pairs.iter().all(|pair| pair[0].as_f64() > Some(0.0)), "{result}");
+    let run = fake.whylate(&["report", text(&path), "--json"]).stdout;
+    assert!(run.contains("task/fixed-nap") && !run.contains("task/cli"), "{run}");
 }

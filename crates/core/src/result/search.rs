@@ -1,18 +1,31 @@
 //! Which runs are meant: `kernel>=6.12 verdict=fail`.
 
-use super::RunSummary;
+use super::{RunState, RunSummary, Verdict};
 use std::cmp::Ordering;
 
 /// What compares, the longest first.
 const SIGNS: [&str; 7] = [">=", "<=", "!=", "=", "~", "<", ">"];
 const KEYS: [&str; 8] = ["plan", "host", "kernel", "verdict", "state", "tag", "note", "started"];
 
-/// A term asks for something that a run does not have.
+/// A term that no run could meet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{term}: there is no `{key}`; choose {}", KEYS.join(", "))]
-pub struct SearchError {
-    term: String,
-    key: String,
+pub enum SearchError {
+    /// It asks for something that a run does not have.
+    #[error("{term}: there is no `{key}`; choose {}", KEYS.join(", "))]
+    Key {
+        /// As it was given.
+        term: String,
+        /// What stands before the sign.
+        key: String,
+    },
+    /// Its value is none of those that there are.
+    #[error("{term}: {problem}")]
+    Value {
+        /// As it was given.
+        term: String,
+        /// What is wrong, and what there is.
+        problem: String,
+    },
 }
 
 /// Terms that a run has to meet, all of them.
@@ -24,7 +37,7 @@ impl RunSearch {
     /// `= != ~ < > <= >=`; a term without a sign is a text that any of the values holds.
     ///
     /// # Errors
-    /// A key that there is not.
+    /// A key that there is not, a verdict or state that there is not, an order of texts without a number.
     pub fn of<T: AsRef<str>>(terms: &[T]) -> Result<Self, SearchError> {
         terms.iter().map(|text| Term::of(text.as_ref())).collect::<Result<_, _>>().map(Self)
     }
@@ -53,8 +66,11 @@ impl Term {
         };
         let (key, value) = (&text[..at], &text[at + sign.len()..]);
         let Some(known) = KEYS.into_iter().find(|known| *known == key) else {
-            return Err(SearchError { term: text.to_owned(), key: key.to_owned() });
+            return Err(SearchError::Key { term: text.to_owned(), key: key.to_owned() });
         };
+        if let Some(problem) = problem(known, sign, value) {
+            return Err(SearchError::Value { term: text.to_owned(), problem });
+        }
         Ok(Self { key: Some(known), sign, value: value.to_owned() })
     }
 
@@ -76,6 +92,24 @@ impl Term {
         };
         values.iter().any(is) != (self.sign == "!=")
     }
+}
+
+/// Why no run could meet it.
+fn problem(key: &str, sign: &str, value: &str) -> Option<String> {
+    let unknown = match (key, sign) {
+        ("verdict", "=" | "!=") => {
+            value.to_lowercase().parse::<Verdict>().err().map(|error| error.to_string())
+        }
+        ("state", "=" | "!=") => {
+            value.to_lowercase().parse::<RunState>().err().map(|error| error.to_string())
+        }
+        _ => None,
+    };
+    let is_order = sign.starts_with(['<', '>']);
+    let without_number = is_order && !value.contains(|letter: char| letter.is_ascii_digit());
+    unknown.or_else(|| {
+        without_number.then(|| format!("`{sign}` compares numbers and dates; give one, or use `=` or `~`"))
+    })
 }
 
 fn values(run: &RunSummary, key: &str) -> Vec<String> {
@@ -135,6 +169,9 @@ mod tests {
         }
         for text in ["kernel<6.12", "kernel>=7", "verdict=pass", "tag=after", "host!=bench", "nowhere"] {
             assert!(!matches(text), "{text}");
+        }
+        for text in ["verdict=nonsense", "state!=going", "kernel>=new"] {
+            assert!(matches!(Term::of(text), Err(SearchError::Value { .. })), "{text}");
         }
         assert!(Term::of("colour=red").unwrap_err().to_string().contains("plan, host"));
     }

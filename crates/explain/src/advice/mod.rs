@@ -230,7 +230,7 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
     }
     let boots = situation.findings.iter().filter(|it| it.severity < Severity::Ok && it.treatment.is_none());
     left_out.extend(boots.filter_map(|finding| {
-        let why = format!("needs a reboot: {}", finding.fix_boot.as_ref()?);
+        let why = format!("needs a reboot (`--campaign` has it tried): {}", finding.fix_boot.as_ref()?);
         Some(FixLeftOut { id: finding.id.clone(), reason: finding.text.clone(), why })
     }));
     left_out

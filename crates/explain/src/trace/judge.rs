@@ -4,12 +4,14 @@ use super::account::{Accountant, Piece, Place};
 use super::describe;
 use super::label::{self, Need};
 use super::stacks::{self, FunctionId, PathId};
+use super::window::Window;
 use crate::confidence::{CONCLUDED, FAINT, STATED};
 use crate::divide;
 use crate::stack::{self, Named};
 use crate::vocabulary::Class;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::{Cause, CauseKind, EvidenceLine, TimelineSegment};
+use whylate_trace::event::EventKind;
 use whylate_trace::reader::Reader;
 
 /// A cause's function covers this part of the cause's time at least.
@@ -40,7 +42,7 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
         .iter()
         .map(|group| {
             let (function, callers) = function(group, accountant);
-            Cause { function, callers, ..less_sure(group, group.cause(latency_ns)) }
+            Cause { function, callers, ..less_sure(group, accountant.window, group.cause(latency_ns)) }
         })
         .collect();
     let main = divide::main_of(&causes);
@@ -59,9 +61,22 @@ pub(super) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
 
 /// An interrupt that comes often takes little each time: what it delays has another reason, too, which was the right one
 /// on damaged traces.
-fn less_sure(group: &Group<'_>, mut cause: Cause) -> Cause {
+fn less_sure(group: &Group<'_>, window: &Window, mut cause: Cause) -> Cause {
     let longest_ns = group.longest().length();
+    let is_entry = |piece: &&&Piece| {
+        let first = piece.detail.span.map(|span| window.events[span.events.0].kind);
+        matches!(first, Some(EventKind::IrqEntry { .. } | EventKind::VectorEntry { .. }))
+    };
+    let entries = group.pieces.iter().filter(is_entry).count();
     let most = match cause.kind {
+        // The begin of one and the end of another look like that where events between them are lost.
+        CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS && entries > 1 => {
+            cause.evidence.push(
+                "the same interrupt came several times: the end of the long one may be that of a later one"
+                    .to_owned(),
+            );
+            FAINT
+        }
         CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS => CONCLUDED,
         // What a tracer recorded of each handler is exact.
         CauseKind::Irq if cause.confidence >= Some(STATED) => 1.0,

@@ -328,6 +328,7 @@ impl Labeller<'_> {
                 let reason = "the task could run and the running thread of lower priority was not preempted";
                 by(PreemptOff, "not preempted", LEFT_OVER, reason).need(Need::Sections)
             }
+            _ if state.pid.is_none() => Label::unattributed("which thread ran is not in the trace"),
             _ => by(Thread, "", LEFT_OVER, "another thread ran; the trace does not tell all priorities"),
         }
     }

@@ -88,8 +88,8 @@ fn contrasts(result: &CompareResult) -> Section {
     let (shown, small): (Vec<&RunContrast>, Vec<&RunContrast>) = sorted.iter().copied().partition(matters);
     let margin = share(result.margin);
     let folded = Section::new("", format!("{} more: equivalent, or smaller than {margin}", small.len()));
-    let folded = folded.depth(Depth::Detail).with(table(&small));
-    let section = Section::new("contrasts", "Verdicts").with(table(&shown));
+    let folded = folded.depth(Depth::Detail).with(table(&small, ""));
+    let section = Section::new("contrasts", "Verdicts").with(table(&shown, MIDDLE));
     let section = section.with(forest(&sorted, result.margin)).with(folded);
     let all_small = (!result.contrasts.is_empty() && shown.is_empty())
         .then(|| Block::note(format!("All {} contrasts are below {margin}.", small.len())));
@@ -98,12 +98,13 @@ fn contrasts(result: &CompareResult) -> Section {
     section.with_all(all_small).with_all(basis).with_all(signs)
 }
 
-fn table(contrasts: &[&RunContrast]) -> Table {
+/// `note`: said once, below the first table.
+fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
     let columns = vec![
         Column::text("cell"),
         Column::text("statistic"),
         Column::text("against").importance(5),
-        Column { note: MIDDLE, ..Column::number("before (middle)") },
+        Column { note, ..Column::number("before (middle)") },
         Column::number("now (middle)"),
         Column::text("ratio"),
         Column::text("verdict"),

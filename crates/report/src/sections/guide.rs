@@ -44,7 +44,7 @@ fn section(kinds: impl Iterator<Item = CauseKind>) -> Vec<Section> {
         others.push("…");
     }
     let others = if others.is_empty() { String::new() } else { format!(" (or {})", others.join(", ")) };
-    let line = format!("`whylate explain --why {first}`{others} says how to confirm it and what cures it");
+    let line = format!("Cures: `whylate explain --why {first}`{others}");
     let item = |kind: &CauseKind| Item::from(format!("`{kind}`: {}", kind.meaning()));
     let page = |kind: &CauseKind| {
         let parts = guide::sections(*kind).into_iter().map(Block::Part);

@@ -11,31 +11,25 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     line.into_iter().chain(figures.unless_empty()).collect()
 }
 
-/// All cells in one line: `Noise floor without load: l3 1.20 ms, above-l3 48.0 us; spikes of this size may come from the
-/// hypervisor.`
+/// The largest of all cells in one line: `Noise floor without load: up to 1.20 ms (l3), 10.0 ms stolen (idle): such spikes may
+/// come from the hypervisor.`
 fn line(run: &RunResult) -> Option<String> {
     let floors = || run.cells.iter().filter_map(|cell| Some((cell, cell.noise_floor.as_ref()?)));
-    let stolen = |floor: &NoiseFloor| floor.steal_ns.is_some_and(|steal| steal > 0);
-    let seen = floors().filter(|(_, floor)| floor.gaps > 0 || stolen(floor)).map(|(cell, floor)| {
-        let largest = floor.max_ns.map(nanoseconds);
-        let steal =
-            floor.steal_ns.filter(|steal| *steal > 0).map(|steal| format!("{} stolen", nanoseconds(steal)));
-        let figures: Vec<String> = largest.into_iter().chain(steal).collect();
-        format!("{} {}", cell.name, figures.join(" and "))
-    });
-    let seen: Vec<String> = seen.collect();
-    if seen.is_empty() {
-        return None;
-    }
-    let is_guest = run.facts.environment.hypervisor.is_some();
-    let source = match is_guest || floors().any(|(_, floor)| stolen(floor)) {
+    let largest = |of: fn(&NoiseFloor) -> Option<u64>| {
+        let values = floors().filter_map(move |(cell, floor)| Some((of(floor).filter(|it| *it > 0)?, cell)));
+        values.max_by_key(|(value, _)| *value).map(|(value, cell)| (nanoseconds(value), &cell.name))
+    };
+    let gap = largest(|floor| floor.max_ns.filter(|_| floor.gaps > 0))
+        .map(|(time, cell)| format!("up to {time} ({cell})"));
+    let steal = largest(|floor| floor.steal_ns).map(|(time, cell)| format!("{time} stolen ({cell})"));
+    let source = match run.facts.environment.hypervisor.is_some() || steal.is_some() {
         true => "the hypervisor",
         false => "the machine itself (its interrupts, its firmware), not from a load",
     };
-    Some(format!(
-        "Noise floor without load: {}; spikes of this size may come from {source}.",
-        seen.join(", ")
-    ))
+    let seen: Vec<String> = gap.into_iter().chain(steal).collect();
+    (!seen.is_empty()).then(|| {
+        format!("Noise floor without load: {}: such spikes may come from {source}.", seen.join(", "))
+    })
 }
 
 fn table(run: &RunResult) -> Table {

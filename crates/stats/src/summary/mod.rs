@@ -229,7 +229,9 @@ pub fn join_parts(results: impl IntoIterator<Item = (String, CpuResult)>) -> Vec
 
 /// What a repeat keeps of one CPU: the figures that cells are compared by. Samples above `spike` count as spikes.
 pub fn repeat_probe(name: SeriesName<'_>, result: &CpuResult, spike: Nanos) -> RepeatProbe {
-    let is_latency = name.facts().is_some_and(|facts| facts.samples == Samples::Lateness);
+    // An activation of a watched task is late above its deadline.
+    let is_latency =
+        name.facts().is_some_and(|facts| facts.samples == Samples::Lateness || facts.misses_periods);
     let spikes = result.histogram.iter().filter(|(edge, _)| *edge > spike.0).map(|(_, count)| *count);
     let hours = result.measured_ns as f64 / 3.6e12;
     RepeatProbe {

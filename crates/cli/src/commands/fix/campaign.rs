@@ -45,7 +45,7 @@ fn begin(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<()> {
     if arguments.boot.is_empty() {
         bail!("name what is tried: --boot 'isolcpus=1', once for each treatment");
     }
-    let (mut plan, rules) = planned(arguments)?;
+    let (mut plan, rules) = planned(arguments, host)?;
     let (now, _) = facts::collect(&host.running);
     // The same CPUs in every boot, whatever is isolated there.
     let target = plan.target.cpus.resolve(&now.cpu_context(), None)?;

@@ -2,6 +2,7 @@
 
 mod adviser;
 mod campaign;
+mod task;
 
 use super::run::{default_run_path, is_restored, read_plan, run_name};
 use crate::arguments::FixArguments;
@@ -67,7 +68,7 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
     }
     let (plan, registration) = match &arguments.verify {
         Some(proved) => again(proved, arguments)?,
-        None => planned(arguments)?,
+        None => planned(arguments, host)?,
     };
     let (facts, mut warnings) = facts::collect(&host.running);
     let experiment = check_tracers(prepare(plan, facts, false)?, &host.settings)?;
@@ -113,13 +114,16 @@ fn again(proved: &Path, arguments: &FixArguments) -> Result<(Plan, FixRegistrati
 }
 
 /// The plan without its treatments, and the rules of the search.
-fn planned(arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
-    let mut plan = read_plan(
-        arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN),
-        &arguments.overrides,
-        false,
-        !arguments.yes.is_empty(),
-    )?;
+fn planned(arguments: &FixArguments, host: &Host) -> Result<(Plan, FixRegistration)> {
+    let mut plan = match &arguments.task {
+        Some(name) => task::plan(name, arguments, host)?,
+        None => read_plan(
+            arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN),
+            &arguments.overrides,
+            false,
+            !arguments.yes.is_empty(),
+        )?,
+    };
     plan.treatment.clear();
     let mut seen = std::collections::BTreeSet::new();
     plan.cell.retain_mut(|cell| {
@@ -130,7 +134,8 @@ fn planned(arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
         seen.insert(cell.loads.clone())
     });
     (plan.answer, plan.baseline, plan.copies) = (Vec::new(), None, None);
-    plan.causes = true;
+    // A watched task tells its causes itself.
+    plan.causes = arguments.task.is_none();
     let primary = plan.primary_statistic();
     let mut goal = match (&arguments.goal, &primary) {
         (Some(goal), _) => goal.clone(),
@@ -231,7 +236,7 @@ fn advise(arguments: &FixArguments, host: &Host) -> Result<Ending> {
 
 /// The plan, measured twice without treatments.
 fn measured(arguments: &FixArguments, host: &Host) -> Result<whylate_core::result::RunResult> {
-    let (mut plan, _) = planned(arguments)?;
+    let (mut plan, _) = planned(arguments, host)?;
     plan.repeats = 2;
     let machine = machine::real(host)?;
     let asked_to_stop = signals::watch()?;

@@ -1,0 +1,51 @@
+//! `whylate fix --task`: the user's own threads, watched while treatments are tried.
+
+use crate::arguments::FixArguments;
+use anyhow::{Context, Result, bail};
+use whylate_bpf::tasks::{TaskTarget, TaskWatch};
+use whylate_core::plan::{Plan, Source, Statistic};
+use whylate_core::{CpuSelector, CpuSet};
+use whylate_host::threads::Threads;
+use whylate_host::{Host, facts};
+
+/// The kernel keeps so many bytes of a name.
+const NAME_BYTES: usize = 15;
+/// Long enough for the rare ones among its activations.
+const REPEAT: &str = "10s";
+
+/// The plan that watches every thread of that name; treated are the CPUs that they may use.
+pub(super) fn plan(name: &str, arguments: &FixArguments, host: &Host) -> Result<Plan> {
+    let name = name.get(..NAME_BYTES).unwrap_or(name);
+    let quoted = serde_json::to_string(name).context("the name of the task")?;
+    let text = format!(
+        "name = \"task\"\nduration = \"{REPEAT}\"\nnoise_floor = \"0s\"\n[[probe]]\nkind = \"task\"\nname = {quoted}\n"
+    );
+    let mut overrides = arguments.overrides.clone();
+    if let Some(deadline) = arguments.deadline {
+        overrides.extend(["limit", "probe.0.deadline"].map(|key| format!("{key}={deadline}")));
+    }
+    let mut plan = Plan::parse(&Source { name: "--task", text: &text }, &overrides)?;
+    let is_of_misses = arguments.goal.as_ref().is_some_and(|goal| goal.statistic == Statistic::SpikeRate);
+    if is_of_misses && plan.limit.is_none() {
+        bail!("--goal misses: say what is too late for `{name}`: --deadline 1ms");
+    }
+    if arguments.overrides.iter().all(|it| !it.starts_with("target.cpus")) {
+        plan.target.cpus = CpuSelector::List(cpus_of(name, host)?);
+    }
+    Ok(plan)
+}
+
+/// The CPUs that threads of that name may use, and that are online.
+fn cpus_of(name: &str, host: &Host) -> Result<CpuSet> {
+    let (facts, _) = facts::collect(&host.running);
+    let threads = Threads::read(&host.running)?;
+    let all = threads.named(name).fold(CpuSet::default(), |all, thread| all.union(&thread.cpus));
+    let cpus = all.intersection(&facts.cpu_sets.online);
+    if cpus.is_empty() {
+        bail!("--task: no thread is called `{name}`; `ps -eLo tid,cls,rtprio,comm` lists the threads");
+    }
+    // Whoever lacks the rights hears it before there is a directory.
+    TaskWatch::start(&host.running, &facts.cpu_sets.online, &TaskTarget::Children, &facts)
+        .context("tasks cannot be watched")?;
+    Ok(cpus)
+}
