@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{CpuTableAt, RunEnd, RunState};
 use whylate_core::warning::{push_all_once, push_once};
-use whylate_core::{Plan, Warning, WarningCode};
+use whylate_core::{Bytes, Plan, Warning, WarningCode};
 use whylate_stats::order;
 use whylate_store::{Execution, ExecutionState, Reader, RunDirectory, RunInfo, Sink as _, StoreError};
 
@@ -27,6 +27,8 @@ pub struct RunOptions {
     pub started_at: SystemTime,
     /// Warnings to keep in the result besides those of the experiment.
     pub warnings: Vec<Warning>,
+    /// What its tables may take of the disk: older intervals are made longer to stay below it.
+    pub disk: Option<Bytes>,
 }
 
 /// Runs an experiment into the new directory `path`; returns how it ended. What was done is in the directory whatever
@@ -51,7 +53,10 @@ pub fn run(
     // Before there is a directory: a run that is refused leaves none behind.
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     push_all_once(&mut info.warnings, held.warnings);
-    let directory = RunDirectory::create(path, &info)?;
+    let mut directory = RunDirectory::create(path, &info)?;
+    if let Some(disk) = options.disk {
+        directory.limit_bytes(disk.0);
+    }
     let mut live = Live::new(audience, path, experiment.target.clone());
     RunInProgress::begin(experiment, machine, &mut live, directory, info, held.treating)
         .run(RunInProgress::all_repeats)
@@ -180,6 +185,8 @@ impl<'a> RunInProgress<'a> {
             }
         };
         push_all_once(&mut self.info.warnings, self.causing.losses());
+        let thinned = self.directory.thinned().map(|text| Warning::new(WarningCode::OlderCoarser, text));
+        push_all_once(&mut self.info.warnings, thinned);
         self.verify();
         // A resumed run ends again.
         self.info.cpu_tables.retain(|table| table.at != "after");

@@ -4,6 +4,7 @@
 //! the end of each cell; a flush writes one segment per table that has rows, all under the same number, and then lists
 //! them in the manifest. What a killed process loses is what came after the last flush.
 
+use crate::coarse::{Merged, Room, coarser};
 use crate::error::{At, StoreError};
 use crate::fix;
 use crate::folder::{Folder, add_line, if_present};
@@ -11,6 +12,7 @@ use crate::info::{INFO_FILE, RunInfo, to_json};
 use crate::kept::{self, Kept};
 use crate::latency_records;
 use crate::manifest::{Flush, Listed, Manifest, ManifestWriter, parts_of, sha256};
+use crate::reader::own_rows;
 use crate::segment;
 use crate::tables::{Keyed, NAMES, RateKey, Rows, Sink, Table};
 use crate::traces::TRACES_FOLDER;
@@ -37,6 +39,8 @@ pub struct RunDirectory {
     run: String,
     pending: Rows,
     kept: Kept,
+    /// `None` where it may take what it needs.
+    room: Option<Room>,
     next_segment: u32,
     manifest: ManifestWriter,
 }
@@ -115,7 +119,18 @@ impl RunDirectory {
         let manifest = ManifestWriter::begin(&folder, run, known, next_segment)?;
         folder.sync()?;
         let (pending, kept) = (Rows::default(), Kept::default());
-        Ok(Self { folder, folders, run: run.to_owned(), pending, kept, next_segment, manifest })
+        let room = None;
+        Ok(Self { folder, folders, run: run.to_owned(), pending, kept, room, next_segment, manifest })
+    }
+
+    /// Keeps the segments below so many bytes from now on: older intervals become longer, and of their spikes the largest stay.
+    pub fn limit_bytes(&mut self, most: u64) {
+        self.room = Some(Room { most, ..Room::default() });
+    }
+
+    /// What was lost by [`Self::limit_bytes`], for the user; `None` where nothing was.
+    pub fn thinned(&self) -> Option<String> {
+        self.room.as_ref().and_then(Room::told)
     }
 
     /// The directory.
@@ -205,13 +220,52 @@ impl RunDirectory {
     /// Makes one segment of those that are kept, if they are `least` or more. Where that fails (a full disk), they stay as they are.
     fn merge(&mut self, least: usize) {
         let Some((rows, segments)) = self.kept.take(least) else { return };
-        let written = self.write_segment(&rows, segments.clone());
+        if let Some(merged) = self.replace(&rows, &segments)
+            && let Some(room) = &mut self.room
+        {
+            room.merged.push(merged);
+            room.single = 0;
+        }
+        self.thin();
+    }
+
+    /// Writes rows as a segment that replaces others. Where that fails, they stay as they are.
+    fn replace(&mut self, rows: &Rows, segments: &[u32]) -> Option<Merged> {
+        let segment = self.next_segment;
+        let written = self.write_segment(rows, segments.to_vec());
+        let bytes = written.as_ref().map_or(0, Flush::bytes);
         match written.and_then(|flush| self.manifest.flushed(flush)) {
             Ok(()) => {
                 self.next_segment += 1;
-                self.remove_segments(&segments);
+                self.remove_segments(segments);
+                Some(Merged { segment, bytes, level: 0 })
             }
-            Err(_) => self.remove_segments(&[self.next_segment]),
+            Err(_) => {
+                self.remove_segments(&[segment]);
+                None
+            }
+        }
+    }
+
+    /// Makes older segments coarser, one after another, until there is room enough or nothing more is to be gained.
+    fn thin(&mut self) {
+        while let Some(nth) = self.room.as_ref().and_then(Room::next) {
+            let before = self.room.as_ref().map(|room| room.merged[nth]);
+            let Some(before) = before else { return };
+            let rows = own_rows(self.path(), before.segment);
+            let made = rows.map(coarser).and_then(|(rows, spikes)| {
+                self.replace(&rows, &[before.segment]).map(|merged| (merged, spikes))
+            });
+            let Some(room) = &mut self.room else { return };
+            room.merged[nth] = match made {
+                Some((merged, spikes)) => {
+                    room.coarser += 1;
+                    room.spikes += spikes;
+                    Merged { level: before.level + 1, ..merged }
+                }
+                // It stays as it is.
+                None => Merged { level: u32::MAX, ..before },
+            };
         }
     }
 
@@ -266,6 +320,9 @@ impl Sink for RunDirectory {
             self.merge(2);
         }
         let flush = self.write_segment(&self.pending, Vec::new())?;
+        if let Some(room) = &mut self.room {
+            room.single += flush.bytes();
+        }
         self.manifest.flushed(flush)?;
         self.kept.add(self.next_segment, std::mem::take(&mut self.pending));
         self.next_segment += 1;

@@ -9,6 +9,7 @@
 
 mod assemble;
 mod check;
+mod coarse;
 mod damage;
 mod directory;
 mod error;

@@ -180,6 +180,9 @@ impl Reader {
                 }
             }
         }
+        if let Some(manifest) = &self.manifest {
+            self.numbers.sort_by_key(|number| manifest.place(*number));
+        }
         Ok(())
     }
 
@@ -263,6 +266,13 @@ impl Reader {
         let rows = Rows::read(&mut reader);
         reader.into_segment(rows, &self.info)
     }
+}
+
+/// The rows of a segment of a run that this process writes; `None` where a table of it cannot be read.
+pub(crate) fn own_rows(path: &Path, number: u32) -> Option<Rows> {
+    let mut reader = SegmentReader { path, number, flush: None, unread: Vec::new(), apart: Apart::default() };
+    let rows = Rows::read(&mut reader);
+    (reader.unread.is_empty() && reader.apart.intervals.is_empty()).then_some(rows)
 }
 
 /// Reads the files of one flush.

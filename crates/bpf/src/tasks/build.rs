@@ -58,6 +58,9 @@ struct Track {
     cpu: Option<CpuId>,
 }
 
+/// Where more threads are known, those that have ended are forgotten: a watch may go on for months.
+const THREADS_MAX: usize = 16_384;
+
 /// Puts activations together.
 #[derive(Default)]
 pub(super) struct Builder {
@@ -75,6 +78,9 @@ impl Builder {
         raw: &RawStretch,
         owner: &dyn Fn(u32, u32) -> Option<String>,
     ) -> Option<Activation> {
+        if self.threads.len() > THREADS_MAX {
+            self.threads.retain(|_, thread| !thread.is_gone);
+        }
         let known = self.threads.entry(raw.thread).or_default();
         *known = Watched {
             process: raw.process,

@@ -6,7 +6,7 @@ use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use whylate_core::plan::TaskPlan;
-use whylate_core::{CpuSelector, Nanos};
+use whylate_core::{Bytes, CpuSelector, Nanos};
 
 /// `whylate watch`.
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ Examples:
   whylate watch --pid 812 -D 10m --deadline 1ms  a process, with the deadline of its work
   whylate watch --unit plc.service --limit 500us
   whylate watch --priority 80-99 -D 1h -o night  everything with such a priority
-  whylate watch --unit plc.service --prometheus 127.0.0.1:9464 -q
+  whylate watch --unit plc.service --prometheus 127.0.0.1:9464 -q --disk 500MB
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from its begin
 
 An activation is what a thread does from its timer or wake-up to its next sleep; how long that took
@@ -76,6 +76,9 @@ pub(crate) struct WatchArguments {
     /// A file with the token that readers have to show; needed where ADDRESS is not loopback [default: $WHYLATE_TOKEN]
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub(crate) token_file: Option<PathBuf>,
+    /// What the tables of the run may take of the disk: older intervals are made longer to stay below it
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) disk: Option<Bytes>,
     /// Directory for the run: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-watch]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,

@@ -97,7 +97,7 @@ fn begin(
     if !quiet {
         announce(&experiment, &warnings, &path);
     }
-    let options = RunOptions { name: run_name(&path), started_at, warnings };
+    let options = RunOptions { name: run_name(&path), started_at, warnings, disk: None };
     let mut screen = screen(quiet, &experiment.plan, arguments, asked_to_stop);
     let info = whylate_runner::run(&experiment, &path, &options, machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;

@@ -224,6 +224,8 @@ codes! {
     LocalTimerStays = "local-timer-stays";
     /// Events of the trace were lost.
     LostEvents = "lost-events", "record with a larger buffer, or fewer events";
+    /// Older intervals were made longer to save room on the disk.
+    OlderCoarser = "older-coarser", "allow more room with --disk";
     /// Settings of the machine differ from before the run.
     MachineChanged = "machine-changed";
     /// The main thread of the probe runs on a measured CPU.

@@ -77,7 +77,7 @@ pub(crate) fn experiment(plan: &str) -> Experiment {
 }
 
 pub(crate) fn options() -> RunOptions {
-    RunOptions { name: "mock-run".to_owned(), started_at: UNIX_EPOCH, warnings: Vec::new() }
+    RunOptions { name: "mock-run".to_owned(), started_at: UNIX_EPOCH, warnings: Vec::new(), disk: None }
 }
 
 /// A temporary folder, in memory where there is such a place: these tests bring much to the disk.

@@ -54,6 +54,13 @@ pub(crate) struct Flush {
     pub(crate) tables: Vec<Listed>,
 }
 
+impl Flush {
+    /// The size of its files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tables.iter().map(|listed| listed.bytes).sum()
+    }
+}
+
 /// A file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Listed {

@@ -13,6 +13,8 @@ pub(crate) struct Manifest {
     flushes: BTreeMap<u32, Flush>,
     /// Segments whose rows are in a later one.
     replaced: BTreeSet<u32>,
+    /// The oldest segment whose rows one holds that replaces others: its place in time.
+    places: BTreeMap<u32, u32>,
     /// The first segment of each process that wrote, and the last one that it listed.
     sessions: Vec<(u32, u32)>,
     /// The newest `run.json` and the one before it.
@@ -97,6 +99,9 @@ impl Manifest {
                     return Err(format!("replaces segment {unknown}, which is not listed"));
                 }
                 self.replaced.extend(&flush.replaces);
+                if let Some(oldest) = flush.replaces.iter().map(|old| self.place(*old)).min() {
+                    self.places.insert(number, oldest);
+                }
                 if self.flushes.insert(number, flush).is_some() {
                     return Err(format!("lists segment {number} again"));
                 }
@@ -105,6 +110,11 @@ impl Manifest {
             Entry::Other => {}
         }
         Ok(())
+    }
+
+    /// By what segments are in the order of time: one that replaces others comes where the oldest of them was.
+    pub(crate) fn place(&self, number: u32) -> u32 {
+        self.places.get(&number).copied().unwrap_or(number)
     }
 
     /// How many segments became part of others.

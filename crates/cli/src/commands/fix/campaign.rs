@@ -185,7 +185,8 @@ fn searched(arguments: &FixArguments, path: &PathBuf, boots: &mut Boots<'_>, hos
         if !quiet {
             announce(&experiment, &rules, path);
         }
-        let options = RunOptions { name: "campaign".to_owned(), started_at: SystemTime::now(), warnings };
+        let options =
+            RunOptions { name: "campaign".to_owned(), started_at: SystemTime::now(), warnings, disk: None };
         whylate_runner::fix(&experiment, rules, path, &options, &machine, &mut screen, boots)?
     };
     screen.finish();

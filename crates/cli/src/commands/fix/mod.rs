@@ -82,7 +82,7 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
     if !quiet {
         announce(&experiment, &registration, &path);
     }
-    let options = RunOptions { name: run_name(&path), started_at, warnings };
+    let options = RunOptions { name: run_name(&path), started_at, warnings, disk: None };
     let mut screen = Screen::of_run(quiet, experiment.plan.repeat_duration(), None, asked_to_stop);
     let info =
         whylate_runner::fix(&experiment, registration, &path, &options, &machine, &mut screen, &mut adviser)?;
@@ -249,7 +249,7 @@ fn measured(arguments: &FixArguments, host: &Host) -> Result<whylate_core::resul
         None => default_run_path(&experiment.plan.name, started_at)?,
     };
     let quiet = arguments.printing.quiet || arguments.printing.json;
-    let options = RunOptions { name: run_name(&path), started_at, warnings };
+    let options = RunOptions { name: run_name(&path), started_at, warnings, disk: None };
     let mut screen = Screen::of_run(quiet, experiment.plan.repeat_duration(), None, asked_to_stop);
     whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)?;
     screen.finish();

@@ -54,7 +54,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         Some(path) => path.clone(),
         None => default_run_path("watch", started_at)?,
     };
-    let options = RunOptions { name: run_name(&path), started_at, warnings };
+    let options = RunOptions { name: run_name(&path), started_at, warnings, disk: arguments.disk };
     let mut screen = WatchScreen::new(arguments, duration, asked_to_stop)?;
     let info = whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;

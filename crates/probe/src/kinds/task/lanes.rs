@@ -11,6 +11,8 @@ use whylate_core::{CpuId, Nanos};
 
 /// So many threads have a series of their own; what the others did is in one series.
 pub(super) const SERIES_MAX: usize = 64;
+/// Where more threads have a lane, those that have ended are forgotten.
+const THREADS_MAX: usize = 16_384;
 /// The series of all others.
 pub(super) const OTHERS: &str = "others";
 
@@ -116,6 +118,9 @@ impl Lanes {
             Some(nth) => nth,
             None => {
                 let nth = self.new_lane(activation, threads, known);
+                if self.of_thread.len() > THREADS_MAX {
+                    self.of_thread.retain(|thread, _| threads.get(thread).is_some_and(|it| !it.is_gone));
+                }
                 self.of_thread.insert(thread, nth);
                 nth
             }

@@ -1,0 +1,193 @@
+//! Older rows, coarser: a run that may take only so much of the disk keeps every sample, in longer intervals, and of the
+//! spikes of each of these the largest.
+//!
+//! In: the rows of one merged segment. Out: the same counts, sums and extremes over intervals eight times as long.
+
+use crate::tables::{Keyed, RowKey, Rows, Span, Spanned};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use whylate_core::CpuId;
+use whylate_core::record::{Interval, SourceRecord, SpikeRecord, TaskRecord};
+
+/// So many of the shortest intervals become one.
+const FACTOR: u64 = 8;
+/// So many spikes of each series stay in each of the longer intervals.
+const SPIKES_KEPT: usize = 20;
+
+/// A merged segment, and how often it was made coarser.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Merged {
+    pub(crate) segment: u32,
+    pub(crate) bytes: u64,
+    pub(crate) level: u32,
+}
+
+/// What a run may take of the disk, and what that has cost.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// Bytes of the segments.
+    pub(crate) most: u64,
+    pub(crate) merged: Vec<Merged>,
+    /// Bytes of the segments that are not merged yet.
+    pub(crate) single: u64,
+    /// Segments that were made coarser.
+    pub(crate) coarser: u64,
+    /// Spikes that were left out.
+    pub(crate) spikes: u64,
+}
+
+/// More than this is nothing gained: an interval would be longer than days.
+const LEVELS_MAX: u32 = 4;
+
+impl Room {
+    /// The segment that is made coarser next, where there is too little room: of those that are the least coarse the oldest. The
+    /// newest one stays as it is.
+    pub(crate) fn next(&self) -> Option<usize> {
+        let all = self.single + self.merged.iter().map(|one| one.bytes).sum::<u64>();
+        let older = self.merged.len().saturating_sub(1);
+        let candidates = self.merged.iter().enumerate().take(older).filter(|(_, one)| one.level < LEVELS_MAX);
+        candidates.min_by_key(|(nth, one)| (one.level, *nth)).map(|(nth, _)| nth).filter(|_| all > self.most)
+    }
+
+    /// What was lost by it, for the user; `None` where nothing was.
+    pub(crate) fn told(&self) -> Option<String> {
+        let all = self.single + self.merged.iter().map(|one| one.bytes).sum::<u64>();
+        let spikes = match self.spikes {
+            0 => String::new(),
+            spikes => {
+                format!(", and {spikes} spikes of them are left out ({SPIKES_KEPT} of each series stay)")
+            }
+        };
+        let more = if all > self.most { "; the run takes more all the same" } else { "" };
+        (self.coarser > 0).then(|| {
+            format!("to save room older intervals are up to {FACTOR} times as long, once or several times{spikes}{more}")
+        })
+    }
+}
+
+/// The same in longer intervals, and how many spikes were left out.
+pub(crate) fn coarser(rows: Rows) -> (Rows, u64) {
+    let lengths = rows.intervals.iter().map(|(_, one)| one.end_ns.saturating_sub(one.start_ns));
+    let longest_ns = lengths.filter(|length_ns| *length_ns > 0).max().unwrap_or(1).saturating_mul(FACTOR);
+    let begin_ns = rows.intervals.iter().map(|(_, one)| one.start_ns).min().unwrap_or(0);
+    let window = |at_ns: u64| at_ns.saturating_sub(begin_ns) / longest_ns;
+    let before = rows.spikes.len();
+    let spikes = largest(rows.spikes, &window);
+    let kept: BTreeSet<(Arc<RowKey>, CpuId, u64)> =
+        spikes.iter().map(|(key, spike)| (Arc::clone(key), spike.cpu, spike.at_ns)).collect();
+    let mut causes = rows.causes;
+    causes.retain(|(key, one)| kept.contains(&(Arc::clone(key), one.cpu, one.at_ns)));
+    let left_out = (before - spikes.len()) as u64;
+    let (intervals, tasks) = (longer(rows.intervals, &window), tasks(rows.tasks, &window));
+    let sources = sources(rows.sources, &window);
+    (Rows { intervals, tasks, sources, spikes, causes, ..rows }, left_out)
+}
+
+/// Joins intervals of the same series that follow each other without a gap.
+fn longer(
+    mut intervals: Vec<Keyed<Interval, RowKey>>,
+    window: &dyn Fn(u64) -> u64,
+) -> Vec<Keyed<Interval, RowKey>> {
+    intervals.sort_by(|(a_key, a), (b_key, b)| (a_key, a.cpu, a.start_ns).cmp(&(b_key, b.cpu, b.start_ns)));
+    let mut joined: Vec<Keyed<Interval, RowKey>> = Vec::new();
+    for (key, next) in intervals {
+        match joined.last_mut() {
+            Some((known, last))
+                if *known == key
+                    && (last.cpu, &last.series, last.peer_cpu, last.counter_hz, last.accesses)
+                        == (next.cpu, &next.series, next.peer_cpu, next.counter_hz, next.accesses)
+                    && last.end_ns == next.start_ns
+                    && window(last.start_ns) == window(next.start_ns) =>
+            {
+                join(last, next);
+            }
+            _ => joined.push((key, next)),
+        }
+    }
+    // Readers expect them as they were measured.
+    joined.sort_by_key(|(_, one)| one.end_ns);
+    joined
+}
+
+fn join(one: &mut Interval, next: Interval) {
+    let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+        (Some(a), Some(b)) => Some(a.saturating_add(b)),
+        (a, b) => a.or(b),
+    };
+    one.end_ns = next.end_ns;
+    one.samples = one.samples.saturating_add(next.samples);
+    one.sum_ns = one.sum_ns.saturating_add(next.sum_ns);
+    one.min_ns = [one.min_ns, next.min_ns].into_iter().flatten().min();
+    one.max_ns = one.max_ns.max(next.max_ns);
+    one.overruns = sum(one.overruns, next.overruns);
+    one.gaps = sum(one.gaps, next.gaps);
+    one.lost_ns = sum(one.lost_ns, next.lost_ns);
+    one.spikes_dropped = one.spikes_dropped.saturating_add(next.spikes_dropped);
+    let mut counts: BTreeMap<u64, u64> = one.histogram.iter().copied().collect();
+    for (lower_ns, count) in next.histogram {
+        let known = counts.entry(lower_ns).or_default();
+        *known = known.saturating_add(count);
+    }
+    one.histogram = counts.into_iter().collect();
+}
+
+fn tasks(
+    rows: Vec<Keyed<Spanned<TaskRecord>, RowKey>>,
+    window: &dyn Fn(u64) -> u64,
+) -> Vec<Keyed<Spanned<TaskRecord>, RowKey>> {
+    let mut joined: BTreeMap<(u64, Arc<RowKey>, u32), Spanned<TaskRecord>> = BTreeMap::new();
+    for (key, row) in rows {
+        let place = (window(row.span.start_ns), key, row.record.thread);
+        match joined.get_mut(&place) {
+            Some(known) => {
+                known.span = around(known.span, row.span);
+                known.record.add(row.record);
+            }
+            None => drop(joined.insert(place, row)),
+        }
+    }
+    joined.into_iter().map(|((_, key, _), row)| (key, row)).collect()
+}
+
+fn sources(
+    rows: Vec<Keyed<Spanned<SourceRecord>, RowKey>>,
+    window: &dyn Fn(u64) -> u64,
+) -> Vec<Keyed<Spanned<SourceRecord>, RowKey>> {
+    type Place = (u64, Arc<RowKey>, CpuId, &'static str, Option<String>, Option<String>);
+    let mut joined: BTreeMap<Place, Spanned<SourceRecord>> = BTreeMap::new();
+    for (key, row) in rows {
+        let SourceRecord { cpu, kind, actor, function, .. } = &row.record;
+        let place = (window(row.span.start_ns), key, *cpu, kind.name(), actor.clone(), function.clone());
+        match joined.get_mut(&place) {
+            Some(known) => {
+                known.span = around(known.span, row.span);
+                known.record.gaps = known.record.gaps.saturating_add(row.record.gaps);
+                known.record.total_ns = known.record.total_ns.saturating_add(row.record.total_ns);
+                known.record.max_ns = known.record.max_ns.max(row.record.max_ns);
+            }
+            None => drop(joined.insert(place, row)),
+        }
+    }
+    joined.into_iter().map(|((_, key, ..), row)| (key, row)).collect()
+}
+
+fn around(one: Span, other: Span) -> Span {
+    Span { start_ns: one.start_ns.min(other.start_ns), end_ns: one.end_ns.max(other.end_ns) }
+}
+
+/// The largest of each series in each window, in the order of time.
+fn largest(
+    mut spikes: Vec<Keyed<SpikeRecord, RowKey>>,
+    window: &dyn Fn(u64) -> u64,
+) -> Vec<Keyed<SpikeRecord, RowKey>> {
+    spikes.sort_by_key(|(_, spike)| Reverse(spike.latency_ns));
+    let mut numbers: BTreeMap<(u64, Arc<RowKey>), usize> = BTreeMap::new();
+    spikes.retain(|(key, spike)| {
+        let number = numbers.entry((window(spike.at_ns), Arc::clone(key))).or_default();
+        *number += 1;
+        *number <= SPIKES_KEPT
+    });
+    spikes.sort_by_key(|(_, spike)| spike.at_ns);
+    spikes
+}
