@@ -34,6 +34,22 @@ fn civil_date(mut days: u64) -> (u64, u64, u64) {
     (year, month, days + 1)
 }
 
+/// Seconds since 1970 of a text that [`utc_text`] made; `None` for any other.
+pub fn utc_seconds(text: &str) -> Option<u64> {
+    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<u64>().ok();
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    if !(1..=12).contains(&month) {
+        return None;
+    }
+    // Years begin in March, so that the leap day is the last one.
+    let from_march = if month > 2 { year } else { year.checked_sub(1)? };
+    let (century, of_year) = (from_march / 100, (153 * ((month + 9) % 12) + 2) / 5 + day.checked_sub(1)?);
+    let days = (365 * from_march + from_march / 4 + century / 4 + of_year).checked_sub(century + 719_468)?;
+    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
+    (utc_text(UNIX_EPOCH + std::time::Duration::from_secs(seconds)) == text).then_some(seconds)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +65,14 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
             assert_eq!(utc_text(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+            assert_eq!(utc_seconds(text), Some(seconds));
+        }
+    }
+    #[test]
+    fn what_is_no_moment_is_none() {
+        for text in ["", "2026-13-01T00:00:00Z", "2026-02-30T00:00:00Z", "1969-12-31T23:59:59Z", "2026-11-21"]
+        {
+            assert_eq!(utc_seconds(text), None, "{text}");
         }
     }
 }

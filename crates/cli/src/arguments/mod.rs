@@ -9,6 +9,7 @@ mod cpus;
 mod documents_tests;
 mod explain;
 mod export;
+mod farm;
 mod fix;
 mod histograms;
 mod kind;
@@ -35,6 +36,10 @@ pub(crate) use copy::{BLOCK_MAX as COPY_BLOCK_MAX, CopyArguments};
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
 pub(crate) use export::{ExportArguments, RunForm, TableChoice};
+pub(crate) use farm::{
+    DispatcherChoice, EngineChoice, FarmCommand, PullArguments, PushArguments, QueryArguments,
+    RenderArguments, VerifyArguments,
+};
 pub(crate) use fix::FixArguments;
 pub(crate) use histograms::{
     ControlArguments, HistogramsArguments, HistogramsCommand, HistogramsFormat, Priorities,
@@ -135,6 +140,13 @@ pub(crate) enum Command {
     Export(ExportArguments),
     /// Shows runs as web pages, live while one goes on
     Serve(ServeArguments),
+    /// Brings runs into object storage: a bucket or a folder, one for many machines
+    Push(PushArguments),
+    /// Brings a run back from object storage, as it was; lists and checks what is there
+    Pull(PullArguments),
+    /// Many machines: files for Kubernetes, Slurm, Ansible and LAVA, checks, and questions as SQL
+    #[command(subcommand)]
+    Farm(FarmCommand),
     /// Prints the JSON Schema of the plan or of an output
     Schema(SchemaArguments),
     /// Prints what completes the command line in a shell

@@ -7,6 +7,7 @@ mod copy;
 mod cpus;
 mod explain;
 mod export;
+mod farm;
 mod fix;
 mod foreign;
 mod histograms;
@@ -69,6 +70,9 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
             export::execute(&arguments)
         }
         Command::Serve(arguments) => serve::execute(&arguments),
+        Command::Push(arguments) => farm::push(&arguments),
+        Command::Pull(arguments) => farm::pull(&arguments),
+        Command::Farm(command) => farm::execute(&command),
         Command::Schema(arguments) => schema::execute(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),

@@ -13,6 +13,7 @@ mod documents;
 mod experiment;
 mod explain;
 mod export;
+mod farm;
 mod fields;
 mod fix;
 mod gpu;

@@ -305,13 +305,13 @@ impl Collector<'_> {
 }
 
 /// The attempts that count for nothing.
-fn void_attempts(info: &RunInfo) -> HashSet<(&str, u32, u32)> {
+pub(crate) fn void_attempts(info: &RunInfo) -> HashSet<(&str, u32, u32)> {
     let void = info.executions.iter().filter(|it| it.void);
     void.map(|it| (it.cell.as_str(), it.repeat, it.attempt)).collect()
 }
 
 /// The number of the newest attempt at each repeat of each cell.
-fn newest_attempts(info: &RunInfo) -> HashMap<(&str, u32), u32> {
+pub(crate) fn newest_attempts(info: &RunInfo) -> HashMap<(&str, u32), u32> {
     let mut newest = HashMap::new();
     for execution in &info.executions {
         let attempt = newest.entry((execution.cell.as_str(), execution.repeat)).or_insert(0);

@@ -26,9 +26,12 @@ pub use size::FLUSH_BYTES;
 
 use crate::directory::{FlushWriter, RunDirectory};
 use crate::error::StoreError;
+use crate::lake::LakeTable;
 use crate::reader::SegmentReader;
+use crate::segment;
 use column::{Column, Shape, columns};
 use histograms::Bucket;
+use parquet::errors::ParquetError;
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,6 +86,14 @@ impl<R: Table> Record for R {
     }
 }
 
+/// Tables that every run has in a lake, be they empty: questions over few runs find their columns.
+const ALWAYS_IN_A_LAKE: [&str; 4] = ["histograms", "intervals", "spikes", "causes"];
+
+/// A table as one file.
+fn whole<R: Table>(run: &str, rows: &[Keyed<R, R::Key>]) -> Result<LakeTable, ParquetError> {
+    Ok(LakeTable { name: R::NAME, rows: rows.len() as u64, bytes: segment::encode(run, rows)? })
+}
+
 macro_rules! tables {
     ($($(#[$doc:meta])+ $field:ident: $key:ty, $record:ty;)+) => {
         /// Records of all tables: what a flush writes and a segment holds.
@@ -124,6 +135,15 @@ macro_rules! tables {
                 to.write(&histograms::buckets(&self.intervals))?;
                 $(to.write(&Record::to_rows(&self.$field))?;)+
                 Ok(())
+            }
+
+            /// One file for each table that has rows, or that questions over many runs rest on.
+            pub(crate) fn encode_sorted(mut self, run: &str) -> Result<Vec<LakeTable>, ParquetError> {
+                $(self.$field.sort_by(|(a, _), (b, _)| a.cmp(b));)+
+                let mut tables = vec![whole(run, &histograms::buckets(&self.intervals))?];
+                $(tables.push(whole(run, &Record::to_rows(&self.$field))?);)+
+                tables.retain(|table| table.rows > 0 || ALWAYS_IN_A_LAKE.contains(&table.name));
+                Ok(tables)
             }
 
             /// Reads what one flush wrote.

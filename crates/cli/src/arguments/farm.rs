@@ -1,0 +1,172 @@
+//! Flags of `whylate push`, `pull` and `farm`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// `whylate push`.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "whylate push [OPTIONS] <RUN>... <URL>",
+    after_help = "\
+Examples:
+  whylate push latest s3://latency/farm                 one run into a bucket
+  whylate push results/* file:///srv/lake               all runs into a folder
+  whylate push RUN gs://latency/farm --replace          in the place of one that was pushed before
+
+A push that was cut off goes on where it stopped; a run that is there already stays as it is. Buckets
+are reached by `curl`, with the credentials of the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
+GOOGLE_…, AZURE_…) or of the cloud's own machines. What is in a lake: docs/FARM.md."
+)]
+pub(crate) struct PushArguments {
+    /// Run directories (or `latest`), and at the end the lake: s3://BUCKET/PATH, gs://…, az://…,
+    /// file:///PATH, or a folder
+    #[arg(value_names = ["RUN", "URL"], num_args = 2.., required = true)]
+    pub(crate) words: Vec<String>,
+    /// Puts a run in the place of one with the same name and another content
+    #[arg(long)]
+    pub(crate) replace: bool,
+}
+
+/// `whylate pull`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate pull s3://latency/farm                                     lists its runs
+  whylate pull s3://latency/farm/board-01/2026-11-21-090229-quick DIR
+  whylate pull s3://latency/farm/2026-11-21-090229-quick DIR         where one host has it
+  whylate pull s3://latency/farm --check                             reads and checks every object")]
+pub(crate) struct PullArguments {
+    /// The lake, or with DIR a run in it: URL/HOST/RUN or URL/RUN
+    pub(crate) url: String,
+    /// Directory for the run; must not exist
+    pub(crate) dir: Option<PathBuf>,
+    /// Compares every object of every run with its checksum
+    #[arg(long, conflicts_with = "dir")]
+    pub(crate) check: bool,
+}
+
+/// `whylate farm`.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "\
+Examples:
+  whylate farm render nightly.toml --for ansible --farm farm.toml -o DIR
+  whylate farm verify RUN --plan nightly.toml
+  whylate farm query worst --lake /srv/lake
+
+Scheduling, storage and answers are the work of engines that exist; docs/FARM.md shows how.")]
+pub(crate) enum FarmCommand {
+    /// Says whether a run is what was asked for: plan, kernel, priority, CPUs, samples, loads
+    Verify(VerifyArguments),
+    /// Writes what an engine needs to run plans on many machines
+    Render(RenderArguments),
+    /// Asks a lake with the engine that is installed
+    Query(QueryArguments),
+}
+
+/// `whylate farm verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate farm verify results/today --plan nightly.toml
+  whylate farm verify latest --kernel 6.12 --host board-01
+
+Exit codes: 0 the run is what was asked for, 1 INCOMPLETE: something is missing or otherwise. Whether
+latencies were above the limit is what `whylate run` says.")]
+pub(crate) struct VerifyArguments {
+    /// A run directory, or `latest`
+    pub(crate) run: PathBuf,
+    /// The plan that was to run: a built-in one or a file [default: that of the run]
+    #[arg(long)]
+    pub(crate) plan: Option<String>,
+    /// What the kernel's release begins with
+    #[arg(long, value_name = "RELEASE")]
+    pub(crate) kernel: Option<String>,
+    /// The machine's name
+    #[arg(long)]
+    pub(crate) host: Option<String>,
+}
+
+/// `whylate farm render`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate farm render nightly.toml --for kubernetes --farm farm.toml -o DIR
+  whylate farm render quick --for slurm --farm farm.toml -o DIR
+  whylate farm render --for ansible --farm farm.toml -o DIR     each host the plan of its labels
+
+A farm file names hosts, labels, plans by label, the schedule and the lake (docs/FARM.md). The
+directory has a README.md that says how to begin.")]
+pub(crate) struct RenderArguments {
+    /// A plan for all hosts: a built-in one or a file [default: the plans of the farm file]
+    pub(crate) plan: Option<String>,
+    /// The engine
+    #[arg(long = "for", value_name = "ENGINE")]
+    pub(crate) engine: DispatcherChoice,
+    /// The farm file
+    #[arg(long, value_name = "FILE", default_value = "farm.toml")]
+    pub(crate) farm: PathBuf,
+    /// Directory to write; must not exist
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+}
+
+/// Engines that dispatch jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DispatcherChoice {
+    /// A job for each node and plan, kustomize
+    Kubernetes,
+    /// A job for each machine, on exclusive nodes
+    Slurm,
+    /// A role that copies whylate, measures, and fetches the runs
+    Ansible,
+    /// A test definition for each plan, and jobs
+    Lava,
+}
+
+/// `whylate farm query`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate farm query --list
+  whylate farm query worst --lake /srv/lake
+  whylate farm query regressions --lake /srv/lake --engine clickhouse
+  whylate farm query my.sql --lake /srv/lake --csv
+  whylate farm query bounds --lake s3://latency/farm --engine spark --print
+
+Engines are Python modules (duckdb, chdb, pyspark); WHYLATE_QUERY_PYTHON names the Python that has them.
+`--print` prints the statements, for a cluster to run. Folders are asked here; buckets are reached by the
+engine with its own credentials.")]
+pub(crate) struct QueryArguments {
+    /// A question of the library, or a file of SQL
+    #[arg(required_unless_present = "list")]
+    pub(crate) question: Option<String>,
+    /// The lake
+    #[arg(long, value_name = "URL", required_unless_present = "list")]
+    pub(crate) lake: Option<String>,
+    /// The engine
+    #[arg(long, value_name = "ENGINE", default_value = "duckdb")]
+    pub(crate) engine: EngineChoice,
+    /// Lists the library
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Prints the statements instead of running them
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    pub(crate) print: bool,
+    /// Prints rows as one JSON document
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) json: bool,
+    /// Prints rows as comma-separated values
+    #[arg(long)]
+    pub(crate) csv: bool,
+}
+
+/// Engines that answer SQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineChoice {
+    /// DuckDB
+    Duckdb,
+    /// ClickHouse, as chDB
+    Clickhouse,
+    /// Spark
+    Spark,
+}

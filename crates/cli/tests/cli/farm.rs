@@ -1,0 +1,250 @@
+//! Runs of many machines: into a lake and back, damaged objects, what was asked for.
+
+use crate::tool::{SMALL_PLAN, WHYLATE, alone, folder, skipped, text, whylate, write};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// The files below a folder, with their content.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(&next).unwrap().map(Result::unwrap) {
+            match entry.file_type().unwrap().is_dir() {
+                true => open.push(entry.path()),
+                false => {
+                    let name = entry.path().strip_prefix(folder).unwrap().to_owned();
+                    found.insert(name, fs::read(entry.path()).unwrap());
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_run_comes_back_as_it_was_and_damage_is_named() {
+    let _alone = alone();
+    let folder = folder();
+    let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run-1"));
+    assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    let (lake, back) = (folder.path().join("lake"), folder.path().join("back"));
+    let pushed = whylate(&["push", text(&run), text(&lake)]);
+    assert!(pushed.code == Some(0) && pushed.stdout.contains("run-1"), "{pushed:?}");
+    let there = files(&lake);
+    let again = whylate(&["push", text(&run), text(&lake)]);
+    assert!(again.code == Some(0) && again.stdout.contains("there already"), "{again:?}");
+    assert!(files(&lake) == there, "a second push changes nothing");
+    assert_eq!(whylate(&["pull", text(&lake.join("run-1")), text(&back)]).code, Some(0));
+    assert!(files(&back) == files(&run), "bit for bit");
+    let report = |run: &Path| whylate(&["report", text(run), "--json"]).document()["cells"].clone();
+    assert_eq!(report(&back), report(&run));
+    let taken = whylate(&["pull", text(&lake.join("run-1")), text(&back)]);
+    assert!(taken.error().contains("exists"), "{taken:?}");
+
+    // Cut off before its manifest: not there, and the next push ends it.
+    let named = |end: &str| lake.join(there.keys().find(|name| name.ends_with(end)).unwrap());
+    let (manifest, archive) = (named("manifest.json"), named("run.tar.gz"));
+    fs::remove_file(&manifest).unwrap();
+    fs::remove_file(&archive).unwrap();
+    let host = archive.parent().and_then(Path::parent).and_then(Path::file_name).unwrap();
+    let place = lake.join(host).join("run-1");
+    let cut = whylate(&["pull", text(&place), text(&folder.path().join("cut"))]);
+    assert!(cut.error().contains("did not end"), "{cut:?}");
+    assert!(whylate(&["push", text(&run), text(&lake)]).stdout.contains("2 objects"));
+    assert!(files(&lake) == there, "the same objects as of one push");
+
+    // Damage of every kind is found and named.
+    for (end, damage) in [("run.tar.gz", 3), ("parquet", 3), ("parquet", 0)] {
+        let ends = |name: &&PathBuf| name.to_string_lossy().ends_with(end);
+        let object = lake.join(there.keys().find(ends).unwrap());
+        let whole = fs::read(&object).unwrap();
+        let mut bytes = whole.clone();
+        match damage {
+            0 => bytes.truncate(whole.len() / 2),
+            at => bytes[whole.len() / at] ^= 1,
+        }
+        fs::write(&object, bytes).unwrap();
+        let said = whylate(&["pull", text(&lake), "--check"]);
+        let name = object.file_name().unwrap().to_str().unwrap();
+        assert!(said.code == Some(1) && said.stderr.contains("damaged in the lake"), "{said:?}");
+        assert!(said.stderr.contains(name), "{said:?}");
+        fs::write(&object, whole).unwrap();
+    }
+    assert_eq!(whylate(&["pull", text(&lake), "--check"]).code, Some(0));
+
+    // Another content under the same name takes no place unasked.
+    fs::write(run.join("labels.json"), r#"{"tags":["other"]}"#).unwrap();
+    let other = whylate(&["push", text(&run), text(&lake)]);
+    assert!(other.code == Some(1) && other.stderr.contains("another content"), "{other:?}");
+    assert!(files(&lake) == there);
+    assert_eq!(whylate(&["push", text(&run), text(&lake), "--replace"]).code, Some(0));
+    let newer = folder.path().join("newer");
+    assert_eq!(whylate(&["pull", text(&place), text(&newer)]).code, Some(0));
+    assert!(files(&newer) == files(&run));
+}
+
+#[test]
+fn pushes_at_once_lose_nothing() {
+    let _alone = alone();
+    let folder = folder();
+    let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run-1"));
+    assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    let (lake, back) = (folder.path().join("lake"), folder.path().join("back"));
+    std::thread::scope(|scope| {
+        let push = || whylate(&["push", text(&run), text(&lake)]);
+        let pushes: Vec<_> = (0..4).map(|_| scope.spawn(push)).collect();
+        for push in pushes {
+            let said = push.join().unwrap();
+            assert_eq!(said.code, Some(0), "{said:?}");
+        }
+    });
+    assert_eq!(whylate(&["pull", text(&lake), "--check"]).code, Some(0));
+    assert_eq!(whylate(&["pull", text(&lake.join("run-1")), text(&back)]).code, Some(0));
+    assert!(files(&back) == files(&run));
+}
+
+#[test]
+fn what_was_not_measured_is_no_pass() {
+    let _alone = alone();
+    let folder = folder();
+    let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run"));
+    assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    let other = write(&folder, "other.toml", &SMALL_PLAN.replacen("repeats = ", "repeats = 1", 1));
+    let wanted: [(&[&str], &str); 3] = [
+        (&["--plan", &other], "plan: the run has other values of repeats"),
+        (&["--kernel", "0.0"], "kernel: 0.0 asked for"),
+        (&["--host", "another"], "host: another asked for"),
+    ];
+    for (asked, said) in wanted {
+        let found = whylate(&[&["farm", "verify", text(&run)], asked].concat());
+        assert!(found.code == Some(1) && found.stderr.contains(said), "{found:?}");
+    }
+    fs::remove_dir_all(run.join("intervals")).unwrap();
+    let found = whylate(&["farm", "verify", text(&run)]);
+    assert!(found.code == Some(1) && found.stderr.contains("INCOMPLETE: "), "{found:?}");
+}
+
+const FARM: &str = "name = \"rack\"\nlake = \"LAKE\"\n[[host]]\nname = \"board\"\n";
+
+/// The job that every dispatcher starts, in a folder.
+struct Job {
+    folder: TempDir,
+    host: String,
+}
+
+impl Job {
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Runs the job; `changes` replace what it is given.
+    fn run(&self, plan: &str, run: &str, changes: &[(&str, &str)]) -> Option<i32> {
+        let change = |key: &str, usual: String| {
+            let found = changes.iter().find(|(changed, _)| *changed == key);
+            found.map_or(usual, |(_, value)| (*value).to_owned())
+        };
+        let mut job = Command::new(self.path("out/job.sh"));
+        job.arg(change("host", self.host.clone())).arg(plan).arg(run).arg(change("kernel", String::new()));
+        job.env("WHYLATE", change("WHYLATE", WHYLATE.to_owned()));
+        job.env("WHYLATE_RESULTS", change("WHYLATE_RESULTS", self.path("results")));
+        job.env("WHYLATE_LAKE", change("WHYLATE_LAKE", self.path("lake")));
+        job.output().unwrap().status.code()
+    }
+
+    /// A program in the place of whylate, of which one command is something else.
+    fn fake(&self, command: &str, what: &str) -> String {
+        let path = self.path(&format!("fake-{command}"));
+        let text = format!("#!/bin/sh\n[ \"$1\" = {command} ] && {{ {what}; }}\nexec '{WHYLATE}' \"$@\"\n");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+}
+
+#[test]
+fn a_job_that_did_not_measure_never_passes() {
+    let _alone = alone();
+    let folder = folder();
+    let plan = write(&folder, "plan.toml", SMALL_PLAN);
+    let farm = write(&folder, "farm.toml", FARM);
+    let out = folder.path().join("out");
+    let rendered = whylate(&["farm", "render", &plan, "--for", "slurm", "--farm", &farm, "-o", text(&out)]);
+    assert_eq!(rendered.code, Some(0), "{rendered:?}");
+    let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+    let job = Job { folder, host };
+    if job.run(&plan, "good", &[]) != Some(0) {
+        return skipped("this user may not set real-time priorities, so that no job passes here");
+    }
+    assert_eq!(job.run(&plan, "good", &[]), Some(0), "the same job again goes on with its run");
+
+    let other = write(&job.folder, "other.toml", &SMALL_PLAN.replacen("500ms", "400ms", 1));
+    let offline = write(
+        &job.folder,
+        "offline.toml",
+        &SMALL_PLAN.replacen("[[probe]]", "[target]\ncpus = \"4000\"\n[[probe]]", 1),
+    );
+    let dead = "kind = \"exec\"\ncommand = [\"false\"]\n";
+    let dead_load = SMALL_PLAN.replace("kind = \"memory\"\nworking_set = \"256KiB\"\n", dead);
+    let dead_load = write(&job.folder, "dead.toml", &dead_load);
+    let (nothing, killed) = (job.fake("run", "exit 0"), job.fake("push", "kill -9 $$"));
+    let cut = job.path("cut");
+    fs::write(&cut, "#!/bin/sh\nkill -9 $$\n").unwrap();
+    fs::set_permissions(&cut, fs::Permissions::from_mode(0o755)).unwrap();
+    type Way<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+    let ways: [Way<'_>; 11] = [
+        ("no program", &plan, &[("WHYLATE", "/nonexistent/whylate")]),
+        ("a program that is killed", &plan, &[("WHYLATE", &cut)]),
+        ("a program that does nothing", &plan, &[("WHYLATE", &nothing)]),
+        ("no plan", "/nonexistent/plan.toml", &[]),
+        ("a CPU that is not there", &offline, &[]),
+        ("a load that dies", &dead_load, &[]),
+        ("another machine", &plan, &[("host", "another")]),
+        ("another kernel", &plan, &[("kernel", "0.1")]),
+        ("no room for results", &plan, &[("WHYLATE_RESULTS", "/dev/full/results")]),
+        ("a lake that cannot be written", &plan, &[("WHYLATE_LAKE", "/dev/full/lake")]),
+        ("a push that is killed", &plan, &[("WHYLATE", &killed)]),
+    ];
+    for (number, (what, plan, changes)) in ways.into_iter().enumerate() {
+        assert_eq!(job.run(plan, &format!("way-{number}"), changes), Some(1), "{what}");
+    }
+    assert_eq!(job.run(&other, "good", &[]), Some(1), "the run of another plan");
+}
+
+#[test]
+fn the_same_farm_gives_the_same_files() {
+    let folder = folder();
+    let farm = write(&folder, "farm.toml", &format!("{FARM}kernel = \"6.12\"\n[[plan]]\nplan = \"quick\"\n"));
+    for engine in ["kubernetes", "slurm", "ansible", "lava"] {
+        let out = |name: &str| folder.path().join(format!("{engine}-{name}"));
+        for name in ["a", "b"] {
+            let said = whylate(&["farm", "render", "--for", engine, "--farm", &farm, "-o", text(&out(name))]);
+            assert_eq!(said.code, Some(0), "{said:?}");
+        }
+        let found = files(&out("a"));
+        assert_eq!(found, files(&out("b")), "{engine}");
+        for (path, content) in &found {
+            let content = String::from_utf8_lossy(content);
+            let is_left = |word: &str| {
+                let name = word.bytes().take_while(|byte| byte.is_ascii_uppercase() || *byte == b'_').count();
+                name > 1 && word.len() == name
+            };
+            // What stands between two of them is a name that nothing was put in the place of.
+            let left = content.split('@').find(|word| is_left(word));
+            assert_eq!(left, None, "{engine}: {}", path.display());
+        }
+    }
+    let no_host = write(
+        &folder,
+        "none.toml",
+        &format!("{FARM}[[plan]]\nplan = \"quick\"\nlabels = {{ arch = \"x\" }}\n"),
+    );
+    let out = folder.path().join("none");
+    let said = whylate(&["farm", "render", "--for", "slurm", "--farm", &no_host, "-o", text(&out)]);
+    assert!(said.error().contains("no host has the labels"), "{said:?}");
+    assert!(!out.exists());
+}

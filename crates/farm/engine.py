@@ -1,0 +1,58 @@
+"""Runs statements in an engine: a JSON document on standard input, the columns and rows of the last one on standard output.
+
+Exit code 69: the engine is not installed.
+"""
+
+import json
+import sys
+
+
+def duckdb(statements):
+    import duckdb
+
+    connection = duckdb.connect()
+    for statement in statements:
+        found = connection.execute(statement)
+    return [column[0] for column in found.description], found.fetchall()
+
+
+def clickhouse(statements):
+    from chdb import session
+
+    database = session.Session()
+    for statement in statements[:-1]:
+        database.query(statement)
+    found = json.loads(str(database.query(statements[-1], "JSONCompact")))
+    numbers = [
+        float if "Float" in column["type"] or "Decimal" in column["type"] else int if "Int" in column["type"] else str
+        for column in found["meta"]
+    ]
+    rows = [[None if it is None else kind(it) for kind, it in zip(numbers, row)] for row in found["data"]]
+    return [column["name"] for column in found["meta"]], rows
+
+
+def spark(statements):
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("whylate").config("spark.ui.enabled", "false")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    for statement in statements:
+        found = session.sql(statement)
+    return found.columns, [list(row) for row in found.collect()]
+
+
+def plain(value):
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    number = float(value)
+    return int(number) if number == int(number) and abs(number) < 2**53 else number
+
+
+asked = json.load(sys.stdin)
+try:
+    columns, rows = {"duckdb": duckdb, "clickhouse": clickhouse, "spark": spark}[asked["engine"]](asked["statements"])
+except ImportError as error:
+    print(error, file=sys.stderr)
+    sys.exit(69)
+json.dump({"columns": columns, "rows": [[plain(it) for it in row] for row in rows]}, sys.stdout)

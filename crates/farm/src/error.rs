@@ -1,0 +1,84 @@
+//! What can go wrong with a lake or a farm.
+
+use std::io;
+use std::path::PathBuf;
+use whylate_store::StoreError;
+
+/// An error of a lake or a farm; each names the object, file or key that it is about.
+#[derive(Debug, thiserror::Error)]
+pub enum FarmError {
+    /// A URL that no kind of storage understands.
+    #[error(
+        "{0}: not the URL of a lake: {1}; give s3://BUCKET/PATH, gs://…, az://…, file:///PATH or a folder"
+    )]
+    BadUrl(String, String),
+    /// The storage refused or could not be reached.
+    #[error("{0}: {cause}", cause = first_cause(.1))]
+    Storage(String, object_store::Error),
+    /// The same name stands for another run in the lake.
+    #[error(
+        "{0}: the lake has this run with another content (it was continued, tagged or measured anew since); `--replace` \
+         puts this one in its place"
+    )]
+    OtherContent(String),
+    /// A name that cannot be part of an object's name.
+    #[error("{0}: a run in a lake is named by letters, digits, `-`, `_`, `.` and `+`: rename its directory")]
+    BadName(String),
+    /// The run is still being written.
+    #[error("{0}: the run is still going on; push it when it has ended")]
+    InProgress(PathBuf),
+    /// No run of that name.
+    #[error("{0}: no such run in the lake; `whylate pull URL` lists its runs")]
+    NoSuchRun(String),
+    /// Several machines have a run of that name.
+    #[error("{0}: several hosts have a run of that name; name one: {1}")]
+    Ambiguous(String, String),
+    /// A run whose push did not end.
+    #[error("{0}: its push did not end: push it again, which goes on where it stopped")]
+    NotComplete(String),
+    /// An object that is missing, or other than its manifest says.
+    #[error("{0}: damaged in the lake: {1}; push the run again with `--replace`")]
+    Damaged(String, String),
+    /// The place for a pulled run is taken.
+    #[error("{0}: exists; give another directory")]
+    Occupied(PathBuf),
+    /// A file of this machine.
+    #[error("{1}: cannot {0}: {2}")]
+    Io(&'static str, PathBuf, #[source] io::Error),
+    /// The run directory.
+    #[error(transparent)]
+    Run(#[from] StoreError),
+    /// An engine that is not installed: its name, its module, the Python that was asked.
+    #[error(
+        "{0} is not installed: `{2} -m pip install {1}`, or name a Python that has it in WHYLATE_QUERY_PYTHON"
+    )]
+    NoEngine(&'static str, &'static str, String),
+    /// What an engine says of a statement.
+    #[error("{0}: {1}")]
+    Engine(&'static str, String),
+    /// A farm file that is wrong.
+    #[error("{0}: {1}")]
+    FarmFile(String, String),
+}
+
+/// What lies at the bottom of an error: all above it says the same again.
+fn first_cause(error: &object_store::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// Says of an input or output error what was tried, and where.
+pub(crate) trait At<T> {
+    /// # Errors
+    /// [`FarmError::Io`].
+    fn at(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T, FarmError>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T, FarmError> {
+        self.map_err(|error| FarmError::Io(action, path.into(), error))
+    }
+}

@@ -1,0 +1,177 @@
+//! The farm file: which machines there are, what runs on them, and where the runs go. It is the only input of [`render`].
+//!
+//! [`render`]: crate::render()
+
+use crate::error::FarmError;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A farm.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FarmFile {
+    /// Its name: lower-case letters, digits and `-`.
+    pub name: String,
+    /// Where runs go: s3://BUCKET/PATH, gs://…, az://…, or a folder that every machine sees.
+    pub lake: String,
+    /// When jobs begin, as cron says it (`0 3 * * *`); absent: once.
+    #[serde(default)]
+    pub schedule: Option<String>,
+    /// Where whylate is on the machines.
+    #[serde(default = "default_program")]
+    pub program: String,
+    /// Image of the container (Kubernetes).
+    #[serde(default)]
+    pub image: Option<String>,
+    /// CPUs that a job is given (Kubernetes: exclusive ones, with the static CPU manager).
+    #[serde(default = "default_cpus")]
+    pub cpus: u32,
+    /// A task that is watched on every machine, beside the plans (Kubernetes: a DaemonSet).
+    #[serde(default)]
+    pub watch: Option<String>,
+    /// The machines.
+    #[serde(rename = "host")]
+    pub hosts: Vec<Host>,
+    /// What runs on them.
+    #[serde(default, rename = "plan")]
+    pub plans: Vec<PlanRule>,
+}
+
+/// A machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Its name, as `hostname` prints it there.
+    pub name: String,
+    /// Where it is reached, if not by its name (Ansible).
+    #[serde(default)]
+    pub address: Option<String>,
+    /// What it is, for plans to choose by.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// What its kernel's release begins with; another one makes a job incomplete.
+    #[serde(default)]
+    pub kernel: Option<String>,
+}
+
+/// A plan, and the machines that it runs on.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRule {
+    /// A built-in plan, or a file beside the farm file.
+    pub plan: String,
+    /// Labels that a machine must have; none: all machines.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+fn default_program() -> String {
+    "/usr/bin/whylate".to_owned()
+}
+
+fn default_cpus() -> u32 {
+    2
+}
+
+impl FarmFile {
+    /// Reads a farm file; `name` is for errors.
+    ///
+    /// # Errors
+    /// [`FarmError::FarmFile`], with line and column where they are known.
+    pub fn parse(name: &str, text: &str) -> Result<Self, FarmError> {
+        let place = |at: usize| {
+            let before = text.get(..at).unwrap_or_default();
+            let column = at - before.rfind('\n').map_or(0, |end| end + 1) + 1;
+            format!("{name}:{}:{column}", before.matches('\n').count() + 1)
+        };
+        let farm: Self = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or_else(|| name.to_owned(), |span| place(span.start));
+            FarmError::FarmFile(at, error.message().to_owned())
+        })?;
+        farm.check().map_err(|what| FarmError::FarmFile(name.to_owned(), what))?;
+        Ok(farm)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.hosts.is_empty() {
+            return Err("a farm has a [[host]] at least".to_owned());
+        }
+        let names = self.hosts.iter().map(|host| &host.name);
+        if let Some(bad) = names.clone().chain([&self.name]).find(|name| !is_label(name)) {
+            return Err(format!("`{bad}`: names have lower-case letters, digits and `-`, 63 at most"));
+        }
+        let mut sorted: Vec<&String> = names.collect();
+        sorted.sort();
+        if let Some(twice) = sorted.windows(2).find(|two| two[0] == two[1]) {
+            return Err(format!("the host `{}` is there twice", twice[0]));
+        }
+        // They become parts of scripts.
+        let words = [
+            Some(&self.lake),
+            Some(&self.program),
+            self.schedule.as_ref(),
+            self.image.as_ref(),
+            self.watch.as_ref(),
+        ];
+        let of_hosts = self.hosts.iter().flat_map(|host| [host.address.as_ref(), host.kernel.as_ref()]);
+        match words.into_iter().chain(of_hosts).flatten().find(|word| !is_plain(word)) {
+            Some(bad) => Err(format!("`{bad}` has characters that no script can be given")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl PlanRule {
+    /// Whether it is for a machine.
+    pub fn is_for(&self, host: &Host) -> bool {
+        self.labels.iter().all(|(key, value)| host.labels.get(key) == Some(value))
+    }
+}
+
+/// A name that every engine takes (RFC 1123).
+fn is_label(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !name.is_empty()
+        && name.len() <= 63
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+        && name.bytes().all(is_plain)
+}
+
+fn is_plain(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:@+=, *?~".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FARM: &str =
+        "name = \"rack\"\nlake = \"s3://b/farm\"\n[[host]]\nname = \"a\"\nlabels = { arch = \"arm64\" }\n";
+
+    #[test]
+    fn plans_choose_hosts_by_label() {
+        let farm = FarmFile::parse("farm.toml", FARM).unwrap();
+        let rule = |key: &str, value: &str| PlanRule {
+            plan: "quick".to_owned(),
+            labels: BTreeMap::from([(key.to_owned(), value.to_owned())]),
+        };
+        assert!(rule("arch", "arm64").is_for(&farm.hosts[0]));
+        assert!(!rule("arch", "x86").is_for(&farm.hosts[0]) && !rule("gpu", "arm64").is_for(&farm.hosts[0]));
+        assert_eq!((farm.program.as_str(), farm.cpus), ("/usr/bin/whylate", 2));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let said = |text: &str| FarmFile::parse("farm.toml", text).unwrap_err().to_string();
+        assert!(
+            said(&format!("{FARM}lables = {{}}\n")).starts_with("farm.toml:6:1: unknown field"),
+            "{}",
+            said(&format!("{FARM}lables = {{}}\n"))
+        );
+        assert!(said(&format!("{FARM}[[host]]\nname = \"a\"\n")).contains("there twice"));
+        assert!(said(&FARM.replace("\"a\"", "\"A b\"")).contains("lower-case"));
+        assert!(said(&FARM.replace("s3://b/farm", "s3://b/$(reboot)")).contains("no script"));
+        assert!(said("name = \"rack\"\nlake = \"/srv\"\nhost = []\n").contains("[[host]]"));
+    }
+}

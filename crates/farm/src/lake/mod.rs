@@ -1,0 +1,214 @@
+//! A lake: runs of many machines in object storage, in a folder or in a bucket.
+//!
+//! `table=NAME/host=HOST/month=YYYY-MM/RUN.parquet` is a table of a run, for engines; `runs/HOST/RUN/` holds its directory as
+//! it was, its claim, and last its manifest. A run without its row in `runs` is not there for questions, one without a manifest
+//! not for `pull`. Objects are written whole or not at all, which all kinds of storage promise.
+
+mod archive;
+mod crypto;
+mod curl;
+mod pull;
+mod push;
+
+pub use pull::Pulled;
+pub use push::Pushed;
+
+use crate::error::{At as _, FarmError};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Key;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+
+/// `format` of a manifest.
+const FORMAT: &str = "whylate.lake-run/1";
+/// Where the directories of runs are.
+const RUNS: &str = "runs";
+const MANIFEST: &str = "manifest.json";
+const CLAIM: &str = "claim.json";
+const ARCHIVE: &str = "run.tar.gz";
+
+/// A lake that is open.
+#[derive(Debug)]
+pub struct Lake {
+    url: String,
+    store: Arc<dyn ObjectStore>,
+    /// Where in the storage it is.
+    root: Key,
+    runtime: Runtime,
+}
+
+/// A run in a lake.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LakeRun {
+    /// The machine.
+    pub host: String,
+    /// The run.
+    pub run: String,
+}
+
+impl std::fmt::Display for LakeRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.host, self.run)
+    }
+}
+
+/// What a run in the lake is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Manifest {
+    format: String,
+    run: String,
+    host: String,
+    /// SHA-256 over names and contents of the run's files.
+    content: String,
+    whylate_version: String,
+    objects: Vec<Object>,
+}
+
+/// One object, by its name below the lake.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Object {
+    name: String,
+    bytes: u64,
+    sha256: String,
+}
+
+/// Which content a name in the lake stands for: written first, once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Claim {
+    content: String,
+    whylate_version: String,
+}
+
+impl Lake {
+    /// Opens the lake at a URL or in a folder. `make` makes the folder.
+    ///
+    /// # Errors
+    /// [`FarmError::BadUrl`], [`FarmError::Io`] for a folder, [`FarmError::Storage`].
+    pub fn open(url: &str, make: bool) -> Result<Self, FarmError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().at("begin", url)?;
+        let (store, path) = match url.split_once("://") {
+            None => (folder(url, make)?, String::new()),
+            Some(("file", path)) => (folder(path, make)?, String::new()),
+            Some((scheme, rest)) => {
+                let path = rest.split_once('/').map_or("", |(_, path)| path).trim_matches('/').to_owned();
+                (bucket(scheme, url)?, path)
+            }
+        };
+        Ok(Self { url: url.trim_end_matches('/').to_owned(), store, root: Key::from(path), runtime })
+    }
+
+    /// Its URL, as it was given.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The runs that are whole, by host and name.
+    ///
+    /// # Errors
+    /// [`FarmError::Storage`].
+    pub fn runs(&self) -> Result<Vec<LakeRun>, FarmError> {
+        let prefix = self.key(RUNS);
+        let listed = self.runtime.block_on(async {
+            use futures_util::TryStreamExt as _;
+            self.store.list(Some(&prefix)).try_collect::<Vec<_>>().await
+        });
+        let listed = listed.map_err(|error| FarmError::Storage(self.url.clone(), error))?;
+        let of_manifest = |key: &Key| {
+            let mut parts = key.parts().collect::<Vec<_>>().into_iter().rev();
+            let (file, run, host) = (parts.next()?, parts.next()?, parts.next()?);
+            let run = LakeRun { host: host.as_ref().to_owned(), run: run.as_ref().to_owned() };
+            (file.as_ref() == MANIFEST).then_some(run)
+        };
+        let mut runs: Vec<LakeRun> = listed.iter().filter_map(|it| of_manifest(&it.location)).collect();
+        runs.sort();
+        Ok(runs)
+    }
+
+    /// An object's key, by its name below the lake.
+    fn key(&self, name: &str) -> Key {
+        name.split('/').fold(self.root.clone(), |key, part| key.join(part))
+    }
+
+    /// The content of a small object; `None` where there is none.
+    async fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FarmError> {
+        match self.store.get(&self.key(name)).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.storage(name, error)),
+            Ok(found) => {
+                let bytes = found.bytes().await.map_err(|error| self.storage(name, error))?;
+                Ok(Some(bytes.to_vec()))
+            }
+        }
+    }
+
+    fn storage(&self, name: &str, error: object_store::Error) -> FarmError {
+        FarmError::Storage(format!("{}/{name}", self.url), error)
+    }
+}
+
+impl LakeRun {
+    /// Name of one of its objects below the lake.
+    fn object(&self, name: &str) -> String {
+        format!("{RUNS}/{}/{}/{name}", self.host, self.run)
+    }
+}
+
+fn folder(path: &str, make: bool) -> Result<Arc<dyn ObjectStore>, FarmError> {
+    let path = Path::new(path);
+    if make {
+        std::fs::create_dir_all(path).at("create", path)?;
+    }
+    std::fs::read_dir(path).at("read", path)?;
+    let store = LocalFileSystem::new_with_prefix(path);
+    let store = store.map_err(|error| FarmError::Storage(path.display().to_string(), error))?;
+    Ok(Arc::new(store.with_fsync(true)))
+}
+
+/// The bucket of a URL, with the credentials that the environment has.
+fn bucket(scheme: &str, url: &str) -> Result<Arc<dyn ObjectStore>, FarmError> {
+    let crypto = || Arc::new(crypto::Sha);
+    let made: Result<Arc<dyn ObjectStore>, object_store::Error> = match scheme {
+        "s3" => AmazonS3Builder::from_env()
+            .with_url(url)
+            .with_crypto_provider(crypto())
+            .with_http_connector(curl::Connector)
+            .build()
+            .map(|it| Arc::new(it) as _),
+        "gs" => GoogleCloudStorageBuilder::from_env()
+            .with_url(url)
+            .with_crypto_provider(crypto())
+            .with_http_connector(curl::Connector)
+            .build()
+            .map(|it| Arc::new(it) as _),
+        "az" => MicrosoftAzureBuilder::from_env()
+            .with_url(url)
+            .with_crypto_provider(crypto())
+            .with_http_connector(curl::Connector)
+            .build()
+            .map(|it| Arc::new(it) as _),
+        other => return Err(FarmError::BadUrl(url.to_owned(), format!("`{other}` is no kind of storage"))),
+    };
+    made.map_err(|error| FarmError::BadUrl(url.to_owned(), error.to_string()))
+}
+
+/// SHA-256 as hexadecimal digits.
+fn sha256(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a word can be a part of an object's name in every kind of storage.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+    !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain)
+}

@@ -1,0 +1,125 @@
+//! Runs out of the lake.
+
+use super::{ARCHIVE, Lake, LakeRun, MANIFEST, Manifest, Object, archive, hexadecimal};
+use crate::error::{At as _, FarmError};
+use object_store::ObjectStoreExt as _;
+use sha2::{Digest as _, Sha256};
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::path::Path;
+
+/// What is asked for at once.
+const PART_BYTES: u64 = 8 << 20;
+
+/// What a pull brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pulled {
+    /// The run.
+    pub run: LakeRun,
+    /// Bytes that were read.
+    pub bytes: u64,
+}
+
+impl Lake {
+    /// The run that a name means: `HOST/RUN`, or `RUN` where one host alone has it.
+    ///
+    /// # Errors
+    /// [`FarmError::NoSuchRun`], [`FarmError::Ambiguous`], [`FarmError::Storage`].
+    pub fn find(&self, name: &str) -> Result<LakeRun, FarmError> {
+        if let Some((host, run)) = name.split_once('/') {
+            return Ok(LakeRun { host: host.to_owned(), run: run.to_owned() });
+        }
+        let mut found: Vec<LakeRun> = self.runs()?.into_iter().filter(|it| it.run == name).collect();
+        match (found.pop(), found.is_empty()) {
+            (Some(run), true) => Ok(run),
+            (None, _) => Err(FarmError::NoSuchRun(format!("{}/{name}", self.url()))),
+            (Some(last), false) => {
+                found.push(last);
+                let names: Vec<String> = found.iter().map(ToString::to_string).collect();
+                Err(FarmError::Ambiguous(name.to_owned(), names.join(", ")))
+            }
+        }
+    }
+
+    /// Brings a run back as it was, into a directory that does not exist: whole or not at all.
+    ///
+    /// # Errors
+    /// [`FarmError::Occupied`], [`FarmError::NoSuchRun`], [`FarmError::NotComplete`], [`FarmError::Damaged`],
+    /// [`FarmError::Storage`], [`FarmError::Io`].
+    pub fn pull(&self, run: &LakeRun, to: &Path) -> Result<Pulled, FarmError> {
+        if to.symlink_metadata().is_ok() {
+            return Err(FarmError::Occupied(to.to_owned()));
+        }
+        let manifest = self.manifest(run)?;
+        let name = run.object(ARCHIVE);
+        let archived = manifest.objects.iter().find(|object| object.name == name);
+        let archived = archived.ok_or_else(|| self.damaged(&name, "its manifest does not list it"))?;
+        let mut file = tempfile::tempfile().at("create a file for", to)?;
+        self.runtime.block_on(self.fetch(archived, &mut file))?;
+        file.rewind().at("read", to)?;
+        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::create_dir_all(parent).at("create", parent)?;
+        let scratch = tempfile::Builder::new().prefix(".whylate-pull").tempdir_in(parent).at("create", to)?;
+        archive::unpack(file, scratch.path())?;
+        std::fs::rename(scratch.path(), to).at("create", to)?;
+        Ok(Pulled { run: run.clone(), bytes: archived.bytes })
+    }
+
+    /// Reads every object of a run, and compares it with the manifest; the bytes that were read.
+    ///
+    /// # Errors
+    /// As [`Lake::pull`]: [`FarmError::Damaged`] names the object.
+    pub fn check(&self, run: &LakeRun) -> Result<u64, FarmError> {
+        let manifest = self.manifest(run)?;
+        for object in &manifest.objects {
+            let mut nowhere = tempfile::tempfile().at("create a file for", &object.name)?;
+            self.runtime.block_on(self.fetch(object, &mut nowhere))?;
+        }
+        Ok(manifest.objects.iter().map(|object| object.bytes).sum())
+    }
+
+    fn manifest(&self, run: &LakeRun) -> Result<Manifest, FarmError> {
+        let name = run.object(MANIFEST);
+        let text = self.runtime.block_on(self.read(&name))?;
+        let Some(text) = text else {
+            let claimed = self.runtime.block_on(self.read(&run.object(super::CLAIM)))?.is_some();
+            let of = format!("{}/{run}", self.url());
+            return Err(if claimed { FarmError::NotComplete(of) } else { FarmError::NoSuchRun(of) });
+        };
+        serde_json::from_slice(&text).map_err(|error| self.damaged(&name, &error.to_string()))
+    }
+
+    fn damaged(&self, name: &str, what: &str) -> FarmError {
+        FarmError::Damaged(format!("{}/{name}", self.url()), what.to_owned())
+    }
+
+    /// Reads an object piece by piece.
+    async fn fetch(&self, object: &Object, to: &mut File) -> Result<(), FarmError> {
+        let key = self.key(&object.name);
+        match self.store.head(&key).await {
+            Ok(found) if found.size == object.bytes => {}
+            Ok(found) => {
+                let what = format!("it has {} bytes, not {}", found.size, object.bytes);
+                return Err(self.damaged(&object.name, &what));
+            }
+            Err(object_store::Error::NotFound { .. }) => {
+                return Err(self.damaged(&object.name, "it is missing"));
+            }
+            Err(error) => return Err(self.storage(&object.name, error)),
+        }
+        let mut hash = Sha256::new();
+        let mut at = 0;
+        while at < object.bytes {
+            let end = (at + PART_BYTES).min(object.bytes);
+            let piece = self.store.get_range(&key, at..end).await;
+            let piece = piece.map_err(|error| self.storage(&object.name, error))?;
+            hash.update(&piece);
+            to.write_all(&piece).at("write", &object.name)?;
+            at = end;
+        }
+        match hexadecimal(&hash.finalize()) == object.sha256 {
+            true => Ok(()),
+            false => Err(self.damaged(&object.name, "its checksum is wrong")),
+        }
+    }
+}

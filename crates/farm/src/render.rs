@@ -1,0 +1,281 @@
+//! What an engine needs to run plans on many machines, as files: templates with the farm's values in them.
+
+use crate::farm_file::{FarmFile, Host};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use whylate_core::Plan;
+
+/// An engine that dispatches jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatcher {
+    /// Kubernetes, with kustomize.
+    Kubernetes,
+    /// Slurm.
+    Slurm,
+    /// Ansible.
+    Ansible,
+    /// LAVA.
+    Lava,
+}
+
+/// A plan that runs somewhere.
+#[derive(Clone, Debug)]
+pub struct PlanFile {
+    /// What it says.
+    pub plan: Plan,
+    /// Its text.
+    pub text: String,
+}
+
+/// A file to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// Its path below the directory.
+    pub path: String,
+    /// What is in it.
+    pub text: String,
+}
+
+impl Rendered {
+    /// Whether it is a program.
+    pub fn is_program(&self) -> bool {
+        self.text.starts_with("#!")
+    }
+}
+
+/// A plan on a machine.
+struct Job<'a> {
+    host: &'a Host,
+    plan: &'a PlanFile,
+}
+
+impl Job<'_> {
+    /// The file of the plan.
+    fn plan_file(&self) -> String {
+        plan_file(self.plan)
+    }
+
+    /// Identifies the run, but for when it is: the same plan on the same machine gives the same word.
+    fn run(&self) -> String {
+        let digest = Sha256::digest(format!("{}\0{}", self.host.name, self.plan.text));
+        let digits: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{digits}-{}", self.plan.plan.name, self.host.name)
+    }
+
+    fn kernel(&self) -> &str {
+        self.host.kernel.as_deref().unwrap_or_default()
+    }
+
+    /// A name of RFC 1123, of at most 52 characters, as a CronJob's has.
+    fn label(&self) -> String {
+        let run = self.run();
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+        let name: String = run.chars().map(plain).collect();
+        match name.len() {
+            ..=52 => name,
+            length => name[length - 52..].trim_start_matches('-').to_owned(),
+        }
+    }
+}
+
+fn plan_file(plan: &PlanFile) -> String {
+    format!("{}.toml", plan.plan.name)
+}
+
+/// The files of a directory in which `plans` run on the farm; `jobs` says which of them (by number) runs on which host (by
+/// number). The same input gives the same files.
+pub fn render(
+    farm: &FarmFile,
+    plans: &[PlanFile],
+    jobs: &[(usize, usize)],
+    dispatcher: Dispatcher,
+) -> Vec<Rendered> {
+    let jobs = jobs
+        .iter()
+        .filter_map(|(host, plan)| Some(Job { host: farm.hosts.get(*host)?, plan: plans.get(*plan)? }));
+    let jobs: Vec<Job<'_>> = jobs.collect();
+    let base = match dispatcher {
+        Dispatcher::Ansible => "roles/whylate/files/",
+        _ => "",
+    };
+    let mut files =
+        vec![file(&format!("{base}job.sh"), fill(include_str!("../templates/job.sh"), &of_farm(farm)))];
+    for plan in plans {
+        files.push(file(&format!("{base}{}", plan_file(plan)), plan.text.clone()));
+    }
+    files.extend(match dispatcher {
+        Dispatcher::Kubernetes => kubernetes(farm, plans, &jobs),
+        Dispatcher::Slurm => slurm(farm, &jobs),
+        Dispatcher::Ansible => ansible(farm, &jobs),
+        Dispatcher::Lava => lava(farm, plans, &jobs),
+    });
+    files
+}
+
+fn file(path: &str, text: String) -> Rendered {
+    Rendered { path: path.to_owned(), text }
+}
+
+type Values = BTreeMap<&'static str, String>;
+
+fn of_farm(farm: &FarmFile) -> Values {
+    // One run a day where there is a schedule, else one at all.
+    let slot = if farm.schedule.is_some() { "$(date -u +%Y%m%d)" } else { "1" };
+    BTreeMap::from([
+        ("FARM", farm.name.clone()),
+        ("LAKE", farm.lake.clone()),
+        ("PROGRAM", farm.program.clone()),
+        ("SLOT", slot.to_owned()),
+        ("SCHEDULE", farm.schedule.clone().unwrap_or_else(|| "0 3 * * *".to_owned())),
+        ("IMAGE", farm.image.clone().unwrap_or_else(|| "localhost/whylate-farm:latest".to_owned())),
+        ("CPUS", farm.cpus.to_string()),
+    ])
+}
+
+fn of_job(farm: &FarmFile, job: &Job<'_>) -> Values {
+    let mut values = of_farm(farm);
+    values.extend([
+        ("HOST", job.host.name.clone()),
+        ("PLAN_NAME", job.plan.plan.name.clone()),
+        ("PLAN_FILE", job.plan_file()),
+        ("RUN", job.run()),
+        ("KERNEL", job.kernel().to_owned()),
+        ("JOB", job.label()),
+    ]);
+    values
+}
+
+/// A template with its `@NAMES@` replaced.
+fn fill(template: &str, values: &Values) -> String {
+    values.iter().fold(template.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
+}
+
+fn indented(text: &str, by: usize) -> String {
+    let line = |line: &str| if line.is_empty() { String::new() } else { format!("{}{line}", " ".repeat(by)) };
+    text.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn kubernetes(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rendered> {
+    let farm_values = of_farm(farm);
+    let job = |job: &Job<'_>| {
+        let mut values = of_job(farm, job);
+        let spec = fill(include_str!("../templates/kubernetes/job-spec.yaml"), &values);
+        let (version, kind, spec) = match &farm.schedule {
+            None => ("batch/v1", "Job", indented(&spec, 2)),
+            Some(schedule) => {
+                let head = format!(
+                    "  schedule: \"{schedule}\"\n  concurrencyPolicy: Forbid\n  jobTemplate:\n    spec:\n"
+                );
+                ("batch/v1", "CronJob", head + &indented(&spec, 6))
+            }
+        };
+        values.extend([("API_VERSION", version.to_owned()), ("KIND", kind.to_owned()), ("JOB_SPEC", spec)]);
+        fill(include_str!("../templates/kubernetes/job.yaml"), &values)
+    };
+    let mut kustomization = "# `kubectl apply -k .`\napiVersion: kustomize.config.k8s.io/v1beta1\n\
+        kind: Kustomization\nresources:\n  - jobs.yaml\n"
+        .to_owned();
+    let mut files = vec![
+        file("jobs.yaml", jobs.iter().map(job).collect()),
+        file("Containerfile", fill(include_str!("../templates/kubernetes/Containerfile"), &farm_values)),
+        file("README.md", fill(include_str!("../templates/kubernetes/README.md"), &farm_values)),
+    ];
+    if let Some(watch) = &farm.watch {
+        let hosts: Vec<&str> = farm.hosts.iter().map(|host| host.name.as_str()).collect();
+        let mut values = farm_values;
+        values.extend([("WATCH", watch.clone()), ("HOSTS", hosts.join(", "))]);
+        files.push(file("watch.yaml", fill(include_str!("../templates/kubernetes/watch.yaml"), &values)));
+        kustomization += "  - watch.yaml\n";
+    }
+    // A job cannot be changed: it must not name another map each time that a plan changes.
+    kustomization += "generatorOptions:\n  disableNameSuffixHash: true\nconfigMapGenerator:\n  - name: whylate-farm\n    files:\n      - job.sh\n";
+    for plan in plans {
+        let _ = writeln!(kustomization, "      - {}", plan_file(plan));
+    }
+    files.push(file("kustomization.yaml", kustomization));
+    files
+}
+
+fn slurm(farm: &FarmFile, jobs: &[Job<'_>]) -> Vec<Rendered> {
+    let submit = |job: &Job<'_>| {
+        let (host, plan, run) = (&job.host.name, job.plan_file(), job.run());
+        format!("sbatch --nodelist={host} \"$@\" job.sbatch {host} {plan} {run} '{}'", job.kernel())
+    };
+    let mut values = of_farm(farm);
+    values.insert("SUBMITS", jobs.iter().map(submit).collect::<Vec<_>>().join("\n"));
+    vec![
+        file("job.sbatch", fill(include_str!("../templates/slurm/job.sbatch"), &values)),
+        file("submit.sh", fill(include_str!("../templates/slurm/submit.sh"), &values)),
+        file("README.md", fill(include_str!("../templates/slurm/README.md"), &values)),
+    ]
+}
+
+fn ansible(farm: &FarmFile, jobs: &[Job<'_>]) -> Vec<Rendered> {
+    let slot = match farm.schedule {
+        Some(_) => "{{ lookup('pipe', 'date -u +%Y%m%d') }}",
+        None => "1",
+    };
+    let mut inventory = format!(
+        "# The machines of {}, and what runs on each.\nfarm:\n  vars:\n    whylate_program_here: {}\n    whylate_lake: {}\n    \
+         whylate_directory: /var/tmp/whylate-farm\n    whylate_fetched: \"{{{{ playbook_dir }}}}/fetched\"\n    \
+         whylate_slot: \"{slot}\"\n  hosts:\n",
+        farm.name, farm.program, farm.lake
+    );
+    for host in &farm.hosts {
+        let address = host.address.as_ref().unwrap_or(&host.name);
+        let _ = write!(
+            inventory,
+            "    {}:\n      ansible_host: {address}\n      whylate_host: {}\n",
+            host.name, host.name
+        );
+        if let Some(kernel) = &host.kernel {
+            let _ = writeln!(inventory, "      whylate_kernel: \"{kernel}\"");
+        }
+        inventory += "      whylate_jobs:\n";
+        for job in jobs.iter().filter(|job| job.host.name == host.name) {
+            let _ = writeln!(inventory, "        - {{plan: {}, run: {}}}", job.plan_file(), job.run());
+        }
+    }
+    let values = of_farm(farm);
+    vec![
+        file("inventory.yml", inventory),
+        file("site.yml", include_str!("../templates/ansible/site.yml").to_owned()),
+        file(
+            "roles/whylate/tasks/main.yml",
+            include_str!("../templates/ansible/roles/whylate/tasks/main.yml").to_owned(),
+        ),
+        file("README.md", fill(include_str!("../templates/ansible/README.md"), &values)),
+    ]
+}
+
+fn lava(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rendered> {
+    let mut files =
+        vec![file("README.md", fill(include_str!("../templates/lava/README.md"), &of_farm(farm)))];
+    for plan in plans {
+        let mut values = of_farm(farm);
+        let question = plan.plan.question.clone().unwrap_or_else(|| plan.plan.name.clone());
+        values.extend([
+            ("PLAN_NAME", plan.plan.name.clone()),
+            ("PLAN_FILE", plan_file(plan)),
+            ("QUESTION", serde_json::Value::from(question).to_string()),
+        ]);
+        let definition = fill(include_str!("../templates/lava/definition.yaml"), &values);
+        files.push(file(&format!("{}.yaml", plan.plan.name), definition));
+    }
+    for job in jobs {
+        let mut values = of_job(farm, job);
+        let device = job.host.labels.get("device_type").unwrap_or(&job.host.name);
+        let seconds = job.plan.plan.repeat_duration().0 / 1_000_000_000;
+        let repeats = u64::from(job.plan.plan.repeats) * job.plan.plan.cell.len() as u64;
+        values.extend([
+            ("DEVICE_TYPE", device.clone()),
+            ("DEFINITION", format!("{}.yaml", job.plan.plan.name)),
+            // Twice the time that it should take, and an hour.
+            ("HOURS", (1 + (2 * seconds * repeats).div_ceil(3600)).to_string()),
+        ]);
+        let path = format!("jobs/{}-{}.yaml", job.plan.plan.name, job.host.name);
+        files.push(file(&path, fill(include_str!("../templates/lava/job.yaml"), &values)));
+    }
+    files
+}

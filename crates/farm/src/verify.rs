@@ -1,0 +1,181 @@
+//! What was asked for, against what was measured: so that a job that did not measure is no pass.
+//!
+//! Everything is read back from the run: the plan that it was made with, scheduling, CPUs, samples, cells, the rates of loads,
+//! the kernel. A latency is no matter of this.
+
+use std::collections::BTreeSet;
+use std::str::FromStr as _;
+use whylate_core::plan::{Pace, Plan, Policy, ProbePlan};
+use whylate_core::result::{CellResult, ProbeResult, RunEnd, RunResult, RunState};
+use whylate_core::{CpuSet, SeriesName, WarningCode};
+use whylate_store::RunInfo;
+
+/// Less than this part of what was asked for is too little.
+const ENOUGH: f64 = 0.9;
+
+/// What a run shall be.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// The plan that was to run; absent: the one of the run itself.
+    pub plan: Option<Plan>,
+    /// What the kernel's release begins with.
+    pub kernel: Option<String>,
+    /// The name of the machine.
+    pub host: Option<String>,
+}
+
+/// What of it is not so, each in one line; empty where the run is what was asked for. `result` is absent for a run without
+/// samples.
+pub fn mismatches(info: &RunInfo, result: Option<&RunResult>, asked: &Asked) -> Vec<String> {
+    let mut found = Vec::new();
+    of_machine(info, asked, &mut found);
+    of_state(info, &mut found);
+    match result {
+        None => found.push("samples: none".to_owned()),
+        Some(result) => {
+            of_damage(result, &mut found);
+            of_scheduling(info, result, &mut found);
+            for cell in &result.cells {
+                of_cell(info, cell, &mut found);
+            }
+        }
+    }
+    found
+}
+
+fn of_machine(info: &RunInfo, asked: &Asked, found: &mut Vec<String>) {
+    let (release, host) = (&info.facts.kernel.release, &info.facts.host);
+    if let Some(kernel) = asked.kernel.as_ref().filter(|kernel| !release.starts_with(*kernel)) {
+        found.push(format!("kernel: {kernel} asked for, {release} ran"));
+    }
+    if let Some(asked) = asked.host.as_ref().filter(|asked| *asked != host) {
+        found.push(format!("host: {asked} asked for, measured on {host}"));
+    }
+    if let Some(plan) = &asked.plan {
+        let different = different_keys(plan, &info.plan);
+        if !different.is_empty() {
+            found.push(format!("plan: the run has other values of {}", different.join(", ")));
+        }
+    }
+}
+
+/// The keys at the top of two plans whose values differ.
+fn different_keys(asked: &Plan, ran: &Plan) -> Vec<String> {
+    let keys = |plan: &Plan| match serde_json::to_value(plan) {
+        Ok(serde_json::Value::Object(keys)) => keys,
+        _ => serde_json::Map::new(),
+    };
+    let (asked, ran) = (keys(asked), keys(ran));
+    let names: BTreeSet<&String> = asked.keys().chain(ran.keys()).collect();
+    names.into_iter().filter(|name| asked.get(*name) != ran.get(*name)).cloned().collect()
+}
+
+fn of_state(info: &RunInfo, found: &mut Vec<String>) {
+    if info.state != RunState::Complete {
+        let why = info.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+        found.push(format!("state: {}{why}", info.state));
+    }
+    if info.restored == Some(false) {
+        found.push("settings: not as they were before the run".to_owned());
+    }
+}
+
+fn of_damage(result: &RunResult, found: &mut Vec<String>) {
+    const DAMAGE: [WarningCode; 3] =
+        [WarningCode::DamagedManifest, WarningCode::DamagedSegment, WarningCode::ContradictoryRows];
+    let damages =
+        result.warnings.iter().filter(|warning| DAMAGE.iter().any(|code| code.name() == warning.code));
+    found.extend(damages.take(1).map(|warning| format!("data: {}", warning.text)));
+}
+
+fn of_scheduling(info: &RunInfo, result: &RunResult, found: &mut Vec<String>) {
+    const REFUSED: [WarningCode; 4] = [
+        WarningCode::NoRealtimePriority,
+        WarningCode::RoundtripWithoutPriority,
+        WarningCode::SpinWithoutPriority,
+        WarningCode::StallWithoutPriority,
+    ];
+    let mut refused =
+        result.warnings.iter().filter(|warning| REFUSED.iter().any(|code| code.name() == warning.code));
+    let wanted = info.plan.probe.iter().map(ProbePlan::scheduling);
+    let Some((policy, priority)) =
+        wanted.filter(|(policy, _)| *policy != Policy::Other).max_by_key(|(_, priority)| *priority)
+    else {
+        return;
+    };
+    let allowed = info.facts.privileges.realtime_priority_max;
+    if let Some(warning) = refused.next() {
+        found.push(format!("scheduling: {policy} asked for: {}", warning.text));
+    } else if policy != Policy::Deadline && allowed < priority {
+        found.push(format!("priority: {priority} asked for, {allowed} allowed at most"));
+    }
+}
+
+fn of_cell(info: &RunInfo, cell: &CellResult, found: &mut Vec<String>) {
+    let name = &cell.name;
+    if let Some(reason) = &cell.skipped {
+        found.push(format!("cell `{name}`: did not run: {reason}"));
+        return;
+    }
+    let whole = cell.repeats.iter().filter(|repeat| repeat.error.is_none()).count() as u32;
+    let asked = info.repeats_of(name);
+    if whole < asked {
+        let why = cell.repeats.iter().find_map(|repeat| repeat.error.as_deref());
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        found.push(format!("cell `{name}`: {asked} repeats asked for, {whole} are complete{why}"));
+    }
+    let stopped = matches!(info.end, Some(RunEnd::BrokeAbove { .. }));
+    for plan in &info.plan.probe {
+        of_probe(info, cell, plan, if stopped { 0 } else { whole }, found);
+    }
+    for load in info.plan.load.iter().filter(|load| cell.loads.contains(&load.name)) {
+        let document = serde_json::to_value(&load.kind).unwrap_or_default();
+        let asked = document.get("rate").and_then(|rate| Pace::from_str(rate.as_str()?).ok());
+        let achieved = cell.rates.iter().find(|rate| rate.load == load.name);
+        match (asked, achieved) {
+            (_, Some(rate)) if rate.mean <= 0.0 => {
+                found.push(format!("cell `{name}`: load `{}` achieved nothing", load.name));
+            }
+            (Some(Pace::Rate(asked)), Some(rate)) if rate.mean < ENOUGH * asked.0 => {
+                let share = 100.0 * rate.mean / asked.0;
+                found.push(format!("cell `{name}`: load `{}` achieved {share:.0} % of its rate", load.name));
+            }
+            // Every load but a command, whose output may name none, has a rate.
+            (Some(_), None) => found.push(format!("cell `{name}`: load `{}` has no rate", load.name)),
+            _ => {}
+        }
+    }
+}
+
+/// A probe of the plan in a cell: on all its CPUs, for as long as was asked for, `repeats` times.
+fn of_probe(info: &RunInfo, cell: &CellResult, plan: &ProbePlan, repeats: u32, found: &mut Vec<String>) {
+    let kind = plan.kind();
+    let in_cell = |what: String| format!("cell `{}`: probe `{kind}`: {what}", cell.name);
+    let is_of = |probe: &&ProbeResult| SeriesName::of(&probe.probe).probe == kind;
+    let probes: Vec<&ProbeResult> = cell.probes.iter().filter(is_of).collect();
+    if !probes.iter().any(|probe| probe.has_data()) {
+        found.push(in_cell("no samples".to_owned()));
+        return;
+    }
+    let measured = probes.iter().flat_map(|probe| &probe.cpus);
+    let context = info.facts.cpu_context();
+    let target = info.plan.target.cpus.resolve(&context, None);
+    let asked = target.ok().and_then(|target| plan.cpus(&context, &target).ok());
+    let on: CpuSet =
+        measured.clone().filter(|cpu| cpu.samples > 0 || cpu.gaps.is_some()).map(|cpu| cpu.cpu).collect();
+    // What the kernel counts of tasks, and the user's own tasks, are on CPUs of their own choice.
+    let is_pinned = matches!(plan, ProbePlan::Timer(_) | ProbePlan::Stall(_) | ProbePlan::Dispatch(_));
+    if let Some(asked) = asked.filter(|asked| is_pinned && *asked != on) {
+        found.push(in_cell(format!("CPUs {asked} asked for, {on} measured")));
+    }
+    let ProbePlan::Timer(timer) = plan else { return };
+    if timer.samples.is_some() || timer.break_above.is_some() {
+        return;
+    }
+    let expected = u64::from(repeats) * (info.plan.duration.0 / timer.interval.0.max(1));
+    let periods = |samples: u64, missed: Option<u64>| samples + missed.unwrap_or(0);
+    let fewest = measured.map(|cpu| (periods(cpu.samples, cpu.overruns), cpu.cpu)).min();
+    if let Some((had, cpu)) = fewest.filter(|(had, _)| (*had as f64) < ENOUGH * expected as f64) {
+        found.push(in_cell(format!("{expected} periods asked for, {had} on CPU {cpu}")));
+    }
+}

@@ -1,0 +1,45 @@
+#!/bin/sh
+# Measures, compares what was measured with what was asked for, and brings the run into the lake.
+#   job.sh HOST PLAN RUN [KERNEL]
+# Exit codes: 0 pass, 2 a latency above the limit, 3 a setting is not as it was, 1 everything else. What was not
+# measured as asked for is never 0. The same RUN again goes on with a run that was cut off.
+set -u
+whylate=${WHYLATE:-@PROGRAM@}
+results=${WHYLATE_RESULTS:-/var/lib/whylate/farm}
+lake=${WHYLATE_LAKE-@LAKE@}
+host=$1
+plan=$2
+run=$3-${WHYLATE_SLOT:-@SLOT@}
+kernel=${4:-}
+
+directory=$results/$run
+mkdir -p "$results" || exit 1
+# A run that has ended keeps how it ended beside it, and is not measured again.
+if [ -e "$directory.ended" ]; then
+    measured=$(cat "$directory.ended")
+else
+    if [ -e "$directory/run.json" ]; then
+        "$whylate" run --resume "$directory" --quiet
+    else
+        "$whylate" run "$plan" -o "$directory" --quiet
+    fi
+    measured=$?
+    case $measured in 0 | 2) echo "$measured" >"$directory.ended" ;; esac
+fi
+
+# No false pass: plan, machine, kernel, scheduling, CPUs, samples and loads are read back from the run.
+"$whylate" farm verify "$directory" --plan "$plan" --host "$host" ${kernel:+--kernel "$kernel"}
+verified=$?
+
+pushed=0
+if [ -n "$lake" ]; then
+    "$whylate" push "$directory" "$lake"
+    pushed=$?
+fi
+
+case $measured in
+    3) exit 3 ;;
+    0 | 2) [ "$verified" -eq 0 ] && [ "$pushed" -eq 0 ] && exit "$measured" ;;
+esac
+echo "job.sh: INCOMPLETE: run ended with $measured, verify with $verified, push with $pushed" >&2
+exit 1
