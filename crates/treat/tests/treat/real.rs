@@ -171,7 +171,7 @@ fn holder() -> Holder {
 /// Makes the changes in a process that is killed then.
 fn killed(state: &tempfile::TempDir, changes: &[Change]) {
     let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["real::makes_changes_and_is_killed", "--exact", "--ignored"])
+        .args(["real::makes_changes_and_is_killed", "--exact"])
         .env("WHYLATE_TEST_STATE", state.path())
         .env("WHYLATE_TEST_CHANGES", serde_json::to_string(changes).unwrap())
         .output()
@@ -180,9 +180,11 @@ fn killed(state: &tempfile::TempDir, changes: &[Change]) {
 }
 
 #[test]
-#[ignore = "the process that another test has killed"]
 fn makes_changes_and_is_killed() {
-    let state = std::env::var("WHYLATE_TEST_STATE").unwrap();
+    let Ok(state) = std::env::var("WHYLATE_TEST_STATE") else {
+        eprintln!("skipped: another test runs it in a process of its own");
+        return;
+    };
     let changes: Vec<Change> = serde_json::from_str(&std::env::var("WHYLATE_TEST_CHANGES").unwrap()).unwrap();
     let mut guard = Guard::begin(&place_of_killed(Path::new(&state)), &HostRoot::real(), holder()).unwrap();
     guard.apply("ethtool", &changes).unwrap();
