@@ -156,7 +156,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "[[cell]]",
             "[[treatment]]\nname = \"s\"\n[[cell]]",
-            "plan.toml:20:1: treatment[0]: has no `kind`; the kinds are shield, irq-affinity, affinity, cgroup, priority, workqueue, fair-server, network, governor, smt-off, idle, cache-partition, gpu-power, pci-power, thp, ksm, numa-balancing, watchdog, rt-throttling, sysfs, sysctl, module-parameter, boot",
+            "plan.toml:20:1: treatment[0]: has no `kind`; the kinds are shield, irq-affinity, affinity, cgroup, priority, workqueue, fair-server, network, ethtool, governor, smt-off, idle, cache-partition, gpu-power, pci-power, thp, ksm, numa-balancing, watchdog, rt-throttling, sysfs, sysctl, module-parameter, boot",
         ),
         (
             "[[cell]]",
@@ -329,6 +329,7 @@ fn required(kind: &str) -> &'static str {
         "governor" => "governor = \"performance\"\n",
         "sysfs" => "path = \"/sys/a\"\nvalue = \"1\"\n",
         "sysctl" => "key = \"vm.swappiness\"\nvalue = \"1\"\n",
+        "ethtool" => "delay = \"0s\"\n",
         "boot" => "append = \"isolcpus=1\"\n",
         "module-parameter" => "module = \"m\"\nparameter = \"p\"\nvalue = \"1\"\n",
         _ => "",

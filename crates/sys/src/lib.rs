@@ -10,6 +10,7 @@ pub mod counter;
 pub mod device_memory;
 pub mod disturb;
 pub mod drm;
+pub mod ethtool;
 pub mod interrupt_source;
 pub mod latency_request;
 pub mod memory;

@@ -65,6 +65,16 @@ impl Change {
     }
 }
 
+/// What the driver of a network interface can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EthernetSetting {
+    /// When it interrupts.
+    Coalescing,
+    /// Whether its link sleeps between packets (Energy-Efficient Ethernet).
+    LinkSleep,
+}
+
 /// A place that holds one value. Paths are as on the machine itself; a [`HostRoot`] says
 /// below which folder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -126,6 +136,13 @@ pub enum Target {
         /// PCI address of the device: `0000:01:00.0`.
         address: String,
     },
+    /// What the driver of a network interface was told; its value is a list of `rx-usecs 8 rx-frames 0 …`, or `on` and `off`.
+    Ethernet {
+        /// The interface.
+        interface: String,
+        /// What of it.
+        setting: EthernetSetting,
+    },
     /// Whether a process is stopped (SIGSTOP); its values are [`Target::STOPPED`] and [`Target::RUNNING`].
     Stopped {
         /// The process.
@@ -164,7 +181,11 @@ impl Target {
     /// The task that it is about.
     pub fn task(&self) -> Option<&Task> {
         match self {
-            Self::File { .. } | Self::Directory { .. } | Self::Mount { .. } | Self::GpuClock { .. } => None,
+            Self::File { .. }
+            | Self::Directory { .. }
+            | Self::Mount { .. }
+            | Self::GpuClock { .. }
+            | Self::Ethernet { .. } => None,
             Self::Affinity { task }
             | Self::Scheduling { task }
             | Self::Membership { task, .. }
@@ -179,6 +200,12 @@ impl fmt::Display for Target {
             Self::File { path, .. } | Self::Directory { path } => f.write_str(path),
             Self::Mount { path, filesystem, .. } => write!(f, "{filesystem} at {path}"),
             Self::GpuClock { address } => write!(f, "clock of graphics device {address}"),
+            Self::Ethernet { interface, setting: EthernetSetting::Coalescing } => {
+                write!(f, "interrupts of {interface}")
+            }
+            Self::Ethernet { interface, setting: EthernetSetting::LinkSleep } => {
+                write!(f, "sleep of the link of {interface}")
+            }
             Self::Affinity { task } => write!(f, "affinity of {task}"),
             Self::Scheduling { task } => write!(f, "scheduling of {task}"),
             Self::Membership { task, mount, .. } => write!(f, "group of {task} in {mount}"),

@@ -4,6 +4,7 @@
 //! else could have written is not read, and what one says that was written nevertheless makes root write no other file.
 
 use crate::change::{Change, Hierarchy, Target, Undoing};
+use crate::ethernet;
 use crate::kinds::{cache, interrupts, is_setting, offline};
 use crate::nvidia::UNLOCKED;
 use crate::priority;
@@ -46,6 +47,10 @@ pub(crate) fn check(change: &Change, old: &str, root: &HostRoot) -> Result<(), &
         Target::GpuClock { address } => {
             let is_address = address.chars().all(|c| c.is_ascii_hexdigit() || matches!(c, ':' | '.'));
             (is_address, both(&is_clock))
+        }
+        Target::Ethernet { interface, setting } => {
+            let is_name = |c: char| c.is_ascii_graphic() && c != '/';
+            (interface.chars().all(is_name), both(&|value| ethernet::is_value(*setting, value)))
         }
         Target::Affinity { .. } => (true, both(&is_cpus)),
         Target::Scheduling { .. } => (true, both(&|value| priority::parse(value).is_some())),
@@ -193,6 +198,13 @@ mod tests {
             assert_eq!(says(target.clone(), old, new), expected, "{target}");
         }
         assert!(says(Target::file("/sys/a"), "1\u{1b}[2J", "1").is_err());
+        let link = |interface: &str| Target::Ethernet {
+            interface: interface.to_owned(),
+            setting: crate::change::EthernetSetting::LinkSleep,
+        };
+        assert_eq!(says(link("eth0"), "on", "off"), Ok(()));
+        assert_eq!(says(link("../x"), "on", "off"), place);
+        assert_eq!(says(link("eth0"), "on", "maybe"), value);
         let hierarchy = Hierarchy::CgroupV2;
         let member = |mount: &str| Target::Membership {
             task: task("x"),

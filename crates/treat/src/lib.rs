@@ -8,6 +8,7 @@
 pub mod change;
 mod claims;
 mod error;
+mod ethernet;
 mod guard;
 pub mod journal;
 pub mod kinds;
@@ -22,7 +23,7 @@ mod settle;
 pub mod tasks;
 mod undo;
 
-pub use change::{Change, Hierarchy, Target, Task, Undoing};
+pub use change::{Change, EthernetSetting, Hierarchy, Target, Task, Undoing};
 pub use error::TreatError;
 pub use guard::Guard;
 pub use journal::{Fate, Holder, JournalPlace};

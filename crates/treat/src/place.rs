@@ -2,6 +2,7 @@
 
 use crate::change::{Hierarchy, Target, Task};
 use crate::error::TreatError;
+use crate::ethernet;
 use crate::last_words;
 use crate::nvidia;
 use crate::priority;
@@ -88,6 +89,12 @@ impl Target {
             Self::GpuClock { address } => nvidia::locked(root, address)
                 .map(Found::Value)
                 .map_err(|source| TreatError::Read { target: self.to_string(), source }),
+            // It may be unplugged meanwhile.
+            Self::Ethernet { interface, setting } => match ethernet::read(interface, *setting) {
+                Ok(value) => Ok(Found::Value(value)),
+                Err(error) if is_absence(&error) => Ok(Found::Nothing),
+                Err(source) => Err(TreatError::Read { target: self.to_string(), source }),
+            },
             Self::Affinity { task } => Ok(value_or_ended(task.affinity(root).map(|cpus| cpus.to_string()))),
             Self::Scheduling { task } => Ok(value_or_ended(priority::read(task, root))),
             Self::Membership { task, hierarchy, .. } => {
@@ -160,8 +167,8 @@ impl Target {
     }
 
     fn write_text(&self, root: &HostRoot, text: &str) -> Result<(), TreatError> {
-        let is_mount = matches!(self, Self::Mount { .. });
-        if (is_mount || self.task().is_some()) && !root.is_real() {
+        let is_of_kernel = matches!(self, Self::Mount { .. } | Self::Ethernet { .. });
+        if (is_of_kernel || self.task().is_some()) && !root.is_real() {
             return Err(TreatError::NotThisMachine { target: self.to_string() });
         }
         let _writing = last_words::writing();
@@ -175,6 +182,7 @@ impl Target {
             }
             Self::Mount { path, .. } => unmount(path).map_err(io::Error::from),
             Self::GpuClock { address } => nvidia::lock(root, address, text),
+            Self::Ethernet { interface, setting } => ethernet::write(interface, *setting, text),
             Self::Affinity { task } => set_affinity(task, text),
             Self::Scheduling { task } => priority::write(task, text),
             Self::Membership { task, hierarchy, mount } => move_to_group(root, task, hierarchy, mount, text),

@@ -6,6 +6,7 @@
 mod affinity;
 pub mod boot;
 pub(crate) mod cache;
+mod ethtool;
 mod files;
 mod governor;
 mod gpu;
@@ -44,6 +45,7 @@ fn planner(kind: &TreatmentKind) -> &dyn Planner {
         TreatmentKind::Workqueue(plan) => plan,
         TreatmentKind::FairServer(plan) => plan,
         TreatmentKind::Network(plan) => plan,
+        TreatmentKind::Ethtool(plan) => plan,
         TreatmentKind::PciPower(plan) => plan,
         TreatmentKind::Governor(plan) => plan,
         TreatmentKind::SmtOff(plan) => plan,

@@ -1,12 +1,18 @@
 //! Real tasks of this machine: affinity and stopping, each of a process that the test starts itself.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 use whylate_core::CpuSet;
-use whylate_host::HostRoot;
+use whylate_core::plan::TreatmentKind;
+use whylate_host::{HostRoot, facts};
+use whylate_sys::ethtool::{self, Coalescing};
 use whylate_sys::schedule::{ThreadScheduling, scheduling_of_thread, set_scheduling_of_thread};
-use whylate_treat::{Change, Fate, Guard, Holder, JournalPlace, Target, Task};
+use whylate_treat::{
+    Change, EthernetSetting, Fate, Guard, Holder, Impossible, JournalPlace, Planned, Planner as _,
+    Surroundings, Target, Task,
+};
 
 /// A process that sleeps, ended with the test. It is called as the program that treatments stop.
 struct Sleeper {
@@ -131,4 +137,96 @@ fn a_task_that_ended_needs_nothing_and_another_of_its_number_is_not_touched() {
     let report = guard.undo();
     assert!(report.is_complete());
     assert!(report.outcomes.iter().all(|outcome| outcome.fate == Fate::Ended), "{report:?}");
+}
+
+/// A network interface of no network, removed with the test.
+struct Interface(String);
+
+impl Interface {
+    /// `None` where this machine cannot make one.
+    fn make() -> Option<Self> {
+        let name = format!("wl{}", std::process::id());
+        let ip = |what: &str| {
+            let made = Command::new("ip").args(["tuntap", what, "dev", &name, "mode", "tap"]).output();
+            made.is_ok_and(|output| output.status.success())
+        };
+        ip("add").then(|| Self(name.clone()))
+    }
+}
+
+impl Drop for Interface {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["tuntap", "del", "dev", &self.0, "mode", "tap"]).output();
+    }
+}
+
+fn place_of_killed(state: &Path) -> JournalPlace {
+    JournalPlace::new(state, "killed")
+}
+
+fn holder() -> Holder {
+    Holder::this_process("a test", None, false, &HostRoot::real())
+}
+
+/// Makes the changes in a process that is killed then.
+fn killed(state: &tempfile::TempDir, changes: &[Change]) {
+    let ended = Command::new(std::env::current_exe().unwrap())
+        .args(["real::makes_changes_and_is_killed", "--exact"])
+        .env("WHYLATE_TEST_STATE", state.path())
+        .env("WHYLATE_TEST_CHANGES", serde_json::to_string(changes).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.signal(), Some(9), "{ended:?}");
+}
+
+#[test]
+fn makes_changes_and_is_killed() {
+    let Ok(state) = std::env::var("WHYLATE_TEST_STATE") else {
+        eprintln!("skipped: another test runs it in a process of its own");
+        return;
+    };
+    let changes: Vec<Change> = serde_json::from_str(&std::env::var("WHYLATE_TEST_CHANGES").unwrap()).unwrap();
+    let mut guard = Guard::begin(&place_of_killed(Path::new(&state)), &HostRoot::real(), holder()).unwrap();
+    guard.apply("ethtool", &changes).unwrap();
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn an_interface_interrupts_otherwise_and_as_before_also_after_a_kill() {
+    let Some(interface) = Interface::make() else {
+        eprintln!("skipped: no interface can be made here (root, ip, /dev/net/tun)");
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let name = interface.0.as_str();
+    let mine = Coalescing { receive_frames: 32, ..ethtool::coalescing(name).unwrap() };
+    ethtool::set_coalescing(name, mine).unwrap();
+    let plan = |section: &str| -> Result<Planned, Impossible> {
+        let kind: TreatmentKind = serde_json::from_str(section).unwrap();
+        kind.plan(&Surroundings::new(HostRoot::real(), &facts::collect(&HostRoot::real()).0, None))
+    };
+    let planned =
+        plan(&format!("{{\"kind\":\"ethtool\",\"interfaces\":[\"{name}\"],\"delay\":\"0s\"}}")).unwrap();
+    let target = Target::Ethernet { interface: name.to_owned(), setting: EthernetSetting::Coalescing };
+    assert_eq!(planned.changes.iter().map(|it| &it.target).collect::<Vec<_>>(), [&target]);
+    let mut first = guard(&state, "ethernet");
+    first.apply("ethtool", &planned.changes).unwrap();
+    assert_eq!(ethtool::coalescing(name).unwrap(), Coalescing { receive_frames: 1, ..mine });
+    let report = first.undo();
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(ethtool::coalescing(name).unwrap(), mine);
+    drop(first);
+    killed(&state, &planned.changes);
+    assert_eq!(ethtool::coalescing(name).unwrap(), Coalescing { receive_frames: 1, ..mine });
+    let next = Guard::begin(&place_of_killed(state.path()), &HostRoot::real(), holder()).unwrap();
+    assert_eq!(next.recovered().outcomes.len(), 1, "{:?}", next.recovered());
+    assert_eq!(ethtool::coalescing(name).unwrap(), mine);
+    // An interface whose driver has no such thing.
+    let none = plan(&format!("{{\"kind\":\"ethtool\",\"interfaces\":[\"{name}\"],\"link_sleep\":false}}"));
+    assert!(none.unwrap_err().reason.contains("no Energy-Efficient Ethernet"));
+    let lo = plan("{\"kind\":\"ethtool\",\"interfaces\":[\"lo\"],\"delay\":\"0s\"}");
+    assert!(lo.unwrap_err().reason.contains("lo: its driver does not tell when it interrupts"));
+    let nobody = plan("{\"kind\":\"ethtool\",\"interfaces\":[\"eth77\"],\"delay\":\"0s\"}");
+    assert!(nobody.unwrap_err().reason.contains("there is no interface `eth77`"));
 }

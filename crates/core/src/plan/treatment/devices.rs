@@ -2,6 +2,7 @@
 
 use super::{Flag, KeyError, Words, all, yes};
 use crate::cpus::CpuSelector;
+use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,40 @@ pub struct PciPowerPlan {
     #[serde(default = "yes")]
     #[schemars(extend("x-flag" = Flag::off("leave-links", "Leaves the power management of links (ASPM) as it is")))]
     pub links: bool,
+}
+
+/// Sets when network interfaces interrupt, and whether their links sleep, through their drivers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate treat apply ethtool --delay 0s                     an interrupt for each packet, at once
+  whylate treat apply ethtool eth0 --delay 500us             fewer interrupts: a packet may wait so long
+  whylate treat apply ethtool eth0 --link-sleep off          no Energy-Efficient Ethernet
+An interface whose driver does not tell is left out; where it is named, that is said."))]
+pub struct EthtoolPlan {
+    /// Names (eth0), or all but the loopback.
+    #[serde(default = "all")]
+    #[schemars(extend("x-flag" = Flag::positional("interface")))]
+    pub interfaces: Vec<String>,
+    /// How long an interrupt may wait for more packets, whatever the traffic (interrupt coalescing).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Nanos>,
+    /// Whether the link sleeps between packets (Energy-Efficient Ethernet).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_sleep: Option<bool>,
+}
+
+impl Words for EthtoolPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        if self.delay.is_none() && self.link_sleep.is_none() {
+            return Err(KeyError::new("", "sets nothing; give `delay` or `link_sleep`"));
+        }
+        if self.interfaces.is_empty() {
+            return Err(KeyError::new("interfaces", "is empty; name interfaces, or leave it out for all"));
+        }
+        Ok(())
+    }
 }
 
 impl Words for NetworkPlan {

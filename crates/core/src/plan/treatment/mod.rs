@@ -51,6 +51,8 @@ kinds! {
         "fair-server" => FairServer(FairServerPlan),
         /// Moves the packet work of network interfaces to certain CPUs.
         "network" => Network(NetworkPlan),
+        /// Sets when network interfaces interrupt, and whether their links sleep.
+        "ethtool" => Ethtool(EthtoolPlan),
         /// Sets the frequency governor, frequency limits, energy preference, turbo.
         "governor" => Governor(GovernorPlan),
         /// Switches the other threads of cores off.
