@@ -97,12 +97,8 @@ impl Term {
 /// Why no run could meet it.
 fn problem(key: &str, sign: &str, value: &str) -> Option<String> {
     let unknown = match (key, sign) {
-        ("verdict", "=" | "!=") => {
-            value.to_lowercase().parse::<Verdict>().err().map(|error| error.to_string())
-        }
-        ("state", "=" | "!=") => {
-            value.to_lowercase().parse::<RunState>().err().map(|error| error.to_string())
-        }
+        ("verdict", "=" | "!=") => value.to_lowercase().parse::<Verdict>().err(),
+        ("state", "=" | "!=") => value.to_lowercase().parse::<RunState>().err(),
         _ => None,
     };
     let is_order = sign.starts_with(['<', '>']);

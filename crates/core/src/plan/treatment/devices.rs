@@ -50,7 +50,7 @@ pub struct PciPowerPlan {
 #[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply ethtool --delay 0s                     an interrupt for each packet, at once
-  whylate treat apply ethtool eth0 --delay 500us             fewer interrupts: a packet may wait so long
+  whylate treat apply ethtool eth0 --delay 500us             interrupts at most so often
   whylate treat apply ethtool eth0 --link-sleep off          no Energy-Efficient Ethernet
 An interface whose driver does not tell is left out; where it is named, that is said."))]
 pub struct EthtoolPlan {
