@@ -34,7 +34,8 @@ pub fn bisect(
     };
     if of_bad <= of_good * (1.0 + margin) {
         return Err(format!(
-            "the bad runs are not worse than the good ones by more than {}: their medians are {of_bad:.0} and {of_good:.0}",
+            "the bad runs are not worse than the good ones by more than {}: the median of the bad ones is {of_bad:.0}, that of \
+             the good ones {of_good:.0} (times in nanoseconds)",
             share(margin)
         ));
     }

@@ -33,7 +33,7 @@ pub use error::StoreError;
 pub use fix::fix_steps;
 pub use info::{CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path};
 pub use lake::{LakeTable, lake_tables};
-pub use list::{Labels, RunList, list, remove};
+pub use list::{Labels, RunList, list, remove, require_run};
 pub use manifest::Part;
 pub use reader::{Reader, Segment};
 pub use tables::{FLUSH_BYTES, NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span, Spanned};

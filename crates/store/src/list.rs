@@ -51,7 +51,7 @@ impl Labels {
     /// # Errors
     /// [`StoreError::NotARun`], or the file cannot be written.
     pub fn write(&self, run: &Path) -> Result<(), StoreError> {
-        check(run)?;
+        require_run(run)?;
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| StoreError::Encode(run.join(LABELS), error.to_string()))?;
         let folder = Folder::open(run)?;
@@ -65,14 +65,18 @@ impl Labels {
 /// # Errors
 /// [`StoreError::NotARun`] for another folder, a link or a file; [`StoreError::Busy`] while it is written.
 pub fn remove(run: &Path) -> Result<(), StoreError> {
-    check(run)?;
+    require_run(run)?;
     if Folder::open(run)?.is_held() {
         return Err(StoreError::Busy(run.to_owned()));
     }
     fs::remove_dir_all(run).at("remove", run)
 }
 
-fn check(run: &Path) -> Result<(), StoreError> {
+/// Refuses what is no run directory, and a link to one.
+///
+/// # Errors
+/// [`StoreError::NotARun`].
+pub fn require_run(run: &Path) -> Result<(), StoreError> {
     let is_folder = fs::symlink_metadata(run).is_ok_and(|it| it.is_dir());
     if is_folder && run.join(INFO_FILE).is_file() { Ok(()) } else { Err(StoreError::NotARun(run.to_owned())) }
 }

@@ -38,6 +38,7 @@ fn judged(arguments: &BisectArguments) -> Result<BisectResult> {
         Some(statistic) => statistic.clone(),
         None => first.plan.primary_statistic().context("the good run has no probe")?,
     };
+    require_distinct(arguments)?;
     let group = |runs: &[std::path::PathBuf]| -> Result<Vec<f64>> {
         let values = runs.iter().map(|run| values(run, &statistic)).collect::<Result<Vec<_>>>()?;
         Ok(values.concat())
@@ -51,6 +52,16 @@ fn judged(arguments: &BisectArguments) -> Result<BisectResult> {
         result.sentence = format!("cannot tell: {error:#}");
     }
     Ok(BisectResult { format: BISECT_FORMAT.to_owned(), statistic: Some(statistic), ..result })
+}
+
+/// Each cell of each run judges once.
+fn require_distinct(arguments: &BisectArguments) -> Result<()> {
+    let words = arguments.good.iter().chain(&arguments.bad);
+    let judges = words.map(|word| Ok((word, read(word)?))).collect::<Result<Vec<_>>>()?;
+    judges.iter().try_for_each(|(_, (_, cell))| {
+        let of_cell = judges.iter().filter(|(_, (_, own))| own == cell);
+        runs::require_distinct(of_cell.map(|(word, (run, _))| (word.as_path(), run)))
+    })
 }
 
 fn read(word: &Path) -> Result<(RunResult, String)> {

@@ -200,6 +200,12 @@ impl Side {
 
 fn compared(arguments: &CompareArguments, sides: &[Side]) -> Result<CompareResult> {
     let [baseline, others @ ..] = sides else { bail!("name two runs") };
+    // One run against itself, or its cells against one another, is nothing that several runs could prove.
+    if sides.iter().any(|side| side.parts.len() > 1) {
+        let of_one_cell = |side: &&Side| side.cell == baseline.cell;
+        let parts = sides.iter().filter(of_one_cell).flat_map(|side| &side.parts);
+        super::runs::require_distinct(parts.filter_map(|part| Some((part.path(), part.run()?))))?;
+    }
     // Another tool's file has no plan: that of the other side says what decides.
     let plan = sides.iter().flat_map(Side::runs).next().map(|run| &run.plan);
     let primary = arguments.statistic.clone().or_else(|| plan.and_then(Plan::primary_statistic));
@@ -270,7 +276,9 @@ fn within_one_run(
 /// Runs that tell how much runs differ: those that are named, or those beside the first one that are like it.
 fn history(arguments: &CompareArguments, sides: &[Side]) -> Result<Vec<Part>> {
     if let Some(named) = &arguments.history {
-        return named.iter().map(|path| part(path)).collect();
+        let parts = named.iter().map(|path| part(path)).collect::<Result<Vec<_>>>()?;
+        super::runs::require_distinct(parts.iter().filter_map(|part| Some((part.path(), part.run()?))))?;
+        return Ok(parts);
     }
     let Some(Part::Run(path, first)) = sides.first().and_then(|side| side.parts.first()) else {
         return Ok(Vec::new());
@@ -297,7 +305,16 @@ fn history(arguments: &CompareArguments, sides: &[Side]) -> Result<Vec<Part>> {
         })
     };
     let like = candidates.iter().filter(is_like).take(HISTORY_MAX);
-    Ok(like.filter_map(|path| part(path).ok()).collect())
+    let mut parts: Vec<Part> = Vec::new();
+    for found in like.filter_map(|path| part(path).ok()) {
+        let is_known = |known: &Part| {
+            known.run().zip(found.run()).is_some_and(|(known, run)| super::runs::is_same(known, run))
+        };
+        if !parts.iter().any(is_known) {
+            parts.push(found);
+        }
+    }
+    Ok(parts)
 }
 
 fn basis(basis: Basis, before: usize, after: usize) -> String {

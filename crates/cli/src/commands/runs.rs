@@ -22,6 +22,9 @@ const LATEST: &str = "latest";
 pub(super) fn execute(arguments: &RunsArguments) -> Result<Ending> {
     match &arguments.action {
         None => show(arguments)?,
+        Some(RunsCommand::Tag { tags, .. }) if tags.iter().any(|tag| tag.trim().is_empty()) => {
+            bail!("a tag is empty: give a word");
+        }
         Some(RunsCommand::Tag { run, tags }) => label(run, |labels| labels.tags.extend(tags.clone()))?,
         Some(RunsCommand::Untag { run, tags }) => {
             label(run, |labels| {
@@ -69,6 +72,24 @@ pub(super) fn require_cell(path: &Path, run: &RunResult, cell: &str) -> Result<(
         bail!("{}: there is no cell `{cell}`; it has {}", path.display(), names.join(", "));
     }
     Ok(())
+}
+
+/// Refuses one run, or a copy of it, that is given as several: repeats of it are not measured anew.
+pub(super) fn require_distinct<'r>(runs: impl IntoIterator<Item = (&'r Path, &'r RunResult)>) -> Result<()> {
+    let mut seen: Vec<(&Path, &RunResult)> = Vec::new();
+    for (path, run) in runs {
+        if let Some((first, _)) = seen.iter().find(|(_, known)| is_same(known, run)) {
+            bail!("{} and {}: the same run twice; each one counts once", first.display(), path.display());
+        }
+        seen.push((path, run));
+    }
+    Ok(())
+}
+
+/// Whether both were read from one run, or from copies of it.
+pub(super) fn is_same(one: &RunResult, other: &RunResult) -> bool {
+    let of = |run: &RunResult| (run.started_at.clone(), run.facts.host.clone(), run.plan.seed);
+    of(one) == of(other) && one.plan.name == other.plan.name
 }
 
 pub(super) fn folder(named: Option<&Path>) -> Result<PathBuf> {
@@ -168,6 +189,10 @@ fn remove(runs: &[PathBuf], yes: bool) -> Result<()> {
         if !answer.trim().eq_ignore_ascii_case("y") {
             bail!("nothing was deleted");
         }
+    }
+    for run in runs {
+        // All of them or none: what cannot be deleted is said before anything is.
+        whylate_store::require_run(run)?;
     }
     for run in runs {
         whylate_store::remove(run)?;

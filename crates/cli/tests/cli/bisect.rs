@@ -43,6 +43,12 @@ fn a_run_is_like_good_or_like_bad_ones() {
         swapped.code == Some(128) && swapped.stderr.contains("not worse than the good ones"),
         "{swapped:?}"
     );
+    // A run counts once, however often it is named.
+    let twice = format!("{good},{good}");
+    let repeated = whylate(&["bisect", &bad, "--good", &twice, "--bad", &bad]);
+    assert!(repeated.code == Some(128) && repeated.stderr.contains("the same run twice"), "{repeated:?}");
+    let repeated = whylate(&["compare", &twice, &format!("{bad},{bad}")]);
+    assert!(repeated.error().contains("the same run twice"), "{repeated:?}");
     let unknown = whylate(&["bisect", &good, "--good", "/nowhere", "--bad", &bad]);
     assert_eq!(unknown.code, Some(128), "{unknown:?}");
     assert_eq!(whylate(&["bisect", &good, "--god", &good]).code, Some(128));

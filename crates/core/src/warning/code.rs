@@ -57,7 +57,8 @@ codes! {
     /// The firmware has interrupted the machine.
     FirmwareInterrupts = "firmware-interrupts";
     /// A run that is compared was not measured whole.
-    ComparedIncomplete = "compared-incomplete", "whylate run --resume RUN";
+    ComparedIncomplete = "compared-incomplete",
+        "`whylate report RUN` says what is missing; `whylate run --resume RUN` goes on with one that did not end";
     /// A JSON document of many CPUs is kept small: histograms and courses over time are empty.
     HistogramsLeftOut = "histograms-left-out", "whylate report RUN --json --histograms";
     /// Which microcode the processor runs.

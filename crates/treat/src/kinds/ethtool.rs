@@ -35,7 +35,8 @@ impl Planner for EthtoolPlan {
                         ));
                     }
                     Err(error) => {
-                        lacking.push(format!("{name}: its driver does not tell when it interrupts ({error})"));
+                        lacking
+                            .push(format!("{name}: its driver does not tell when it interrupts ({error})"));
                     }
                 }
             }
@@ -47,7 +48,8 @@ impl Planner for EthtoolPlan {
                         planned.changes.push(Change::required(setting, ethernet::switch(sleeps), effect));
                     }
                     Err(error) => {
-                        lacking.push(format!("{name}: its driver has no Energy-Efficient Ethernet ({error})"));
+                        lacking
+                            .push(format!("{name}: its driver has no Energy-Efficient Ethernet ({error})"));
                     }
                 }
             }
