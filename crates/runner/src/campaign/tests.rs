@@ -7,6 +7,13 @@ use whylate_core::result::FixMode;
 
 const PLAN: &str = "name = \"short\"\n[[probe]]\nkind = \"timer\"\n";
 
+/// Writes a program, in a process of its own: a child that another test is just starting could hold it open for writing.
+fn program(path: &Path, text: &str) {
+    let write = ["-c", r#"printf %s "$1" >"$0" && chmod 755 "$0""#];
+    let written = std::process::Command::new("sh").args(write).arg(path).arg(text).status().unwrap();
+    assert!(written.success());
+}
+
 /// A machine of files, with a script that notes how it was called.
 struct Place {
     folder: tempfile::TempDir,
@@ -19,8 +26,7 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("boot");
         let refuses = if forgets { "" } else { "[ $1 = forget ] && exit 1\n" };
-        fs::write(&script, format!("#!/bin/sh\necho $1 >>\"${{0%/*}}/said\"\n{refuses}exit 0\n")).unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        program(&script, &format!("#!/bin/sh\necho $1 >>\"${{0%/*}}/said\"\n{refuses}exit 0\n"));
         Self { root: HostRoot::at(folder.path().join("root")), script, folder }
     }
 
@@ -110,7 +116,9 @@ fn the_unit_goes_though_the_script_cannot_forget() {
         at_s: 0,
         told: true,
     };
-    Campaign { asked: Some(asked), ..place.registered() }.write(&place.campaign()).unwrap();
+    let mut campaign = place.registered();
+    campaign.asked = Some(asked);
+    campaign.write(&place.campaign()).unwrap();
     for _ in 0..2 {
         let error = place.remove().unwrap_err();
         assert!(crate::is_not_restored(&error) && error.to_string().contains("forget` failed"), "{error}");
@@ -118,7 +126,7 @@ fn the_unit_goes_though_the_script_cannot_forget() {
         assert!(!Campaign::read(&place.campaign()).unwrap().removed);
     }
     assert_eq!(place.said(), "forget\nforget\n");
-    fs::write(&place.script, "#!/bin/sh\n").unwrap();
+    program(&place.script, "#!/bin/sh\n");
     place.remove().unwrap();
     assert!(Campaign::read(&place.campaign()).unwrap().removed);
 }
