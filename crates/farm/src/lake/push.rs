@@ -130,12 +130,13 @@ impl Lake {
     }
 
     /// Says which content the run's name stands for, or finds that it stands for the same; whether the same version of whylate
-    /// said so.
+    /// has said so before.
     async fn claim(&self, run: &LakeRun, claim: &Claim) -> Result<bool, FarmError> {
         let name = run.object(CLAIM);
         let text = serde_json::to_vec(claim).unwrap_or_default();
         match self.put(&name, text, PutMode::Create).await {
-            Ok(()) => return Ok(true),
+            // Nothing vouches for what a push before has left.
+            Ok(()) => return Ok(false),
             Err(FarmError::Storage(
                 _,
                 object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. },
@@ -177,24 +178,26 @@ impl Lake {
         Ok(())
     }
 
-    /// Takes a run away from its readers, the last written first. Which objects it has is what the lake lists: its manifest may
-    /// be damaged.
+    /// Takes a run away: from its readers, then its claim, then the rest, which no push goes on with. Which objects it has is
+    /// what the lake lists: its manifest may be damaged.
     async fn withdraw(&self, run: &LakeRun) -> Result<(), FarmError> {
-        let mut keys = vec![self.key(&run.object(MANIFEST))];
+        let (mut keys, mut rest) = (vec![self.key(&run.object(MANIFEST))], Vec::new());
         let tables = self.store.list_with_delimiter(Some(&self.root)).await;
         let tables = tables.map_err(|error| FarmError::Storage(self.url().to_owned(), error))?;
-        let mut tables = tables.common_prefixes;
-        // Questions see what has a row in `runs`.
-        tables.sort_by_key(|table| table.filename() != Some("table=runs"));
+        let tables = tables.common_prefixes;
         let file = format!("{}.parquet", run.run);
         for table in tables.iter().filter(|it| it.filename().is_some_and(|it| it.starts_with("table="))) {
             let host = table.clone().join(format!("host={}", run.host));
             let listed = self.store.list(Some(&host)).try_collect::<Vec<_>>().await;
             let listed = listed.map_err(|error| FarmError::Storage(self.url().to_owned(), error))?;
-            let keys_of = listed.into_iter().map(|object| object.location);
-            keys.extend(keys_of.filter(|key| key.filename() == Some(&file)));
+            let found = listed.into_iter().map(|object| object.location);
+            // Questions see what has a row in `runs`.
+            let to = if table.filename() == Some("table=runs") { &mut keys } else { &mut rest };
+            to.extend(found.filter(|key| key.filename() == Some(&file)));
         }
-        keys.extend([self.key(&run.object(ARCHIVE)), self.key(&run.object(CLAIM))]);
+        keys.push(self.key(&run.object(CLAIM)));
+        keys.append(&mut rest);
+        keys.push(self.key(&run.object(ARCHIVE)));
         for key in keys {
             match self.store.delete(&key).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
