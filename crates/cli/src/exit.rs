@@ -74,11 +74,17 @@ fn one_line(error: &anyhow::Error) -> String {
 fn code(error: &anyhow::Error) -> u8 {
     if error.chain().any(whylate_runner::is_not_restored) {
         NOT_RESTORED
-    } else if error.chain().any(|cause| cause.is::<Refused>() || whylate_runner::is_unavailable(cause)) {
+    } else if error.chain().any(is_unavailable) {
         UNAVAILABLE
     } else {
         ERROR
     }
+}
+
+fn is_unavailable(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.is::<Refused>()
+        || whylate_runner::is_unavailable(cause)
+        || cause.downcast_ref().is_some_and(whylate_farm::FarmError::is_unavailable)
 }
 
 /// Whether the reader of our output has closed the pipe.

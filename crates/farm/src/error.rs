@@ -21,6 +21,11 @@ pub enum FarmError {
          puts this one in its place"
     )]
     OtherContent(String),
+    /// The same run, of which other things were asked for when it was pushed.
+    #[error(
+        "{0}: the lake has this run without a mismatch that it has now: {1}; `--replace` puts this one in its place"
+    )]
+    OtherMismatches(String, String),
     /// A name that cannot be part of an object's name.
     #[error("{0}: a run in a lake is named by letters, digits, `-`, `_`, `.` and `+`: rename its directory")]
     BadName(String),
@@ -53,12 +58,22 @@ pub enum FarmError {
         "{0} is not installed: `{2} -m pip install {1}`, or name a Python that has it in WHYLATE_QUERY_PYTHON"
     )]
     NoEngine(&'static str, &'static str, String),
+    /// A Python that is not there.
+    #[error("{0}: there is no such program; WHYLATE_QUERY_PYTHON names the Python that has the engines")]
+    NoPython(String),
     /// What an engine says of a statement.
     #[error("{0}: {1}")]
     Engine(&'static str, String),
     /// A farm file that is wrong.
     #[error("{0}: {1}")]
     FarmFile(String, String),
+}
+
+impl FarmError {
+    /// Whether a facility that was asked for is not there.
+    pub const fn is_unavailable(&self) -> bool {
+        matches!(self, Self::NoEngine(..) | Self::NoPython(_))
+    }
 }
 
 /// What lies at the bottom of an error: all above it says the same again.

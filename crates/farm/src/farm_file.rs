@@ -105,7 +105,18 @@ impl FarmFile {
         if let Some(twice) = sorted.windows(2).find(|two| two[0] == two[1]) {
             return Err(format!("the host `{}` is there twice", twice[0]));
         }
-        // They become parts of scripts.
+        if let Some(schedule) = &self.schedule {
+            check_schedule(schedule).map_err(|what| format!("schedule `{schedule}`: {what}"))?;
+        }
+        check_lake(&self.lake).map_err(|what| format!("lake `{}`: {what}", self.lake))?;
+        if self.hosts.iter().any(|host| host.kernel.as_deref() == Some("")) {
+            return Err("an empty `kernel` is none: leave it out".to_owned());
+        }
+        self.check_words()
+    }
+
+    /// Words that become parts of scripts.
+    fn check_words(&self) -> Result<(), String> {
         let words = [
             Some(&self.lake),
             Some(&self.program),
@@ -126,6 +137,64 @@ impl PlanRule {
     pub fn is_for(&self, host: &Host) -> bool {
         self.labels.iter().all(|(key, value)| host.labels.get(key) == Some(value))
     }
+}
+
+/// Five fields, as every cron and Kubernetes take them.
+fn check_schedule(schedule: &str) -> Result<(), String> {
+    const FIELDS: [(&str, u8, u8, &str); 5] = [
+        ("minute", 0, 59, ""),
+        ("hour", 0, 23, ""),
+        ("day of the month", 1, 31, ""),
+        ("month", 1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"),
+        ("day of the week", 0, 6, "sun mon tue wed thu fri sat"),
+    ];
+    let words: Vec<&str> = schedule.split_whitespace().collect();
+    if words.len() != FIELDS.len() {
+        return Err(format!(
+            "five fields are needed: minute, hour, day of the month, month, day of the week; it has {}",
+            words.len()
+        ));
+    }
+    for (word, (what, low, high, names)) in words.into_iter().zip(FIELDS) {
+        let number = |text: &str| {
+            let named = names.split_whitespace().position(|name| name.eq_ignore_ascii_case(text));
+            let number = named.and_then(|at| u8::try_from(at).ok()).map(|at| at + low);
+            let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+            number.or_else(|| if is_digits { text.parse().ok() } else { None })
+        };
+        let is_in = |text: &str| number(text).is_some_and(|number| (low..=high).contains(&number));
+        let is_range = |range: &str| match range.split_once('-') {
+            Some((from, to)) => is_in(from) && is_in(to) && number(from) <= number(to),
+            None => range == "*" || is_in(range),
+        };
+        let is_part = |part: &str| match part.split_once('/') {
+            Some((range, step)) => {
+                let step = if step.starts_with('+') { None } else { step.parse::<u8>().ok() };
+                is_range(range) && step.is_some_and(|step| (1..=high).contains(&step))
+            }
+            None => is_range(part),
+        };
+        if !word.split(',').all(is_part) {
+            return Err(format!(
+                "{what} `{word}`: give `*`, numbers from {low} to {high}, lists, ranges or steps"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A place that `whylate push` takes.
+fn check_lake(lake: &str) -> Result<(), String> {
+    const PLACES: &str = "give s3://BUCKET/PATH, gs://…, az://…, file:///PATH or the path of a folder";
+    let is_scheme = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_taken = match lake.split_once("://") {
+        Some(("file", path)) => path.starts_with('/'),
+        Some(("s3" | "gs" | "az", place)) => !place.is_empty() && !place.starts_with('/'),
+        Some(_) => false,
+        // `s3:/bucket` would become a folder of that name.
+        None => !lake.is_empty() && !lake.split_once(':').is_some_and(|(word, _)| is_scheme(word)),
+    };
+    if is_taken { Ok(()) } else { Err(PLACES.to_owned()) }
 }
 
 /// A name that every engine takes (RFC 1123).
@@ -162,6 +231,40 @@ mod tests {
     }
 
     #[test]
+    fn a_schedule_is_one_of_cron() {
+        let daily = ["0 3 * * *", "*/15 0-6,20 1 jan-mar Mon", "5/10 3 1-31/2 12 0,6", " 0  3 * * * "];
+        for schedule in daily {
+            assert_eq!(check_schedule(schedule), Ok(()), "{schedule}");
+        }
+        for (schedule, said) in [
+            ("0 3 * *", "it has 4"),
+            ("daily", "it has 1"),
+            ("60 3 * * *", "minute `60`: give `*`, numbers from 0 to 59"),
+            ("0 24 * * *", "hour `24`"),
+            ("0 3 0 * *", "day of the month `0`"),
+            ("0 3 * foo *", "month `foo`"),
+            ("0 3 * * 7", "day of the week `7`"),
+            ("0 6-3 * * *", "hour `6-3`"),
+            ("*/0 3 * * *", "minute `*/0`"),
+            ("+5 3 * * *", "minute `+5`"),
+            ("1,,2 3 * * *", "minute `1,,2`"),
+        ] {
+            assert!(check_schedule(schedule).unwrap_err().contains(said), "{schedule}");
+        }
+    }
+
+    #[test]
+    fn a_lake_is_one_that_push_takes() {
+        for lake in ["s3://b", "s3://b/farm", "gs://b/x", "az://c/x", "file:///srv/lake", "/srv/lake", "lake"]
+        {
+            assert_eq!(check_lake(lake), Ok(()), "{lake}");
+        }
+        for lake in ["", "http://b/farm", "s3:/b", "s3://", "s3:///farm", "file://srv", "S3://b"] {
+            assert!(check_lake(lake).is_err(), "{lake}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let said = |text: &str| FarmFile::parse("farm.toml", text).unwrap_err().to_string();
         assert!(
@@ -172,6 +275,9 @@ mod tests {
         assert!(said(&format!("{FARM}[[host]]\nname = \"a\"\n")).contains("there twice"));
         assert!(said(&FARM.replace("\"a\"", "\"A b\"")).contains("lower-case"));
         assert!(said(&FARM.replace("s3://b/farm", "s3://b/$(reboot)")).contains("no script"));
+        assert!(said(&format!("{FARM}kernel = \"\"\n")).contains("empty `kernel`"));
+        assert!(said(&format!("schedule = \"0 3\"\n{FARM}")).contains("schedule `0 3`: five fields"));
+        assert!(said(&FARM.replace("s3://b/farm", "ftp://b/farm")).contains("lake `ftp://b/farm`: give"));
         assert!(said("name = \"rack\"\nlake = \"/srv\"\nhost = []\n").contains("[[host]]"));
     }
 }

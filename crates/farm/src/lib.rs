@@ -12,7 +12,7 @@ mod verify;
 
 pub use error::FarmError;
 pub use farm_file::{FarmFile, Host, PlanRule};
-pub use lake::{Lake, LakeRun, Pulled, Pushed};
+pub use lake::{Lake, LakeRun, Pulled, Push, Pushed};
 pub use query::{Engine, Question, Rows, ask, library, statements};
 pub use render::{Dispatcher, PlanFile, Rendered, render};
 pub use verify::{Asked, mismatches};

@@ -133,19 +133,26 @@ const NOT_INSTALLED: i32 = 69;
 /// Runs statements in the engine that is installed, as a module of Python.
 ///
 /// # Errors
-/// [`FarmError::NoEngine`] where it is not installed, [`FarmError::Engine`] with what it says.
+/// [`FarmError::NoEngine`] where it is not installed, [`FarmError::NoPython`] where Python is not, [`FarmError::Engine`] with what it says.
 pub fn ask(engine: Engine, statements: &[String]) -> Result<Rows, FarmError> {
-    let python = std::env::var(PYTHON).unwrap_or_else(|_| "python3".to_owned());
+    match std::env::var(PYTHON) {
+        Ok(python) => ask_python(&python, &format!("{PYTHON}={python}"), engine, statements),
+        Err(_) => ask_python("python3", "python3", engine, statements),
+    }
+}
+
+/// Runs statements with a Python; `named` is how it was named.
+fn ask_python(python: &str, named: &str, engine: Engine, statements: &[String]) -> Result<Rows, FarmError> {
     let failed = |what: String| FarmError::Engine(engine.name(), what);
-    let spawned = Command::new(&python)
+    let spawned = Command::new(python)
         .args(["-c", RUNNER])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
     let mut running = spawned.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => FarmError::NoEngine(engine.name(), engine.module(), python.clone()),
-        _ => failed(format!("{python}: {error}")),
+        std::io::ErrorKind::NotFound => FarmError::NoPython(named.to_owned()),
+        _ => failed(format!("{named}: {error}")),
     })?;
     let document = serde_json::json!({ "engine": engine.name(), "statements": statements });
     if let Some(mut input) = running.stdin.take() {
@@ -155,7 +162,7 @@ pub fn ask(engine: Engine, statements: &[String]) -> Result<Rows, FarmError> {
     let output = running.wait_with_output().map_err(|error| failed(error.to_string()))?;
     match output.status.code() {
         Some(0) => serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string())),
-        Some(NOT_INSTALLED) => Err(FarmError::NoEngine(engine.name(), engine.module(), python)),
+        Some(NOT_INSTALLED) => Err(FarmError::NoEngine(engine.name(), engine.module(), python.to_owned())),
         _ => {
             let said = String::from_utf8_lossy(&output.stderr);
             let mut lines = said.lines().filter(|line| !line.trim().is_empty());
@@ -203,6 +210,14 @@ mod tests {
         }
         let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/sql")).unwrap().count();
         assert_eq!(files, library().len() + 1, "each file but views.sql is listed");
+    }
+
+    #[test]
+    fn a_python_that_is_not_there_is_named() {
+        let said = ask_python("/nonexistent/python", "PYTHON=/nonexistent/python", Engine::DuckDb, &[]);
+        let error = said.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+        assert!(error.to_string().starts_with("PYTHON=/nonexistent/python: there is no such"), "{error}");
     }
 
     #[test]

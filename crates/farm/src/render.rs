@@ -58,9 +58,12 @@ impl Job<'_> {
 
     /// Identifies the run, but for when it is: the same plan on the same machine gives the same word.
     fn run(&self) -> String {
+        format!("{}-{}-{}", self.plan.plan.name, self.digest(), self.host.name)
+    }
+
+    fn digest(&self) -> String {
         let digest = Sha256::digest(format!("{}\0{}", self.host.name, self.plan.text));
-        let digits: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        format!("{}-{digits}-{}", self.plan.plan.name, self.host.name)
+        digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn kernel(&self) -> &str {
@@ -69,13 +72,15 @@ impl Job<'_> {
 
     /// A name of RFC 1123, of at most 52 characters, as a CronJob's has.
     fn label(&self) -> String {
-        let run = self.run();
+        const LONGEST: usize = 52;
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-        let name: String = run.chars().map(plain).collect();
-        match name.len() {
-            ..=52 => name,
-            length => name[length - 52..].trim_start_matches('-').to_owned(),
-        }
+        let plan: String = self.plan.plan.name.chars().map(plain).collect();
+        let (digest, host) = (self.digest(), self.host.name.as_str());
+        let room = LONGEST - digest.len() - 2;
+        // The digest tells plan and host where they are cut: the host first, then the plan.
+        let plan = &plan[..plan.len().min(room.saturating_sub(host.len()).max(room / 2))];
+        let host = &host[..host.len().min(room - plan.len())];
+        format!("{plan}-{digest}-{host}").trim_matches('-').to_owned()
     }
 }
 
@@ -151,6 +156,11 @@ fn fill(template: &str, values: &Values) -> String {
     values.iter().fold(template.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
 }
 
+/// A text as YAML takes it, whatever is in it: as JSON has it.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
 fn indented(text: &str, by: usize) -> String {
     let line = |line: &str| if line.is_empty() { String::new() } else { format!("{}{line}", " ".repeat(by)) };
     text.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
@@ -182,7 +192,7 @@ fn kubernetes(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rend
         file("README.md", fill(include_str!("../templates/kubernetes/README.md"), &farm_values)),
     ];
     if let Some(watch) = &farm.watch {
-        let hosts: Vec<&str> = farm.hosts.iter().map(|host| host.name.as_str()).collect();
+        let hosts: Vec<String> = farm.hosts.iter().map(|host| quoted(&host.name)).collect();
         let mut values = farm_values;
         values.extend([("WATCH", watch.clone()), ("HOSTS", hosts.join(", "))]);
         files.push(file("watch.yaml", fill(include_str!("../templates/kubernetes/watch.yaml"), &values)));
@@ -220,21 +230,30 @@ fn ansible(farm: &FarmFile, jobs: &[Job<'_>]) -> Vec<Rendered> {
         "# The machines of {}, and what runs on each.\nfarm:\n  vars:\n    whylate_program_here: {}\n    whylate_lake: {}\n    \
          whylate_directory: /var/tmp/whylate-farm\n    whylate_fetched: \"{{{{ playbook_dir }}}}/fetched\"\n    \
          whylate_slot: \"{slot}\"\n  hosts:\n",
-        farm.name, farm.program, farm.lake
+        farm.name,
+        quoted(&farm.program),
+        quoted(&farm.lake)
     );
     for host in &farm.hosts {
         let address = host.address.as_ref().unwrap_or(&host.name);
         let _ = write!(
             inventory,
-            "    {}:\n      ansible_host: {address}\n      whylate_host: {}\n",
-            host.name, host.name
+            "    {}:\n      ansible_host: {}\n      whylate_host: {}\n",
+            quoted(&host.name),
+            quoted(address),
+            quoted(&host.name)
         );
         if let Some(kernel) = &host.kernel {
-            let _ = writeln!(inventory, "      whylate_kernel: \"{kernel}\"");
+            let _ = writeln!(inventory, "      whylate_kernel: {}", quoted(kernel));
         }
         inventory += "      whylate_jobs:\n";
         for job in jobs.iter().filter(|job| job.host.name == host.name) {
-            let _ = writeln!(inventory, "        - {{plan: {}, run: {}}}", job.plan_file(), job.run());
+            let _ = writeln!(
+                inventory,
+                "        - {{plan: {}, run: {}}}",
+                quoted(&job.plan_file()),
+                quoted(&job.run())
+            );
         }
     }
     let values = of_farm(farm);
@@ -258,7 +277,7 @@ fn lava(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rendered> 
         values.extend([
             ("PLAN_NAME", plan.plan.name.clone()),
             ("PLAN_FILE", plan_file(plan)),
-            ("QUESTION", serde_json::Value::from(question).to_string()),
+            ("QUESTION", quoted(&question)),
         ]);
         let definition = fill(include_str!("../templates/lava/definition.yaml"), &values);
         files.push(file(&format!("{}.yaml", plan.plan.name), definition));
@@ -269,7 +288,7 @@ fn lava(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rendered> 
         let seconds = job.plan.plan.repeat_duration().0 / 1_000_000_000;
         let repeats = u64::from(job.plan.plan.repeats) * job.plan.plan.cell.len() as u64;
         values.extend([
-            ("DEVICE_TYPE", device.clone()),
+            ("DEVICE_TYPE", quoted(device)),
             ("DEFINITION", format!("{}.yaml", job.plan.plan.name)),
             // Twice the time that it should take, and an hour.
             ("HOURS", (1 + (2 * seconds * repeats).div_ceil(3600)).to_string()),
@@ -278,4 +297,67 @@ fn lava(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rendered> 
         files.push(file(&path, fill(include_str!("../templates/lava/job.yaml"), &values)));
     }
     files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(dispatcher: Dispatcher, hosts: &[&str], plan: &str, device: &str) -> Vec<Rendered> {
+        let mut text = "name = \"rack\"\nlake = \"s3://b/farm\"\n".to_owned();
+        for host in hosts {
+            let _ = write!(text, "[[host]]\nname = \"{host}\"\naddress = \"a: b\"\n");
+            let _ = writeln!(text, "labels = {{ device_type = {} }}", quoted(device));
+        }
+        let farm = FarmFile::parse("farm.toml", &text).unwrap();
+        let plan = PlanFile { plan: Plan::named(plan), text: format!("name = \"{plan}\"\n") };
+        let jobs: Vec<(usize, usize)> = (0..hosts.len()).map(|host| (host, 0)).collect();
+        render(&farm, &[plan], &jobs, dispatcher)
+    }
+
+    fn text_of<'a>(files: &'a [Rendered], path: &str) -> &'a str {
+        &files.iter().find(|file| file.path == path).unwrap().text
+    }
+
+    #[test]
+    fn names_of_jobs_differ_and_are_short_enough() {
+        let long = "very-long-name-of-a-board-in-a-rack-of-the-laboratory-of";
+        let hosts = [format!("{long}-east"), format!("{long}-west")];
+        let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        for plan in ["quick", "A_plan_with_a_name_that_is_longer_than_what_a_job_may_have"] {
+            let files = rendered(Dispatcher::Kubernetes, &hosts, plan, "x");
+            let jobs = text_of(&files, "jobs.yaml");
+            let mut names: Vec<&str> =
+                jobs.lines().filter_map(|line| line.strip_prefix("  name: \"")).collect();
+            assert_eq!(names.len(), 2, "{jobs}");
+            assert!(names.iter().all(|name| name.len() <= 53), "{names:?}");
+            assert!(names.iter().all(|name| name.starts_with(&plan[..1].to_lowercase())), "{names:?}");
+            names.dedup();
+            assert_eq!(names.len(), 2, "{names:?}");
+        }
+        let short = rendered(Dispatcher::Kubernetes, &["a"], "quick", "x");
+        assert!(text_of(&short, "jobs.yaml").contains("  name: \"quick-"));
+    }
+
+    #[test]
+    fn what_the_farm_file_says_is_quoted() {
+        let files = rendered(Dispatcher::Ansible, &["007"], "quick", "x");
+        let inventory = text_of(&files, "inventory.yml");
+        assert!(inventory.contains("    \"007\":\n      ansible_host: \"a: b\"\n"), "{inventory}");
+        let files = rendered(Dispatcher::Lava, &["007"], "quick", "a: \"b\" # c");
+        let job = text_of(&files, "jobs/quick-007.yaml");
+        assert!(job.contains("device_type: \"a: \\\"b\\\" # c\"\n"), "{job}");
+    }
+
+    #[test]
+    fn what_was_asked_for_reaches_the_lake() {
+        let files = rendered(Dispatcher::Ansible, &["a"], "quick", "x");
+        let job = text_of(&files, "roles/whylate/files/job.sh");
+        assert!(job.contains("push \"$directory\" \"$lake\" \"$@\"\n"), "{job}");
+        let role = text_of(&files, "roles/whylate/tasks/main.yml");
+        assert!(
+            role.contains("--plan \"$PLAN\" --host \"$BOARD\" ${KERNEL:+--kernel \"$KERNEL\"}"),
+            "{role}"
+        );
+    }
 }

@@ -45,7 +45,7 @@ pub fn mismatches(info: &RunInfo, result: Option<&RunResult>, asked: &Asked) -> 
 
 fn of_machine(info: &RunInfo, asked: &Asked, found: &mut Vec<String>) {
     let (release, host) = (&info.facts.kernel.release, &info.facts.host);
-    if let Some(kernel) = asked.kernel.as_ref().filter(|kernel| !release.starts_with(*kernel)) {
+    if let Some(kernel) = asked.kernel.as_ref().filter(|kernel| !begins(release, kernel)) {
         found.push(format!("kernel: {kernel} asked for, {release} ran"));
     }
     if let Some(asked) = asked.host.as_ref().filter(|asked| *asked != host) {
@@ -57,6 +57,13 @@ fn of_machine(info: &RunInfo, asked: &Asked, found: &mut Vec<String>) {
             found.push(format!("plan: the run has other values of {}", different.join(", ")));
         }
     }
+}
+
+/// Whether a release begins with another one: `6.1` begins 6.1 and 6.1.9, not 6.18.
+fn begins(release: &str, with: &str) -> bool {
+    let ends_in_digit = with.ends_with(|last: char| last.is_ascii_digit());
+    let rest = release.strip_prefix(with).filter(|_| !with.is_empty());
+    rest.is_some_and(|rest| !(ends_in_digit && rest.starts_with(|next: char| next.is_ascii_digit())))
 }
 
 /// The keys at the top of two plans whose values differ.
@@ -177,5 +184,20 @@ fn of_probe(info: &RunInfo, cell: &CellResult, plan: &ProbePlan, repeats: u32, f
     let fewest = measured.map(|cpu| (periods(cpu.samples, cpu.overruns), cpu.cpu)).min();
     if let Some((had, cpu)) = fewest.filter(|(had, _)| (*had as f64) < ENOUGH * expected as f64) {
         found.push(in_cell(format!("{expected} periods asked for, {had} on CPU {cpu}")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_begins_at_the_boundary_of_a_number() {
+        for with in ["6", "6.1", "6.1.", "6.1.9", "6.1.9-rt", "6.1.9-rt5"] {
+            assert!(begins("6.1.9-rt5", with), "{with}");
+        }
+        for (release, with) in [("6.18.3", "6.1"), ("16.1", "6.1"), ("6.1-rc12", "6.1-rc1"), ("6.1", "")] {
+            assert!(!begins(release, with), "{with}");
+        }
     }
 }

@@ -27,13 +27,16 @@ else
     case $measured in 0 | 2) echo "$measured" >"$directory.ended" ;; esac
 fi
 
+# What was asked for, which is compared here, and kept with the run in the lake.
+set -- --plan "$plan" --host "$host" ${kernel:+--kernel "$kernel"}
+
 # No false pass: plan, machine, kernel, scheduling, CPUs, samples and loads are read back from the run.
-"$whylate" farm verify "$directory" --plan "$plan" --host "$host" ${kernel:+--kernel "$kernel"}
+"$whylate" farm verify "$directory" "$@"
 verified=$?
 
 pushed=0
 if [ -n "$lake" ]; then
-    "$whylate" push "$directory" "$lake"
+    "$whylate" push "$directory" "$lake" "$@"
     pushed=$?
 fi
 

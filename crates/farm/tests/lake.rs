@@ -14,7 +14,7 @@ use whylate_core::plan::Source;
 use whylate_core::record::{Interval, SpikeCauses};
 use whylate_core::result::{Cause, CauseKind, RunState};
 use whylate_core::{CpuId, Facts, Plan};
-use whylate_farm::{Engine, FarmError, Lake, Rows, ask, library, statements};
+use whylate_farm::{Asked, Engine, FarmError, Lake, Push, Rows, ask, library, statements};
 use whylate_stats::buckets::{index_of, lower_edge};
 use whylate_store::{Execution, ExecutionState, Reader, RowKey, RunDirectory, RunInfo, Sink as _, assemble};
 
@@ -63,13 +63,17 @@ fn interval(random: &mut Random, cpu: u32, start_ns: u64, scale: u64) -> Interva
 
 /// A run of the night `night` on a board, of which `scale` says how late it is.
 fn make_run(folder: &Path, host: &str, kernel: &str, night: u64, scale: u64) -> PathBuf {
+    make_run_of(PLAN, folder, host, kernel, night, scale)
+}
+
+fn make_run_of(plan: &str, folder: &Path, host: &str, kernel: &str, night: u64, scale: u64) -> PathBuf {
     let mut facts = Facts { host: host.to_owned(), ..Facts::default() };
     facts.kernel.release = kernel.to_owned();
     facts.privileges.realtime_priority_max = 99;
     let cpus: whylate_core::CpuSet = "0-1".parse().unwrap();
     (facts.cpu_sets.present, facts.cpu_sets.online, facts.cpu_sets.allowed) =
         (cpus.clone(), cpus.clone(), cpus);
-    let plan = Plan::parse(&Source { name: "nightly", text: PLAN }, &[]).unwrap();
+    let plan = Plan::parse(&Source { name: "nightly", text: plan }, &[]).unwrap();
     let name = format!("night-{night:03}");
     let started: SystemTime = UNIX_EPOCH + Duration::from_secs(1_790_000_000 + night * DAY);
     let mut info = RunInfo::new(&name, started, plan, facts);
@@ -125,7 +129,7 @@ fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
             let kernel = if is_new { "7.2.0-rt" } else { "6.12.0-rt" };
             let scale = if host == "b" && is_new { 8000 } else { 2000 };
             let run = make_run(folder, host, kernel, night, scale);
-            lake.push(&run, false).unwrap();
+            lake.push(&run, &Push::default()).unwrap();
             runs.push(run);
         }
     }
@@ -136,7 +140,7 @@ fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
 fn answer(engine: Engine, lake: &Lake, sql: &str) -> Option<Rows> {
     match ask(engine, &statements(engine, lake.url(), sql).unwrap()) {
         Ok(rows) => Some(rows),
-        Err(error @ FarmError::NoEngine(..)) => {
+        Err(error) if error.is_unavailable() => {
             eprintln!("skipped: {error}");
             None
         }
@@ -244,7 +248,7 @@ fn a_push_that_is_cut_off_anywhere_is_ended_by_the_next() {
     let run = make_run(folder.path(), "a", "6.12", 1, 2000);
     let place = folder.path().join("lake");
     let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
-    let pushed = lake.push(&run, false).unwrap();
+    let pushed = lake.push(&run, &Push::default()).unwrap();
     assert!(
         pushed.mismatches.iter().any(|line| line.contains("periods asked for")),
         "{:?}",
@@ -270,9 +274,9 @@ fn a_push_that_is_cut_off_anywhere_is_ended_by_the_next() {
         }
         assert!(lake.runs().unwrap().is_empty(), "no manifest, no run");
         assert!(lake.pull(&pushed.run, &folder.path().join("cut")).is_err());
-        lake.push(&run, false).unwrap();
+        lake.push(&run, &Push::default()).unwrap();
         assert_eq!(files(&place), objects, "cut after {kept} objects");
-        assert_eq!(lake.push(&run, false).unwrap().objects, 0);
+        assert_eq!(lake.push(&run, &Push::default()).unwrap().objects, 0);
     }
 }
 
@@ -291,4 +295,102 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     found
+}
+
+/// A run in a lake, and the objects there.
+fn pushed(folder: &Path) -> (PathBuf, Lake, BTreeMap<PathBuf, Vec<u8>>) {
+    let run = make_run(folder, "a", "6.18.3", 1, 2000);
+    let lake = Lake::open(folder.join("lake").to_str().unwrap(), true).unwrap();
+    lake.push(&run, &Push::default()).unwrap();
+    let objects = files(&folder.join("lake"));
+    (run, lake, objects)
+}
+
+#[test]
+fn a_damaged_run_is_named_by_a_push_and_mended_by_one_that_replaces() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, lake, objects) = pushed(folder.path());
+    let place = folder.path().join("lake");
+    let replaces = Push { replace: true, ..Push::default() };
+    for name in objects.keys().filter(|name| !name.ends_with("claim.json")) {
+        let is_manifest = name.ends_with("manifest.json");
+        std::fs::write(place.join(name), "garbage").unwrap();
+        let said = lake.push(&run, &Push::default()).unwrap_err().to_string();
+        assert!(said.contains(name.to_str().unwrap()) && said.contains("--replace"), "{said}");
+        if !is_manifest {
+            std::fs::remove_file(place.join(name)).unwrap();
+            let said = lake.push(&run, &Push::default()).unwrap_err().to_string();
+            assert!(said.contains("it is missing") && said.contains(name.to_str().unwrap()), "{said}");
+        }
+        // What a check of sizes does not find, with a manifest that cannot be read.
+        for (name, content) in &objects {
+            let content: Vec<u8> = content.iter().map(|byte| byte ^ 1).collect();
+            std::fs::write(place.join(name), content).unwrap();
+        }
+        // A table that the run of this content does not have.
+        let orphan = place.join("table=older/host=a/month=2020-01/night-001.parquet");
+        std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
+        std::fs::write(&orphan, "old").unwrap();
+        let mended = lake.push(&run, &replaces).unwrap();
+        assert_eq!(mended.objects, objects.len() - 1, "all but the claim");
+        assert_eq!(files(&place), objects);
+        assert!(lake.check(&mended.run).is_ok());
+        assert_eq!(lake.push(&run, &Push::default()).unwrap().objects, 0);
+    }
+}
+
+#[test]
+fn a_push_that_replaces_leaves_other_runs_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, lake, _) = pushed(folder.path());
+    let others =
+        [make_run(folder.path(), "a", "6.18", 2, 2000), make_run(folder.path(), "b", "6.18", 1, 2000)];
+    for other in &others {
+        lake.push(other, &Push::default()).unwrap();
+    }
+    let objects = files(&folder.path().join("lake"));
+    lake.push(&run, &Push { replace: true, ..Push::default() }).unwrap();
+    assert_eq!(files(&folder.path().join("lake")), objects);
+}
+
+#[test]
+fn what_was_asked_for_and_is_not_so_is_in_the_lake() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lake");
+    // As few periods as the made run has.
+    let plan = PLAN.replace("kind = \"timer\"\n", "kind = \"timer\"\ninterval = \"100ms\"\n");
+    let run = make_run_of(&plan, folder.path(), "a", "6.18.3", 1, 2000);
+    let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
+    let first = lake.push(&run, &Push::default()).unwrap();
+    assert_eq!(first.mismatches, Vec::<String>::new());
+    // The smallest and the largest value of each column stand in a Parquet file as they are.
+    let row = || {
+        let objects = files(&place);
+        let row = objects.iter().find(|(name, _)| name.starts_with("table=runs")).unwrap().1;
+        String::from_utf8_lossy(row).into_owned()
+    };
+    assert!(!row().contains("incomplete"));
+    let other = plan.replace("repeats = 2", "repeats = 3");
+    let asked = Asked {
+        plan: Some(Plan::parse(&Source { name: "nightly", text: &other }, &[]).unwrap()),
+        kernel: Some("6.1".to_owned()),
+        host: Some("b".to_owned()),
+    };
+    let mut how = Push { replace: false, asked };
+    let said = lake.push(&run, &how).unwrap_err();
+    assert!(matches!(said, FarmError::OtherMismatches(..)), "the lake does not know them: {said}");
+    how.replace = true;
+    let pushed = lake.push(&run, &how).unwrap();
+    how.replace = false;
+    assert_eq!(lake.push(&run, &how).unwrap().objects, 0);
+    assert_eq!(lake.push(&run, &Push::default()).unwrap().objects, 0, "it says more than was asked for now");
+    let wanted = [
+        "kernel: 6.1 asked for, 6.18.3 ran",
+        "host: b asked for, measured on a",
+        "plan: the run has other values of repeats",
+    ];
+    for line in wanted {
+        assert!(pushed.mismatches.iter().any(|it| it == line), "{line}: {:?}", pushed.mismatches);
+    }
+    assert!(row().contains("incomplete") && row().contains(wanted[0]), "the row of the run");
 }

@@ -1,5 +1,6 @@
 //! What can go wrong with a run.
 
+use crate::campaign::CampaignError;
 use whylate_bpf::BpfError;
 use whylate_core::cpus::CpuError;
 use whylate_core::plan::KeyError;
@@ -146,10 +147,11 @@ pub enum RepeatError {
     OutOfMemory,
 }
 
-/// Whether an error says that settings may not be what they were: the journal is damaged.
+/// Whether an error says that settings may not be what they were: the journal is damaged, or something of a campaign stays.
 pub fn is_not_restored(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(TreatError::Damaged { .. }))
         || matches!(error.downcast_ref(), Some(RunError::Treat(TreatError::Damaged { .. })))
+        || matches!(error.downcast_ref(), Some(CampaignError::NotRemoved { .. }))
 }
 
 /// Whether an error, or what led to it, is a facility that this machine or kernel lacks.

@@ -1,5 +1,6 @@
 //! Flags of `whylate push`, `pull` and `farm`.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -12,8 +13,10 @@ Examples:
   whylate push latest s3://latency/farm                 one run into a bucket
   whylate push results/* file:///srv/lake               all runs into a folder
   whylate push RUN gs://latency/farm --replace          in the place of one that was pushed before
+  whylate push RUN s3://latency/farm --plan quick --kernel 6.12
 
 A push that was cut off goes on where it stopped; a run that is there already stays as it is.
+What was asked for and is not so makes the run INCOMPLETE in the lake, as `farm verify` says it.
 Buckets are reached by `curl`, with the credentials of the environment (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, GOOGLE_…, AZURE_…) or of the cloud's own machines. More: docs/FARM.md."
 )]
@@ -22,9 +25,11 @@ pub(crate) struct PushArguments {
     /// file:///PATH, or a folder
     #[arg(value_names = ["RUN", "URL"], num_args = 2.., required = true)]
     pub(crate) words: Vec<String>,
-    /// Puts a run in the place of one with the same name and another content
+    /// Puts a run in the place of one with the same name, damaged or with another content
     #[arg(long)]
     pub(crate) replace: bool,
+    #[command(flatten)]
+    pub(crate) asked: AskedArguments,
 }
 
 /// `whylate pull`.
@@ -75,11 +80,18 @@ Whether latencies were above the limit is what `whylate run` says.")]
 pub(crate) struct VerifyArguments {
     /// A run directory, or `latest`
     pub(crate) run: PathBuf,
+    #[command(flatten)]
+    pub(crate) asked: AskedArguments,
+}
+
+/// What a run was to be.
+#[derive(Debug, Args)]
+pub(crate) struct AskedArguments {
     /// The plan that was to run: a built-in one or a file [default: that of the run]
     #[arg(long)]
     pub(crate) plan: Option<String>,
-    /// What the kernel's release begins with
-    #[arg(long, value_name = "RELEASE")]
+    /// What the kernel's release begins with: 6.1 is 6.1.9 too, and not 6.18
+    #[arg(long, value_name = "RELEASE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) kernel: Option<String>,
     /// The machine's name
     #[arg(long)]
@@ -135,7 +147,7 @@ Examples:
 
 Engines are Python modules (duckdb, chdb, pyspark); WHYLATE_QUERY_PYTHON names the Python that has
 them. `--print` prints the statements, for a cluster to run. Folders are asked here; buckets are
-reached by the engine with its own credentials.")]
+reached by the engine with its own credentials. Exit code 69: the engine is not installed.")]
 pub(crate) struct QueryArguments {
     /// A question of the library, or a file of SQL
     #[arg(required_unless_present = "list")]

@@ -2,8 +2,8 @@
 
 use super::{run, runs};
 use crate::arguments::{
-    DispatcherChoice, EngineChoice, FarmCommand, PullArguments, PushArguments, QueryArguments,
-    RenderArguments, VerifyArguments,
+    AskedArguments, DispatcherChoice, EngineChoice, FarmCommand, PullArguments, PushArguments,
+    QueryArguments, RenderArguments, VerifyArguments,
 };
 use crate::exit::Ending;
 use crate::output;
@@ -14,22 +14,24 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use whylate_core::figure;
 use whylate_core::plan::builtin;
-use whylate_farm::{Asked, Dispatcher, Engine, FarmFile, Lake, PlanFile, Rendered, Rows, mismatches};
+use whylate_farm::{Asked, Dispatcher, Engine, FarmFile, Lake, PlanFile, Push, Rendered, Rows, mismatches};
 use whylate_store::{Reader, StoreError, assemble};
 
 pub(super) fn push(arguments: &PushArguments) -> Result<Ending> {
     let Some((url, names)) = arguments.words.split_last() else { bail!("name a run, and a lake") };
+    let how = Push { replace: arguments.replace, asked: asked(&arguments.asked)? };
     let lake = Lake::open(url, true)?;
     let mut failed = 0;
     for name in names {
-        let pushed = runs::named(Path::new(name)).and_then(|run| Ok(lake.push(&run, arguments.replace)?));
+        let pushed = runs::named(Path::new(name)).and_then(|run| Ok(lake.push(&run, &how)?));
         match pushed {
-            Ok(pushed) if pushed.objects == 0 => {
-                output::print(&format!("{}: there already", pushed.run))?;
-            }
             Ok(pushed) => {
                 let size = figure::bytes(pushed.bytes);
-                output::print(&format!("{}: {} objects, {size}", pushed.run, pushed.objects))?;
+                let sent = match pushed.objects {
+                    0 => "there already".to_owned(),
+                    objects => format!("{objects} objects, {size}"),
+                };
+                output::print(&format!("{}: {sent}", pushed.run))?;
                 for line in pushed.mismatches {
                     output::message(&format!("    INCOMPLETE: {line}"));
                 }
@@ -99,9 +101,7 @@ pub(super) fn execute(command: &FarmCommand) -> Result<Ending> {
 
 fn verify(arguments: &VerifyArguments) -> Result<Ending> {
     let path = runs::named(&arguments.run)?;
-    // It is only compared: nothing of it runs.
-    let plan = arguments.plan.as_deref().map(|name| run::read_plan(name, &[], false, true)).transpose()?;
-    let asked = Asked { plan, kernel: arguments.kernel.clone(), host: arguments.host.clone() };
+    let asked = asked(&arguments.asked)?;
     let reader = Reader::open(&path)?;
     let result = match assemble(&reader) {
         Ok(result) => Some(result),
@@ -116,6 +116,12 @@ fn verify(arguments: &VerifyArguments) -> Result<Ending> {
         output::print(&format!("{}: measured what was asked for", path.display()))?;
     }
     Ok(if found.is_empty() { Ending::Pass } else { Ending::Incomplete })
+}
+
+fn asked(arguments: &AskedArguments) -> Result<Asked> {
+    // It is only compared: nothing of it runs.
+    let plan = arguments.plan.as_deref().map(|name| run::read_plan(name, &[], false, true)).transpose()?;
+    Ok(Asked { plan, kernel: arguments.kernel.clone(), host: arguments.host.clone() })
 }
 
 fn render(arguments: &RenderArguments) -> Result<Ending> {

@@ -1,6 +1,6 @@
 //! Runs of many machines: into a lake and back, damaged objects, what was asked for.
 
-use crate::tool::{SMALL_PLAN, WHYLATE, alone, folder, skipped, text, whylate, write};
+use crate::tool::{SMALL_PLAN, WHYLATE, alone, command, finish, folder, skipped, text, whylate, write};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -86,6 +86,38 @@ fn a_run_comes_back_as_it_was_and_damage_is_named() {
     let newer = folder.path().join("newer");
     assert_eq!(whylate(&["pull", text(&place), text(&newer)]).code, Some(0));
     assert!(files(&newer) == files(&run));
+}
+
+#[test]
+fn what_a_push_asks_for_is_said_and_a_damaged_run_is_no_run() {
+    let _alone = alone();
+    let folder = folder();
+    let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run-1"));
+    assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    let lake = folder.path().join("lake");
+    let push = ["push", text(&run), text(&lake), "--plan", &plan, "--kernel", "0.0", "--host", "another"];
+    let pushed = whylate(&push);
+    assert_eq!(pushed.code, Some(0), "{pushed:?}");
+    for line in ["INCOMPLETE: kernel: 0.0 asked for", "INCOMPLETE: host: another asked for"] {
+        assert!(pushed.stderr.contains(line), "{pushed:?}");
+    }
+    assert!(!pushed.stderr.contains("INCOMPLETE: plan"), "{pushed:?}");
+    let empty = whylate(&["farm", "verify", text(&run), "--kernel", ""]);
+    assert!(empty.code == Some(1) && empty.stderr.contains("--kernel"), "{empty:?}");
+
+    let there = files(&lake);
+    let manifest = lake.join(there.keys().find(|name| name.ends_with("manifest.json")).unwrap());
+    fs::write(&manifest, "garbage").unwrap();
+    let damaged = whylate(&push);
+    assert!(damaged.code == Some(1) && damaged.stderr.contains("manifest.json"), "{damaged:?}");
+    assert_eq!(whylate(&[&push[..], &["--replace"]].concat()).code, Some(0));
+    assert!(files(&lake) == there);
+
+    let mut query = command(&["farm", "query", "worst", "--lake", text(&lake)]);
+    query.env("WHYLATE_QUERY_PYTHON", "/nonexistent/python");
+    let said = finish(query);
+    assert!(said.code == Some(69), "{said:?}");
+    assert!(said.stderr.contains("WHYLATE_QUERY_PYTHON=/nonexistent/python: there is no such"), "{said:?}");
 }
 
 #[test]

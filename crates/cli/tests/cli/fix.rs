@@ -98,6 +98,11 @@ fn what_is_wrong_is_one_line() {
             vec!["fix", "--campaign", "c", "--boot", "a;b"],
             "`a;b` has characters that boot loaders do not take",
         ),
+        (vec!["fix", "--campaign", "c", "--boot", ""], "--boot: is empty"),
+        (
+            vec!["fix", "--campaign", text(folder.path()), "--boot", "isolcpus=1"],
+            "is no empty folder; give one that is, or does not exist",
+        ),
         (vec!["fix", "--show", text(folder.path())], "run.json"),
     ] {
         let said = fake.whylate(&arguments);
@@ -196,6 +201,23 @@ fn a_campaign_boots_measures_and_leaves_nothing_behind() {
         refused.stderr.contains("add `--yes all`") && !folder.path().join("campaign").exists(),
         "{refused:?}"
     );
+    let nowhere = [
+        "fix",
+        &plan,
+        "--campaign",
+        path,
+        "--boot",
+        "isolcpus=0",
+        "--boot-loader",
+        "/nowhere",
+        "--yes",
+        "all",
+    ];
+    let refused = fake.whylate(&nowhere);
+    assert!(
+        refused.error().contains("there is no such file") && !folder.path().join("campaign").exists(),
+        "{refused:?}"
+    );
     let begin = [
         "fix",
         &plan,
@@ -220,6 +242,12 @@ fn a_campaign_boots_measures_and_leaves_nothing_behind() {
     assert!(fs::read_to_string(&unit).unwrap().contains("continue.sh"));
     let again = fake.whylate(&begin);
     assert!(again.error().contains("has a campaign already"), "{again:?}");
+    let search = folder.path().join("campaign/search");
+    let goes_on = format!("whylate fix --campaign {path} --continue");
+    let shown = fake.whylate(&["fix", "--show", text(&search)]);
+    assert!(shown.stderr.contains(&goes_on) && !shown.stderr.contains("--resume"), "{shown:?}");
+    let resumed = fake.whylate(&["fix", "--resume", text(&search)]);
+    assert!(resumed.error().contains(&goes_on), "{resumed:?}");
     let mut ended = None;
     for boot in 1..60 {
         assert!(fs::read_to_string(fake.path("next")).unwrap().contains("whylate.boot="));

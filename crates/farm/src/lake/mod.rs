@@ -11,7 +11,7 @@ mod pull;
 mod push;
 
 pub use pull::Pulled;
-pub use push::Pushed;
+pub use push::{Push, Pushed};
 
 use crate::error::{At as _, FarmError};
 use object_store::aws::AmazonS3Builder;
@@ -68,6 +68,9 @@ struct Manifest {
     /// SHA-256 over names and contents of the run's files.
     content: String,
     whylate_version: String,
+    /// What was asked for and is not so; absent in a lake of an older version.
+    #[serde(default)]
+    mismatches: Option<Vec<String>>,
     objects: Vec<Object>,
 }
 

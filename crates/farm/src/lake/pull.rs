@@ -89,24 +89,27 @@ impl Lake {
         serde_json::from_slice(&text).map_err(|error| self.damaged(&name, &error.to_string()))
     }
 
-    fn damaged(&self, name: &str, what: &str) -> FarmError {
+    pub(super) fn damaged(&self, name: &str, what: &str) -> FarmError {
         FarmError::Damaged(format!("{}/{name}", self.url()), what.to_owned())
+    }
+
+    /// Whether an object is there with its size.
+    pub(super) async fn expect(&self, object: &Object) -> Result<(), FarmError> {
+        match self.store.head(&self.key(&object.name)).await {
+            Ok(found) if found.size == object.bytes => Ok(()),
+            Ok(found) => {
+                let what = format!("it has {} bytes, not {}", found.size, object.bytes);
+                Err(self.damaged(&object.name, &what))
+            }
+            Err(object_store::Error::NotFound { .. }) => Err(self.damaged(&object.name, "it is missing")),
+            Err(error) => Err(self.storage(&object.name, error)),
+        }
     }
 
     /// Reads an object piece by piece.
     async fn fetch(&self, object: &Object, to: &mut File) -> Result<(), FarmError> {
         let key = self.key(&object.name);
-        match self.store.head(&key).await {
-            Ok(found) if found.size == object.bytes => {}
-            Ok(found) => {
-                let what = format!("it has {} bytes, not {}", found.size, object.bytes);
-                return Err(self.damaged(&object.name, &what));
-            }
-            Err(object_store::Error::NotFound { .. }) => {
-                return Err(self.damaged(&object.name, "it is missing"));
-            }
-            Err(error) => return Err(self.storage(&object.name, error)),
-        }
+        self.expect(object).await?;
         let mut hash = Sha256::new();
         let mut at = 0;
         while at < object.bytes {

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::error::{At as _, FarmError};
 use crate::verify::{Asked, mismatches};
+use futures_util::TryStreamExt as _;
 use object_store::buffered::BufWriter;
 use object_store::{ObjectStoreExt as _, PutMode, PutOptions};
 use std::io::Read as _;
@@ -15,6 +16,15 @@ use whylate_store::{LakeTable, Reader, StoreError, assemble, lake_tables};
 
 /// Larger objects are sent in parts of this size.
 const PART_BYTES: usize = 8 << 20;
+
+/// How a run is brought.
+#[derive(Clone, Debug, Default)]
+pub struct Push {
+    /// A run of the same name makes room, and every object is sent anew.
+    pub replace: bool,
+    /// What the run was to be; the table `runs` says what of it is not so.
+    pub asked: Asked,
+}
 
 /// What a push did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,12 +41,13 @@ pub struct Pushed {
 
 impl Lake {
     /// Brings a run into the lake. A push that was cut off goes on where it stopped; a run that is there already stays as
-    /// it is. `replace`: one of the same name with another content makes room.
+    /// it is.
     ///
     /// # Errors
-    /// [`FarmError::InProgress`], [`FarmError::BadName`], [`FarmError::OtherContent`]; [`FarmError::Run`] where the run cannot
-    /// be read; [`FarmError::Storage`].
-    pub fn push(&self, path: &Path, replace: bool) -> Result<Pushed, FarmError> {
+    /// [`FarmError::InProgress`], [`FarmError::BadName`], [`FarmError::OtherContent`], [`FarmError::OtherMismatches`];
+    /// [`FarmError::Damaged`] where the run that is there already is not whole; [`FarmError::Run`] where the run cannot be read;
+    /// [`FarmError::Storage`].
+    pub fn push(&self, path: &Path, how: &Push) -> Result<Pushed, FarmError> {
         let reader = Reader::open(path)?;
         if reader.is_in_progress() {
             return Err(FarmError::InProgress(path.to_owned()));
@@ -46,7 +57,7 @@ impl Lake {
             Err(StoreError::NoSamples(_) | StoreError::NothingLeft(..)) => None,
             Err(error) => return Err(error.into()),
         };
-        let differs = mismatches(reader.info(), result.as_ref(), &Asked::default());
+        let differs = mismatches(reader.info(), result.as_ref(), &how.asked);
         let tables = lake_tables(&reader, result.as_ref(), &differs)?;
         let info = reader.info();
         let host = if info.facts.host.is_empty() { "unknown" } else { &info.facts.host };
@@ -58,7 +69,16 @@ impl Lake {
         }
         let month: String = info.started_at.chars().take(7).collect();
         let packed = archive::pack(path)?;
-        let pushed = self.runtime.block_on(self.bring(&run, &month, tables, packed, replace));
+        let manifest = Manifest {
+            format: FORMAT.to_owned(),
+            run: run.run.clone(),
+            host: run.host.clone(),
+            content: packed.content.clone(),
+            whylate_version: env!("CARGO_PKG_VERSION").to_owned(),
+            mismatches: Some(differs.clone()),
+            objects: Vec::new(),
+        };
+        let pushed = self.runtime.block_on(self.bring(&run, &month, tables, (packed, manifest), how.replace));
         let (objects, bytes) = pushed?;
         Ok(Pushed { run, objects, bytes, mismatches: differs })
     }
@@ -68,30 +88,24 @@ impl Lake {
         run: &LakeRun,
         month: &str,
         tables: Vec<LakeTable>,
-        packed: archive::Packed,
+        (packed, mut manifest): (archive::Packed, Manifest),
         replace: bool,
     ) -> Result<(usize, u64), FarmError> {
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        let claim = Claim { content: packed.content.clone(), whylate_version: version.clone() };
+        let claim =
+            Claim { content: manifest.content.clone(), whylate_version: manifest.whylate_version.clone() };
         if replace {
-            self.withdraw(run, month).await?;
+            self.withdraw(run).await?;
         }
-        let is_same_version = self.claim(run, &claim).await?;
-        if self.read(&run.object(MANIFEST)).await?.is_some() {
+        // What was damaged is not known by its size: where a run makes room, nothing of it is kept.
+        let goes_on = self.claim(run, &claim).await? && !replace;
+        if let Some(found) = self.read(&run.object(MANIFEST)).await? {
+            self.is_there(run, &found, &manifest).await?;
             return Ok((0, 0));
         }
-        let mut manifest = Manifest {
-            format: FORMAT.to_owned(),
-            run: run.run.clone(),
-            host: run.host.clone(),
-            content: packed.content.clone(),
-            whylate_version: version,
-            objects: Vec::new(),
-        };
         let mut sent = (0, 0);
         let archived =
             Object { name: run.object(ARCHIVE), bytes: packed.bytes, sha256: packed.sha256.clone() };
-        if !is_same_version || !self.has(&archived).await? {
+        if !goes_on || !self.has(&archived).await? {
             self.send_file(&archived.name, packed.file).await?;
             sent = (1, archived.bytes);
         }
@@ -99,7 +113,12 @@ impl Lake {
         for table in tables {
             let name = format!("table={}/host={}/month={month}/{}.parquet", table.name, run.host, run.run);
             let object = Object { name, bytes: table.bytes.len() as u64, sha256: sha256(&table.bytes) };
-            if !is_same_version || !self.has(&object).await? {
+            // The row of the run has one size with several mismatches, and is small enough to be read.
+            let is_there = match table.name {
+                "runs" => self.read(&object.name).await?.as_deref() == Some(&table.bytes),
+                _ => self.has(&object).await?,
+            };
+            if !goes_on || !is_there {
                 self.put(&object.name, table.bytes, PutMode::Overwrite).await?;
                 sent = (sent.0 + 1, sent.1 + object.bytes);
             }
@@ -111,12 +130,13 @@ impl Lake {
     }
 
     /// Says which content the run's name stands for, or finds that it stands for the same; whether the same version of whylate
-    /// said so.
+    /// has said so before.
     async fn claim(&self, run: &LakeRun, claim: &Claim) -> Result<bool, FarmError> {
         let name = run.object(CLAIM);
         let text = serde_json::to_vec(claim).unwrap_or_default();
         match self.put(&name, text, PutMode::Create).await {
-            Ok(()) => return Ok(true),
+            // Nothing vouches for what a push before has left.
+            Ok(()) => return Ok(false),
             Err(FarmError::Storage(
                 _,
                 object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. },
@@ -132,20 +152,56 @@ impl Lake {
         }
     }
 
-    /// Takes a run away from its readers, the last written first.
-    async fn withdraw(&self, run: &LakeRun, month: &str) -> Result<(), FarmError> {
-        let row = format!("table=runs/host={}/month={month}/{}.parquet", run.host, run.run);
-        let mut names = vec![run.object(MANIFEST), row];
-        if let Some(text) = self.read(&run.object(MANIFEST)).await?
-            && let Ok(manifest) = serde_json::from_slice::<Manifest>(&text)
-        {
-            names.extend(manifest.objects.into_iter().map(|object| object.name));
+    /// Whether the run that is there is whole, and says of itself what a push would say now.
+    async fn is_there(&self, run: &LakeRun, found: &[u8], pushed: &Manifest) -> Result<(), FarmError> {
+        let name = run.object(MANIFEST);
+        let found: Manifest =
+            serde_json::from_slice(found).map_err(|error| self.damaged(&name, &error.to_string()))?;
+        if found.content != pushed.content {
+            return Err(self.damaged(&name, "its content is not the one of its claim"));
         }
-        names.push(run.object(CLAIM));
-        for name in names {
-            match self.store.delete(&self.key(&name)).await {
+        for must in [run.object(ARCHIVE), format!("table=runs/host={}/", run.host)] {
+            if !found.objects.iter().any(|object| object.name.starts_with(&must)) {
+                return Err(self.damaged(&name, &format!("it does not list {must}")));
+            }
+        }
+        for object in &found.objects {
+            self.expect(object).await?;
+        }
+        // Other versions word them otherwise.
+        let is_same_version = found.whylate_version == pushed.whylate_version;
+        if let (true, Some(said), Some(now)) = (is_same_version, found.mismatches, &pushed.mismatches)
+            && let Some(new) = now.iter().find(|line| !said.contains(line))
+        {
+            return Err(FarmError::OtherMismatches(run.to_string(), new.clone()));
+        }
+        Ok(())
+    }
+
+    /// Takes a run away: from its readers, then its claim, then the rest, which no push goes on with. Which objects it has is
+    /// what the lake lists: its manifest may be damaged.
+    async fn withdraw(&self, run: &LakeRun) -> Result<(), FarmError> {
+        let (mut keys, mut rest) = (vec![self.key(&run.object(MANIFEST))], Vec::new());
+        let tables = self.store.list_with_delimiter(Some(&self.root)).await;
+        let tables = tables.map_err(|error| FarmError::Storage(self.url().to_owned(), error))?;
+        let tables = tables.common_prefixes;
+        let file = format!("{}.parquet", run.run);
+        for table in tables.iter().filter(|it| it.filename().is_some_and(|it| it.starts_with("table="))) {
+            let host = table.clone().join(format!("host={}", run.host));
+            let listed = self.store.list(Some(&host)).try_collect::<Vec<_>>().await;
+            let listed = listed.map_err(|error| FarmError::Storage(self.url().to_owned(), error))?;
+            let found = listed.into_iter().map(|object| object.location);
+            // Questions see what has a row in `runs`.
+            let to = if table.filename() == Some("table=runs") { &mut keys } else { &mut rest };
+            to.extend(found.filter(|key| key.filename() == Some(&file)));
+        }
+        keys.push(self.key(&run.object(CLAIM)));
+        keys.append(&mut rest);
+        keys.push(self.key(&run.object(ARCHIVE)));
+        for key in keys {
+            match self.store.delete(&key).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(self.storage(&name, error)),
+                Err(error) => return Err(FarmError::Storage(format!("{}: {key}", self.url()), error)),
             }
         }
         Ok(())

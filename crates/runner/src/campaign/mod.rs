@@ -14,10 +14,12 @@
 //! | asked, loader told | booted so: measured; else the repeat failed: it did not come back, or not as asked |
 
 mod loader;
+mod outside;
 mod state;
 mod unit;
 
 pub use loader::{Asked, Loader, LoaderName, ways};
+pub use outside::Outside;
 pub use state::{Campaign, CampaignError};
 pub use unit::Continuation;
 

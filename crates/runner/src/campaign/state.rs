@@ -51,6 +51,12 @@ pub enum CampaignError {
         /// What it said.
         problem: String,
     },
+    /// Something of the campaign stays outside of its folder.
+    #[error("not all of the campaign could be taken away: {problems}")]
+    NotRemoved {
+        /// Why, of each thing that stays.
+        problems: String,
+    },
     /// The machine does not tell how it was booted.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -128,6 +134,18 @@ impl Campaign {
     pub fn search(folder: &Path) -> PathBuf {
         folder.join(SEARCH)
     }
+
+    /// The folder of the campaign whose search is in the directory `search`, if it is one's.
+    pub fn of_search(search: &Path) -> Option<PathBuf> {
+        let search = fs::canonicalize(search).ok()?;
+        let folder = search.parent()?;
+        (search.file_name()? == SEARCH && Self::exists(folder)).then(|| folder.to_owned())
+    }
+
+    /// Takes the file away again.
+    pub(super) fn delete(folder: &Path) -> Result<(), CampaignError> {
+        remove(&folder.join(FILE))
+    }
 }
 
 /// Writes a file so that a power cut leaves the old one or the whole new one. Its folder is made where it is missing.
@@ -148,14 +166,23 @@ pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), CampaignError> 
         fs::rename(&new, path)?;
         File::open(folder)?.sync_all()
     };
-    written().map_err(failed)
+    written().map_err(|source| {
+        let _ = fs::remove_file(&new);
+        failed(source)
+    })
+}
+
+/// Whether there is something, or that cannot be told.
+fn is_there(path: &Path) -> bool {
+    let gone = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    fs::symlink_metadata(path).map_or_else(|error| !gone.contains(&error.kind()), |_| true)
 }
 
 /// Removes a file; one that is not there is removed already.
 pub(super) fn remove(path: &Path) -> Result<(), CampaignError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(CampaignError::File { what: "remove", path: path.to_owned(), source: error })
+        Err(source) if is_there(path) => {
+            Err(CampaignError::File { what: "remove", path: path.to_owned(), source })
         }
         _ => Ok(()),
     }

@@ -8,6 +8,8 @@ use whylate_host::HostRoot;
 const UNIT: &str = "/etc/systemd/system/whylate-campaign.service";
 const WANTED: &str = "/etc/systemd/system/multi-user.target.wants/whylate-campaign.service";
 const SCRIPT: &str = "continue.sh";
+/// What begins the line of the unit that names the script.
+const START: &str = "ExecStart=/bin/sh \"";
 
 /// The script and the unit of a campaign.
 #[derive(Debug)]
@@ -19,20 +21,36 @@ pub struct Continuation<'a> {
 }
 
 impl Continuation<'_> {
+    /// Refuses a machine whose unit is that of another campaign; names it.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn check(&self) -> Result<(), CampaignError> {
+        let Some(other) = self.other() else { return Ok(()) };
+        let problem = match folder_of(&other) {
+            Some(folder) => format!(
+                "another campaign goes on after the next boot, that in {folder}; to end it: whylate fix --campaign {folder} \
+                 --remove"
+            ),
+            None => "this unit is there already, and it names no folder of a campaign".to_owned(),
+        };
+        Err(CampaignError::Malformed { path: self.root.path(UNIT), problem })
+    }
+
+    /// The text of the unit, where it is not that of this campaign.
+    pub(super) fn other(&self) -> Option<String> {
+        let known = std::fs::read_to_string(self.root.path(UNIT)).unwrap_or_default();
+        (!known.is_empty() && !known.contains(&self.line())).then_some(known)
+    }
+
     /// Writes both. A unit of another campaign is refused.
     ///
     /// # Errors
     /// They cannot be written.
     pub fn install(&self, program: &Path) -> Result<(), CampaignError> {
+        self.check()?;
         let folder = self.folder.display();
         let unit = self.root.path(UNIT);
-        let known = std::fs::read_to_string(&unit).unwrap_or_default();
-        if !known.is_empty() && !known.contains(&self.line()) {
-            let problem =
-                "another campaign goes on after the next boot; end it with `--campaign DIR --remove`"
-                    .to_owned();
-            return Err(CampaignError::Malformed { path: unit, problem });
-        }
         let script = format!(
             "#!/bin/sh\n# Goes on with the campaign after a boot; made by `whylate fix`.\n\
              # What starts with the machine is waited for, so that it does not disturb what is measured.\n\
@@ -75,8 +93,14 @@ impl Continuation<'_> {
     }
 
     fn line(&self) -> String {
-        format!("ExecStart=/bin/sh \"{}\"", self.script().display())
+        format!("{START}{}\"", self.script().display())
     }
+}
+
+/// The folder of the campaign that a unit goes on with.
+fn folder_of(unit: &str) -> Option<&str> {
+    let script = unit.lines().find_map(|line| line.strip_prefix(START)?.strip_suffix('"'))?;
+    script.strip_suffix(SCRIPT)?.strip_suffix('/')
 }
 
 /// A path as a word of a shell.

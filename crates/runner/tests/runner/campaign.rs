@@ -149,7 +149,7 @@ impl FakeMachine {
 }
 
 impl Loader for FakeMachine {
-    fn install(&self, _: &BTreeSet<String>) -> Result<(), CampaignError> {
+    fn check(&self, _: &BTreeSet<String>) -> Result<(), CampaignError> {
         Ok(())
     }
 
@@ -163,10 +163,6 @@ impl Loader for FakeMachine {
     fn forget(&self) -> Result<(), CampaignError> {
         self.next.take();
         Ok(())
-    }
-
-    fn remove(&self) -> Result<(), CampaignError> {
-        self.forget()
     }
 }
 

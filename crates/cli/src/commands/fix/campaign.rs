@@ -2,7 +2,7 @@
 
 use super::{announce, conclude, planned, result_of};
 use crate::arguments::FixArguments;
-use crate::exit::Ending;
+use crate::exit::{Ending, Refused};
 use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Context, Result, bail};
@@ -15,16 +15,25 @@ use whylate_core::plan::{BootPlan, Plan, TreatmentKind, TreatmentPlan};
 use whylate_core::result::{FixArm, FixRegistration, RunState};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
-use whylate_runner::campaign::{Boots, Campaign, Continuation, Loader, LoaderName, every_day, ways};
+use whylate_runner::campaign::{Boots, Campaign, Continuation, Loader, LoaderName, Outside, every_day, ways};
 use whylate_runner::{RunOptions, check_tracers, prepare};
 use whylate_store::RunInfo;
+
+const NO_RIGHT: Refused = Refused(
+    "--campaign: this user may not write the unit and the boot entry of a campaign, nor boot the machine; run as root (sudo)",
+);
 
 /// What `--campaign` is asked to do.
 pub(super) fn execute(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<Ending> {
     let folder = std::path::absolute(folder)?;
+    if host.settings.is_real() && !rustix::process::geteuid().is_root() {
+        return Err(NO_RIGHT.into());
+    }
     if arguments.remove {
         let campaign = Campaign::read(&folder)?;
-        remove(&folder, campaign, host)?;
+        if !campaign.removed {
+            remove(&folder, campaign, host)?;
+        }
         output::message(&format!("removed; what was measured stays in {}", folder.display()));
         return Ok(Ending::Pass);
     }
@@ -45,6 +54,9 @@ fn begin(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<()> {
     if arguments.boot.is_empty() {
         bail!("name what is tried: --boot 'isolcpus=1', once for each treatment");
     }
+    if folder.exists() && folder.read_dir().map_or(true, |mut entries| entries.next().is_some()) {
+        bail!("--campaign {} is no empty folder; give one that is, or does not exist", folder.display());
+    }
     let (mut plan, rules) = planned(arguments, host)?;
     let (now, _) = facts::collect(&host.running);
     // The same CPUs in every boot, whatever is isolated there.
@@ -58,24 +70,18 @@ fn begin(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<()> {
             "neither GRUB nor systemd-boot is found here; name a script that boots the machine: --boot-loader PATH",
         )?,
     };
+    // What cannot be measured is refused before anything is written.
+    check_tracers(prepare(plan.clone(), now, false)?, &host.settings)?;
     let campaign = Campaign::new(plan, rules, name, every_day);
-    agreed(arguments, &campaign, folder)?;
     let loader = ways(&campaign.loader, &host.settings);
     let kernels: BTreeSet<String> = std::iter::once(campaign.kernel.clone())
         .chain(arguments.boot.iter().filter_map(|boot| boot.kernel.clone()))
         .collect();
-    // First: so that all that follows can be removed again.
-    campaign.write(folder)?;
+    let outside = Outside { root: &host.settings, folder, loader: loader.as_ref() };
+    outside.check(&kernels)?;
+    agreed(arguments, &campaign, folder)?;
     let program = std::env::current_exe().context("cannot find the path of this program")?;
-    let written = loader
-        .install(&kernels)
-        .and_then(|()| Continuation { root: &host.settings, folder }.install(&program));
-    if let Err(error) = written {
-        remove(folder, campaign, host)?;
-        std::fs::remove_file(folder.join("campaign.json"))?;
-        return Err(error.into());
-    }
-    Ok(())
+    Ok(outside.install(&campaign, &kernels, &program)?)
 }
 
 fn arms(boots: &[BootPlan]) -> Result<Vec<FixArm>> {
@@ -132,8 +138,11 @@ fn go_on(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<Ending>
         bail!("{0} has ended; what it proved: whylate fix --show {1}", folder.display(), search.display());
     }
     let loader = ways(&campaign.loader, &host.settings);
-    // One that could not clear its note would boot the same again.
-    loader.forget()?;
+    Continuation { root: &host.settings, folder }.check()?;
+    if campaign.asked.is_some() {
+        // One that could not clear its note would boot the same again.
+        loader.forget()?;
+    }
     let mut boots = Boots { root: &host.settings, folder, campaign, loader: loader.as_ref() };
     let info = searched(arguments, &search, &mut boots, host)?;
     if info.state != RunState::Complete {
@@ -142,9 +151,12 @@ fn go_on(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<Ending>
             false => conclude(arguments, &result_of(&search)?, Some(&info))?,
         });
     }
-    remove(folder, boots.campaign.clone(), host)?;
-    let result = result_of(&search).with_context(|| super::super::run::why_nothing(&info))?;
-    let ending = conclude(arguments, &result, Some(&info))?;
+    let removed = remove(folder, boots.campaign.clone(), host);
+    let result = result_of(&search).with_context(|| super::super::run::why_nothing(&info));
+    let ending = result.and_then(|result| conclude(arguments, &result, Some(&info)));
+    // A unit that stays would go on for ever: then the machine is not booted.
+    removed?;
+    let ending = ending?;
     if boots.is_booted_by_campaign()? {
         output::message("booting the entry of every day");
         loader.reboot()?;
@@ -158,6 +170,26 @@ fn boot(arguments: &FixArguments, loader: &dyn Loader) -> Result<Ending> {
     }
     loader.reboot()?;
     Ok(Ending::Pass)
+}
+
+/// How one goes on with a search that is not over, unless its campaign was ended.
+pub(super) fn how_to_go_on(search: &Path) -> Option<String> {
+    let Some(folder) = Campaign::of_search(search) else {
+        return Some(format!("whylate fix --resume {}", search.display()));
+    };
+    let has_ended = Campaign::read(&folder).is_ok_and(|campaign| campaign.removed);
+    (!has_ended).then(|| format!("whylate fix --campaign {} --continue", folder.display()))
+}
+
+/// Refuses the search of a campaign, whose repeats have boots of their own.
+pub(super) fn refuse_search_of_campaign(search: &Path) -> Result<()> {
+    if Campaign::of_search(search).is_none() {
+        return Ok(());
+    }
+    match how_to_go_on(search) {
+        Some(how) => bail!("--resume: {} is the search of a campaign; to go on: {how}", search.display()),
+        None => bail!("--resume: {} is the search of a campaign, which has ended", search.display()),
+    }
 }
 
 /// Begins the search of a campaign, or goes on with it, until it needs a boot.
@@ -194,9 +226,7 @@ fn searched(arguments: &FixArguments, path: &PathBuf, boots: &mut Boots<'_>, hos
 }
 
 /// Takes away all that the campaign wrote outside of its folder.
-fn remove(folder: &Path, mut campaign: Campaign, host: &Host) -> Result<()> {
-    ways(&campaign.loader, &host.settings).remove()?;
-    Continuation { root: &host.settings, folder }.remove()?;
-    campaign.removed = true;
-    Ok(campaign.write(folder)?)
+fn remove(folder: &Path, campaign: Campaign, host: &Host) -> Result<()> {
+    let loader = ways(&campaign.loader, &host.settings);
+    Ok(Outside { root: &host.settings, folder, loader: loader.as_ref() }.remove(campaign)?)
 }

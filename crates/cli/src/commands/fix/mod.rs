@@ -46,6 +46,9 @@ pub(super) fn execute(arguments: &FixArguments, host: &Host) -> Result<Ending> {
 
 /// Searches, or goes on with a search.
 fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)> {
+    if let Some(path) = &arguments.resume {
+        campaign::refuse_search_of_campaign(path)?;
+    }
     let machine = machine::real(host)?;
     let asked_to_stop = signals::watch()?;
     let recovered = recover_treatments(&host.settings);
@@ -282,8 +285,9 @@ fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>
     if result.answer == FixAnswer::Unfinished {
         let why = info.and_then(|info| info.error.clone()).map(|why| format!(": {why}")).unwrap_or_default();
         output::message(&format!("whylate: the search is not over{why}"));
-        if result.state != RunState::Complete {
-            output::message(&format!("    to go on: whylate fix --resume {}", result.run));
+        let how = campaign::how_to_go_on(Path::new(&result.run));
+        if let Some(how) = how.filter(|_| result.state != RunState::Complete) {
+            output::message(&format!("    to go on: {how}"));
         }
     }
     Ok(match result.answer {

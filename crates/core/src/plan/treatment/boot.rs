@@ -37,7 +37,8 @@ impl BootPlan {
             text.split_whitespace().partition(|word| word.starts_with(KERNEL));
         let kernel = named.last().map(|word| word.trim_start_matches(KERNEL).to_owned());
         let plan = Self { append: words.join(" "), kernel };
-        plan.check().map(|()| plan)
+        // The flag is `--boot`, and not the key of plans.
+        plan.check().map_err(|error| KeyError { key: "boot", ..error }).map(|()| plan)
     }
 
     /// The words, in their order.
@@ -86,7 +87,8 @@ mod tests {
         assert_eq!(plan.name(), "kernel=6.12.9-rt isolcpus=managed_irq,1 nohz_full=1");
         assert_eq!(BootPlan::of("root=/dev/sda1").unwrap().name(), "root=_dev_sda1");
         for wrong in ["", " ", "a=$(reboot)", "a; b", "a -- b", "a='b'", "a\\b", &"a".repeat(401)] {
-            assert!(BootPlan::of(wrong).is_err(), "{wrong}");
+            let error = BootPlan::of(wrong).unwrap_err().to_string();
+            assert!(error.starts_with("--boot: "), "{error}");
         }
     }
 }

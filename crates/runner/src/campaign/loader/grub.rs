@@ -90,6 +90,22 @@ impl Grub {
         Ok(())
     }
 
+    /// The entries of all kernels. Refuses a GRUB that cannot boot them once.
+    fn entries(&self, kernels: &BTreeSet<String>) -> Result<String, CampaignError> {
+        let configuration = self.read("grub.cfg")?;
+        for (needed, what) in
+            [("custom.cfg", "custom.cfg"), ("next_entry", "next_entry, as grub-reboot needs it")]
+        {
+            if !configuration.contains(needed) {
+                return Err(Self::cannot(format!(
+                    "its grub.cfg does not read {what}; make it anew (update-grub)"
+                )));
+            }
+        }
+        self.check_writable()?;
+        kernels.iter().map(|kernel| self.entry(&configuration, kernel)).collect()
+    }
+
     /// The entry of a kernel, from the one of every day.
     fn entry(&self, configuration: &str, kernel: &str) -> Result<String, CampaignError> {
         let body = entry_of(configuration, kernel).ok_or_else(|| {
@@ -168,23 +184,15 @@ fn without_block(text: &str) -> String {
 }
 
 impl Loader for Grub {
+    fn check(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError> {
+        self.entries(kernels).map(drop)
+    }
+
     fn install(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError> {
-        let configuration = self.read("grub.cfg")?;
-        for (needed, what) in
-            [("custom.cfg", "custom.cfg"), ("next_entry", "next_entry, as grub-reboot needs it")]
-        {
-            if !configuration.contains(needed) {
-                return Err(Self::cannot(format!(
-                    "its grub.cfg does not read {what}; make it anew (update-grub)"
-                )));
-            }
-        }
-        self.check_writable()?;
-        let entries: Result<Vec<String>, _> =
-            kernels.iter().map(|kernel| self.entry(&configuration, kernel)).collect();
+        let entries = self.entries(kernels)?;
         let path = self.file("custom.cfg")?;
         let own = std::fs::read_to_string(&path).unwrap_or_default();
-        write_whole(&path, &format!("{}{BEGIN}\n{}{END}\n", without_block(&own), entries?.concat()))
+        write_whole(&path, &format!("{}{BEGIN}\n{entries}{END}\n", without_block(&own)))
     }
 
     fn once(&self, asked: &Asked) -> Result<(), CampaignError> {
@@ -203,8 +211,7 @@ impl Loader for Grub {
         Ok(())
     }
 
-    fn remove(&self) -> Result<(), CampaignError> {
-        self.forget()?;
+    fn clear(&self) -> Result<(), CampaignError> {
         let path = self.file("custom.cfg")?;
         let Ok(text) = std::fs::read_to_string(&path) else { return Ok(()) };
         match without_block(&text) {

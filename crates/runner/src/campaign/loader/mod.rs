@@ -51,11 +51,19 @@ impl Asked {
 
 /// Boots a machine once in another way.
 pub trait Loader {
-    /// Looks whether the loader can do that, for these kernels, and writes what it needs once.
+    /// Looks whether the loader can do that, for these kernels; writes nothing.
     ///
     /// # Errors
     /// Why it cannot.
-    fn install(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError>;
+    fn check(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError>;
+
+    /// Looks the same, and writes what the loader needs once.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn install(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError> {
+        self.check(kernels)
+    }
 
     /// Has the next boot, and no other, be `asked`.
     ///
@@ -69,11 +77,23 @@ pub trait Loader {
     /// The loader cannot be told.
     fn forget(&self) -> Result<(), CampaignError>;
 
-    /// Takes away all that [`Loader::install`] and [`Loader::once`] wrote.
+    /// Takes away the files that [`Loader::install`] and [`Loader::once`] wrote.
     ///
     /// # Errors
-    /// It cannot be removed.
-    fn remove(&self) -> Result<(), CampaignError>;
+    /// They cannot be removed.
+    fn clear(&self) -> Result<(), CampaignError> {
+        Ok(())
+    }
+
+    /// Does both, the second also where the first fails.
+    ///
+    /// # Errors
+    /// The first of them.
+    fn remove(&self) -> Result<(), CampaignError> {
+        let forgotten = self.forget();
+        let cleared = self.clear();
+        forgotten.and(cleared)
+    }
 
     /// Boots the machine now.
     ///

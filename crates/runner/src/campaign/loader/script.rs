@@ -6,8 +6,12 @@
 use super::{Asked, Loader, LoaderName, run};
 use crate::campaign::CampaignError;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+
+/// The bits of a mode by which somebody may run a file.
+const EXECUTABLE: u32 = 0o111;
 
 /// The command.
 #[derive(Debug)]
@@ -28,11 +32,17 @@ impl Script {
 }
 
 impl Loader for Script {
-    fn install(&self, _: &BTreeSet<String>) -> Result<(), CampaignError> {
-        if Path::new(&self.path).is_file() {
-            return Ok(());
-        }
-        Err(LoaderName::Script(self.path.clone()).cannot("there is no such file"))
+    fn check(&self, _: &BTreeSet<String>) -> Result<(), CampaignError> {
+        let problem = match std::fs::metadata(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => "there is no such file".to_owned(),
+            Err(error) => error.to_string(),
+            Ok(file) if !file.is_file() => "is no file".to_owned(),
+            Ok(file) if file.permissions().mode() & EXECUTABLE == 0 => {
+                format!("is not executable: chmod +x {}", self.path)
+            }
+            Ok(_) => return Ok(()),
+        };
+        Err(LoaderName::Script(self.path.clone()).cannot(problem))
     }
 
     fn once(&self, asked: &Asked) -> Result<(), CampaignError> {
@@ -43,10 +53,6 @@ impl Loader for Script {
 
     fn forget(&self) -> Result<(), CampaignError> {
         run(&mut self.command("forget")).map(drop)
-    }
-
-    fn remove(&self) -> Result<(), CampaignError> {
-        self.forget()
     }
 
     fn reboot(&self) -> Result<(), CampaignError> {

@@ -149,7 +149,7 @@ fn changed(text: &str, asked: &Asked) -> String {
 }
 
 impl Loader for SystemdBoot {
-    fn install(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError> {
+    fn check(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError> {
         if !self.root.exists(INFO) {
             return Err(Self::cannot(
                 "it did not boot this machine (no LoaderInfo in the variables of the firmware)",
@@ -169,8 +169,7 @@ impl Loader for SystemdBoot {
         if self.file()?.exists() { self.oneshot("") } else { Ok(()) }
     }
 
-    fn remove(&self) -> Result<(), CampaignError> {
-        self.forget()?;
+    fn clear(&self) -> Result<(), CampaignError> {
         remove(&self.file()?)
     }
 }

@@ -1,0 +1,97 @@
+//! What a campaign writes outside of its folder: all of it or nothing, and at the end nothing.
+
+use super::loader::Loader;
+use super::state::{Campaign, CampaignError, remove};
+use super::unit::Continuation;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use whylate_host::HostRoot;
+
+/// What boots the machine, and what goes on after it.
+pub struct Outside<'a> {
+    /// The machine, below `/`.
+    pub root: &'a HostRoot,
+    /// The folder of the campaign.
+    pub folder: &'a Path,
+    /// What boots it.
+    pub loader: &'a dyn Loader,
+}
+
+impl Outside<'_> {
+    fn continuation(&self) -> Continuation<'_> {
+        Continuation { root: self.root, folder: self.folder }
+    }
+
+    /// Looks whether a campaign can begin with these kernels; writes nothing.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError> {
+        self.continuation().check()?;
+        self.loader.check(kernels)
+    }
+
+    /// Writes the campaign, and what boots the machine and goes on after it. Where that fails, nothing of it stays.
+    ///
+    /// # Errors
+    /// What failed first.
+    pub fn install(
+        &self,
+        campaign: &Campaign,
+        kernels: &BTreeSet<String>,
+        program: &Path,
+    ) -> Result<(), CampaignError> {
+        self.check(kernels)?;
+        let missing: Vec<PathBuf> =
+            self.folder.ancestors().take_while(|it| !it.exists()).map(Path::to_owned).collect();
+        // First: so that all that follows can be removed again.
+        let written = campaign
+            .write(self.folder)
+            .and_then(|()| self.loader.install(kernels))
+            .and_then(|()| self.continuation().install(program));
+        let Err(error) = written else { return Ok(()) };
+        match self.withdraw(&missing) {
+            Ok(()) => Err(error),
+            Err(left) => {
+                Err(CampaignError::NotRemoved { problems: format!("{left}; it began with: {error}") })
+            }
+        }
+    }
+
+    /// Takes away a beginning. The loader was told nothing that it would have to forget.
+    fn withdraw(&self, made: &[PathBuf]) -> Result<(), CampaignError> {
+        let steps = [
+            self.loader.clear(),
+            self.continuation().remove(),
+            remove(&self.continuation().script()),
+            Campaign::delete(self.folder),
+        ];
+        // Folders that are not empty are somebody else's by now.
+        let _ = made.iter().try_for_each(fs::remove_dir);
+        steps.into_iter().collect()
+    }
+
+    /// Takes away all that the campaign wrote outside of its folder, each thing also where another one stays; says so in its file.
+    ///
+    /// # Errors
+    /// [`CampaignError::NotRemoved`], if something stays.
+    pub fn remove(&self, mut campaign: Campaign) -> Result<(), CampaignError> {
+        // The loader of a machine with another campaign has the entry of that one.
+        let is_ours = self.continuation().other().is_none();
+        let was_told = campaign.asked.is_some();
+        let loader = match (is_ours, was_told) {
+            (false, _) => Ok(()),
+            (true, false) => self.loader.clear(),
+            (true, true) => self.loader.remove(),
+        };
+        let steps = [loader, self.continuation().remove()];
+        let problems: Vec<String> =
+            steps.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
+        if !problems.is_empty() {
+            return Err(CampaignError::NotRemoved { problems: problems.join("; ") });
+        }
+        campaign.removed = true;
+        campaign.write(self.folder)
+    }
+}
