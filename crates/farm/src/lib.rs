@@ -1,5 +1,5 @@
 //! Many machines: runs in object storage ([`Lake`]), files for the engines that dispatch jobs ([`render`]), what was asked for
-//! against what was measured ([`verify`]), and questions over all runs as SQL for engines that exist ([`query`]).
+//! against what was measured (`verify`), and questions over all runs as SQL for engines that exist (`query`).
 //!
 //! Nothing here measures, schedules or answers a question itself.
 
